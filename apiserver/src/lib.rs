@@ -1,1 +1,50 @@
-//! Placeholder.
+//! The hub's Kubernetes API, in the order in which a request meets it.
+//!
+//! A request arrives at [`serve`] over a connection that [`tls`] has made; [`route`] reads from its path which logical
+//! cluster and which resource it means; [`authenticate`] says who asks and [`authorize`] whether they may; [`hub`] then
+//! hands it to whoever answers: [`side`] (health, version, index), [`discovery`], [`openapi`], the reviews of
+//! [`authorize`], [`handle`] (what the hub's own store serves) or `relay` (what a spoke serves). [`respond`] makes the
+//! answer, [`audit`] the record of it.
+//!
+//! # Invariants
+//! - Stages are types: a handler takes an [`Authorized`](authorize::Authorized) request, which only [`authorize`] makes,
+//!   out of an [`Authenticated`](authenticate::Authenticated) one, which only [`authenticate`] makes.
+//! - The path is decoded once, in [`route`]; authorizer and handlers look at the same [`RequestInfo`](route::RequestInfo).
+//! - Nothing but [`respond`] picks a status code for a refusal.
+
+// Shared vocabulary: what more than one stage speaks of.
+pub mod config;
+pub mod context;
+pub mod served;
+
+// The way in.
+pub mod serve;
+pub mod tls;
+
+// Before the handlers.
+pub mod authenticate;
+pub mod authorize;
+pub mod negotiate;
+pub mod route;
+
+// Who answers what.
+pub mod hub;
+
+// Answers that need no store.
+pub mod discovery;
+pub mod openapi;
+pub mod side;
+
+// Answers from the store.
+pub mod admit;
+pub mod definitions;
+pub mod handle;
+pub mod registry;
+pub mod watch;
+
+// The way out.
+pub mod audit;
+pub mod respond;
+
+pub use config::Config;
+

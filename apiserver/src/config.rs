@@ -1,0 +1,43 @@
+//! What a hub is told at its start.
+
+use std::{net::IpAddr, path::PathBuf};
+
+/// How a hub is set up. Everything has a default but the directory.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where the store, the keys and the certificates live. Made if absent, with access for its owner alone.
+    pub data_dir: PathBuf,
+    /// Addresses under which the hub is reached, beside the loopback ones; they go into the serving certificate.
+    pub addresses: Vec<IpAddr>,
+    /// Host names under which the hub is reached, beside `localhost`; they go into the serving certificate.
+    pub host_names: Vec<String>,
+    /// A CSV file of `token,user,uid[,"group1,group2"]`.
+    pub token_file: Option<PathBuf>,
+    /// What a request without credential is.
+    pub anonymous: Anonymous,
+}
+
+/// What becomes of a request without credential.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Anonymous {
+    /// It acts as `system:anonymous`, as in Kubernetes, and RBAC decides (health and version, as it comes).
+    #[default]
+    Allowed,
+    /// It is 401.
+    Refused,
+}
+
+// === impl Config ===
+
+impl Config {
+    /// Makes a configuration with the defaults.
+    pub fn new(data_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            data_dir: data_dir.into(),
+            addresses: Vec::new(),
+            host_names: Vec::new(),
+            token_file: None,
+            anonymous: Anonymous::default(),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The facts about one request that are not in its path: who asks, until when, under which audit id.
+//!
+//! Invariant: made once, when the request has been authenticated, and handed on by reference; the only thing that
+//! changes in it is the list of warnings.
+
+use std::sync::Arc;
+
+use api::cluster::ClusterScope;
+use http::HeaderValue;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::authenticate::UserInfo;
+
+/// Says who asks, where, until when, and carries the warnings that the answer will have.
+#[derive(Debug)]
+pub struct RequestContext {
+    /// Whom the request acts as: the impersonated user where there is one.
+    pub user: Arc<UserInfo>,
+    /// Who really asks, where `user` is impersonated.
+    pub impersonator: Option<Arc<UserInfo>>,
+    /// Value of the `Audit-Id` header: the client's or a fresh UUID.
+    pub audit_id: HeaderValue,
+    /// The logical cluster, or all of them.
+    pub cluster: ClusterScope,
+    /// When the request arrived: the one clock reading that handlers use for timestamps.
+    pub now: jiff::Timestamp,
+    /// When an answer that is not a watch must have begun.
+    pub deadline: tokio::time::Instant,
+    /// Whether the request came from a controller in this process. Only such a request may send what clients cannot set
+    /// (the author of an object).
+    pub origin: RequestOrigin,
+    /// Is cancelled when open watches have to end because the server drains.
+    pub watches_end: CancellationToken,
+    /// Guards the texts for `Warning` headers. Never held across an await; innermost lock.
+    warnings: Mutex<Vec<String>>,
+}
+
+/// Says by which way a request came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestOrigin {
+    /// Over a connection.
+    Network,
+    /// From a controller in this process.
+    InProcess,
+}
+
+// === impl RequestContext ===
+
+impl RequestContext {
+    /// Makes the context of a request; [`crate::hub`] is the one that calls it, and tests.
+    pub fn new(
+        user: Arc<UserInfo>,
+        audit_id: HeaderValue,
+        cluster: ClusterScope,
+        now: jiff::Timestamp,
+        deadline: tokio::time::Instant,
+    ) -> Self {
+        Self {
+            user,
+            impersonator: None,
+            audit_id,
+            cluster,
+            now,
+            deadline,
+            origin: RequestOrigin::Network,
+            watches_end: CancellationToken::new(),
+            warnings: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Adds a `Warning` header to the answer, refusals included. A text that is there already is not added again.
+    pub fn warn(&self, text: impl Into<String>) {
+        let text = text.into();
+        let mut warnings = self.warnings.lock();
+        if !warnings.contains(&text) {
+            warnings.push(text);
+        }
+    }
+
+    /// Takes the warnings collected so far.
+    pub fn take_warnings(&self) -> Vec<String> {
+        std::mem::take(&mut *self.warnings.lock())
+    }
+}

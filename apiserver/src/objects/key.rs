@@ -1,0 +1,131 @@
+//! Storage keys: `/<group or "core">/<resource>/<cluster>/<namespace or empty>/<name>`.
+//!
+//! A resource of all clusters, of one cluster, and of one namespace are each one contiguous range. Within a cluster
+//! keys sort by `namespace/name` bytewise, which is the order in which Kubernetes lists and pages.
+//! No part can hold a `/`: names are checked as path segments before a key is made.
+
+use std::fmt;
+use std::sync::Arc;
+
+use api::{ClusterScope, GroupResource, LogicalCluster};
+
+/// Names one object: cluster, namespace (empty for cluster-scoped kinds) and name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectKey {
+    /// The logical cluster that holds the object.
+    pub cluster: LogicalCluster,
+    /// Its namespace; empty for a cluster-scoped kind.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// Makes the keys of one group and resource.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ResourcePrefix {
+    text: Arc<str>,
+}
+
+/// A half-open range of keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRange {
+    /// The first key of the range.
+    pub start: Vec<u8>,
+    /// The first key after the range.
+    pub end: Vec<u8>,
+}
+
+/// The parts of a storage key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StorageKeyParts<'a> {
+    /// The API group; empty for core.
+    pub group: &'a str,
+    /// The plural resource.
+    pub resource: &'a str,
+    /// The logical cluster.
+    pub cluster: &'a str,
+    /// The namespace; empty for a cluster-scoped object.
+    pub namespace: &'a str,
+    /// The object's name.
+    pub name: &'a str,
+}
+
+/// How the core group is written in keys (an empty segment would read as a mistake in dumps).
+const CORE: &str = "core";
+
+/// Takes a storage key apart; `None` if it is not one.
+pub fn parse_key(key: &[u8]) -> Option<StorageKeyParts<'_>> {
+    let text = std::str::from_utf8(key).ok()?.strip_prefix('/')?;
+    let mut parts = text.split('/');
+    let group = parts.next()?;
+    let found = StorageKeyParts {
+        group: if group == CORE { "" } else { group },
+        resource: parts.next()?,
+        cluster: parts.next()?,
+        namespace: parts.next()?,
+        name: parts.next()?,
+    };
+    parts.next().is_none().then_some(found)
+}
+
+// === impl ResourcePrefix ===
+
+impl ResourcePrefix {
+    /// Makes the prefix of a group and resource.
+    pub fn new(resource: &GroupResource) -> Self {
+        let group = if resource.group.is_empty() { CORE } else { resource.group.as_str() };
+        Self { text: format!("/{group}/{}/", resource.resource).into() }
+    }
+
+    /// Returns the key of one object.
+    pub fn key(&self, cluster: &LogicalCluster, namespace: &str, name: &str) -> Vec<u8> {
+        let cluster = cluster.as_str();
+        let length = self.text.len() + cluster.len() + namespace.len() + name.len() + 2;
+        let mut key = Vec::with_capacity(length);
+        key.extend_from_slice(self.text.as_bytes());
+        for (part, separator) in [(cluster, true), (namespace, true), (name, false)] {
+            debug_assert!(!part.contains('/'), "a key part holds no separator");
+            key.extend_from_slice(part.as_bytes());
+            if separator {
+                key.push(b'/');
+            }
+        }
+        key
+    }
+
+    /// Returns the range of a scope: all clusters, one cluster, or one namespace in either.
+    ///
+    /// A namespace over all clusters is the range of all clusters; the caller filters.
+    pub fn range(&self, scope: &ClusterScope, namespace: Option<&str>) -> KeyRange {
+        let mut start = self.text.as_bytes().to_vec();
+        if let ClusterScope::One(cluster) = scope {
+            start.extend_from_slice(cluster.as_str().as_bytes());
+            start.push(b'/');
+            if let Some(namespace) = namespace {
+                start.extend_from_slice(namespace.as_bytes());
+                start.push(b'/');
+            }
+        }
+        KeyRange::of_prefix(start)
+    }
+}
+
+impl fmt::Debug for ResourcePrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+// === impl KeyRange ===
+
+impl KeyRange {
+    /// Returns the range of all keys that begin with a prefix, which ends in `/`.
+    pub fn of_prefix(start: Vec<u8>) -> Self {
+        assert_eq!(start.last(), Some(&b'/'), "a key prefix ends in its separator");
+        let mut end = start.clone();
+        if let Some(last) = end.last_mut() {
+            *last = b'/' + 1;
+        }
+        Self { start, end }
+    }
+}

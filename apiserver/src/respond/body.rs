@@ -1,0 +1,289 @@
+//! The bodies of requests and answers.
+//!
+//! An answer is one piece of bytes, several pieces (a list made of stored objects, made when the connection asks for
+//! them), a stream without end (a watch), or another server's body that is passed on. One enum holds them, so that the
+//! common case costs no allocation.
+
+use std::{
+    fmt,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use futures::Stream;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+/// What may break a body while it is sent or received.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The body of an answer.
+pub struct Body {
+    kind: BodyKind,
+}
+
+/// The body of a request: of a connection, of a client in this process, or of a test.
+pub struct RequestBody {
+    kind: RequestBodyKind,
+}
+
+enum BodyKind {
+    Empty,
+    Full(Option<Bytes>),
+    Chunks {
+        chunks: Box<dyn Iterator<Item = Bytes> + Send>,
+        length: Option<u64>,
+    },
+    Stream(Box<Streaming>),
+    Foreign(UnsyncBoxBody<Bytes, BoxError>),
+}
+
+struct Streaming {
+    events: Pin<Box<dyn Stream<Item = Bytes> + Send>>,
+    end: Pin<Box<WaitForCancellationFutureOwned>>,
+}
+
+enum RequestBodyKind {
+    Empty,
+    Full(Option<Bytes>),
+    Incoming(hyper::body::Incoming),
+    Foreign(UnsyncBoxBody<Bytes, BoxError>),
+}
+
+// === impl Body ===
+
+impl Body {
+    /// Makes a body of no bytes.
+    pub const fn empty() -> Self {
+        Self {
+            kind: BodyKind::Empty,
+        }
+    }
+
+    /// Makes a body of one piece.
+    pub fn full(bytes: impl Into<Bytes>) -> Self {
+        let bytes = bytes.into();
+        if bytes.is_empty() {
+            return Self::empty();
+        }
+        Self {
+            kind: BodyKind::Full(Some(bytes)),
+        }
+    }
+
+    /// Makes a body of pieces that are made when the connection is ready for them.
+    ///
+    /// A piece becomes a frame or more of its own, so pieces of a few hundred bytes cost more in frames than copying
+    /// them together does: aim at 16 KiB to 64 KiB each. `length` is the sum, where it is known.
+    pub fn chunks<I>(chunks: I, length: Option<u64>) -> Self
+    where
+        I: IntoIterator<Item = Bytes>,
+        I::IntoIter: Send + 'static,
+    {
+        Self {
+            kind: BodyKind::Chunks {
+                chunks: Box::new(chunks.into_iter()),
+                length,
+            },
+        }
+    }
+
+    /// Makes a body without end: it ends, as if it were complete, when `events` does or when `end` is cancelled
+    /// (give it `RequestContext::watches_end`).
+    pub fn stream<S>(events: S, end: CancellationToken) -> Self
+    where
+        S: Stream<Item = Bytes> + Send + 'static,
+    {
+        Self {
+            kind: BodyKind::Stream(Box::new(Streaming {
+                events: Box::pin(events),
+                end: Box::pin(end.cancelled_owned()),
+            })),
+        }
+    }
+
+    /// Passes another body on.
+    pub fn foreign<B>(body: B) -> Self
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        Self {
+            kind: BodyKind::Foreign(body.map_err(Into::into).boxed_unsync()),
+        }
+    }
+
+    /// The bytes of a body of one piece, `None` for every other body.
+    pub fn as_full(&self) -> Option<&Bytes> {
+        match &self.kind {
+            BodyKind::Full(bytes) => bytes.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Whether the body has no end of its own.
+    pub fn is_stream(&self) -> bool {
+        matches!(self.kind, BodyKind::Stream(_))
+    }
+
+    /// Takes the pieces of a body made by [`Body::chunks`], or gives the body back.
+    pub(crate) fn into_chunks(self) -> Result<Box<dyn Iterator<Item = Bytes> + Send>, Self> {
+        match self.kind {
+            BodyKind::Chunks { chunks, .. } => Ok(chunks),
+            kind => Err(Self { kind }),
+        }
+    }
+}
+
+impl Default for Body {
+    fn default() -> Self {
+        Self::empty()
+    }
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match &mut self.kind {
+            BodyKind::Empty => Poll::Ready(None),
+            BodyKind::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            BodyKind::Chunks { chunks, length } => {
+                let next = chunks.next();
+                if let (Some(left), Some(chunk)) = (length.as_mut(), next.as_ref()) {
+                    *left = left.saturating_sub(chunk.len() as u64);
+                }
+                Poll::Ready(next.map(|chunk| Ok(Frame::data(chunk))))
+            }
+            BodyKind::Stream(streaming) => {
+                if streaming.end.as_mut().poll(context).is_ready() {
+                    return Poll::Ready(None);
+                }
+                let event = std::task::ready!(streaming.events.as_mut().poll_next(context));
+                Poll::Ready(event.map(|event| Ok(Frame::data(event))))
+            }
+            BodyKind::Foreign(body) => Pin::new(body).poll_frame(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            BodyKind::Empty | BodyKind::Full(None) => true,
+            BodyKind::Full(Some(_)) | BodyKind::Chunks { .. } | BodyKind::Stream(_) => false,
+            BodyKind::Foreign(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            BodyKind::Empty | BodyKind::Full(None) => SizeHint::with_exact(0),
+            BodyKind::Full(Some(bytes)) => SizeHint::with_exact(bytes.len() as u64),
+            BodyKind::Chunks { length, .. } => length.map_or_else(SizeHint::new, SizeHint::with_exact),
+            BodyKind::Stream(_) => SizeHint::new(),
+            BodyKind::Foreign(body) => body.size_hint(),
+        }
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match &self.kind {
+            BodyKind::Empty => "empty",
+            BodyKind::Full(_) => "full",
+            BodyKind::Chunks { .. } => "chunks",
+            BodyKind::Stream(_) => "stream",
+            BodyKind::Foreign(_) => "foreign",
+        };
+        formatter.debug_struct("Body").field("kind", &kind).finish()
+    }
+}
+
+// === impl RequestBody ===
+
+impl RequestBody {
+    /// Makes a body of no bytes.
+    pub const fn empty() -> Self {
+        Self {
+            kind: RequestBodyKind::Empty,
+        }
+    }
+
+    /// Makes a body of one piece.
+    pub fn full(bytes: impl Into<Bytes>) -> Self {
+        Self {
+            kind: RequestBodyKind::Full(Some(bytes.into())),
+        }
+    }
+
+    /// Takes the body of a connection.
+    pub fn incoming(body: hyper::body::Incoming) -> Self {
+        if body.is_end_stream() {
+            return Self::empty();
+        }
+        Self {
+            kind: RequestBodyKind::Incoming(body),
+        }
+    }
+
+    /// Takes any other body.
+    pub fn foreign<B>(body: B) -> Self
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        Self {
+            kind: RequestBodyKind::Foreign(body.map_err(Into::into).boxed_unsync()),
+        }
+    }
+}
+
+impl HttpBody for RequestBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match &mut self.kind {
+            RequestBodyKind::Empty => Poll::Ready(None),
+            RequestBodyKind::Full(bytes) => {
+                Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes))))
+            }
+            RequestBodyKind::Incoming(body) => {
+                Pin::new(body).poll_frame(context).map_err(Into::into)
+            }
+            RequestBodyKind::Foreign(body) => Pin::new(body).poll_frame(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            RequestBodyKind::Empty | RequestBodyKind::Full(None) => true,
+            RequestBodyKind::Full(Some(_)) => false,
+            RequestBodyKind::Incoming(body) => body.is_end_stream(),
+            RequestBodyKind::Foreign(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            RequestBodyKind::Empty | RequestBodyKind::Full(None) => SizeHint::with_exact(0),
+            RequestBodyKind::Full(Some(bytes)) => SizeHint::with_exact(bytes.len() as u64),
+            RequestBodyKind::Incoming(body) => body.size_hint(),
+            RequestBodyKind::Foreign(body) => body.size_hint(),
+        }
+    }
+}
+
+impl fmt::Debug for RequestBody {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("RequestBody").finish_non_exhaustive()
+    }
+}

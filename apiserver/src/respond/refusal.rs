@@ -1,0 +1,112 @@
+//! A request that is not done, and why: the public `Status` and the private cause.
+//!
+//! Invariant: the cause never reaches the client; it goes to the log, once, with the audit id.
+//!
+//! Source: `style.md` section 3; `apimachinery/pkg/api/errors/errors.go`.
+
+use std::fmt;
+
+use api::status::Status;
+
+use super::BoxError;
+
+/// Why a request is not done.
+#[derive(Debug)]
+pub struct Refusal {
+    content: Content,
+    cause: Option<BoxError>,
+}
+
+/// What the client gets to see.
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// A `Status` in the form that the client negotiated.
+    Status(Box<Status>),
+    /// Kubernetes' plain-text `404 page not found`, for paths that nothing serves.
+    NoSuchPath,
+    /// 301 to another path of the same logical cluster, as for an OpenAPI document under an old hash.
+    MovedTo(String),
+}
+
+// === impl Refusal ===
+
+impl Refusal {
+    /// Refuses with `status`, which says all there is to say.
+    pub fn new(status: Status) -> Self {
+        Self {
+            content: Content::Status(Box::new(status)),
+            cause: None,
+        }
+    }
+
+    /// Refuses with the plain-text 404 of a path that nothing serves.
+    pub const fn no_such_path() -> Self {
+        Self {
+            content: Content::NoSuchPath,
+            cause: None,
+        }
+    }
+
+    /// Refuses because of a fault of ours: the client reads "internal error", the log the cause.
+    pub fn internal(cause: impl Into<BoxError>) -> Self {
+        Self {
+            content: Content::Status(Box::new(Status::internal("internal error"))),
+            cause: Some(cause.into()),
+        }
+    }
+
+    /// Sends the client to another path.
+    pub(crate) const fn moved_to(path: String) -> Self {
+        Self {
+            content: Content::MovedTo(path),
+            cause: None,
+        }
+    }
+
+    /// Adds a cause for the log.
+    #[must_use]
+    pub fn because(mut self, cause: impl Into<BoxError>) -> Self {
+        self.cause = Some(cause.into());
+        self
+    }
+
+    /// The status that the client gets, where it gets one.
+    pub fn status(&self) -> Option<&Status> {
+        match &self.content {
+            Content::Status(status) => Some(status),
+            Content::NoSuchPath | Content::MovedTo(_) => None,
+        }
+    }
+
+    pub(crate) fn content(&self) -> &Content {
+        &self.content
+    }
+
+    pub(crate) fn cause(&self) -> Option<&BoxError> {
+        self.cause.as_ref()
+    }
+}
+
+impl From<Status> for Refusal {
+    fn from(status: Status) -> Self {
+        Self::new(status)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.content {
+            Content::Status(status) => fmt::Display::fmt(status, formatter),
+            Content::NoSuchPath => formatter.write_str("404 page not found"),
+            Content::MovedTo(path) => write!(formatter, "moved to {path}"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.cause
+            .as_ref()
+            .map(|cause| &**cause as &(dyn std::error::Error + 'static))
+    }
+}

@@ -1,0 +1,175 @@
+//! Which kinds a logical cluster serves from the hub's store: what discovery and OpenAPI are made from.
+//!
+//! # Invariants
+//! - A [`ServedKinds`] never changes; a change of what is served is another one with another hash.
+//! - Equal hashes mean equal discovery and OpenAPI documents, so these are cached under the hash alone.
+
+use std::{fmt, sync::Arc};
+
+use api::group::{GroupVersionKind, GroupVersionResource};
+use schema::structural::Schema;
+use sha2::{Digest, Sha256};
+
+/// One kind in one version, as it is published.
+#[derive(Clone, Debug)]
+pub struct ServedKind {
+    /// Where it is served.
+    pub gvr: GroupVersionResource,
+    /// The kind of its objects.
+    pub gvk: GroupVersionKind,
+    /// The kind of its lists.
+    pub list_kind: String,
+    /// Singular name.
+    pub singular: String,
+    /// Whether its objects live in namespaces.
+    pub namespaced: bool,
+    /// Short names for kubectl.
+    pub short_names: Vec<String>,
+    /// Categories for kubectl (`all`).
+    pub categories: Vec<String>,
+    /// Verbs, in the order in which discovery lists them.
+    pub verbs: Vec<String>,
+    /// What is served below an object.
+    pub subresources: Vec<ServedSubresource>,
+    /// Base64 of the first 8 bytes of SHA-256 over `group/version/kind` of the storage version; empty for kinds that are not stored.
+    pub storage_version_hash: String,
+    /// The schema of the version; `None` for a definition without one.
+    pub schema: Option<Arc<Schema>>,
+    /// Tells schemas apart: equal hashes mean equal schemas. Zero where there is none.
+    pub schema_hash: u64,
+    /// JSON paths that field selectors may use beside metadata's, for `x-kubernetes-selectable-fields`.
+    pub selectable_fields: Vec<String>,
+    /// Where the kind comes from; decides its OpenAPI names and its patch types.
+    pub source: KindSource,
+}
+
+/// What is served below an object, `status` for instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServedSubresource {
+    /// The name in the path.
+    pub name: String,
+    /// The kind of its objects: the parent's for `status`, `autoscaling/v1 Scale` for `scale`.
+    pub gvk: GroupVersionKind,
+    /// Verbs, in the order in which discovery lists them.
+    pub verbs: Vec<String>,
+}
+
+/// Where a kind comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KindSource {
+    /// The catalogue that is compiled in: strategic merge patch, Kubernetes' own OpenAPI names.
+    BuiltIn,
+    /// A CustomResourceDefinition, or one of our own kinds that is served like one.
+    Definition,
+}
+
+/// Tells sets of served kinds apart.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ContentHash([u8; 32]);
+
+/// All kinds that a logical cluster serves from the hub's store, sorted by group, version and resource.
+#[derive(Clone, Debug)]
+pub struct ServedKinds {
+    hash: ContentHash,
+    kinds: Vec<Arc<ServedKind>>,
+}
+
+// === impl ContentHash ===
+
+impl fmt::Display for ContentHash {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0
+            .iter()
+            .try_for_each(|byte| write!(formatter, "{byte:02X}"))
+    }
+}
+
+impl fmt::Debug for ContentHash {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
+}
+
+// === impl ServedKinds ===
+
+impl ServedKinds {
+    /// Sorts and hashes `kinds`.
+    pub fn new(mut kinds: Vec<Arc<ServedKind>>) -> Self {
+        kinds.sort_by(|a, b| a.gvr.cmp(&b.gvr));
+        let mut digest = Sha256::new();
+        for kind in &kinds {
+            kind.digest(&mut digest);
+        }
+        Self {
+            hash: ContentHash(digest.finalize().into()),
+            kinds,
+        }
+    }
+
+    /// Tells this set from any other.
+    pub fn hash(&self) -> ContentHash {
+        self.hash
+    }
+
+    /// The kinds, sorted by group, version and resource.
+    pub fn kinds(&self) -> &[Arc<ServedKind>] {
+        &self.kinds
+    }
+
+    /// The kinds of one group and version, in order of resource.
+    pub fn of_group_version<'a>(
+        &'a self,
+        group: &'a str,
+        version: &'a str,
+    ) -> impl Iterator<Item = &'a Arc<ServedKind>> {
+        self.kinds
+            .iter()
+            .filter(move |kind| kind.gvr.group == group && kind.gvr.version == version)
+    }
+}
+
+// === impl ServedKind ===
+
+impl ServedKind {
+    /// Feeds everything that discovery or OpenAPI shows to `digest`, each part with its length before it.
+    fn digest(&self, digest: &mut Sha256) {
+        let mut text = |part: &str| {
+            digest.update((part.len() as u64).to_le_bytes());
+            digest.update(part.as_bytes());
+        };
+        for part in [
+            &self.gvr.group,
+            &self.gvr.version,
+            &self.gvr.resource,
+            &self.gvk.kind,
+            &self.list_kind,
+            &self.singular,
+            &self.storage_version_hash,
+        ] {
+            text(part);
+        }
+        for parts in [
+            &self.short_names,
+            &self.categories,
+            &self.verbs,
+            &self.selectable_fields,
+        ] {
+            text(&parts.len().to_string());
+            parts.iter().for_each(|part| text(part));
+        }
+        for subresource in &self.subresources {
+            text(&subresource.name);
+            text(&subresource.gvk.group);
+            text(&subresource.gvk.version);
+            text(&subresource.gvk.kind);
+            text(&subresource.verbs.join(","));
+        }
+        text(match (self.namespaced, self.source) {
+            (true, KindSource::BuiltIn) => "namespaced built-in",
+            (false, KindSource::BuiltIn) => "cluster built-in",
+            (true, KindSource::Definition) => "namespaced definition",
+            (false, KindSource::Definition) => "cluster definition",
+        });
+        digest.update(self.schema_hash.to_le_bytes());
+    }
+}
