@@ -1,0 +1,75 @@
+//! Where the real binaries are: `hack/assets` builds or finds them, once for a test process.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
+};
+
+/// Tells the root folder of the workspace.
+pub fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests folder has a parent")
+}
+
+/// Tells the folder of kube-apiserver, kube-controller-manager, kubectl and etcd.
+pub fn folder() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| run_assets(&[]))
+}
+
+/// Tells the folder that also holds the peer `kro` and its CRDs (`kro-crds/`).
+pub fn peers_folder() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| run_assets(&["--peers"]))
+}
+
+/// Tells the `wheelhouse` binary under test: `WHEELHOUSE_BIN`, else the debug build, made now.
+pub fn wheelhouse() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| {
+        if let Some(binary) = std::env::var_os("WHEELHOUSE_BIN") {
+            return PathBuf::from(binary);
+        }
+        let status = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--package", "wheelhouse"])
+            .current_dir(workspace())
+            .status()
+            .expect("cargo can be started");
+        assert!(status.success(), "the wheelhouse binary must build");
+        let target = std::env::var_os("CARGO_TARGET_DIR")
+            .map_or_else(|| workspace().join("target"), PathBuf::from);
+        target.join("debug/wheelhouse")
+    })
+}
+
+/// Finds the kubectl of an older minor version, on `PATH` or beside the cloud SDK, if there is one.
+pub fn kubectl_of_minor(minor: &str) -> Option<PathBuf> {
+    let name = format!("kubectl.{minor}");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain([PathBuf::from("/usr/lib/google-cloud-sdk/bin")])
+        .map(|folder| folder.join(&name))
+        .find(|file| file.is_file())
+}
+
+/// Tells the folder of the shared test data, or says visibly that it is absent.
+pub fn corpus() -> Option<PathBuf> {
+    let folder = std::env::var_os("WHEELHOUSE_CORPUS")
+        .map_or_else(|| workspace().join("../shared/corpus"), PathBuf::from);
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    println!("skipped: corpus absent ({} is no folder)", folder.display());
+    None
+}
+
+fn run_assets(arguments: &[&str]) -> PathBuf {
+    let output = Command::new(workspace().join("hack/assets"))
+        .args(arguments)
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .expect("hack/assets can be started");
+    assert!(output.status.success(), "hack/assets must find or build the real parts");
+    let text = String::from_utf8(output.stdout).expect("a path in UTF-8");
+    PathBuf::from(text.trim())
+}

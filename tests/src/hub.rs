@@ -1,0 +1,120 @@
+//! A hub: the `wheelhouse` binary as a user starts it.
+
+use std::{path::PathBuf, process::Command, time::Duration};
+
+use crate::{
+    Spoke, assets,
+    kubectl::{Kubectl, Ran},
+    process::{Process, Scratch},
+    wait::within,
+};
+
+/// A running hub. Dropping it ends the process and removes its folder.
+#[derive(Debug)]
+pub struct Hub {
+    process: Option<Process>,
+    listen: String,
+    scratch: Scratch,
+}
+
+impl Hub {
+    /// Starts a hub on an empty data folder and waits until it is ready.
+    pub async fn start() -> Self {
+        let mut hub = Self {
+            process: None,
+            listen: "127.0.0.1:0".to_owned(),
+            scratch: Scratch::new("hub"),
+        };
+        hub.launch().await;
+        // A restart must find the port that kubeconfigs name.
+        let server = hub.server();
+        hub.listen = server.trim_start_matches("https://").to_owned();
+        hub
+    }
+
+    /// Starts the hub again on the same folder and port, after [`Hub::kill`].
+    pub async fn launch(&mut self) {
+        let kubeconfig = self.kubeconfig();
+        drop(std::fs::remove_file(&kubeconfig));
+        let mut command = Command::new(assets::wheelhouse());
+        command.args(["serve", "--listen", &self.listen, "--data-dir"]);
+        command.arg(self.scratch.file("data"));
+        command.arg("--kubeconfig-out").arg(&kubeconfig);
+        command.env("RUST_BACKTRACE", "1");
+        let process = Process::start(&command, &self.scratch.file("hub.log"));
+        within(Duration::from_secs(60), "the hub is ready", || async {
+            assert!(process.runs(), "the hub ended:\n{}", process.log());
+            if kubeconfig.is_file() { Ok(()) } else { Err("no kubeconfig yet".to_owned()) }
+        })
+        .await;
+        self.process = Some(process);
+    }
+
+    /// Ends the hub as a power cut would.
+    pub fn kill(&mut self) {
+        self.process = None;
+    }
+
+    /// The process of the hub.
+    ///
+    /// # Panics
+    ///
+    /// While it is down.
+    pub fn process(&self) -> &Process {
+        self.process.as_ref().expect("the hub runs")
+    }
+
+    /// Tells the file that `--kubeconfig-out` named.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.scratch.file("hub.kubeconfig")
+    }
+
+    /// Tells the URL of the hub, of the root logical cluster.
+    pub fn server(&self) -> String {
+        let text = std::fs::read_to_string(self.kubeconfig()).expect("the hub wrote a kubeconfig");
+        let value: serde_json::Value =
+            serde_saphyr::from_str(&text).expect("the kubeconfig is YAML");
+        let clusters = value["clusters"].as_array().expect("the kubeconfig has clusters");
+        let root = clusters.iter().find(|cluster| cluster["name"] == "root");
+        root.expect("a cluster named root")["cluster"]["server"]
+            .as_str()
+            .expect("it has a server")
+            .to_owned()
+    }
+
+    /// kubectl at the root logical cluster.
+    pub fn root(&self) -> Kubectl {
+        Kubectl::new(&self.kubeconfig())
+    }
+
+    /// kubectl at a spoke's logical cluster.
+    pub fn at(&self, cluster: &str) -> Kubectl {
+        self.root().server(format!("{}/clusters/{cluster}", self.server()))
+    }
+
+    /// Runs the `wheelhouse` command line against this hub.
+    pub async fn wheelhouse(&self, arguments: &[&str]) -> Ran {
+        let output = tokio::process::Command::new(assets::wheelhouse())
+            .args(arguments)
+            .arg("--kubeconfig")
+            .arg(self.kubeconfig())
+            .kill_on_drop(true)
+            .output()
+            .await
+            .expect("wheelhouse can be started");
+        Ran {
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            code: output.status.code().unwrap_or(-1),
+        }
+    }
+
+    /// Joins a spoke under its own name and waits until it is Ready.
+    pub async fn join(&self, spoke: &Spoke) {
+        let from = spoke.kubeconfig().display().to_string();
+        let added = self.wheelhouse(&["spoke", "add", spoke.name(), "--from", &from]).await;
+        added.ok().unwrap_or_else(|why| panic!("spoke add {}: {why}", spoke.name()));
+        let name = format!("spoke/{}", spoke.name());
+        self.root().must(&["wait", "--for=condition=Ready", &name, "--timeout=60s"]).await;
+    }
+}

@@ -1,0 +1,94 @@
+//! A certificate authority for one test cluster.
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair, KeyUsagePurpose,
+};
+
+/// A certificate and its key, both PEM.
+#[derive(Debug, Clone)]
+pub struct Pair {
+    /// The certificate.
+    pub certificate: String,
+    /// The private key, PKCS#8.
+    pub key: String,
+}
+
+/// Signs the certificates of one cluster.
+pub struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl std::fmt::Debug for Authority {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Authority").finish_non_exhaustive()
+    }
+}
+
+impl Authority {
+    /// Makes a new authority.
+    pub fn new(name: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        let key = KeyPair::generate().expect("a key can be made");
+        Self { issuer: CertifiedIssuer::self_signed(params, key).expect("the CA can be signed") }
+    }
+
+    /// Tells the authority's own certificate.
+    pub fn certificate(&self) -> String {
+        self.issuer.pem()
+    }
+
+    /// Signs a serving certificate for loopback.
+    pub fn serving(&self) -> Pair {
+        let names = ["localhost", "127.0.0.1", "kubernetes.default.svc", "10.0.0.1"];
+        let mut params = CertificateParams::new(names.map(String::from)).expect("valid names");
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        self.sign(params)
+    }
+
+    /// Signs a client certificate: the user's name and groups.
+    pub fn client(&self, user: &str, groups: &[&str]) -> Pair {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, user);
+        for group in groups {
+            params.distinguished_name.push(DnType::OrganizationName, *group);
+        }
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        self.sign(params)
+    }
+
+    fn sign(&self, params: CertificateParams) -> Pair {
+        let key = KeyPair::generate().expect("a key can be made");
+        let certificate = params.signed_by(&key, &self.issuer).expect("the CA can sign");
+        Pair { certificate: certificate.pem(), key: key.serialize_pem() }
+    }
+}
+
+/// Makes a key for ServiceAccount tokens: the public part and the private part, both PEM.
+pub fn account_key() -> (String, String) {
+    let key = KeyPair::generate().expect("a key can be made");
+    (key.public_key_pem(), key.serialize_pem())
+}
+
+/// Writes a kubeconfig with one context, named like the cluster.
+pub fn kubeconfig(name: &str, server: &str, authority: &str, client: &Pair) -> String {
+    use base64::{Engine, engine::general_purpose::STANDARD};
+    let value = serde_json::json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": name,
+        "clusters": [{"name": name, "cluster": {
+            "server": server,
+            "certificate-authority-data": STANDARD.encode(authority),
+        }}],
+        "users": [{"name": name, "user": {
+            "client-certificate-data": STANDARD.encode(&client.certificate),
+            "client-key-data": STANDARD.encode(&client.key),
+        }}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+    });
+    value.to_string()
+}

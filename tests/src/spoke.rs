@@ -1,0 +1,207 @@
+//! A real spoke: etcd, kube-apiserver and kube-controller-manager on loopback, with RBAC and
+//! ServiceAccount admission on. Ready after about three seconds.
+
+use std::{path::PathBuf, process::Command, time::Duration};
+
+use crate::{
+    assets,
+    kubectl::Kubectl,
+    pki::{self, Authority},
+    process::{Process, Scratch, free_port},
+    wait::within,
+};
+
+/// What to run, and how hard it may be driven.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options {
+    /// Leaves kube-controller-manager out: benchmarks of objects that need no controller.
+    pub without_controllers: bool,
+    /// Lifts the request limits of kube-apiserver, as throughput tests want.
+    pub unthrottled: bool,
+}
+
+/// A running spoke. Dropping it ends its processes and removes its folder.
+#[derive(Debug)]
+pub struct Spoke {
+    name: String,
+    server: String,
+    kubeconfig: PathBuf,
+    authority: Authority,
+    api_command: Command,
+    // In the order in which they are dropped: what depends on another goes first.
+    controllers: Option<Process>,
+    api: Option<Process>,
+    etcd: Process,
+    scratch: Scratch,
+}
+
+impl Spoke {
+    /// Starts a spoke and waits until its API server is ready.
+    pub async fn start(name: &str) -> Self {
+        Self::start_with(name, Options::default()).await
+    }
+
+    /// [`Spoke::start`], with options.
+    pub async fn start_with(name: &str, options: Options) -> Self {
+        let scratch = Scratch::new(name);
+        let authority = Authority::new(&format!("{name}-ca"));
+        let etcd_port = free_port();
+        let etcd = Process::start(&etcd_command(&scratch, etcd_port), &scratch.file("etcd.log"));
+        let port = free_port();
+        let server = format!("https://127.0.0.1:{port}");
+        let admin = authority.client("admin", &["system:masters"]);
+        let text = pki::kubeconfig(name, &server, &authority.certificate(), &admin);
+        let kubeconfig = scratch.write("admin.kubeconfig", text);
+        let api_command = api_command(&scratch, &authority, etcd_port, port, options);
+        let api = Process::start(&api_command, &scratch.file("kube-apiserver.log"));
+        let mut spoke = Self {
+            name: name.to_owned(),
+            server,
+            kubeconfig,
+            authority,
+            api_command,
+            controllers: None,
+            api: Some(api),
+            etcd,
+            scratch,
+        };
+        if !options.without_controllers {
+            let command = controllers_command(&spoke.scratch, &spoke.kubeconfig);
+            let log = spoke.scratch.file("kube-controller-manager.log");
+            spoke.controllers = Some(Process::start(&command, &log));
+        }
+        spoke.ready().await;
+        spoke
+    }
+
+    /// Tells the name that it was started under.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Tells the URL of its API server.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// Tells the file of the administrator's kubeconfig.
+    pub const fn kubeconfig(&self) -> &PathBuf {
+        &self.kubeconfig
+    }
+
+    /// Writes a kubeconfig for another user of this spoke.
+    pub fn kubeconfig_for(&self, user: &str, groups: &[&str]) -> PathBuf {
+        let client = self.authority.client(user, groups);
+        let text =
+            pki::kubeconfig(&self.name, &self.server, &self.authority.certificate(), &client);
+        self.scratch.write(&format!("{user}.kubeconfig"), text)
+    }
+
+    /// kubectl as this spoke's administrator, directly and not through a hub.
+    pub fn kubectl(&self) -> Kubectl {
+        Kubectl::new(&self.kubeconfig)
+    }
+
+    /// Ends kube-apiserver, as if the spoke had gone away.
+    pub fn stop_api(&mut self) {
+        self.api = None;
+    }
+
+    /// Starts kube-apiserver again, at the same address, and waits until it is ready.
+    pub async fn start_api(&mut self) {
+        let log = self.scratch.file("kube-apiserver.log");
+        self.api = Some(Process::start(&self.api_command, &log));
+        self.ready().await;
+    }
+
+    /// The process of kube-apiserver.
+    ///
+    /// # Panics
+    ///
+    /// While it is stopped.
+    pub fn api(&self) -> &Process {
+        self.api.as_ref().expect("kube-apiserver runs")
+    }
+
+    /// The process of etcd.
+    pub const fn etcd(&self) -> &Process {
+        &self.etcd
+    }
+
+    async fn ready(&self) {
+        let kubectl = self.kubectl();
+        within(Duration::from_secs(90), "the spoke is ready", || async {
+            let api = self.api();
+            assert!(api.runs(), "kube-apiserver ended:\n{}", tail(&api.log()));
+            assert!(self.etcd.runs(), "etcd ended:\n{}", tail(&self.etcd.log()));
+            kubectl.run(&["get", "--raw", "/readyz"]).await.ok()?;
+            kubectl.run(&["get", "namespace", "default"]).await.ok()?;
+            if self.controllers.is_some() {
+                // ServiceAccount admission refuses Pods before the controller made this one.
+                kubectl.run(&["get", "serviceaccount", "default"]).await.ok()?;
+            }
+            Ok(())
+        })
+        .await;
+    }
+}
+
+fn tail(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    lines.iter().skip(lines.len().saturating_sub(15)).map(|line| format!("{line}\n")).collect()
+}
+
+fn etcd_command(scratch: &Scratch, port: u16) -> Command {
+    let url = format!("http://127.0.0.1:{port}");
+    let mut command = Command::new(assets::folder().join("etcd"));
+    command.arg("--data-dir").arg(scratch.file("etcd"));
+    command.args(["--listen-client-urls", &url, "--advertise-client-urls", &url]);
+    command.args(["--listen-peer-urls", "http://127.0.0.1:0", "--log-level", "warn"]);
+    command
+}
+
+fn api_command(
+    scratch: &Scratch,
+    authority: &Authority,
+    etcd_port: u16,
+    port: u16,
+    options: Options,
+) -> Command {
+    let serving = authority.serving();
+    let ca = scratch.write("ca.crt", authority.certificate());
+    let (public, private) = pki::account_key();
+    let account_key = scratch.write("service-account.key", private);
+    let mut command = Command::new(assets::folder().join("kube-apiserver"));
+    command.args(["--bind-address", "127.0.0.1", "--authorization-mode", "RBAC"]);
+    command.args(["--service-cluster-ip-range", "10.0.0.0/24", "--allow-privileged"]);
+    command.args(["--service-account-issuer", "https://kubernetes.default.svc"]);
+    command.arg(format!("--etcd-servers=http://127.0.0.1:{etcd_port}"));
+    command.arg(format!("--secure-port={port}"));
+    command.arg("--cert-dir").arg(scratch.file("certificates"));
+    command.arg("--tls-cert-file").arg(scratch.write("serving.crt", serving.certificate));
+    command.arg("--tls-private-key-file").arg(scratch.write("serving.key", serving.key));
+    command.arg("--client-ca-file").arg(ca);
+    command
+        .arg("--service-account-key-file")
+        .arg(scratch.write("service-account.pub", public));
+    command.arg("--service-account-signing-key-file").arg(&account_key);
+    if options.unthrottled {
+        command.args(["--enable-priority-and-fairness=false", "--max-requests-inflight=800"]);
+        command.arg("--max-mutating-requests-inflight=400");
+    }
+    command
+}
+
+fn controllers_command(scratch: &Scratch, kubeconfig: &PathBuf) -> Command {
+    let mut command = Command::new(assets::folder().join("kube-controller-manager"));
+    command.arg("--kubeconfig").arg(kubeconfig);
+    command.args(["--leader-elect=false", "--use-service-account-credentials=false"]);
+    command.arg("--service-account-private-key-file").arg(scratch.file("service-account.key"));
+    command.arg("--root-ca-file").arg(scratch.file("ca.crt"));
+    command.args(["--bind-address", "127.0.0.1", "--secure-port=0"]);
+    command.arg(concat!(
+        "--controllers=*,-nodeipam,-route,-service-lb-controller,",
+        "-cloud-node-lifecycle-controller"
+    ));
+    command
+}
