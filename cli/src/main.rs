@@ -1,1 +1,3 @@
+//! The `wheelhouse` binary.
+
 fn main() {}
