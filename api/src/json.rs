@@ -1,0 +1,219 @@
+//! JSON as requests carry it: last key wins, but every duplicate is noted; integers that fit are integers.
+//!
+//! A number that parses as `i64` is one, any other becomes an `f64`, as in `sigs.k8s.io/json`. Nesting deeper than
+//! serde_json's limit of 128 levels is refused, which keeps every later walk of the tree from running out of stack.
+//!
+//! Source: `sigs.k8s.io/json`, `apimachinery/pkg/runtime/serializer/json`.
+
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+use std::collections::HashSet;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+/// Bytes that are not one JSON document.
+#[derive(Debug, thiserror::Error)]
+#[error("{source}")]
+pub struct ParseJsonError {
+    #[from]
+    source: serde_json::Error,
+}
+
+/// Parses one document; the paths of keys that occur more than once come with it, each once, in order of
+/// appearance.
+pub fn parse_strict(bytes: &[u8]) -> Result<(Value, Vec<String>), ParseJsonError> {
+    let mut notes = Notes::default();
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let value = ValueSeed { notes: &mut notes }.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok((value, notes.duplicates))
+}
+
+/// Parses one document and says nothing about duplicates.
+pub fn parse(bytes: &[u8]) -> Result<Value, ParseJsonError> {
+    parse_strict(bytes).map(|(value, _)| value)
+}
+
+/// Turns integers that do not fit `i64` into floats, as [`parse`] would have read them.
+pub fn normalize_numbers(value: &mut Value) {
+    match value {
+        Value::Number(number) => {
+            if let Some(normal) = normal_number(number) {
+                *number = normal;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(normalize_numbers),
+        Value::Object(fields) => fields.values_mut().for_each(normalize_numbers),
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
+}
+
+fn normal_number(number: &Number) -> Option<Number> {
+    if number.is_u64() && !number.is_i64() {
+        number.as_f64().and_then(Number::from_f64)
+    } else {
+        None
+    }
+}
+
+/// Where the parser is, and what it has seen twice.
+#[derive(Default)]
+struct Notes {
+    path: String,
+    duplicates: Vec<String>,
+}
+
+struct ValueSeed<'n> {
+    notes: &'n mut Notes,
+}
+
+// === impl ValueSeed ===
+
+impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ValueSeed<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        let number = Number::from(value);
+        Ok(Value::Number(normal_number(&number).unwrap_or(number)))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+        Number::from_f64(value)
+            .map(Value::Number)
+            .ok_or_else(|| E::custom("number is not finite"))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let notes = self.notes;
+        let path_length = notes.path.len();
+        let mut items = Vec::new();
+        loop {
+            notes.path.push_str(&format!("[{}]", items.len()));
+            let item = access.next_element_seed(ValueSeed { notes })?;
+            notes.path.truncate(path_length);
+            match item {
+                Some(item) => items.push(item),
+                None => return Ok(Value::Array(items)),
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let notes = self.notes;
+        let path_length = notes.path.len();
+        let mut fields = Map::new();
+        let mut repeated: HashSet<String> = HashSet::new();
+        while let Some(key) = access.next_key::<String>()? {
+            if path_length > 0 {
+                notes.path.push('.');
+            }
+            notes.path.push_str(&key);
+            if fields.contains_key(&key) && repeated.insert(key.clone()) {
+                notes.duplicates.push(notes.path.clone());
+            }
+            let value = access.next_value_seed(ValueSeed { notes })?;
+            notes.path.truncate(path_length);
+            fields.insert(key, value);
+        }
+        Ok(Value::Object(fields))
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        self.deserialize(deserializer)
+    }
+
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bytes<E: serde::de::Error>(self, _value: &[u8]) -> Result<Value, E> {
+        Err(E::custom("bytes are no JSON value"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_last_of_equal_keys_wins_and_each_path_is_noted_once() {
+        let text =
+            br#"{"spec":{"a":1,"a":2,"list":[{"b":1},{"b":1,"b":{"x":1},"b":3}],"a":3},"z":null}"#;
+        let (value, duplicates) = parse_strict(text).unwrap();
+        assert_eq!(
+            value,
+            json!({"spec": {"a": 3, "list": [{"b": 1}, {"b": 3}]}, "z": null})
+        );
+        assert_eq!(duplicates, ["spec.a", "spec.list[1].b"]);
+    }
+
+    #[test]
+    fn numbers_are_integers_where_they_fit() {
+        for (text, want) in [
+            ("1", json!(1)),
+            ("-9223372036854775808", json!(i64::MIN)),
+            ("9223372036854775807", json!(i64::MAX)),
+            ("9223372036854775808", json!(9_223_372_036_854_775_808_f64)),
+            ("1.0", json!(1.0)),
+            ("1e3", json!(1000.0)),
+        ] {
+            let value = parse(text.as_bytes()).unwrap();
+            assert_eq!(value, want, "{text}");
+            assert_eq!(value.is_f64(), want.is_f64(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_one_document_is_refused() {
+        let deep = "[".repeat(200);
+        for text in [
+            "",
+            "{",
+            "{}{}",
+            "{\"a\":1,}",
+            "nul",
+            "1e999",
+            "\"\u{1}\"",
+            deep.as_str(),
+        ] {
+            assert!(parse(text.as_bytes()).is_err(), "{text}");
+        }
+        assert!(parse(b"\"\xff\"").is_err());
+    }
+}

@@ -1,0 +1,156 @@
+//! Conditions: what an object says about its own state.
+//!
+//! Source: `apimachinery/pkg/apis/meta/v1/types.go`, `apimachinery/pkg/api/meta/conditions.go`.
+
+use serde::{Deserialize, Serialize};
+
+use super::null_as_default;
+
+/// The condition holds.
+pub const STATUS_TRUE: &str = "True";
+/// The condition does not hold.
+pub const STATUS_FALSE: &str = "False";
+/// It is not known whether the condition holds.
+pub const STATUS_UNKNOWN: &str = "Unknown";
+
+/// One thing that an object says about its state.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Condition {
+    /// What it is about.
+    #[serde(rename = "type", deserialize_with = "null_as_default")]
+    pub type_: String,
+    /// `True`, `False` or `Unknown`.
+    #[serde(deserialize_with = "null_as_default")]
+    pub status: String,
+    /// Why, for programs.
+    #[serde(deserialize_with = "null_as_default")]
+    pub reason: String,
+    /// Why, for people.
+    #[serde(deserialize_with = "null_as_default")]
+    pub message: String,
+    /// When the status last changed.
+    #[serde(deserialize_with = "null_as_default")]
+    pub last_transition_time: String,
+    /// The generation that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+}
+
+// === impl Condition ===
+
+impl Condition {
+    /// Says something about a state; the time comes with [`set_condition`].
+    pub fn new(type_: &str, status: &str, reason: &str, message: impl Into<String>) -> Self {
+        Self {
+            type_: type_.to_owned(),
+            status: status.to_owned(),
+            reason: reason.to_owned(),
+            message: message.into(),
+            last_transition_time: String::new(),
+            observed_generation: None,
+        }
+    }
+
+    /// Says which generation it is about.
+    #[must_use]
+    pub fn observed(mut self, generation: i64) -> Self {
+        self.observed_generation = Some(generation);
+        self
+    }
+
+    /// Tells whether the condition holds.
+    pub fn is_true(&self) -> bool {
+        self.status == STATUS_TRUE
+    }
+}
+
+/// Finds the condition of a type.
+pub fn find_condition<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|condition| condition.type_ == type_)
+}
+
+/// Puts a condition in its place; tells whether anything changed. The time of the transition moves only with the
+/// status: to the condition's own time, or to `now` where it has none.
+pub fn set_condition(conditions: &mut Vec<Condition>, mut condition: Condition, now: &str) -> bool {
+    if condition.last_transition_time.is_empty() {
+        now.clone_into(&mut condition.last_transition_time);
+    }
+    match conditions
+        .iter_mut()
+        .find(|existing| existing.type_ == condition.type_)
+    {
+        None => {
+            conditions.push(condition);
+            true
+        }
+        Some(existing) => {
+            if existing.status == condition.status {
+                existing
+                    .last_transition_time
+                    .clone_into(&mut condition.last_transition_time);
+            }
+            let changed = *existing != condition;
+            *existing = condition;
+            changed
+        }
+    }
+}
+
+/// Removes the condition of a type; tells whether it was there.
+pub fn remove_condition(conditions: &mut Vec<Condition>, type_: &str) -> bool {
+    let count = conditions.len();
+    conditions.retain(|condition| condition.type_ != type_);
+    conditions.len() != count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_transition_moves_with_the_status_alone() {
+        let mut conditions = Vec::new();
+        let ready = |status, reason| Condition::new("Ready", status, reason, "");
+        assert!(set_condition(
+            &mut conditions,
+            ready(STATUS_FALSE, "A"),
+            "t1"
+        ));
+        assert!(!set_condition(
+            &mut conditions,
+            ready(STATUS_FALSE, "A"),
+            "t2"
+        ));
+        assert!(set_condition(
+            &mut conditions,
+            ready(STATUS_FALSE, "B"),
+            "t3"
+        ));
+        assert_eq!(
+            find_condition(&conditions, "Ready")
+                .unwrap()
+                .last_transition_time,
+            "t1"
+        );
+        assert!(set_condition(
+            &mut conditions,
+            ready(STATUS_TRUE, "B"),
+            "t4"
+        ));
+        assert_eq!(
+            find_condition(&conditions, "Ready")
+                .unwrap()
+                .last_transition_time,
+            "t4"
+        );
+        assert!(set_condition(
+            &mut conditions,
+            ready(STATUS_TRUE, "B").observed(2),
+            "t5"
+        ));
+        assert_eq!(conditions.len(), 1);
+        assert!(remove_condition(&mut conditions, "Ready"));
+        assert!(!remove_condition(&mut conditions, "Ready"));
+    }
+}

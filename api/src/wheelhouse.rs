@@ -1,0 +1,524 @@
+//! The project's own kinds and keys: Spokes, Inventories, ServedResources.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::crd::DefinitionSpec;
+use crate::group::GroupVersionKind;
+use crate::meta::{Condition, ObjectMeta, null_as_default};
+use crate::status::Status;
+
+mod definitions;
+pub mod keys;
+
+pub use definitions::definitions;
+
+/// The group of Spokes.
+pub const GROUP: &str = "wheelhouse.dev";
+/// The group of Inventories and ServedResources.
+pub const INTERNAL_GROUP: &str = "internal.wheelhouse.dev";
+/// The version of all of them.
+pub const VERSION: &str = "v1alpha1";
+/// The API version of Spokes.
+pub const API_VERSION: &str = "wheelhouse.dev/v1alpha1";
+/// The API version of Inventories and ServedResources.
+pub const INTERNAL_API_VERSION: &str = "internal.wheelhouse.dev/v1alpha1";
+/// The kind of Spokes.
+pub const SPOKE_KIND: &str = "Spoke";
+/// The plural of Spokes.
+pub const SPOKE_RESOURCE: &str = "spokes";
+/// The kind of Inventories.
+pub const INVENTORY_KIND: &str = "Inventory";
+/// The plural of Inventories.
+pub const INVENTORY_RESOURCE: &str = "inventories";
+/// The kind of ServedResources.
+pub const SERVED_RESOURCE_KIND: &str = "ServedResource";
+/// The plural of ServedResources.
+pub const SERVED_RESOURCE_RESOURCE: &str = "servedresources";
+
+/// A real cluster that the hub syncs with; its name is that of its logical cluster.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Spoke {
+    /// `wheelhouse.dev/v1alpha1`.
+    pub api_version: String,
+    /// `Spoke`.
+    pub kind: String,
+    /// Name, labels and the rest. Definitions select spokes by these labels.
+    #[serde(deserialize_with = "null_as_default")]
+    pub metadata: ObjectMeta,
+    /// What is wanted.
+    #[serde(deserialize_with = "null_as_default")]
+    pub spec: SpokeSpec,
+    /// What is the case.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<SpokeStatus>,
+}
+
+/// How a spoke is reached and what may be done there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SpokeSpec {
+    /// What stands behind the logical cluster.
+    pub provider: Provider,
+    /// How it is reached; absent for an embedded one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connection: Option<Connection>,
+    /// What keeps placements away.
+    #[serde(
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "null_as_default"
+    )]
+    pub taints: Vec<Taint>,
+    /// Whether nothing is written there.
+    #[serde(skip_serializing_if = "is_false", deserialize_with = "null_as_default")]
+    pub suspended: bool,
+    /// Who decides what a user may do.
+    pub authorization: AuthorizationMode,
+    /// Whether the hub's own admin certificate is `system:masters` there.
+    #[serde(skip_serializing_if = "is_false", deserialize_with = "null_as_default")]
+    pub trust_masters: bool,
+    /// The id of the hub that writes there; by default that of this hub.
+    #[serde(
+        rename = "hubID",
+        skip_serializing_if = "String::is_empty",
+        deserialize_with = "null_as_default"
+    )]
+    pub hub_id: String,
+}
+
+/// What stands behind a logical cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Provider {
+    /// A cluster that a kubeconfig reaches.
+    #[default]
+    Kubeconfig,
+    /// This project's own API server, without anything behind it.
+    Embedded,
+}
+
+/// How a spoke is reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Connection {
+    /// The way.
+    #[serde(rename = "type")]
+    pub type_: ConnectionType,
+    /// Where the kubeconfig is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret_ref: Option<SecretKeyReference>,
+}
+
+/// The way to a spoke.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ConnectionType {
+    /// The hub dials the spoke's API server.
+    #[default]
+    Direct,
+}
+
+/// A key of a Secret in root.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SecretKeyReference {
+    /// The namespace of the Secret.
+    #[serde(deserialize_with = "null_as_default")]
+    pub namespace: String,
+    /// The name of the Secret.
+    #[serde(deserialize_with = "null_as_default")]
+    pub name: String,
+    /// The key; `kubeconfig` by default.
+    pub key: String,
+}
+
+/// What keeps placements away from a spoke.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Taint {
+    /// The key.
+    #[serde(deserialize_with = "null_as_default")]
+    pub key: String,
+    /// The value; may be empty.
+    #[serde(
+        skip_serializing_if = "String::is_empty",
+        deserialize_with = "null_as_default"
+    )]
+    pub value: String,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`, as for nodes.
+    #[serde(deserialize_with = "null_as_default")]
+    pub effect: String,
+}
+
+/// Who decides what a user may do with what the hub stores for a spoke.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum AuthorizationMode {
+    /// The spoke's RBAC objects, which the hub watches.
+    #[default]
+    Spoke,
+    /// A SubjectAccessReview in the spoke, each time.
+    SpokeReview,
+    /// RBAC objects of the logical cluster, which the hub stores.
+    Hub,
+}
+
+/// What is the case with a spoke.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SpokeStatus {
+    /// `Reachable`, `Synced`, `CRDsDistributed` and `Ready`.
+    #[serde(
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "null_as_default"
+    )]
+    pub conditions: Vec<Condition>,
+    /// The spoke's `gitVersion`.
+    #[serde(
+        skip_serializing_if = "String::is_empty",
+        deserialize_with = "null_as_default"
+    )]
+    pub version: String,
+    /// When the spoke was last heard of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_heartbeat_time: Option<String>,
+    /// The uid of the spoke's `kube-system`, which identifies it.
+    #[serde(
+        rename = "clusterUID",
+        skip_serializing_if = "String::is_empty",
+        deserialize_with = "null_as_default"
+    )]
+    pub cluster_uid: String,
+    /// How many instances there are, by state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instances: Option<InstanceCounts>,
+    /// What is wrong, in one sentence; empty while nothing is.
+    #[serde(
+        skip_serializing_if = "String::is_empty",
+        deserialize_with = "null_as_default"
+    )]
+    pub message: String,
+}
+
+/// How many instances a spoke has, by state.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct InstanceCounts {
+    /// All of them.
+    pub total: i64,
+    /// Those whose children are ready.
+    pub ready: i64,
+    /// Those that are being worked on.
+    pub in_progress: i64,
+    /// Those that failed.
+    pub error: i64,
+    /// Those that go away.
+    pub deleting: i64,
+    /// `ready/total`, for the table.
+    #[serde(
+        skip_serializing_if = "String::is_empty",
+        deserialize_with = "null_as_default"
+    )]
+    pub summary: String,
+}
+
+/// The ledger of one instance: every object that was or may have been made for it. Its name is the instance's uid.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Inventory {
+    /// `internal.wheelhouse.dev/v1alpha1`.
+    pub api_version: String,
+    /// `Inventory`.
+    pub kind: String,
+    /// Name, labels and the rest.
+    #[serde(deserialize_with = "null_as_default")]
+    pub metadata: ObjectMeta,
+    /// The ledger.
+    #[serde(deserialize_with = "null_as_default")]
+    pub spec: InventorySpec,
+}
+
+/// What a ledger says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct InventorySpec {
+    /// The instance.
+    pub instance: InstanceReference,
+    /// The uid of the instance's namespace in the spoke, when it was first materialized.
+    #[serde(
+        rename = "namespaceUID",
+        skip_serializing_if = "String::is_empty",
+        deserialize_with = "null_as_default"
+    )]
+    pub namespace_uid: String,
+    /// The uid of the mirror in the spoke.
+    #[serde(
+        rename = "mirrorUID",
+        skip_serializing_if = "String::is_empty",
+        deserialize_with = "null_as_default"
+    )]
+    pub mirror_uid: String,
+    /// Whether every member is there and none is missing. False says that members are a superset: an apply or a
+    /// prune was begun and has not been seen to its end.
+    #[serde(deserialize_with = "null_as_default")]
+    pub exact: bool,
+    /// The objects.
+    #[serde(
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "null_as_default"
+    )]
+    pub members: Vec<InventoryMember>,
+}
+
+/// The instance of a ledger.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct InstanceReference {
+    /// The API group.
+    #[serde(deserialize_with = "null_as_default")]
+    pub group: String,
+    /// The version.
+    #[serde(deserialize_with = "null_as_default")]
+    pub version: String,
+    /// The kind.
+    #[serde(deserialize_with = "null_as_default")]
+    pub kind: String,
+    /// The namespace; empty where it has none.
+    #[serde(
+        skip_serializing_if = "String::is_empty",
+        deserialize_with = "null_as_default"
+    )]
+    pub namespace: String,
+    /// The name.
+    #[serde(deserialize_with = "null_as_default")]
+    pub name: String,
+    /// The uid.
+    #[serde(deserialize_with = "null_as_default")]
+    pub uid: String,
+}
+
+/// One object of a ledger.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct InventoryMember {
+    /// The API group; empty for core.
+    #[serde(
+        skip_serializing_if = "String::is_empty",
+        deserialize_with = "null_as_default"
+    )]
+    pub group: String,
+    /// The version in which it was applied.
+    #[serde(deserialize_with = "null_as_default")]
+    pub version: String,
+    /// The kind.
+    #[serde(deserialize_with = "null_as_default")]
+    pub kind: String,
+    /// The plural resource.
+    #[serde(
+        skip_serializing_if = "String::is_empty",
+        deserialize_with = "null_as_default"
+    )]
+    pub resource: String,
+    /// The namespace; empty where it has none.
+    #[serde(
+        skip_serializing_if = "String::is_empty",
+        deserialize_with = "null_as_default"
+    )]
+    pub namespace: String,
+    /// The name.
+    #[serde(deserialize_with = "null_as_default")]
+    pub name: String,
+    /// The uid; empty until the object was seen.
+    #[serde(
+        skip_serializing_if = "String::is_empty",
+        deserialize_with = "null_as_default"
+    )]
+    pub uid: String,
+    /// The node that it comes from.
+    #[serde(deserialize_with = "null_as_default")]
+    pub node: String,
+    /// The wave in which it was applied.
+    #[serde(deserialize_with = "null_as_default")]
+    pub order: i64,
+}
+
+/// The record that the hub serves a resource of a spoke from its own store. Its name is `<plural>.<group>`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServedResource {
+    /// `internal.wheelhouse.dev/v1alpha1`.
+    #[serde(default)]
+    pub api_version: String,
+    /// `ServedResource`.
+    #[serde(default)]
+    pub kind: String,
+    /// Name, labels and the rest.
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub metadata: ObjectMeta,
+    /// What is served.
+    pub spec: ServedResourceSpec,
+}
+
+/// What the hub serves.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServedResourceSpec {
+    /// The definition of the kind.
+    pub crd: DefinitionSpec,
+    /// The labels of the definition.
+    #[serde(
+        default,
+        skip_serializing_if = "BTreeMap::is_empty",
+        deserialize_with = "null_as_default"
+    )]
+    pub labels: BTreeMap<String, String>,
+    /// The annotations of the definition.
+    #[serde(
+        default,
+        skip_serializing_if = "BTreeMap::is_empty",
+        deserialize_with = "null_as_default"
+    )]
+    pub annotations: BTreeMap<String, String>,
+    /// The uid of the definition in the spoke.
+    #[serde(
+        rename = "definitionUID",
+        default,
+        skip_serializing_if = "String::is_empty",
+        deserialize_with = "null_as_default"
+    )]
+    pub definition_uid: String,
+}
+
+// === impl Spoke ===
+
+impl Spoke {
+    /// Makes a spoke.
+    pub fn new(name: &str, spec: SpokeSpec) -> Self {
+        Self {
+            api_version: API_VERSION.to_owned(),
+            kind: SPOKE_KIND.to_owned(),
+            metadata: named(name),
+            spec,
+            status: None,
+        }
+    }
+
+    /// Reads a spoke.
+    pub fn from_value(value: &Value) -> Result<Self, Status> {
+        Self::deserialize(value).map_err(|error| unreadable(SPOKE_KIND, &error))
+    }
+
+    /// Renders the spoke.
+    pub fn to_value(&self) -> Value {
+        serde_json::to_value(self).expect("a spoke has text keys and finite numbers only")
+    }
+}
+
+// === impl InstanceCounts ===
+
+impl InstanceCounts {
+    /// Brings the summary up to date with the numbers.
+    #[must_use]
+    pub fn summarized(mut self) -> Self {
+        self.summary = format!("{}/{}", self.ready, self.total);
+        self
+    }
+}
+
+// === impl SecretKeyReference ===
+
+impl Default for SecretKeyReference {
+    fn default() -> Self {
+        Self {
+            namespace: String::new(),
+            name: String::new(),
+            key: keys::SECRET_KEY_KUBECONFIG.to_owned(),
+        }
+    }
+}
+
+// === impl Inventory ===
+
+impl Inventory {
+    /// Makes the ledger of an instance.
+    pub fn new(spec: InventorySpec) -> Self {
+        Self {
+            api_version: INTERNAL_API_VERSION.to_owned(),
+            kind: INVENTORY_KIND.to_owned(),
+            metadata: named(&spec.instance.uid),
+            spec,
+        }
+    }
+
+    /// Reads a ledger.
+    pub fn from_value(value: &Value) -> Result<Self, Status> {
+        Self::deserialize(value).map_err(|error| unreadable(INVENTORY_KIND, &error))
+    }
+
+    /// Renders the ledger.
+    pub fn to_value(&self) -> Value {
+        serde_json::to_value(self).expect("a ledger has text keys and finite numbers only")
+    }
+}
+
+// === impl InventoryMember ===
+
+impl InventoryMember {
+    /// Names the type of the object.
+    pub fn gvk(&self) -> GroupVersionKind {
+        GroupVersionKind::new(
+            self.group.as_str(),
+            self.version.as_str(),
+            self.kind.as_str(),
+        )
+    }
+}
+
+// === impl ServedResource ===
+
+impl ServedResource {
+    /// Makes the record for a definition.
+    pub fn new(spec: ServedResourceSpec) -> Self {
+        let name = spec.crd.group_resource().to_string();
+        Self {
+            api_version: INTERNAL_API_VERSION.to_owned(),
+            kind: SERVED_RESOURCE_KIND.to_owned(),
+            metadata: named(&name),
+            spec,
+        }
+    }
+
+    /// Reads a record.
+    pub fn from_value(value: &Value) -> Result<Self, Status> {
+        Self::deserialize(value).map_err(|error| unreadable(SERVED_RESOURCE_KIND, &error))
+    }
+
+    /// Renders the record.
+    pub fn to_value(&self) -> Value {
+        serde_json::to_value(self).expect("a record has text keys and finite numbers only")
+    }
+}
+
+fn named(name: &str) -> ObjectMeta {
+    ObjectMeta {
+        name: name.to_owned(),
+        ..ObjectMeta::default()
+    }
+}
+
+fn unreadable(kind: &str, error: &serde_json::Error) -> Status {
+    Status::bad_request(format!(
+        "{kind} in version {VERSION:?} cannot be handled as a {kind}: {error}"
+    ))
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands out a reference"
+)]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
+#[cfg(test)]
+mod tests;

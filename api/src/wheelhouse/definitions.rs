@@ -1,0 +1,296 @@
+//! The definitions of the project's own kinds.
+
+use serde_json::{Value, json};
+
+use super::{
+    GROUP, INTERNAL_GROUP, INVENTORY_KIND, INVENTORY_RESOURCE, SERVED_RESOURCE_KIND,
+    SERVED_RESOURCE_RESOURCE, SPOKE_KIND, SPOKE_RESOURCE, VERSION,
+};
+
+/// Builds the definitions of Spoke, Inventory and ServedResource.
+pub fn definitions() -> Vec<Value> {
+    vec![spoke(), inventory(), served_resource()]
+}
+
+fn spoke() -> Value {
+    let condition = |type_: &str| format!(".status.conditions[?(@.type==\"{type_}\")].status");
+    let columns = json!([
+        {"name": "READY", "type": "string", "jsonPath": condition("Ready")},
+        {"name": "REACHABLE", "type": "string", "jsonPath": condition("Reachable")},
+        {"name": "SYNCED", "type": "string", "jsonPath": condition("Synced")},
+        {"name": "VERSION", "type": "string", "jsonPath": ".status.version"},
+        {"name": "INSTANCES", "type": "string", "jsonPath": ".status.instances.summary",
+         "description": "Ready instances of all instances."},
+        {"name": "ERRORS", "type": "integer", "jsonPath": ".status.instances.error", "priority": 1},
+        {"name": "PROVIDER", "type": "string", "jsonPath": ".spec.provider", "priority": 1},
+        {"name": "HEARTBEAT", "type": "date", "jsonPath": ".status.lastHeartbeatTime", "priority": 1},
+        {"name": "MESSAGE", "type": "string", "jsonPath": ".status.message", "priority": 1},
+        {"name": "AGE", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+    ]);
+    let mut schema = root(
+        "A real cluster that the hub syncs with, by the name of its logical cluster.",
+        &spoke_spec(),
+    );
+    if let Some(members) = schema.as_object_mut() {
+        members.insert("x-kubernetes-validations".to_owned(), json!([
+            {"rule": "self.metadata.name.size() <= 63 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+             "message": "the name must be a DNS label, because it names the logical cluster"},
+            {"rule": "self.metadata.name != 'root'", "message": "root is the hub's own logical cluster"},
+        ]));
+        if let Some(properties) = members.get_mut("properties").and_then(Value::as_object_mut) {
+            properties.insert("status".to_owned(), spoke_status());
+        }
+    }
+    definition(
+        GROUP,
+        SPOKE_KIND,
+        SPOKE_RESOURCE,
+        &json!({
+            "name": VERSION, "served": true, "storage": true, "subresources": {"status": {}},
+            "additionalPrinterColumns": columns,
+            "schema": {"openAPIV3Schema": schema},
+        }),
+    )
+}
+
+fn spoke_spec() -> Value {
+    json!({
+        "description": "How the spoke is reached, and what may be done there.",
+        "type": "object",
+        "properties": {
+            "provider": {
+                "description": "What stands behind the logical cluster: a cluster that a kubeconfig reaches, or this project's own API server.",
+                "type": "string", "default": "Kubeconfig", "enum": ["Kubeconfig", "Embedded"],
+                "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "provider is immutable"}],
+            },
+            "connection": connection(),
+            "taints": taints(),
+            "suspended": {
+                "description": "Whether nothing is written there.", "type": "boolean",
+            },
+            "authorization": {
+                "description": "Who decides about what the hub stores for the spoke: the spoke's RBAC objects, a review in the spoke each time, or RBAC objects that the hub stores.",
+                "type": "string", "default": "Spoke", "enum": ["Spoke", "SpokeReview", "Hub"],
+            },
+            "trustMasters": {
+                "description": "Whether the hub's own admin certificate is system:masters there.",
+                "type": "boolean",
+            },
+            "hubID": {
+                "description": "The id of the hub that writes there; by default that of this hub.",
+                "type": "string", "maxLength": 63,
+            },
+        },
+        "x-kubernetes-validations": [{
+            "rule": "!has(self.provider) || self.provider != 'Kubeconfig' || has(self.connection)",
+            "message": "connection is required unless the provider is Embedded",
+        }],
+    })
+}
+
+fn connection() -> Value {
+    json!({
+        "description": "How the spoke is reached.",
+        "type": "object",
+        "required": ["secretRef"],
+        "properties": {
+            "type": {
+                "description": "Direct: the hub dials the spoke's API server.",
+                "type": "string", "default": "Direct", "enum": ["Direct"],
+            },
+            "secretRef": {
+                "description": "Where in root the kubeconfig is.",
+                "type": "object",
+                "required": ["name", "namespace"],
+                "properties": {
+                    "namespace": {"type": "string", "minLength": 1, "description": "The namespace of the Secret."},
+                    "name": {"type": "string", "minLength": 1, "description": "The name of the Secret."},
+                    "key": {"type": "string", "default": "kubeconfig", "description": "The key in the Secret."},
+                },
+            },
+        },
+    })
+}
+
+fn taints() -> Value {
+    json!({
+        "description": "What keeps placements away.",
+        "type": "array", "maxItems": 64, "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["key", "effect"],
+        "items": {
+            "type": "object",
+            "required": ["key", "effect"],
+            "properties": {
+                "key": {"type": "string", "minLength": 1, "maxLength": 317, "description": "The key."},
+                "value": {"type": "string", "maxLength": 63, "description": "The value."},
+                "effect": {
+                    "description": "What it does, as for nodes.",
+                    "type": "string", "enum": ["NoSchedule", "PreferNoSchedule", "NoExecute"],
+                },
+            },
+        },
+    })
+}
+
+fn spoke_status() -> Value {
+    let count = |description: &str| json!({"type": "integer", "format": "int64", "description": description});
+    json!({
+        "description": "What is the case with the spoke.",
+        "type": "object",
+        "properties": {
+            "conditions": {
+                "description": "Reachable, Synced, CRDsDistributed and Ready.",
+                "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"],
+                "items": {
+                    "type": "object",
+                    "required": ["type", "status"],
+                    "properties": {
+                        "type": {"type": "string", "description": "What it is about."},
+                        "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
+                        "reason": {"type": "string", "description": "Why, for programs."},
+                        "message": {"type": "string", "description": "Why, for people."},
+                        "lastTransitionTime": {"type": "string", "format": "date-time", "description": "When the status last changed."},
+                        "observedGeneration": {"type": "integer", "format": "int64", "description": "The generation that it is about."},
+                    },
+                },
+            },
+            "version": {"type": "string", "description": "The spoke's version."},
+            "lastHeartbeatTime": {"type": "string", "format": "date-time", "description": "When the spoke was last heard of."},
+            "clusterUID": {"type": "string", "description": "The uid of the spoke's kube-system namespace, which identifies it."},
+            "instances": {
+                "description": "How many instances there are, by state.",
+                "type": "object",
+                "properties": {
+                    "total": count("All of them."),
+                    "ready": count("Those whose children are ready."),
+                    "inProgress": count("Those that are being worked on."),
+                    "error": count("Those that failed."),
+                    "deleting": count("Those that go away."),
+                    "summary": {"type": "string", "description": "ready/total."},
+                },
+            },
+            "message": {"type": "string", "description": "What is wrong, in one sentence."},
+        },
+    })
+}
+
+fn inventory() -> Value {
+    let text = |description: &str| json!({"type": "string", "description": description});
+    let spec = json!({
+        "description": "Every object that was or may have been made for one instance.",
+        "type": "object",
+        "required": ["instance"],
+        "properties": {
+            "instance": {
+                "description": "The instance.",
+                "type": "object",
+                "required": ["group", "version", "kind", "name", "uid"],
+                "properties": {
+                    "group": text("The API group."), "version": text("The version."), "kind": text("The kind."),
+                    "namespace": text("The namespace."), "name": text("The name."), "uid": text("The uid."),
+                },
+            },
+            "namespaceUID": text("The uid of the instance's namespace in the spoke."),
+            "mirrorUID": text("The uid of the mirror in the spoke."),
+            "exact": {
+                "type": "boolean",
+                "description": "Whether members are neither more nor fewer than what is there; false while an apply or a prune is under way.",
+            },
+            "members": {
+                "description": "The objects.",
+                "type": "array", "x-kubernetes-list-type": "atomic",
+                "items": {
+                    "type": "object",
+                    "required": ["version", "kind", "name", "node"],
+                    "properties": {
+                        "group": text("The API group; empty for core."), "version": text("The version."),
+                        "kind": text("The kind."), "resource": text("The plural resource."),
+                        "namespace": text("The namespace."), "name": text("The name."),
+                        "uid": text("The uid; empty until the object was seen."),
+                        "node": text("The node that it comes from."),
+                        "order": {"type": "integer", "format": "int64", "description": "The wave in which it was applied."},
+                    },
+                },
+            },
+        },
+    });
+    let columns = json!([
+        {"name": "KIND", "type": "string", "jsonPath": ".spec.instance.kind"},
+        {"name": "NAMESPACE", "type": "string", "jsonPath": ".spec.instance.namespace"},
+        {"name": "INSTANCE", "type": "string", "jsonPath": ".spec.instance.name"},
+        {"name": "EXACT", "type": "boolean", "jsonPath": ".spec.exact"},
+        {"name": "AGE", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+    ]);
+    definition(
+        INTERNAL_GROUP,
+        INVENTORY_KIND,
+        INVENTORY_RESOURCE,
+        &json!({
+            "name": VERSION, "served": true, "storage": true, "additionalPrinterColumns": columns,
+            "schema": {"openAPIV3Schema": root("The ledger of one instance, under the instance's uid.", &spec)},
+        }),
+    )
+}
+
+fn served_resource() -> Value {
+    let texts = |description: &str| json!({"type": "object", "description": description, "additionalProperties": {"type": "string"}});
+    let spec = json!({
+        "description": "What the hub serves from its own store in this logical cluster.",
+        "type": "object",
+        "required": ["crd"],
+        "properties": {
+            "crd": {
+                "description": "The spec of the definition.",
+                "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+            },
+            "labels": texts("The labels of the definition."),
+            "annotations": texts("The annotations of the definition."),
+            "definitionUID": {"type": "string", "description": "The uid of the definition in the spoke."},
+        },
+    });
+    let columns = json!([
+        {"name": "KIND", "type": "string", "jsonPath": ".spec.crd.names.kind"},
+        {"name": "SCOPE", "type": "string", "jsonPath": ".spec.crd.scope"},
+        {"name": "AGE", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+    ]);
+    definition(
+        INTERNAL_GROUP,
+        SERVED_RESOURCE_KIND,
+        SERVED_RESOURCE_RESOURCE,
+        &json!({
+            "name": VERSION, "served": true, "storage": true, "additionalPrinterColumns": columns,
+            "schema": {"openAPIV3Schema": root("The record that the hub serves a resource of a spoke from its own store.", &spec)},
+        }),
+    )
+}
+
+fn root(description: &str, spec: &Value) -> Value {
+    json!({
+        "description": description,
+        "type": "object",
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string", "description": "The group and version of this object."},
+            "kind": {"type": "string", "description": "The kind of this object."},
+            "metadata": {"type": "object"},
+            "spec": spec,
+        },
+    })
+}
+
+fn definition(group: &str, kind: &str, plural: &str, version: &Value) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {
+            "group": group,
+            "names": {
+                "kind": kind, "listKind": format!("{kind}List"), "plural": plural,
+                "singular": kind.to_lowercase(), "categories": ["wheelhouse"],
+            },
+            "scope": "Cluster",
+            "versions": [version],
+        },
+    })
+}

@@ -1,0 +1,49 @@
+//! What this project writes on objects: annotations, labels, finalizers, manager names, conditions.
+
+/// Where an instance was born: [`ORIGIN_SPOKE`], or absent for one born at the hub.
+pub const ANNOTATION_ORIGIN: &str = "wheelhouse.dev/origin";
+/// Says that an instance was made in the spoke itself.
+pub const ORIGIN_SPOKE: &str = "spoke";
+/// The id of the hub that writes an object; an annotation on mirrors and definitions, a label on children.
+pub const HUB: &str = "wheelhouse.dev/hub";
+/// Which spokes a definition in root is for, as a label selector.
+pub const ANNOTATION_SPOKES: &str = "wheelhouse.dev/spokes";
+/// Says `true` where children shall name their instance as owner.
+pub const ANNOTATION_OWNER_REFERENCES: &str = "wheelhouse.dev/owner-references";
+/// The service account of the spoke that writes the children.
+pub const ANNOTATION_RUN_AS: &str = "wheelhouse.dev/run-as";
+/// The uid that the hub knows an instance by, on its mirror.
+pub const ANNOTATION_HUB_UID: &str = "internal.wheelhouse.dev/hub-uid";
+/// Who last wanted something else of an object, as JSON `{username, uid, groups}`; only the server writes it.
+pub const ANNOTATION_AUTHOR: &str = "internal.wheelhouse.dev/author";
+
+/// The finalizer of mirrors in spokes.
+pub const FINALIZER_MIRROR: &str = "wheelhouse.dev/mirror";
+/// The finalizer of Spokes.
+pub const FINALIZER_SPOKE: &str = "wheelhouse.dev/spoke";
+
+/// Who writes definitions and mirrors in spokes.
+pub const MANAGER_SYNCER: &str = "wheelhouse-syncer";
+/// Who writes the hub's own objects.
+pub const MANAGER_HUB: &str = "wheelhouse-hub";
+/// Who writes at the command line.
+pub const MANAGER_CLI: &str = "wheelhouse";
+
+/// The user as whom the hub's own controllers come.
+pub const USER_SYNCER: &str = "system:wheelhouse:syncer";
+/// The group of those who may do everything.
+pub const GROUP_MASTERS: &str = "system:masters";
+
+/// The key of a Secret that holds a kubeconfig.
+pub const SECRET_KEY_KUBECONFIG: &str = "kubeconfig";
+/// Says `true` on Secrets that define a spoke, as multicluster-runtime has it.
+pub const LABEL_KUBECONFIG_SECRET: &str = "sigs.k8s.io/multicluster-runtime-kubeconfig";
+
+/// Of a spoke: its API server answers.
+pub const CONDITION_REACHABLE: &str = "Reachable";
+/// Of a spoke: everything that is wanted there has been written.
+pub const CONDITION_SYNCED: &str = "Synced";
+/// Of a spoke: the generated kinds are defined there.
+pub const CONDITION_CRDS_DISTRIBUTED: &str = "CRDsDistributed";
+/// Of a spoke: all of the others.
+pub const CONDITION_READY: &str = "Ready";

@@ -1,0 +1,105 @@
+use serde_json::json;
+
+use super::*;
+use crate::crd::CustomResourceDefinition;
+
+#[test]
+fn a_spoke_reads_and_writes_its_short_form() {
+    let value = json!({
+        "apiVersion": "wheelhouse.dev/v1alpha1", "kind": "Spoke", "metadata": {"name": "east"},
+        "spec": {"connection": {"secretRef": {"namespace": "default", "name": "east"}}, "hubID": "h"},
+        "status": {"clusterUID": "u", "instances": {"total": 3, "ready": 2}},
+    });
+    let spoke = Spoke::from_value(&value).unwrap();
+    let connection = spoke.spec.connection.as_ref().unwrap();
+    assert_eq!(connection.secret_ref.as_ref().unwrap().key, "kubeconfig");
+    assert_eq!(spoke.spec.authorization, AuthorizationMode::Spoke);
+    assert_eq!(
+        (
+            spoke.spec.hub_id.as_str(),
+            spoke.status.as_ref().unwrap().cluster_uid.as_str()
+        ),
+        ("h", "u")
+    );
+    let counts = spoke
+        .status
+        .clone()
+        .unwrap()
+        .instances
+        .unwrap()
+        .summarized();
+    assert_eq!(counts.summary, "2/3");
+    assert_eq!(Spoke::from_value(&spoke.to_value()).unwrap(), spoke);
+    let bad = json!({"spec": {"provider": "Magic"}});
+    assert_eq!(Spoke::from_value(&bad).unwrap_err().code, 400);
+}
+
+#[test]
+fn a_ledger_is_named_by_the_uid_of_its_instance() {
+    let spec = InventorySpec {
+        instance: InstanceReference {
+            uid: "u-1".to_owned(),
+            ..InstanceReference::default()
+        },
+        members: vec![InventoryMember {
+            kind: "ConfigMap".to_owned(),
+            version: "v1".to_owned(),
+            ..InventoryMember::default()
+        }],
+        ..InventorySpec::default()
+    };
+    let inventory = Inventory::new(spec);
+    assert_eq!(inventory.metadata.name, "u-1");
+    assert_eq!(
+        inventory.spec.members[0].gvk().to_string(),
+        "/v1, Kind=ConfigMap"
+    );
+    assert_eq!(
+        Inventory::from_value(&inventory.to_value()).unwrap(),
+        inventory
+    );
+}
+
+#[test]
+fn the_definitions_are_definitions_under_their_own_names() {
+    let names: Vec<String> = definitions()
+        .iter()
+        .map(|value| {
+            let definition = CustomResourceDefinition::from_value(value).unwrap();
+            assert_eq!(
+                definition.metadata.name,
+                definition.group_resource().to_string()
+            );
+            assert_eq!(
+                definition.to_value(),
+                *value,
+                "a member that the type does not know"
+            );
+            definition.metadata.name
+        })
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "spokes.wheelhouse.dev",
+            "inventories.internal.wheelhouse.dev",
+            "servedresources.internal.wheelhouse.dev"
+        ]
+    );
+}
+
+#[test]
+fn a_served_resource_carries_the_spec_of_its_definition() {
+    let definition = CustomResourceDefinition::from_value(&definitions()[0]).unwrap();
+    let record = ServedResource::new(ServedResourceSpec {
+        crd: definition.spec,
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        definition_uid: "u".to_owned(),
+    });
+    assert_eq!(record.metadata.name, "spokes.wheelhouse.dev");
+    assert_eq!(
+        ServedResource::from_value(&record.to_value()).unwrap(),
+        record
+    );
+}
