@@ -1,0 +1,298 @@
+//! The index of states in memory: what is current, and what was, back to the floor.
+//!
+//! ```text
+//!   current:  one slot per key, ordered        older:  only keys that changed since the floor
+//!   +-----------------+---------------------+  +-----+------------------------------+
+//!   | Arc of an entry | revision, deleted?  |  | key | its earlier entries, in order |
+//!   +-----------------+---------------------+  +-----+------------------------------+
+//! ```
+//!
+//! Pure and synchronous: whoever shares it locks it.
+//!
+//! # Invariants
+//! - A slot's entry is the newest of its key; `older` has those before, oldest first.
+//! - For every revision between `floor` and `revision`, both included, the state at that revision
+//!   can be told. Below the floor nothing can.
+//! - A deleted key keeps its slot until the floor has passed the deletion.
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
+
+use crate::entry::Entry;
+use crate::error::Error;
+use crate::key::{Key, KeyRange};
+use crate::revision::Revision;
+
+/// How many slots are looked at in one [`Index::step`], and so under one lock: about 50 µs.
+const SLOTS_PER_STEP: usize = 1024;
+
+/// All states between the floor and the latest revision.
+#[derive(Debug)]
+pub(crate) struct Index {
+    current: BTreeSet<Slot>,
+    older: HashMap<Key, Vec<Entry>>,
+    revision: Revision,
+    floor: Revision,
+    live: u64,
+}
+
+/// A range being read at one revision, step by step.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    range: KeyRange,
+    limit: usize,
+    at: Revision,
+    /// The slot that the last step ended with.
+    cursor: Option<Entry>,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) remaining: u64,
+}
+
+/// The newest state of a key. Ordered by its key alone.
+#[derive(Debug)]
+struct Slot {
+    entry: Entry,
+    /// The entry's revision and op again, so that counting and reading at a revision need not
+    /// follow the pointer: `revision * 2 + deleted`.
+    mark: u64,
+}
+
+// === impl Index ===
+
+impl Index {
+    /// An index of what was current at the floor: at most one entry per key, in any order.
+    pub(crate) fn new(base: Vec<Entry>, floor: Revision) -> Self {
+        let live = base.len() as u64;
+        // Sorts once and builds the tree from below.
+        let current = base.into_iter().map(Slot::new).collect();
+        Self {
+            current,
+            older: HashMap::new(),
+            revision: floor,
+            floor,
+            live,
+        }
+    }
+
+    /// The oldest revision that can be read at.
+    pub(crate) fn floor(&self) -> Revision {
+        self.floor
+    }
+
+    /// How many keys there are.
+    pub(crate) fn live(&self) -> u64 {
+        self.live
+    }
+
+    /// The latest state of a key.
+    pub(crate) fn get(&self, key: &[u8]) -> Option<&Entry> {
+        self.current
+            .get(key)
+            .filter(|slot| !slot.is_deleted())
+            .map(|slot| &slot.entry)
+    }
+
+    /// Takes up the next state of a key, and returns the one before if the key was there.
+    pub(crate) fn apply(&mut self, entry: Entry) -> Option<Entry> {
+        assert!(
+            entry.modified() >= self.revision,
+            "revisions rise in the order of commits"
+        );
+        self.revision = entry.modified();
+        let deleted = entry.is_deletion();
+        let slot = Slot::new(entry);
+        let Some(before) = self.current.replace(slot) else {
+            self.live = self.live.saturating_add(u64::from(!deleted));
+            return None;
+        };
+        let was_deleted = before.is_deleted();
+        self.live = match (was_deleted, deleted) {
+            (true, false) => self.live.saturating_add(1),
+            (false, true) => self.live.saturating_sub(1),
+            _ => self.live,
+        };
+        let previous = before.entry.clone();
+        if let Some(versions) = self.older.get_mut(previous.key()) {
+            versions.push(before.entry);
+        } else {
+            self.older.insert(previous.to_key(), vec![before.entry]);
+        }
+        (!was_deleted).then_some(previous)
+    }
+
+    /// Notes that a revision is over, one that changed nothing here included.
+    pub(crate) fn advance(&mut self, revision: Revision) {
+        self.revision = self.revision.max(revision);
+    }
+
+    /// Refuses reads below `floor` from now on. [`Index::trim`] then frees what they would need.
+    pub(crate) fn raise_floor(&mut self, floor: Revision) {
+        self.floor = self.floor.max(floor.min(self.revision));
+    }
+
+    /// Drops the states of a key that no revision from the floor on needs.
+    pub(crate) fn trim(&mut self, key: &[u8]) {
+        let Some(slot) = self.current.get(key) else {
+            return;
+        };
+        let (newest, deleted) = (slot.revision(), slot.is_deleted());
+        if newest <= self.floor {
+            self.older.remove(key);
+            if deleted {
+                self.current.remove(key);
+            }
+            return;
+        }
+        let Some(versions) = self.older.get_mut(key) else {
+            return;
+        };
+        // The last version at or below the floor is the state at the floor.
+        let below = versions.partition_point(|entry| entry.modified() <= self.floor);
+        let needless = match below.checked_sub(1).and_then(|state| versions.get(state)) {
+            Some(state) if state.is_deletion() => below,
+            _ => below.saturating_sub(1),
+        };
+        versions.drain(..needless);
+        if versions.is_empty() {
+            self.older.remove(key);
+        } else {
+            versions.shrink_to(versions.len().saturating_mul(2));
+        }
+    }
+
+    /// Begins to read a range.
+    pub(crate) fn read(
+        &self,
+        range: KeyRange,
+        limit: Option<usize>,
+        at: Option<Revision>,
+    ) -> Result<Reading, Error> {
+        let at = at.unwrap_or(self.revision);
+        self.check(at)?;
+        let limit = limit.unwrap_or(usize::MAX);
+        let entries = Vec::with_capacity(limit.min(SLOTS_PER_STEP));
+        Ok(Reading {
+            range,
+            limit,
+            at,
+            cursor: None,
+            entries,
+            remaining: 0,
+        })
+    }
+
+    /// Reads on. Returns whether there is more to read.
+    pub(crate) fn step(&self, reading: &mut Reading) -> Result<bool, Error> {
+        self.check(reading.at)?;
+        if reading.range.is_empty() {
+            return Ok(false);
+        }
+        let from = match &reading.cursor {
+            Some(last) => Bound::Excluded(last.key()),
+            None => Bound::Included(reading.range.start.as_bytes()),
+        };
+        let slots = self
+            .current
+            .range::<[u8], _>((from, reading.range.upper_bound()));
+        let mut last = None;
+        let mut seen = 0_usize;
+        for slot in slots.take(SLOTS_PER_STEP) {
+            seen = seen.saturating_add(1);
+            last = Some(slot);
+            let Some(entry) = self.state_at(slot, reading.at) else {
+                continue;
+            };
+            if reading.entries.len() < reading.limit {
+                reading.entries.push(entry.clone());
+            } else {
+                reading.remaining = reading.remaining.saturating_add(1);
+            }
+        }
+        let cursor = last.map(|slot| slot.entry.clone());
+        reading.cursor = cursor;
+        Ok(seen == SLOTS_PER_STEP)
+    }
+
+    fn check(&self, at: Revision) -> Result<(), Error> {
+        if at < self.floor {
+            return Err(Error::Compacted {
+                requested: at,
+                floor: self.floor,
+            });
+        }
+        if at > self.revision {
+            return Err(Error::FutureRevision {
+                requested: at,
+                current: self.revision,
+            });
+        }
+        Ok(())
+    }
+
+    fn state_at<'a>(&'a self, slot: &'a Slot, at: Revision) -> Option<&'a Entry> {
+        if slot.revision() <= at {
+            return (!slot.is_deleted()).then_some(&slot.entry);
+        }
+        let versions = self.older.get(slot.entry.key())?;
+        let behind = versions.partition_point(|entry| entry.modified() <= at);
+        let state = versions.get(behind.checked_sub(1)?)?;
+        (!state.is_deletion()).then_some(state)
+    }
+}
+
+// === impl Reading ===
+
+impl Reading {
+    /// The revision that is read at.
+    pub(crate) fn at(&self) -> Revision {
+        self.at
+    }
+}
+
+// === impl Slot ===
+
+impl Slot {
+    fn new(entry: Entry) -> Self {
+        let mark = (entry.modified().0 << 1) | u64::from(entry.is_deletion());
+        Self { entry, mark }
+    }
+
+    fn revision(&self) -> Revision {
+        Revision(self.mark >> 1)
+    }
+
+    fn is_deleted(&self) -> bool {
+        self.mark & 1 == 1
+    }
+}
+
+impl Borrow<[u8]> for Slot {
+    fn borrow(&self) -> &[u8] {
+        self.entry.key()
+    }
+}
+
+impl Ord for Slot {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.entry.key().cmp(other.entry.key())
+    }
+}
+
+impl PartialOrd for Slot {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Slot {
+    fn eq(&self, other: &Self) -> bool {
+        self.entry.key() == other.entry.key()
+    }
+}
+
+impl Eq for Slot {}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+use super::*;
+use crate::entry::{Draft, Op, Seal};
+
+fn entry(op: Op, key: &str, value: &str, revision: u64) -> Entry {
+    let revision = Revision(revision);
+    Draft::new(op, key.as_bytes(), value.as_bytes(), None).seal(Seal {
+        revision,
+        created: revision,
+        tag: 0,
+        index: 0,
+        count: 1,
+    })
+}
+
+fn index(changes: &[(Op, &str, &str, u64)]) -> Index {
+    let mut index = Index::new(Vec::new(), Revision(0));
+    for (op, key, value, revision) in changes {
+        index.apply(entry(*op, key, value, *revision));
+    }
+    index
+}
+
+fn read(index: &Index, range: KeyRange, at: u64) -> Result<Vec<(String, String)>, Error> {
+    let mut reading = index.read(range, None, Some(Revision(at)))?;
+    while index.step(&mut reading)? {}
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ok(reading
+        .entries
+        .iter()
+        .map(|e| (text(e.key()), text(e.value())))
+        .collect())
+}
+
+fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect()
+}
+
+#[test]
+fn every_revision_of_the_window_can_be_read() {
+    let index = index(&[
+        (Op::Put, "a", "1", 1),
+        (Op::Put, "b", "2", 2),
+        (Op::Put, "a", "3", 3),
+        (Op::Delete, "b", "", 4),
+        (Op::Put, "b", "5", 5),
+    ]);
+    for (at, want) in [
+        (0, pairs(&[])),
+        (1, pairs(&[("a", "1")])),
+        (2, pairs(&[("a", "1"), ("b", "2")])),
+        (3, pairs(&[("a", "3"), ("b", "2")])),
+        (4, pairs(&[("a", "3")])),
+        (5, pairs(&[("a", "3"), ("b", "5")])),
+    ] {
+        assert_eq!(read(&index, KeyRange::all(), at).unwrap(), want, "at {at}");
+    }
+    assert_eq!(index.live(), 2);
+    assert!(matches!(
+        read(&index, KeyRange::all(), 6),
+        Err(Error::FutureRevision { .. })
+    ));
+}
+
+#[test]
+fn trimming_keeps_what_the_floor_needs_and_nothing_else() {
+    let mut index = index(&[
+        (Op::Put, "a", "1", 1),
+        (Op::Put, "a", "2", 2),
+        (Op::Put, "a", "3", 3),
+        (Op::Put, "gone", "4", 4),
+        (Op::Delete, "gone", "", 5),
+        (Op::Put, "a", "6", 6),
+        (Op::Put, "again", "7", 7),
+        (Op::Delete, "again", "", 8),
+        (Op::Put, "again", "9", 9),
+    ]);
+    index.raise_floor(Revision(8));
+    for key in ["a", "gone", "again"] {
+        index.trim(key.as_bytes());
+    }
+    assert!(matches!(
+        read(&index, KeyRange::all(), 7),
+        Err(Error::Compacted { .. })
+    ));
+    assert_eq!(
+        read(&index, KeyRange::all(), 8).unwrap(),
+        pairs(&[("a", "6")])
+    );
+    assert_eq!(
+        read(&index, KeyRange::all(), 9).unwrap(),
+        pairs(&[("a", "6"), ("again", "9")])
+    );
+    assert!(
+        index.older.is_empty(),
+        "nothing is kept for older revisions: {:?}",
+        index.older
+    );
+    assert_eq!(
+        index.current.len(),
+        2,
+        "the deleted key has no slot any more"
+    );
+}
+
+#[test]
+fn the_state_at_the_floor_survives_a_later_change() {
+    let mut index = index(&[
+        (Op::Put, "a", "1", 1),
+        (Op::Put, "a", "2", 2),
+        (Op::Put, "a", "3", 3),
+    ]);
+    index.raise_floor(Revision(2));
+    index.trim(b"a");
+    assert_eq!(
+        read(&index, KeyRange::all(), 2).unwrap(),
+        pairs(&[("a", "2")])
+    );
+    assert_eq!(index.older.get(b"a".as_slice()).map(Vec::len), Some(1));
+}
+
+#[test]
+fn a_limit_counts_what_lies_behind_it() {
+    let mut index = Index::new(Vec::new(), Revision(0));
+    for n in 0..(SLOTS_PER_STEP as u64 * 2 + 10) {
+        index.apply(entry(Op::Put, &format!("/k/{n:05}"), "", n + 1));
+    }
+    index.apply(entry(Op::Delete, "/k/00003", "", 5000));
+    let mut reading = index.read(KeyRange::prefix("/k/"), Some(5), None).unwrap();
+    while index.step(&mut reading).unwrap() {}
+    let keys: Vec<_> = reading.entries.iter().map(Entry::key).collect();
+    assert_eq!(
+        keys,
+        [
+            b"/k/00000",
+            b"/k/00001",
+            b"/k/00002",
+            b"/k/00004",
+            b"/k/00005"
+        ]
+    );
+    assert_eq!(reading.remaining, SLOTS_PER_STEP as u64 * 2 + 10 - 1 - 5);
+}
+
+#[test]
+fn an_inverted_range_is_empty() {
+    let index = index(&[(Op::Put, "b", "1", 1)]);
+    let inverted = KeyRange {
+        start: Key::from("z"),
+        end: Some(Key::from("a")),
+    };
+    assert_eq!(read(&index, inverted, 1).unwrap(), pairs(&[]));
+}
+
+#[test]
+fn a_reading_that_compaction_overtakes_is_refused() {
+    let mut index = index(&[(Op::Put, "a", "1", 1)]);
+    let mut reading = index.read(KeyRange::all(), None, None).unwrap();
+    index.apply(entry(Op::Put, "a", "2", 2));
+    index.raise_floor(Revision(2));
+    assert!(matches!(
+        index.step(&mut reading),
+        Err(Error::Compacted { .. })
+    ));
+}

@@ -1,0 +1,258 @@
+//! The watch window: the changes since the floor, and who wants the next ones.
+//!
+//! ```text
+//!        floor                                      delivered
+//!   -------|==========================================|- - - - - ->  revisions
+//!   gone   | history: a watch may begin here          | mailboxes
+//! ```
+//!
+//! # Invariants
+//! - History has every event above the floor, in order of revision; below it, none.
+//! - A watcher is entered under the same lock under which it has read history to its end: no event
+//!   falls between, none comes twice.
+//! - `delivered` rises only after the events up to it lie in the mailboxes.
+//! - Locks: the window, then a mailbox. Neither is held while an index is locked.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
+
+use parking_lot::Mutex;
+
+use crate::error::Error;
+use crate::event::Event;
+use crate::key::KeyRange;
+use crate::registry::{Registry, WatcherId};
+use crate::revision::Revision;
+use crate::store::WatchQuery;
+use crate::watch::{Delivered, Mailbox, WatchEnd, Watcher};
+
+/// Events of history that a new watcher looks at under one lock: about 0.2 ms.
+const EVENTS_PER_STEP: usize = 4096;
+
+/// How many recent events, of how many bytes, keep the encodings that watchers made of them. A
+/// watcher that keeps up is a few events behind; the rest is for those that hang for a moment.
+const FRAMED_COUNT_MAX: usize = 1024;
+const FRAMED_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Delivers events, and keeps them for those who come later.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    /// Guards history and the registry.
+    window: Mutex<Window>,
+    delivered: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Window {
+    history: VecDeque<Arc<Event>>,
+    floor: Revision,
+    /// What history holds beyond the current states, in bytes.
+    weight: u64,
+    framed: VecDeque<Arc<Event>>,
+    framed_bytes: usize,
+    registry: Registry,
+    closed: bool,
+}
+
+/// Sizes of the window.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WindowSize {
+    pub(crate) events: usize,
+    pub(crate) bytes: u64,
+    pub(crate) watchers: usize,
+}
+
+// === impl Feed ===
+
+impl Feed {
+    /// A window with this history, which ends with `revision`.
+    pub(crate) fn new(history: VecDeque<Arc<Event>>, floor: Revision, revision: Revision) -> Self {
+        let weight = history.iter().map(|event| event.weight()).sum();
+        let window = Window {
+            history,
+            floor,
+            weight,
+            framed: VecDeque::new(),
+            framed_bytes: 0,
+            registry: Registry::default(),
+            closed: false,
+        };
+        Self {
+            window: Mutex::new(window),
+            delivered: AtomicU64::new(revision.0),
+        }
+    }
+
+    /// Everything up to this revision lies in the mailboxes.
+    pub(crate) fn delivered(&self) -> Revision {
+        Revision(self.delivered.load(Ordering::Acquire))
+    }
+
+    /// Takes up the events of a group of commits, and hands them to their watchers at once.
+    pub(crate) fn deliver(&self, events: Vec<Arc<Event>>, revision: Revision) {
+        let mut window = self.window.lock();
+        let mut touched = Vec::new();
+        for event in &events {
+            window.registry.matching(event.key(), |id, mailbox| {
+                if mailbox.stage(event) {
+                    touched.push((id, Arc::clone(mailbox)));
+                }
+            });
+        }
+        for event in events {
+            window.keep(event);
+        }
+        let mut wakers = Vec::with_capacity(touched.len());
+        let mut slow_count = 0_usize;
+        for (id, mailbox) in touched {
+            let Delivered { too_slow, waker } = mailbox.deliver();
+            wakers.extend(waker);
+            if too_slow {
+                slow_count = slow_count.saturating_add(1);
+                window.registry.remove(mailbox.range(), id);
+            }
+        }
+        self.delivered.store(revision.0, Ordering::Release);
+        drop(window);
+        // Foreign code, so without a lock.
+        wakers.into_iter().for_each(Waker::wake);
+        if slow_count > 0 {
+            tracing::debug!(slow_count, revision = revision.0, "closed slow watchers");
+        }
+    }
+
+    /// Begins a watch.
+    pub(crate) fn subscribe(self: &Arc<Self>, query: WatchQuery) -> Result<Watcher, Error> {
+        let WatchQuery { range, after } = query;
+        let mut replay = VecDeque::new();
+        let mut cursor = after;
+        let mailbox = Arc::new(Mailbox::new(range, after));
+        let id = loop {
+            let mut window = self.window.lock();
+            if cursor < window.floor {
+                return Err(Error::Compacted {
+                    requested: after,
+                    floor: window.floor,
+                });
+            }
+            if window.replay(mailbox.range(), &mut cursor, &mut replay) {
+                continue;
+            }
+            if window.closed {
+                return Err(Error::Closed);
+            }
+            break window.registry.insert(Arc::clone(&mailbox));
+        };
+        Ok(Watcher::new(Arc::clone(self), mailbox, id, replay))
+    }
+
+    /// Takes a watcher out.
+    pub(crate) fn unsubscribe(&self, mailbox: &Mailbox, id: WatcherId) {
+        self.window.lock().registry.remove(mailbox.range(), id);
+    }
+
+    /// Refuses watches that begin below the floor from now on.
+    pub(crate) fn raise_floor(&self, floor: Revision) {
+        let mut window = self.window.lock();
+        window.floor = window.floor.max(floor);
+    }
+
+    /// Takes the oldest events off that lie at or below the floor, at most `limit` of them.
+    pub(crate) fn forget(&self, limit: usize) -> Vec<Arc<Event>> {
+        let mut window = self.window.lock();
+        let floor = window.floor;
+        let below = window
+            .history
+            .partition_point(|event| event.revision() <= floor);
+        let forgotten: Vec<_> = window.history.drain(..below.min(limit)).collect();
+        let weight: u64 = forgotten.iter().map(|event| event.weight()).sum();
+        window.weight = window.weight.saturating_sub(weight);
+        forgotten
+    }
+
+    /// Where history weighs more than `bytes`: the floor at which it would weigh an eighth less
+    /// than that, so that the floor need not be raised again for each commit.
+    pub(crate) fn floor_for(&self, bytes: u64) -> Option<Revision> {
+        let window = self.window.lock();
+        if window.weight <= bytes {
+            return None;
+        }
+        let mut excess = window.weight.saturating_sub(bytes / 8 * 7);
+        for event in &window.history {
+            excess = excess.saturating_sub(event.weight());
+            if excess == 0 {
+                return Some(event.revision());
+            }
+        }
+        None
+    }
+
+    /// How large the window is.
+    pub(crate) fn size(&self) -> WindowSize {
+        let window = self.window.lock();
+        WindowSize {
+            events: window.history.len(),
+            bytes: window.weight,
+            watchers: window.registry.count(),
+        }
+    }
+
+    /// Ends all watches, and refuses new ones.
+    pub(crate) fn close(&self) {
+        let mut window = self.window.lock();
+        window.closed = true;
+        let mailboxes = window.registry.drain();
+        drop(window);
+        let wakers = mailboxes
+            .iter()
+            .filter_map(|mailbox| mailbox.end(WatchEnd::Closed));
+        wakers.for_each(Waker::wake);
+    }
+}
+
+// === impl Window ===
+
+impl Window {
+    fn keep(&mut self, event: Arc<Event>) {
+        self.weight = self.weight.saturating_add(event.weight());
+        self.framed_bytes = self
+            .framed_bytes
+            .saturating_add(event.entry().record().len());
+        self.framed.push_back(Arc::clone(&event));
+        self.history.push_back(event);
+        while self.framed.len() > FRAMED_COUNT_MAX || self.framed_bytes > FRAMED_BYTES_MAX {
+            let Some(old) = self.framed.pop_front() else {
+                break;
+            };
+            self.framed_bytes = self.framed_bytes.saturating_sub(old.entry().record().len());
+            old.forget_frames();
+        }
+    }
+
+    /// Copies the next part of history. Returns whether there is more of it.
+    fn replay(
+        &self,
+        range: &KeyRange,
+        cursor: &mut Revision,
+        replay: &mut VecDeque<Arc<Event>>,
+    ) -> bool {
+        let start = self
+            .history
+            .partition_point(|event| event.revision() <= *cursor);
+        let mut seen = 0_usize;
+        for event in self.history.range(start..) {
+            // A step ends between two revisions, so that the next one can begin by revision.
+            if seen >= EVENTS_PER_STEP && event.revision() > *cursor {
+                return true;
+            }
+            seen = seen.saturating_add(1);
+            *cursor = event.revision();
+            if range.contains(event.key()) {
+                replay.push_back(Arc::clone(event));
+            }
+        }
+        false
+    }
+}
