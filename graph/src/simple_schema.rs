@@ -1,0 +1,200 @@
+//! SimpleSchema: the short notation of `spec.schema.spec` and `spec.schema.types`, made into OpenAPI v3.
+//!
+//! A field is a type and, after the first `|`, markers; a YAML map is a nested object; a name that is no type is a
+//! custom type, whose schema is copied in. Invariants: `required` is sorted; an object gets `default: {}` when none of
+//! its fields is required and one of them has a default, so that the API server fills in nested defaults.
+//!
+//! Where kro walks a Go map, we walk in key order: of several mistakes in one schema ours is always the same first one.
+//! A `default` that kro would write into the definition as broken JSON is refused here, not at the definition's creation.
+//!
+//! Source: kro `pkg/simpleschema/transform.go`, `simpleschema.go`.
+
+mod markers;
+mod types;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use crate::dag::{Dag, DagError};
+use crate::go_text;
+use crate::simple_schema::types::Type;
+
+/// Makes the OpenAPI schema of an instance's `spec`; `types` are the custom types.
+///
+/// # Errors
+/// kro's text for the first mistake, in key order.
+pub(crate) fn to_openapi(
+    spec: &Map<String, Value>,
+    types: &Map<String, Value>,
+) -> Result<Value, String> {
+    Transformer::load(types)?.object(spec)
+}
+
+/// Turns fields into schemas, knowing the custom types.
+struct Transformer {
+    custom_types: BTreeMap<String, CustomType>,
+}
+
+struct CustomType {
+    schema: Value,
+    /// An alias with `required=true` makes every field of this type required.
+    required: bool,
+}
+
+// === impl Transformer ===
+
+impl Transformer {
+    fn load(types: &Map<String, Value>) -> Result<Self, String> {
+        let mut transformer = Self { custom_types: BTreeMap::new() };
+        for name in order_of_types(types)? {
+            let Some(notation) = types.get(&name) else { continue };
+            let custom_type = transformer
+                .custom_type(&name, notation)
+                .map_err(|error| format!("building schema for {name}: {error}"))?;
+            transformer.custom_types.insert(name, custom_type);
+        }
+        Ok(transformer)
+    }
+
+    fn custom_type(&self, name: &str, notation: &Value) -> Result<CustomType, String> {
+        let mut required = Vec::new();
+        let schema = self.field(name, notation, &mut required)?;
+        Ok(CustomType { schema, required: !required.is_empty() })
+    }
+
+    fn object(&self, fields: &Map<String, Value>) -> Result<Value, String> {
+        let mut properties = Map::new();
+        let mut required = Vec::new();
+        let mut child_has_default = false;
+        for (name, notation) in fields {
+            let schema = self
+                .field(name, notation, &mut required)
+                .map_err(|error| format!("field {name}: {error}"))?;
+            child_has_default |= schema.get("default").is_some();
+            properties.insert(name.clone(), schema);
+        }
+        let mut schema = json!({"type": "object"});
+        if !properties.is_empty() {
+            schema["properties"] = Value::Object(properties);
+        }
+        if required.is_empty() {
+            if child_has_default {
+                schema["default"] = json!({});
+            }
+        } else {
+            required.sort();
+            schema["required"] = json!(required);
+        }
+        Ok(schema)
+    }
+
+    fn field(
+        &self,
+        name: &str,
+        notation: &Value,
+        required: &mut Vec<String>,
+    ) -> Result<Value, String> {
+        match notation {
+            Value::String(text) => self.field_from_text(name, text, required),
+            Value::Object(fields) => self.object(fields),
+            other => Err(unexpected_type(other)),
+        }
+    }
+
+    fn field_from_text(
+        &self,
+        name: &str,
+        text: &str,
+        required: &mut Vec<String>,
+    ) -> Result<Value, String> {
+        let (type_text, markers_text) = split(text);
+        let field_type = types::parse(type_text)?;
+        let markers = match markers_text {
+            Some(text) => markers::parse(text)?,
+            None => Vec::new(),
+        };
+        let mut schema = self.schema_of(&field_type)?;
+        if let Type::Custom(custom) = &field_type
+            && self.custom_types.get(custom).is_some_and(|custom_type| custom_type.required)
+        {
+            required.push(name.to_owned());
+        }
+        if markers::apply(&mut schema, &markers)? {
+            required.extend(markers.iter().filter(|marker| marker.is_required()).map(|_| name.to_owned()));
+        }
+        Ok(schema)
+    }
+
+    fn schema_of(&self, field_type: &Type) -> Result<Value, String> {
+        Ok(match field_type {
+            Type::Atomic(openapi) => json!({"type": openapi}),
+            Type::Object => json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
+            Type::List(element) => json!({"type": "array", "items": self.schema_of(element)?}),
+            Type::Map(element) => {
+                json!({"type": "object", "additionalProperties": self.schema_of(element)?})
+            }
+            Type::Custom(name) => match self.custom_types.get(name) {
+                Some(custom_type) => custom_type.schema.clone(),
+                None => return Err(format!("unknown type: {name}")),
+            },
+        })
+    }
+}
+
+/// Orders the custom types so that each comes after those it is made of.
+fn order_of_types(types: &Map<String, Value>) -> Result<Vec<String>, String> {
+    let mut parsed = BTreeMap::new();
+    for (name, notation) in types {
+        let dependencies = type_dependencies(notation)
+            .map_err(|error| format!("parsing type {name}: {error}"))?;
+        parsed.insert(name.as_str(), dependencies);
+    }
+    let mut dag = Dag::default();
+    for name in parsed.keys() {
+        dag.add_vertex(name, 0).map_err(|error| error.to_string())?;
+    }
+    for (name, dependencies) in &parsed {
+        dag.add_dependencies(name, dependencies).map_err(|error| match error {
+            DagError::Cycle(_) => format!("cyclic dependency in type {name}: {error}"),
+            other => other.to_string(),
+        })?;
+    }
+    Ok(dag.topological_order())
+}
+
+fn type_dependencies(notation: &Value) -> Result<Vec<String>, String> {
+    match notation {
+        Value::String(text) => {
+            let (type_text, _) = split(text);
+            Ok(types::parse(type_text)?.custom_name().into_iter().map(str::to_owned).collect())
+        }
+        Value::Object(fields) => {
+            let mut dependencies = Vec::new();
+            for (name, field) in fields {
+                let of_field =
+                    type_dependencies(field).map_err(|error| format!("field {name}: {error}"))?;
+                dependencies.extend(of_field);
+            }
+            Ok(dependencies)
+        }
+        other => Err(unexpected_type(other)),
+    }
+}
+
+fn unexpected_type(value: &Value) -> String {
+    // The notation is decoded without kro's care for integers: every number is a float64.
+    let name = if value.is_number() { "float64" } else { go_text::type_name(value) };
+    format!("unexpected type: {name}")
+}
+
+/// Splits a field at its first `|`.
+fn split(text: &str) -> (&str, Option<&str>) {
+    match text.split_once('|') {
+        Some((type_text, markers)) => (type_text, Some(markers)),
+        None => (text, None),
+    }
+}
+
+#[cfg(test)]
+mod tests;
