@@ -1,0 +1,283 @@
+//! Update and apply on sets of owned fields, without the rules of Kubernetes around them.
+//!
+//! Every manager's fields are compared at the version in which that manager wrote them.
+//!
+//! Source: `structured-merge-diff/merge/update.go`; api-compat 3.5.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use super::compare::{Comparison, compare, same_object};
+use super::convert::VersionConverter;
+use super::element::PathElement;
+use super::managed::{ManagedEntry, ManagedFields, ManagerIdentity};
+use super::model::{Model, Place};
+use super::reconcile::{is_closed, reconcile, with_named_fields};
+use super::remove::remove_items;
+use super::set::FieldSet;
+use super::{collect, merge};
+
+/// What holds for one request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scope<'a> {
+    pub(crate) api_version: &'a str,
+    pub(crate) place: Place<'a>,
+    pub(crate) model: Model,
+    /// Fields that this endpoint does not write, and so nobody owns through it.
+    pub(crate) reset: &'a FieldSet,
+    pub(crate) converter: &'a dyn VersionConverter,
+}
+
+/// Whether a write takes fields away from their owners.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ownership {
+    Take,
+    Respect,
+}
+
+/// The fields of one manager that a write wants otherwise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conflict {
+    /// Who owns them.
+    pub manager: ManagerIdentity,
+    /// Which they are.
+    pub paths: Vec<Vec<PathElement>>,
+}
+
+/// Why an operation failed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    Conflicts(Vec<Conflict>),
+    Conversion(String),
+}
+
+/// What an apply makes of an object: the merged object where it differs from the live one.
+#[derive(Debug)]
+pub(crate) struct Applied {
+    pub(crate) object: Option<Value>,
+    pub(crate) managers: ManagedFields,
+}
+
+/// The fields that a write of a whole object gives to its writer, and what it leaves to the others.
+///
+/// The writer is not among the managers, even if it has an entry: what it owned before is for the caller to join.
+pub(crate) fn update(
+    scope: Scope<'_>,
+    live: &Value,
+    new: &Value,
+    managers: ManagedFields,
+) -> Result<(ManagedFields, FieldSet), Failure> {
+    let managers = scope.reconcile(managers);
+    let (managers, comparison) = scope.hand_over(live, new, managers, None, Ownership::Take)?;
+    // Comparisons are filtered by the fields to reset already.
+    Ok((managers, comparison.modified.union(comparison.added)))
+}
+
+/// Merges a configuration, removes what its manager no longer applies and nobody else owns, and hands over ownership.
+pub(crate) fn apply(
+    scope: Scope<'_>,
+    live: &Value,
+    config: Value,
+    managers: ManagedFields,
+    applier: &ManagerIdentity,
+    ownership: Ownership,
+) -> Result<Applied, Failure> {
+    let mut managers = scope.reconcile(managers);
+    let set = collect::field_set(scope.place, &config).recursive_difference(scope.reset);
+    let merged = merge::merge(scope.place, live, config);
+    let last = managers.take(applier);
+    managers.put(ManagedEntry {
+        identity: applier.clone(),
+        api_version: scope.api_version.to_owned(),
+        set,
+        time: last.as_ref().and_then(|last| last.time.clone()),
+    });
+    let pruned = match last {
+        Some(last) if !last.set.is_empty() => scope.prune(merged, &managers, last)?,
+        _ => merged,
+    };
+    let (managers, _comparison) =
+        scope.hand_over(live, &pruned, managers, Some(applier), ownership)?;
+    let unchanged = same_object(live, &pruned);
+    Ok(Applied { object: (!unchanged).then_some(pruned), managers })
+}
+
+// === impl Scope ===
+
+impl<'a> Scope<'a> {
+    /// The place of objects of a version, if it is served.
+    fn place_at(&self, api_version: &str) -> Option<Place<'a>> {
+        if api_version == self.api_version {
+            return Some(self.place);
+        }
+        let converter: &'a dyn VersionConverter = self.converter;
+        converter.schema(api_version).map(Place::Root)
+    }
+
+    fn convert<'v>(&self, object: &'v Value, api_version: &str) -> Result<Cow<'v, Value>, Failure> {
+        if api_version == self.api_version {
+            return Ok(Cow::Borrowed(object));
+        }
+        self.converter.convert(object, api_version).map_err(Failure::Conversion)
+    }
+
+    /// Converts an object of another version to that of the request.
+    fn convert_back(&self, object: Value, from: &str) -> Result<Value, Failure> {
+        if from == self.api_version {
+            return Ok(object);
+        }
+        let converted = self.converter.convert(&object, self.api_version);
+        Ok(converted.map_err(Failure::Conversion)?.into_owned())
+    }
+
+    /// Follows changes of the schema, and forgets managers of versions that are not served.
+    fn reconcile(&self, mut managers: ManagedFields) -> ManagedFields {
+        managers.entries_mut().retain_mut(|entry| {
+            let Some(place) = self.place_at(&entry.api_version) else {
+                return false;
+            };
+            if let Some(reconciled) = reconcile(place, &entry.set) {
+                entry.set = reconciled;
+            }
+            true
+        });
+        managers
+    }
+
+    /// Takes what changes away from all managers but the one who changes it.
+    fn hand_over(
+        &self,
+        live: &Value,
+        new: &Value,
+        mut managers: ManagedFields,
+        writer: Option<&ManagerIdentity>,
+        ownership: Ownership,
+    ) -> Result<(ManagedFields, Comparison), Failure> {
+        let own = compare(self.place, live, new, self.model).without(self.reset);
+        let mut conflicts = Vec::new();
+        let mut others: Vec<(String, Comparison)> = Vec::new();
+        for entry in managers.entries_mut() {
+            if writer == Some(&entry.identity) {
+                continue;
+            }
+            let comparison = if entry.api_version == self.api_version {
+                &own
+            } else {
+                self.comparison_at(&entry.api_version, live, new, &mut others)?
+            };
+            let lost = entry
+                .set
+                .intersection(&comparison.modified)
+                .union(entry.set.intersection(&comparison.added));
+            if !lost.is_empty() {
+                if ownership == Ownership::Respect {
+                    let (manager, paths) = (entry.identity.clone(), lost.paths());
+                    conflicts.push(Conflict { manager, paths });
+                    continue;
+                }
+                entry.set = std::mem::take(&mut entry.set).difference(&lost);
+            }
+            entry.set = std::mem::take(&mut entry.set).difference(&comparison.removed);
+        }
+        if !conflicts.is_empty() {
+            conflicts.sort_by_cached_key(|conflict| conflict.manager.sort_key());
+            return Err(Failure::Conflicts(conflicts));
+        }
+        managers.entries_mut().retain(|entry| !entry.set.is_empty());
+        Ok((managers, own))
+    }
+
+    fn comparison_at<'c>(
+        &self,
+        api_version: &str,
+        live: &Value,
+        new: &Value,
+        known: &'c mut Vec<(String, Comparison)>,
+    ) -> Result<&'c Comparison, Failure> {
+        let index = match known.iter().position(|(version, _)| version == api_version) {
+            Some(index) => index,
+            None => {
+                // Reconciliation left only managers of served versions.
+                let place = self.place_at(api_version).unwrap_or(Place::Deduced);
+                let old = self.convert(live, api_version)?;
+                let new = self.convert(new, api_version)?;
+                known.push((api_version.to_owned(), compare(place, &old, &new, self.model)));
+                known.len().saturating_sub(1)
+            }
+        };
+        let found = known.get(index).map(|(_, comparison)| comparison);
+        found.ok_or_else(|| Failure::Conversion(format!("no comparison at version {api_version}")))
+    }
+
+    /// Removes what the applier owned, does not apply any more, and no one else owns.
+    fn prune(
+        &self,
+        merged: Value,
+        managers: &ManagedFields,
+        last: ManagedEntry,
+    ) -> Result<Value, Failure> {
+        let version = last.api_version.as_str();
+        let Some(place) = self.place_at(version) else {
+            return Ok(merged);
+        };
+        let mut owned = owned_by_version(managers, version);
+        if let Some((_, set)) = owned.first().filter(|(first, _)| first == version) {
+            // The usual case: all that was applied is applied again, or is owned by others.
+            let given_up = last.set.clone().difference(set);
+            if given_up.is_empty() && is_closed(Some(place), &last.set) {
+                return Ok(merged);
+            }
+        }
+        let converted = self.convert(&merged, version)?.into_owned();
+        let last = with_named_fields(Some(place), last.set);
+        let mut pruned = remove_items(place, &converted, &last);
+        let mut pruned_at = version.to_owned();
+        for (at, set) in owned.drain(..) {
+            let Some(place) = self.place_at(&at) else {
+                continue;
+            };
+            let merged = self.convert_between(converted.clone(), version, &at)?;
+            let left = self.convert_between(pruned, &pruned_at, &at)?;
+            pruned = add_back_owned(place, &merged, &left, set);
+            pruned_at = at;
+        }
+        let pruned = self.convert_between(pruned, &pruned_at, version)?;
+        let fields = with_named_fields(Some(place), collect::field_set(place, &converted));
+        let left = with_named_fields(Some(place), collect::field_set(place, &pruned));
+        let dangling = fields.difference(&left).intersection(&last);
+        let pruned = remove_items(place, &converted, &dangling);
+        self.convert_back(pruned, version)
+    }
+
+    fn convert_between(&self, object: Value, from: &str, to: &str) -> Result<Value, Failure> {
+        if from == to {
+            return Ok(object);
+        }
+        let converted = self.converter.convert(&object, to).map_err(Failure::Conversion)?;
+        Ok(converted.into_owned())
+    }
+}
+
+/// Removes what was removed already, without what managers of a version own, the applier's new fields among it.
+fn add_back_owned(place: Place<'_>, merged: &Value, pruned: &Value, owned: FieldSet) -> Value {
+    let named = |set| with_named_fields(Some(place), set);
+    let fields = named(collect::field_set(place, merged));
+    let kept = named(collect::field_set(place, pruned)).union(named(owned));
+    remove_items(place, merged, &fields.difference(&kept))
+}
+
+/// What all managers of each version own together; the version that is wanted first comes first.
+fn owned_by_version(managers: &ManagedFields, first: &str) -> Vec<(String, FieldSet)> {
+    let mut owned: Vec<(String, FieldSet)> = Vec::new();
+    for entry in managers.entries() {
+        match owned.iter_mut().find(|(version, _)| *version == entry.api_version) {
+            Some((_, set)) => *set = std::mem::take(set).union(entry.set.clone()),
+            None => owned.push((entry.api_version.clone(), entry.set.clone())),
+        }
+    }
+    owned.sort_by(|(left, _), (right, _)| {
+        (left != first).cmp(&(right != first)).then_with(|| left.cmp(right))
+    });
+    owned
+}
