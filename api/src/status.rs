@@ -681,3 +681,6 @@ const fn is_zero_code(code: &u16) -> bool {
 const fn is_zero_seconds(seconds: &u32) -> bool {
     *seconds == 0
 }
+
+#[cfg(test)]
+mod tests;

@@ -340,6 +340,12 @@ pub struct InventoryMember {
     /// The wave in which it was applied.
     #[serde(deserialize_with = "null_as_default")]
     pub order: i64,
+    /// Digests of what was applied and of what came of it; empty until it was applied.
+    #[serde(
+        skip_serializing_if = "String::is_empty",
+        deserialize_with = "null_as_default"
+    )]
+    pub applied: String,
 }
 
 /// The record that the hub serves a resource of a spoke from its own store. Its name is `<plural>.<group>`.

@@ -1,1 +1,12 @@
-//! Placeholder.
+//! Tasks that are named, counted and awaited, and the pauses between their attempts.
+//!
+//! Everything that runs beside the caller is spawned through [`Tasks`], so that a shutdown waits for it and can say
+//! what it waited for. A component gets a clone and a [`Shutdown`] token, and ends when the token is cancelled.
+//!
+//! **Invariant:** no task outlives [`Tasks::shutdown`]: what has not ended when the grace is over is aborted.
+
+pub mod backoff;
+pub mod group;
+
+pub use backoff::Backoff;
+pub use group::{OnPanic, Shutdown, ShutdownReport, Tasks};

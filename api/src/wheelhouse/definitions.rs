@@ -209,6 +209,7 @@ fn inventory() -> Value {
                         "uid": text("The uid; empty until the object was seen."),
                         "node": text("The node that it comes from."),
                         "order": {"type": "integer", "format": "int64", "description": "The wave in which it was applied."},
+                        "applied": {"type": "string", "description": "Digests of what was applied and of what came of it; empty until it was applied."},
                     },
                 },
             },
