@@ -7,9 +7,12 @@
 //!
 //! Invariant: a schema that [`Schema::from_openapi`] returned never makes any of these panic, whatever the value.
 
+mod path;
 pub mod structural;
+pub mod validate;
 
 pub mod fieldmanager;
 pub mod strategic;
 
 pub use structural::Schema;
+pub use validate::{Findings, validate};

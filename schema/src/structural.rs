@@ -11,6 +11,23 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+mod defaulting;
+mod metadata;
+mod parse;
+mod pattern;
+mod prune;
+mod rules;
+
+pub use defaulting::default;
+pub use metadata::{MalformedFields, coerce_metadata, unknown_metadata_fields};
+pub use parse::SchemaError;
+pub(crate) use parse::{References, SharedNodes, parse_with};
+pub use pattern::{Pattern, PatternError};
+pub(crate) use prune::{META_FIELDS, prune_part};
+pub use prune::{drop_nulls, prune, unknown_fields};
+pub(crate) use rules::CompiledRules;
+pub use rules::{Rule, Rules};
+
 /// A node of a structural schema.
 ///
 /// How untyped nodes are told apart:
@@ -56,7 +73,9 @@ pub struct Schema {
     /// Value checks (enum, bounds, pattern, combinators); absent on most nodes.
     pub constraints: Option<Box<Constraints>>,
     /// `x-kubernetes-validations`.
-    pub validations: Vec<Rule>,
+    pub validations: Rules,
+    /// What walks may expect at this node and below it.
+    pub below: Below,
 }
 
 /// A JSON type as schemas name it.
@@ -129,21 +148,21 @@ pub struct Constraints {
     /// Greatest number.
     pub maximum: Option<Bound>,
     /// The number is a multiple of this.
-    pub multiple_of: Option<serde_json::Number>,
+    pub multiple_of: Option<f64>,
     /// A pattern that is found somewhere in the text.
     pub pattern: Option<Pattern>,
     /// Least count of Unicode characters.
-    pub min_length: Option<u64>,
+    pub min_length: Option<i64>,
     /// Greatest count of Unicode characters.
-    pub max_length: Option<u64>,
+    pub max_length: Option<i64>,
     /// Least count of items.
-    pub min_items: Option<u64>,
+    pub min_items: Option<i64>,
     /// Greatest count of items.
-    pub max_items: Option<u64>,
+    pub max_items: Option<i64>,
     /// Least count of fields.
-    pub min_properties: Option<u64>,
+    pub min_properties: Option<i64>,
     /// Greatest count of fields.
-    pub max_properties: Option<u64>,
+    pub max_properties: Option<i64>,
     /// Schemas that must all hold.
     pub all_of: Vec<Arc<Schema>>,
     /// Schemas of which one must hold.
@@ -154,37 +173,27 @@ pub struct Constraints {
     pub not: Option<Arc<Schema>>,
 }
 
-/// A pattern in Go's dialect, and its compiled form.
-#[derive(Debug, Clone)]
-pub struct Pattern {
-    /// As it was written.
-    pub source: Box<str>,
-    /// Absent where this process cannot compile it; then no text matches.
-    pub regex: Option<Arc<regex::Regex>>,
+/// What a subtree of a schema holds, so that walks can leave out the rest.
+///
+/// The default is "anything": a schema that is built by hand is walked wholly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "four independent facts, each named at its use")]
+pub struct Below {
+    /// Defaults.
+    pub defaults: bool,
+    /// `x-kubernetes-validations`.
+    pub rules: bool,
+    /// Lists that are sets or maps.
+    pub associative_lists: bool,
+    /// Embedded resources.
+    pub embedded_resources: bool,
 }
 
-/// One entry of `x-kubernetes-validations`.
-#[derive(Debug, Clone, Default)]
-pub struct Rule {
-    /// The expression.
-    pub rule: String,
-    /// The message where it does not hold.
-    pub message: Option<String>,
-    /// An expression for the message.
-    pub message_expression: Option<String>,
-    /// The reason of the cause; `FieldValueInvalid` if absent.
-    pub reason: Option<String>,
-    /// Where the error is shown, relative to the node.
-    pub field_path: Option<String>,
-    /// Whether `oldSelf` is optional, so that the rule runs on create too.
-    pub optional_old_self: bool,
-}
-
-/// A bound on numbers.
-#[derive(Debug, Clone, PartialEq)]
+/// A bound on numbers. Bounds are floats, as in Kubernetes, whatever the type of the number.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bound {
     /// The number.
-    pub value: serde_json::Number,
+    pub value: f64,
     /// Whether the number itself is out of bounds.
     pub exclusive: bool,
 }
@@ -214,6 +223,14 @@ impl Schema {
             Some(ListType::Set | ListType::Map) => true,
             None => self.patch_strategy.merge,
         }
+    }
+}
+
+// === impl Below ===
+
+impl Default for Below {
+    fn default() -> Self {
+        Self { defaults: true, rules: true, associative_lists: true, embedded_resources: true }
     }
 }
 
