@@ -1,12 +1,53 @@
 //! Says whether a request may be done.
 //!
-//! Source: `apiserver/pkg/authorization`, `kubernetes/plugin/pkg/auth/authorizer/rbac`.
+//! Two gates stand before a spoke's logical cluster. The first asks root's RBAC for the verb `access` on
+//! `spokes/<name>`; who does not pass it learns nothing, not even whether the cluster exists. The second is the
+//! RBAC of the logical cluster itself: its own objects where the hub stores them, the spoke's judgement where a request
+//! is relayed. `/clusters/*` asks the first gate for all spokes and root's RBAC for the rest.
+//!
+//! # Invariants
+//! - [`Authorized`] is made here alone, and only after both gates.
+//! - `system:masters` passes without RBAC, as in Kubernetes, so a broken policy can be repaired.
+//!
+//! Source: `apiserver/pkg/endpoints/filters/authorization.go`, `kubernetes/plugin/pkg/auth/authorizer/rbac`.
 
 mod attributes;
+pub mod bootstrap;
+mod impersonate;
+mod policies;
+pub mod rbac;
+pub mod review;
+
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use api::{
+    cluster::{ClusterScope, LogicalCluster},
+    group::GroupResource,
+    status::Status,
+};
+use futures::future::BoxFuture;
+use tokio::sync::watch;
 
 pub use attributes::{Attributes, Decision};
+pub use policies::Policies;
 
-use crate::{context::RequestContext, route::RequestInfo};
+use crate::{
+    authenticate::{Authenticated, SYSTEM_MASTERS, UserInfo},
+    context::RequestContext,
+    registry::ClusterKind,
+    respond::Refusal,
+    route::RequestInfo,
+};
+
+/// The verb that the first gate asks for.
+const ACCESS: &str = "access";
+/// The group of `spokes`.
+const SPOKE_GROUP: &str = "wheelhouse.dev";
 
 /// A request that its sender may do. Only this module makes it.
 #[derive(Debug)]
@@ -14,6 +55,222 @@ pub struct Authorized<R> {
     request: R,
     info: RequestInfo,
     context: RequestContext,
+}
+
+/// A request that its sender may not do, with what the record of it needs.
+#[derive(Debug)]
+pub struct Refused<R> {
+    /// The answer.
+    pub refusal: Refusal,
+    /// The request.
+    pub authenticated: Authenticated<R>,
+}
+
+/// Who judges a request at the second gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judge {
+    /// The RBAC objects of the logical cluster, or root's for all of them at once.
+    Rules,
+    /// The spoke, when the relayed request reaches it: nothing is asked here.
+    Spoke,
+    /// Nobody: the first gate is enough (discovery of a spoke), or there is nothing to protect behind it.
+    FirstGate,
+}
+
+/// Asks a spoke what its RBAC says to a question about a kind that the hub stores for it.
+pub type SpokeReviewer =
+    Arc<dyn for<'a> Fn(Attributes<'a>) -> BoxFuture<'a, Decision> + Send + Sync>;
+
+/// Answers questions about what users may do, from RBAC objects in memory.
+pub struct Authorizer {
+    policies: Policies,
+    clusters: watch::Receiver<Arc<BTreeMap<LogicalCluster, ClusterKind>>>,
+    spoke_reviewer: OnceLock<SpokeReviewer>,
+}
+
+/// A decision and what there is to say about it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    /// Whether it may be done.
+    pub(crate) allowed: bool,
+    /// Whether it must not be done, whatever others say.
+    pub(crate) denied: bool,
+    /// Why; empty where nothing is known.
+    pub(crate) reason: String,
+    /// What went wrong on the way.
+    pub(crate) errors: Vec<String>,
+}
+
+// === impl Authorizer ===
+
+impl Authorizer {
+    /// Makes an authorizer over the RBAC objects that `policies` follows. `clusters` says what each logical cluster is.
+    pub fn new(
+        policies: Policies,
+        clusters: watch::Receiver<Arc<BTreeMap<LogicalCluster, ClusterKind>>>,
+    ) -> Self {
+        Self {
+            policies,
+            clusters,
+            spoke_reviewer: OnceLock::new(),
+        }
+    }
+
+    /// Says how a spoke is asked about kinds that the hub stores for it. The first call counts.
+    pub fn set_spoke_reviewer(&self, reviewer: SpokeReviewer) {
+        if self.spoke_reviewer.set(reviewer).is_err() {
+            tracing::warn!("a spoke reviewer is set already");
+        }
+    }
+
+    /// Lets a request pass that its sender may do.
+    ///
+    /// # Errors
+    /// The request and its 403; 400 for impersonation headers that make no sense.
+    pub(crate) async fn admit(
+        &self,
+        authenticated: Authenticated<http::request::Parts>,
+        judge: Judge,
+    ) -> Result<Authorized<http::request::Parts>, Box<Refused<http::request::Parts>>> {
+        let authenticated = impersonate::apply(self, authenticated).await?;
+        let verdict = {
+            let asked = Attributes::of_request(authenticated.context(), authenticated.info());
+            match self.enter(asked.user, asked.cluster) {
+                Err(refusal) => Err(refusal),
+                Ok(()) => match judge {
+                    Judge::Rules => refuse_unless_allowed(&asked, &self.judge(&asked).await),
+                    Judge::Spoke | Judge::FirstGate => Ok(()),
+                },
+            }
+        };
+        match verdict {
+            Ok(()) => {
+                let (request, info, context) = authenticated.into_parts();
+                Ok(Authorized { request, info, context })
+            }
+            Err(refusal) => Err(Box::new(Refused { refusal, authenticated })),
+        }
+    }
+
+    /// Answers whether something may be done, both gates included.
+    pub async fn authorize(&self, asked: &Attributes<'_>) -> Decision {
+        let verdict = self.explain(asked).await;
+        match verdict {
+            Verdict { allowed: true, .. } => Decision::Allow,
+            Verdict { denied: true, reason, .. } => Decision::Deny { reason },
+            Verdict { reason, .. } => Decision::NoOpinion { reason },
+        }
+    }
+
+    /// Asks for something that a request implies beside its own verb.
+    ///
+    /// # Errors
+    /// 403 in Kubernetes' words.
+    pub async fn require(&self, asked: &Attributes<'_>) -> Result<(), Refusal> {
+        refuse_unless_allowed(asked, &self.explain(asked).await)
+    }
+
+    /// [`Authorizer::authorize`] with all there is to say.
+    pub(crate) async fn explain(&self, asked: &Attributes<'_>) -> Verdict {
+        if self.enter(asked.user, asked.cluster).is_err() {
+            return Verdict::default();
+        }
+        self.judge(asked).await
+    }
+
+    /// All rules that hold for `user`, for a SelfSubjectRulesReview.
+    pub(crate) fn rules_for(
+        &self,
+        user: &UserInfo,
+        cluster: &ClusterScope,
+        namespace: &str,
+    ) -> (Vec<rbac::PolicyRule>, Vec<String>) {
+        self.policies
+            .of(cluster.one().unwrap_or(&LogicalCluster::root()))
+            .rules_for(user, namespace)
+    }
+
+    /// The first gate.
+    fn enter(&self, user: &UserInfo, cluster: &ClusterScope) -> Result<(), Refusal> {
+        let name = match cluster {
+            ClusterScope::One(cluster) if cluster.is_root() => return Ok(()),
+            ClusterScope::One(cluster) => cluster.as_str(),
+            ClusterScope::All => "*",
+        };
+        if user.in_group(SYSTEM_MASTERS) {
+            return Ok(());
+        }
+        let root = ClusterScope::One(LogicalCluster::root());
+        let asked = Attributes {
+            user,
+            cluster: &root,
+            verb: ACCESS,
+            group: SPOKE_GROUP,
+            version: "v1alpha1",
+            resource: "spokes",
+            subresource: "",
+            namespace: "",
+            name,
+            path: "",
+            is_resource: true,
+        };
+        let answer = self.policies.of(&LogicalCluster::root()).answer(&asked);
+        refuse_unless_allowed(&asked, &Verdict::from_rbac(&answer))
+    }
+
+    /// The second gate.
+    async fn judge(&self, asked: &Attributes<'_>) -> Verdict {
+        if asked.user.in_group(SYSTEM_MASTERS) {
+            return Verdict { allowed: true, ..Verdict::default() };
+        }
+        let root = LogicalCluster::root();
+        let cluster = asked.cluster.one().unwrap_or(&root);
+        if self.is_composite(cluster) {
+            return self.ask_spoke(asked).await;
+        }
+        Verdict::from_rbac(&self.policies.of(cluster).answer(asked))
+    }
+
+    fn is_composite(&self, cluster: &LogicalCluster) -> bool {
+        !cluster.is_root()
+            && matches!(self.clusters.borrow().get(cluster), Some(ClusterKind::Composite))
+    }
+
+    async fn ask_spoke(&self, asked: &Attributes<'_>) -> Verdict {
+        let Some(reviewer) = self.spoke_reviewer.get() else {
+            return Verdict::default();
+        };
+        match reviewer(*asked).await {
+            Decision::Allow => Verdict { allowed: true, ..Verdict::default() },
+            Decision::Deny { reason } => Verdict { denied: true, reason, ..Verdict::default() },
+            Decision::NoOpinion { reason } => Verdict { reason, ..Verdict::default() },
+        }
+    }
+}
+
+impl fmt::Debug for Authorizer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Authorizer").finish_non_exhaustive()
+    }
+}
+
+// === impl Verdict ===
+
+impl Verdict {
+    fn from_rbac(answer: &rbac::Answer) -> Self {
+        let reason = match (&answer.grant, answer.errors.as_slice()) {
+            (Some(grant), _) => grant.to_string(),
+            (None, []) => String::new(),
+            (None, [error]) => format!("RBAC: {error}"),
+            (None, errors) => format!("RBAC: [{}]", errors.join(", ")),
+        };
+        Self {
+            allowed: answer.grant.is_some(),
+            denied: false,
+            reason,
+            errors: answer.errors.clone(),
+        }
+    }
 }
 
 // === impl Authorized ===
@@ -37,10 +294,62 @@ impl<R> Authorized<R> {
     /// Makes an authorized request without asking anyone, for component tests of handlers.
     #[cfg(test)]
     pub(crate) fn for_test(request: R, info: RequestInfo, context: RequestContext) -> Self {
-        Self {
-            request,
-            info,
-            context,
-        }
+        Self { request, info, context }
     }
 }
+
+// === refusals ===
+
+fn refuse_unless_allowed(asked: &Attributes<'_>, verdict: &Verdict) -> Result<(), Refusal> {
+    if verdict.allowed {
+        return Ok(());
+    }
+    Err(forbidden(asked, &verdict.reason).into())
+}
+
+/// The 403 of a question that was answered with no.
+///
+/// Source: `apiserver/pkg/endpoints/handlers/responsewriters/errors.go`.
+fn forbidden(asked: &Attributes<'_>, reason: &str) -> Status {
+    let message = sanitized(&question(asked));
+    let detail = if reason.is_empty() { message } else { format!("{message}: {reason}") };
+    if asked.is_resource {
+        let gr = GroupResource {
+            group: asked.group.to_owned(),
+            resource: asked.resource.to_owned(),
+        };
+        Status::forbidden(&gr, asked.name, &detail)
+    } else {
+        Status::forbidden(&GroupResource::default(), "", &detail)
+    }
+}
+
+fn question(asked: &Attributes<'_>) -> String {
+    let Attributes { user, verb, group, resource, subresource, namespace, path, .. } = asked;
+    let user = &user.username;
+    if !asked.is_resource {
+        return format!("User {user:?} cannot {verb} path {path:?}");
+    }
+    let resource = if subresource.is_empty() {
+        Cow::Borrowed(*resource)
+    } else {
+        Cow::Owned(format!("{resource}/{subresource}"))
+    };
+    let place = if namespace.is_empty() {
+        "at the cluster scope".to_owned()
+    } else {
+        format!("in the namespace {namespace:?}")
+    };
+    format!("User {user:?} cannot {verb} resource {resource:?} in API group {group:?} {place}")
+}
+
+/// Escapes what a browser could take for markup, as Kubernetes does in this one message.
+fn sanitized(message: &str) -> String {
+    message
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests;

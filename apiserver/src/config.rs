@@ -1,6 +1,6 @@
 //! What a hub is told at its start.
 
-use std::{net::IpAddr, path::PathBuf};
+use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 /// How a hub is set up. Everything has a default but the directory.
 #[derive(Clone, Debug)]
@@ -15,6 +15,8 @@ pub struct Config {
     pub token_file: Option<PathBuf>,
     /// What a request without credential is.
     pub anonymous: Anonymous,
+    /// How long requests are still taken once readiness fails, so that balancers notice.
+    pub shutdown_delay: Duration,
 }
 
 /// What becomes of a request without credential.
@@ -38,6 +40,7 @@ impl Config {
             host_names: Vec::new(),
             token_file: None,
             anonymous: Anonymous::default(),
+            shutdown_delay: Duration::ZERO,
         }
     }
 }

@@ -1,1 +1,319 @@
-//! (being written)
+//! The hub: all parts wired together, and the way of one request through them.
+//!
+//! ```text
+//!   answer ──► route ──► target ──► authenticate ──► authorize ──► target answers ──► finish
+//!                          │                                          ├ side, discovery, openapi
+//!                          │ registry: what is served                 ├ review
+//!                          ▼                                          ├ handlers: the hub's store
+//!                  which of them will answer                          └ relay: a spoke
+//! ```
+//!
+//! The target is found before the request is authorized, because who judges depends on who answers; nothing of it
+//! is told before the judgement.
+//!
+//! # Invariants
+//! - Every answer goes through [`respond::finish`], every refusal through [`respond::refuse`].
+//! - A request that panics is answered with 500 and harms no other.
+
+mod bootstrap;
+mod deadline;
+mod in_process;
+mod lifecycle;
+mod open;
+mod target;
+
+use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use api::{cluster::ClusterScope, status::Status};
+use futures::FutureExt;
+use http::{HeaderValue, Method, header, request::Parts};
+use http_body::Body as _;
+use storage::Store;
+use tokio::time::{Instant, timeout_at};
+
+pub use in_process::InProcess;
+pub(crate) use lifecycle::Lifecycle;
+pub use open::OpenError;
+
+use crate::{
+    audit,
+    authenticate::{Authenticated, Authenticator, Peer, UserInfo},
+    authorize::{Authorized, Authorizer},
+    config::Config,
+    context::RequestContext,
+    discovery,
+    handle::Handlers,
+    negotiate::{self, Negotiated},
+    openapi,
+    registry::Registry,
+    respond::{self, Body, Refusal, RequestBody, Response},
+    route::{self, RequestInfo, Verb},
+    side::{Health, Metrics},
+    tls::Pki,
+};
+use target::Target;
+
+/// A hub. Clones share it.
+#[derive(Clone)]
+pub struct Hub {
+    parts: Arc<HubParts>,
+}
+
+/// What a hub is made of.
+struct HubParts {
+    config: Config,
+    pki: Pki,
+    store: Arc<dyn Store>,
+    registry: Arc<Registry>,
+    handlers: Handlers,
+    authenticator: Authenticator,
+    authorizer: Arc<Authorizer>,
+    discovery: discovery::Cache,
+    openapi: openapi::Cache,
+    health: Health,
+    metrics: Metrics,
+    lifecycle: Lifecycle,
+}
+
+/// What is known of a request from its head alone, for its answer and its record.
+struct Head {
+    audit_id: HeaderValue,
+    is_head: bool,
+    takes_gzip: bool,
+    started: Instant,
+}
+
+/// What the end of a request needs to know of its beginning.
+struct Facts<'a> {
+    parts: &'a Parts,
+    info: &'a RequestInfo,
+    context: &'a RequestContext,
+}
+
+// === impl Hub ===
+
+impl Hub {
+    /// The certificate authority and the first administrator's certificate.
+    pub fn pki(&self) -> &Pki {
+        &self.parts.pki
+    }
+
+    /// What is served where.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.parts.registry
+    }
+
+    /// Who may do what.
+    pub fn authorizer(&self) -> &Arc<Authorizer> {
+        &self.parts.authorizer
+    }
+
+    /// A client's way into the hub without a connection, as `user`. Requests over it may set what clients cannot.
+    pub fn in_process(&self, user: UserInfo) -> InProcess {
+        InProcess::new(self.clone(), user)
+    }
+
+    pub(crate) fn lifecycle(&self) -> &Lifecycle {
+        &self.parts.lifecycle
+    }
+
+    /// Answers one request. Never fails and never panics.
+    pub(crate) async fn answer(&self, request: http::Request<RequestBody>, peer: &Peer) -> Response {
+        let head = Head::of(&request);
+        let (parts, body) = request.into_parts();
+        let answered = AssertUnwindSafe(self.process(parts, body, peer, &head))
+            .catch_unwind()
+            .await;
+        let mut response = answered.unwrap_or_else(|_panic| {
+            // The panic hook has logged where it happened.
+            tracing::error!(audit_id = ?head.audit_id, "a request panicked");
+            respond::refuse(&Refusal::internal("panic"), &Negotiated::JSON, "")
+        });
+        response.headers_mut().insert(respond::AUDIT_ID, head.audit_id);
+        if head.is_head {
+            drop_body(&mut response);
+        }
+        response
+    }
+
+    async fn process(&self, parts: Parts, body: RequestBody, peer: &Peer, head: &Head) -> Response {
+        let info = match route::route(&parts.method, &parts.uri) {
+            Ok(info) => info,
+            Err(refusal) => return self.refuse_early(&parts, None, &refusal, head),
+        };
+        let is_long_running = info.is_long_running();
+        let _running = self.parts.metrics.running(is_long_running);
+        let _under_way = (!is_long_running).then(|| self.parts.lifecycle.request());
+        let identified = self.parts.authenticator.identify(&parts.headers, peer);
+        let (sender, deadline) = match identified.and_then(|sender| {
+            Ok((sender, deadline::of(&parts, &info, head.started)?))
+        }) {
+            Ok(known) => known,
+            Err(refusal) => return self.refuse_early(&parts, Some(&info), &refusal, head),
+        };
+        let target = Target::of(&self.parts.registry, &info);
+        let cluster = info.cluster.clone();
+        let mut authenticated = sender.authenticate(parts, info, |user| {
+            let now = jiff::Timestamp::now();
+            RequestContext::new(user, head.audit_id.clone(), cluster, now, deadline)
+        });
+        authenticated.set_watches_end(self.parts.lifecycle.watches_end());
+        match self.parts.authorizer.admit(authenticated, target.judge()).await {
+            Ok(authorized) => {
+                let answered = self.dispatch(target, &authorized, body, is_long_running).await;
+                self.finish(answered, &Facts::of_authorized(&authorized), head)
+            }
+            Err(refused) => {
+                let facts = Facts::of_authenticated(&refused.authenticated);
+                self.finish(Err(refused.refusal), &facts, head)
+            }
+        }
+    }
+
+    /// Lets the target answer, in time.
+    async fn dispatch(
+        &self,
+        target: Target,
+        request: &Authorized<Parts>,
+        body: RequestBody,
+        is_long_running: bool,
+    ) -> Result<Response, Refusal> {
+        let answer = target.answer(self, request, body);
+        if is_long_running {
+            return answer.await;
+        }
+        timeout_at(request.context().deadline, answer)
+            .await
+            .unwrap_or_else(|_elapsed| {
+                let text = "request did not complete within the allotted timeout";
+                Err(Status::timeout(text).into())
+            })
+    }
+
+    /// Turns what came of a request into its answer, and records it.
+    fn finish(&self, answered: Result<Response, Refusal>, facts: &Facts<'_>, head: &Head) -> Response {
+        let mut response = match answered {
+            Ok(response) => response,
+            Err(refusal) => {
+                log_cause(&refusal, &head.audit_id);
+                let form = negotiate::accept_refusal(facts.parts);
+                respond::refuse(&refusal, &form, &prefix_of(facts.info))
+            }
+        };
+        let warnings = facts.context.take_warnings();
+        respond::finish(&mut response, &head.audit_id, &warnings, head.takes_gzip);
+        let latency = head.started.elapsed();
+        let code = response.status().as_u16();
+        self.parts.metrics.count(facts.info.verb, code, latency);
+        audit::record(facts.context, facts.info, code, millis(latency));
+        response
+    }
+
+    /// Answers a request of which it is not known who sends it.
+    fn refuse_early(
+        &self,
+        parts: &Parts,
+        info: Option<&RequestInfo>,
+        refusal: &Refusal,
+        head: &Head,
+    ) -> Response {
+        log_cause(refusal, &head.audit_id);
+        let form = negotiate::accept_refusal(parts);
+        let prefix = info.map(prefix_of).unwrap_or_default();
+        let mut response = respond::refuse(refusal, &form, &prefix);
+        respond::finish(&mut response, &head.audit_id, &[], head.takes_gzip);
+        let code = response.status().as_u16();
+        let verb = info.map_or(Verb::Other, |info| info.verb);
+        self.parts.metrics.count(verb, code, head.started.elapsed());
+        audit::record_unauthenticated(&head.audit_id, info, code);
+        response
+    }
+}
+
+impl fmt::Debug for Hub {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Hub")
+            .field("config", &self.parts.config)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Head ===
+
+impl Head {
+    fn of(request: &http::Request<RequestBody>) -> Self {
+        Self {
+            audit_id: audit::id_of(request.headers()),
+            is_head: *request.method() == Method::HEAD,
+            takes_gzip: respond::accepts_gzip(request.headers()),
+            started: Instant::now(),
+        }
+    }
+}
+
+// === impl Facts ===
+
+impl<'a> Facts<'a> {
+    fn of_authorized(request: &'a Authorized<Parts>) -> Self {
+        Self {
+            parts: request.request(),
+            info: request.info(),
+            context: request.context(),
+        }
+    }
+
+    fn of_authenticated(request: &'a Authenticated<Parts>) -> Self {
+        Self {
+            parts: request.request(),
+            info: request.info(),
+            context: request.context(),
+        }
+    }
+}
+
+/// Logs what a client is not told.
+fn log_cause(refusal: &Refusal, audit_id: &HeaderValue) {
+    let Some(cause) = refusal.cause() else { return };
+    let error = error_chain(&**cause);
+    if refusal.status().is_some_and(|status| status.code == 500) {
+        tracing::error!(audit_id = ?audit_id, error, "request failed");
+    } else {
+        tracing::debug!(audit_id = ?audit_id, error, "request refused");
+    }
+}
+
+/// An error and what caused it, in one line.
+fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}
+
+/// What stands before the path in the client's URL.
+fn prefix_of(info: &RequestInfo) -> String {
+    match &info.cluster {
+        ClusterScope::One(cluster) if cluster.is_root() => String::new(),
+        scope => format!("/clusters/{scope}"),
+    }
+}
+
+/// Leaves the head of an answer, with the length that its body would have.
+fn drop_body(response: &mut Response) {
+    let length = response.body().size_hint().exact();
+    *response.body_mut() = Body::empty();
+    if let Some(length) = length {
+        response
+            .headers_mut()
+            .insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    }
+}
+
+fn millis(latency: Duration) -> u64 {
+    u64::try_from(latency.as_millis()).unwrap_or(u64::MAX)
+}

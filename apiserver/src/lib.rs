@@ -46,5 +46,6 @@ pub mod watch;
 pub mod audit;
 pub mod respond;
 
-pub use config::Config;
+pub use config::{Anonymous, Config};
+pub use hub::Hub;
 

@@ -1,6 +1,17 @@
 //! Finds the form in which a client wants its answer and the form in which it sends its body.
 //!
+//! The clauses of `Accept` are tried by quality, then in the order in which they stand; one that cannot be met is passed
+//! over. Protobuf and CBOR answers are never given, so such clauses are passed over too; every client that asks for
+//! them names JSON after them. Protobuf bodies are taken where the kind is a built-in one (`handle` decodes them).
+//!
 //! Source: `apiserver/pkg/endpoints/handlers/negotiation/negotiate.go`, `api-compat.md` 1.4.
+
+mod accept;
+
+use api::status::Status;
+use http::{HeaderMap, header, request::Parts};
+
+use crate::respond::Refusal;
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +58,7 @@ pub enum TableVersion {
 /// Which shapes the endpoint can give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
-    /// Only the object itself: what is not stored, and discovery.
+    /// Only the object itself: what is not stored, and refusals.
     Plain,
     /// One stored object: Table or PartialObjectMetadata too.
     Object,
@@ -56,3 +67,166 @@ pub enum Offer {
     /// A watch: as one object, and never YAML.
     Watch,
 }
+
+/// The media type of a body that a client sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MediaType {
+    /// `application/json`
+    Json,
+    /// `application/yaml`
+    Yaml,
+    /// `application/vnd.kubernetes.protobuf`
+    Protobuf,
+    /// `application/json-patch+json`
+    JsonPatch,
+    /// `application/merge-patch+json`
+    MergePatch,
+    /// `application/strategic-merge-patch+json`
+    StrategicMergePatch,
+    /// `application/apply-patch+yaml`
+    ApplyYaml,
+}
+
+/// Finds the form of the answer.
+///
+/// # Errors
+/// 406 where no clause of `Accept` can be met.
+pub fn accept(parts: &Parts, offer: Offer) -> Result<Negotiated, Refusal> {
+    let mut negotiated = accept::choose(&parts.headers, offer).ok_or_else(|| not_acceptable(offer))?;
+    negotiated.pretty |= wants_pretty(parts);
+    Ok(negotiated)
+}
+
+/// The form of a refusal: as for an object, and JSON where that cannot be had.
+pub(crate) fn accept_refusal(parts: &Parts) -> Negotiated {
+    let mut negotiated = accept::choose(&parts.headers, Offer::Plain).unwrap_or(Negotiated::JSON);
+    negotiated.pretty |= wants_pretty(parts);
+    negotiated
+}
+
+/// Whether the client names `media_type` or a wildcard that covers it, or nothing at all. For documents that come in
+/// one form; parameters are not looked at.
+pub(crate) fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
+    accept::names(headers, media_type)
+}
+
+/// Whether `Accept` prefers the aggregated discovery document of `version` (of `apidiscovery.k8s.io`) over the plain ones, and which of
+/// `versions` it prefers.
+pub(crate) fn accepts_aggregated<'a>(headers: &HeaderMap, versions: &[&'a str]) -> Option<&'a str> {
+    accept::aggregated(headers, versions)
+}
+
+/// Reads the media type of the body; one that is absent is JSON.
+///
+/// # Errors
+/// 415 where it is not among `supported`.
+pub fn content_type(headers: &HeaderMap, supported: &[MediaType]) -> Result<MediaType, Refusal> {
+    let named = match headers.get(header::CONTENT_TYPE) {
+        None => Some(MediaType::Json),
+        Some(value) => value.to_str().ok().and_then(|value| {
+            let essence = value.split(';').next().unwrap_or_default().trim();
+            if essence.is_empty() {
+                return Some(MediaType::Json);
+            }
+            MediaType::ALL
+                .into_iter()
+                .find(|known| known.as_str().eq_ignore_ascii_case(essence))
+        }),
+    };
+    named
+        .filter(|named| supported.contains(named))
+        .ok_or_else(|| {
+            let supported: Vec<&str> = supported.iter().map(|known| known.as_str()).collect();
+            Status::unsupported_media_type(&supported).into()
+        })
+}
+
+fn not_acceptable(offer: Offer) -> Refusal {
+    let accepted: &[&str] = match offer {
+        Offer::Watch => &["application/json"],
+        Offer::Plain | Offer::Object | Offer::List => &["application/json", "application/yaml"],
+    };
+    Status::not_acceptable(accepted).into()
+}
+
+/// Whether the client is one that people read.
+fn wants_pretty(parts: &Parts) -> bool {
+    if let Some(query) = parts.uri.query()
+        && query.contains("pretty")
+    {
+        if let Some(pretty) = api::query::Query::parse(query).optional_flag("pretty") {
+            return pretty;
+        }
+    }
+    parts.headers.get(header::USER_AGENT).is_some_and(|agent| {
+        [&b"curl"[..], b"Wget", b"Mozilla/5.0"]
+            .iter()
+            .any(|reader| agent.as_bytes().starts_with(reader))
+    })
+}
+
+// === impl Negotiated ===
+
+impl Negotiated {
+    /// The object itself as JSON in one line.
+    pub const JSON: Self = Self {
+        encoding: Encoding::Json,
+        shape: Shape::Object,
+        pretty: false,
+    };
+
+    /// Whether stored JSON can go out as it is.
+    pub const fn is_stored_form(&self) -> bool {
+        matches!(
+            self,
+            Self {
+                encoding: Encoding::Json,
+                shape: Shape::Object,
+                pretty: false
+            }
+        )
+    }
+}
+
+// === impl Encoding ===
+
+impl Encoding {
+    /// The value of `Content-Type`.
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Yaml => "application/yaml",
+        }
+    }
+}
+
+// === impl MediaType ===
+
+impl MediaType {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Json,
+        Self::Yaml,
+        Self::Protobuf,
+        Self::JsonPatch,
+        Self::MergePatch,
+        Self::StrategicMergePatch,
+        Self::ApplyYaml,
+    ];
+
+    /// The name, without parameters.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Yaml => "application/yaml",
+            Self::Protobuf => "application/vnd.kubernetes.protobuf",
+            Self::JsonPatch => "application/json-patch+json",
+            Self::MergePatch => "application/merge-patch+json",
+            Self::StrategicMergePatch => "application/strategic-merge-patch+json",
+            Self::ApplyYaml => "application/apply-patch+yaml",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,168 @@
-//! (being written)
+//! OpenAPI v3: what a client needs to validate, explain and patch objects of the kinds that are served.
+//!
+//! The index names, for each group and version, a document and its hash; a document that is asked for under its hash may be
+//! kept for ever. Hashes are made from what goes into a document, so the index costs nothing to make, and a document is made
+//! when it is first asked for and shared by all logical clusters that serve the same kinds.
+//!
+//! OpenAPI v2 is not served yet: kubectl from 1.29 on does not ask for it where v3 is there. It is asked for with 406.
+//!
+//! Source: `kube-openapi/pkg/handler3/handler.go`, `api-compat.md` 1.3.
+
+mod cache;
+mod published;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use api::{query::Query, status::Status};
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode, header, request::Parts};
+use serde_json::{Value, json};
+
+pub(crate) use cache::Cache;
+
+use crate::{
+    negotiate,
+    respond::{self, Body, Refusal, Response},
+};
+
+const JSON: &str = "application/json";
+
+/// Seconds for which a document may be kept under its hash: a year.
+const IMMUTABLE_SECONDS: i64 = 365 * 24 * 60 * 60;
+
+/// A page of OpenAPI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Page<'a> {
+    /// `/openapi/v2`
+    V2,
+    /// `/openapi/v3`
+    Index,
+    /// `/openapi/v3/<api/v1 or apis/group/version>`
+    Document(&'a str),
+}
+
+/// The documents of one set of served kinds: hash of each by its name, `api/v1` or `apis/<group>/<version>`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Index {
+    /// Upper-case hexadecimal hashes by name.
+    pub hashes: BTreeMap<String, String>,
+}
+
+/// A document, ready to be sent.
+#[derive(Clone, Debug)]
+pub struct Document {
+    /// The document as JSON.
+    pub bytes: Bytes,
+    /// Its hash, as in the index.
+    pub hash: String,
+}
+
+// === impl Page ===
+
+impl<'a> Page<'a> {
+    /// The page that a path without cluster prefix is for, if it is for one.
+    pub fn of(path: &'a str) -> Option<Self> {
+        match path.strip_prefix("/openapi/")?.trim_end_matches('/') {
+            "v2" => Some(Self::V2),
+            "v3" => Some(Self::Index),
+            below => below.strip_prefix("v3/").map(Self::Document),
+        }
+    }
+}
+
+// === impl Index ===
+
+impl Index {
+    fn to_value(&self) -> Value {
+        let paths: serde_json::Map<String, Value> = self
+            .hashes
+            .iter()
+            .map(|(name, hash)| {
+                let url = format!("/openapi/v3/{name}?hash={hash}");
+                (name.clone(), json!({ "serverRelativeURL": url }))
+            })
+            .collect();
+        json!({ "paths": paths })
+    }
+}
+
+/// Says what is answered for OpenAPI v2.
+pub(crate) fn refuse_v2() -> Refusal {
+    let accepted: &[&str] = &[];
+    Status::not_acceptable(accepted).into()
+}
+
+/// Answers with the index.
+///
+/// # Errors
+/// 406.
+pub fn serve_index(index: &Index, parts: &Parts) -> Result<Response, Refusal> {
+    if !negotiate::accepts(&parts.headers, JSON) {
+        return Err(Status::not_acceptable(&[JSON]).into());
+    }
+    let bytes = serde_json::to_vec(&index.to_value()).map_err(Refusal::internal)?;
+    let digest = <sha2::Sha256 as sha2::Digest>::digest(&bytes);
+    Ok(cacheable(parts, Bytes::from(bytes), &format!("{digest:X}")))
+}
+
+/// Answers with a document. `now` is for the date until which it may be kept.
+///
+/// # Errors
+/// 406, and the redirect to the current hash.
+pub fn serve_document(
+    name: &str,
+    document: &Arc<Document>,
+    parts: &Parts,
+    now: jiff::Timestamp,
+) -> Result<Response, Refusal> {
+    if !negotiate::accepts(&parts.headers, JSON) {
+        return Err(Status::not_acceptable(&[JSON]).into());
+    }
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let asked = query.first("hash");
+    if let Some(asked) = asked
+        && asked != document.hash
+    {
+        let current = &document.hash;
+        return Err(Refusal::moved_to(format!("/openapi/v3/{name}?hash={current}")));
+    }
+    let mut response = cacheable(parts, document.bytes.clone(), &document.hash);
+    if asked.is_some() {
+        let headers = response.headers_mut();
+        let value = HeaderValue::from_static("public, immutable");
+        headers.insert(header::CACHE_CONTROL, value);
+        if let Some(expires) = http_date(now, IMMUTABLE_SECONDS) {
+            headers.insert(header::EXPIRES, expires);
+        }
+    }
+    Ok(response)
+}
+
+/// 304 for a client that has it, else the bytes; with an ETag either way.
+fn cacheable(parts: &Parts, bytes: Bytes, hash: &str) -> Response {
+    let etag = HeaderValue::try_from(format!("\"{hash}\"")).ok();
+    let known = parts.headers.get(header::IF_NONE_MATCH);
+    let mut response = if etag.is_some() && known == etag.as_ref() {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        response
+    } else {
+        respond::json(StatusCode::OK, &negotiate::Negotiated::JSON, bytes)
+    };
+    let headers = response.headers_mut();
+    if let Some(etag) = etag {
+        headers.insert(header::ETAG, etag);
+    }
+    headers.insert(header::VARY, HeaderValue::from_static("Accept"));
+    response
+}
+
+/// A date in the form of HTTP, `seconds` after `now`.
+fn http_date(now: jiff::Timestamp, seconds: i64) -> Option<HeaderValue> {
+    let at = now.checked_add(jiff::SignedDuration::from_secs(seconds)).ok()?;
+    let text = at.to_zoned(jiff::tz::TimeZone::UTC).strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+    HeaderValue::try_from(text).ok()
+}
+
+#[cfg(test)]
+mod tests;

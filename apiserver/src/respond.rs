@@ -3,12 +3,188 @@
 //! # Invariants
 //! - Nothing else in the crate picks the status code of a refusal: [`Refusal`] does, from its cause.
 //! - Stored bytes go out as they are: no body here is parsed unless the client asked for another form of it.
+//! - The headers that every answer has are added in one place, [`finish`].
 
 mod body;
+mod compress;
 mod refusal;
+mod warning;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use serde::Serialize;
+use serde_json::Value;
 
 pub use body::{Body, BoxError, RequestBody};
 pub use refusal::Refusal;
+pub(crate) use refusal::Content;
+
+use crate::{
+    context::RequestContext,
+    negotiate::{Encoding, Negotiated},
+};
 
 /// An answer.
 pub type Response = http::Response<Body>;
+
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
+const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
+/// The header that names a request in the records.
+pub(crate) const AUDIT_ID: header::HeaderName = header::HeaderName::from_static("audit-id");
+
+/// Answers with bytes that are JSON. They go out as they are, unless the client wants them indented or as YAML.
+pub fn json(code: StatusCode, form: &Negotiated, bytes: Bytes) -> Response {
+    if form.encoding == Encoding::Json && !form.pretty {
+        return with_type(code, form.encoding.content_type(), Body::full(bytes));
+    }
+    match serde_json::from_slice::<Value>(&bytes) {
+        Ok(value) => encode(code, form, &value),
+        // Not ours to judge here: the bytes are what there is.
+        Err(_not_json) => with_type(code, Encoding::Json.content_type(), Body::full(bytes)),
+    }
+}
+
+/// Answers with a value.
+///
+/// # Errors
+/// 500 for a value that has no JSON form, which is a bug.
+pub fn value<T: Serialize + ?Sized>(
+    code: StatusCode,
+    form: &Negotiated,
+    value: &T,
+) -> Result<Response, Refusal> {
+    if form.encoding == Encoding::Json && !form.pretty {
+        let bytes = serde_json::to_vec(value).map_err(Refusal::internal)?;
+        return Ok(with_type(code, form.encoding.content_type(), Body::full(bytes)));
+    }
+    let value = serde_json::to_value(value).map_err(Refusal::internal)?;
+    Ok(encode(code, form, &value))
+}
+
+/// Answers 200 with JSON that is made piece by piece while it is sent; `length` is the sum of the pieces, where it is known.
+pub fn json_chunks<I>(form: &Negotiated, chunks: I, length: Option<u64>) -> Response
+where
+    I: IntoIterator<Item = Bytes>,
+    I::IntoIter: Send + 'static,
+{
+    if form.encoding == Encoding::Json && !form.pretty {
+        return with_type(
+            StatusCode::OK,
+            form.encoding.content_type(),
+            Body::chunks(chunks, length),
+        );
+    }
+    let whole: Vec<u8> = chunks.into_iter().flatten().collect();
+    json(StatusCode::OK, form, whole.into())
+}
+
+/// Answers 200 with the events of a watch, until they end or the server drains.
+pub fn watch<S>(events: S, context: &RequestContext) -> Response
+where
+    S: futures::Stream<Item = Bytes> + Send + 'static,
+{
+    with_type(
+        StatusCode::OK,
+        Encoding::Json.content_type(),
+        Body::stream(events, context.watches_end.clone()),
+    )
+}
+
+/// Answers with text.
+pub(crate) fn text(code: StatusCode, text: impl Into<Bytes>) -> Response {
+    let mut response = http::Response::new(Body::full(text));
+    *response.status_mut() = code;
+    response.headers_mut().insert(header::CONTENT_TYPE, TEXT);
+    response
+        .headers_mut()
+        .insert(header::X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
+    response
+}
+
+/// Answers with a refusal. `prefix` is what stands before the path in the client's URL.
+pub(crate) fn refuse(refusal: &Refusal, form: &Negotiated, prefix: &str) -> Response {
+    match refusal.content() {
+        Content::Status(status) => {
+            let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            let mut response = match serde_json::to_value(status) {
+                Ok(value) => encode(code, form, &value),
+                Err(_never) => text(code, status.message.clone()),
+            };
+            let seconds = status
+                .details
+                .as_ref()
+                .map_or(0, |details| details.retry_after_seconds);
+            if seconds > 0 {
+                response
+                    .headers_mut()
+                    .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+            }
+            response
+        }
+        Content::NoSuchPath => text(StatusCode::NOT_FOUND, "404 page not found\n"),
+        Content::MovedTo(path) => {
+            let mut response = text(StatusCode::MOVED_PERMANENTLY, "");
+            if let Ok(location) = HeaderValue::try_from(format!("{prefix}{path}")) {
+                response.headers_mut().insert(header::LOCATION, location);
+            }
+            response
+        }
+    }
+}
+
+/// Adds the headers that every answer has, and compresses a large body for a client that takes gzip.
+pub(crate) fn finish(response: &mut Response, audit_id: &HeaderValue, warnings: &[String], gzip: bool) {
+    let headers = response.headers_mut();
+    headers.insert(AUDIT_ID, audit_id.clone());
+    headers.entry(header::CACHE_CONTROL).or_insert(NO_CACHE);
+    warning::add(headers, warnings);
+    if gzip {
+        compress::large_body(response);
+    }
+}
+
+/// Whether the client takes gzip.
+pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
+    headers
+        .get_all(header::ACCEPT_ENCODING)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|coding| {
+            let mut parts = coding.split(';');
+            parts.next().is_some_and(|name| name.trim() == "gzip")
+                && !parts.any(|parameter| matches!(parameter.trim(), "q=0" | "q=0.0" | "q=0.00" | "q=0.000"))
+        })
+}
+
+fn encode(code: StatusCode, form: &Negotiated, value: &Value) -> Response {
+    let encoded = match form.encoding {
+        Encoding::Json if form.pretty => serde_json::to_string_pretty(value).map(|mut text| {
+            text.push('\n');
+            text
+        }),
+        Encoding::Json => serde_json::to_string(value),
+        Encoding::Yaml => match serde_saphyr::to_string(value) {
+            Ok(text) => Ok(text),
+            Err(error) => {
+                tracing::error!(error = %error, "a value cannot be written as YAML");
+                serde_json::to_string(value)
+            }
+        },
+    };
+    let text = encoded.expect("a JSON value has string keys and can always be written");
+    with_type(code, form.encoding.content_type(), Body::full(text))
+}
+
+fn with_type(code: StatusCode, content_type: &'static str, body: Body) -> Response {
+    let mut response = http::Response::new(body);
+    *response.status_mut() = code;
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,132 @@
-//! (being written)
+//! Connections: accepted, wrapped in TLS, and served until the server drains.
+//!
+//! Drain, in this order: readiness fails; nothing is accepted any more and every connection is told so (GOAWAY, `Connection: close`);
+//! requests that are under way end; watches end, cleanly; connections that are left are cut. Each step has its own
+//! grace.
+//!
+//! Source: `apiserver/pkg/server/genericapiserver.go` (`RunWithContext`), `.../secure_serving.go`.
+
+mod connection;
+mod executor;
+
+use std::{io, sync::Arc, time::Duration};
+
+use rustls::ServerConfig;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{hub::Hub, tls::ClientVerifier};
+
+/// Open connections. Full: further ones wait in the listener's backlog. A process here has at most 20,000 files.
+const CONNECTION_COUNT_MAX: usize = 16_384;
+/// How long requests that are under way may take after the drain has begun: as long as any request may.
+const REQUEST_GRACE: Duration = Duration::from_secs(60);
+/// How long connections may take to close once nothing is under way.
+const CLOSE_GRACE: Duration = Duration::from_secs(5);
+/// Wait after a failed accept: the process is out of files, and hammering does not help.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves connections of one listener.
+#[derive(Debug)]
+pub(crate) struct Server {
+    hub: Hub,
+    config: Arc<ServerConfig>,
+    verifier: Arc<ClientVerifier>,
+    /// Connections and the streams on them.
+    tracker: TaskTracker,
+    /// Connections are told to finish.
+    finish: CancellationToken,
+    /// Connections are cut.
+    cut: CancellationToken,
+}
+
+// === impl Server ===
+
+impl Server {
+    /// Makes a server of `hub`.
+    pub(crate) fn new(hub: Hub, config: Arc<ServerConfig>, verifier: Arc<ClientVerifier>) -> Self {
+        Self {
+            hub,
+            config,
+            verifier,
+            tracker: TaskTracker::new(),
+            finish: CancellationToken::new(),
+            cut: CancellationToken::new(),
+        }
+    }
+
+    /// Serves until `shutdown`, and then drains.
+    pub(crate) async fn run(self, listener: TcpListener, shutdown: CancellationToken) {
+        let slots = Arc::new(Semaphore::new(CONNECTION_COUNT_MAX));
+        let acceptor = TlsAcceptor::from(Arc::clone(&self.config));
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = shutdown.cancelled() => break,
+                accepted = accept(&listener, &slots) => accepted,
+            };
+            match accepted {
+                Ok((stream, slot)) => self.start(stream, slot, acceptor.clone()),
+                Err(error) => {
+                    tracing::warn!(error = %error, "connection cannot be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+        self.drain(listener).await;
+    }
+
+    fn start(&self, stream: TcpStream, slot: OwnedSemaphorePermit, acceptor: TlsAcceptor) {
+        let connection = connection::Connection {
+            hub: self.hub.clone(),
+            verifier: Arc::clone(&self.verifier),
+            tracker: self.tracker.clone(),
+            finish: self.finish.clone(),
+            cut: self.cut.clone(),
+        };
+        self.tracker.spawn(async move {
+            connection.run(stream, acceptor).await;
+            drop(slot);
+        });
+    }
+
+    async fn drain(self, listener: TcpListener) {
+        let lifecycle = self.hub.lifecycle();
+        lifecycle.begin_draining();
+        tokio::time::sleep(lifecycle.shutdown_delay()).await;
+        drop(listener);
+        self.finish.cancel();
+        self.tracker.close();
+        if timeout(REQUEST_GRACE, lifecycle.requests_ended()).await.is_err() {
+            tracing::warn!("requests are still under way and will be cut");
+        }
+        lifecycle.end_watches();
+        if timeout(CLOSE_GRACE, self.tracker.wait()).await.is_err() {
+            tracing::info!("connections are cut that their clients did not close");
+            self.cut.cancel();
+            self.tracker.wait().await;
+        }
+    }
+}
+
+/// Waits for a connection and a slot for it.
+async fn accept(
+    listener: &TcpListener,
+    slots: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    let slot = Arc::clone(slots)
+        .acquire_owned()
+        .await
+        .map_err(io::Error::other)?;
+    let (stream, _address) = listener.accept().await?;
+    stream.set_nodelay(true)?;
+    Ok((stream, slot))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,112 @@
-//! (being written)
+//! The hub's own certificates and the TLS configuration made of them.
+//!
+//! A certificate authority is made in the data directory at the first start and kept. It signs the serving certificate,
+//! the certificate of the first administrator, and whatever client certificates are issued later; it is also what client
+//! certificates are verified against.
+//!
+//! A client certificate that does not verify does not end the handshake: its owner may have a good token, and if not, is
+//! told 401 as Kubernetes tells it. That the client holds its key is checked in the handshake all the same.
+//!
+//! # Invariants
+//! - Private keys are readable by their owner alone, from the moment the file exists.
+//! - A certificate is looked at once per connection, not per request.
+
+mod authority;
+mod files;
+mod verifier;
+
+use std::{net::IpAddr, path::Path, sync::Arc};
+
+use jiff::Timestamp;
+use rustls::{ServerConfig, crypto::ring};
+
+pub use authority::{Authority, IssuedCertificate};
+pub use verifier::ClientVerifier;
+
+/// Directory of keys and certificates, below the data directory.
+const DIRECTORY: &str = "pki";
+
+/// Why the hub's certificates cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file cannot be read or written.
+    #[error("cannot {action} {path}")]
+    File {
+        /// `read` or `write`.
+        action: &'static str,
+        /// Which file.
+        path: String,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A certificate or key cannot be made, or one that is kept cannot be used.
+    #[error("cannot {action} the {what}")]
+    Certificate {
+        /// What was tried.
+        action: &'static str,
+        /// With which certificate.
+        what: &'static str,
+        /// Why not.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+/// The certificates of a hub.
+#[derive(Debug)]
+pub struct Pki {
+    /// The certificate authority.
+    pub authority: Authority,
+    /// Certificate and key of the first administrator: user `admin`, group `system:masters`.
+    pub admin: IssuedCertificate,
+    serving: IssuedCertificate,
+}
+
+// === impl Pki ===
+
+impl Pki {
+    /// Takes the certificates from below `data_dir`, and makes those that are not there, run out soon, or do not
+    /// name all of `addresses` and `host_names`.
+    ///
+    /// # Errors
+    /// [`Error::File`] and [`Error::Certificate`].
+    pub fn open(
+        data_dir: &Path,
+        addresses: &[IpAddr],
+        host_names: &[String],
+        now: Timestamp,
+    ) -> Result<Self, Error> {
+        let directory = data_dir.join(DIRECTORY);
+        files::make_directory(&directory)?;
+        let authority = Authority::open(&directory, now)?;
+        let serving = authority.serving(&directory, addresses, host_names, now)?;
+        let admin = authority.admin(&directory, now)?;
+        Ok(Self { authority, admin, serving })
+    }
+
+    /// The configuration of a listener: HTTP/2 and HTTP/1.1, client certificates welcome.
+    ///
+    /// # Errors
+    /// [`Error::Certificate`].
+    pub fn server_config(&self) -> Result<(Arc<ServerConfig>, Arc<ClientVerifier>), Error> {
+        let refused = |source: rustls::Error| Error::Certificate {
+            action: "serve with",
+            what: "serving certificate",
+            source: source.into(),
+        };
+        let provider = Arc::new(ring::default_provider());
+        let verifier = Arc::new(ClientVerifier::new(&self.authority, &provider)?);
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(refused)?
+            .with_client_cert_verifier(Arc::clone(&verifier) as _)
+            .with_single_cert(self.serving.chain()?, self.serving.private_key()?)
+            .map_err(refused)?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok((Arc::new(config), verifier))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -10,11 +10,15 @@ use std::{
     task::{Context, Poll},
 };
 
+use api::status::Status;
 use bytes::Bytes;
 use futures::Stream;
 use http_body::{Body as HttpBody, Frame, SizeHint};
-use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, LengthLimitError, Limited, combinators::UnsyncBoxBody};
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+use super::Refusal;
 
 /// What may break a body while it is sent or received.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -239,6 +243,37 @@ impl RequestBody {
     {
         Self {
             kind: RequestBodyKind::Foreign(body.map_err(Into::into).boxed_unsync()),
+        }
+    }
+
+    /// Reads the whole body.
+    ///
+    /// # Errors
+    /// 413 for more than `bytes_max`, 400 where the connection breaks, 504 after `deadline`.
+    pub async fn read(self, bytes_max: usize, deadline: Instant) -> Result<Bytes, Refusal> {
+        let announced = self.size_hint().lower();
+        if announced > bytes_max as u64 {
+            return Err(Status::too_large(bytes_max).into());
+        }
+        match self.kind {
+            RequestBodyKind::Empty | RequestBodyKind::Full(None) => return Ok(Bytes::new()),
+            RequestBodyKind::Full(Some(bytes)) => return Ok(bytes),
+            RequestBodyKind::Incoming(_) | RequestBodyKind::Foreign(_) => {}
+        }
+        let collected = timeout_at(deadline, Limited::new(self, bytes_max).collect()).await;
+        match collected {
+            Ok(Ok(collected)) => Ok(collected.to_bytes()),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => {
+                Err(Status::too_large(bytes_max).into())
+            }
+            Ok(Err(error)) => Err(Refusal::new(Status::bad_request(
+                "the body of the request could not be read",
+            ))
+            .because(error)),
+            Err(_elapsed) => Err(Status::timeout(
+                "request did not complete within the allotted timeout",
+            )
+            .into()),
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use api::status::Status;
+use api::status::{Status, StatusReason};
 
 use super::BoxError;
 
@@ -90,6 +90,40 @@ impl Refusal {
 impl From<Status> for Refusal {
     fn from(status: Status) -> Self {
         Self::new(status)
+    }
+}
+
+impl From<storage::Error> for Refusal {
+    /// For errors that the caller has not met with an answer of its own: handlers name object and resource where an expectation of theirs is
+    /// broken. Exhaustive on purpose: a new store error must choose its status here.
+    fn from(error: storage::Error) -> Self {
+        use storage::Error;
+        match error {
+            Error::NotFound { .. } => {
+                let status = Status::failure(404, StatusReason::NotFound, "the object was not found");
+                Self::new(status).because(error)
+            }
+            Error::Conflict { .. } => {
+                let text = api::status::OPTIMISTIC_LOCK_TEXT;
+                Self::new(Status::failure(409, StatusReason::Conflict, text)).because(error)
+            }
+            Error::Compacted { .. } => {
+                Self::new(Status::expired("The provided resource version is too old.")).because(error)
+            }
+            Error::FutureRevision { requested, current } => {
+                Self::new(Status::resource_version_too_large(requested.0, current.0)).because(error)
+            }
+            Error::Full => Self::new(Status::too_many_requests(1)).because(error),
+            Error::TooLarge { limit, .. } => Self::new(Status::too_large(limit)).because(error),
+            Error::Durability { .. } => {
+                let text = "the store takes no writes until the server is restarted";
+                Self::new(Status::service_unavailable(text)).because(error)
+            }
+            Error::Closed => {
+                Self::new(Status::service_unavailable("the server is shutting down")).because(error)
+            }
+            Error::Malformed { .. } | Error::Corrupt { .. } => Self::internal(error),
+        }
     }
 }
 

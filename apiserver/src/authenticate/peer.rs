@@ -1,0 +1,76 @@
+//! What is known about the other end of a connection before any request is read.
+
+use std::{collections::BTreeMap, fmt::Write, sync::Arc};
+
+use sha2::{Digest, Sha256};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use super::UserInfo;
+
+/// Key of the extra that names the credential.
+const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+/// Attribute of a subject that holds a uid.
+const UID_OID: &str = "1.3.6.1.4.1.57683.2";
+
+/// The other end of a connection.
+#[derive(Clone, Debug)]
+pub enum Peer {
+    /// It showed no certificate.
+    Unknown,
+    /// It showed one.
+    Certificate(CertificateIdentity),
+    /// It is a controller in this process.
+    InProcess(Arc<UserInfo>),
+}
+
+/// What a client certificate says.
+#[derive(Clone, Debug)]
+pub enum CertificateIdentity {
+    /// It is signed by the hub's CA, for clients, and in its time.
+    Good(Arc<UserInfo>),
+    /// It is not.
+    Bad,
+}
+
+/// Why a certificate that verifies names no user.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CertificateError {
+    /// It cannot be read.
+    #[error("client certificate cannot be read")]
+    Unreadable(#[source] x509_parser::nom::Err<x509_parser::error::X509Error>),
+    /// It has no common name.
+    #[error("client certificate has no common name")]
+    NoName,
+}
+
+/// Reads the user from a certificate that has been verified: common name, organizations as groups, uid.
+pub(crate) fn certificate_user(der: &[u8]) -> Result<UserInfo, CertificateError> {
+    let (_, certificate) = X509Certificate::from_der(der).map_err(CertificateError::Unreadable)?;
+    let subject = certificate.subject();
+    let name = subject
+        .iter_common_name()
+        .find_map(|attribute| attribute.as_str().ok())
+        .filter(|name| !name.is_empty())
+        .ok_or(CertificateError::NoName)?;
+    let groups = subject
+        .iter_organization()
+        .filter_map(|attribute| attribute.as_str().ok());
+    let uid = subject
+        .iter_attributes()
+        .find(|attribute| attribute.attr_type().to_id_string() == UID_OID)
+        .and_then(|attribute| attribute.as_str().ok())
+        .unwrap_or_default();
+    let mut user = UserInfo::authenticated(name, groups);
+    uid.clone_into(&mut user.uid);
+    user.extra = BTreeMap::from([(CREDENTIAL_ID.to_owned(), vec![credential_id(der)])]);
+    Ok(user)
+}
+
+fn credential_id(der: &[u8]) -> String {
+    let mut id = String::from("X509SHA256=");
+    for byte in Sha256::digest(der) {
+        // Writing to a string cannot fail.
+        let _infallible = write!(id, "{byte:02x}");
+    }
+    id
+}

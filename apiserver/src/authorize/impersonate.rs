@@ -1,0 +1,262 @@
+//! Lets a request act as another user, where its sender may.
+//!
+//! Each part of the other identity is a question of its own: `impersonate` on `users`, `groups`, `serviceaccounts`,
+//! `uids` and `userextras/<key>`. Whose RBAC answers: root's, or, in a logical cluster whose RBAC objects the
+//! hub stores, that cluster's. The sender passes the first gate as itself before any of it.
+//!
+//! Source: `apiserver/pkg/endpoints/filters/impersonation`.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use api::{
+    cluster::{ClusterScope, LogicalCluster},
+    status::Status,
+};
+use http::{HeaderMap, HeaderValue, request::Parts};
+
+use super::{Attributes, Authorizer, Refused, refuse_unless_allowed};
+use crate::{
+    authenticate::{ALL_AUTHENTICATED, ALL_UNAUTHENTICATED, ANONYMOUS, Authenticated, UserInfo},
+    respond::Refusal,
+};
+
+const USER: &str = "impersonate-user";
+const GROUP: &str = "impersonate-group";
+const UID: &str = "impersonate-uid";
+const EXTRA_PREFIX: &str = "impersonate-extra-";
+const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
+const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
+
+/// The identity that the headers ask for, before anything is added to it.
+#[derive(Debug, PartialEq, Eq)]
+struct Wanted {
+    username: String,
+    uid: String,
+    groups: Vec<String>,
+    extra: BTreeMap<String, Vec<String>>,
+}
+
+/// Replaces the user of a request with the one that its headers ask for. Without such headers nothing changes.
+pub(super) async fn apply(
+    authorizer: &Authorizer,
+    authenticated: Authenticated<Parts>,
+) -> Result<Authenticated<Parts>, Box<Refused<Parts>>> {
+    let wanted = match read_headers(&authenticated.request().headers) {
+        Ok(None) => return Ok(authenticated),
+        Ok(Some(wanted)) => wanted,
+        Err(status) => {
+            return Err(Box::new(Refused { refusal: status.into(), authenticated }));
+        }
+    };
+    match check(authorizer, &authenticated, &wanted).await {
+        Ok(()) => Ok(authenticated.acting_as(Arc::new(wanted.into_user()))),
+        Err(refusal) => Err(Box::new(Refused { refusal, authenticated })),
+    }
+}
+
+/// Reads the headers; `None` where there are none.
+fn read_headers(headers: &HeaderMap) -> Result<Option<Wanted>, Status> {
+    let text = |value: &HeaderValue| {
+        String::from_utf8(value.as_bytes().to_vec())
+            .map_err(|_utf8| Status::bad_request("impersonation headers must be UTF-8"))
+    };
+    let mut groups = Vec::new();
+    for value in headers.get_all(GROUP) {
+        groups.push(text(value)?);
+    }
+    let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (name, value) in headers {
+        if let Some(key) = name.as_str().strip_prefix(EXTRA_PREFIX) {
+            extra.entry(unescape_key(key)).or_default().push(text(value)?);
+        }
+    }
+    let uid = headers.get(UID).map(text).transpose()?.unwrap_or_default();
+    let username = headers.get(USER).map(text).transpose()?.unwrap_or_default();
+    if username.is_empty() {
+        if groups.is_empty() && extra.is_empty() && uid.is_empty() {
+            return Ok(None);
+        }
+        return Err(Status::bad_request(
+            "requested impersonation of groups, a uid or extra fields without impersonating a user",
+        ));
+    }
+    Ok(Some(Wanted { username, uid, groups, extra }))
+}
+
+/// Undoes the percent escapes of an extra key; a key that cannot be decoded stays as it came.
+fn unescape_key(key: &str) -> String {
+    let mut decoded = Vec::with_capacity(key.len());
+    let mut bytes = key.bytes();
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            decoded.push(byte);
+            continue;
+        }
+        match (bytes.next().and_then(digit), bytes.next().and_then(digit)) {
+            (Some(high), Some(low)) => decoded.push(high << 4 | low),
+            _ => return key.to_owned(),
+        }
+    }
+    String::from_utf8(decoded).unwrap_or_else(|_utf8| key.to_owned())
+}
+
+async fn check(
+    authorizer: &Authorizer,
+    authenticated: &Authenticated<Parts>,
+    wanted: &Wanted,
+) -> Result<(), Refusal> {
+    let sender = &authenticated.context().user;
+    let cluster = &authenticated.info().cluster;
+    authorizer.enter(sender, cluster)?;
+    let root = ClusterScope::One(LogicalCluster::root());
+    let judged_in = match cluster {
+        ClusterScope::One(cluster) if authorizer.is_composite(cluster) => &root,
+        ClusterScope::All => &root,
+        ClusterScope::One(_) => cluster,
+    };
+    let base = Attributes {
+        user: sender,
+        cluster: judged_in,
+        verb: "impersonate",
+        group: "",
+        version: "v1",
+        resource: "users",
+        subresource: "",
+        namespace: "",
+        name: "",
+        path: "",
+        is_resource: true,
+    };
+    for asked in wanted.questions(base) {
+        refuse_unless_allowed(&asked, &authorizer.judge(&asked).await)?;
+    }
+    Ok(())
+}
+
+// === impl Wanted ===
+
+impl Wanted {
+    /// One question per part of the identity.
+    fn questions<'a>(&'a self, base: Attributes<'a>) -> Vec<Attributes<'a>> {
+        let mut questions = Vec::with_capacity(1 + self.groups.len());
+        questions.push(match self.service_account() {
+            Some((namespace, name)) => Attributes { resource: "serviceaccounts", namespace, name, ..base },
+            None => Attributes { name: &self.username, ..base },
+        });
+        for group in &self.groups {
+            questions.push(Attributes { resource: "groups", name: group, ..base });
+        }
+        let authentication = Attributes { group: AUTHENTICATION_GROUP, ..base };
+        if !self.uid.is_empty() {
+            questions.push(Attributes { resource: "uids", name: &self.uid, ..authentication });
+        }
+        for (key, values) in &self.extra {
+            for value in values {
+                questions.push(Attributes {
+                    resource: "userextras",
+                    subresource: key,
+                    name: value,
+                    ..authentication
+                });
+            }
+        }
+        questions
+    }
+
+    fn service_account(&self) -> Option<(&str, &str)> {
+        self.username
+            .strip_prefix(SERVICE_ACCOUNT_PREFIX)?
+            .split_once(':')
+            .filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty() && !name.contains(':'))
+    }
+
+    /// The user to act as: with the groups of a service account, and as authenticated or not.
+    fn into_user(self) -> UserInfo {
+        let mut groups = self.groups.clone();
+        if let Some((namespace, _)) = self.service_account()
+            && groups.is_empty()
+        {
+            groups = vec![
+                "system:serviceaccounts".to_owned(),
+                format!("system:serviceaccounts:{namespace}"),
+            ];
+        }
+        let known = groups
+            .iter()
+            .any(|group| group == ALL_AUTHENTICATED || group == ALL_UNAUTHENTICATED);
+        if self.username == ANONYMOUS {
+            if !known {
+                groups.push(ALL_UNAUTHENTICATED.to_owned());
+            }
+        } else if !known {
+            groups.push(ALL_AUTHENTICATED.to_owned());
+        }
+        UserInfo {
+            username: self.username,
+            uid: self.uid,
+            groups,
+            extra: self.extra,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(name, value)| (http::HeaderName::from_static(name), value.parse().unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn nothing_is_wanted_without_headers() {
+        assert_eq!(read_headers(&headers(&[("accept", "x")])), Ok(None));
+    }
+
+    #[test]
+    fn parts_of_an_identity_need_a_user() {
+        for header in ["impersonate-group", "impersonate-uid", "impersonate-extra-scopes"] {
+            let refused = read_headers(&headers(&[(header, "x")])).unwrap_err();
+            assert_eq!(refused.code, 400, "{header}");
+        }
+    }
+
+    #[test]
+    fn extra_keys_are_decoded() {
+        let wanted = read_headers(&headers(&[
+            ("impersonate-user", "jane"),
+            ("impersonate-extra-acme.com%2fproject", "one"),
+        ]))
+        .unwrap()
+        .unwrap();
+        assert_eq!(wanted.extra["acme.com/project"], ["one"]);
+    }
+
+    #[test]
+    fn groups_follow_from_the_kind_of_user() {
+        for (user, groups, want) in [
+            ("jane", &[][..], &["system:authenticated"][..]),
+            ("jane", &["a"], &["a", "system:authenticated"]),
+            ("system:anonymous", &[], &["system:unauthenticated"]),
+            ("jane", &["system:unauthenticated"], &["system:unauthenticated"]),
+            (
+                "system:serviceaccount:ns:bob",
+                &[],
+                &["system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"],
+            ),
+        ] {
+            let mut pairs = vec![("impersonate-user", user)];
+            pairs.extend(groups.iter().map(|group| ("impersonate-group", *group)));
+            let mut map = HeaderMap::new();
+            for (name, value) in pairs {
+                map.append(name, value.parse().unwrap());
+            }
+            let acting = read_headers(&map).unwrap().unwrap().into_user();
+            assert_eq!(acting.groups, want, "{user} {groups:?}");
+        }
+    }
+}

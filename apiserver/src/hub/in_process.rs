@@ -1,0 +1,72 @@
+//! A client's way into the hub without a connection: what controllers in this process use.
+
+use std::{
+    convert::Infallible,
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http_body::Body as HttpBody;
+use tower::Service;
+
+use super::Hub;
+use crate::{
+    authenticate::{Peer, UserInfo},
+    respond::{BoxError, RequestBody, Response},
+};
+
+/// Sends requests to a hub as one user. `kube::Client::new` takes it.
+#[derive(Clone)]
+pub struct InProcess {
+    hub: Hub,
+    peer: Arc<Peer>,
+}
+
+// === impl InProcess ===
+
+impl InProcess {
+    pub(super) fn new(hub: Hub, user: UserInfo) -> Self {
+        Self {
+            hub,
+            peer: Arc::new(Peer::InProcess(Arc::new(user))),
+        }
+    }
+
+    /// Sends one request.
+    pub async fn send(&self, request: http::Request<RequestBody>) -> Response {
+        self.hub.answer(request, &self.peer).await
+    }
+}
+
+impl<B> Service<http::Request<B>> for InProcess
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        let sender = self.clone();
+        let request = request.map(RequestBody::foreign);
+        Box::pin(async move { Ok(sender.send(request).await) })
+    }
+}
+
+impl fmt::Debug for InProcess {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("InProcess")
+            .field("peer", &self.peer)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,174 @@
+//! Who answers a request.
+
+use std::sync::Arc;
+
+use api::{cluster::ClusterScope, group::GroupResource, status::Status};
+use http::request::Parts;
+
+use super::Hub;
+use crate::{
+    authorize::{Authorized, Judge, review::Review},
+    discovery, openapi,
+    registry::{ClusterKind, Registry, ResourceScope},
+    respond::{Refusal, RequestBody, Response},
+    route::{RequestInfo, Verb},
+    served::KindSource,
+    side,
+};
+
+/// Who answers a request. Found before it is known whether it may be answered.
+#[derive(Debug)]
+pub(super) enum Target {
+    /// This process: health, version, metrics, the index; discovery and OpenAPI of what the hub serves.
+    Page,
+    /// The authorizer.
+    Review(Review),
+    /// The hub's store.
+    Stored(Arc<ResourceScope>),
+    /// A spoke.
+    Spoke,
+    /// Nobody: there is no such cluster.
+    NoSuchCluster,
+    /// Nobody: there is no such resource or path.
+    Nothing,
+}
+
+// === impl Target ===
+
+impl Target {
+    /// Finds who answers.
+    pub(super) fn of(registry: &Registry, info: &RequestInfo) -> Self {
+        let kind = match &info.cluster {
+            ClusterScope::One(cluster) => match registry.cluster_kind(cluster) {
+                Some(kind) => kind,
+                None => return Self::NoSuchCluster,
+            },
+            ClusterScope::All => ClusterKind::Root,
+        };
+        if info.is_resource {
+            let (group, version, resource) = (&info.group, &info.version, &info.resource);
+            if let Some(scope) = registry.lookup(&info.cluster, group, version, resource) {
+                return Self::Stored(scope);
+            }
+            if kind == ClusterKind::Composite {
+                return Self::Spoke;
+            }
+            return Review::of(info).map_or(Self::Nothing, Self::Review);
+        }
+        if kind == ClusterKind::Composite && !is_of_process(&info.path) {
+            return Self::Spoke;
+        }
+        Self::Page
+    }
+
+    /// Who says whether the request may be answered.
+    pub(super) fn judge(&self) -> Judge {
+        match self {
+            Self::Page | Self::Review(_) | Self::Stored(_) | Self::Nothing => Judge::Rules,
+            Self::Spoke => Judge::Spoke,
+            Self::NoSuchCluster => Judge::FirstGate,
+        }
+    }
+
+    /// Answers.
+    pub(super) async fn answer(
+        self,
+        hub: &Hub,
+        request: &Authorized<Parts>,
+        body: RequestBody,
+    ) -> Result<Response, Refusal> {
+        let info = request.info();
+        match self {
+            Self::Stored(scope) => hub.parts.handlers.serve(scope, request, body).await,
+            Self::Page => hub.page(request),
+            Self::Review(review) => {
+                let parts = &hub.parts;
+                review.serve(&parts.authorizer, &parts.authenticator, request, body).await
+            }
+            Self::Spoke => Err(Status::service_unavailable(format!(
+                "spoke {:?} is not connected",
+                info.cluster.to_string()
+            ))
+            .into()),
+            Self::NoSuchCluster => Err(no_such_cluster(info)),
+            Self::Nothing => Err(hub.nothing_served(info)),
+        }
+    }
+}
+
+/// Whether a path of a spoke's logical cluster is answered for this process all the same.
+fn is_of_process(path: &str) -> bool {
+    matches!(side::Page::of(path), Some(side::Page::Health(..)))
+}
+
+fn no_such_cluster(info: &RequestInfo) -> Refusal {
+    let spokes = GroupResource {
+        group: "wheelhouse.dev".to_owned(),
+        resource: "spokes".to_owned(),
+    };
+    Status::not_found(&spokes, &info.cluster.to_string()).into()
+}
+
+impl Hub {
+    /// Answers what is not about objects.
+    fn page(&self, request: &Authorized<Parts>) -> Result<Response, Refusal> {
+        let (parts, info) = (request.request(), request.info());
+        let page = side::Page::of(&info.path);
+        if !matches!(info.verb, Verb::Get | Verb::Head) {
+            return Err(Refusal::no_such_path());
+        }
+        let query = parts.uri.query().unwrap_or_default();
+        match page {
+            Some(side::Page::Health(probe, check)) => {
+                return self.parts.health.serve(probe, check, query);
+            }
+            Some(side::Page::Version) => return side::version(parts),
+            Some(side::Page::Metrics) if is_unprefixed(&info.cluster) => {
+                return Ok(self.parts.metrics.serve());
+            }
+            Some(side::Page::Metrics) => return Err(Refusal::no_such_path()),
+            Some(side::Page::Index) | None => {}
+        }
+        let served = self
+            .parts
+            .registry
+            .served(&info.cluster)
+            .ok_or_else(|| no_such_cluster(info))?;
+        if page == Some(side::Page::Index) {
+            return side::index(parts, self.parts.discovery.of(&served).groups());
+        }
+        if let Some(page) = discovery::Page::of(&info.path) {
+            return discovery::serve(&self.parts.discovery.of(&served), page, parts);
+        }
+        match openapi::Page::of(&info.path).ok_or_else(Refusal::no_such_path)? {
+            openapi::Page::V2 => Err(openapi::refuse_v2()),
+            openapi::Page::Index => openapi::serve_index(&self.parts.openapi.index(&served), parts),
+            openapi::Page::Document(name) => {
+                let document = self.parts.openapi.document(&served, name);
+                let document = document.ok_or_else(Refusal::no_such_path)?;
+                openapi::serve_document(name, &document, parts, request.context().now)
+            }
+        }
+    }
+
+    /// Why a resource is not there: a `Status` in a group of Kubernetes' own, as its own handlers say it, and plain text
+    /// elsewhere, where the request falls through.
+    fn nothing_served(&self, info: &RequestInfo) -> Refusal {
+        let is_built_in = self.parts.registry.served(&info.cluster).is_some_and(|served| {
+            served
+                .of_group_version(&info.group, &info.version)
+                .any(|kind| kind.source == KindSource::BuiltIn)
+        });
+        if is_built_in {
+            Status::resource_not_found().into()
+        } else {
+            Refusal::no_such_path()
+        }
+    }
+}
+
+/// Whether metrics are for this path: they are the process's, so only without a prefix.
+fn is_unprefixed(cluster: &ClusterScope) -> bool {
+    cluster.one().is_some_and(api::LogicalCluster::is_root)
+}
+

@@ -1,0 +1,107 @@
+//! One connection: handshake, then HTTP/2 or HTTP/1.1, with upgrades.
+
+use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
+
+use hyper::{Request, body::Incoming, service::service_fn};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::conn::auto::Builder,
+};
+use jiff::Timestamp;
+use tokio::{net::TcpStream, time::timeout};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::executor::Executor;
+use crate::{hub::Hub, respond::RequestBody, tls::ClientVerifier};
+
+/// How long a handshake may take.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the head of an HTTP/1.1 request may take, and an idle connection may stay open.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(90);
+/// Streams of one connection: an informer per kind is one. kube-apiserver's recommended value is the same.
+const STREAM_COUNT_MAX: u32 = 1000;
+/// Size of a request's head. kube-apiserver's is the same.
+const HEAD_BYTES_MAX: u32 = 1024 * 1024;
+/// Lines of an HTTP/1.1 request's head.
+const HEAD_LINES_MAX: usize = 256;
+/// A client that is silent for this long is asked whether it is there, so that watches of one that is not end.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
+/// How long it may take to answer that.
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// What a connection needs.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) hub: Hub,
+    pub(super) verifier: Arc<ClientVerifier>,
+    pub(super) tracker: TaskTracker,
+    pub(super) finish: CancellationToken,
+    pub(super) cut: CancellationToken,
+}
+
+// === impl Connection ===
+
+impl Connection {
+    /// Serves the connection until it closes, or the server drains.
+    pub(super) async fn run(self, stream: TcpStream, acceptor: TlsAcceptor) {
+        let handshake = tokio::select! {
+            biased;
+            () = self.finish.cancelled() => return,
+            handshake = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)) => handshake,
+        };
+        match handshake {
+            Ok(Ok(stream)) => self.serve(stream).await,
+            Ok(Err(error)) => tracing::debug!(error = %error, "handshake failed"),
+            Err(_elapsed) => tracing::debug!("handshake timed out"),
+        }
+    }
+
+    async fn serve(self, stream: TlsStream<TcpStream>) {
+        let (_, session) = stream.get_ref();
+        let peer = Arc::new(self.verifier.peer(session.peer_certificates(), Timestamp::now()));
+        let hub = self.hub;
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (hub, peer) = (hub.clone(), Arc::clone(&peer));
+            async move {
+                let request = request.map(RequestBody::incoming);
+                Ok::<_, Infallible>(hub.answer(request, &peer).await)
+            }
+        });
+        let builder = builder(self.tracker);
+        let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
+        let ended = tokio::select! {
+            biased;
+            ended = connection.as_mut() => ended,
+            () = self.finish.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                tokio::select! {
+                    biased;
+                    ended = connection => ended,
+                    () = self.cut.cancelled() => Ok(()),
+                }
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(error = %error, "connection ended with an error");
+        }
+    }
+}
+
+fn builder(tracker: TaskTracker) -> Builder<Executor> {
+    let mut builder = Builder::new(Executor(tracker));
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_headers(HEAD_LINES_MAX)
+        .max_buf_size(HEAD_BYTES_MAX as usize);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAM_COUNT_MAX)
+        .max_header_list_size(HEAD_BYTES_MAX)
+        .keep_alive_interval(KEEP_ALIVE_INTERVAL)
+        .keep_alive_timeout(KEEP_ALIVE_TIMEOUT);
+    builder
+}

@@ -1,0 +1,98 @@
+//! Certificates on disk and in handshakes.
+
+use rustls::pki_types::CertificateDer;
+
+use super::*;
+use crate::authenticate::{CertificateIdentity, Peer};
+
+fn now() -> Timestamp {
+    "2026-11-21T10:00:00Z".parse().unwrap()
+}
+
+fn open(directory: &Path, host_names: &[&str], now: Timestamp) -> Pki {
+    let host_names: Vec<String> = host_names.iter().map(|name| (*name).to_owned()).collect();
+    Pki::open(directory, &[], &host_names, now).unwrap()
+}
+
+fn peer_of(pki: &Pki, certificate: &IssuedCertificate, now: Timestamp) -> Peer {
+    let (_, verifier) = pki.server_config().unwrap();
+    let chain: Vec<CertificateDer<'_>> = certificate.chain().unwrap();
+    verifier.peer(Some(&chain), now)
+}
+
+#[test]
+fn certificates_are_kept_across_restarts() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = open(directory.path(), &[], now());
+    let again = open(directory.path(), &[], now());
+    assert_eq!(first.authority.certificate_pem(), again.authority.certificate_pem());
+    assert_eq!(first.admin.certificate_pem, again.admin.certificate_pem);
+    assert_eq!(first.serving.certificate_pem, again.serving.certificate_pem);
+    // An authority that was read back signs as the one that was made.
+    let issued = again.authority.issue_client("bob", &[], now()).unwrap();
+    assert!(matches!(peer_of(&first, &issued, now()), Peer::Certificate(CertificateIdentity::Good(_))));
+}
+
+#[test]
+fn a_new_name_makes_a_new_serving_certificate_and_nothing_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = open(directory.path(), &[], now());
+    let again = open(directory.path(), &["hub.example.com"], now());
+    assert_ne!(first.serving.certificate_pem, again.serving.certificate_pem);
+    assert_eq!(first.admin.certificate_pem, again.admin.certificate_pem);
+}
+
+#[test]
+fn what_runs_out_soon_is_made_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = open(directory.path(), &[], now());
+    let later = now() + jiff::SignedDuration::from_hours(24 * 340);
+    let again = open(directory.path(), &[], later);
+    assert_eq!(first.authority.certificate_pem(), again.authority.certificate_pem());
+    assert_ne!(first.admin.certificate_pem, again.admin.certificate_pem);
+    assert_ne!(first.serving.certificate_pem, again.serving.certificate_pem);
+}
+
+#[cfg(unix)]
+#[test]
+fn keys_are_for_their_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    drop(open(directory.path(), &[], now()));
+    for name in ["ca.key", "server.key", "admin.key"] {
+        let mode = std::fs::metadata(directory.path().join("pki").join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}
+
+#[test]
+fn a_client_certificate_names_user_and_groups() {
+    let directory = tempfile::tempdir().unwrap();
+    let pki = open(directory.path(), &[], now());
+    let issued = pki.authority.issue_client("alice", &["dev", "ops"], now()).unwrap();
+    let Peer::Certificate(CertificateIdentity::Good(user)) = peer_of(&pki, &issued, now()) else {
+        panic!("the certificate is good");
+    };
+    assert_eq!(user.username, "alice");
+    assert_eq!(user.groups, ["dev", "ops", "system:authenticated"]);
+    let id = &user.extra["authentication.kubernetes.io/credential-id"][0];
+    assert!(id.starts_with("X509SHA256=") && id.len() == 11 + 64, "{id}");
+}
+
+#[test]
+fn only_what_the_authority_signed_for_clients_and_for_now_is_good() {
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (pki, other) = (open(here.path(), &[], now()), open(there.path(), &[], now()));
+    let late = now() + jiff::SignedDuration::from_hours(24 * 400);
+    let early = now() - jiff::SignedDuration::from_hours(24);
+    let foreign = other.authority.issue_client("admin", &["system:masters"], now()).unwrap();
+    for (name, certificate, at) in [
+        ("of another authority", &foreign, now()),
+        ("for servers", &pki.serving, now()),
+        ("run out", &pki.admin, late),
+        ("not yet good", &pki.admin, early),
+    ] {
+        let peer = peer_of(&pki, certificate, at);
+        assert!(matches!(peer, Peer::Certificate(CertificateIdentity::Bad)), "{name}: {peer:?}");
+    }
+}
