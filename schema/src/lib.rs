@@ -8,6 +8,7 @@
 //! Invariant: a schema that [`Schema::from_openapi`] returned never makes any of these panic, whatever the value.
 
 mod path;
+pub mod builtin;
 pub mod structural;
 pub mod validate;
 

@@ -116,7 +116,10 @@ fn type_names(schema: &Schema) -> &'static str {
 
 fn has_type(schema: &Schema, value_type: ValueType) -> bool {
     if schema.int_or_string {
+        // Built-in quantities take any number.
+        let any_number = schema.format.as_deref() == Some("quantity");
         matches!(value_type, ValueType::Integer | ValueType::String)
+            || (any_number && value_type == ValueType::Number)
     } else {
         schema.value_type == Some(value_type)
     }
