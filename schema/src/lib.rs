@@ -9,6 +9,8 @@
 
 mod path;
 pub mod builtin;
+pub mod columns;
+pub mod jsonpath;
 pub mod structural;
 pub mod validate;
 
