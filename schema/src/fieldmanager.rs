@@ -141,11 +141,21 @@ pub struct ApplyOutcome {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TrackingError {
     /// The object to store is not what its schema says.
-    #[error("failed to convert new object to smd typed")]
-    New(#[source] TypedErrors),
+    #[error("failed to convert new object ({object}) to smd typed: {errors}")]
+    New {
+        /// The object as messages name it.
+        object: String,
+        /// What is wrong with it.
+        errors: TypedErrors,
+    },
     /// The stored object is not what its schema says.
-    #[error("failed to convert live object to smd typed")]
-    Live(#[source] TypedErrors),
+    #[error("failed to convert live object ({object}) to smd typed: {errors}")]
+    Live {
+        /// The object as messages name it.
+        object: String,
+        /// What is wrong with it.
+        errors: TypedErrors,
+    },
     /// An object has no form in the version of an owner.
     #[error("failed to convert an object to another version: {0}")]
     Conversion(String),
@@ -168,10 +178,10 @@ pub enum ApplyError {
     Typed(String),
     /// The owners in the stored object cannot be read.
     #[error("failed to decode managed fields: {0}")]
-    ManagedFields(#[source] ManagedFieldsError),
+    ManagedFields(ManagedFieldsError),
     /// The owners of what was there before cannot be told.
     #[error("failed to create manager for existing fields: {0}")]
-    Existing(#[source] TrackingError),
+    Existing(TrackingError),
     /// An object has no form in the version of an owner.
     #[error("{0}")]
     Conversion(String),
@@ -302,8 +312,10 @@ fn track(
 ) -> Result<ManagedFields, TrackingError> {
     let one = context.one_version();
     let scope = context.scope(&one);
-    typed::check(scope.place, new, Duplicates::Allowed).map_err(TrackingError::New)?;
-    typed::check(scope.place, live, Duplicates::Allowed).map_err(TrackingError::Live)?;
+    typed::check(scope.place, new, Duplicates::Allowed)
+        .map_err(|errors| TrackingError::New { object: object_text(new), errors })?;
+    typed::check(scope.place, live, Duplicates::Allowed)
+        .map_err(|errors| TrackingError::Live { object: object_text(live), errors })?;
     let (mut managed, written) =
         operate::update(scope, live, new, managed).map_err(|failure| match failure {
             Failure::Conversion(message) => TrackingError::Conversion(message),

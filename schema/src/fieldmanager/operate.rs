@@ -16,6 +16,7 @@ use super::model::{Model, Place};
 use super::reconcile::{is_closed, reconcile, with_named_fields};
 use super::remove::remove_items;
 use super::set::FieldSet;
+use super::typed::{self, Duplicates};
 use super::{collect, merge};
 
 /// What holds for one request.
@@ -68,7 +69,7 @@ pub(crate) fn update(
     new: &Value,
     managers: ManagedFields,
 ) -> Result<(ManagedFields, FieldSet), Failure> {
-    let managers = scope.reconcile(managers);
+    let managers = scope.reconcile(live, managers)?;
     let (managers, comparison) = scope.hand_over(live, new, managers, None, Ownership::Take)?;
     // Comparisons are filtered by the fields to reset already.
     Ok((managers, comparison.modified.union(comparison.added)))
@@ -83,7 +84,7 @@ pub(crate) fn apply(
     applier: &ManagerIdentity,
     ownership: Ownership,
 ) -> Result<Applied, Failure> {
-    let mut managers = scope.reconcile(managers);
+    let mut managers = scope.reconcile(live, managers)?;
     let set = collect::field_set(scope.place, &config).recursive_difference(scope.reset);
     let merged = merge::merge(scope.place, live, config);
     let last = managers.take(applier);
@@ -94,13 +95,30 @@ pub(crate) fn apply(
         time: last.as_ref().and_then(|last| last.time.clone()),
     });
     let pruned = match last {
-        Some(last) if !last.set.is_empty() => scope.prune(merged, &managers, last)?,
+        Some(last) if !last.set.is_empty() => scope
+            .prune(merged, &managers, last)
+            .map_err(|failure| failure.within("failed to prune fields"))?,
         _ => merged,
     };
     let (managers, _comparison) =
         scope.hand_over(live, &pruned, managers, Some(applier), ownership)?;
     let unchanged = same_object(live, &pruned);
     Ok(Applied { object: (!unchanged).then_some(pruned), managers })
+}
+
+// === impl Failure ===
+
+impl Failure {
+    fn within(self, context: &str) -> Self {
+        match self {
+            Self::Conversion(message) => Self::Conversion(format!("{context}: {message}")),
+            conflicts @ Self::Conflicts(_) => conflicts,
+        }
+    }
+
+    fn within_version(self, object: &str, version: &str) -> Self {
+        self.within(&format!("failed to convert {object} object at version {version}"))
+    }
 }
 
 // === impl Scope ===
@@ -115,34 +133,52 @@ impl<'a> Scope<'a> {
         converter.schema(api_version).map(Place::Root)
     }
 
-    fn convert<'v>(&self, object: &'v Value, api_version: &str) -> Result<Cow<'v, Value>, Failure> {
-        if api_version == self.api_version {
-            return Ok(Cow::Borrowed(object));
-        }
-        self.converter.convert(object, api_version).map_err(Failure::Conversion)
+    /// Converts an object of the request's version to another one, and checks it there.
+    fn convert<'v>(&self, object: &'v Value, to: &str) -> Result<Cow<'v, Value>, Failure> {
+        self.convert_between(Cow::Borrowed(object), self.api_version, to)
     }
 
-    /// Converts an object of another version to that of the request.
-    fn convert_back(&self, object: Value, from: &str) -> Result<Value, Failure> {
-        if from == self.api_version {
+    fn convert_between<'v>(
+        &self,
+        object: Cow<'v, Value>,
+        from: &str,
+        to: &str,
+    ) -> Result<Cow<'v, Value>, Failure> {
+        if from == to {
             return Ok(object);
         }
-        let converted = self.converter.convert(&object, self.api_version);
-        Ok(converted.map_err(Failure::Conversion)?.into_owned())
+        let converted = match &object {
+            Cow::Borrowed(object) => self.converter.convert(object, to),
+            Cow::Owned(object) => {
+                let converted = self.converter.convert(object, to);
+                converted.map(|converted| Cow::Owned(converted.into_owned()))
+            }
+        };
+        let converted = converted.map_err(Failure::Conversion)?;
+        if let Some(place) = self.place_at(to) {
+            typed::check(place, &converted, Duplicates::Refused)
+                .map_err(|errors| Failure::Conversion(errors.to_string()))?;
+        }
+        Ok(converted)
     }
 
     /// Follows changes of the schema, and forgets managers of versions that are not served.
-    fn reconcile(&self, mut managers: ManagedFields) -> ManagedFields {
-        managers.entries_mut().retain_mut(|entry| {
-            let Some(place) = self.place_at(&entry.api_version) else {
-                return false;
-            };
-            if let Some(reconciled) = reconcile(place, &entry.set) {
+    ///
+    /// The live object must have a form at each of their versions, or later comparisons would fail.
+    fn reconcile(&self, live: &Value, mut managers: ManagedFields) -> Result<ManagedFields, Failure> {
+        managers.entries_mut().retain(|entry| self.place_at(&entry.api_version).is_some());
+        let mut checked = vec![self.api_version.to_owned()];
+        for entry in managers.entries_mut() {
+            if !checked.contains(&entry.api_version) {
+                self.convert(live, &entry.api_version)?;
+                checked.push(entry.api_version.clone());
+            }
+            let place = self.place_at(&entry.api_version);
+            if let Some(reconciled) = place.and_then(|place| reconcile(place, &entry.set)) {
                 entry.set = reconciled;
             }
-            true
-        });
-        managers
+        }
+        Ok(managers)
     }
 
     /// Takes what changes away from all managers but the one who changes it.
@@ -200,8 +236,12 @@ impl<'a> Scope<'a> {
             None => {
                 // Reconciliation left only managers of served versions.
                 let place = self.place_at(api_version).unwrap_or(Place::Deduced);
-                let old = self.convert(live, api_version)?;
-                let new = self.convert(new, api_version)?;
+                let old = self
+                    .convert(live, api_version)
+                    .map_err(|failure| failure.within("failed to convert old object"))?;
+                let new = self
+                    .convert(new, api_version)
+                    .map_err(|failure| failure.within("failed to convert new object"))?;
                 known.push((api_version.to_owned(), compare(place, &old, &new, self.model)));
                 known.len().saturating_sub(1)
             }
@@ -221,7 +261,7 @@ impl<'a> Scope<'a> {
         let Some(place) = self.place_at(version) else {
             return Ok(merged);
         };
-        let mut owned = owned_by_version(managers, version);
+        let owned = owned_by_version(managers, version);
         if let Some((_, set)) = owned.first().filter(|(first, _)| first == version) {
             // The usual case: all that was applied is applied again, or is owned by others.
             let given_up = last.set.clone().difference(set);
@@ -229,38 +269,56 @@ impl<'a> Scope<'a> {
                 return Ok(merged);
             }
         }
-        let converted = self.convert(&merged, version)?.into_owned();
+        let converted = self.convert(&merged, version).map_err(|failure| {
+            failure.within("failed to convert merged object to last applied version")
+        })?;
         let last = with_named_fields(Some(place), last.set);
-        let mut pruned = remove_items(place, &converted, &last);
-        let mut pruned_at = version.to_owned();
-        for (at, set) in owned.drain(..) {
-            let Some(place) = self.place_at(&at) else {
-                continue;
-            };
-            let merged = self.convert_between(converted.clone(), version, &at)?;
-            let left = self.convert_between(pruned, &pruned_at, &at)?;
-            pruned = add_back_owned(place, &merged, &left, set);
-            pruned_at = at;
-        }
-        let pruned = self.convert_between(pruned, &pruned_at, version)?;
+        let pruned = remove_items(place, &converted, &last);
+        let (pruned, pruned_at) = self
+            .add_back_owned(&converted, version, pruned, owned)
+            .map_err(|failure| failure.within("failed add back owned items"))?;
+        let pruned =
+            self.convert_between(Cow::Owned(pruned), &pruned_at, version).map_err(|failure| {
+                failure
+                    .within("failed to convert pruned object to last applied version")
+                    .within("failed add back dangling items")
+            })?;
         let fields = with_named_fields(Some(place), collect::field_set(place, &converted));
         let left = with_named_fields(Some(place), collect::field_set(place, &pruned));
         let dangling = fields.difference(&left).intersection(&last);
         let pruned = remove_items(place, &converted, &dangling);
-        self.convert_back(pruned, version)
+        let pruned = self.convert_between(Cow::Owned(pruned), version, self.api_version)?;
+        Ok(pruned.into_owned())
     }
 
-    fn convert_between(&self, object: Value, from: &str, to: &str) -> Result<Value, Failure> {
-        if from == to {
-            return Ok(object);
+    /// Adds back what managers of each version own, and says at which version the result is.
+    fn add_back_owned(
+        &self,
+        merged: &Value,
+        version: &str,
+        mut pruned: Value,
+        owned: Vec<(String, FieldSet)>,
+    ) -> Result<(Value, String), Failure> {
+        let mut pruned_at = version.to_owned();
+        for (at, set) in owned {
+            let Some(place) = self.place_at(&at) else {
+                continue;
+            };
+            let merged_there = self
+                .convert_between(Cow::Borrowed(merged), version, &at)
+                .map_err(|failure| failure.within_version("merged", &at))?;
+            let left = self
+                .convert_between(Cow::Owned(pruned), &pruned_at, &at)
+                .map_err(|failure| failure.within_version("pruned", &at))?;
+            pruned = keep_owned(place, &merged_there, &left, set);
+            pruned_at = at;
         }
-        let converted = self.converter.convert(&object, to).map_err(Failure::Conversion)?;
-        Ok(converted.into_owned())
+        Ok((pruned, pruned_at))
     }
 }
 
 /// Removes what was removed already, without what managers of a version own, the applier's new fields among it.
-fn add_back_owned(place: Place<'_>, merged: &Value, pruned: &Value, owned: FieldSet) -> Value {
+fn keep_owned(place: Place<'_>, merged: &Value, pruned: &Value, owned: FieldSet) -> Value {
     let named = |set| with_named_fields(Some(place), set);
     let fields = named(collect::field_set(place, merged));
     let kept = named(collect::field_set(place, pruned)).union(named(owned));
