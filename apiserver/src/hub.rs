@@ -28,7 +28,6 @@ use api::{cluster::ClusterScope, status::Status};
 use futures::FutureExt;
 use http::{HeaderValue, Method, header, request::Parts};
 use http_body::Body as _;
-use storage::Store;
 use tokio::time::{Instant, timeout_at};
 
 pub use in_process::InProcess;
@@ -63,7 +62,6 @@ pub struct Hub {
 struct HubParts {
     config: Config,
     pki: Pki,
-    store: Arc<dyn Store>,
     registry: Arc<Registry>,
     handlers: Handlers,
     authenticator: Authenticator,

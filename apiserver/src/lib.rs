@@ -29,6 +29,7 @@ pub mod route;
 
 // Who answers what.
 pub mod hub;
+pub mod kubeconfig;
 
 // Answers that need no store.
 pub mod discovery;

@@ -113,7 +113,8 @@ fn user_roles() -> Vec<Bootstrap> {
             json!([
                 { "apiGroups": [""], "resources": CORE_VIEW, "verbs": READ },
                 { "apiGroups": [""], "resources": CORE_VIEW_SUB, "verbs": READ },
-                { "apiGroups": ["apps"], "resources": [&APPS[..], &["daemonsets/status", "deployments/status", "replicasets/status", "statefulsets/status"]].concat(), "verbs": READ },
+                { "apiGroups": ["apps"], "resources": APPS, "verbs": READ },
+                { "apiGroups": ["apps"], "resources": ["daemonsets/status", "deployments/status", "replicasets/status", "statefulsets/status"], "verbs": READ },
                 { "apiGroups": ["autoscaling"], "resources": ["horizontalpodautoscalers", "horizontalpodautoscalers/status"], "verbs": READ },
                 { "apiGroups": ["batch"], "resources": ["cronjobs", "cronjobs/status", "jobs", "jobs/status"], "verbs": READ },
                 { "apiGroups": ["networking.k8s.io"], "resources": ["ingresses", "ingresses/status", "networkpolicies"], "verbs": READ },

@@ -128,7 +128,7 @@ impl Review {
         )?;
         let bytes = body.read(BODY_BYTES_MAX, request.context().deadline).await?;
         let gvk = self.kind();
-        let mut object = handle::decode(media_type, bytes, &gvk)?;
+        let mut object = handle::decode(media_type, &bytes, &gvk)?;
         let status = self.answer(authorizer, authenticator, request, &object).await?;
         let Some(fields) = object.as_object_mut() else {
             return Err(Status::bad_request("the body of the request is not an object").into());

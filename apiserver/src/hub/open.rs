@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
 use api::cluster::LogicalCluster;
-use storage::Store;
+use storage::{Store, embedded};
 use tasks::Tasks;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -43,6 +43,9 @@ pub enum OpenError {
     /// The store.
     #[error("the store cannot be opened")]
     Store(#[from] storage::OpenError),
+    /// The thread that opens it.
+    #[error("opening the store panicked")]
+    Panic(#[source] tokio::task::JoinError),
     /// What is in the store.
     #[error("the role bindings cannot be read")]
     Policies(#[source] storage::Error),
@@ -69,7 +72,7 @@ impl Hub {
                 source,
             })?,
         };
-        let store = open_store(&config, tasks)?;
+        let store = open_store(&config, tasks).await?;
         let registry = Registry::open(&store)?;
         let (policies, follower) = Policies::open(Arc::clone(&store)).map_err(OpenError::Policies)?;
         let authorizer = Arc::new(Authorizer::new(policies, registry.clusters()));
@@ -86,7 +89,6 @@ impl Hub {
                 authenticator: Authenticator::new(tokens, config.anonymous),
                 health: Health::new(Arc::clone(&store), lifecycle.draining()),
                 pki,
-                store,
                 registry,
                 handlers,
                 authorizer,
@@ -149,8 +151,12 @@ impl Hub {
     }
 }
 
-fn open_store(config: &Config, _tasks: &Tasks) -> Result<Arc<dyn Store>, storage::OpenError> {
+/// Opens the store, which reads its whole log, on a thread that may block.
+async fn open_store(config: &Config, tasks: &Tasks) -> Result<Arc<dyn Store>, OpenError> {
     let directory = config.data_dir.join(STORE_DIRECTORY);
-    let engine = storage::embedded::Engine::open(storage::embedded::Config::new(directory))?;
+    let opening = tasks.spawn_blocking("open store", move || {
+        embedded::Engine::open(&directory, embedded::Config::default())
+    });
+    let engine = opening.await.map_err(OpenError::Panic)??;
     Ok(Arc::new(engine))
 }

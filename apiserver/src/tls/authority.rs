@@ -82,20 +82,21 @@ impl Authority {
         &self.certificate_pem
     }
 
-    /// Issues a client certificate: the user is the common name, the groups are the organizations.
+    /// Issues a client certificate: the user is the common name, the group is the organization. Certificates from elsewhere may have several
+    /// organizations; rcgen writes one.
     ///
     /// # Errors
     /// [`Error::Certificate`].
     pub fn issue_client(
         &self,
         username: &str,
-        groups: &[&str],
+        group: Option<&str>,
         now: Timestamp,
     ) -> Result<IssuedCertificate, Error> {
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();
-        for group in groups {
-            params.distinguished_name.push(DnType::OrganizationName, *group);
+        if let Some(group) = group {
+            params.distinguished_name.push(DnType::OrganizationName, group);
         }
         params.distinguished_name.push(DnType::CommonName, username);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
@@ -108,7 +109,7 @@ impl Authority {
         if let Some(kept) = kept.filter(|kept| self.is_good(kept, now)) {
             return Ok(kept);
         }
-        let issued = self.issue_client("admin", &[MASTERS], now)?;
+        let issued = self.issue_client("admin", Some(MASTERS), now)?;
         issued.write(directory, "admin")?;
         Ok(issued)
     }

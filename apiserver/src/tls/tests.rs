@@ -29,7 +29,7 @@ fn certificates_are_kept_across_restarts() {
     assert_eq!(first.admin.certificate_pem, again.admin.certificate_pem);
     assert_eq!(first.serving.certificate_pem, again.serving.certificate_pem);
     // An authority that was read back signs as the one that was made.
-    let issued = again.authority.issue_client("bob", &[], now()).unwrap();
+    let issued = again.authority.issue_client("bob", None, now()).unwrap();
     assert!(matches!(peer_of(&first, &issued, now()), Peer::Certificate(CertificateIdentity::Good(_))));
 }
 
@@ -66,15 +66,15 @@ fn keys_are_for_their_owner_alone() {
 }
 
 #[test]
-fn a_client_certificate_names_user_and_groups() {
+fn a_client_certificate_names_user_and_group() {
     let directory = tempfile::tempdir().unwrap();
     let pki = open(directory.path(), &[], now());
-    let issued = pki.authority.issue_client("alice", &["dev", "ops"], now()).unwrap();
+    let issued = pki.authority.issue_client("alice", Some("dev"), now()).unwrap();
     let Peer::Certificate(CertificateIdentity::Good(user)) = peer_of(&pki, &issued, now()) else {
         panic!("the certificate is good");
     };
     assert_eq!(user.username, "alice");
-    assert_eq!(user.groups, ["dev", "ops", "system:authenticated"]);
+    assert_eq!(user.groups, ["dev", "system:authenticated"]);
     let id = &user.extra["authentication.kubernetes.io/credential-id"][0];
     assert!(id.starts_with("X509SHA256=") && id.len() == 11 + 64, "{id}");
 }
@@ -85,7 +85,7 @@ fn only_what_the_authority_signed_for_clients_and_for_now_is_good() {
     let (pki, other) = (open(here.path(), &[], now()), open(there.path(), &[], now()));
     let late = now() + jiff::SignedDuration::from_hours(24 * 400);
     let early = now() - jiff::SignedDuration::from_hours(24);
-    let foreign = other.authority.issue_client("admin", &["system:masters"], now()).unwrap();
+    let foreign = other.authority.issue_client("admin", Some("system:masters"), now()).unwrap();
     for (name, certificate, at) in [
         ("of another authority", &foreign, now()),
         ("for servers", &pki.serving, now()),

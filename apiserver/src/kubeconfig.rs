@@ -1,0 +1,57 @@
+//! The kubeconfig with which the first administrator reaches a hub: one context per logical cluster.
+
+use std::fmt::Write;
+
+use api::cluster::LogicalCluster;
+use base64::{Engine, engine::general_purpose::STANDARD};
+
+use crate::{hub::Hub, tls::IssuedCertificate};
+
+/// Name of the user in the kubeconfig.
+const USER: &str = "admin";
+
+/// Writes a kubeconfig for `server` (`https://host:port`), with a context per cluster, of which the first is the current
+/// one. Each context and each cluster entry has the name of its logical cluster.
+pub fn render(
+    server: &str,
+    authority_pem: &str,
+    certificate: &IssuedCertificate,
+    clusters: &[LogicalCluster],
+) -> String {
+    let mut text = String::from("apiVersion: v1\nkind: Config\npreferences: {}\n");
+    let current = clusters.first().map_or("", LogicalCluster::as_str);
+    let authority = STANDARD.encode(authority_pem);
+    let server = server.trim_end_matches('/');
+    // Writing to a string cannot fail. Every value is base64, a DNS label, or a URL in quotes.
+    let _infallible = writeln!(text, "current-context: {current}\nclusters:");
+    for cluster in clusters {
+        let url = if cluster.is_root() { server.to_owned() } else { format!("{server}{}", cluster.path_prefix()) };
+        let _infallible = writeln!(
+            text,
+            "- name: {cluster}\n  cluster:\n    server: {url:?}\n    certificate-authority-data: {authority}"
+        );
+    }
+    text.push_str("contexts:\n");
+    for cluster in clusters {
+        let _infallible =
+            writeln!(text, "- name: {cluster}\n  context:\n    cluster: {cluster}\n    user: {USER}");
+    }
+    let certificate_data = STANDARD.encode(&certificate.certificate_pem);
+    let key_data = STANDARD.encode(&certificate.key_pem);
+    let _infallible = writeln!(
+        text,
+        "users:\n- name: {USER}\n  user:\n    client-certificate-data: {certificate_data}\n    client-key-data: {key_data}"
+    );
+    text
+}
+
+impl Hub {
+    /// The kubeconfig of the first administrator, with contexts `root` and one per spoke that there is now.
+    pub fn kubeconfig(&self, server: &str) -> String {
+        let known = self.registry().clusters();
+        let mut clusters = vec![LogicalCluster::root()];
+        clusters.extend(known.borrow().keys().filter(|name| !name.is_root()).cloned());
+        let pki = self.pki();
+        render(server, pki.authority.certificate_pem(), &pki.admin, &clusters)
+    }
+}
