@@ -14,12 +14,17 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 #[tokio::main]
 async fn main() -> Result<()> {
     let directory = std::env::temp_dir().join(format!("wheelhouse-{}", std::process::id()));
-    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:0".to_owned());
+    let address = std::env::args()
+        .nth(1)
+        .unwrap_or_else(|| "127.0.0.1:0".to_owned());
     let tasks = Tasks::new();
     let hub = Hub::open(Config::new(&directory), &tasks).await?;
     let listener = TcpListener::bind(address).await?;
     let kubeconfig = directory.join("kubeconfig");
-    std::fs::write(&kubeconfig, hub.kubeconfig(&format!("https://{}", listener.local_addr()?)))?;
+    std::fs::write(
+        &kubeconfig,
+        hub.kubeconfig(&format!("https://{}", listener.local_addr()?)),
+    )?;
     writeln!(std::io::stdout(), "{}", kubeconfig.display())?;
     let shutdown = CancellationToken::new();
     let stop = shutdown.clone();

@@ -52,7 +52,11 @@ pub(crate) fn record(context: &RequestContext, info: &RequestInfo, code: u16, la
 }
 
 /// Records a request whose sender is not known.
-pub(crate) fn record_unauthenticated(audit_id: &HeaderValue, info: Option<&RequestInfo>, code: u16) {
+pub(crate) fn record_unauthenticated(
+    audit_id: &HeaderValue,
+    info: Option<&RequestInfo>,
+    code: u16,
+) {
     tracing::info!(
         target: "audit",
         audit_id = audit_id.to_str().unwrap_or_default(),
@@ -67,12 +71,12 @@ pub(crate) fn record_unauthenticated(audit_id: &HeaderValue, info: Option<&Reque
 struct UserText<'a>(&'a RequestContext);
 
 impl std::fmt::Display for UserText<'_> {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(&self.0.user.username)?;
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0.user.username)?;
         if let Some(sender) = &self.0.impersonator {
-            formatter.write_str(" (as asked by ")?;
-            formatter.write_str(&sender.username)?;
-            formatter.write_char(')')?;
+            f.write_str(" (as asked by ")?;
+            f.write_str(&sender.username)?;
+            f.write_char(')')?;
         }
         Ok(())
     }

@@ -18,8 +18,8 @@ use api::status::Status;
 use http::{HeaderMap, header, request::Parts};
 use tokio_util::sync::CancellationToken;
 
-pub use peer::{CertificateIdentity, Peer};
 pub(crate) use peer::certificate_user;
+pub use peer::{CertificateIdentity, Peer};
 pub use tokens::{TokenFile, TokenFileError};
 pub use user::{ALL_AUTHENTICATED, ALL_UNAUTHENTICATED, ANONYMOUS, SYSTEM_MASTERS, UserInfo};
 
@@ -121,7 +121,11 @@ impl Sender {
         context.origin = self.origin;
         // Nothing behind this point may see or relay the credential.
         request.headers.remove(header::AUTHORIZATION);
-        Authenticated { request, info, context }
+        Authenticated {
+            request,
+            info,
+            context,
+        }
     }
 }
 

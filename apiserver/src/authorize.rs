@@ -146,9 +146,16 @@ impl Authorizer {
         match verdict {
             Ok(()) => {
                 let (request, info, context) = authenticated.into_parts();
-                Ok(Authorized { request, info, context })
+                Ok(Authorized {
+                    request,
+                    info,
+                    context,
+                })
             }
-            Err(refusal) => Err(Box::new(Refused { refusal, authenticated })),
+            Err(refusal) => Err(Box::new(Refused {
+                refusal,
+                authenticated,
+            })),
         }
     }
 
@@ -157,7 +164,11 @@ impl Authorizer {
         let verdict = self.explain(asked).await;
         match verdict {
             Verdict { allowed: true, .. } => Decision::Allow,
-            Verdict { denied: true, reason, .. } => Decision::Deny { reason },
+            Verdict {
+                denied: true,
+                reason,
+                ..
+            } => Decision::Deny { reason },
             Verdict { reason, .. } => Decision::NoOpinion { reason },
         }
     }
@@ -221,7 +232,10 @@ impl Authorizer {
     /// The second gate.
     async fn judge(&self, asked: &Attributes<'_>) -> Verdict {
         if asked.user.in_group(SYSTEM_MASTERS) {
-            return Verdict { allowed: true, ..Verdict::default() };
+            return Verdict {
+                allowed: true,
+                ..Verdict::default()
+            };
         }
         let root = LogicalCluster::root();
         let cluster = asked.cluster.one().unwrap_or(&root);
@@ -233,7 +247,10 @@ impl Authorizer {
 
     fn is_composite(&self, cluster: &LogicalCluster) -> bool {
         !cluster.is_root()
-            && matches!(self.clusters.borrow().get(cluster), Some(ClusterKind::Composite))
+            && matches!(
+                self.clusters.borrow().get(cluster),
+                Some(ClusterKind::Composite)
+            )
     }
 
     async fn ask_spoke(&self, asked: &Attributes<'_>) -> Verdict {
@@ -241,16 +258,26 @@ impl Authorizer {
             return Verdict::default();
         };
         match reviewer(*asked).await {
-            Decision::Allow => Verdict { allowed: true, ..Verdict::default() },
-            Decision::Deny { reason } => Verdict { denied: true, reason, ..Verdict::default() },
-            Decision::NoOpinion { reason } => Verdict { reason, ..Verdict::default() },
+            Decision::Allow => Verdict {
+                allowed: true,
+                ..Verdict::default()
+            },
+            Decision::Deny { reason } => Verdict {
+                denied: true,
+                reason,
+                ..Verdict::default()
+            },
+            Decision::NoOpinion { reason } => Verdict {
+                reason,
+                ..Verdict::default()
+            },
         }
     }
 }
 
 impl fmt::Debug for Authorizer {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Authorizer").finish_non_exhaustive()
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authorizer").finish_non_exhaustive()
     }
 }
 
@@ -294,7 +321,11 @@ impl<R> Authorized<R> {
     /// Makes an authorized request without asking anyone, for component tests of handlers.
     #[cfg(test)]
     pub(crate) fn for_test(request: R, info: RequestInfo, context: RequestContext) -> Self {
-        Self { request, info, context }
+        Self {
+            request,
+            info,
+            context,
+        }
     }
 }
 
@@ -312,7 +343,11 @@ fn refuse_unless_allowed(asked: &Attributes<'_>, verdict: &Verdict) -> Result<()
 /// Source: `apiserver/pkg/endpoints/handlers/responsewriters/errors.go`.
 fn forbidden(asked: &Attributes<'_>, reason: &str) -> Status {
     let message = sanitized(&question(asked));
-    let detail = if reason.is_empty() { message } else { format!("{message}: {reason}") };
+    let detail = if reason.is_empty() {
+        message
+    } else {
+        format!("{message}: {reason}")
+    };
     if asked.is_resource {
         let gr = GroupResource {
             group: asked.group.to_owned(),
@@ -325,7 +360,16 @@ fn forbidden(asked: &Attributes<'_>, reason: &str) -> Status {
 }
 
 fn question(asked: &Attributes<'_>) -> String {
-    let Attributes { user, verb, group, resource, subresource, namespace, path, .. } = asked;
+    let Attributes {
+        user,
+        verb,
+        group,
+        resource,
+        subresource,
+        namespace,
+        path,
+        ..
+    } = asked;
     let user = &user.username;
     if !asked.is_resource {
         return format!("User {user:?} cannot {verb} path {path:?}");

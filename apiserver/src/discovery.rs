@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 use http::{HeaderValue, StatusCode, header, request::Parts};
 
+pub(crate) use cache::Cache;
 pub use documents::Documents;
 pub use model::{Groups, groups_of};
-pub(crate) use cache::Cache;
 
 use crate::{
     negotiate::{self, Offer},
@@ -59,7 +59,11 @@ impl<'a> Page<'a> {
 ///
 /// # Errors
 /// The plain 404 for a group or version that is not served, and 406.
-pub fn serve(documents: &Arc<Documents>, page: Page<'_>, parts: &Parts) -> Result<Response, Refusal> {
+pub fn serve(
+    documents: &Arc<Documents>,
+    page: Page<'_>,
+    parts: &Parts,
+) -> Result<Response, Refusal> {
     if let Page::Core | Page::Groups = page
         && let Some(version) = negotiate::accepts_aggregated(&parts.headers, &["v2", "v2beta1"])
     {
@@ -80,7 +84,10 @@ fn aggregated(documents: &Documents, page: Page<'_>, version: &str, parts: &Part
         Response::new(Body::full(document.bytes.clone()))
     };
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(document.content_type));
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static(document.content_type),
+    );
     headers.insert(header::ETAG, document.etag.clone());
     headers.insert(header::VARY, HeaderValue::from_static("Accept"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));

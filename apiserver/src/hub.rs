@@ -76,7 +76,7 @@ struct HubParts {
 /// What is known of a request from its head alone, for its answer and its record.
 struct Head {
     audit_id: HeaderValue,
-    is_head: bool,
+    omits_body: bool,
     takes_gzip: bool,
     started: Instant,
 }
@@ -116,7 +116,11 @@ impl Hub {
     }
 
     /// Answers one request. Never fails and never panics.
-    pub(crate) async fn answer(&self, request: http::Request<RequestBody>, peer: &Peer) -> Response {
+    pub(crate) async fn answer(
+        &self,
+        request: http::Request<RequestBody>,
+        peer: &Peer,
+    ) -> Response {
         let head = Head::of(&request);
         let (parts, body) = request.into_parts();
         let answered = AssertUnwindSafe(self.process(parts, body, peer, &head))
@@ -127,8 +131,10 @@ impl Hub {
             tracing::error!(audit_id = ?head.audit_id, "a request panicked");
             respond::refuse(&Refusal::internal("panic"), &Negotiated::JSON, "")
         });
-        response.headers_mut().insert(respond::AUDIT_ID, head.audit_id);
-        if head.is_head {
+        response
+            .headers_mut()
+            .insert(respond::AUDIT_ID, head.audit_id);
+        if head.omits_body {
             drop_body(&mut response);
         }
         response
@@ -143,9 +149,9 @@ impl Hub {
         let _running = self.parts.metrics.running(is_long_running);
         let _under_way = (!is_long_running).then(|| self.parts.lifecycle.request());
         let identified = self.parts.authenticator.identify(&parts.headers, peer);
-        let (sender, deadline) = match identified.and_then(|sender| {
-            Ok((sender, deadline::of(&parts, &info, head.started)?))
-        }) {
+        let (sender, deadline) = match identified
+            .and_then(|sender| Ok((sender, deadline::of(&parts, &info, head.started)?)))
+        {
             Ok(known) => known,
             Err(refusal) => return self.refuse_early(&parts, Some(&info), &refusal, head),
         };
@@ -156,9 +162,16 @@ impl Hub {
             RequestContext::new(user, head.audit_id.clone(), cluster, now, deadline)
         });
         authenticated.set_watches_end(self.parts.lifecycle.watches_end());
-        match self.parts.authorizer.admit(authenticated, target.judge()).await {
+        match self
+            .parts
+            .authorizer
+            .admit(authenticated, target.judge())
+            .await
+        {
             Ok(authorized) => {
-                let answered = self.dispatch(target, &authorized, body, is_long_running).await;
+                let answered = self
+                    .dispatch(target, &authorized, body, is_long_running)
+                    .await;
                 self.finish(answered, &Facts::of_authorized(&authorized), head)
             }
             Err(refused) => {
@@ -189,7 +202,12 @@ impl Hub {
     }
 
     /// Turns what came of a request into its answer, and records it.
-    fn finish(&self, answered: Result<Response, Refusal>, facts: &Facts<'_>, head: &Head) -> Response {
+    fn finish(
+        &self,
+        answered: Result<Response, Refusal>,
+        facts: &Facts<'_>,
+        head: &Head,
+    ) -> Response {
         let mut response = match answered {
             Ok(response) => response,
             Err(refusal) => {
@@ -229,9 +247,8 @@ impl Hub {
 }
 
 impl fmt::Debug for Hub {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Hub")
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hub")
             .field("config", &self.parts.config)
             .finish_non_exhaustive()
     }
@@ -243,7 +260,7 @@ impl Head {
     fn of(request: &http::Request<RequestBody>) -> Self {
         Self {
             audit_id: audit::id_of(request.headers()),
-            is_head: *request.method() == Method::HEAD,
+            omits_body: *request.method() == Method::HEAD,
             takes_gzip: respond::accepts_gzip(request.headers()),
             started: Instant::now(),
         }

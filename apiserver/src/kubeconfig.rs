@@ -25,7 +25,11 @@ pub fn render(
     // Writing to a string cannot fail. Every value is base64, a DNS label, or a URL in quotes.
     let _infallible = writeln!(text, "current-context: {current}\nclusters:");
     for cluster in clusters {
-        let url = if cluster.is_root() { server.to_owned() } else { format!("{server}{}", cluster.path_prefix()) };
+        let url = if cluster.is_root() {
+            server.to_owned()
+        } else {
+            format!("{server}{}", cluster.path_prefix())
+        };
         let _infallible = writeln!(
             text,
             "- name: {cluster}\n  cluster:\n    server: {url:?}\n    certificate-authority-data: {authority}"
@@ -33,8 +37,10 @@ pub fn render(
     }
     text.push_str("contexts:\n");
     for cluster in clusters {
-        let _infallible =
-            writeln!(text, "- name: {cluster}\n  context:\n    cluster: {cluster}\n    user: {USER}");
+        let _infallible = writeln!(
+            text,
+            "- name: {cluster}\n  context:\n    cluster: {cluster}\n    user: {USER}"
+        );
     }
     let certificate_data = STANDARD.encode(&certificate.certificate_pem);
     let key_data = STANDARD.encode(&certificate.key_pem);
@@ -50,8 +56,19 @@ impl Hub {
     pub fn kubeconfig(&self, server: &str) -> String {
         let known = self.registry().clusters();
         let mut clusters = vec![LogicalCluster::root()];
-        clusters.extend(known.borrow().keys().filter(|name| !name.is_root()).cloned());
+        clusters.extend(
+            known
+                .borrow()
+                .keys()
+                .filter(|name| !name.is_root())
+                .cloned(),
+        );
         let pki = self.pki();
-        render(server, pki.authority.certificate_pem(), &pki.admin, &clusters)
+        render(
+            server,
+            pki.authority.certificate_pem(),
+            &pki.admin,
+            &clusters,
+        )
     }
 }

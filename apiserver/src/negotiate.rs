@@ -8,7 +8,7 @@
 
 mod accept;
 
-use api::status::Status;
+use api::{query::Query, status::Status};
 use http::{HeaderMap, header, request::Parts};
 
 use crate::respond::Refusal;
@@ -92,7 +92,8 @@ pub enum MediaType {
 /// # Errors
 /// 406 where no clause of `Accept` can be met.
 pub fn accept(parts: &Parts, offer: Offer) -> Result<Negotiated, Refusal> {
-    let mut negotiated = accept::choose(&parts.headers, offer).ok_or_else(|| not_acceptable(offer))?;
+    let mut negotiated =
+        accept::choose(&parts.headers, offer).ok_or_else(|| not_acceptable(offer))?;
     negotiated.pretty |= wants_pretty(parts);
     Ok(negotiated)
 }
@@ -153,10 +154,9 @@ fn not_acceptable(offer: Offer) -> Refusal {
 fn wants_pretty(parts: &Parts) -> bool {
     if let Some(query) = parts.uri.query()
         && query.contains("pretty")
+        && let Some(pretty) = Query::parse(query).optional_flag("pretty")
     {
-        if let Some(pretty) = api::query::Query::parse(query).optional_flag("pretty") {
-            return pretty;
-        }
+        return pretty;
     }
     parts.headers.get(header::USER_AGENT).is_some_and(|agent| {
         [&b"curl"[..], b"Wget", b"Mozilla/5.0"]
@@ -176,7 +176,7 @@ impl Negotiated {
     };
 
     /// Whether stored JSON can go out as it is.
-    pub const fn is_stored_form(&self) -> bool {
+    pub const fn is_stored_form(self) -> bool {
         matches!(
             self,
             Self {

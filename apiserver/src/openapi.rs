@@ -124,7 +124,9 @@ pub fn serve_document(
         && asked != document.hash
     {
         let current = &document.hash;
-        return Err(Refusal::moved_to(format!("/openapi/v3/{name}?hash={current}")));
+        return Err(Refusal::moved_to(format!(
+            "/openapi/v3/{name}?hash={current}"
+        )));
     }
     let mut response = cacheable(parts, document.bytes.clone(), &document.hash);
     if asked.is_some() {
@@ -159,8 +161,13 @@ fn cacheable(parts: &Parts, bytes: Bytes, hash: &str) -> Response {
 
 /// A date in the form of HTTP, `seconds` after `now`.
 fn http_date(now: jiff::Timestamp, seconds: i64) -> Option<HeaderValue> {
-    let at = now.checked_add(jiff::SignedDuration::from_secs(seconds)).ok()?;
-    let text = at.to_zoned(jiff::tz::TimeZone::UTC).strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+    let at = now
+        .checked_add(jiff::SignedDuration::from_secs(seconds))
+        .ok()?;
+    let text = at
+        .to_zoned(jiff::tz::TimeZone::UTC)
+        .strftime("%a, %d %b %Y %H:%M:%S GMT")
+        .to_string();
     HeaderValue::try_from(text).ok()
 }
 

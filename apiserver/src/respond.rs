@@ -16,8 +16,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use body::{Body, BoxError, RequestBody};
-pub use refusal::Refusal;
 pub(crate) use refusal::Content;
+pub use refusal::Refusal;
 
 use crate::{
     context::RequestContext,
@@ -56,7 +56,11 @@ pub fn value<T: Serialize + ?Sized>(
 ) -> Result<Response, Refusal> {
     if form.encoding == Encoding::Json && !form.pretty {
         let bytes = serde_json::to_vec(value).map_err(Refusal::internal)?;
-        return Ok(with_type(code, form.encoding.content_type(), Body::full(bytes)));
+        return Ok(with_type(
+            code,
+            form.encoding.content_type(),
+            Body::full(bytes),
+        ));
     }
     let value = serde_json::to_value(value).map_err(Refusal::internal)?;
     Ok(encode(code, form, &value))
@@ -106,7 +110,8 @@ pub(crate) fn text(code: StatusCode, text: impl Into<Bytes>) -> Response {
 pub(crate) fn refuse(refusal: &Refusal, form: &Negotiated, prefix: &str) -> Response {
     match refusal.content() {
         Content::Status(status) => {
-            let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            let code =
+                StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
             let mut response = match serde_json::to_value(status) {
                 Ok(value) => encode(code, form, &value),
                 Err(_never) => text(code, status.message.clone()),
@@ -134,7 +139,12 @@ pub(crate) fn refuse(refusal: &Refusal, form: &Negotiated, prefix: &str) -> Resp
 }
 
 /// Adds the headers that every answer has, and compresses a large body for a client that takes gzip.
-pub(crate) fn finish(response: &mut Response, audit_id: &HeaderValue, warnings: &[String], gzip: bool) {
+pub(crate) fn finish(
+    response: &mut Response,
+    audit_id: &HeaderValue,
+    warnings: &[String],
+    gzip: bool,
+) {
     let headers = response.headers_mut();
     headers.insert(AUDIT_ID, audit_id.clone());
     headers.entry(header::CACHE_CONTROL).or_insert(NO_CACHE);
@@ -154,7 +164,9 @@ pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
         .any(|coding| {
             let mut parts = coding.split(';');
             parts.next().is_some_and(|name| name.trim() == "gzip")
-                && !parts.any(|parameter| matches!(parameter.trim(), "q=0" | "q=0.0" | "q=0.00" | "q=0.000"))
+                && !parts.any(|parameter| {
+                    matches!(parameter.trim(), "q=0" | "q=0.0" | "q=0.00" | "q=0.000")
+                })
         })
 }
 

@@ -34,7 +34,8 @@ const NAMESPACE_SUBRESOURCES: [&str; 2] = ["status", "finalize"];
 /// 400 for a path that is not UTF-8, has dot segments or names no DNS label as cluster, or a legacy `watch` path
 /// without resource; the plain 404 for a cluster below a cluster.
 pub fn route(method: &Method, uri: &Uri) -> Result<RequestInfo, Refusal> {
-    let decoded = path::decode(uri.path()).map_err(|error| Status::bad_request(error.to_string()))?;
+    let decoded =
+        path::decode(uri.path()).map_err(|error| Status::bad_request(error.to_string()))?;
     let (cluster, local) = strip_cluster(&decoded)?;
     let mut info = RequestInfo {
         cluster,
@@ -118,7 +119,11 @@ fn read_resource(
         Some("apis") => "apis",
         _ => return Ok(()),
     };
-    let group = if prefix == "apis" { parts.next() } else { Some("") };
+    let group = if prefix == "apis" {
+        parts.next()
+    } else {
+        Some("")
+    };
     let (Some(group), Some(version), Some(_)) = (group, parts.next(), parts.peek()) else {
         return Ok(());
     };
@@ -129,9 +134,15 @@ fn read_resource(
     info.verb = resource_verb(method);
     if let Some(special) = parts.next_if(|part| matches!(*part, "watch" | "proxy")) {
         if parts.peek().is_none() {
-            return Err(Status::bad_request("unable to determine kind and namespace from url").into());
+            return Err(
+                Status::bad_request("unable to determine kind and namespace from url").into(),
+            );
         }
-        info.verb = if special == "watch" { Verb::Watch } else { Verb::Proxy };
+        info.verb = if special == "watch" {
+            Verb::Watch
+        } else {
+            Verb::Proxy
+        };
     }
     read_object(parts, info);
     if info.names_object {
@@ -185,9 +196,13 @@ fn read_collection_query(uri: &Uri, info: &mut RequestInfo) {
     if query.flag("watch") {
         info.verb = Verb::Watch;
     }
-    let Some(selector) = query.first("fieldSelector") else { return };
+    let Some(selector) = query.first("fieldSelector") else {
+        return;
+    };
     // A selector that cannot be read is the handler's to refuse.
-    let Ok(selector) = FieldSelector::parse(selector) else { return };
+    let Ok(selector) = FieldSelector::parse(selector) else {
+        return;
+    };
     if let Some(name) = selector.exact("metadata.name") {
         name.clone_into(&mut info.name);
     }

@@ -25,7 +25,7 @@ use crate::{hub::Hub, tls::ClientVerifier};
 /// Open connections. Full: further ones wait in the listener's backlog. A process here has at most 20,000 files.
 const CONNECTION_COUNT_MAX: usize = 16_384;
 /// How long requests that are under way may take after the drain has begun: as long as any request may.
-const REQUEST_GRACE: Duration = Duration::from_secs(60);
+const REQUEST_GRACE: Duration = Duration::from_mins(1);
 /// How long connections may take to close once nothing is under way.
 const CLOSE_GRACE: Duration = Duration::from_secs(5);
 /// Wait after a failed accept: the process is out of files, and hammering does not help.
@@ -102,7 +102,10 @@ impl Server {
         drop(listener);
         self.finish.cancel();
         self.tracker.close();
-        if timeout(REQUEST_GRACE, lifecycle.requests_ended()).await.is_err() {
+        if timeout(REQUEST_GRACE, lifecycle.requests_ended())
+            .await
+            .is_err()
+        {
             tracing::warn!("requests are still under way and will be cut");
         }
         lifecycle.end_watches();

@@ -77,16 +77,14 @@ pub struct ServedKinds {
 // === impl ContentHash ===
 
 impl fmt::Display for ContentHash {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0
-            .iter()
-            .try_for_each(|byte| write!(formatter, "{byte:02X}"))
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02X}"))
     }
 }
 
 impl fmt::Debug for ContentHash {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, formatter)
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -155,7 +153,9 @@ impl ServedKind {
             &self.selectable_fields,
         ] {
             text(&parts.len().to_string());
-            parts.iter().for_each(|part| text(part));
+            for part in parts {
+                text(part);
+            }
         }
         for subresource in &self.subresources {
             text(&subresource.name);

@@ -57,7 +57,14 @@ impl<'a> Page<'a> {
 pub(crate) fn version(parts: &Parts) -> Result<Response, Refusal> {
     let form = negotiate::accept(parts, Offer::Plain)?;
     // Kubernetes always indents this one.
-    respond::value(StatusCode::OK, &Negotiated { pretty: true, ..form }, &version_info())
+    respond::value(
+        StatusCode::OK,
+        &Negotiated {
+            pretty: true,
+            ..form
+        },
+        &version_info(),
+    )
 }
 
 fn version_info() -> Value {
@@ -109,7 +116,24 @@ pub(crate) fn index(parts: &Parts, groups: &Groups) -> Result<Response, Refusal>
             });
         }
     }
-    paths.extend(["/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"].map(str::to_owned));
+    paths.extend(
+        [
+            "/healthz",
+            "/livez",
+            "/metrics",
+            "/openapi/v3",
+            "/readyz",
+            "/version",
+        ]
+        .map(str::to_owned),
+    );
     paths.sort();
-    respond::value(StatusCode::OK, &Negotiated { pretty: true, ..form }, &json!({ "paths": paths }))
+    respond::value(
+        StatusCode::OK,
+        &Negotiated {
+            pretty: true,
+            ..form
+        },
+        &json!({ "paths": paths }),
+    )
 }

@@ -82,7 +82,11 @@ impl Pki {
         let authority = Authority::open(&directory, now)?;
         let serving = authority.serving(&directory, addresses, host_names, now)?;
         let admin = authority.admin(&directory, now)?;
-        Ok(Self { authority, admin, serving })
+        Ok(Self {
+            authority,
+            admin,
+            serving,
+        })
     }
 
     /// The configuration of a listener: HTTP/2 and HTTP/1.1, client certificates welcome.

@@ -18,20 +18,58 @@ fn the_first_good_credential_counts_and_a_bad_one_is_not_anonymous() {
     for (name, peer, header, want) in [
         ("nothing", &unknown, None, Some("system:anonymous")),
         ("good token", &unknown, Some("Bearer good"), Some("alice")),
-        ("scheme in any case", &unknown, Some("bearer good"), Some("alice")),
+        (
+            "scheme in any case",
+            &unknown,
+            Some("bearer good"),
+            Some("alice"),
+        ),
         ("bad token", &unknown, Some("Bearer bad"), None),
-        ("empty token, as none", &unknown, Some("Bearer "), Some("system:anonymous")),
-        ("another scheme", &unknown, Some("Basic xyz"), Some("system:anonymous")),
+        (
+            "empty token, as none",
+            &unknown,
+            Some("Bearer "),
+            Some("system:anonymous"),
+        ),
+        (
+            "another scheme",
+            &unknown,
+            Some("Basic xyz"),
+            Some("system:anonymous"),
+        ),
         ("certificate", &certificate, None, Some("carol")),
-        ("certificate before token", &certificate, Some("Bearer good"), Some("carol")),
-        ("certificate and bad token", &certificate, Some("Bearer bad"), Some("carol")),
+        (
+            "certificate before token",
+            &certificate,
+            Some("Bearer good"),
+            Some("carol"),
+        ),
+        (
+            "certificate and bad token",
+            &certificate,
+            Some("Bearer bad"),
+            Some("carol"),
+        ),
         ("bad certificate", &bad_certificate, None, None),
-        ("bad certificate, good token", &bad_certificate, Some("Bearer good"), Some("alice")),
-        ("in this process", &inside, Some("Bearer bad"), Some("controller")),
+        (
+            "bad certificate, good token",
+            &bad_certificate,
+            Some("Bearer good"),
+            Some("alice"),
+        ),
+        (
+            "in this process",
+            &inside,
+            Some("Bearer bad"),
+            Some("controller"),
+        ),
     ] {
         let mut headers = HeaderMap::new();
         if let Some(header) = header {
-            headers.insert(header::AUTHORIZATION, HeaderValue::from_str(header).unwrap());
+            headers.insert(
+                header::AUTHORIZATION,
+                HeaderValue::from_str(header).unwrap(),
+            );
         }
         let sender = authenticator(Anonymous::Allowed).identify(&headers, peer);
         match (sender, want) {
@@ -45,5 +83,8 @@ fn the_first_good_credential_counts_and_a_bad_one_is_not_anonymous() {
 #[test]
 fn nobody_is_anonymous_where_that_is_refused() {
     let refused = authenticator(Anonymous::Refused).identify(&HeaderMap::new(), &Peer::Unknown);
-    assert_eq!(refused.unwrap_err().status().unwrap().message, "Unauthorized");
+    assert_eq!(
+        refused.unwrap_err().status().unwrap().message,
+        "Unauthorized"
+    );
 }

@@ -88,9 +88,8 @@ impl TokenFile {
 }
 
 impl fmt::Debug for TokenFile {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("TokenFile")
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenFile")
             .field("count", &self.users.len())
             .finish()
     }
@@ -130,8 +129,14 @@ mod tests {
         .unwrap();
         for (token, want) in [
             ("t1", Some(("alice", "1", vec!["system:authenticated"]))),
-            ("t2", Some(("bob", "2", vec!["dev", "ops", "system:authenticated"]))),
-            ("t3", Some(("carol", "3", vec!["admins", "system:authenticated"]))),
+            (
+                "t2",
+                Some(("bob", "2", vec!["dev", "ops", "system:authenticated"])),
+            ),
+            (
+                "t3",
+                Some(("carol", "3", vec!["admins", "system:authenticated"])),
+            ),
             ("t4", None),
             ("", None),
         ] {

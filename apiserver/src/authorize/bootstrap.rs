@@ -28,23 +28,56 @@ const WRITE: [&str; 5] = ["create", "delete", "deletecollection", "patch", "upda
 
 /// Core resources of a namespace that `view` may read.
 const CORE_VIEW: [&str; 11] = [
-    "configmaps", "endpoints", "events", "limitranges", "persistentvolumeclaims", "pods",
-    "replicationcontrollers", "resourcequotas", "serviceaccounts", "services", "namespaces",
+    "configmaps",
+    "endpoints",
+    "events",
+    "limitranges",
+    "persistentvolumeclaims",
+    "pods",
+    "replicationcontrollers",
+    "resourcequotas",
+    "serviceaccounts",
+    "services",
+    "namespaces",
 ];
 /// Core subresources that `view` may read.
 const CORE_VIEW_SUB: [&str; 9] = [
-    "bindings", "namespaces/status", "persistentvolumeclaims/status", "pods/log", "pods/status",
-    "replicationcontrollers/scale", "replicationcontrollers/status", "resourcequotas/status", "services/status",
+    "bindings",
+    "namespaces/status",
+    "persistentvolumeclaims/status",
+    "pods/log",
+    "pods/status",
+    "replicationcontrollers/scale",
+    "replicationcontrollers/status",
+    "resourcequotas/status",
+    "services/status",
 ];
 /// Core resources that `edit` may write.
 const CORE_EDIT: [&str; 13] = [
-    "configmaps", "endpoints", "events", "persistentvolumeclaims", "pods", "pods/attach", "pods/exec",
-    "pods/portforward", "pods/proxy", "replicationcontrollers", "replicationcontrollers/scale", "secrets", "services",
+    "configmaps",
+    "endpoints",
+    "events",
+    "persistentvolumeclaims",
+    "pods",
+    "pods/attach",
+    "pods/exec",
+    "pods/portforward",
+    "pods/proxy",
+    "replicationcontrollers",
+    "replicationcontrollers/scale",
+    "secrets",
+    "services",
 ];
 /// Resources of `apps`.
 const APPS: [&str; 8] = [
-    "daemonsets", "deployments", "deployments/scale", "replicasets", "replicasets/scale", "statefulsets",
-    "statefulsets/scale", "controllerrevisions",
+    "daemonsets",
+    "deployments",
+    "deployments/scale",
+    "replicasets",
+    "replicasets/scale",
+    "statefulsets",
+    "statefulsets/scale",
+    "controllerrevisions",
 ];
 
 /// The objects that a logical cluster begins with. A later `create` of one that exists changes nothing.
@@ -67,7 +100,7 @@ fn admin_roles() -> Vec<Bootstrap> {
         role(
             "cluster-admin",
             json!({}),
-            json!([
+            &json!([
                 { "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"] },
                 { "nonResourceURLs": ["*"], "verbs": ["*"] },
             ]),
@@ -85,7 +118,7 @@ fn user_roles() -> Vec<Bootstrap> {
         role(
             "system:aggregate-to-admin",
             aggregate_to(&["admin"]),
-            json!([
+            &json!([
                 { "apiGroups": ["authorization.k8s.io"], "resources": ["localsubjectaccessreviews"], "verbs": ["create"] },
                 { "apiGroups": [rbac::GROUP], "resources": ["roles", "rolebindings"], "verbs": read_write },
             ]),
@@ -93,7 +126,7 @@ fn user_roles() -> Vec<Bootstrap> {
         role(
             "system:aggregate-to-edit",
             aggregate_to(&["edit"]),
-            json!([
+            &json!([
                 { "apiGroups": [""], "resources": ["pods/attach", "pods/proxy", "pods/portforward", "pods/exec", "secrets", "services/proxy"], "verbs": READ },
                 { "apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"] },
                 { "apiGroups": [""], "resources": CORE_EDIT, "verbs": WRITE },
@@ -110,7 +143,7 @@ fn user_roles() -> Vec<Bootstrap> {
         role(
             "system:aggregate-to-view",
             aggregate_to(&["view"]),
-            json!([
+            &json!([
                 { "apiGroups": [""], "resources": CORE_VIEW, "verbs": READ },
                 { "apiGroups": [""], "resources": CORE_VIEW_SUB, "verbs": READ },
                 { "apiGroups": ["apps"], "resources": APPS, "verbs": READ },
@@ -130,7 +163,7 @@ fn discovery_roles() -> Vec<Bootstrap> {
         role(
             "system:basic-user",
             json!({}),
-            json!([
+            &json!([
                 { "apiGroups": ["authorization.k8s.io"], "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews"], "verbs": ["create"] },
                 { "apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"], "verbs": ["create"] },
             ]),
@@ -138,7 +171,7 @@ fn discovery_roles() -> Vec<Bootstrap> {
         role(
             "system:discovery",
             json!({}),
-            json!([{
+            &json!([{
                 "nonResourceURLs": [
                     "/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*", "/readyz",
                     "/version", "/version/",
@@ -149,18 +182,21 @@ fn discovery_roles() -> Vec<Bootstrap> {
         role(
             "system:public-info-viewer",
             json!({}),
-            json!([{
+            &json!([{
                 "nonResourceURLs": ["/healthz", "/livez", "/readyz", "/version", "/version/"],
                 "verbs": ["get"],
             }]),
         ),
         binding("system:basic-user", &["system:authenticated"]),
         binding("system:discovery", &["system:authenticated"]),
-        binding("system:public-info-viewer", &["system:authenticated", "system:unauthenticated"]),
+        binding(
+            "system:public-info-viewer",
+            &["system:authenticated", "system:unauthenticated"],
+        ),
     ]
 }
 
-fn role(name: &str, labels: Value, rules: Value) -> Bootstrap {
+fn role(name: &str, labels: Value, rules: &Value) -> Bootstrap {
     Bootstrap {
         path: CLUSTER_ROLES,
         object: json!({
@@ -178,7 +214,7 @@ fn aggregated(name: &str, from: &[&str], to: &[&str]) -> Bootstrap {
         .iter()
         .map(|from| json!({ "matchLabels": aggregate_to(&[from]) }))
         .collect();
-    let mut role = role(name, aggregate_to(to), json!([]));
+    let mut role = role(name, aggregate_to(to), &json!([]));
     role.object["aggregationRule"] = json!({ "clusterRoleSelectors": selectors });
     role
 }
@@ -186,7 +222,12 @@ fn aggregated(name: &str, from: &[&str], to: &[&str]) -> Bootstrap {
 fn aggregate_to(roles: &[&str]) -> Value {
     roles
         .iter()
-        .map(|role| (format!("{}/aggregate-to-{role}", rbac::GROUP), Value::from("true")))
+        .map(|role| {
+            (
+                format!("{}/aggregate-to-{role}", rbac::GROUP),
+                Value::from("true"),
+            )
+        })
         .collect::<serde_json::Map<_, _>>()
         .into()
 }

@@ -45,12 +45,18 @@ pub(super) async fn apply(
         Ok(None) => return Ok(authenticated),
         Ok(Some(wanted)) => wanted,
         Err(status) => {
-            return Err(Box::new(Refused { refusal: status.into(), authenticated }));
+            return Err(Box::new(Refused {
+                refusal: status.into(),
+                authenticated,
+            }));
         }
     };
     match check(authorizer, &authenticated, &wanted).await {
         Ok(()) => Ok(authenticated.acting_as(Arc::new(wanted.into_user()))),
-        Err(refusal) => Err(Box::new(Refused { refusal, authenticated })),
+        Err(refusal) => Err(Box::new(Refused {
+            refusal,
+            authenticated,
+        })),
     }
 }
 
@@ -67,7 +73,10 @@ fn read_headers(headers: &HeaderMap) -> Result<Option<Wanted>, Status> {
     let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (name, value) in headers {
         if let Some(key) = name.as_str().strip_prefix(EXTRA_PREFIX) {
-            extra.entry(unescape_key(key)).or_default().push(text(value)?);
+            extra
+                .entry(unescape_key(key))
+                .or_default()
+                .push(text(value)?);
         }
     }
     let uid = headers.get(UID).map(text).transpose()?.unwrap_or_default();
@@ -80,14 +89,23 @@ fn read_headers(headers: &HeaderMap) -> Result<Option<Wanted>, Status> {
             "requested impersonation of groups, a uid or extra fields without impersonating a user",
         ));
     }
-    Ok(Some(Wanted { username, uid, groups, extra }))
+    Ok(Some(Wanted {
+        username,
+        uid,
+        groups,
+        extra,
+    }))
 }
 
 /// Undoes the percent escapes of an extra key; a key that cannot be decoded stays as it came.
 fn unescape_key(key: &str) -> String {
     let mut decoded = Vec::with_capacity(key.len());
     let mut bytes = key.bytes();
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let digit = |byte: u8| {
+        char::from(byte)
+            .to_digit(16)
+            .and_then(|digit| u8::try_from(digit).ok())
+    };
     while let Some(byte) = bytes.next() {
         if byte != b'%' {
             decoded.push(byte);
@@ -141,15 +159,34 @@ impl Wanted {
     fn questions<'a>(&'a self, base: Attributes<'a>) -> Vec<Attributes<'a>> {
         let mut questions = Vec::with_capacity(1 + self.groups.len());
         questions.push(match self.service_account() {
-            Some((namespace, name)) => Attributes { resource: "serviceaccounts", namespace, name, ..base },
-            None => Attributes { name: &self.username, ..base },
+            Some((namespace, name)) => Attributes {
+                resource: "serviceaccounts",
+                namespace,
+                name,
+                ..base
+            },
+            None => Attributes {
+                name: &self.username,
+                ..base
+            },
         });
         for group in &self.groups {
-            questions.push(Attributes { resource: "groups", name: group, ..base });
+            questions.push(Attributes {
+                resource: "groups",
+                name: group,
+                ..base
+            });
         }
-        let authentication = Attributes { group: AUTHENTICATION_GROUP, ..base };
+        let authentication = Attributes {
+            group: AUTHENTICATION_GROUP,
+            ..base
+        };
         if !self.uid.is_empty() {
-            questions.push(Attributes { resource: "uids", name: &self.uid, ..authentication });
+            questions.push(Attributes {
+                resource: "uids",
+                name: &self.uid,
+                ..authentication
+            });
         }
         for (key, values) in &self.extra {
             for value in values {
@@ -168,7 +205,9 @@ impl Wanted {
         self.username
             .strip_prefix(SERVICE_ACCOUNT_PREFIX)?
             .split_once(':')
-            .filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty() && !name.contains(':'))
+            .filter(|(namespace, name)| {
+                !namespace.is_empty() && !name.is_empty() && !name.contains(':')
+            })
     }
 
     /// The user to act as: with the groups of a service account, and as authenticated or not.
@@ -219,7 +258,11 @@ mod tests {
 
     #[test]
     fn parts_of_an_identity_need_a_user() {
-        for header in ["impersonate-group", "impersonate-uid", "impersonate-extra-scopes"] {
+        for header in [
+            "impersonate-group",
+            "impersonate-uid",
+            "impersonate-extra-scopes",
+        ] {
             let refused = read_headers(&headers(&[(header, "x")])).unwrap_err();
             assert_eq!(refused.code, 400, "{header}");
         }
@@ -242,11 +285,19 @@ mod tests {
             ("jane", &[][..], &["system:authenticated"][..]),
             ("jane", &["a"], &["a", "system:authenticated"]),
             ("system:anonymous", &[], &["system:unauthenticated"]),
-            ("jane", &["system:unauthenticated"], &["system:unauthenticated"]),
+            (
+                "jane",
+                &["system:unauthenticated"],
+                &["system:unauthenticated"],
+            ),
             (
                 "system:serviceaccount:ns:bob",
                 &[],
-                &["system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"],
+                &[
+                    "system:serviceaccounts",
+                    "system:serviceaccounts:ns",
+                    "system:authenticated",
+                ],
             ),
         ] {
             let mut pairs = vec![("impersonate-user", user)];

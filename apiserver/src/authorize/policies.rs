@@ -72,7 +72,10 @@ impl Policies {
         let mut by_cluster: HashMap<LogicalCluster, Vec<(&str, &Value)>> = HashMap::new();
         for (cluster, resource, object) in objects {
             let cluster = cluster.parse().unwrap();
-            by_cluster.entry(cluster).or_default().push((resource, object));
+            by_cluster
+                .entry(cluster)
+                .or_default()
+                .push((resource, object));
         }
         let compiled = by_cluster
             .into_iter()
@@ -90,7 +93,10 @@ impl Follower {
     /// is gone, everything is read anew.
     pub async fn run(mut self, shutdown: CancellationToken) {
         loop {
-            let query = WatchQuery { range: range(), after: self.revision };
+            let query = WatchQuery {
+                range: range(),
+                after: self.revision,
+            };
             let mut watcher = match self.store.watch(query) {
                 Ok(watcher) => watcher,
                 Err(storage::Error::Compacted { .. }) => {
@@ -140,7 +146,9 @@ impl Follower {
         let mut changed = BTreeSet::new();
         for event in events {
             let cluster = match event.kind() {
-                EventKind::Created | EventKind::Updated => self.put(event.key(), event.entry().value()),
+                EventKind::Created | EventKind::Updated => {
+                    self.put(event.key(), event.entry().value())
+                }
                 EventKind::Deleted => self.remove(event.key()),
             };
             changed.extend(cluster);

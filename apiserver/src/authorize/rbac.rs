@@ -195,8 +195,13 @@ impl Policy {
                 }
                 "roles" => {
                     let role = RoleObject::deserialize(object).unwrap_or_default();
-                    let key = (meta::namespace(object).to_owned(), meta::name(object).to_owned());
-                    policy.roles.insert(key, role.rules.unwrap_or_default().into());
+                    let key = (
+                        meta::namespace(object).to_owned(),
+                        meta::name(object).to_owned(),
+                    );
+                    policy
+                        .roles
+                        .insert(key, role.rules.unwrap_or_default().into());
                 }
                 "clusterrolebindings" => policy.bind(object, ""),
                 "rolebindings" => policy.bind(object, meta::namespace(object)),
@@ -215,9 +220,15 @@ impl Policy {
         labelled: &[(BTreeMap<String, String>, Arc<[PolicyRule]>)],
     ) {
         for (name, aggregation) in aggregated {
-            let mut rules = self.cluster_roles.get(name).map(|own| own.to_vec()).unwrap_or_default();
+            let mut rules = self
+                .cluster_roles
+                .get(name)
+                .map(|own| own.to_vec())
+                .unwrap_or_default();
             for selector in &aggregation.cluster_role_selectors {
-                let Ok(selector) = selector.to_selector() else { continue };
+                let Ok(selector) = selector.to_selector() else {
+                    continue;
+                };
                 for (labels, selected) in labelled {
                     if selector.matches(labels) {
                         rules.extend(selected.iter().cloned());
@@ -229,7 +240,9 @@ impl Policy {
     }
 
     fn bind(&mut self, object: &Value, namespace: &str) {
-        let Ok(binding) = BindingObject::deserialize(object) else { return };
+        let Ok(binding) = BindingObject::deserialize(object) else {
+            return;
+        };
         let role_kind = match binding.role_ref.kind.as_str() {
             "Role" if !namespace.is_empty() => RoleKind::Role,
             "ClusterRole" => RoleKind::ClusterRole,
@@ -240,11 +253,18 @@ impl Policy {
                 "User" => ("User", subject.name),
                 "Group" => ("Group", subject.name),
                 "ServiceAccount" => {
-                    let home = if subject.namespace.is_empty() { namespace } else { &subject.namespace };
+                    let home = if subject.namespace.is_empty() {
+                        namespace
+                    } else {
+                        &subject.namespace
+                    };
                     if home.is_empty() {
                         continue;
                     }
-                    ("ServiceAccount", format!("system:serviceaccount:{home}:{}", subject.name))
+                    (
+                        "ServiceAccount",
+                        format!("system:serviceaccount:{home}:{}", subject.name),
+                    )
                 }
                 _ => continue,
             };
@@ -261,7 +281,11 @@ impl Policy {
             } else {
                 self.role_bindings.entry(namespace.to_owned()).or_default()
             };
-            let subjects = if subject_kind == "Group" { &mut bindings.groups } else { &mut bindings.users };
+            let subjects = if subject_kind == "Group" {
+                &mut bindings.groups
+            } else {
+                &mut bindings.users
+            };
             subjects.entry(user).or_default().push(bound);
         }
     }
@@ -274,7 +298,9 @@ impl Policy {
             match self.rules_of(binding) {
                 Some(rules) if rules.iter().any(|rule| rule.allows(asked)) => {
                     return Answer {
-                        grant: Some(Grant { binding: Arc::clone(binding) }),
+                        grant: Some(Grant {
+                            binding: Arc::clone(binding),
+                        }),
                         errors,
                     };
                 }
@@ -282,7 +308,10 @@ impl Policy {
                 None => errors.push(binding.missing_role()),
             }
         }
-        Answer { grant: None, errors }
+        Answer {
+            grant: None,
+            errors,
+        }
     }
 
     /// All rules that hold for `user` in `namespace`, for a SelfSubjectRulesReview, and the texts of what is missing.
@@ -335,7 +364,11 @@ impl BySubject {
         self.users
             .get(&user.username)
             .into_iter()
-            .chain(user.groups.iter().filter_map(|group| self.groups.get(group)))
+            .chain(
+                user.groups
+                    .iter()
+                    .filter_map(|group| self.groups.get(group)),
+            )
             .flatten()
     }
 }
@@ -355,24 +388,31 @@ impl Binding {
 // === impl Grant ===
 
 impl std::fmt::Display for Grant {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Binding { name, namespace, role_kind, role_name, subject_kind, subject_name } = &*self.binding;
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Binding {
+            name,
+            namespace,
+            role_kind,
+            role_name,
+            subject_kind,
+            subject_name,
+        } = &*self.binding;
         let role = match role_kind {
             RoleKind::ClusterRole => "ClusterRole",
             RoleKind::Role => "Role",
         };
         if namespace.is_empty() {
-            write!(formatter, "RBAC: allowed by ClusterRoleBinding {name:?} ")?;
+            write!(f, "RBAC: allowed by ClusterRoleBinding {name:?} ")?;
         } else {
-            write!(formatter, "RBAC: allowed by RoleBinding \"{name}/{namespace}\" ")?;
+            write!(f, "RBAC: allowed by RoleBinding \"{name}/{namespace}\" ")?;
         }
-        write!(formatter, "of {role} {role_name:?} to {subject_kind} ")?;
+        write!(f, "of {role} {role_name:?} to {subject_kind} ")?;
         match subject_name.strip_prefix("system:serviceaccount:") {
             Some(account) if *subject_kind == "ServiceAccount" => {
                 let (namespace, name) = account.split_once(':').unwrap_or(("", account));
-                write!(formatter, "\"{name}/{namespace}\"")
+                write!(f, "\"{name}/{namespace}\"")
             }
-            _ => write!(formatter, "{subject_name:?}"),
+            _ => write!(f, "{subject_name:?}"),
         }
     }
 }

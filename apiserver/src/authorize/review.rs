@@ -126,10 +126,14 @@ impl Review {
             &request.request().headers,
             &[MediaType::Json, MediaType::Yaml, MediaType::Protobuf],
         )?;
-        let bytes = body.read(BODY_BYTES_MAX, request.context().deadline).await?;
+        let bytes = body
+            .read(BODY_BYTES_MAX, request.context().deadline)
+            .await?;
         let gvk = self.kind();
         let mut object = handle::decode(media_type, &bytes, &gvk)?;
-        let status = self.answer(authorizer, authenticator, request, &object).await?;
+        let status = self
+            .answer(authorizer, authenticator, request, &object)
+            .await?;
         let Some(fields) = object.as_object_mut() else {
             return Err(Status::bad_request("the body of the request is not an object").into());
         };
@@ -171,12 +175,21 @@ impl Review {
             Self::SelfSubject => Ok(json!({ "userInfo": user.to_value() })),
             Self::Token => Ok(token_status(authenticator, &spec)),
             Self::SelfSubjectRules => {
-                let namespace = spec.get("namespace").and_then(Value::as_str).unwrap_or_default();
-                Ok(rules_status(authorizer, user, &request.info().cluster, namespace))
+                let namespace = spec
+                    .get("namespace")
+                    .and_then(Value::as_str)
+                    .unwrap_or_default();
+                Ok(rules_status(
+                    authorizer,
+                    user,
+                    &request.info().cluster,
+                    namespace,
+                ))
             }
             Self::SelfSubjectAccess | Self::SubjectAccess | Self::LocalSubjectAccess => {
-                let spec = AccessSpec::deserialize(&spec)
-                    .map_err(|error| Status::bad_request(format!("spec cannot be read: {error}")))?;
+                let spec = AccessSpec::deserialize(&spec).map_err(|error| {
+                    Status::bad_request(format!("spec cannot be read: {error}"))
+                })?;
                 self.validate(&spec, request.info())?;
                 let subject = (self != Self::SelfSubjectAccess).then(|| spec.subject());
                 let subject = subject.as_ref().unwrap_or(user);
@@ -190,15 +203,26 @@ impl Review {
     fn validate(self, spec: &AccessSpec, info: &RequestInfo) -> Result<(), Refusal> {
         let mut errors = Vec::new();
         let both = "cannot be specified in combination with resourceAttributes";
-        let neither = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+        let neither =
+            "exactly one of nonResourceAttributes or resourceAttributes must be specified";
         match (&spec.resource_attributes, &spec.non_resource_attributes) {
             (Some(_), Some(_)) => {
-                errors.push(FieldError::invalid(&path("spec.nonResourceAttributes"), Value::Null, both));
+                errors.push(FieldError::invalid(
+                    &path("spec.nonResourceAttributes"),
+                    Value::Null,
+                    both,
+                ));
             }
             (None, None) => {
-                errors.push(FieldError::invalid(&path("spec.resourceAttributes"), Value::Null, neither));
+                errors.push(FieldError::invalid(
+                    &path("spec.resourceAttributes"),
+                    Value::Null,
+                    neither,
+                ));
             }
-            (Some(resource), None) if self == Self::LocalSubjectAccess && resource.namespace != info.namespace => {
+            (Some(resource), None)
+                if self == Self::LocalSubjectAccess && resource.namespace != info.namespace =>
+            {
                 errors.push(FieldError::invalid(
                     &path("spec.resourceAttributes.namespace"),
                     Value::from(resource.namespace.clone()),
@@ -216,7 +240,11 @@ impl Review {
         }
         if self != Self::SelfSubjectAccess && spec.user.is_empty() && spec.groups.is_empty() {
             let detail = "at least one of user or group must be specified";
-            errors.push(FieldError::invalid(&path("spec.user"), Value::from(""), detail));
+            errors.push(FieldError::invalid(
+                &path("spec.user"),
+                Value::from(""),
+                detail,
+            ));
         }
         if errors.is_empty() {
             return Ok(());
@@ -267,7 +295,11 @@ impl AccessSpec {
                 is_resource: true,
                 ..nothing
             },
-            (None, Some(path)) => Attributes { verb: &path.verb, path: &path.path, ..nothing },
+            (None, Some(path)) => Attributes {
+                verb: &path.verb,
+                path: &path.path,
+                ..nothing
+            },
             (None, None) => nothing,
         }
     }
@@ -290,7 +322,10 @@ fn access_status(verdict: &Verdict) -> Value {
         status.insert("reason".to_owned(), json!(verdict.reason));
     }
     if !verdict.allowed && !verdict.errors.is_empty() {
-        status.insert("evaluationError".to_owned(), json!(verdict.errors.join(", ")));
+        status.insert(
+            "evaluationError".to_owned(),
+            json!(verdict.errors.join(", ")),
+        );
     }
     status.into()
 }
@@ -322,14 +357,16 @@ fn rules_status(
             seen.push(rule);
         }
     }
-    let (paths, resources): (Vec<_>, Vec<_>) =
-        seen.iter().partition(|rule| !rule.non_resource_urls.is_empty());
+    let (paths, resources): (Vec<_>, Vec<_>) = seen
+        .iter()
+        .partition(|rule| !rule.non_resource_urls.is_empty());
     let resources: Vec<Value> = resources.into_iter().map(resource_rule).collect();
     let paths: Vec<Value> = paths
         .into_iter()
         .map(|rule| json!({ "verbs": rule.verbs, "nonResourceURLs": rule.non_resource_urls }))
         .collect();
-    let mut status = json!({ "resourceRules": resources, "nonResourceRules": paths, "incomplete": false });
+    let mut status =
+        json!({ "resourceRules": resources, "nonResourceRules": paths, "incomplete": false });
     if !errors.is_empty() {
         status["evaluationError"] = json!(errors.join(", "));
     }
@@ -337,7 +374,8 @@ fn rules_status(
 }
 
 fn resource_rule(rule: &PolicyRule) -> Value {
-    let mut value = json!({ "verbs": rule.verbs, "apiGroups": rule.api_groups, "resources": rule.resources });
+    let mut value =
+        json!({ "verbs": rule.verbs, "apiGroups": rule.api_groups, "resources": rule.resources });
     if !rule.resource_names.is_empty() {
         value["resourceNames"] = json!(rule.resource_names);
     }
@@ -345,7 +383,10 @@ fn resource_rule(rule: &PolicyRule) -> Value {
 }
 
 fn token_status(authenticator: &Authenticator, spec: &Value) -> Value {
-    let token = spec.get("token").and_then(Value::as_str).unwrap_or_default();
+    let token = spec
+        .get("token")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     match authenticator.token(token) {
         Some(user) => json!({ "authenticated": true, "user": user.to_value() }),
         None => json!({ "authenticated": false, "user": {} }),

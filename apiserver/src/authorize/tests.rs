@@ -10,9 +10,12 @@ use crate::{
     route,
 };
 
-fn allow(name: &str, user: &str, rule: Value) -> [(&'static str, Value); 2] {
+fn allow(name: &str, user: &str, rule: &Value) -> [(&'static str, Value); 2] {
     [
-        ("clusterroles", json!({"metadata": {"name": name}, "rules": [rule]})),
+        (
+            "clusterroles",
+            json!({"metadata": {"name": name}, "rules": [rule]}),
+        ),
         (
             "clusterrolebindings",
             json!({"metadata": {"name": name}, "roleRef": {"kind": "ClusterRole", "name": name},
@@ -26,14 +29,46 @@ fn allow(name: &str, user: &str, rule: Value) -> [(&'static str, Value); 2] {
 fn authorizer() -> Authorizer {
     let mut objects: Vec<(&str, &str, Value)> = Vec::new();
     for (cluster, grants) in [
-        ("root", allow("read", "alice", json!({"verbs": ["get", "list"], "apiGroups": [""], "resources": ["configmaps"]}))),
-        ("root", allow("enter", "alice", json!({"verbs": ["access"], "apiGroups": ["wheelhouse.dev"],
-            "resources": ["spokes"], "resourceNames": ["east", "west", "gone"]}))),
-        ("root", allow("act", "carol", json!({"verbs": ["impersonate"], "apiGroups": [""],
-            "resources": ["users"], "resourceNames": ["alice"]}))),
-        ("east", allow("read", "alice", json!({"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]}))),
+        (
+            "root",
+            allow(
+                "read",
+                "alice",
+                &json!({"verbs": ["get", "list"], "apiGroups": [""], "resources": ["configmaps"]}),
+            ),
+        ),
+        (
+            "root",
+            allow(
+                "enter",
+                "alice",
+                &json!({"verbs": ["access"], "apiGroups": ["wheelhouse.dev"],
+            "resources": ["spokes"], "resourceNames": ["east", "west", "gone"]}),
+            ),
+        ),
+        (
+            "root",
+            allow(
+                "act",
+                "carol",
+                &json!({"verbs": ["impersonate"], "apiGroups": [""],
+            "resources": ["users"], "resourceNames": ["alice"]}),
+            ),
+        ),
+        (
+            "east",
+            allow(
+                "read",
+                "alice",
+                &json!({"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]}),
+            ),
+        ),
     ] {
-        objects.extend(grants.into_iter().map(|(resource, object)| (cluster, resource, object)));
+        objects.extend(
+            grants
+                .into_iter()
+                .map(|(resource, object)| (cluster, resource, object)),
+        );
     }
     let clusters = BTreeMap::from([
         ("east".parse().unwrap(), ClusterKind::Embedded),
@@ -81,20 +116,104 @@ async fn two_gates_stand_before_a_spokes_cluster() {
     let authorizer = authorizer();
     let masters = UserInfo::system("root");
     for (name, user, uri, judge, want) in [
-        ("root, allowed", user("alice"), "/api/v1/configmaps", Judge::Rules, true),
-        ("root, not allowed", user("alice"), "/api/v1/secrets", Judge::Rules, false),
-        ("root, someone else", user("bob"), "/api/v1/configmaps", Judge::Rules, false),
-        ("embedded, allowed there", user("alice"), "/clusters/east/api/v1/secrets/a", Judge::Rules, true),
-        ("embedded, allowed in root alone", user("alice"), "/clusters/east/api/v1/configmaps/a", Judge::Rules, false),
-        ("embedded, not let in", user("bob"), "/clusters/east/api/v1/secrets/a", Judge::Rules, false),
-        ("relayed, let in", user("alice"), "/clusters/west/api/v1/pods", Judge::Spoke, true),
-        ("relayed, not let in", user("bob"), "/clusters/west/api/v1/pods", Judge::Spoke, false),
-        ("hub-stored of a spoke, nobody to ask", user("alice"), "/clusters/west/apis/a.io/v1/xs", Judge::Rules, false),
-        ("no such cluster, let in", user("alice"), "/clusters/gone/api", Judge::FirstGate, true),
-        ("no such cluster, not let in", user("bob"), "/clusters/gone/api", Judge::FirstGate, false),
-        ("all clusters need access to all", user("alice"), "/clusters/*/api/v1/configmaps", Judge::Rules, false),
-        ("masters, anywhere", masters.clone(), "/clusters/west/apis/a.io/v1/xs", Judge::Rules, true),
-        ("masters, everywhere", masters, "/clusters/*/api/v1/secrets", Judge::Rules, true),
+        (
+            "root, allowed",
+            user("alice"),
+            "/api/v1/configmaps",
+            Judge::Rules,
+            true,
+        ),
+        (
+            "root, not allowed",
+            user("alice"),
+            "/api/v1/secrets",
+            Judge::Rules,
+            false,
+        ),
+        (
+            "root, someone else",
+            user("bob"),
+            "/api/v1/configmaps",
+            Judge::Rules,
+            false,
+        ),
+        (
+            "embedded, allowed there",
+            user("alice"),
+            "/clusters/east/api/v1/secrets/a",
+            Judge::Rules,
+            true,
+        ),
+        (
+            "embedded, allowed in root alone",
+            user("alice"),
+            "/clusters/east/api/v1/configmaps/a",
+            Judge::Rules,
+            false,
+        ),
+        (
+            "embedded, not let in",
+            user("bob"),
+            "/clusters/east/api/v1/secrets/a",
+            Judge::Rules,
+            false,
+        ),
+        (
+            "relayed, let in",
+            user("alice"),
+            "/clusters/west/api/v1/pods",
+            Judge::Spoke,
+            true,
+        ),
+        (
+            "relayed, not let in",
+            user("bob"),
+            "/clusters/west/api/v1/pods",
+            Judge::Spoke,
+            false,
+        ),
+        (
+            "hub-stored of a spoke, nobody to ask",
+            user("alice"),
+            "/clusters/west/apis/a.io/v1/xs",
+            Judge::Rules,
+            false,
+        ),
+        (
+            "no such cluster, let in",
+            user("alice"),
+            "/clusters/gone/api",
+            Judge::FirstGate,
+            true,
+        ),
+        (
+            "no such cluster, not let in",
+            user("bob"),
+            "/clusters/gone/api",
+            Judge::FirstGate,
+            false,
+        ),
+        (
+            "all clusters need access to all",
+            user("alice"),
+            "/clusters/*/api/v1/configmaps",
+            Judge::Rules,
+            false,
+        ),
+        (
+            "masters, anywhere",
+            masters.clone(),
+            "/clusters/west/apis/a.io/v1/xs",
+            Judge::Rules,
+            true,
+        ),
+        (
+            "masters, everywhere",
+            masters,
+            "/clusters/*/api/v1/secrets",
+            Judge::Rules,
+            true,
+        ),
     ] {
         let got = admit_as(&authorizer, user, uri, judge, &[]).await;
         assert_eq!(got.is_ok(), want, "{name}: {got:?}");
@@ -108,7 +227,9 @@ async fn who_is_not_let_in_does_not_learn_whether_the_cluster_is_there() {
     for cluster in ["east", "west", "none"] {
         for path in ["/api/v1/pods", "/healthz", "/apis"] {
             let uri = format!("/clusters/{cluster}{path}");
-            let status = admit_as(&authorizer, user("bob"), &uri, Judge::Rules, &[]).await.unwrap_err();
+            let status = admit_as(&authorizer, user("bob"), &uri, Judge::Rules, &[])
+                .await
+                .unwrap_err();
             assert_eq!(status.code, 403, "{uri}");
             messages.push(status.message.replace(cluster, "X"));
         }
@@ -116,7 +237,9 @@ async fn who_is_not_let_in_does_not_learn_whether_the_cluster_is_there() {
     messages.dedup();
     assert_eq!(
         messages,
-        [r#"spokes.wheelhouse.dev "X" is forbidden: User "bob" cannot access resource "spokes" in API group "wheelhouse.dev" at the cluster scope"#]
+        [
+            r#"spokes.wheelhouse.dev "X" is forbidden: User "bob" cannot access resource "spokes" in API group "wheelhouse.dev" at the cluster scope"#
+        ]
     );
 }
 
@@ -127,29 +250,59 @@ async fn a_spoke_is_asked_about_what_the_hub_stores_for_it() {
         let decision = if asked.verb == "get" {
             Decision::Allow
         } else {
-            Decision::NoOpinion { reason: "no role there".to_owned() }
+            Decision::NoOpinion {
+                reason: "no role there".to_owned(),
+            }
         };
         Box::pin(std::future::ready(decision))
     }));
-    let get = admit_as(&authorizer, user("alice"), "/clusters/west/apis/a.io/v1/xs/n", Judge::Rules, &[]).await;
+    let get = admit_as(
+        &authorizer,
+        user("alice"),
+        "/clusters/west/apis/a.io/v1/xs/n",
+        Judge::Rules,
+        &[],
+    )
+    .await;
     assert!(get.is_ok(), "{get:?}");
-    let list = admit_as(&authorizer, user("alice"), "/clusters/west/apis/a.io/v1/xs", Judge::Rules, &[]).await;
-    assert!(list.unwrap_err().message.ends_with(": no role there"), "the reason is told");
+    let list = admit_as(
+        &authorizer,
+        user("alice"),
+        "/clusters/west/apis/a.io/v1/xs",
+        Judge::Rules,
+        &[],
+    )
+    .await;
+    assert!(
+        list.unwrap_err().message.ends_with(": no role there"),
+        "the reason is told"
+    );
 }
 
 #[tokio::test]
 async fn refusals_are_in_kubernetes_words() {
     let authorizer = authorizer();
     for (uri, want) in [
-        ("/api/v1/pods", r#"pods is forbidden: User "bob" cannot list resource "pods" in API group "" at the cluster scope"#),
+        (
+            "/api/v1/pods",
+            r#"pods is forbidden: User "bob" cannot list resource "pods" in API group "" at the cluster scope"#,
+        ),
         (
             "/apis/apps/v1/namespaces/ns/deployments/web/scale",
             r#"deployments.apps "web" is forbidden: User "bob" cannot get resource "deployments/scale" in API group "apps" in the namespace "ns""#,
         ),
-        ("/metrics", r#"forbidden: User "bob" cannot get path "/metrics""#),
-        ("/a%3Cb%3E&c", r#"forbidden: User "bob" cannot get path "/a&lt;b&gt;&amp;c""#),
+        (
+            "/metrics",
+            r#"forbidden: User "bob" cannot get path "/metrics""#,
+        ),
+        (
+            "/a%3Cb%3E&c",
+            r#"forbidden: User "bob" cannot get path "/a&lt;b&gt;&amp;c""#,
+        ),
     ] {
-        let status = admit_as(&authorizer, user("bob"), uri, Judge::Rules, &[]).await.unwrap_err();
+        let status = admit_as(&authorizer, user("bob"), uri, Judge::Rules, &[])
+            .await
+            .unwrap_err();
         assert_eq!(status.message, want, "{uri}");
         assert_eq!(status.code, 403, "{uri}");
     }
@@ -159,19 +312,69 @@ async fn refusals_are_in_kubernetes_words() {
 async fn who_may_act_as_another_does() {
     let authorizer = authorizer();
     let alice = [("impersonate-user", "alice")];
-    let acting = admit_as(&authorizer, user("carol"), "/api/v1/configmaps", Judge::Rules, &alice).await.unwrap();
+    let acting = admit_as(
+        &authorizer,
+        user("carol"),
+        "/api/v1/configmaps",
+        Judge::Rules,
+        &alice,
+    )
+    .await
+    .unwrap();
     assert_eq!(acting.username, "alice");
     for (name, sender, uri, headers, code) in [
-        ("not as someone else", "carol", "/api/v1/configmaps", &[("impersonate-user", "bob")][..], 403),
-        ("not with a group", "carol", "/api/v1/configmaps", &[("impersonate-user", "alice"), ("impersonate-group", "system:masters")], 403),
-        ("nobody else may", "dave", "/api/v1/configmaps", &alice[..], 403),
-        ("not without a user", "carol", "/api/v1/configmaps", &[("impersonate-group", "x")], 400),
-        ("the sender must be let in too", "carol", "/clusters/east/api/v1/secrets/a", &alice[..], 403),
+        (
+            "not as someone else",
+            "carol",
+            "/api/v1/configmaps",
+            &[("impersonate-user", "bob")][..],
+            403,
+        ),
+        (
+            "not with a group",
+            "carol",
+            "/api/v1/configmaps",
+            &[
+                ("impersonate-user", "alice"),
+                ("impersonate-group", "system:masters"),
+            ],
+            403,
+        ),
+        (
+            "nobody else may",
+            "dave",
+            "/api/v1/configmaps",
+            &alice[..],
+            403,
+        ),
+        (
+            "not without a user",
+            "carol",
+            "/api/v1/configmaps",
+            &[("impersonate-group", "x")],
+            400,
+        ),
+        (
+            "the sender must be let in too",
+            "carol",
+            "/clusters/east/api/v1/secrets/a",
+            &alice[..],
+            403,
+        ),
     ] {
-        let status = admit_as(&authorizer, user(sender), uri, Judge::Rules, headers).await.unwrap_err();
+        let status = admit_as(&authorizer, user(sender), uri, Judge::Rules, headers)
+            .await
+            .unwrap_err();
         assert_eq!(status.code, code, "{name}: {status}");
     }
-    let denied = admit_as(&authorizer, user("carol"), "/api/v1/configmaps", Judge::Rules, &[("impersonate-user", "bob")]).await;
+    let denied = admit_as(
+        &authorizer,
+        user("carol"),
+        "/api/v1/configmaps",
+        Judge::Rules,
+        &[("impersonate-user", "bob")],
+    )
+    .await;
     assert_eq!(
         denied.unwrap_err().message,
         r#"users "bob" is forbidden: User "carol" cannot impersonate resource "users" in API group "" at the cluster scope"#

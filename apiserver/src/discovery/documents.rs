@@ -36,7 +36,10 @@ pub(super) struct Document {
 impl Documents {
     /// Takes the groups that the documents are about.
     pub fn new(groups: Groups) -> Self {
-        Self { groups, aggregated: Default::default() }
+        Self {
+            groups,
+            aggregated: Default::default(),
+        }
     }
 
     /// The groups that the documents are about.
@@ -69,7 +72,14 @@ impl Documents {
             metadata: EmptyMeta::default(),
             items,
         };
-        Document::new(&list, if v2 { AGGREGATED_V2 } else { AGGREGATED_V2BETA1 })
+        Document::new(
+            &list,
+            if v2 {
+                AGGREGATED_V2
+            } else {
+                AGGREGATED_V2BETA1
+            },
+        )
     }
 
     /// A document of the old form; `None` for a group or version that is not served.
@@ -82,9 +92,10 @@ impl Documents {
             }),
             Page::Group(name) => serde_json::to_value(group_of(self.group(name)?).alone()),
             Page::CoreVersion(version) => serde_json::to_value(self.resources("", version)?),
-            Page::GroupVersion(group, version) => {
-                serde_json::to_value(self.resources(group, version).filter(|_| !group.is_empty())?)
-            }
+            Page::GroupVersion(group, version) => serde_json::to_value(
+                self.resources(group, version)
+                    .filter(|_| !group.is_empty())?,
+            ),
         };
         Some(value.expect("discovery is made of texts and flags"))
     }
@@ -112,7 +123,10 @@ impl Documents {
     }
 
     fn group(&self, name: &str) -> Option<&ApiGroupDiscovery> {
-        self.groups.groups.iter().find(|group| group.metadata.name == name)
+        self.groups
+            .groups
+            .iter()
+            .find(|group| group.metadata.name == name)
     }
 
     fn resources(&self, group: &str, version: &str) -> Option<ApiResourceList> {
@@ -137,9 +151,18 @@ impl Documents {
     fn flat_resources(&self, group: &str, version: &ApiVersionDiscovery) -> Vec<ApiResource> {
         let mut flat = Vec::new();
         for resource in &version.resources {
-            let key = (group.to_owned(), version.version.clone(), resource.resource.clone());
+            let key = (
+                group.to_owned(),
+                version.version.clone(),
+                resource.resource.clone(),
+            );
             let hash = self.groups.storage_version_hashes.get(&key);
-            flat.push(plain_resource(resource, group, &version.version, hash.cloned()));
+            flat.push(plain_resource(
+                resource,
+                group,
+                &version.version,
+                hash.cloned(),
+            ));
             flat.extend(plain_subresources(resource, group, &version.version));
         }
         flat
@@ -214,7 +237,8 @@ impl Document {
         Self {
             bytes: bytes.into(),
             content_type,
-            etag: HeaderValue::try_from(format!("\"{digest:X}\"")).expect("digits and letters in quotes"),
+            etag: HeaderValue::try_from(format!("\"{digest:X}\""))
+                .expect("digits and letters in quotes"),
         }
     }
 

@@ -3,7 +3,8 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use api::discovery::{
-    ApiGroupDiscovery, ApiResourceDiscovery, ApiSubresourceDiscovery, ApiVersionDiscovery, GroupMeta,
+    ApiGroupDiscovery, ApiResourceDiscovery, ApiSubresourceDiscovery, ApiVersionDiscovery,
+    GroupMeta,
 };
 
 use crate::served::{ServedKind, ServedKinds};
@@ -52,20 +53,28 @@ impl Groups {
                 });
             }
             for version in group.versions {
-                own.version(&version.version).resources.extend(version.resources);
+                own.version(&version.version)
+                    .resources
+                    .extend(version.resources);
             }
             own.versions.retain(|version| !version.resources.is_empty());
         }
         self.groups.retain(|group| !group.versions.is_empty());
-        self.storage_version_hashes.extend(over.storage_version_hashes);
+        self.storage_version_hashes
+            .extend(over.storage_version_hashes);
         self.sort();
         self
     }
 
     fn add(&mut self, kind: &ServedKind) {
         if !kind.storage_version_hash.is_empty() {
-            let key = (kind.gvr.group.clone(), kind.gvr.version.clone(), kind.gvr.resource.clone());
-            self.storage_version_hashes.insert(key, kind.storage_version_hash.clone());
+            let key = (
+                kind.gvr.group.clone(),
+                kind.gvr.version.clone(),
+                kind.gvr.resource.clone(),
+            );
+            self.storage_version_hashes
+                .insert(key, kind.storage_version_hash.clone());
         }
         self.group(&kind.gvr.group)
             .version(&kind.gvr.version)
@@ -74,10 +83,15 @@ impl Groups {
     }
 
     fn group(&mut self, name: &str) -> &mut ApiGroupDiscovery {
-        let index = self.groups.iter().position(|group| group.metadata.name == name);
+        let index = self
+            .groups
+            .iter()
+            .position(|group| group.metadata.name == name);
         let index = index.unwrap_or_else(|| {
             self.groups.push(ApiGroupDiscovery {
-                metadata: GroupMeta { name: name.to_owned() },
+                metadata: GroupMeta {
+                    name: name.to_owned(),
+                },
                 versions: Vec::new(),
             });
             self.groups.len() - 1
@@ -88,14 +102,18 @@ impl Groups {
     fn sort(&mut self) {
         self.groups.sort_by(|a, b| {
             let key = |group: &ApiGroupDiscovery| Reverse(group_priority(&group.metadata.name));
-            key(a).cmp(&key(b)).then_with(|| a.metadata.name.cmp(&b.metadata.name))
+            key(a)
+                .cmp(&key(b))
+                .then_with(|| a.metadata.name.cmp(&b.metadata.name))
         });
         for group in &mut self.groups {
             group
                 .versions
                 .sort_by(|a, b| api::version::compare(&a.version, &b.version));
             for version in &mut group.versions {
-                version.resources.sort_by(|a, b| a.resource.cmp(&b.resource));
+                version
+                    .resources
+                    .sort_by(|a, b| a.resource.cmp(&b.resource));
             }
         }
     }
@@ -108,7 +126,10 @@ trait Versions {
 
 impl Versions for ApiGroupDiscovery {
     fn version(&mut self, name: &str) -> &mut ApiVersionDiscovery {
-        let index = self.versions.iter().position(|version| version.version == name);
+        let index = self
+            .versions
+            .iter()
+            .position(|version| version.version == name);
         let index = index.unwrap_or_else(|| {
             self.versions.push(ApiVersionDiscovery {
                 version: name.to_owned(),
@@ -134,7 +155,12 @@ fn resource_of(kind: &ServedKind) -> ApiResourceDiscovery {
     ApiResourceDiscovery {
         resource: kind.gvr.resource.clone(),
         response_kind: Some((&kind.gvk).into()),
-        scope: if kind.namespaced { "Namespaced" } else { "Cluster" }.to_owned(),
+        scope: if kind.namespaced {
+            "Namespaced"
+        } else {
+            "Cluster"
+        }
+        .to_owned(),
         singular_resource: kind.singular.clone(),
         verbs: kind.verbs.clone(),
         short_names: kind.short_names.clone(),

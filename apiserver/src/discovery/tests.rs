@@ -1,6 +1,9 @@
 //! What clients read.
 
-use api::{discovery::ApiGroupDiscoveryList, group::{GroupVersionKind, GroupVersionResource}};
+use api::{
+    discovery::ApiGroupDiscoveryList,
+    group::{GroupVersionKind, GroupVersionResource},
+};
 use http::Request;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -13,7 +16,11 @@ fn served(group: &str, version: &str, resource: &str, kind: &str) -> Arc<ServedK
     Arc::new(ServedKind {
         gvr: GroupVersionResource::new(group, version, resource),
         subresources: vec![
-            ServedSubresource { name: "status".to_owned(), gvk: gvk.clone(), verbs: vec!["get".to_owned()] },
+            ServedSubresource {
+                name: "status".to_owned(),
+                gvk: gvk.clone(),
+                verbs: vec!["get".to_owned()],
+            },
             ServedSubresource {
                 name: "scale".to_owned(),
                 gvk: GroupVersionKind::new("autoscaling", "v1", "Scale"),
@@ -80,18 +87,32 @@ fn groups_are_in_the_order_of_their_priority_and_versions_in_that_of_their_age()
         served("", "v1", "pods", "Pod"),
         served("apps", "v1", "deployments", "Deployment"),
     ]));
-    let names: Vec<&str> = groups.groups.iter().map(|group| group.metadata.name.as_str()).collect();
+    let names: Vec<&str> = groups
+        .groups
+        .iter()
+        .map(|group| group.metadata.name.as_str())
+        .collect();
     assert_eq!(names, ["", "apps", "batch", "a.io", "z.io"]);
-    let versions: Vec<&str> = groups.groups[4].versions.iter().map(|version| version.version.as_str()).collect();
+    let versions: Vec<&str> = groups.groups[4]
+        .versions
+        .iter()
+        .map(|version| version.version.as_str())
+        .collect();
     assert_eq!(versions, ["v1", "v2beta1", "v1alpha1"]);
 }
 
 #[tokio::test]
 async fn the_aggregated_document_carries_its_type_and_its_etag() {
-    let documents = documents(vec![served("a.io", "v1", "widgets", "Widget"), served("", "v1", "pods", "Pod")]);
+    let documents = documents(vec![
+        served("a.io", "v1", "widgets", "Widget"),
+        served("", "v1", "pods", "Pod"),
+    ]);
     let accept = format!("{},application/json", api::discovery::AGGREGATED_V2);
     let response = serve(&documents, Page::Groups, &parts(&accept, None)).unwrap();
-    assert_eq!(response.headers()["content-type"], api::discovery::AGGREGATED_V2);
+    assert_eq!(
+        response.headers()["content-type"],
+        api::discovery::AGGREGATED_V2
+    );
     assert_eq!(response.headers()["vary"], "Accept");
     let etag = response.headers()["etag"].clone();
     let list: ApiGroupDiscoveryList = serde_json::from_value(value_of(response).await).unwrap();
@@ -110,27 +131,47 @@ async fn the_aggregated_document_carries_its_type_and_its_etag() {
 
 #[tokio::test]
 async fn the_legacy_documents_say_the_same() {
-    let documents = documents(vec![served("a.io", "v1", "widgets", "Widget"), served("", "v1", "pods", "Pod")]);
+    let documents = documents(vec![
+        served("a.io", "v1", "widgets", "Widget"),
+        served("", "v1", "pods", "Pod"),
+    ]);
     for (page, want) in [
-        (Page::Core, json!({"kind": "APIVersions", "versions": ["v1"],
-            "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}]})),
-        (Page::Groups, json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": [{
+        (
+            Page::Core,
+            json!({"kind": "APIVersions", "versions": ["v1"],
+            "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}]}),
+        ),
+        (
+            Page::Groups,
+            json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": [{
             "name": "a.io", "versions": [{"groupVersion": "a.io/v1", "version": "v1"}],
-            "preferredVersion": {"groupVersion": "a.io/v1", "version": "v1"}}]})),
-        (Page::GroupVersion("a.io", "v1"), json!({"kind": "APIResourceList", "apiVersion": "v1",
+            "preferredVersion": {"groupVersion": "a.io/v1", "version": "v1"}}]}),
+        ),
+        (
+            Page::GroupVersion("a.io", "v1"),
+            json!({"kind": "APIResourceList", "apiVersion": "v1",
             "groupVersion": "a.io/v1", "resources": [
                 {"name": "widgets", "singularName": "widget", "namespaced": true, "kind": "Widget",
                  "verbs": ["get", "list"], "shortNames": ["w"], "categories": ["all"], "storageVersionHash": "abc="},
                 {"name": "widgets/status", "singularName": "", "namespaced": true, "kind": "Widget", "verbs": ["get"]},
                 {"name": "widgets/scale", "singularName": "", "namespaced": true, "group": "autoscaling",
-                 "version": "v1", "kind": "Scale", "verbs": ["get"]}]})),
+                 "version": "v1", "kind": "Scale", "verbs": ["get"]}]}),
+        ),
     ] {
         let response = serve(&documents, page, &parts("application/json", None)).unwrap();
         assert_eq!(value_of(response).await, want, "{page:?}");
     }
-    for page in [Page::Group("b.io"), Page::GroupVersion("a.io", "v2"), Page::CoreVersion("v2"), Page::GroupVersion("", "v1")] {
+    for page in [
+        Page::Group("b.io"),
+        Page::GroupVersion("a.io", "v2"),
+        Page::CoreVersion("v2"),
+        Page::GroupVersion("", "v1"),
+    ] {
         let refusal = serve(&documents, page, &parts("application/json", None)).unwrap_err();
-        assert!(refusal.status().is_none(), "{page:?} is answered in plain text");
+        assert!(
+            refusal.status().is_none(),
+            "{page:?} is answered in plain text"
+        );
     }
 }
 
@@ -153,10 +194,21 @@ fn what_the_hub_serves_covers_what_the_spoke_serves() {
         .flat_map(|group| {
             group.versions.iter().flat_map(|version| {
                 version.resources.iter().map(|resource| {
-                    format!("{}/{}/{}", group.metadata.name, version.version, resource.resource)
+                    format!(
+                        "{}/{}/{}",
+                        group.metadata.name, version.version, resource.resource
+                    )
                 })
             })
         })
         .collect();
-    assert_eq!(flat, ["/v1/pods", "a.io/v2/widgets", "a.io/v1/gadgets", "b.io/v1/things"]);
+    assert_eq!(
+        flat,
+        [
+            "/v1/pods",
+            "a.io/v2/widgets",
+            "a.io/v1/gadgets",
+            "b.io/v1/things"
+        ]
+    );
 }

@@ -5,11 +5,7 @@ use futures::{StreamExt, stream};
 use http::{Method, Request, header};
 
 use super::{Hub, InProcess};
-use crate::{
-    authenticate::UserInfo,
-    authorize::bootstrap,
-    respond::RequestBody,
-};
+use crate::{authenticate::UserInfo, authorize::bootstrap, respond::RequestBody};
 
 /// The user that these objects are created as.
 const USER: &str = "system:wheelhouse:bootstrap";
@@ -55,7 +51,9 @@ async fn create(
     };
     let mut request = Request::new(RequestBody::full(bootstrap.object.to_string()));
     *request.method_mut() = Method::POST;
-    *request.uri_mut() = path.parse().expect("a cluster's name is a DNS label, and the rest is constant");
+    *request.uri_mut() = path
+        .parse()
+        .expect("a cluster's name is a DNS label, and the rest is constant");
     request.headers_mut().insert(
         header::CONTENT_TYPE,
         header::HeaderValue::from_static("application/json"),

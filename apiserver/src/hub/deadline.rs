@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::{respond::Refusal, route::RequestInfo};
 
 /// How long a request may take that is not long-running, unless it asks for less.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The deadline of a request: 60 s, or less if `timeout` says so. Watches read that parameter no further than here.
 ///
@@ -30,7 +30,9 @@ pub(super) fn of(parts: &Parts, info: &RequestInfo, started: Instant) -> Result<
         return Ok(most);
     };
     let asked = parse_duration(text).ok_or_else(|| {
-        Status::bad_request(format!("invalid timeout specified in the request URL: {text:?}"))
+        Status::bad_request(format!(
+            "invalid timeout specified in the request URL: {text:?}"
+        ))
     })?;
     if asked.is_zero() {
         return Ok(most);

@@ -74,7 +74,8 @@ impl Hub {
         };
         let store = open_store(&config, tasks).await?;
         let registry = Registry::open(&store)?;
-        let (policies, follower) = Policies::open(Arc::clone(&store)).map_err(OpenError::Policies)?;
+        let (policies, follower) =
+            Policies::open(Arc::clone(&store)).map_err(OpenError::Policies)?;
         let authorizer = Arc::new(Authorizer::new(policies, registry.clusters()));
         let handlers = Handlers::new(handle::Parts {
             store: Arc::clone(&store),
@@ -101,7 +102,10 @@ impl Hub {
         };
         hub.bootstrap(&LogicalCluster::root()).await?;
         hub.parts.health.set_bootstrapped();
-        tasks.spawn("bootstrap", hub.clone().bootstrap_embedded(tasks.child_token()));
+        tasks.spawn(
+            "bootstrap",
+            hub.clone().bootstrap_embedded(tasks.child_token()),
+        );
         Ok(hub)
     }
 
@@ -117,7 +121,9 @@ impl Hub {
         shutdown: CancellationToken,
     ) -> Result<(), tls::Error> {
         let (config, verifier) = self.parts.pki.server_config()?;
-        Server::new(self.clone(), config, verifier).run(listener, shutdown).await;
+        Server::new(self.clone(), config, verifier)
+            .run(listener, shutdown)
+            .await;
         Ok(())
     }
 

@@ -83,7 +83,9 @@ impl Target {
             Self::Page => hub.page(request),
             Self::Review(review) => {
                 let parts = &hub.parts;
-                review.serve(&parts.authorizer, &parts.authenticator, request, body).await
+                review
+                    .serve(&parts.authorizer, &parts.authenticator, request, body)
+                    .await
             }
             Self::Spoke => Err(Status::service_unavailable(format!(
                 "spoke {:?} is not connected",
@@ -154,11 +156,15 @@ impl Hub {
     /// Why a resource is not there: a `Status` in a group of Kubernetes' own, as its own handlers say it, and plain text
     /// elsewhere, where the request falls through.
     fn nothing_served(&self, info: &RequestInfo) -> Refusal {
-        let is_built_in = self.parts.registry.served(&info.cluster).is_some_and(|served| {
-            served
-                .of_group_version(&info.group, &info.version)
-                .any(|kind| kind.source == KindSource::BuiltIn)
-        });
+        let is_built_in = self
+            .parts
+            .registry
+            .served(&info.cluster)
+            .is_some_and(|served| {
+                served
+                    .of_group_version(&info.group, &info.version)
+                    .any(|kind| kind.source == KindSource::BuiltIn)
+            });
         if is_built_in {
             Status::resource_not_found().into()
         } else {
@@ -171,4 +177,3 @@ impl Hub {
 fn is_unprefixed(cluster: &ClusterScope) -> bool {
     cluster.one().is_some_and(api::LogicalCluster::is_root)
 }
-

@@ -21,10 +21,15 @@ struct Clause<'a> {
 /// Picks the form of an answer; `None` where no clause can be met.
 pub(super) fn choose(headers: &HeaderMap, offer: Offer) -> Option<Negotiated> {
     let text = header_text(headers);
-    if matches!(text, "" | "*/*" | "application/json" | "application/json, */*") {
+    if matches!(
+        text,
+        "" | "*/*" | "application/json" | "application/json, */*"
+    ) {
         return Some(Negotiated::JSON);
     }
-    clauses(text).into_iter().find_map(|clause| clause.satisfied(offer))
+    clauses(text)
+        .into_iter()
+        .find_map(|clause| clause.satisfied(offer))
 }
 
 /// Whether some clause covers `media_type`.
@@ -47,9 +52,11 @@ pub(super) fn aggregated<'a>(headers: &HeaderMap, versions: &[&'a str]) -> Optio
         if !covers(clause.media_range, "application/json") {
             continue;
         }
-        let (Some(group), Some(version), Some(kind)) =
-            (clause.parameter("g"), clause.parameter("v"), clause.parameter("as"))
-        else {
+        let (Some(group), Some(version), Some(kind)) = (
+            clause.parameter("g"),
+            clause.parameter("v"),
+            clause.parameter("as"),
+        ) else {
             return None;
         };
         if group == "apidiscovery.k8s.io"

@@ -23,30 +23,82 @@ fn the_first_clause_that_can_be_met_counts() {
         ("", Offer::Object, Some((Json, Object))),
         ("*/*", Offer::Object, Some((Json, Object))),
         ("application/json", Offer::List, Some((Json, Object))),
-        ("application/json;charset=utf-8", Offer::List, Some((Json, Object))),
+        (
+            "application/json;charset=utf-8",
+            Offer::List,
+            Some((Json, Object)),
+        ),
         ("application/*", Offer::List, Some((Json, Object))),
         ("application/yaml", Offer::Object, Some((Yaml, Object))),
         ("application/yaml", Offer::Watch, None),
-        ("application/yaml,application/json", Offer::Watch, Some((Json, Object))),
-        ("application/vnd.kubernetes.protobuf,application/json", Offer::Object, Some((Json, Object))),
+        (
+            "application/yaml,application/json",
+            Offer::Watch,
+            Some((Json, Object)),
+        ),
+        (
+            "application/vnd.kubernetes.protobuf,application/json",
+            Offer::Object,
+            Some((Json, Object)),
+        ),
         ("application/vnd.kubernetes.protobuf", Offer::Object, None),
         ("application/cbor", Offer::Object, None),
         ("text/html", Offer::Object, None),
         ("text/html,*/*;q=0.8", Offer::Object, Some((Json, Object))),
-        ("application/json;q=0.5,application/yaml", Offer::Object, Some((Yaml, Object))),
-        ("application/yaml;q=0,application/json;q=0.1", Offer::Object, Some((Json, Object))),
-        (KUBECTL_GET, Offer::List, Some((Json, Table(TableVersion::V1)))),
-        (KUBECTL_GET, Offer::Watch, Some((Json, Table(TableVersion::V1)))),
+        (
+            "application/json;q=0.5,application/yaml",
+            Offer::Object,
+            Some((Yaml, Object)),
+        ),
+        (
+            "application/yaml;q=0,application/json;q=0.1",
+            Offer::Object,
+            Some((Json, Object)),
+        ),
+        (
+            KUBECTL_GET,
+            Offer::List,
+            Some((Json, Table(TableVersion::V1))),
+        ),
+        (
+            KUBECTL_GET,
+            Offer::Watch,
+            Some((Json, Table(TableVersion::V1))),
+        ),
         (KUBECTL_GET, Offer::Plain, Some((Json, Object))),
-        ("application/json;as=Table;v=v1beta1;g=meta.k8s.io", Offer::List, Some((Json, Table(TableVersion::V1Beta1)))),
-        ("application/json;as=Table;v=v1;g=meta.k8s.io", Offer::Plain, None),
-        ("application/json;as=Table;v=v2;g=meta.k8s.io", Offer::List, None),
+        (
+            "application/json;as=Table;v=v1beta1;g=meta.k8s.io",
+            Offer::List,
+            Some((Json, Table(TableVersion::V1Beta1))),
+        ),
+        (
+            "application/json;as=Table;v=v1;g=meta.k8s.io",
+            Offer::Plain,
+            None,
+        ),
+        (
+            "application/json;as=Table;v=v2;g=meta.k8s.io",
+            Offer::List,
+            None,
+        ),
         ("application/json;as=Table;v=v1;g=other", Offer::List, None),
         (METADATA, Offer::Object, Some((Json, Metadata))),
         (METADATA, Offer::Watch, Some((Json, Metadata))),
-        ("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", Offer::List, Some((Json, MetadataList))),
-        ("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", Offer::Object, None),
-        ("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", Offer::List, None),
+        (
+            "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+            Offer::List,
+            Some((Json, MetadataList)),
+        ),
+        (
+            "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+            Offer::Object,
+            None,
+        ),
+        (
+            "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+            Offer::List,
+            None,
+        ),
     ] {
         let got = accept(&parts(accept_header, "/", "kubectl"), offer);
         let got = got.as_ref().ok().map(|form| (form.encoding, form.shape));
@@ -76,7 +128,9 @@ fn people_get_indented_json() {
         ("/?pretty=false", "curl/8.0", false),
         ("/?pretty=0", "curl/8.0", false),
     ] {
-        let got = accept(&parts("", uri, agent), Offer::Object).unwrap().pretty;
+        let got = accept(&parts("", uri, agent), Offer::Object)
+            .unwrap()
+            .pretty;
         assert_eq!(got, want, "{uri} {agent}");
     }
 }
@@ -84,19 +138,30 @@ fn people_get_indented_json() {
 #[test]
 fn aggregated_discovery_is_preferred_in_the_order_of_the_clauses() {
     const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-    const V2BETA1: &str = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
+    const V2BETA1: &str =
+        "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
     for (accept_header, want) in [
         (format!("{V2},{V2BETA1},application/json"), Some("v2")),
         (format!("{V2BETA1},application/json"), Some("v2beta1")),
         (V2.to_owned(), Some("v2")),
         (format!("application/json,{V2}"), None),
-        (format!("{V2};profile=nopeer,{V2},application/json"), Some("v2")),
+        (
+            format!("{V2};profile=nopeer,{V2},application/json"),
+            Some("v2"),
+        ),
         ("application/json".to_owned(), None),
         (String::new(), None),
-        ("application/json;g=apidiscovery.k8s.io;v=v3;as=APIGroupDiscoveryList".to_owned(), None),
+        (
+            "application/json;g=apidiscovery.k8s.io;v=v3;as=APIGroupDiscoveryList".to_owned(),
+            None,
+        ),
     ] {
         let parts = parts(&accept_header, "/apis", "kubectl");
-        assert_eq!(accepts_aggregated(&parts.headers, &["v2", "v2beta1"]), want, "{accept_header}");
+        assert_eq!(
+            accepts_aggregated(&parts.headers, &["v2", "v2beta1"]),
+            want,
+            "{accept_header}"
+        );
     }
 }
 
@@ -117,6 +182,10 @@ fn a_body_is_of_a_type_that_the_endpoint_takes() {
             headers.insert("content-type", sent.parse().unwrap());
         }
         let got = content_type(&headers, &supported);
-        assert_eq!(got.map_err(|refusal| refusal.status().unwrap().code), want, "{sent:?}");
+        assert_eq!(
+            got.map_err(|refusal| refusal.status().unwrap().code),
+            want,
+            "{sent:?}"
+        );
     }
 }

@@ -33,7 +33,10 @@ impl Cache {
         }
         let mut kinds: BTreeMap<String, Vec<Arc<ServedKind>>> = BTreeMap::new();
         for kind in served.kinds() {
-            kinds.entry(name_of(kind)).or_default().push(Arc::clone(kind));
+            kinds
+                .entry(name_of(kind))
+                .or_default()
+                .push(Arc::clone(kind));
         }
         let hashes = kinds
             .into_iter()

@@ -44,7 +44,10 @@ fn a_path_is_a_page() {
         ("/openapi/v3", Some(Page::Index)),
         ("/openapi/v3/", Some(Page::Index)),
         ("/openapi/v3/api/v1", Some(Page::Document("api/v1"))),
-        ("/openapi/v3/apis/a.io/v1", Some(Page::Document("apis/a.io/v1"))),
+        (
+            "/openapi/v3/apis/a.io/v1",
+            Some(Page::Document("apis/a.io/v1")),
+        ),
         ("/openapi/v4", None),
         ("/openapi", None),
     ] {
@@ -55,8 +58,14 @@ fn a_path_is_a_page() {
 #[test]
 fn a_hash_changes_with_its_own_group_alone() {
     let cache = Cache::default();
-    let before = cache.index(&ServedKinds::new(vec![served("", "pods", 1), served("a.io", "widgets", 1)]));
-    let after = cache.index(&ServedKinds::new(vec![served("", "pods", 1), served("a.io", "widgets", 2)]));
+    let before = cache.index(&ServedKinds::new(vec![
+        served("", "pods", 1),
+        served("a.io", "widgets", 1),
+    ]));
+    let after = cache.index(&ServedKinds::new(vec![
+        served("", "pods", 1),
+        served("a.io", "widgets", 2),
+    ]));
     assert_eq!(before.hashes["api/v1"], after.hashes["api/v1"]);
     assert_ne!(before.hashes["apis/a.io/v1"], after.hashes["apis/a.io/v1"]);
 }
@@ -73,7 +82,10 @@ fn a_document_under_its_hash_may_be_kept_and_one_under_an_old_hash_has_moved() {
 
     let plain = serve("/x", &[]).unwrap();
     assert_eq!(plain.headers()["etag"], format!("\"{hash}\""));
-    assert!(plain.headers().get("expires").is_none(), "only under its hash");
+    assert!(
+        plain.headers().get("expires").is_none(),
+        "only under its hash"
+    );
 
     let kept = serve(&format!("/x?hash={hash}"), &[]).unwrap();
     assert_eq!(kept.headers()["cache-control"], "public, immutable");
@@ -83,9 +95,18 @@ fn a_document_under_its_hash_may_be_kept_and_one_under_an_old_hash_has_moved() {
     assert_eq!(known.status(), 304);
 
     let moved = serve("/x?hash=OLD", &[]).unwrap_err();
-    assert_eq!(moved.to_string(), format!("moved to /openapi/v3/apis/a.io/v1?hash={hash}"));
+    assert_eq!(
+        moved.to_string(),
+        format!("moved to /openapi/v3/apis/a.io/v1?hash={hash}")
+    );
 
-    let refused = serve("/x", &[("accept", "application/com.github.proto-openapi.spec.v3.v1.0+protobuf")]);
+    let refused = serve(
+        "/x",
+        &[(
+            "accept",
+            "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
+        )],
+    );
     assert_eq!(refused.unwrap_err().status().unwrap().code, 406);
 }
 

@@ -23,6 +23,9 @@ use super::Refusal;
 /// What may break a body while it is sent or received.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
+/// Pieces of a body, made when they are asked for.
+pub(super) type Pieces = Box<dyn Iterator<Item = Bytes> + Send>;
+
 /// The body of an answer.
 pub struct Body {
     kind: BodyKind,
@@ -36,10 +39,7 @@ pub struct RequestBody {
 enum BodyKind {
     Empty,
     Full(Option<Bytes>),
-    Chunks {
-        chunks: Box<dyn Iterator<Item = Bytes> + Send>,
-        length: Option<u64>,
-    },
+    Chunks { chunks: Pieces, length: Option<u64> },
     Stream(Box<Streaming>),
     Foreign(UnsyncBoxBody<Bytes, BoxError>),
 }
@@ -132,10 +132,14 @@ impl Body {
         matches!(self.kind, BodyKind::Stream(_))
     }
 
-    /// Takes the pieces of a body made by [`Body::chunks`], or gives the body back.
-    pub(crate) fn into_chunks(self) -> Result<Box<dyn Iterator<Item = Bytes> + Send>, Self> {
+    /// Takes the pieces of a body that ends, one piece cut into some of `piece_bytes`, or gives the body back.
+    pub(super) fn into_pieces(self, piece_bytes: usize) -> Result<Pieces, Self> {
         match self.kind {
             BodyKind::Chunks { chunks, .. } => Ok(chunks),
+            BodyKind::Full(Some(mut bytes)) => Ok(Box::new(std::iter::from_fn(move || {
+                let length = bytes.len().min(piece_bytes);
+                (length > 0).then(|| bytes.split_to(length))
+            }))),
             kind => Err(Self { kind }),
         }
     }
@@ -153,7 +157,7 @@ impl HttpBody for Body {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match &mut self.kind {
             BodyKind::Empty => Poll::Ready(None),
@@ -166,13 +170,13 @@ impl HttpBody for Body {
                 Poll::Ready(next.map(|chunk| Ok(Frame::data(chunk))))
             }
             BodyKind::Stream(streaming) => {
-                if streaming.end.as_mut().poll(context).is_ready() {
+                if streaming.end.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(None);
                 }
-                let event = std::task::ready!(streaming.events.as_mut().poll_next(context));
+                let event = std::task::ready!(streaming.events.as_mut().poll_next(cx));
                 Poll::Ready(event.map(|event| Ok(Frame::data(event))))
             }
-            BodyKind::Foreign(body) => Pin::new(body).poll_frame(context),
+            BodyKind::Foreign(body) => Pin::new(body).poll_frame(cx),
         }
     }
 
@@ -188,7 +192,9 @@ impl HttpBody for Body {
         match &self.kind {
             BodyKind::Empty | BodyKind::Full(None) => SizeHint::with_exact(0),
             BodyKind::Full(Some(bytes)) => SizeHint::with_exact(bytes.len() as u64),
-            BodyKind::Chunks { length, .. } => length.map_or_else(SizeHint::new, SizeHint::with_exact),
+            BodyKind::Chunks { length, .. } => {
+                length.map_or_else(SizeHint::new, SizeHint::with_exact)
+            }
             BodyKind::Stream(_) => SizeHint::new(),
             BodyKind::Foreign(body) => body.size_hint(),
         }
@@ -196,7 +202,7 @@ impl HttpBody for Body {
 }
 
 impl fmt::Debug for Body {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match &self.kind {
             BodyKind::Empty => "empty",
             BodyKind::Full(_) => "full",
@@ -204,7 +210,7 @@ impl fmt::Debug for Body {
             BodyKind::Stream(_) => "stream",
             BodyKind::Foreign(_) => "foreign",
         };
-        formatter.debug_struct("Body").field("kind", &kind).finish()
+        f.debug_struct("Body").field("kind", &kind).finish()
     }
 }
 
@@ -270,10 +276,9 @@ impl RequestBody {
                 "the body of the request could not be read",
             ))
             .because(error)),
-            Err(_elapsed) => Err(Status::timeout(
-                "request did not complete within the allotted timeout",
-            )
-            .into()),
+            Err(_elapsed) => {
+                Err(Status::timeout("request did not complete within the allotted timeout").into())
+            }
         }
     }
 }
@@ -284,17 +289,15 @@ impl HttpBody for RequestBody {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match &mut self.kind {
             RequestBodyKind::Empty => Poll::Ready(None),
             RequestBodyKind::Full(bytes) => {
                 Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes))))
             }
-            RequestBodyKind::Incoming(body) => {
-                Pin::new(body).poll_frame(context).map_err(Into::into)
-            }
-            RequestBodyKind::Foreign(body) => Pin::new(body).poll_frame(context),
+            RequestBodyKind::Incoming(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
+            RequestBodyKind::Foreign(body) => Pin::new(body).poll_frame(cx),
         }
     }
 
@@ -318,7 +321,7 @@ impl HttpBody for RequestBody {
 }
 
 impl fmt::Debug for RequestBody {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("RequestBody").finish_non_exhaustive()
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestBody").finish_non_exhaustive()
     }
 }

@@ -12,7 +12,7 @@ use flate2::{Compression, write::GzEncoder};
 use http::{HeaderValue, header};
 use http_body::Body as _;
 
-use super::{Body, Response};
+use super::{Body, Response, body::Pieces};
 
 /// Below this a body is not worth it.
 const BODY_BYTES_MIN: u64 = 128 * 1024;
@@ -25,19 +25,20 @@ pub(super) fn large_body(response: &mut Response) {
         return;
     }
     // A list of unknown length is made of many objects.
-    if response.body().size_hint().exact().is_some_and(|bytes| bytes <= BODY_BYTES_MIN) {
+    if response
+        .body()
+        .size_hint()
+        .exact()
+        .is_some_and(|bytes| bytes <= BODY_BYTES_MIN)
+    {
         return;
     }
-    let body = std::mem::take(response.body_mut());
-    let pieces: Box<dyn Iterator<Item = Bytes> + Send> = match body.into_chunks() {
-        Ok(chunks) => chunks,
-        Err(body) => match body.as_full() {
-            Some(bytes) => Box::new(pieces_of(bytes.clone())),
-            None => {
-                *response.body_mut() = body;
-                return;
-            }
-        },
+    let pieces = match std::mem::take(response.body_mut()).into_pieces(PIECE_BYTES) {
+        Ok(pieces) => pieces,
+        Err(body) => {
+            *response.body_mut() = body;
+            return;
+        }
     };
     *response.body_mut() = Body::chunks(Gzip::new(pieces), None);
     let headers = response.headers_mut();
@@ -46,23 +47,16 @@ pub(super) fn large_body(response: &mut Response) {
     headers.remove(header::CONTENT_LENGTH);
 }
 
-fn pieces_of(mut bytes: Bytes) -> impl Iterator<Item = Bytes> + Send {
-    std::iter::from_fn(move || {
-        let length = bytes.len().min(PIECE_BYTES);
-        (length > 0).then(|| bytes.split_to(length))
-    })
-}
-
 /// Compresses pieces one by one.
 struct Gzip {
-    pieces: Box<dyn Iterator<Item = Bytes> + Send>,
+    pieces: Pieces,
     encoder: Option<GzEncoder<Vec<u8>>>,
 }
 
 // === impl Gzip ===
 
 impl Gzip {
-    fn new(pieces: Box<dyn Iterator<Item = Bytes> + Send>) -> Self {
+    fn new(pieces: Pieces) -> Self {
         Self {
             pieces,
             encoder: Some(GzEncoder::new(Vec::new(), Compression::new(1))),

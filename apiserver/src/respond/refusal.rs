@@ -100,7 +100,8 @@ impl From<storage::Error> for Refusal {
         use storage::Error;
         match error {
             Error::NotFound { .. } => {
-                let status = Status::failure(404, StatusReason::NotFound, "the object was not found");
+                let status =
+                    Status::failure(404, StatusReason::NotFound, "the object was not found");
                 Self::new(status).because(error)
             }
             Error::Conflict { .. } => {
@@ -108,7 +109,8 @@ impl From<storage::Error> for Refusal {
                 Self::new(Status::failure(409, StatusReason::Conflict, text)).because(error)
             }
             Error::Compacted { .. } => {
-                Self::new(Status::expired("The provided resource version is too old.")).because(error)
+                Self::new(Status::expired("The provided resource version is too old."))
+                    .because(error)
             }
             Error::FutureRevision { requested, current } => {
                 Self::new(Status::resource_version_too_large(requested.0, current.0)).because(error)
@@ -128,11 +130,11 @@ impl From<storage::Error> for Refusal {
 }
 
 impl fmt::Display for Refusal {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.content {
-            Content::Status(status) => fmt::Display::fmt(status, formatter),
-            Content::NoSuchPath => formatter.write_str("404 page not found"),
-            Content::MovedTo(path) => write!(formatter, "moved to {path}"),
+            Content::Status(status) => fmt::Display::fmt(status, f),
+            Content::NoSuchPath => f.write_str("404 page not found"),
+            Content::MovedTo(path) => write!(f, "moved to {path}"),
         }
     }
 }

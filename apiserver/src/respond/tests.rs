@@ -9,23 +9,48 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::negotiate::Shape;
 
-const PRETTY: Negotiated = Negotiated { pretty: true, ..Negotiated::JSON };
-const YAML: Negotiated = Negotiated { encoding: Encoding::Yaml, shape: Shape::Object, pretty: false };
+const PRETTY: Negotiated = Negotiated {
+    pretty: true,
+    ..Negotiated::JSON
+};
+const YAML: Negotiated = Negotiated {
+    encoding: Encoding::Yaml,
+    shape: Shape::Object,
+    pretty: false,
+};
 
 async fn body_of(response: Response) -> Vec<u8> {
-    response.into_body().collect().await.unwrap().to_bytes().to_vec()
+    response
+        .into_body()
+        .collect()
+        .await
+        .unwrap()
+        .to_bytes()
+        .to_vec()
 }
 
 #[tokio::test]
 async fn stored_bytes_go_out_as_they_are_unless_another_form_is_asked_for() {
     let stored = br#"{"b":1,  "a":[]}"#;
     for (name, form, want) in [
-        ("json", Negotiated::JSON, String::from_utf8(stored.to_vec()).unwrap()),
-        ("pretty", PRETTY, "{\n  \"a\": [],\n  \"b\": 1\n}\n".to_owned()),
+        (
+            "json",
+            Negotiated::JSON,
+            String::from_utf8(stored.to_vec()).unwrap(),
+        ),
+        (
+            "pretty",
+            PRETTY,
+            "{\n  \"a\": [],\n  \"b\": 1\n}\n".to_owned(),
+        ),
         ("yaml", YAML, "a: []\nb: 1\n".to_owned()),
     ] {
-        let response = super::json(StatusCode::OK, &form, Bytes::from_static(stored));
-        assert_eq!(String::from_utf8(body_of(response).await).unwrap(), want, "{name}");
+        let response = json(StatusCode::OK, &form, Bytes::from_static(stored));
+        assert_eq!(
+            String::from_utf8(body_of(response).await).unwrap(),
+            want,
+            "{name}"
+        );
     }
 }
 
@@ -46,7 +71,10 @@ async fn a_refusal_is_a_status_with_its_code_and_its_retry_time() {
 async fn an_unknown_path_is_answered_in_plain_text() {
     let response = refuse(&Refusal::no_such_path(), &YAML, "");
     assert_eq!(response.status(), 404);
-    assert_eq!(response.headers()["content-type"], "text/plain; charset=utf-8");
+    assert_eq!(
+        response.headers()["content-type"],
+        "text/plain; charset=utf-8"
+    );
     assert_eq!(body_of(response).await, b"404 page not found\n");
 }
 
@@ -55,13 +83,19 @@ fn a_redirect_stays_below_the_prefix() {
     let refusal = Refusal::moved_to("/openapi/v3/api/v1?hash=A".to_owned());
     let response = refuse(&refusal, &Negotiated::JSON, "/clusters/east");
     assert_eq!(response.status(), 301);
-    assert_eq!(response.headers()["location"], "/clusters/east/openapi/v3/api/v1?hash=A");
+    assert_eq!(
+        response.headers()["location"],
+        "/clusters/east/openapi/v3/api/v1?hash=A"
+    );
 }
 
 #[test]
 fn the_cause_of_a_fault_is_not_shown() {
     let refusal = Refusal::internal("disk on fire");
-    assert!(!refusal.status().unwrap().message.contains("fire"), "{refusal}");
+    assert!(
+        !refusal.status().unwrap().message.contains("fire"),
+        "{refusal}"
+    );
     assert_eq!(refusal.cause().unwrap().to_string(), "disk on fire");
 }
 
@@ -81,7 +115,9 @@ async fn only_large_bodies_are_compressed_and_only_when_asked() {
         let sent = body_of(response).await;
         let read = if compressed {
             let mut plain = Vec::new();
-            flate2::read::GzDecoder::new(&sent[..]).read_to_end(&mut plain).unwrap();
+            flate2::read::GzDecoder::new(&sent[..])
+                .read_to_end(&mut plain)
+                .unwrap();
             plain
         } else {
             sent
@@ -92,13 +128,17 @@ async fn only_large_bodies_are_compressed_and_only_when_asked() {
 
 #[tokio::test]
 async fn a_list_is_compressed_piece_by_piece() {
-    let pieces: Vec<Bytes> = (0..1000).map(|n| Bytes::from(format!("{n},").repeat(100))).collect();
+    let pieces: Vec<Bytes> = (0..1000)
+        .map(|n| Bytes::from(format!("{n},").repeat(100)))
+        .collect();
     let want: Vec<u8> = pieces.iter().flatten().copied().collect();
     let mut response = json_chunks(&Negotiated::JSON, pieces, Some(want.len() as u64));
     finish(&mut response, &HeaderValue::from_static("id"), &[], true);
     let sent = body_of(response).await;
     let mut plain = Vec::new();
-    flate2::read::GzDecoder::new(&sent[..]).read_to_end(&mut plain).unwrap();
+    flate2::read::GzDecoder::new(&sent[..])
+        .read_to_end(&mut plain)
+        .unwrap();
     assert_eq!(plain, want);
 }
 
@@ -118,7 +158,9 @@ fn every_answer_has_an_audit_id_and_says_whether_it_may_be_cached() {
     assert_eq!(response.headers()["audit-id"], "id-1");
     assert_eq!(response.headers()["cache-control"], "no-cache, private");
     let mut response = text(StatusCode::OK, "ok");
-    response.headers_mut().insert("cache-control", HeaderValue::from_static("public"));
+    response
+        .headers_mut()
+        .insert("cache-control", HeaderValue::from_static("public"));
     finish(&mut response, &HeaderValue::from_static("id-1"), &[], false);
     assert_eq!(response.headers()["cache-control"], "public");
 }
@@ -130,7 +172,11 @@ fn warnings_are_quoted_and_cut() {
     assert_eq!(headers["warning"], r#"299 - "say \"hi\" \\ now""#);
     let mut headers = HeaderMap::new();
     warning::add(&mut headers, &["a".repeat(4000), "b".repeat(4000)]);
-    let lengths: Vec<usize> = headers.get_all("warning").iter().map(|value| value.len()).collect();
+    let lengths: Vec<usize> = headers
+        .get_all("warning")
+        .iter()
+        .map(HeaderValue::len)
+        .collect();
     assert_eq!(lengths, [256 + 8, 256 + 8]);
 }
 

@@ -17,7 +17,11 @@ pub(super) fn add(headers: &mut HeaderMap, texts: &[String]) {
     let total: usize = texts.iter().map(|text| text.chars().count()).sum();
     let mut left = TOTAL_MAX;
     for text in texts {
-        let count = if total > TOTAL_MAX { CUT_MAX } else { usize::MAX };
+        let count = if total > TOTAL_MAX {
+            CUT_MAX
+        } else {
+            usize::MAX
+        };
         let text: String = text.chars().take(count).collect();
         let length = text.chars().count();
         if length > left {

@@ -10,42 +10,240 @@ fn routed(method: &str, uri: &str) -> Result<RequestInfo, Refusal> {
 type Want = [&'static str; 8];
 
 const RESOURCES: &[(&str, &str, Want)] = &[
-    ("GET", "/api/v1/namespaces", ["list", "api", "", "v1", "", "namespaces", "", ""]),
-    ("GET", "/api/v1/namespaces/other", ["get", "api", "", "v1", "other", "namespaces", "", "other"]),
-    ("GET", "/api/v1/namespaces/other/pods", ["list", "api", "", "v1", "other", "pods", "", ""]),
-    ("GET", "/api/v1/namespaces/other/pods/foo", ["get", "api", "", "v1", "other", "pods", "", "foo"]),
-    ("HEAD", "/api/v1/namespaces/other/pods/foo", ["get", "api", "", "v1", "other", "pods", "", "foo"]),
-    ("GET", "/api/v1/pods", ["list", "api", "", "v1", "", "pods", "", ""]),
-    ("HEAD", "/api/v1/pods", ["list", "api", "", "v1", "", "pods", "", ""]),
-    ("GET", "/api/v1/proxy/namespaces/other/pods/foo", ["proxy", "api", "", "v1", "other", "pods", "", "foo"]),
-    ("GET", "/api/v1/proxy/namespaces/other/pods/foo/sub/path", ["proxy", "api", "", "v1", "other", "pods", "", "foo"]),
-    ("GET", "/api/v1/watch/pods", ["watch", "api", "", "v1", "", "pods", "", ""]),
-    ("GET", "/api/v1/pods?watch=true", ["watch", "api", "", "v1", "", "pods", "", ""]),
-    ("GET", "/api/v1/pods?watch=false", ["list", "api", "", "v1", "", "pods", "", ""]),
-    ("GET", "/api/v1/pods?watch=0", ["list", "api", "", "v1", "", "pods", "", ""]),
-    ("GET", "/api/v1/pods?watch", ["watch", "api", "", "v1", "", "pods", "", ""]),
-    ("GET", "/api/v1/watch/namespaces/other/pods", ["watch", "api", "", "v1", "other", "pods", "", ""]),
-    ("GET", "/api/v1/namespaces/other/pods/foo/status", ["get", "api", "", "v1", "other", "pods", "status", "foo"]),
-    ("GET", "/api/v1/namespaces/other/pods/foo/proxy/a/b", ["get", "api", "", "v1", "other", "pods", "proxy", "foo"]),
-    ("GET", "/api/v1/namespaces/other/finalize", ["get", "api", "", "v1", "other", "namespaces", "finalize", "other"]),
-    ("PUT", "/api/v1/namespaces/other/status", ["update", "api", "", "v1", "other", "namespaces", "status", "other"]),
-    ("GET", "/api/v1/nodes/node/stats/container", ["get", "api", "", "v1", "", "nodes", "stats", "node"]),
-    ("PATCH", "/api/v1/namespaces/other/pods/foo", ["patch", "api", "", "v1", "other", "pods", "", "foo"]),
-    ("DELETE", "/api/v1/namespaces/other/pods/foo", ["delete", "api", "", "v1", "other", "pods", "", "foo"]),
-    ("DELETE", "/api/v1/namespaces/other/pods", ["deletecollection", "api", "", "v1", "other", "pods", "", ""]),
-    ("DELETE", "/api/v1/nodes", ["deletecollection", "api", "", "v1", "", "nodes", "", ""]),
-    ("DELETE", "/api/v1/namespaces", ["deletecollection", "api", "", "v1", "", "namespaces", "", ""]),
-    ("POST", "/api/v1/namespaces/other/pods", ["create", "api", "", "v1", "other", "pods", "", ""]),
-    ("GET", "/apis/apps/v1/namespaces/other/deployments/foo", ["get", "apis", "apps", "v1", "other", "deployments", "", "foo"]),
-    ("GET", "/apis/apps/v1/watch/namespaces/other/deployments", ["watch", "apis", "apps", "v1", "other", "deployments", "", ""]),
-    ("GET", "/apis/apps/v1/deployments/", ["list", "apis", "apps", "v1", "", "deployments", "", ""]),
-    ("GET", "/api/v1/pods?fieldSelector=metadata.name=x", ["list", "api", "", "v1", "", "pods", "", "x"]),
-    ("GET", "/api/v1/pods?fieldSelector=metadata.name%3Dx%2Ca%3Db&watch=1", ["watch", "api", "", "v1", "", "pods", "", "x"]),
-    ("GET", "/api/v1/pods?fieldSelector=metadata.name!=x", ["list", "api", "", "v1", "", "pods", "", ""]),
-    ("DELETE", "/api/v1/pods?fieldSelector=metadata.name=x", ["deletecollection", "api", "", "v1", "", "pods", "", ""]),
-    ("GET", "/api/v1/pods/x?watch=true", ["get", "api", "", "v1", "", "pods", "", "x"]),
-    ("OPTIONS", "/api/v1/pods", ["", "api", "", "v1", "", "pods", "", ""]),
-    ("GET", "/api/v1/clusterroles/system%3Anode", ["get", "api", "", "v1", "", "clusterroles", "", "system:node"]),
+    (
+        "GET",
+        "/api/v1/namespaces",
+        ["list", "api", "", "v1", "", "namespaces", "", ""],
+    ),
+    (
+        "GET",
+        "/api/v1/namespaces/other",
+        ["get", "api", "", "v1", "other", "namespaces", "", "other"],
+    ),
+    (
+        "GET",
+        "/api/v1/namespaces/other/pods",
+        ["list", "api", "", "v1", "other", "pods", "", ""],
+    ),
+    (
+        "GET",
+        "/api/v1/namespaces/other/pods/foo",
+        ["get", "api", "", "v1", "other", "pods", "", "foo"],
+    ),
+    (
+        "HEAD",
+        "/api/v1/namespaces/other/pods/foo",
+        ["get", "api", "", "v1", "other", "pods", "", "foo"],
+    ),
+    (
+        "GET",
+        "/api/v1/pods",
+        ["list", "api", "", "v1", "", "pods", "", ""],
+    ),
+    (
+        "HEAD",
+        "/api/v1/pods",
+        ["list", "api", "", "v1", "", "pods", "", ""],
+    ),
+    (
+        "GET",
+        "/api/v1/proxy/namespaces/other/pods/foo",
+        ["proxy", "api", "", "v1", "other", "pods", "", "foo"],
+    ),
+    (
+        "GET",
+        "/api/v1/proxy/namespaces/other/pods/foo/sub/path",
+        ["proxy", "api", "", "v1", "other", "pods", "", "foo"],
+    ),
+    (
+        "GET",
+        "/api/v1/watch/pods",
+        ["watch", "api", "", "v1", "", "pods", "", ""],
+    ),
+    (
+        "GET",
+        "/api/v1/pods?watch=true",
+        ["watch", "api", "", "v1", "", "pods", "", ""],
+    ),
+    (
+        "GET",
+        "/api/v1/pods?watch=false",
+        ["list", "api", "", "v1", "", "pods", "", ""],
+    ),
+    (
+        "GET",
+        "/api/v1/pods?watch=0",
+        ["list", "api", "", "v1", "", "pods", "", ""],
+    ),
+    (
+        "GET",
+        "/api/v1/pods?watch",
+        ["watch", "api", "", "v1", "", "pods", "", ""],
+    ),
+    (
+        "GET",
+        "/api/v1/watch/namespaces/other/pods",
+        ["watch", "api", "", "v1", "other", "pods", "", ""],
+    ),
+    (
+        "GET",
+        "/api/v1/namespaces/other/pods/foo/status",
+        ["get", "api", "", "v1", "other", "pods", "status", "foo"],
+    ),
+    (
+        "GET",
+        "/api/v1/namespaces/other/pods/foo/proxy/a/b",
+        ["get", "api", "", "v1", "other", "pods", "proxy", "foo"],
+    ),
+    (
+        "GET",
+        "/api/v1/namespaces/other/finalize",
+        [
+            "get",
+            "api",
+            "",
+            "v1",
+            "other",
+            "namespaces",
+            "finalize",
+            "other",
+        ],
+    ),
+    (
+        "PUT",
+        "/api/v1/namespaces/other/status",
+        [
+            "update",
+            "api",
+            "",
+            "v1",
+            "other",
+            "namespaces",
+            "status",
+            "other",
+        ],
+    ),
+    (
+        "GET",
+        "/api/v1/nodes/node/stats/container",
+        ["get", "api", "", "v1", "", "nodes", "stats", "node"],
+    ),
+    (
+        "PATCH",
+        "/api/v1/namespaces/other/pods/foo",
+        ["patch", "api", "", "v1", "other", "pods", "", "foo"],
+    ),
+    (
+        "DELETE",
+        "/api/v1/namespaces/other/pods/foo",
+        ["delete", "api", "", "v1", "other", "pods", "", "foo"],
+    ),
+    (
+        "DELETE",
+        "/api/v1/namespaces/other/pods",
+        ["deletecollection", "api", "", "v1", "other", "pods", "", ""],
+    ),
+    (
+        "DELETE",
+        "/api/v1/nodes",
+        ["deletecollection", "api", "", "v1", "", "nodes", "", ""],
+    ),
+    (
+        "DELETE",
+        "/api/v1/namespaces",
+        [
+            "deletecollection",
+            "api",
+            "",
+            "v1",
+            "",
+            "namespaces",
+            "",
+            "",
+        ],
+    ),
+    (
+        "POST",
+        "/api/v1/namespaces/other/pods",
+        ["create", "api", "", "v1", "other", "pods", "", ""],
+    ),
+    (
+        "GET",
+        "/apis/apps/v1/namespaces/other/deployments/foo",
+        [
+            "get",
+            "apis",
+            "apps",
+            "v1",
+            "other",
+            "deployments",
+            "",
+            "foo",
+        ],
+    ),
+    (
+        "GET",
+        "/apis/apps/v1/watch/namespaces/other/deployments",
+        [
+            "watch",
+            "apis",
+            "apps",
+            "v1",
+            "other",
+            "deployments",
+            "",
+            "",
+        ],
+    ),
+    (
+        "GET",
+        "/apis/apps/v1/deployments/",
+        ["list", "apis", "apps", "v1", "", "deployments", "", ""],
+    ),
+    (
+        "GET",
+        "/api/v1/pods?fieldSelector=metadata.name=x",
+        ["list", "api", "", "v1", "", "pods", "", "x"],
+    ),
+    (
+        "GET",
+        "/api/v1/pods?fieldSelector=metadata.name%3Dx%2Ca%3Db&watch=1",
+        ["watch", "api", "", "v1", "", "pods", "", "x"],
+    ),
+    (
+        "GET",
+        "/api/v1/pods?fieldSelector=metadata.name!=x",
+        ["list", "api", "", "v1", "", "pods", "", ""],
+    ),
+    (
+        "DELETE",
+        "/api/v1/pods?fieldSelector=metadata.name=x",
+        ["deletecollection", "api", "", "v1", "", "pods", "", ""],
+    ),
+    (
+        "GET",
+        "/api/v1/pods/x?watch=true",
+        ["get", "api", "", "v1", "", "pods", "", "x"],
+    ),
+    (
+        "OPTIONS",
+        "/api/v1/pods",
+        ["", "api", "", "v1", "", "pods", "", ""],
+    ),
+    (
+        "GET",
+        "/api/v1/clusterroles/system%3Anode",
+        [
+            "get",
+            "api",
+            "",
+            "v1",
+            "",
+            "clusterroles",
+            "",
+            "system:node",
+        ],
+    ),
 ];
 
 #[test]
@@ -103,10 +301,18 @@ fn the_cluster_is_stripped_from_the_decoded_path() {
         ("/clusters%2Feast/api/v1/pods", "east", "/api/v1/pods"),
         ("/clusters/%65ast/version", "east", "/version"),
         ("/clusters/root/apis", "root", "/apis"),
-        ("/api/v1/namespaces/clusters/pods", "root", "/api/v1/namespaces/clusters/pods"),
+        (
+            "/api/v1/namespaces/clusters/pods",
+            "root",
+            "/api/v1/namespaces/clusters/pods",
+        ),
     ] {
         let info = routed("GET", uri).unwrap();
-        assert_eq!((info.cluster.to_string().as_str(), info.path.as_str()), (cluster, path), "{uri}");
+        assert_eq!(
+            (info.cluster.to_string().as_str(), info.path.as_str()),
+            (cluster, path),
+            "{uri}"
+        );
     }
 }
 

@@ -59,7 +59,10 @@ impl Connection {
 
     async fn serve(self, stream: TlsStream<TcpStream>) {
         let (_, session) = stream.get_ref();
-        let peer = Arc::new(self.verifier.peer(session.peer_certificates(), Timestamp::now()));
+        let peer = Arc::new(
+            self.verifier
+                .peer(session.peer_certificates(), Timestamp::now()),
+        );
         let hub = self.hub;
         let service = service_fn(move |request: Request<Incoming>| {
             let (hub, peer) = (hub.clone(), Arc::clone(&peer));
@@ -69,7 +72,8 @@ impl Connection {
             }
         });
         let builder = builder(self.tracker);
-        let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
+        let mut connection =
+            pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
         let ended = tokio::select! {
             biased;
             ended = connection.as_mut() => ended,

@@ -11,7 +11,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    fn execute(&self, future: F) {
-        drop(self.0.spawn(future));
+    fn execute(&self, fut: F) {
+        drop(self.0.spawn(fut));
     }
 }

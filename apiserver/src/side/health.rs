@@ -86,7 +86,12 @@ impl Health {
     ///
     /// # Errors
     /// The plain 404 for a check that there is not.
-    pub(crate) fn serve(&self, probe: Probe, check: &str, query: &str) -> Result<Response, Refusal> {
+    pub(crate) fn serve(
+        &self,
+        probe: Probe,
+        check: &str,
+        query: &str,
+    ) -> Result<Response, Refusal> {
         let checks = self.checks(probe);
         if !check.is_empty() {
             let found = checks
@@ -113,7 +118,10 @@ impl Health {
                 }
             }
             let report = report(probe, &checks, &excluded, true);
-            return Ok(no_cache(respond::text(StatusCode::INTERNAL_SERVER_ERROR, report)));
+            return Ok(no_cache(respond::text(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                report,
+            )));
         }
         if query.contains("verbose") {
             let report = report(probe, &checks, &excluded, false);
@@ -123,7 +131,10 @@ impl Health {
     }
 
     fn checks(&self, probe: Probe) -> Vec<Check> {
-        let passed = |name| Check { name, failure: None };
+        let passed = |name| Check {
+            name,
+            failure: None,
+        };
         let mut checks = vec![passed("ping"), passed("log")];
         // Clients know the store under this name.
         let store = Check {
@@ -132,7 +143,8 @@ impl Health {
         };
         let bootstrapped = Check {
             name: "poststarthook/bootstrap",
-            failure: (!self.bootstrapped.load(Ordering::Acquire)).then(|| "not finished".to_owned()),
+            failure: (!self.bootstrapped.load(Ordering::Acquire))
+                .then(|| "not finished".to_owned()),
         };
         match probe {
             Probe::Livez => checks.push(passed("etcd")),

@@ -18,7 +18,8 @@ use crate::{
 
 /// Codes that are counted each for itself; any other counts as the last one.
 const CODES: [u16; 20] = [
-    200, 201, 202, 304, 301, 400, 401, 403, 404, 405, 406, 409, 410, 413, 415, 422, 429, 500, 503, 504,
+    200, 201, 202, 304, 301, 400, 401, 403, 404, 405, 406, 409, 410, 413, 415, 422, 429, 500, 503,
+    504,
 ];
 
 /// Verbs that are counted each for itself, with kube-apiserver's labels.
@@ -67,17 +68,30 @@ pub(crate) struct Running<'a> {
 impl Metrics {
     /// Counts a request as running.
     pub(crate) fn running(&self, is_long_running: bool) -> Running<'_> {
-        let gauge = if is_long_running { &self.long_running } else { &self.in_flight };
+        let gauge = if is_long_running {
+            &self.long_running
+        } else {
+            &self.in_flight
+        };
         gauge.fetch_add(1, Ordering::Relaxed);
         Running { gauge }
     }
 
     /// Counts an answer. The latency of a watch is the time to its first byte.
     pub(crate) fn count(&self, verb: Verb, code: u16, latency: Duration) {
-        let verb = VERBS.iter().position(|(known, _)| *known == verb).unwrap_or(VERBS.len() - 1);
-        let code = CODES.iter().position(|known| *known == code).unwrap_or(CODES.len() - 1);
+        let verb = VERBS
+            .iter()
+            .position(|(known, _)| *known == verb)
+            .unwrap_or(VERBS.len() - 1);
+        let code = CODES
+            .iter()
+            .position(|known| *known == code)
+            .unwrap_or(CODES.len() - 1);
         let latency_us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
-        let bucket = BUCKETS_US.iter().position(|bound| latency_us <= *bound).unwrap_or(BUCKETS_US.len());
+        let bucket = BUCKETS_US
+            .iter()
+            .position(|bound| latency_us <= *bound)
+            .unwrap_or(BUCKETS_US.len());
         let counts = &self.verbs[verb];
         counts.codes[code].fetch_add(1, Ordering::Relaxed);
         counts.buckets[bucket].fetch_add(1, Ordering::Relaxed);
@@ -91,7 +105,12 @@ impl Metrics {
             for (count, code) in counts.codes.iter().zip(CODES) {
                 let count = count.load(Ordering::Relaxed);
                 if count > 0 {
-                    line(&mut text, format_args!("apiserver_request_total{{verb=\"{verb}\",code=\"{code}\",component=\"apiserver\"}} {count}"));
+                    line(
+                        &mut text,
+                        format_args!(
+                            "apiserver_request_total{{verb=\"{verb}\",code=\"{code}\",component=\"apiserver\"}} {count}"
+                        ),
+                    );
                 }
             }
         }
@@ -101,10 +120,16 @@ impl Metrics {
         }
         text.push_str("# TYPE apiserver_current_inflight_requests gauge\n");
         let in_flight = self.in_flight.load(Ordering::Relaxed);
-        line(&mut text, format_args!("apiserver_current_inflight_requests {in_flight}"));
+        line(
+            &mut text,
+            format_args!("apiserver_current_inflight_requests {in_flight}"),
+        );
         text.push_str("# TYPE apiserver_longrunning_requests gauge\n");
         let long_running = self.long_running.load(Ordering::Relaxed);
-        line(&mut text, format_args!("apiserver_longrunning_requests {long_running}"));
+        line(
+            &mut text,
+            format_args!("apiserver_longrunning_requests {long_running}"),
+        );
         let mut response = respond::text(StatusCode::OK, text);
         response.headers_mut().insert(
             http::header::CONTENT_TYPE,
@@ -120,7 +145,10 @@ impl PerVerb {
     fn write_latency(&self, text: &mut String, verb: &str) {
         const NAME: &str = "apiserver_request_duration_seconds";
         let mut count = 0;
-        let bounds = BUCKETS_US.iter().map(|bound| seconds(*bound)).chain(["+Inf".to_owned()]);
+        let bounds = BUCKETS_US
+            .iter()
+            .map(|bound| seconds(*bound))
+            .chain(["+Inf".to_owned()]);
         let lines: Vec<String> = self
             .buckets
             .iter()
@@ -138,7 +166,10 @@ impl PerVerb {
         }
         let sum = seconds(self.sum_us.load(Ordering::Relaxed));
         line(text, format_args!("{NAME}_sum{{verb=\"{verb}\"}} {sum}"));
-        line(text, format_args!("{NAME}_count{{verb=\"{verb}\"}} {count}"));
+        line(
+            text,
+            format_args!("{NAME}_count{{verb=\"{verb}\"}} {count}"),
+        );
     }
 }
 

@@ -55,12 +55,17 @@ impl Authority {
             let key = KeyPair::from_pem(&key_pem).map_err(|error| failed("use", WHAT, error))?;
             let issuer = Issuer::from_ca_cert_pem(&certificate_pem, key)
                 .map_err(|error| failed("use", WHAT, error))?;
-            return Ok(Self { issuer, certificate_pem });
+            return Ok(Self {
+                issuer,
+                certificate_pem,
+            });
         }
         let key = KeyPair::generate().map_err(|error| failed("make", WHAT, error))?;
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();
-        params.distinguished_name.push(DnType::CommonName, "wheelhouse-ca");
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "wheelhouse-ca");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![
             KeyUsagePurpose::KeyCertSign,
@@ -74,7 +79,10 @@ impl Authority {
         let certificate_pem = certificate.pem();
         files::write(&key_path, &key.serialize_pem())?;
         files::write(&certificate_path, &certificate_pem)?;
-        Ok(Self { issuer: Issuer::new(params, key), certificate_pem })
+        Ok(Self {
+            issuer: Issuer::new(params, key),
+            certificate_pem,
+        })
     }
 
     /// The authority's own certificate as PEM, for kubeconfigs.
@@ -96,7 +104,9 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();
         if let Some(group) = group {
-            params.distinguished_name.push(DnType::OrganizationName, group);
+            params
+                .distinguished_name
+                .push(DnType::OrganizationName, group);
         }
         params.distinguished_name.push(DnType::CommonName, username);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
@@ -104,7 +114,11 @@ impl Authority {
     }
 
     /// The certificate of the first administrator, kept in `directory`.
-    pub(super) fn admin(&self, directory: &Path, now: Timestamp) -> Result<IssuedCertificate, Error> {
+    pub(super) fn admin(
+        &self,
+        directory: &Path,
+        now: Timestamp,
+    ) -> Result<IssuedCertificate, Error> {
         let kept = IssuedCertificate::read(directory, "admin")?;
         if let Some(kept) = kept.filter(|kept| self.is_good(kept, now)) {
             return Ok(kept);
@@ -130,7 +144,9 @@ impl Authority {
         let mut params = CertificateParams::new(names)
             .map_err(|error| failed("make", "serving certificate", error))?;
         params.distinguished_name = DistinguishedName::new();
-        params.distinguished_name.push(DnType::CommonName, "wheelhouse");
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "wheelhouse");
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let issued = self.sign(params, "serving certificate", now)?;
         issued.write(directory, "server")?;
@@ -143,7 +159,10 @@ impl Authority {
         what: &'static str,
         now: Timestamp,
     ) -> Result<IssuedCertificate, Error> {
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
+        params.key_usages = vec![
+            KeyUsagePurpose::DigitalSignature,
+            KeyUsagePurpose::KeyEncipherment,
+        ];
         params.use_authority_key_identifier_extension = true;
         set_validity(&mut params, now, LEAF_DAYS);
         let key = KeyPair::generate().map_err(|error| failed("make", what, error))?;
@@ -164,15 +183,21 @@ impl Authority {
             let leaf = CertificateDer::from_pem_slice(kept.certificate_pem.as_bytes()).ok()?;
             let (_, leaf) = X509Certificate::from_der(&leaf).ok()?;
             // The issuer's name alone does not tell two authorities of ours apart: the key does.
-            let key_id = leaf.iter_extensions().find_map(|extension| match extension.parsed_extension() {
-                x509_parser::extensions::ParsedExtension::AuthorityKeyIdentifier(id) => {
-                    id.key_identifier.as_ref().map(|id| id.0.to_vec())
+            let key_id = leaf.iter_extensions().find_map(|extension| {
+                match extension.parsed_extension() {
+                    x509_parser::extensions::ParsedExtension::AuthorityKeyIdentifier(id) => {
+                        id.key_identifier.as_ref().map(|id| id.0.to_vec())
+                    }
+                    _ => None,
                 }
-                _ => None,
             })?;
-            let own_id = authority.iter_extensions().find_map(|extension| match extension.parsed_extension() {
-                x509_parser::extensions::ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0.to_vec()),
-                _ => None,
+            let own_id = authority.iter_extensions().find_map(|extension| {
+                match extension.parsed_extension() {
+                    x509_parser::extensions::ParsedExtension::SubjectKeyIdentifier(id) => {
+                        Some(id.0.to_vec())
+                    }
+                    _ => None,
+                }
             })?;
             (key_id == own_id).then_some(())
         };
@@ -183,8 +208,8 @@ impl Authority {
 }
 
 impl fmt::Debug for Authority {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Authority").finish_non_exhaustive()
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authority").finish_non_exhaustive()
     }
 }
 
@@ -196,12 +221,18 @@ impl IssuedCertificate {
         let key_pem = files::read(&directory.join(format!("{name}.key")))?;
         Ok(certificate_pem
             .zip(key_pem)
-            .map(|(certificate_pem, key_pem)| Self { certificate_pem, key_pem }))
+            .map(|(certificate_pem, key_pem)| Self {
+                certificate_pem,
+                key_pem,
+            }))
     }
 
     fn write(&self, directory: &Path, name: &str) -> Result<(), Error> {
         files::write(&directory.join(format!("{name}.key")), &self.key_pem)?;
-        files::write(&directory.join(format!("{name}.crt")), &self.certificate_pem)
+        files::write(
+            &directory.join(format!("{name}.crt")),
+            &self.certificate_pem,
+        )
     }
 
     /// The certificate as the chain that is shown in a handshake.
@@ -224,9 +255,8 @@ impl IssuedCertificate {
 }
 
 impl fmt::Debug for IssuedCertificate {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("IssuedCertificate")
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IssuedCertificate")
             .field("certificate_pem", &self.certificate_pem)
             .finish_non_exhaustive()
     }
@@ -236,7 +266,9 @@ impl fmt::Debug for IssuedCertificate {
 
 /// Names of a serving certificate: the loopback ones and those given, each once.
 fn subject_names(addresses: &[IpAddr], host_names: &[String]) -> Vec<String> {
-    let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec();
+    let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"]
+        .map(str::to_owned)
+        .to_vec();
     let given = addresses
         .iter()
         .filter(|address| !address.is_unspecified())
@@ -257,7 +289,9 @@ fn subject_names_of(certificate_pem: &str) -> Option<Vec<String>> {
         GeneralName::DNSName(name) => Some((*name).to_owned()),
         GeneralName::IPAddress(bytes) => match <[u8; 4]>::try_from(*bytes) {
             Ok(four) => Some(IpAddr::from(four).to_string()),
-            Err(_) => <[u8; 16]>::try_from(*bytes).ok().map(|six| IpAddr::from(six).to_string()),
+            Err(_) => <[u8; 16]>::try_from(*bytes)
+                .ok()
+                .map(|six| IpAddr::from(six).to_string()),
         },
         _ => None,
     };
@@ -283,5 +317,9 @@ fn failed(
     what: &'static str,
     source: impl std::error::Error + Send + Sync + 'static,
 ) -> Error {
-    Error::Certificate { action, what, source: source.into() }
+    Error::Certificate {
+        action,
+        what,
+        source: source.into(),
+    }
 }

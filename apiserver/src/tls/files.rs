@@ -17,7 +17,9 @@ pub(super) fn make_directory(path: &Path) -> Result<(), Error> {
         use std::os::unix::fs::DirBuilderExt;
         builder.mode(0o700);
     }
-    builder.create(path).map_err(|source| failed("make", path, source))
+    builder
+        .create(path)
+        .map_err(|source| failed("make", path, source))
 }
 
 /// Reads a file; `None` where there is none.
@@ -49,5 +51,9 @@ pub(super) fn write(path: &Path, text: &str) -> Result<(), Error> {
 }
 
 fn failed(action: &'static str, path: &Path, source: io::Error) -> Error {
-    Error::File { action, path: path.display().to_string(), source }
+    Error::File {
+        action,
+        path: path.display().to_string(),
+        source,
+    }
 }

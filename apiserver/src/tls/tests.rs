@@ -25,12 +25,18 @@ fn certificates_are_kept_across_restarts() {
     let directory = tempfile::tempdir().unwrap();
     let first = open(directory.path(), &[], now());
     let again = open(directory.path(), &[], now());
-    assert_eq!(first.authority.certificate_pem(), again.authority.certificate_pem());
+    assert_eq!(
+        first.authority.certificate_pem(),
+        again.authority.certificate_pem()
+    );
     assert_eq!(first.admin.certificate_pem, again.admin.certificate_pem);
     assert_eq!(first.serving.certificate_pem, again.serving.certificate_pem);
     // An authority that was read back signs as the one that was made.
     let issued = again.authority.issue_client("bob", None, now()).unwrap();
-    assert!(matches!(peer_of(&first, &issued, now()), Peer::Certificate(CertificateIdentity::Good(_))));
+    assert!(matches!(
+        peer_of(&first, &issued, now()),
+        Peer::Certificate(CertificateIdentity::Good(_))
+    ));
 }
 
 #[test]
@@ -48,7 +54,10 @@ fn what_runs_out_soon_is_made_anew() {
     let first = open(directory.path(), &[], now());
     let later = now() + jiff::SignedDuration::from_hours(24 * 340);
     let again = open(directory.path(), &[], later);
-    assert_eq!(first.authority.certificate_pem(), again.authority.certificate_pem());
+    assert_eq!(
+        first.authority.certificate_pem(),
+        again.authority.certificate_pem()
+    );
     assert_ne!(first.admin.certificate_pem, again.admin.certificate_pem);
     assert_ne!(first.serving.certificate_pem, again.serving.certificate_pem);
 }
@@ -60,7 +69,10 @@ fn keys_are_for_their_owner_alone() {
     let directory = tempfile::tempdir().unwrap();
     drop(open(directory.path(), &[], now()));
     for name in ["ca.key", "server.key", "admin.key"] {
-        let mode = std::fs::metadata(directory.path().join("pki").join(name)).unwrap().permissions().mode();
+        let mode = std::fs::metadata(directory.path().join("pki").join(name))
+            .unwrap()
+            .permissions()
+            .mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }
 }
@@ -69,7 +81,10 @@ fn keys_are_for_their_owner_alone() {
 fn a_client_certificate_names_user_and_group() {
     let directory = tempfile::tempdir().unwrap();
     let pki = open(directory.path(), &[], now());
-    let issued = pki.authority.issue_client("alice", Some("dev"), now()).unwrap();
+    let issued = pki
+        .authority
+        .issue_client("alice", Some("dev"), now())
+        .unwrap();
     let Peer::Certificate(CertificateIdentity::Good(user)) = peer_of(&pki, &issued, now()) else {
         panic!("the certificate is good");
     };
@@ -82,10 +97,16 @@ fn a_client_certificate_names_user_and_group() {
 #[test]
 fn only_what_the_authority_signed_for_clients_and_for_now_is_good() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let (pki, other) = (open(here.path(), &[], now()), open(there.path(), &[], now()));
+    let (pki, other) = (
+        open(here.path(), &[], now()),
+        open(there.path(), &[], now()),
+    );
     let late = now() + jiff::SignedDuration::from_hours(24 * 400);
     let early = now() - jiff::SignedDuration::from_hours(24);
-    let foreign = other.authority.issue_client("admin", Some("system:masters"), now()).unwrap();
+    let foreign = other
+        .authority
+        .issue_client("admin", Some("system:masters"), now())
+        .unwrap();
     for (name, certificate, at) in [
         ("of another authority", &foreign, now()),
         ("for servers", &pki.serving, now()),
@@ -93,6 +114,9 @@ fn only_what_the_authority_signed_for_clients_and_for_now_is_good() {
         ("not yet good", &pki.admin, early),
     ] {
         let peer = peer_of(&pki, certificate, at);
-        assert!(matches!(peer, Peer::Certificate(CertificateIdentity::Bad)), "{name}: {peer:?}");
+        assert!(
+            matches!(peer, Peer::Certificate(CertificateIdentity::Bad)),
+            "{name}: {peer:?}"
+        );
     }
 }

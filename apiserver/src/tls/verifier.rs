@@ -27,7 +27,10 @@ pub struct ClientVerifier {
 
 impl ClientVerifier {
     /// Makes a verifier that trusts what `authority` signed for clients.
-    pub(super) fn new(authority: &Authority, provider: &Arc<CryptoProvider>) -> Result<Self, Error> {
+    pub(super) fn new(
+        authority: &Authority,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Self, Error> {
         let unusable = |source: Box<dyn std::error::Error + Send + Sync>| Error::Certificate {
             action: "verify clients with",
             what: "certificate authority",
@@ -37,10 +40,11 @@ impl ClientVerifier {
         let root = CertificateDer::from_pem_slice(authority.certificate_pem().as_bytes())
             .map_err(|error| unusable(error.into()))?;
         roots.add(root).map_err(|error| unusable(error.into()))?;
-        let judge = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
-            .allow_unauthenticated()
-            .build()
-            .map_err(|error| unusable(error.into()))?;
+        let judge =
+            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
+                .allow_unauthenticated()
+                .build()
+                .map_err(|error| unusable(error.into()))?;
         Ok(Self { judge })
     }
 
@@ -51,7 +55,10 @@ impl ClientVerifier {
         };
         let seconds = u64::try_from(now.as_second()).unwrap_or_default();
         let now = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
-        if let Err(error) = self.judge.verify_client_cert(end_entity, intermediates, now) {
+        if let Err(error) = self
+            .judge
+            .verify_client_cert(end_entity, intermediates, now)
+        {
             tracing::debug!(error = %error, "client certificate does not verify");
             return Peer::Certificate(CertificateIdentity::Bad);
         }

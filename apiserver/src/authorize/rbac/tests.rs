@@ -12,7 +12,12 @@ fn rule(value: Value) -> PolicyRule {
 /// verb group resource subresource name
 type Asked = [&'static str; 5];
 
-fn ask<'a>(user: &'a UserInfo, scope: &'a ClusterScope, asked: Asked, namespace: &'a str) -> Attributes<'a> {
+fn ask<'a>(
+    user: &'a UserInfo,
+    scope: &'a ClusterScope,
+    asked: Asked,
+    namespace: &'a str,
+) -> Attributes<'a> {
     let [verb, group, resource, subresource, name] = asked;
     Attributes {
         user,
@@ -55,9 +60,21 @@ fn a_rule_matches_verb_group_resource_and_name() {
         (&logs, ["get", "", "pods", "log", "x"], true),
         (&logs, ["get", "", "pods", "", "x"], false),
         (&logs, ["get", "", "services", "log", "x"], false),
-        (&any_status, ["patch", "apps", "deployments", "status", "x"], true),
-        (&any_status, ["patch", "apps", "deployments", "scale", "x"], false),
-        (&any_status, ["patch", "apps", "deployments", "", "x"], false),
+        (
+            &any_status,
+            ["patch", "apps", "deployments", "status", "x"],
+            true,
+        ),
+        (
+            &any_status,
+            ["patch", "apps", "deployments", "scale", "x"],
+            false,
+        ),
+        (
+            &any_status,
+            ["patch", "apps", "deployments", "", "x"],
+            false,
+        ),
         (&all, ["escalate", "x.y", "z", "anything", "n"], true),
     ] {
         let got = rule(rule_text.clone()).allows(&ask(&user, &scope, asked, ""));
@@ -78,10 +95,20 @@ fn a_path_is_matched_whole_or_by_prefix() {
         ("/healthz*", "/healthz/ping", true),
     ] {
         let rule = rule(json!({"verbs": ["get"], "nonResourceURLs": [url]}));
-        let asked = Attributes { path, is_resource: false, ..ask(&user, &scope, ["get", "", "", "", ""], "") };
+        let asked = Attributes {
+            path,
+            is_resource: false,
+            ..ask(&user, &scope, ["get", "", "", "", ""], "")
+        };
         assert_eq!(rule.allows(&asked), want, "{url} {path}");
-        let resource = Attributes { path, ..ask(&user, &scope, ["get", "", "pods", "", ""], "") };
-        assert!(!rule.allows(&resource), "a path rule says nothing about resources");
+        let resource = Attributes {
+            path,
+            ..ask(&user, &scope, ["get", "", "pods", "", ""], "")
+        };
+        assert!(
+            !rule.allows(&resource),
+            "a path rule says nothing about resources"
+        );
     }
 }
 
@@ -90,7 +117,7 @@ fn role(namespace: &str, name: &str, resource: &str) -> Value {
            "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": [resource]}]})
 }
 
-fn binding(namespace: &str, name: &str, role_kind: &str, role: &str, subject: Value) -> Value {
+fn binding(namespace: &str, name: &str, role_kind: &str, role: &str, subject: &Value) -> Value {
     json!({"metadata": {"name": name, "namespace": namespace},
            "roleRef": {"kind": role_kind, "name": role}, "subjects": [subject]})
 }
@@ -100,13 +127,66 @@ fn bindings_reach_users_groups_and_service_accounts_in_their_scope() {
     let objects = [
         ("clusterroles", role("", "pod-reader", "pods")),
         ("roles", role("here", "config-reader", "configmaps")),
-        ("clusterrolebindings", binding("", "a", "ClusterRole", "pod-reader", json!({"kind": "User", "name": "alice"}))),
-        ("rolebindings", binding("here", "b", "Role", "config-reader", json!({"kind": "Group", "name": "dev"}))),
-        ("rolebindings", binding("here", "c", "ClusterRole", "pod-reader", json!({"kind": "ServiceAccount", "name": "bot"}))),
-        ("rolebindings", binding("here", "d", "ClusterRole", "pod-reader",
-            json!({"kind": "ServiceAccount", "name": "bot", "namespace": "there"}))),
-        ("clusterrolebindings", binding("", "e", "ClusterRole", "pod-reader", json!({"kind": "ServiceAccount", "name": "homeless"}))),
-        ("clusterrolebindings", binding("", "f", "Role", "config-reader", json!({"kind": "User", "name": "alice"}))),
+        (
+            "clusterrolebindings",
+            binding(
+                "",
+                "a",
+                "ClusterRole",
+                "pod-reader",
+                &json!({"kind": "User", "name": "alice"}),
+            ),
+        ),
+        (
+            "rolebindings",
+            binding(
+                "here",
+                "b",
+                "Role",
+                "config-reader",
+                &json!({"kind": "Group", "name": "dev"}),
+            ),
+        ),
+        (
+            "rolebindings",
+            binding(
+                "here",
+                "c",
+                "ClusterRole",
+                "pod-reader",
+                &json!({"kind": "ServiceAccount", "name": "bot"}),
+            ),
+        ),
+        (
+            "rolebindings",
+            binding(
+                "here",
+                "d",
+                "ClusterRole",
+                "pod-reader",
+                &json!({"kind": "ServiceAccount", "name": "bot", "namespace": "there"}),
+            ),
+        ),
+        (
+            "clusterrolebindings",
+            binding(
+                "",
+                "e",
+                "ClusterRole",
+                "pod-reader",
+                &json!({"kind": "ServiceAccount", "name": "homeless"}),
+            ),
+        ),
+        (
+            "clusterrolebindings",
+            binding(
+                "",
+                "f",
+                "Role",
+                "config-reader",
+                &json!({"kind": "User", "name": "alice"}),
+            ),
+        ),
     ];
     let policy = Policy::compile(objects.iter().map(|(resource, object)| (*resource, object)));
     let scope = root();
@@ -126,7 +206,11 @@ fn bindings_reach_users_groups_and_service_accounts_in_their_scope() {
     ] {
         let user = UserInfo::authenticated(user, [group]);
         let asked = ask(&user, &scope, ["get", "", resource, "", ""], namespace);
-        assert_eq!(policy.answer(&asked).grant.is_some(), want, "{user:?} {resource} in {namespace:?}");
+        assert_eq!(
+            policy.answer(&asked).grant.is_some(),
+            want,
+            "{user:?} {resource} in {namespace:?}"
+        );
     }
 }
 
@@ -134,16 +218,45 @@ fn bindings_reach_users_groups_and_service_accounts_in_their_scope() {
 fn a_grant_and_a_missing_role_are_named() {
     let objects = [
         ("clusterroles", role("", "reader", "pods")),
-        ("clusterrolebindings", binding("", "b1", "ClusterRole", "reader", json!({"kind": "User", "name": "alice"}))),
-        ("rolebindings", binding("ns", "b2", "ClusterRole", "reader", json!({"kind": "ServiceAccount", "name": "bot"}))),
-        ("clusterrolebindings", binding("", "b3", "ClusterRole", "gone", json!({"kind": "User", "name": "bob"}))),
+        (
+            "clusterrolebindings",
+            binding(
+                "",
+                "b1",
+                "ClusterRole",
+                "reader",
+                &json!({"kind": "User", "name": "alice"}),
+            ),
+        ),
+        (
+            "rolebindings",
+            binding(
+                "ns",
+                "b2",
+                "ClusterRole",
+                "reader",
+                &json!({"kind": "ServiceAccount", "name": "bot"}),
+            ),
+        ),
+        (
+            "clusterrolebindings",
+            binding(
+                "",
+                "b3",
+                "ClusterRole",
+                "gone",
+                &json!({"kind": "User", "name": "bob"}),
+            ),
+        ),
     ];
     let policy = Policy::compile(objects.iter().map(|(resource, object)| (*resource, object)));
     let scope = root();
     let reason = |user: &str, namespace: &str| {
         let user = UserInfo::authenticated(user, [""; 0]);
         let answer = policy.answer(&ask(&user, &scope, ["get", "", "pods", "", ""], namespace));
-        answer.grant.map_or_else(|| answer.errors.join(", "), |grant| grant.to_string())
+        answer
+            .grant
+            .map_or_else(|| answer.errors.join(", "), |grant| grant.to_string())
     };
     assert_eq!(
         reason("alice", ""),
@@ -153,7 +266,10 @@ fn a_grant_and_a_missing_role_are_named() {
         reason("system:serviceaccount:ns:bot", "ns"),
         r#"RBAC: allowed by RoleBinding "b2/ns" of ClusterRole "reader" to ServiceAccount "bot/ns""#
     );
-    assert_eq!(reason("bob", ""), r#"clusterrole.rbac.authorization.k8s.io "gone" not found"#);
+    assert_eq!(
+        reason("bob", ""),
+        r#"clusterrole.rbac.authorization.k8s.io "gone" not found"#
+    );
 }
 
 #[test]
@@ -164,12 +280,28 @@ fn an_aggregating_role_has_the_rules_of_those_it_selects() {
         role
     };
     let mut view = label("view", json!({}), "own");
-    view["aggregationRule"] = json!({"clusterRoleSelectors": [{"matchLabels": {"to-view": "true"}}]});
+    view["aggregationRule"] =
+        json!({"clusterRoleSelectors": [{"matchLabels": {"to-view": "true"}}]});
     let objects = [
         ("clusterroles", view),
-        ("clusterroles", label("more", json!({"to-view": "true"}), "pods")),
-        ("clusterroles", label("other", json!({"to-view": "false"}), "secrets")),
-        ("clusterrolebindings", binding("", "b", "ClusterRole", "view", json!({"kind": "User", "name": "alice"}))),
+        (
+            "clusterroles",
+            label("more", json!({"to-view": "true"}), "pods"),
+        ),
+        (
+            "clusterroles",
+            label("other", json!({"to-view": "false"}), "secrets"),
+        ),
+        (
+            "clusterrolebindings",
+            binding(
+                "",
+                "b",
+                "ClusterRole",
+                "view",
+                &json!({"kind": "User", "name": "alice"}),
+            ),
+        ),
     ];
     let policy = Policy::compile(objects.iter().map(|(resource, object)| (*resource, object)));
     let user = UserInfo::authenticated("alice", [""; 0]);
