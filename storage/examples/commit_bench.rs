@@ -5,6 +5,8 @@
 //! The processor time is that of the whole process: writers, commit thread and kernel. A raw
 //! append-and-sync of the same size runs first, as the measure of the disk at that moment.
 
+#![expect(clippy::cast_precision_loss, reason = "figures for people")]
+
 use std::io::Write as _;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -87,8 +89,8 @@ async fn run(store: Arc<Engine>, writers: u64, span: Duration) -> Result<(), Fai
     }
     let (cpu, wall) = (processor_seconds()? - cpu, began.elapsed().as_secs_f64());
     latencies.sort_unstable();
-    let at = |share: f64| {
-        let place = (latencies.len() as f64 * share) as usize;
+    let at = |share: usize| {
+        let place = latencies.len().saturating_mul(share) / 100;
         latencies.get(place).map_or(0.0, |latency| millis(*latency))
     };
     let statistics = store.statistics();
@@ -96,8 +98,8 @@ async fn run(store: Arc<Engine>, writers: u64, span: Duration) -> Result<(), Fai
     say(&format!(
         "{writers:>3} writers: {:>6.0} puts/s, p50 {:.2} ms, p99 {:.2} ms, {:.1} us CPU per put, {:.1} puts per sync",
         puts / wall,
-        at(0.5),
-        at(0.99),
+        at(50),
+        at(99),
         cpu * 1e6 / puts,
         statistics.writes as f64 / statistics.groups as f64,
     ))
@@ -141,7 +143,7 @@ fn reads(store: &Engine) -> Result<(), Failure> {
             .map_or(0, |entry| entry.value().len());
     }
     let count = list.entries.len() as f64;
-    let got = before.elapsed() - listed;
+    let got = before.elapsed().saturating_sub(listed);
     say(&format!(
         "  range of {count}: {:.2} ms; get: {:.2} us ({bytes} bytes)",
         millis(listed),

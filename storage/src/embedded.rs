@@ -92,6 +92,8 @@ pub struct Statistics {
     pub groups: u64,
     /// Writes in those groups.
     pub writes: u64,
+    /// Rows of the log that nobody needs and that are not deleted yet.
+    pub garbage: u64,
 }
 
 // === impl Config ===

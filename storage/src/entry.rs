@@ -292,6 +292,11 @@ fn crc_of(record: &[u8]) -> u32 {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "a test may panic"
+)]
 mod tests {
     use proptest::prelude::*;
 

@@ -79,7 +79,9 @@ impl Registry {
     /// Calls `each` for every watcher of a key.
     pub(crate) fn matching(&self, key: &[u8], mut each: impl FnMut(WatcherId, &Arc<Mailbox>)) {
         if let Some(members) = self.exact.get(key) {
-            members.iter().for_each(|(id, mailbox)| each(*id, mailbox));
+            for (id, mailbox) in members {
+                each(*id, mailbox);
+            }
         }
         for (length, last) in self.endings.keys() {
             let Some(beginning) = key.get(..*length) else {
@@ -89,7 +91,9 @@ impl Registry {
                 continue;
             }
             if let Some(members) = self.prefixes.get(beginning) {
-                members.iter().for_each(|(id, mailbox)| each(*id, mailbox));
+                for (id, mailbox) in members {
+                    each(*id, mailbox);
+                }
             }
         }
         for (id, mailbox) in &self.others {

@@ -108,6 +108,10 @@ impl Watcher {
     ///
     /// # Errors
     /// The end of the watch, after everything that came before it.
+    #[expect(
+        clippy::needless_pass_by_ref_mut,
+        reason = "the signature of every poll function"
+    )]
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Vec<Arc<Event>>, WatchEnd>> {
         let batch = if self.replay.is_empty() {
             let mut mail = self.mailbox.mail.lock();
@@ -129,8 +133,9 @@ impl Watcher {
         Poll::Ready(Ok(batch))
     }
 
-    /// The revision up to which everything in the range was handed out: what a bookmark says.
-    pub fn progress(&self) -> Revision {
+    /// The revision up to which everything in the range was handed out: what a bookmark says. It
+    /// never goes back.
+    pub fn progress(&mut self) -> Revision {
         if !self.replay.is_empty() {
             return self.seen;
         }
@@ -138,10 +143,9 @@ impl Watcher {
         let delivered = self.feed.delivered();
         let mail = self.mailbox.mail.lock();
         if mail.queue.is_empty() && mail.end.is_none() {
-            self.seen.max(delivered)
-        } else {
-            self.seen
+            self.seen = self.seen.max(delivered);
         }
+        self.seen
     }
 }
 

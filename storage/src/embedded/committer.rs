@@ -62,6 +62,7 @@ pub(crate) struct Shared {
     view: View,
     groups: AtomicU64,
     writes: AtomicU64,
+    garbage: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -108,6 +109,7 @@ impl Shared {
             view,
             groups: AtomicU64::new(0),
             writes: AtomicU64::new(0),
+            garbage: AtomicU64::new(0),
         }
     }
 
@@ -166,6 +168,7 @@ impl Shared {
             queued: self.queue.lock().submissions.len(),
             groups: self.groups.load(Ordering::Relaxed),
             writes: self.writes.load(Ordering::Relaxed),
+            garbage: self.garbage.load(Ordering::Relaxed),
         }
     }
 
@@ -334,6 +337,9 @@ impl Committer {
             let rows = take_front(&mut self.garbage, SWEEP_IDLE);
             self.log.append(&[], &rows).map_err(durability)?;
         }
+        self.shared
+            .garbage
+            .store(self.garbage.len() as u64, Ordering::Relaxed);
         Ok(())
     }
 

@@ -96,9 +96,9 @@ impl Group {
                     revision = revision.next();
                     let start = entries.len();
                     if followers > 0 {
-                        batch
-                            .iter()
-                            .for_each(|entry| drop(latest.replace(Latest(entry.clone()))));
+                        for entry in &batch {
+                            latest.replace(Latest(entry.clone()));
+                        }
                     }
                     entries.extend(batch);
                     answers.push((responder, Outcome::Accepted(revision, start..entries.len())));
@@ -173,13 +173,12 @@ fn judge(proposal: &Proposal, current: Option<&Entry>) -> Result<(), Error> {
     };
     match (proposal.expect, current) {
         (Expect::Absent, Some(_)) => Err(conflict()),
-        (Expect::Absent, None) => Ok(()),
         (Expect::Revision(_), None) => Err(Error::NotFound { key: key() }),
         (Expect::Revision(wanted), Some(entry)) if entry.modified() != wanted => Err(conflict()),
         (Expect::Any, None) if proposal.draft.op() == Op::Delete => {
             Err(Error::NotFound { key: key() })
         }
-        (Expect::Revision(_) | Expect::Any, _) => Ok(()),
+        (Expect::Absent | Expect::Revision(_) | Expect::Any, _) => Ok(()),
     }
 }
 

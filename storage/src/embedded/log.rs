@@ -217,9 +217,13 @@ impl Reader {
 
     fn read(&mut self, key: [u8; ROW_KEY_BYTES], record: &[u8]) -> Result<(), OpenError> {
         let row = || {
-            let [a, b, c, d, e, f, g, h, index @ ..] = key;
-            let revision = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
-            format!("{PLACE}, row {revision}/{}", u32::from_be_bytes(index))
+            let revision = key
+                .first_chunk()
+                .map_or(0, |bytes| u64::from_be_bytes(*bytes));
+            let index = key
+                .last_chunk()
+                .map_or(0, |bytes| u32::from_be_bytes(*bytes));
+            format!("{PLACE}, row {revision}/{index}")
         };
         let entry = Entry::decode(record).map_err(|NotARecord(reason)| corrupt(row(), reason))?;
         if Row::of(&entry).key() != key {
@@ -318,9 +322,11 @@ impl Row {
     }
 
     fn key(self) -> [u8; ROW_KEY_BYTES] {
-        let [a, b, c, d, e, f, g, h] = self.revision.0.to_be_bytes();
-        let [i, j, k, l] = self.index.to_be_bytes();
-        [a, b, c, d, e, f, g, h, i, j, k, l]
+        let number = (u128::from(self.revision.0) << u32::BITS) | u128::from(self.index);
+        *number
+            .to_be_bytes()
+            .last_chunk()
+            .expect("twelve is less than sixteen")
     }
 
     /// What the row adds to the digest. The digest is a sum, so that rows come and go in any order.
@@ -400,7 +406,7 @@ fn open_database(disk: Box<dyn Disk>) -> Result<redb::Database, OpenError> {
         redb::Builder::new()
             .set_cache_size(CACHE_BYTES)
             .set_repair_callback(|_| {
-                tracing::info!("the last run did not close the log, checking it")
+                tracing::info!("the last run did not close the log, checking it");
             })
             .create_with_backend(Backend::new(disk))
             .map_err(|error| engine_error("open the log")(error.into()))

@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn every_revision_stays_for_the_length_of_history() {
-        let history = Duration::from_secs(300);
+        let history = Duration::from_mins(5);
         let mut retention = Retention::new(history);
         let mut floor = Revision(0);
         for second in 0..2_000_u64 {
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_stands_still_compacts_nothing() {
-        let mut retention = Retention::new(Duration::from_secs(300));
+        let mut retention = Retention::new(Duration::from_mins(5));
         for revision in 0..100 {
             retention.observe(Duration::ZERO, Revision(revision));
         }

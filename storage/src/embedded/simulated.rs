@@ -13,6 +13,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::Disk;
+use crate::conformance::Random;
 
 /// What a disk writes atomically.
 const SECTOR_BYTES: usize = 512;
@@ -57,10 +58,6 @@ enum Pending {
     SetLen(usize),
 }
 
-/// A generator of xorshift64*: small, seeded, and the same everywhere.
-#[derive(Debug)]
-struct Random(u64);
-
 // === impl SimulatedDisk ===
 
 impl SimulatedDisk {
@@ -100,15 +97,15 @@ impl SimulatedDisk {
         let state = self.0.lock();
         let mut random = Random::new(seed);
         // Some crashes keep nearly all, some nearly nothing: those are the interesting ones.
-        let kept_of_8 = random.next() % 9;
+        let kept_of_8 = random.bits() % 9;
         let mut bytes = state.durable.clone();
         for pending in &state.pending {
             match pending {
-                Pending::SetLen(len) if random.next() % 8 < kept_of_8 => bytes.resize(*len, 0),
+                Pending::SetLen(len) if random.bits() % 8 < kept_of_8 => bytes.resize(*len, 0),
                 Pending::SetLen(_) => {}
                 Pending::Write(offset, data) => {
                     for (n, sector) in data.chunks(SECTOR_BYTES).enumerate() {
-                        if random.next() % 8 < kept_of_8 {
+                        if random.bits() % 8 < kept_of_8 {
                             write_to(&mut bytes, offset.saturating_add(n * SECTOR_BYTES), sector);
                         }
                     }
@@ -197,22 +194,6 @@ impl State {
         let call = self.calls;
         self.calls = self.calls.saturating_add(1);
         call
-    }
-}
-
-// === impl Random ===
-
-impl Random {
-    fn new(seed: u64) -> Self {
-        // Zero would stay zero.
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33
     }
 }
 

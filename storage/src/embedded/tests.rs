@@ -1,1 +1,530 @@
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Waker};
 
+use parking_lot::Condvar;
+
+use super::simulated::{Fault, SimulatedDisk};
+use super::*;
+use crate::conformance::{self, Fixture, Op as Deed, Random, Step, check_model};
+use crate::key::KeyRange;
+
+mod corruption;
+mod crashes;
+mod histories;
+mod model;
+
+/// An engine in a directory. A crash takes the files as they are and leaves the engine behind.
+#[derive(Debug)]
+struct InDirectory {
+    directory: tempfile::TempDir,
+    engine: Arc<Engine>,
+}
+
+/// An engine on a disk that loses and tears what was not synced.
+#[derive(Debug)]
+struct OnDisk {
+    disk: SimulatedDisk,
+    engine: Arc<Engine>,
+    seed: u64,
+}
+
+/// A clock that tests move.
+#[derive(Debug, Default)]
+struct ManualClock(AtomicU64);
+
+/// A disk whose syncs wait while the gate is shut.
+#[derive(Clone, Debug, Default)]
+struct GatedDisk {
+    disk: SimulatedDisk,
+    gate: Arc<(Mutex<Gate>, Condvar)>,
+}
+
+#[derive(Debug, Default)]
+struct Gate {
+    shut: bool,
+    waiting: usize,
+}
+
+// === impl InDirectory ===
+
+impl InDirectory {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let engine = Arc::new(Engine::open(directory.path(), Config::default()).unwrap());
+        Self { directory, engine }
+    }
+}
+
+impl Fixture for InDirectory {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.engine) as _
+    }
+
+    fn compact(&mut self, floor: Revision) -> Step<'_> {
+        Box::pin(async move {
+            self.engine.compact(floor).await.unwrap();
+        })
+    }
+
+    fn reopen(&mut self) -> Step<'_> {
+        Box::pin(async move {
+            self.engine.close();
+            self.engine = Arc::new(Engine::open(self.directory.path(), Config::default()).unwrap());
+        })
+    }
+
+    fn crash(&mut self) -> Step<'_> {
+        Box::pin(async move {
+            let left = tempfile::tempdir().unwrap();
+            for file in std::fs::read_dir(self.directory.path()).unwrap() {
+                let file = file.unwrap();
+                std::fs::copy(file.path(), left.path().join(file.file_name())).unwrap();
+            }
+            self.engine.close();
+            self.engine = Arc::new(Engine::open(left.path(), Config::default()).unwrap());
+            self.directory = left;
+        })
+    }
+}
+
+// === impl OnDisk ===
+
+impl OnDisk {
+    fn new() -> Self {
+        let disk = SimulatedDisk::default();
+        let engine = Arc::new(open(&disk));
+        Self {
+            disk,
+            engine,
+            seed: 0,
+        }
+    }
+}
+
+impl Fixture for OnDisk {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.engine) as _
+    }
+
+    fn compact(&mut self, floor: Revision) -> Step<'_> {
+        Box::pin(async move {
+            self.engine.compact(floor).await.unwrap();
+        })
+    }
+
+    fn reopen(&mut self) -> Step<'_> {
+        Box::pin(async move {
+            self.engine.close();
+            self.engine = Arc::new(open(&self.disk));
+        })
+    }
+
+    fn crash(&mut self) -> Step<'_> {
+        Box::pin(async move {
+            self.seed += 1;
+            self.disk = self.disk.after_crash(self.seed);
+            self.engine = Arc::new(open(&self.disk));
+        })
+    }
+}
+
+// === impl ManualClock ===
+
+impl Clock for ManualClock {
+    fn elapsed(&self) -> Duration {
+        Duration::from_secs(self.0.load(Ordering::Acquire))
+    }
+}
+
+// === impl GatedDisk ===
+
+impl GatedDisk {
+    fn shut(&self) {
+        self.gate.0.lock().shut = true;
+    }
+
+    fn open(&self) {
+        self.gate.0.lock().shut = false;
+        self.gate.1.notify_all();
+    }
+
+    /// Waits until a sync waits.
+    fn wait_for_sync(&self) {
+        let mut gate = self.gate.0.lock();
+        self.gate.1.wait_while(&mut gate, |gate| gate.waiting == 0);
+    }
+}
+
+impl Disk for GatedDisk {
+    fn len(&self) -> io::Result<u64> {
+        self.disk.len()
+    }
+
+    fn read(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.disk.read(offset, bytes)
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.disk.write(offset, bytes)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.disk.set_len(len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut gate = self.gate.0.lock();
+        gate.waiting += 1;
+        self.gate.1.notify_all();
+        self.gate.1.wait_while(&mut gate, |gate| gate.shut);
+        gate.waiting -= 1;
+        drop(gate);
+        self.disk.sync()
+    }
+}
+
+fn open(disk: &SimulatedDisk) -> Engine {
+    Engine::open_on(Box::new(disk.clone()), Config::default()).unwrap()
+}
+
+fn put(engine: &Engine, key: &str, value: &str) -> Revision {
+    engine
+        .commit(vec![Write::put(key, value)])
+        .wait()
+        .unwrap()
+        .revision
+}
+
+fn contents(store: &Engine) -> Vec<(String, String)> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let range = store.range(RangeQuery::of(KeyRange::all())).unwrap();
+    range
+        .entries
+        .iter()
+        .map(|entry| (text(entry.key()), text(entry.value())))
+        .collect()
+}
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = tokio::time::Instant::now();
+    while !holds() {
+        assert!(
+            began.elapsed() < Duration::from_secs(30),
+            "{what} does not come to hold"
+        );
+        std::thread::yield_now();
+    }
+}
+
+#[tokio::test]
+async fn an_engine_in_a_directory_conforms() {
+    conformance::run(
+        async || Box::new(InDirectory::new()) as _,
+        |case| println!("{case}"),
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn an_engine_on_a_simulated_disk_conforms() {
+    conformance::run(
+        async || Box::new(OnDisk::new()) as _,
+        |case| println!("{case}"),
+    )
+    .await;
+}
+
+#[test]
+fn a_directory_has_one_engine_at_a_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = Engine::open(directory.path(), Config::default()).unwrap();
+    let second = Engine::open(directory.path(), Config::default());
+    assert!(
+        matches!(second, Err(OpenError::Locked { .. })),
+        "{second:?}"
+    );
+    put(&first, "/a", "1");
+    first.close();
+    let second = Engine::open(directory.path(), Config::default()).unwrap();
+    assert_eq!(contents(&second).len(), 1);
+    assert!(matches!(
+        first.commit(vec![Write::put("/b", "")]).wait(),
+        Err(Error::Closed)
+    ));
+}
+
+#[test]
+fn a_newer_format_is_refused_and_not_touched() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(Engine::open(directory.path(), Config::default()).unwrap());
+    std::fs::write(
+        directory.path().join("FORMAT"),
+        "wheelhouse-store\nformat 2\nmore\n",
+    )
+    .unwrap();
+    let files = || {
+        let mut files: Vec<_> = std::fs::read_dir(directory.path())
+            .unwrap()
+            .map(|file| file.unwrap().path())
+            .map(|path| {
+                (
+                    path.clone(),
+                    std::fs::read(&path).unwrap(),
+                    path.metadata().unwrap().modified().unwrap(),
+                )
+            })
+            .collect();
+        files.sort();
+        files
+    };
+    let before = files();
+    let error = Engine::open(directory.path(), Config::default()).unwrap_err();
+    assert!(
+        matches!(error, OpenError::NewerFormat { found: 2, known: 1 }),
+        "{error}"
+    );
+    assert_eq!(files(), before);
+}
+
+#[test]
+fn files_belong_to_their_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let temporary = tempfile::tempdir().unwrap();
+    let directory = temporary.path().join("store");
+    drop(Engine::open(&directory, Config::default()).unwrap());
+    for path in [
+        &directory,
+        &directory.join("log.redb"),
+        &directory.join("FORMAT"),
+    ] {
+        let mode = path.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{} has mode {mode:o}", path.display());
+    }
+}
+
+/// The reason for group commit, and for its promise that nothing is seen too early.
+#[test]
+fn what_comes_during_a_sync_shares_the_next_one() {
+    let disk = GatedDisk::default();
+    let engine = Engine::open_on(Box::new(disk.clone()), Config::default()).unwrap();
+    let before = put(&engine, "/first", "");
+    let groups = engine.statistics().groups;
+    let query = WatchQuery {
+        range: KeyRange::all(),
+        after: before,
+    };
+    let mut watcher = engine.watch(query).unwrap();
+    disk.shut();
+    let alone = engine.commit(vec![Write::put("/alone", "")]);
+    disk.wait_for_sync();
+    let many: Vec<_> = (0..50)
+        .map(|n| engine.commit(vec![Write::put(format!("/{n}"), "")]))
+        .collect();
+    let refused = engine.commit(vec![Write::put("/alone", "").expecting(Expect::Absent)]);
+
+    assert_eq!(engine.get(b"/alone"), None, "it is not durable");
+    assert_eq!(engine.revision(), before);
+    let polled = watcher.poll_next(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_pending(), "{polled:?}");
+    assert_eq!(engine.statistics().queued, 51);
+
+    disk.open();
+    alone.wait().unwrap();
+    for answer in many {
+        answer.wait().unwrap();
+    }
+    assert!(matches!(
+        refused.wait(),
+        Err(Error::Conflict {
+            current: Some(_),
+            ..
+        })
+    ));
+    assert_eq!(
+        engine.statistics().groups - groups,
+        2,
+        "one sync for the first, one for the rest"
+    );
+    assert_eq!(contents(&engine).len(), 52);
+}
+
+#[test]
+fn a_full_queue_refuses_and_takes_nothing() {
+    let disk = GatedDisk::default();
+    let engine = Engine::open_on(Box::new(disk.clone()), Config::default()).unwrap();
+    disk.shut();
+    let first = engine.commit(vec![Write::put("/first", "")]);
+    disk.wait_for_sync();
+    let mut answers = Vec::new();
+    while engine.health().is_ok() {
+        let answer = engine.commit(vec![Write::put(format!("/{}", answers.len()), "")]);
+        answers.push(answer);
+        if answers.len() > 5_000 {
+            break;
+        }
+    }
+    disk.open();
+    first.wait().unwrap();
+    let outcomes: Vec<_> = answers.into_iter().map(Answer::wait).collect();
+    let accepted = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+    assert!(
+        outcomes
+            .iter()
+            .all(|o| matches!(o, Ok(_) | Err(Error::Full))),
+        "nothing else"
+    );
+    assert_eq!(accepted, 4096, "the bound of the queue");
+    assert_eq!(
+        contents(&engine).len(),
+        accepted + 1,
+        "what was refused did not happen"
+    );
+    put(&engine, "/again", "");
+}
+
+#[test]
+fn history_is_kept_for_its_time_and_no_longer() {
+    let disk = SimulatedDisk::default();
+    let clock = Arc::new(ManualClock::default());
+    let config = Config {
+        clock: Arc::clone(&clock) as _,
+        tick: Duration::from_millis(1),
+        ..Config::default()
+    };
+    let engine = Engine::open_on(Box::new(disk.clone()), config).unwrap();
+    for n in 0..300 {
+        put(&engine, &format!("/{}", n % 10), &n.to_string());
+    }
+    let old = engine.revision();
+    engine.commit(vec![Write::delete("/0")]).wait().unwrap();
+    clock.0.store(299, Ordering::Release);
+    put(&engine, "/late", "");
+    let at = |revision| engine.range(RangeQuery::of(KeyRange::all()).at(revision));
+    assert_eq!(
+        at(old).unwrap().entries.len(),
+        10,
+        "five minutes are not over"
+    );
+    clock.0.store(316, Ordering::Release);
+    put(&engine, "/later", "");
+    clock.0.store(1_000, Ordering::Release);
+    wait_until("the floor", || engine.compaction_floor() > old);
+    assert!(matches!(at(old), Err(Error::Compacted { .. })));
+    wait_until("freeing", || engine.statistics().history_events <= 1);
+    assert_eq!(contents(&engine).len(), 11);
+    // One more turn of the commit thread, so that it has counted what is to be swept.
+    put(&engine, "/later", "");
+    wait_until("sweeping", || engine.statistics().garbage == 0);
+    engine.close();
+    let (snapshot, garbage) = Log::open(Box::new(disk)).unwrap().scan().unwrap();
+    assert_eq!(
+        snapshot.base.len() + snapshot.changes.len(),
+        12,
+        "a row for each key, and the one that was written again"
+    );
+    assert_eq!(garbage, [], "the log was swept too");
+}
+
+#[test]
+fn history_gives_way_to_memory() {
+    let config = Config {
+        history_bytes_max: 100_000,
+        ..Config::default()
+    };
+    let engine = Engine::open_on(Box::new(SimulatedDisk::default()), config).unwrap();
+    let value = "x".repeat(1_000);
+    for _ in 0..500 {
+        put(&engine, "/a", &value);
+    }
+    wait_until("the bound", || engine.statistics().history_bytes <= 100_000);
+    assert!(
+        engine.compaction_floor() < engine.revision(),
+        "some history is left"
+    );
+    assert!(
+        engine.statistics().history_events > 10,
+        "{:?}",
+        engine.statistics()
+    );
+}
+
+#[test]
+fn a_failed_sync_ends_all_writing_and_no_reading() {
+    let disk = SimulatedDisk::default();
+    let engine = open(&disk);
+    let kept = put(&engine, "/a", "kept");
+    let query = WatchQuery {
+        range: KeyRange::all(),
+        after: kept,
+    };
+    let mut watcher = engine.watch(query).unwrap();
+    assert!(engine.health().is_ok());
+    disk.set_fault(Fault::FailSync(0));
+    let lost = engine.commit(vec![Write::put("/a", "lost")]).wait();
+    assert!(matches!(lost, Err(Error::Durability { .. })), "{lost:?}");
+    assert!(matches!(engine.health(), Err(Error::Durability { .. })));
+    // The disk would say yes again, and would have forgotten what was before.
+    disk.set_fault(Fault::None);
+    for _ in 0..3 {
+        let refused = engine.commit(vec![Write::put("/b", "")]).wait();
+        assert!(
+            matches!(refused, Err(Error::Durability { .. })),
+            "{refused:?}"
+        );
+    }
+    assert!(engine.compact(kept).wait().is_err());
+    assert_eq!(contents(&engine), [("/a".to_owned(), "kept".to_owned())]);
+    assert_eq!(engine.revision(), kept);
+    assert!(
+        watcher
+            .poll_next(&mut Context::from_waker(Waker::noop()))
+            .is_pending(),
+        "it goes on"
+    );
+    let again = open(&disk.after_crash(1));
+    assert_eq!(contents(&again)[0].0, "/a");
+    assert!(again.revision() >= kept);
+}
+
+/// Another hub on the directory would write while this one answers with what it remembers.
+#[test]
+fn a_poisoned_engine_keeps_its_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = SimulatedDisk::default();
+    drop(open(&disk));
+    let held = Directory::open(directory.path()).unwrap();
+    let engine = Engine::start(Box::new(disk.clone()), Config::default(), Some(held)).unwrap();
+    disk.set_fault(Fault::FailSync(0));
+    engine
+        .commit(vec![Write::put("/a", "")])
+        .wait()
+        .unwrap_err();
+    assert!(matches!(
+        Directory::open(directory.path()),
+        Err(OpenError::Locked { .. })
+    ));
+    engine.close();
+    Directory::open(directory.path()).unwrap();
+}
+
+#[test]
+fn a_full_disk_is_a_failed_write() {
+    let disk = SimulatedDisk::default();
+    let engine = open(&disk);
+    let kept = put(&engine, "/a", "kept");
+    disk.set_fault(Fault::FullAt(0));
+    let refused = engine
+        .commit(vec![Write::put("/b", vec![0; 1 << 20])])
+        .wait();
+    assert!(
+        matches!(refused, Err(Error::Durability { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(engine.revision(), kept);
+    disk.set_fault(Fault::None);
+    assert_eq!(
+        contents(&open(&disk.after_crash(1))),
+        [("/a".to_owned(), "kept".to_owned())]
+    );
+}
