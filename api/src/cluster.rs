@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Serialize};
 
@@ -44,9 +44,10 @@ pub struct ParseClusterError {
 // === impl LogicalCluster ===
 
 impl LogicalCluster {
-    /// Names the hub's own logical cluster.
+    /// Names the hub's own logical cluster. Shared, because every request without a prefix is in it.
     pub fn root() -> Self {
-        Self(Arc::from(ROOT))
+        static SHARED: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(ROOT));
+        Self(Arc::clone(&SHARED))
     }
 
     /// Tells whether this is the hub's own logical cluster.

@@ -137,3 +137,6 @@ pub(crate) fn index(parts: &Parts, groups: &Groups) -> Result<Response, Refusal>
         &json!({ "paths": paths }),
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -198,3 +198,6 @@ fn compile(objects: &Objects) -> Arc<Policy> {
 fn range() -> KeyRange {
     KeyRange::prefix(format!("/{}/", rbac::GROUP).into_bytes())
 }
+
+#[cfg(test)]
+mod tests;

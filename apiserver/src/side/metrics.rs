@@ -17,10 +17,13 @@ use crate::{
 };
 
 /// Codes that are counted each for itself; any other counts as the last one.
-const CODES: [u16; 20] = [
+const CODES: [u16; 21] = [
     200, 201, 202, 304, 301, 400, 401, 403, 404, 405, 406, 409, 410, 413, 415, 422, 429, 500, 503,
-    504,
+    504, OTHER_CODE,
 ];
+
+/// Stands for every code that is not counted for itself.
+const OTHER_CODE: u16 = 0;
 
 /// Verbs that are counted each for itself, with kube-apiserver's labels.
 const VERBS: [(Verb, &str); 10] = [
@@ -102,7 +105,7 @@ impl Metrics {
     pub(crate) fn serve(&self) -> Response {
         let mut text = String::from("# TYPE apiserver_request_total counter\n");
         for (counts, (_, verb)) in self.verbs.iter().zip(VERBS) {
-            for (count, code) in counts.codes.iter().zip(CODES) {
+            for (count, code) in counts.codes.iter().zip(CODES.map(code_label)) {
                 let count = count.load(Ordering::Relaxed);
                 if count > 0 {
                     line(
@@ -170,6 +173,14 @@ impl PerVerb {
             text,
             format_args!("{NAME}_count{{verb=\"{verb}\"}} {count}"),
         );
+    }
+}
+
+fn code_label(code: u16) -> String {
+    if code == OTHER_CODE {
+        "other".to_owned()
+    } else {
+        code.to_string()
     }
 }
 
