@@ -1,1 +1,23 @@
-//! Placeholder.
+//! How this project speaks to a Kubernetes API: to a spoke over the network, to the hub in the same process, and to
+//! the hub from the command line.
+//!
+//! In reading order: [`transport`] is HTTP over connections that notice a dead peer; [`connection`] is one cluster
+//! and one credential; [`dynamic`] is the calls on objects; [`reflector`] follows a collection; [`discovery`] tells
+//! what a server serves.
+//!
+//! **Invariant:** every call has a deadline, except those whose end is for the caller to decide: a watch, and what
+//! [`Connection::send`] relays.
+//! **Invariant:** what cannot be read is an error, never an empty answer.
+
+pub mod connection;
+pub mod discovery;
+pub mod dynamic;
+pub mod error;
+pub mod reflector;
+pub mod transport;
+
+pub use connection::{Connection, CredentialSources, Identity, Options, connect, in_process};
+pub use dynamic::{
+    Answer, DeleteRequest, Deleted, Dynamic, Endpoint, Force, List, ListRequest, Page, Patch,
+};
+pub use error::Error;

@@ -1,0 +1,244 @@
+//! One cluster and one credential: how a request gets there and as whom.
+//!
+//! A connection sends as the hub, with the credential of the kubeconfig, or anonymously: with what stands in the
+//! request and nothing else. The two never share a TLS connection, because a client certificate speaks for every
+//! request on its connection, whatever token the request carries.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response, Uri, header};
+use http_body::Body;
+use http_body_util::BodyExt as _;
+use kube::client::ConfigExt as _;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use tower::util::BoxCloneSyncService;
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
+
+use crate::error::Error;
+use crate::transport::{RequestBody, ResponseBody, Timing, Transport};
+
+mod kubeconfig;
+
+pub use kubeconfig::CredentialSources;
+
+/// What those who do not say otherwise are called, as the `User-Agent`.
+const USER_AGENT: &str = concat!("wheelhouse/", env!("CARGO_PKG_VERSION"));
+
+/// How a connection behaves.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// When a connection counts as dead.
+    pub timing: Timing,
+    /// Where the credential may come from.
+    pub sources: CredentialSources,
+    /// Who is calling.
+    pub user_agent: String,
+}
+
+/// As whom a request is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// With the credential of the kubeconfig.
+    Kubeconfig,
+    /// With what stands in the request, over a connection without a client certificate.
+    Request,
+}
+
+type Stack = BoxCloneSyncService<Request<RequestBody>, Response<ResponseBody>, BoxError>;
+
+/// One cluster and one credential; cheap to clone.
+#[derive(Clone)]
+pub struct Connection {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    server: Uri,
+    kube: kube::Client,
+    as_kubeconfig: Stack,
+    as_request: Stack,
+}
+
+// === impl Options ===
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            timing: Timing::default(),
+            sources: CredentialSources::Inline,
+            user_agent: USER_AGENT.to_owned(),
+        }
+    }
+}
+
+/// Makes a connection from a kubeconfig, by its current context unless another is named. Nothing is dialled yet.
+///
+/// # Errors
+/// [`Error::Config`] where the kubeconfig cannot be read, has no such context, or takes a credential from where
+/// [`Options::sources`] does not allow it.
+pub async fn connect(
+    kubeconfig: &str,
+    context: Option<&str>,
+    options: &Options,
+) -> Result<Connection, Error> {
+    let kubeconfig = Kubeconfig::from_yaml(kubeconfig).map_err(config_error)?;
+    let selection = KubeConfigOptions {
+        context: context.map(str::to_owned),
+        ..KubeConfigOptions::default()
+    };
+    kubeconfig::judge(&kubeconfig, context, options.sources)?;
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &selection)
+        .await
+        .map_err(config_error)?;
+    Connection::from_config(config, options)
+}
+
+/// Makes a client of a service in the same process, of the hub for example.
+pub fn in_process<S, B>(service: S) -> kube::Client
+where
+    S: Service<Request<kube::client::Body>, Response = Response<B>> + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<BoxError>,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    kube::Client::new(service, "default")
+}
+
+// === impl Connection ===
+
+impl Connection {
+    /// Makes a connection from a configuration that was read elsewhere.
+    ///
+    /// # Errors
+    /// [`Error::Config`] where the credential cannot be used, or a proxy is asked for.
+    pub fn from_config(config: kube::Config, options: &Options) -> Result<Self, Error> {
+        if let Some(proxy) = &config.proxy_url {
+            return Err(Error::Config(format!("proxy-url {proxy} is not supported")));
+        }
+        if config.cluster_url.host().is_none() {
+            return Err(Error::Config(format!(
+                "server {} has no host",
+                config.cluster_url
+            )));
+        }
+        let as_kubeconfig = stack(&config, options)?;
+        let mut anonymous = config.clone();
+        anonymous.auth_info = kube::config::AuthInfo::default();
+        let as_request = stack(&anonymous, options)?;
+        let service = ServiceBuilder::new()
+            .map_request(|request: Request<kube::client::Body>| request.map(request_body))
+            .service(as_kubeconfig.clone());
+        let kube = kube::Client::new(service, config.default_namespace);
+        let server = config.cluster_url;
+        Ok(Self {
+            shared: Arc::new(Shared {
+                server,
+                kube,
+                as_kubeconfig,
+                as_request,
+            }),
+        })
+    }
+
+    /// Hands out a client that sends as the kubeconfig says.
+    pub fn kube(&self) -> kube::Client {
+        self.shared.kube.clone()
+    }
+
+    /// Borrows the URL of the server, with the path below which it is.
+    pub fn server(&self) -> &Uri {
+        &self.shared.server
+    }
+
+    /// Sends a request for a reverse proxy: the bodies stream in both directions and are never held as a whole.
+    /// Path and query are taken from the request and put below the server's URL.
+    ///
+    /// A request with an `Upgrade` header goes over HTTP/1.1; an answer 101 can be taken over by
+    /// `hyper::upgrade::on`. Redirects are not followed. Hop headers are the caller's to remove; only `Host` is
+    /// replaced here. There is no deadline.
+    ///
+    /// # Errors
+    /// [`Error::Transport`] where no response came. Whatever the server answers is a response, not an error.
+    ///
+    /// # Cancel safety
+    /// Dropping the future or the response resets the stream; what the server did by then stays done.
+    pub async fn send<B>(
+        &self,
+        request: Request<B>,
+        identity: Identity,
+    ) -> Result<Response<ResponseBody>, Error>
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let mut request = request.map(request_body);
+        request.headers_mut().remove(header::HOST);
+        let stack = match identity {
+            Identity::Kubeconfig => self.shared.as_kubeconfig.clone(),
+            Identity::Request => self.shared.as_request.clone(),
+        };
+        stack.oneshot(request).await.map_err(Error::transport)
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("server", &self.shared.server)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Puts the layers of a configuration around a transport of its own.
+fn stack(config: &kube::Config, options: &Options) -> Result<Stack, Error> {
+    let tls = config.rustls_client_config().map_err(config_error)?;
+    let server_name = match &config.tls_server_name {
+        Some(name) => Some(name.clone().try_into().map_err(config_error)?),
+        None => None,
+    };
+    let transport = Transport::new(tls, server_name, options.timing);
+    let user_agent = http::HeaderValue::from_str(&options.user_agent).map_err(config_error)?;
+    let service = ServiceBuilder::new()
+        .map_request(move |mut request: Request<RequestBody>| {
+            let headers = request.headers_mut();
+            headers
+                .entry(header::USER_AGENT)
+                .or_insert_with(|| user_agent.clone());
+            request
+        })
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer().map_err(config_error)?)
+        .layer(config.extra_headers_layer().map_err(config_error)?)
+        .map_err(BoxError::from)
+        .service(transport);
+    Ok(BoxCloneSyncService::new(service))
+}
+
+fn request_body<B>(body: B) -> RequestBody
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    body.map_err(Into::into).boxed_unsync()
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it stands behind map_err")]
+fn config_error(error: impl std::error::Error) -> Error {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let level = error.to_string();
+        if !text.contains(&level) {
+            text.push_str(": ");
+            text.push_str(&level);
+        }
+        cause = error.source();
+    }
+    Error::Config(text)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,1 @@
+//! Filled below, with the servers of `crate::testing`.

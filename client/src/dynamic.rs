@@ -1,0 +1,433 @@
+//! Calls on objects as values: get, list, create, update, patch, delete.
+//!
+//! Every call has one deadline, from the first byte sent to the last one read. Nothing is retried here: whether a
+//! call can be repeated is for the caller to know.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::query::Propagation;
+use api::{GroupVersionResource, ListMeta, Status, meta};
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{Method, Request};
+use http_body_util::{BodyExt as _, Limited};
+use kube::client::Body;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::error::{Error, refusal};
+
+mod url;
+
+pub(crate) use url::Target;
+
+/// How long a call may take, unless the caller says otherwise.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// How many objects a page has.
+pub(crate) const PAGE_SIZE: usize = 500;
+/// How large an answer may be. A page of 500 objects of 1.5 MiB each is above it, and such a page is refused.
+const ANSWER_BYTES_MAX: usize = 512 * 1024 * 1024;
+
+/// What asks for the metadata alone, with a second choice for servers that do not know it.
+pub(crate) const ACCEPT_METADATA: &str =
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+const ACCEPT_JSON: &str = "application/json";
+
+/// Calls on objects through a client; cheap to clone.
+#[derive(Clone)]
+pub struct Dynamic {
+    client: kube::Client,
+    deadline: Duration,
+    manager: Option<Arc<str>>,
+}
+
+/// Where objects are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Endpoint {
+    /// What stands before `/api` and `/apis`: empty, or `/clusters/east`.
+    pub prefix: String,
+    /// The resource.
+    pub gvr: GroupVersionResource,
+    /// The namespace; `None` for objects without one, and for all namespaces.
+    pub namespace: Option<String>,
+}
+
+/// Which objects of a collection are meant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListRequest {
+    /// By labels.
+    pub label_selector: Option<String>,
+    /// By fields.
+    pub field_selector: Option<String>,
+}
+
+/// All objects of a collection.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct List {
+    /// The objects, each with its type.
+    pub items: Vec<Value>,
+    /// The version of the whole list.
+    pub resource_version: String,
+}
+
+/// Some objects of a collection.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Page {
+    /// The objects, each with its type.
+    pub items: Vec<Value>,
+    /// The list's metadata, which says where the next page begins.
+    pub metadata: ListMeta,
+}
+
+/// A change of an object.
+#[derive(Clone, Copy, Debug)]
+pub enum Patch<'a> {
+    /// A partial object (RFC 7396).
+    Merge(&'a Value),
+    /// A list of operations (RFC 6902).
+    Json(&'a Value),
+    /// A server-side apply.
+    Apply {
+        /// Who applies.
+        manager: &'a str,
+        /// Whether fields are taken away from other managers.
+        force: Force,
+        /// What is wanted.
+        object: &'a Value,
+        /// How much of the result is answered.
+        answer: Answer,
+    },
+}
+
+/// Whether an apply takes fields away from other managers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Force {
+    /// It does.
+    Yes,
+    /// It is refused with a conflict.
+    No,
+}
+
+/// How much of an object is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// All of it.
+    Object,
+    /// Its metadata, which costs the server less.
+    Metadata,
+}
+
+/// How an object is deleted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeleteRequest {
+    /// The uid that the object must have.
+    pub uid: Option<String>,
+    /// What becomes of its dependents.
+    pub propagation: Option<Propagation>,
+}
+
+/// What came of a deletion.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Deleted {
+    /// The object is gone.
+    Gone,
+    /// The object goes when its finalizers or its grace period let it.
+    Terminating(Value),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireList {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    metadata: ListMeta,
+    items: Option<Vec<Value>>,
+}
+
+// === impl Dynamic ===
+
+impl Dynamic {
+    /// Makes calls through a client.
+    pub fn new(client: kube::Client) -> Self {
+        Self {
+            client,
+            deadline: DEADLINE,
+            manager: None,
+        }
+    }
+
+    /// Says how long a call may take.
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Says as which field manager objects are created, updated and patched. Without it the server derives one
+    /// from the `User-Agent`. An apply names its own.
+    #[must_use]
+    pub fn with_manager(mut self, manager: &str) -> Self {
+        self.manager = Some(Arc::from(manager));
+        self
+    }
+
+    /// Borrows the client.
+    pub const fn client(&self) -> &kube::Client {
+        &self.client
+    }
+
+    /// Reads an object.
+    pub async fn get(&self, endpoint: &Endpoint, name: &str) -> Result<Value, Error> {
+        let target = Target::object(endpoint, name, None);
+        decode(&self.call(Method::GET, target, ACCEPT_JSON, None).await?)
+    }
+
+    /// Reads all objects of a collection, page by page. Should a page come too late to belong to the first one,
+    /// everything is read anew and at once, so that the answer is always one state of the collection.
+    pub async fn list(&self, endpoint: &Endpoint, request: &ListRequest) -> Result<List, Error> {
+        let mut items = Vec::new();
+        let mut continue_token = String::new();
+        loop {
+            match self
+                .list_page(endpoint, request, PAGE_SIZE, &continue_token)
+                .await
+            {
+                Ok(page) => {
+                    items.extend(page.items);
+                    if page.metadata.continue_token.is_empty() {
+                        let resource_version = page.metadata.resource_version;
+                        return Ok(List {
+                            items,
+                            resource_version,
+                        });
+                    }
+                    continue_token = page.metadata.continue_token;
+                }
+                Err(error) if error.is_expired() && !continue_token.is_empty() => {
+                    let page = self.list_page(endpoint, request, 0, "").await?;
+                    let resource_version = page.metadata.resource_version;
+                    return Ok(List {
+                        items: page.items,
+                        resource_version,
+                    });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Reads one page of a collection; a `limit` of 0 asks for everything, an empty token for the first page.
+    pub async fn list_page(
+        &self,
+        endpoint: &Endpoint,
+        request: &ListRequest,
+        limit: usize,
+        continue_token: &str,
+    ) -> Result<Page, Error> {
+        let mut target = Target::collection(endpoint)
+            .with("labelSelector", request.label_selector.as_deref())
+            .with("fieldSelector", request.field_selector.as_deref())
+            .with(
+                "continue",
+                Some(continue_token).filter(|token| !token.is_empty()),
+            );
+        if limit > 0 {
+            target = target.with("limit", Some(&limit.to_string()));
+        }
+        let list: WireList = decode(&self.call(Method::GET, target, ACCEPT_JSON, None).await?)?;
+        let mut items = list.items.unwrap_or_default();
+        if let Some(kind) = list.kind.strip_suffix("List") {
+            for item in &mut items {
+                // The items of built-in kinds do not say what they are.
+                if meta::kind(item).is_empty() {
+                    meta::set_type(item, &list.api_version, kind);
+                }
+            }
+        }
+        Ok(Page {
+            items,
+            metadata: list.metadata,
+        })
+    }
+
+    /// Makes an object.
+    pub async fn create(&self, endpoint: &Endpoint, object: &Value) -> Result<Value, Error> {
+        let target = self.managed(Target::collection(endpoint));
+        let body = ("application/json", encode(object)?);
+        decode(
+            &self
+                .call(Method::POST, target, ACCEPT_JSON, Some(body))
+                .await?,
+        )
+    }
+
+    /// Replaces an object, or a part of it by its subresource.
+    pub async fn update(
+        &self,
+        endpoint: &Endpoint,
+        name: &str,
+        subresource: Option<&str>,
+        object: &Value,
+    ) -> Result<Value, Error> {
+        let target = self.managed(Target::object(endpoint, name, subresource));
+        let body = ("application/json", encode(object)?);
+        decode(
+            &self
+                .call(Method::PUT, target, ACCEPT_JSON, Some(body))
+                .await?,
+        )
+    }
+
+    /// Changes an object, or a part of it by its subresource.
+    pub async fn patch(
+        &self,
+        endpoint: &Endpoint,
+        name: &str,
+        subresource: Option<&str>,
+        patch: Patch<'_>,
+    ) -> Result<Value, Error> {
+        let target = Target::object(endpoint, name, subresource);
+        let (target, accept, media_type, body) = match patch {
+            Patch::Merge(body) => (
+                self.managed(target),
+                ACCEPT_JSON,
+                "application/merge-patch+json",
+                body,
+            ),
+            Patch::Json(body) => (
+                self.managed(target),
+                ACCEPT_JSON,
+                "application/json-patch+json",
+                body,
+            ),
+            Patch::Apply {
+                manager,
+                force,
+                object,
+                answer,
+            } => {
+                let target = target
+                    .with("fieldManager", Some(manager))
+                    .with("force", (force == Force::Yes).then_some("true"));
+                let accept = match answer {
+                    Answer::Object => ACCEPT_JSON,
+                    Answer::Metadata => ACCEPT_METADATA,
+                };
+                (target, accept, "application/apply-patch+yaml", object)
+            }
+        };
+        let body = (media_type, encode(body)?);
+        decode(&self.call(Method::PATCH, target, accept, Some(body)).await?)
+    }
+
+    /// Deletes an object.
+    ///
+    /// # Errors
+    /// An object that is not there is an error, by [`Error::is_not_found`]; so is one with another uid, by
+    /// [`Error::is_conflict`].
+    pub async fn delete(
+        &self,
+        endpoint: &Endpoint,
+        name: &str,
+        request: &DeleteRequest,
+    ) -> Result<Deleted, Error> {
+        let mut options = api::query::DeleteOptions::default();
+        options.preconditions.uid.clone_from(&request.uid);
+        options.propagation = request.propagation;
+        let target = Target::object(endpoint, name, None);
+        let body = ("application/json", encode(&options.to_value())?);
+        let answer: Value = decode(
+            &self
+                .call(Method::DELETE, target, ACCEPT_JSON, Some(body))
+                .await?,
+        )?;
+        if meta::kind(&answer) != "Status" && meta::is_terminating(&answer) {
+            Ok(Deleted::Terminating(answer))
+        } else {
+            Ok(Deleted::Gone)
+        }
+    }
+
+    /// Reads whatever is at a path, with or without a query.
+    pub async fn raw_get(&self, path: &str) -> Result<Bytes, Error> {
+        self.raw_get_as(path, ACCEPT_JSON).await
+    }
+
+    /// Reads whatever is at a path, in a form that the caller wants.
+    pub async fn raw_get_as(&self, path: &str, accept: &str) -> Result<Bytes, Error> {
+        self.call(Method::GET, Target::path(path), accept, None)
+            .await
+    }
+
+    fn managed(&self, target: Target) -> Target {
+        target.with("fieldManager", self.manager.as_deref())
+    }
+
+    async fn call(
+        &self,
+        method: Method,
+        target: Target,
+        accept: &str,
+        body: Option<(&str, Vec<u8>)>,
+    ) -> Result<Bytes, Error> {
+        let mut builder = Request::builder()
+            .method(method)
+            .uri(target.into_uri())
+            .header(ACCEPT, accept);
+        let body = match body {
+            None => Body::empty(),
+            Some((media_type, bytes)) => {
+                builder = builder.header(CONTENT_TYPE, media_type);
+                Body::from(bytes)
+            }
+        };
+        let request = builder
+            .body(body)
+            .map_err(|error| Status::bad_request(format!("no such path: {error}")))?;
+        match tokio::time::timeout(self.deadline, answer(&self.client, request)).await {
+            Ok(answer) => answer,
+            Err(_elapsed) => Err(Error::Timeout),
+        }
+    }
+}
+
+impl fmt::Debug for Dynamic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dynamic")
+            .field("deadline", &self.deadline)
+            .field("manager", &self.manager)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Sends a request and reads the whole answer.
+pub(crate) async fn answer(client: &kube::Client, request: Request<Body>) -> Result<Bytes, Error> {
+    let response = client.send(request).await.map_err(Error::transport)?;
+    let (parts, body) = response.into_parts();
+    let body = Limited::new(body, ANSWER_BYTES_MAX)
+        .collect()
+        .await
+        .map_err(Error::Transport)?;
+    let bytes = body.to_bytes();
+    if parts.status.is_success() {
+        Ok(bytes)
+    } else {
+        Err(refusal(parts.status, &parts.headers, &bytes).into())
+    }
+}
+
+fn decode<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(bytes).map_err(Error::Decode)
+}
+
+fn encode(value: &Value) -> Result<Vec<u8>, Error> {
+    serde_json::to_vec(value).map_err(Error::Decode)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,259 @@
+//! What can go wrong with a call, and what an answer that is no success means.
+
+use std::time::Duration;
+
+use api::{Status, StatusReason};
+use http::{HeaderMap, StatusCode};
+use tower::BoxError;
+
+/// How much of an answer that is no Status goes into the message.
+const TEXT_BYTES_MAX: usize = 1024;
+
+/// Why a call has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The server refused. What it said is the message.
+    #[error(transparent)]
+    Status(Box<Status>),
+    /// The server was not reached, or the connection broke.
+    #[error("the server was not reached")]
+    Transport(#[source] BoxError),
+    /// The deadline passed. The call may have been done.
+    #[error("no answer in time")]
+    Timeout,
+    /// The answer could not be read.
+    #[error("the answer could not be read")]
+    Decode(#[source] serde_json::Error),
+    /// The kubeconfig could not be used.
+    #[error("kubeconfig: {0}")]
+    Config(String),
+}
+
+// === impl Error ===
+
+impl Error {
+    /// Borrows what the server said.
+    pub fn status(&self) -> Option<&Status> {
+        match self {
+            Self::Status(status) => Some(status),
+            _ => None,
+        }
+    }
+
+    /// Tells whether there is no such object or endpoint.
+    pub fn is_not_found(&self) -> bool {
+        self.status().is_some_and(Status::is_not_found)
+    }
+
+    /// Tells whether a precondition did not hold, or managers want different things.
+    pub fn is_conflict(&self) -> bool {
+        self.status().is_some_and(Status::is_conflict)
+    }
+
+    /// Tells whether an object of this name exists.
+    pub fn is_already_exists(&self) -> bool {
+        self.status().is_some_and(Status::is_already_exists)
+    }
+
+    /// Tells whether a rule is broken.
+    pub fn is_invalid(&self) -> bool {
+        self.status()
+            .is_some_and(|status| status.reason == StatusReason::Invalid)
+    }
+
+    /// Tells whether the authoriser said no, or the credential was not accepted.
+    pub fn is_denied(&self) -> bool {
+        self.status()
+            .is_some_and(|status| matches!(status.code, 401 | 403))
+    }
+
+    /// Tells whether a revision is gone.
+    pub fn is_expired(&self) -> bool {
+        self.status().is_some_and(Status::is_expired)
+    }
+
+    /// Tells whether the cluster, rather than the request, is at fault: it was not reached, did not answer in time,
+    /// or says that it is not ready.
+    pub fn unreachable(&self) -> bool {
+        match self {
+            Self::Transport(_) | Self::Timeout => true,
+            Self::Status(status) => matches!(status.code, 502..=504),
+            Self::Decode(_) | Self::Config(_) => false,
+        }
+    }
+
+    /// Tells when the server wants to be asked again, if it said so.
+    pub fn retry_after(&self) -> Option<Duration> {
+        let seconds = self.status()?.retry_after_seconds()?;
+        Some(Duration::from_secs(u64::from(seconds)))
+    }
+
+    /// Renders the error with its causes on one line, for a condition or an event.
+    pub fn chain(&self) -> String {
+        let mut text = self.to_string();
+        if matches!(self, Self::Status(_)) {
+            return text;
+        }
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            let level = error.to_string();
+            if !text.ends_with(&level) {
+                text.push_str(": ");
+                text.push_str(&level);
+            }
+            cause = error.source();
+        }
+        text
+    }
+
+    pub(crate) fn transport(error: impl Into<BoxError>) -> Self {
+        Self::Transport(error.into())
+    }
+}
+
+impl From<Status> for Error {
+    fn from(status: Status) -> Self {
+        Self::Status(Box::new(status))
+    }
+}
+
+/// Reads a refusal. What is no Status becomes one, with the reason of its code.
+pub(crate) fn refusal(code: StatusCode, headers: &HeaderMap, body: &[u8]) -> Status {
+    if let Ok(mut status) = serde_json::from_slice::<Status>(body)
+        && is_status(body)
+    {
+        if status.code == 0 {
+            status.code = code.as_u16();
+        }
+        return status;
+    }
+    let end = body.len().min(TEXT_BYTES_MAX);
+    let text = String::from_utf8_lossy(body.get(..end).unwrap_or_default());
+    let text = text.trim();
+    let message = if text.is_empty() {
+        format!("the server answered {code} and said nothing more")
+    } else {
+        format!("the server answered {code}: {text}")
+    };
+    let mut status = Status::failure(code.as_u16(), reason_of(code), message);
+    let retry_after = headers
+        .get(http::header::RETRY_AFTER)
+        .and_then(|it| it.to_str().ok());
+    if let Some(seconds) = retry_after.and_then(|text| text.parse().ok()) {
+        status = status.retry_after(seconds);
+    }
+    status
+}
+
+/// Every JSON object can be read as a Status; only one that says so is one.
+fn is_status(body: &[u8]) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Kind<'a> {
+        #[serde(borrow)]
+        kind: std::borrow::Cow<'a, str>,
+    }
+    serde_json::from_slice::<Kind<'_>>(body).is_ok_and(|it| it.kind == "Status")
+}
+
+/// Source: `NewGenericServerResponse` in `apimachinery/pkg/api/errors/errors.go`.
+fn reason_of(code: StatusCode) -> StatusReason {
+    match code.as_u16() {
+        400 => StatusReason::BadRequest,
+        401 => StatusReason::Unauthorized,
+        403 => StatusReason::Forbidden,
+        404 => StatusReason::NotFound,
+        405 => StatusReason::MethodNotAllowed,
+        406 => StatusReason::NotAcceptable,
+        409 => StatusReason::Conflict,
+        410 => StatusReason::Expired,
+        413 => StatusReason::RequestEntityTooLarge,
+        415 => StatusReason::UnsupportedMediaType,
+        422 => StatusReason::Invalid,
+        429 => StatusReason::TooManyRequests,
+        500 => StatusReason::InternalError,
+        503 => StatusReason::ServiceUnavailable,
+        504 => StatusReason::Timeout,
+        _ => StatusReason::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_read_as_the_server_meant_it() {
+        let mut headers = HeaderMap::new();
+        headers.insert(
+            http::header::RETRY_AFTER,
+            http::HeaderValue::from_static("7"),
+        );
+        for (code, body, want) in [
+            (
+                404,
+                r#"{"kind":"Status","message":"m","reason":"NotFound"}"#,
+                (StatusReason::NotFound, "m", None),
+            ),
+            (
+                429,
+                "slow down",
+                (
+                    StatusReason::TooManyRequests,
+                    "the server answered 429 Too Many Requests: slow down",
+                    Some(7),
+                ),
+            ),
+            (
+                502,
+                "",
+                (
+                    StatusReason::Unknown,
+                    "the server answered 502 Bad Gateway and said nothing more",
+                    Some(7),
+                ),
+            ),
+            (
+                404,
+                r#"{"paths":[]}"#,
+                (
+                    StatusReason::NotFound,
+                    r#"the server answered 404 Not Found: {"paths":[]}"#,
+                    Some(7),
+                ),
+            ),
+        ] {
+            let status = refusal(
+                StatusCode::from_u16(code).unwrap(),
+                &headers,
+                body.as_bytes(),
+            );
+            assert_eq!(status.code, code);
+            assert_eq!(
+                (
+                    status.reason,
+                    status.message.as_str(),
+                    status.retry_after_seconds()
+                ),
+                want
+            );
+        }
+    }
+
+    #[test]
+    fn an_error_knows_whose_fault_it_is() {
+        for (error, unreachable) in [
+            (Error::Timeout, true),
+            (Error::transport("gone"), true),
+            (Status::service_unavailable("x").into(), true),
+            (Status::timeout("x").into(), true),
+            (Status::bad_request("x").into(), false),
+            (Status::internal("x").into(), false),
+        ] {
+            assert_eq!(error.unreachable(), unreachable, "{error}");
+        }
+        assert_eq!(
+            Error::transport("gone").chain(),
+            "the server was not reached: gone"
+        );
+    }
+}

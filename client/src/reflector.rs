@@ -1,0 +1,98 @@
+//! Follows a collection: one complete list, then every change, again and again, whatever breaks.
+//!
+//! ```text
+//!          list all pages          watch from the list's version
+//! start ──▶ Restarted(all) ──▶ Applied, Deleted, ... ──▶ end of stream ──▶ watch from the last version
+//!    ▲                                   │ connection lost: Interrupted ──▶ watch again ──▶ Resumed
+//!    └────────── version is gone (410), or a line of another history ◀──────────┘
+//! ```
+//!
+//! **Invariant:** what is delivered is right by level: whoever replaces what it has at `Restarted`, puts at `Applied`
+//! and removes at `Deleted` ends up with the collection.
+//! **Invariant:** a `Restarted` comes from a list that was read to its end. A list that failed, or a page that came too
+//! late, delivers nothing.
+//! **Invariant:** nothing is skipped: a consumer that is slow makes the stream wait, and the server may close it.
+//!
+//! Source: `client-go/tools/cache/reflector.go`.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tasks::{Shutdown, Tasks};
+use tokio::sync::mpsc;
+
+mod follow;
+mod lines;
+mod raw_object;
+mod wire;
+
+pub use raw_object::RawObject;
+
+/// How many events wait for the consumer. When it is full the watch is not read on.
+const EVENT_COUNT_MAX: usize = 1024;
+
+/// What a reflector follows.
+#[derive(Clone)]
+pub struct Config {
+    /// The client of the cluster.
+    pub client: kube::Client,
+    /// The path of the collection, `/clusters/*/apis/kro.run/v1alpha1/webapps` for example.
+    pub path: String,
+    /// Which labels objects must have.
+    pub label_selector: Option<String>,
+    /// Which fields objects must have.
+    pub field_selector: Option<String>,
+    /// What the reflector is called in the log.
+    pub name: String,
+}
+
+/// What became of the collection.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// These are all objects; any other is gone.
+    Restarted(Vec<Arc<RawObject>>),
+    /// This object is new or changed.
+    Applied(Arc<RawObject>),
+    /// This object is gone, or is not selected any more; this is its last state.
+    Deleted(Arc<RawObject>),
+    /// The collection cannot be read now, and why. What was delivered may be out of date until the next `Restarted`
+    /// or [`Event::Resumed`].
+    Interrupted(String),
+    /// Changes are delivered again, and none is missing.
+    Resumed,
+}
+
+/// Starts following a collection, until the token is cancelled or the receiver is dropped.
+pub fn start(config: Config, tasks: &Tasks, shutdown: Shutdown) -> mpsc::Receiver<Event> {
+    start_with(config, follow::Timing::default(), tasks, shutdown)
+}
+
+pub(crate) fn start_with(
+    config: Config,
+    timing: follow::Timing,
+    tasks: &Tasks,
+    shutdown: Shutdown,
+) -> mpsc::Receiver<Event> {
+    let (sender, receiver) = mpsc::channel(EVENT_COUNT_MAX);
+    // A panic here would leave the consumer with an empty channel that never ends the process: it is logged, and
+    // the channel closes, which consumers see.
+    tasks.spawn(
+        "reflector",
+        follow::Follower::new(config, timing, sender).run(shutdown),
+    );
+    receiver
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("name", &self.name)
+            .field("path", &self.path)
+            .field("label_selector", &self.label_selector)
+            .field("field_selector", &self.field_selector)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

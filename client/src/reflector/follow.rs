@@ -1,0 +1,450 @@
+//! The loop: list, watch, resume, and again.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{TypeMeta, status};
+use http::Request;
+use http::header::ACCEPT;
+use http_body_util::BodyExt as _;
+use kube::client::Body;
+use rand::Rng as _;
+use tasks::{Backoff, Shutdown};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
+
+use super::lines::Lines;
+use super::raw_object::RawObject;
+use super::wire::{self, Line, Page};
+use super::{Config, Event};
+use crate::dynamic::{PAGE_SIZE, Target, answer};
+use crate::error::{Error, refusal};
+
+/// How many resumes may fail in a row with the server alive before everything is listed anew.
+const FAILED_RESUME_COUNT_MAX: u32 = 3;
+
+/// When something counts as dead, and how long to wait.
+#[derive(Clone, Debug)]
+pub(crate) struct Timing {
+    /// How long a page may take.
+    pub(crate) page_deadline: Duration,
+    /// How long the head of a watch's answer may take.
+    pub(crate) head_deadline: Duration,
+    /// After how many seconds the server ends a watch; drawn anew each time, so that not all watches end together.
+    pub(crate) watch_seconds: RangeInclusive<u64>,
+    /// How much longer than that a stream may be silent before it counts as dead.
+    pub(crate) silence_grace: Duration,
+    /// A watch that ends sooner, and without an event, counts as failed.
+    pub(crate) watch_min: Duration,
+    /// The first pause after a failure.
+    pub(crate) pause_initial: Duration,
+    /// The longest pause.
+    pub(crate) pause_max: Duration,
+}
+
+/// A collection that is followed.
+pub(super) struct Follower {
+    config: Config,
+    timing: Timing,
+    sender: mpsc::Sender<Event>,
+    backoff: Backoff,
+    /// Where the next watch begins; `None` where everything must be listed.
+    position: Option<String>,
+    /// How fresh the next list must be.
+    freshness: Freshness,
+    /// Whether the consumer was told that the collection cannot be read.
+    is_interrupted: bool,
+    failed_resume_count: u32,
+    type_meta: Arc<TypeMeta>,
+}
+
+/// How fresh a list must be.
+enum Freshness {
+    /// As fresh as a version that was seen; a cache may answer.
+    NotOlderThan(String),
+    /// As fresh as can be.
+    Latest,
+}
+
+/// How a watch ended.
+enum End {
+    /// As it should: the server ended it.
+    Regular,
+    /// The version is gone, or the history is another one.
+    Expired(String),
+    /// It broke, or the server failed.
+    Failed {
+        reason: String,
+        pause: Option<Duration>,
+        is_unreachable: bool,
+    },
+    /// The consumer is gone.
+    Closed,
+}
+
+/// The consumer is gone.
+struct ClosedError;
+
+// === impl Timing ===
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            page_deadline: Duration::from_secs(60),
+            head_deadline: Duration::from_secs(30),
+            watch_seconds: 240..=300,
+            silence_grace: Duration::from_secs(15),
+            watch_min: Duration::from_secs(1),
+            pause_initial: Duration::from_millis(200),
+            pause_max: Duration::from_secs(15),
+        }
+    }
+}
+
+// === impl Follower ===
+
+impl Follower {
+    pub(super) fn new(config: Config, timing: Timing, sender: mpsc::Sender<Event>) -> Self {
+        let backoff = Backoff::new(timing.pause_initial, timing.pause_max);
+        Self {
+            config,
+            timing,
+            sender,
+            backoff,
+            position: None,
+            freshness: Freshness::NotOlderThan("0".to_owned()),
+            is_interrupted: false,
+            failed_resume_count: 0,
+            type_meta: Arc::default(),
+        }
+    }
+
+    /// Follows until the shutdown, or until the consumer is gone.
+    pub(super) async fn run(mut self, shutdown: Shutdown) {
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => {}
+            _closed = self.follow() => {}
+        }
+    }
+
+    async fn follow(&mut self) -> Result<(), ClosedError> {
+        loop {
+            let Some(position) = self.position.clone() else {
+                self.list().await?;
+                continue;
+            };
+            let started = Instant::now();
+            let mut event_count = 0;
+            let end = self.watch(position, &mut event_count).await;
+            let was_short = event_count == 0 && started.elapsed() < self.timing.watch_min;
+            match end {
+                End::Regular if was_short => {
+                    self.failed("the watch ended as soon as it began", None, false)
+                        .await?;
+                }
+                End::Regular => self.failed_resume_count = 0,
+                End::Expired(reason) => {
+                    tracing::debug!(name = self.config.name, reason, "listing anew");
+                    self.position = None;
+                    if was_short {
+                        tokio::time::sleep(self.backoff.next_pause()).await;
+                    }
+                }
+                End::Failed {
+                    reason,
+                    pause,
+                    is_unreachable,
+                } => {
+                    if event_count > 0 {
+                        self.failed_resume_count = 0;
+                    }
+                    self.failed(&reason, pause, is_unreachable).await?;
+                }
+                End::Closed => return Err(ClosedError),
+            }
+        }
+    }
+
+    /// Reads all pages and delivers them at once, or nothing.
+    async fn list(&mut self) -> Result<(), ClosedError> {
+        match self.pages().await {
+            Ok((objects, resource_version)) => {
+                self.freshness = Freshness::NotOlderThan(resource_version.clone());
+                self.position = Some(resource_version);
+                self.failed_resume_count = 0;
+                self.recovered();
+                self.send(Event::Restarted(objects)).await
+            }
+            Err(error) => {
+                if error.is_expired() || error.status().is_some_and(is_about_the_version) {
+                    self.freshness = Freshness::Latest;
+                }
+                let reason = error.chain();
+                self.failed(&reason, error.retry_after(), error.unreachable())
+                    .await
+            }
+        }
+    }
+
+    async fn pages(&self) -> Result<(Vec<Arc<RawObject>>, String), Error> {
+        let mut objects = Vec::new();
+        let mut continue_token = String::new();
+        loop {
+            let page = match self.page(PAGE_SIZE, &continue_token).await {
+                Err(error) if error.is_expired() && !continue_token.is_empty() => {
+                    // The pages took longer than the server keeps a version: all at once, then.
+                    objects.clear();
+                    self.page(0, "").await?
+                }
+                page => page?,
+            };
+            objects.extend(page.items);
+            if page.metadata.continue_token.is_empty() {
+                return Ok((objects, page.metadata.resource_version));
+            }
+            continue_token = page.metadata.continue_token;
+        }
+    }
+
+    async fn page(&self, limit: usize, continue_token: &str) -> Result<Page, Error> {
+        let mut target = self.target();
+        if continue_token.is_empty() {
+            if let Freshness::NotOlderThan(version) = &self.freshness {
+                target = target
+                    .with("resourceVersion", Some(version))
+                    .with("resourceVersionMatch", Some("NotOlderThan"));
+            }
+        } else {
+            target = target.with("continue", Some(continue_token));
+        }
+        if limit > 0 {
+            target = target.with("limit", Some(&limit.to_string()));
+        }
+        let request = request(target)?;
+        let bytes = timeout(
+            self.timing.page_deadline,
+            answer(&self.config.client, request),
+        )
+        .await
+        .map_err(|_elapsed| Error::Timeout)??;
+        wire::decode_page(&bytes).map_err(|error| Error::Transport(error.into()))
+    }
+
+    /// Reads one stream to its end and delivers what it says.
+    async fn watch(&mut self, position: String, event_count: &mut usize) -> End {
+        let seconds = rand::rng().random_range(self.timing.watch_seconds.clone());
+        let target = self
+            .target()
+            .with("watch", Some("true"))
+            .with("allowWatchBookmarks", Some("true"))
+            .with("resourceVersion", Some(&position))
+            .with("timeoutSeconds", Some(&seconds.to_string()));
+        let mut body = match self.open(target).await {
+            Ok(body) => body,
+            Err(error) => return End::of_open(&error),
+        };
+        if self.is_interrupted {
+            self.recovered();
+            if self.send(Event::Resumed).await.is_err() {
+                return End::Closed;
+            }
+        }
+        let silence_max = Duration::from_secs(seconds).saturating_add(self.timing.silence_grace);
+        let mut lines = Lines::default();
+        loop {
+            let frame = match timeout(silence_max, body.frame()).await {
+                Err(_elapsed) => {
+                    return End::broken("nothing came for longer than the watch was to last");
+                }
+                Ok(None) => return End::Regular,
+                Ok(Some(Err(error))) => return End::broken(&Error::transport(error).chain()),
+                Ok(Some(Ok(frame))) => frame,
+            };
+            let Some(chunk) = frame.data_ref() else {
+                continue;
+            };
+            if let Err(error) = lines.push(chunk) {
+                return End::broken(&error.to_string());
+            }
+            while let Some(line) = lines.next_line() {
+                if let Err(end) = self.take(&line, event_count).await {
+                    return end;
+                }
+            }
+        }
+    }
+
+    async fn open(&self, target: Target) -> Result<Body, Error> {
+        let opening = async {
+            let response = self
+                .config
+                .client
+                .send(request(target)?)
+                .await
+                .map_err(Error::transport)?;
+            if response.status().is_success() {
+                return Ok(response.into_body());
+            }
+            let (parts, body) = response.into_parts();
+            let bytes = body.collect().await.map_err(Error::transport)?.to_bytes();
+            Err(refusal(parts.status, &parts.headers, &bytes).into())
+        };
+        timeout(self.timing.head_deadline, opening)
+            .await
+            .map_err(|_elapsed| Error::Timeout)?
+    }
+
+    /// Delivers one line. The position moves once the event has been handed over.
+    async fn take(&mut self, line: &[u8], event_count: &mut usize) -> Result<(), End> {
+        let line = wire::decode_line(line, &self.type_meta)
+            .map_err(|error| End::Expired(error.to_string()))?;
+        let (version, event) = match line {
+            Line::Bookmark { resource_version } => (resource_version, None),
+            Line::Applied(object) => {
+                self.type_meta = Arc::clone(&object.type_meta);
+                (
+                    object.resource_version.clone(),
+                    Some(Event::Applied(Arc::new(object))),
+                )
+            }
+            Line::Deleted(object) => (
+                object.resource_version.clone(),
+                Some(Event::Deleted(Arc::new(object))),
+            ),
+            Line::Error(status) if status.is_expired() => {
+                return Err(End::Expired(status.to_string()));
+            }
+            Line::Error(status) => return Err(End::of_status(&status)),
+        };
+        if self
+            .position
+            .as_deref()
+            .is_some_and(|position| wire::is_older(&version, position))
+        {
+            // A server never goes back; one that was restored from a copy does, and has another history.
+            return Err(End::Expired(format!(
+                "version {version} came after a newer one"
+            )));
+        }
+        if let Some(event) = event {
+            *event_count += 1;
+            self.backoff.reset();
+            self.send(event).await.map_err(|ClosedError| End::Closed)?;
+        }
+        if !version.is_empty() {
+            self.freshness = Freshness::NotOlderThan(version.clone());
+            self.position = Some(version);
+        }
+        Ok(())
+    }
+
+    /// Tells the consumer, once per outage, and waits.
+    async fn failed(
+        &mut self,
+        reason: &str,
+        pause: Option<Duration>,
+        is_unreachable: bool,
+    ) -> Result<(), ClosedError> {
+        if !self.is_interrupted {
+            self.is_interrupted = true;
+            let name = self.config.name.as_str();
+            tracing::warn!(
+                name,
+                error = reason,
+                "following a collection is interrupted"
+            );
+            self.send(Event::Interrupted(reason.to_owned())).await?;
+        }
+        if !is_unreachable {
+            // A server that answers, but never with what was asked for, is not resumed from for ever.
+            self.failed_resume_count = self.failed_resume_count.saturating_add(1);
+            if self.failed_resume_count >= FAILED_RESUME_COUNT_MAX {
+                self.failed_resume_count = 0;
+                self.position = None;
+            }
+        }
+        let own = self.backoff.next_pause();
+        let pause = pause.map_or(own, |asked| asked.min(self.timing.pause_max).max(own));
+        tokio::select! {
+            biased;
+            () = self.sender.closed() => Err(ClosedError),
+            () = tokio::time::sleep(pause) => Ok(()),
+        }
+    }
+
+    fn recovered(&mut self) {
+        if self.is_interrupted {
+            self.is_interrupted = false;
+            let attempt = self.backoff.attempt_count();
+            tracing::info!(
+                name = self.config.name,
+                attempt,
+                "following a collection again"
+            );
+        }
+        self.backoff.reset();
+    }
+
+    async fn send(&self, event: Event) -> Result<(), ClosedError> {
+        self.sender.send(event).await.map_err(|_closed| ClosedError)
+    }
+
+    fn target(&self) -> Target {
+        Target::path(&self.config.path)
+            .with("labelSelector", self.config.label_selector.as_deref())
+            .with("fieldSelector", self.config.field_selector.as_deref())
+    }
+}
+
+// === impl End ===
+
+impl End {
+    fn broken(reason: &str) -> Self {
+        Self::Failed {
+            reason: reason.to_owned(),
+            pause: None,
+            is_unreachable: true,
+        }
+    }
+
+    /// The head of the answer was no success.
+    fn of_open(error: &Error) -> Self {
+        match error.status() {
+            // Also 400, 404 and 422: the version is of another number line, or the resource was made anew. A list
+            // says more.
+            Some(status) if status.is_expired() || matches!(status.code, 400 | 404 | 422) => {
+                Self::Expired(status.to_string())
+            }
+            _ => Self::Failed {
+                reason: error.chain(),
+                pause: error.retry_after(),
+                is_unreachable: error.unreachable(),
+            },
+        }
+    }
+
+    fn of_status(status: &api::Status) -> Self {
+        Self::Failed {
+            reason: status.to_string(),
+            pause: status
+                .retry_after_seconds()
+                .map(|it| Duration::from_secs(u64::from(it))),
+            is_unreachable: false,
+        }
+    }
+}
+
+/// Tells whether a list was refused because of the version that it asked for.
+fn is_about_the_version(refused: &api::Status) -> bool {
+    matches!(refused.code, 400 | 422) || refused.has_cause(status::CAUSE_RESOURCE_VERSION_TOO_LARGE)
+}
+
+fn request(target: Target) -> Result<Request<Body>, Error> {
+    Request::builder()
+        .uri(target.into_uri())
+        .header(ACCEPT, "application/json")
+        .body(Body::empty())
+        .map_err(|error| api::Status::bad_request(format!("no such path: {error}")).into())
+}
