@@ -10,6 +10,7 @@
 mod path;
 pub mod builtin;
 pub mod columns;
+pub mod definition;
 pub mod jsonpath;
 pub mod structural;
 pub mod validate;

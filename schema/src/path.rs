@@ -9,6 +9,8 @@ pub(crate) enum Path<'a> {
     Root,
     /// A field or a key of a map.
     Field(&'a Path<'a>, &'a str),
+    /// A key of a map, where it is told from a field.
+    Key(&'a Path<'a>, &'a str),
     /// An item of a list.
     Index(&'a Path<'a>, usize),
 }
@@ -22,6 +24,10 @@ impl fmt::Display for Path<'_> {
                 parent.fmt(formatter)?;
                 formatter.write_char('.')?;
                 formatter.write_str(name)
+            }
+            Path::Key(parent, key) => {
+                parent.fmt(formatter)?;
+                write!(formatter, "[{key}]")
             }
             Path::Index(parent, index) => {
                 parent.fmt(formatter)?;

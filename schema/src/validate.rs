@@ -14,8 +14,9 @@ use serde_json::Value;
 use crate::structural::Schema;
 
 mod correlation;
-
+mod declarations;
 mod embedded;
+mod field_path;
 mod formats;
 mod keywords;
 mod lists;
@@ -23,9 +24,11 @@ mod messages;
 mod numbers;
 mod rules;
 
-
+pub use declarations::{Level, declaration};
+pub(crate) use field_path::{Brackets, resolve as resolve_field_path};
 pub use formats::is_known_format;
-pub(crate) use rules::CompiledRules;
+pub(crate) use formats::is_recognised as is_recognised_format;
+pub(crate) use rules::{CompiledRules, compile_rules, run_rules_on_default};
 
 use correlation::Correlation;
 

@@ -108,7 +108,7 @@ pub fn coerce_metadata(
 ) -> Result<(), FieldError> {
     coerce_resource(object, malformed, &FieldPath::default())?;
     if schema.below.embedded_resources {
-        coerce_embedded(object, schema, malformed, &FieldPath::default())?;
+        coerce_part(object, schema, malformed, &FieldPath::default())?;
     }
     Ok(())
 }
@@ -142,7 +142,8 @@ fn report_struct(value: &Value, fields: &[GoField], path: &Path<'_>, found: &mut
     }
 }
 
-fn coerce_embedded(
+/// Like [`coerce_metadata`] for a value that is a resource only if its schema says so.
+pub(crate) fn coerce_part(
     value: &mut Value,
     schema: &Schema,
     malformed: MalformedFields,
@@ -158,16 +159,16 @@ fn coerce_embedded(
         Value::Object(fields) => {
             for (name, field) in fields {
                 if let Some(property) = schema.properties.get(name) {
-                    coerce_embedded(field, property, malformed, &path.child(name))?;
+                    coerce_part(field, property, malformed, &path.child(name))?;
                 } else if let Some(element) = schema.additional.schema() {
-                    coerce_embedded(field, element, malformed, &path.key(name))?;
+                    coerce_part(field, element, malformed, &path.key(name))?;
                 }
             }
         }
         Value::Array(items) => {
             let Some(item_schema) = &schema.items else { return Ok(()) };
             for (index, item) in items.iter_mut().enumerate() {
-                coerce_embedded(item, item_schema, malformed, &path.index(index))?;
+                coerce_part(item, item_schema, malformed, &path.index(index))?;
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}

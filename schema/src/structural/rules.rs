@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-pub(crate) use crate::validate::CompiledRules;
+use crate::validate::CompiledRules;
 
 /// One entry of `x-kubernetes-validations`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl Rules {
     }
 
     /// The compiled rules, compiled by `compile` at the first call.
-    pub(crate) fn compiled(&self, compile: impl FnOnce() -> CompiledRules) -> &CompiledRules {
+    pub(super) fn compiled(&self, compile: impl FnOnce() -> CompiledRules) -> &CompiledRules {
         self.compiled.get_or_init(|| Arc::new(compile()))
     }
 }

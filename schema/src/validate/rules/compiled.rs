@@ -1,0 +1,105 @@
+//! The rules of one node as programs.
+//!
+//! What does not compile is kept as its error: a definition with such a rule is refused, and an object that meets one
+//! all the same is refused with that error.
+//!
+//! Source: `apiextensions-apiserver/pkg/apiserver/schema/cel/compilation.go`.
+
+use expressions::{DeclType, Declarations, Environment, Program};
+
+use super::{OLD_SELF, SELF};
+use crate::structural::{Rule, Schema};
+use crate::validate::declarations::{Level, declaration};
+use crate::validate::field_path::{self, Brackets};
+
+/// The compiled rules of a node.
+#[derive(Debug)]
+pub(crate) struct CompiledRules {
+    /// The type of `self`; `None` where rules cannot see the node.
+    pub(crate) declaration: Option<DeclType>,
+    /// The type of `oldSelf` in rules where it is optional.
+    pub(crate) optional_declaration: Option<DeclType>,
+    /// One per rule, in order.
+    pub(crate) rules: Vec<CompiledRule>,
+}
+
+/// A compiled rule.
+#[derive(Debug, Default)]
+pub(crate) struct CompiledRule {
+    /// Absent where the rule is empty or wrong.
+    pub(crate) program: Option<Program>,
+    /// Why there is no program.
+    pub(crate) error: Option<String>,
+    /// The program of the message.
+    pub(crate) message: Option<Program>,
+    /// Why there is none.
+    pub(crate) message_error: Option<String>,
+    /// Whether the rule compares with the old value.
+    pub(crate) uses_old_self: bool,
+    /// Where errors are shown, relative to the node.
+    pub(crate) field_path: Option<String>,
+}
+
+/// Compiles the rules of a node.
+pub(crate) fn compile_rules(schema: &Schema, level: Level) -> CompiledRules {
+    let declaration = declaration(schema, level);
+    let optional_declaration = declaration.clone().map(DeclType::optional);
+    let rules = schema.validations.as_slice().iter();
+    let rules = match (&declaration, &optional_declaration) {
+        (Some(own), Some(optional)) => {
+            rules.map(|rule| compile(rule, schema, own, optional)).collect()
+        }
+        _ => {
+            let text = "failed to convert to declType for CEL validation rules";
+            let error = || CompiledRule { error: Some(text.to_owned()), ..CompiledRule::default() };
+            rules.map(|_| error()).collect()
+        }
+    };
+    CompiledRules { declaration, optional_declaration, rules }
+}
+
+fn compile(rule: &Rule, schema: &Schema, own: &DeclType, optional: &DeclType) -> CompiledRule {
+    let mut compiled = CompiledRule::default();
+    if rule.rule.trim().is_empty() {
+        return compiled;
+    }
+    let old = if rule.optional_old_self == Some(true) { optional } else { own };
+    let declarations = Declarations::new().with(SELF, own.clone()).with(OLD_SELF, old.clone());
+    let environment = Environment::validation();
+    match environment.compile(&rule.rule, &declarations) {
+        Ok(program) if !is_or_may_be(program.result_type(), &DeclType::Bool) => {
+            compiled.error = Some("cel expression must evaluate to a bool".to_owned());
+            return compiled;
+        }
+        Ok(program) => {
+            compiled.uses_old_self = program.identifiers().contains(OLD_SELF);
+            compiled.program = Some(program);
+        }
+        Err(error) => {
+            compiled.error = Some(format!("compilation failed: {error}"));
+            return compiled;
+        }
+    }
+    if let Some(source) = &rule.message_expression {
+        match environment.compile(source, &declarations) {
+            Ok(program) if !is_or_may_be(program.result_type(), &DeclType::String) => {
+                let text = "messageExpression must evaluate to a string";
+                compiled.message_error = Some(text.to_owned());
+            }
+            Ok(program) => compiled.message = Some(program),
+            Err(error) => {
+                compiled.message_error =
+                    Some(format!("messageExpression compilation failed: {error}"));
+            }
+        }
+    }
+    compiled.field_path = rule.field_path.as_deref().and_then(|path| {
+        let (path, _) = field_path::resolve(path, schema, Brackets::Allowed).ok()?;
+        Some(path.as_str().to_owned())
+    });
+    compiled
+}
+
+fn is_or_may_be(found: &DeclType, wanted: &DeclType) -> bool {
+    found == wanted || found.is_dyn()
+}
