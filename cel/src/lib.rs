@@ -1,1 +1,48 @@
-//! Placeholder.
+//! Expressions: the Common Expression Language as Kubernetes and kro have it.
+//!
+//! ```text
+//!   text ──▶ compile ──▶ Program ──▶ evaluate(Bindings, Budget) ──▶ Value ──▶ JSON
+//!             │  ▲                       ▲
+//!      parser crate  Declarations     JSON by reference
+//! ```
+//!
+//! An [`Environment`] holds the functions; [`Declarations`] say which variables an expression may
+//! name and what they are; a [`Program`] is compiled once and evaluated many times, on [`Bindings`]
+//! that borrow JSON. The parser is that of the `cel` crate; the checker, the evaluator and the
+//! libraries are here.
+//!
+//! Invariants:
+//! - Compiling and evaluating never panic and never overflow the stack, whatever the text, and
+//!   evaluating ends within its [`Budget`], which bounds memory too.
+//! - A value depends on the bindings alone: no clock, no randomness, no order of a hash map.
+//! - An evaluation error that means "not there yet" is [`ErrorClass::DataPending`], by kro's rule.
+//!
+//! [`template`] is kro's `${...}` syntax.
+
+mod bindings;
+mod budget;
+mod compile;
+mod declarations;
+mod environment;
+mod error;
+mod evaluate;
+mod library;
+mod node;
+mod objects;
+mod program;
+mod runtime_calls;
+pub mod template;
+mod time;
+mod types;
+mod value;
+
+pub use bindings::Bindings;
+pub use budget::Budget;
+pub use compile::Inspection;
+pub use declarations::Declarations;
+pub use environment::Environment;
+pub use error::{CompileError, CompileErrorKind, ErrorClass, EvaluateError};
+pub use program::{FieldPathExpr, Program, Uses};
+pub use runtime_calls::RuntimeCall;
+pub use types::{DeclType, ListKind, ListType, MapType, ObjectType, escape, unescape};
+pub use value::Value;

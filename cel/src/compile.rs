@@ -1,0 +1,109 @@
+//! From text to a program.
+//!
+//! The way is: bound the length and the depth of the text, parse it, then expand macros, check
+//! types and build the tree in one walk. All issues of a stage are reported together, and a later
+//! stage is reached only without issues.
+//!
+//! Source: `cel-go/cel/env.go` for the order of the stages.
+
+use std::error::Error as _;
+
+use cel::Env;
+use cel::common::ast::{IdedExpr, SourceInfo};
+use cel::parser::{ParseError, ParseErrors};
+
+use crate::declarations::Declarations;
+use crate::environment::Environment;
+use crate::error::{CompileError, CompileErrorKind};
+use crate::program::{Program, Uses};
+
+mod calls;
+mod guard;
+mod literals;
+mod lower;
+mod macros;
+mod names;
+mod operators;
+mod source;
+mod unify;
+
+use lower::{Lowering, Names};
+use source::{Issue, Source};
+
+/// What an expression uses, read without declarations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inspection {
+    /// The variables, functions and paths.
+    pub uses: Uses,
+    /// The functions that do not exist, in order, once each.
+    pub unknown_functions: Vec<String>,
+}
+
+/// Compiles an expression against declarations, or without any.
+pub(crate) fn compile(
+    environment: &Environment,
+    text: &str,
+    declarations: Option<&Declarations>,
+) -> Result<Program, CompileError> {
+    let source = Source::new(text);
+    let (expr, positions) = parse(source, text)?;
+    let names = declarations.map_or(Names::Any, Names::Declared);
+    let mut lowering = Lowering::new(environment, names, source, &positions);
+    let (node, ty) = lowering.lower(&expr);
+    let (ty, uses) = lowering.finish(&ty)?;
+    Ok(Program::new(text, node, ty, uses))
+}
+
+/// Reads what an expression uses.
+pub(crate) fn inspect(environment: &Environment, text: &str) -> Result<Inspection, CompileError> {
+    let source = Source::new(text);
+    let (expr, positions) = parse(source, text)?;
+    let mut lowering = Lowering::new(environment, Names::Any, source, &positions);
+    drop(lowering.lower(&expr));
+    lowering.inspected()
+}
+
+fn parse(source: Source<'_>, text: &str) -> Result<(IdedExpr, SourceInfo), CompileError> {
+    if let Some(refusal) = guard::refusal(text) {
+        let issue = Issue::new(1, 1, refusal);
+        return Err(source.error(vec![issue], CompileErrorKind::Limit));
+    }
+    // An environment of the parser crate without its macros leaves macros as calls, for us.
+    Env::default()
+        .with_optional_support(true)
+        .parser()
+        .enable_ident_escape_syntax(true)
+        .parse_with_source_info(text)
+        .map_err(|errors| parse_error(source, &errors))
+}
+
+fn parse_error(source: Source<'_>, errors: &ParseErrors) -> CompileError {
+    let too_deep = errors.errors.iter().any(is_recursion_limit);
+    if too_deep {
+        let issue = Issue::new(1, 1, "expression recursion limit exceeded");
+        return source.error(vec![issue], CompileErrorKind::Limit);
+    }
+    let issues = errors
+        .errors
+        .iter()
+        .map(|error| {
+            let (line, column) = error.pos;
+            let at_least_one = |number: isize| usize::try_from(number).unwrap_or(1).max(1);
+            Issue::new(at_least_one(line), at_least_one(column), error.msg.as_str())
+        })
+        .collect();
+    source.error(issues, CompileErrorKind::Syntax)
+}
+
+/// The parser crate reports its own depth limit as the cause of an unknown error.
+fn is_recursion_limit(error: &ParseError) -> bool {
+    let mut cause = error.source();
+    if let Some(source) = &error.source {
+        cause = Some(&**source);
+    }
+    error.msg.contains("Recursion limit")
+        || cause.is_some_and(|cause| cause.to_string().contains("Recursion limit"))
+}
+
+#[cfg(test)]
+mod tests;

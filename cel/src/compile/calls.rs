@@ -1,0 +1,180 @@
+//! Calls: operators, macros, functions, and the choice among overloads.
+
+use std::iter;
+
+use cel::common::ast::{CallExpr, IdedExpr};
+
+use super::lower::{Lowered, Lowering, Names, placeholder};
+use super::names::chain;
+use super::unify::instantiate;
+use crate::environment::Function;
+use crate::library::{Implementation, Style};
+use crate::node::{Call, Node, OrElse};
+use crate::types::DeclType;
+
+// === impl Lowering ===
+
+impl Lowering<'_> {
+    pub(super) fn call(&mut self, id: u64, call: &CallExpr) -> Lowered {
+        let Some(target) = &call.target else {
+            return self
+                .operator(id, &call.func_name, &call.args)
+                .or_else(|| self.global_macro(id, &call.func_name, &call.args))
+                .unwrap_or_else(|| self.global(id, &call.func_name, &call.args));
+        };
+        if let Some(lowered) = self.member_macro(id, &call.func_name, target, &call.args) {
+            return lowered;
+        }
+        if let Some(prefix) = chain(target) {
+            let name = format!("{}.{}", prefix.join("."), call.func_name);
+            let name = name.trim_start_matches('.');
+            if self.environment.has_function(name) {
+                return self.global(id, name, &call.args);
+            }
+        }
+        self.member(id, &call.func_name, target, &call.args)
+    }
+
+    fn global(&mut self, id: u64, name: &str, args: &[IdedExpr]) -> Lowered {
+        let name = name.trim_start_matches('.');
+        let (nodes, types) = self.arguments(args);
+        if !self.environment.has_function(name) {
+            self.undeclared_function(id, name);
+            return placeholder();
+        }
+        self.uses.functions.insert(name.to_owned());
+        let ty = self.resolve_global(id, name, &types);
+        let node = Call {
+            name: name.into(),
+            candidates: self.candidates(name, Style::Global, nodes.len()),
+            args: nodes.into(),
+        };
+        let ids: Vec<u64> = args.iter().map(|arg| arg.id).collect();
+        (self.fold_literal(&ids, node), ty)
+    }
+
+    fn member(&mut self, id: u64, name: &str, target: &IdedExpr, args: &[IdedExpr]) -> Lowered {
+        let (nodes, types) = self.arguments(args);
+        let (receiver, receiver_ty) = self.lower(target);
+        if !self.environment.has_function(name) {
+            self.undeclared_function(id, name);
+            return placeholder();
+        }
+        let nodes = iter::once(receiver).chain(nodes).collect();
+        let types: Vec<DeclType> = iter::once(receiver_ty).chain(types).collect();
+        let ids: Vec<u64> = iter::once(target).chain(args).map(|arg| arg.id).collect();
+        self.member_call(id, name, nodes, &types, &ids)
+    }
+
+    /// A member call whose receiver and arguments are lowered.
+    pub(super) fn member_call(
+        &mut self,
+        id: u64,
+        name: &str,
+        nodes: Vec<Node>,
+        types: &[DeclType],
+        ids: &[u64],
+    ) -> Lowered {
+        self.uses.functions.insert(name.to_owned());
+        let ty = self.resolve(id, name, Style::Member, types);
+        let or_else = match name {
+            "or" => Some(OrElse::Optional),
+            "orValue" => Some(OrElse::Value),
+            _ => None,
+        };
+        if let Some(or_else) = or_else {
+            return match <[Node; 2]>::try_from(nodes) {
+                Ok(operands) => (Node::OrElse(or_else, Box::new(operands)), ty),
+                Err(_wrong_count) => placeholder(),
+            };
+        }
+        let call = Call {
+            name: name.into(),
+            candidates: self.candidates(name, Style::Member, nodes.len()),
+            args: nodes.into(),
+        };
+        (self.fold_literal(ids, call), ty)
+    }
+
+    /// The implementations that take so many arguments.
+    fn candidates(&self, name: &str, style: Style, count: usize) -> Box<[Implementation]> {
+        self.environment
+            .functions(name)
+            .iter()
+            .filter(|function| function.style == style)
+            .filter(|function| {
+                function
+                    .overloads
+                    .iter()
+                    .any(|overload| overload.params.len() == count)
+            })
+            .map(|function| function.call)
+            .collect()
+    }
+
+    fn arguments(&mut self, args: &[IdedExpr]) -> (Vec<Node>, Vec<DeclType>) {
+        args.iter().map(|arg| self.lower(arg)).unzip()
+    }
+
+    /// The type that a function of the global style yields; an issue where none fits.
+    pub(super) fn resolve_global(&mut self, id: u64, name: &str, args: &[DeclType]) -> DeclType {
+        self.resolve(id, name, Style::Global, args)
+    }
+
+    pub(super) fn resolve(
+        &mut self,
+        id: u64,
+        name: &str,
+        style: Style,
+        args: &[DeclType],
+    ) -> DeclType {
+        if matches!(self.names, Names::Any) {
+            return DeclType::Dyn;
+        }
+        let environment = self.environment;
+        let mut result: Option<DeclType> = None;
+        let overloads = environment
+            .functions(name)
+            .iter()
+            .filter(|function| function.style == style)
+            .flat_map(|function: &Function| &function.overloads)
+            .filter(|overload| overload.params.len() == args.len());
+        for overload in overloads {
+            let mut types = overload.params.clone();
+            types.push(overload.result.clone());
+            let mut types = instantiate(&types, &mut self.mapping);
+            let Some(yields) = types.pop() else {
+                continue;
+            };
+            if !self.mapping.assign_all(args, &types) {
+                continue;
+            }
+            let yields = self.mapping.substitute(&yields);
+            result = Some(match result {
+                None => yields,
+                Some(DeclType::Dyn) => DeclType::Dyn,
+                Some(first) if first == yields => first,
+                Some(_) => DeclType::Dyn,
+            });
+        }
+        result.unwrap_or_else(|| {
+            let message = self.no_overload(name, style, args);
+            self.mistyped(id, message);
+            DeclType::Dyn
+        })
+    }
+
+    fn no_overload(&self, name: &str, style: Style, args: &[DeclType]) -> String {
+        let mut types = args.iter().map(|ty| self.mapping.resolve(ty).to_string());
+        let receiver = match style {
+            Style::Member => types.next().map(|ty| format!("{ty}.")),
+            Style::Global => None,
+        };
+        let types: Vec<String> = types.collect();
+        format!(
+            "found no matching overload for '{name}' applied to '{}({})'",
+            receiver.unwrap_or_default(),
+            types.join(", ")
+        )
+    }
+}

@@ -1,0 +1,269 @@
+//! The walk over the parsed expression: checks types and builds the tree.
+//!
+//! Each kind of expression yields its node and its type; an issue yields a placeholder and `dyn`,
+//! so that one mistake is told once and the walk goes on.
+//!
+//! Source: `cel-go/checker/checker.go`.
+
+use std::collections::BTreeSet;
+
+use cel::common::ast::{EntryExpr, Expr, IdedExpr, ListExpr, MapExpr, SourceInfo};
+
+use super::Inspection;
+use super::source::{Issue, Source};
+use super::unify::{Mapping, most_general};
+use crate::declarations::Declarations;
+use crate::environment::Environment;
+use crate::error::{CompileError, CompileErrorKind};
+use crate::node::{Element, Entry, Node};
+use crate::program::{FieldPathExpr, Uses};
+use crate::types::DeclType;
+use crate::value::Value;
+
+/// A node with its type.
+pub(super) type Lowered = (Node, DeclType);
+
+/// Which names there are.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Names<'e> {
+    /// The declared ones; any other is an issue.
+    Declared(&'e Declarations),
+    /// Every name is a variable of any type, and types are judged when evaluated.
+    Any,
+}
+
+/// One walk over one expression.
+#[derive(Debug)]
+pub(super) struct Lowering<'e> {
+    pub(super) environment: &'e Environment,
+    pub(super) names: Names<'e>,
+    pub(super) mapping: Mapping,
+    /// The variables of the macros around the expression, innermost last.
+    pub(super) locals: Vec<(String, DeclType)>,
+    pub(super) uses: Uses,
+    pub(super) unknown: Unknown,
+    /// Whether the walk is within a chain of names whose path is known.
+    pub(super) within_chain: bool,
+    source: Source<'e>,
+    positions: &'e SourceInfo,
+    syntax: Vec<Issue>,
+    types: Vec<Issue>,
+}
+
+/// What is named but does not exist, in order.
+#[derive(Debug, Default)]
+pub(super) struct Unknown {
+    pub(super) identifiers: Vec<String>,
+    pub(super) functions: Vec<String>,
+}
+
+// === impl Lowering ===
+
+impl<'e> Lowering<'e> {
+    pub(super) fn new(
+        environment: &'e Environment,
+        names: Names<'e>,
+        source: Source<'e>,
+        positions: &'e SourceInfo,
+    ) -> Self {
+        Self {
+            environment,
+            names,
+            mapping: Mapping::default(),
+            locals: Vec::new(),
+            uses: Uses::default(),
+            unknown: Unknown::default(),
+            within_chain: false,
+            source,
+            positions,
+            syntax: Vec::new(),
+            types: Vec::new(),
+        }
+    }
+
+    /// Ends the walk: the type of the whole, or everything that was wrong.
+    pub(super) fn finish(mut self, ty: &DeclType) -> Result<(DeclType, Uses), CompileError> {
+        if !self.syntax.is_empty() {
+            return Err(self.source.error(self.syntax, CompileErrorKind::Syntax));
+        }
+        if !self.types.is_empty() {
+            let kind = self.unknown.kind();
+            return Err(self.source.error(self.types, kind));
+        }
+        dedup(&mut self.uses.paths);
+        Ok((self.mapping.resolve(ty), self.uses))
+    }
+
+    /// Ends a walk without declarations.
+    pub(super) fn inspected(mut self) -> Result<Inspection, CompileError> {
+        if !self.syntax.is_empty() {
+            return Err(self.source.error(self.syntax, CompileErrorKind::Syntax));
+        }
+        dedup(&mut self.uses.paths);
+        Ok(Inspection {
+            uses: self.uses,
+            unknown_functions: self.unknown.functions,
+        })
+    }
+
+    pub(super) fn lower(&mut self, expr: &IdedExpr) -> Lowered {
+        match &expr.expr {
+            Expr::Literal(literal) => super::literals::lower(literal),
+            Expr::Ident(name) => self.identifier(expr.id, name),
+            Expr::Select(select) => self.select(expr, select),
+            Expr::Call(call) => self.call(expr.id, call),
+            Expr::List(list) => self.list(list),
+            Expr::Map(map) => self.map(map),
+            Expr::Struct(made) => {
+                self.undeclared_identifier(expr.id, made.type_name.trim_start_matches('.'));
+                placeholder()
+            }
+            Expr::Comprehension(_) | Expr::Unspecified => {
+                self.misused(expr.id, "unsupported expression");
+                placeholder()
+            }
+        }
+    }
+
+    fn list(&mut self, list: &ListExpr) -> Lowered {
+        let mut elements = Vec::with_capacity(list.elements.len());
+        let mut joined: Option<DeclType> = None;
+        // The indices are in order.
+        let mut optional = list.optional_indices.iter().peekable();
+        for (index, element) in list.elements.iter().enumerate() {
+            let (value, mut ty) = self.lower(element);
+            let optional = optional.next_if_eq(&&index).is_some();
+            if optional {
+                ty = self.unwrap_optional(element.id, &ty);
+            }
+            joined = Some(self.join(element.id, joined, ty));
+            elements.push(Element { value, optional });
+        }
+        let element = joined.unwrap_or_else(|| self.mapping.fresh());
+        (Node::List(elements.into()), DeclType::list(element))
+    }
+
+    fn map(&mut self, map: &MapExpr) -> Lowered {
+        let mut entries = Vec::with_capacity(map.entries.len());
+        let (mut key_ty, mut value_ty): (Option<DeclType>, Option<DeclType>) = (None, None);
+        for entry in &map.entries {
+            let EntryExpr::MapEntry(entry) = &entry.expr else {
+                self.misused(entry.id, "unsupported entry of a map");
+                continue;
+            };
+            let (key, ty) = self.lower(&entry.key);
+            key_ty = Some(self.join(entry.key.id, key_ty, ty));
+            let (value, mut ty) = self.lower(&entry.value);
+            if entry.optional {
+                ty = self.unwrap_optional(entry.value.id, &ty);
+            }
+            value_ty = Some(self.join(entry.value.id, value_ty, ty));
+            entries.push(Entry {
+                key,
+                value,
+                optional: entry.optional,
+            });
+        }
+        let key = key_ty.unwrap_or_else(|| self.mapping.fresh());
+        let value = value_ty.unwrap_or_else(|| self.mapping.fresh());
+        (Node::Map(entries.into()), DeclType::map(key, value))
+    }
+
+    /// The type inside the optional that `[?a]` and `{?k: a}` want.
+    fn unwrap_optional(&mut self, id: u64, ty: &DeclType) -> DeclType {
+        match self.mapping.substitute(ty) {
+            DeclType::Optional(inner) => (*inner).clone(),
+            DeclType::Dyn | DeclType::Param(_) => DeclType::Dyn,
+            ty => {
+                let wanted = DeclType::optional(ty.clone());
+                self.mistyped(id, format!("expected type '{wanted}' but found '{ty}'"));
+                ty
+            }
+        }
+    }
+
+    /// The type of a collection that already holds `previous` and takes `current`.
+    fn join(&mut self, id: u64, previous: Option<DeclType>, current: DeclType) -> DeclType {
+        let Some(previous) = previous else {
+            return current;
+        };
+        if self.mapping.assign(&previous, &current) {
+            return most_general(&previous, &current);
+        }
+        if self.environment.rules().strict_literals {
+            let previous = self.mapping.resolve(&previous);
+            let current = self.mapping.resolve(&current);
+            self.mistyped(
+                id,
+                format!("expected type '{previous}' but found '{current}'"),
+            );
+        }
+        DeclType::Dyn
+    }
+
+    /// Reports a misused macro or construct, before any question of types.
+    pub(super) fn misused(&mut self, id: u64, message: impl Into<String>) {
+        let issue = self.issue(id, message);
+        self.syntax.push(issue);
+    }
+
+    /// Reports types that do not fit.
+    pub(super) fn mistyped(&mut self, id: u64, message: impl Into<String>) {
+        if matches!(self.names, Names::Declared(_)) {
+            let issue = self.issue(id, message);
+            self.types.push(issue);
+        }
+    }
+
+    pub(super) fn undeclared_identifier(&mut self, id: u64, name: &str) {
+        push_new(&mut self.unknown.identifiers, name);
+        let issue = self.issue(id, undeclared(name));
+        self.types.push(issue);
+    }
+
+    pub(super) fn undeclared_function(&mut self, id: u64, name: &str) {
+        push_new(&mut self.unknown.functions, name);
+        let issue = self.issue(id, undeclared(name));
+        self.types.push(issue);
+    }
+
+    fn issue(&self, id: u64, message: impl Into<String>) -> Issue {
+        let offset = self.positions.offset_for(id).map_or(0, |(start, _)| start);
+        self.source.issue_at(offset as usize, message)
+    }
+}
+
+// === impl Unknown ===
+
+impl Unknown {
+    fn kind(self) -> CompileErrorKind {
+        if self.identifiers.is_empty() && self.functions.is_empty() {
+            CompileErrorKind::Type
+        } else {
+            CompileErrorKind::Undeclared {
+                identifiers: self.identifiers,
+                functions: self.functions,
+            }
+        }
+    }
+}
+
+/// What stands for an expression that has an issue.
+pub(super) fn placeholder() -> Lowered {
+    (Node::Literal(Value::NULL), DeclType::Dyn)
+}
+
+fn undeclared(name: &str) -> String {
+    format!("undeclared reference to '{name}' (in container '')")
+}
+
+fn push_new(names: &mut Vec<String>, name: &str) {
+    if !names.iter().any(|known| known == name) {
+        names.push(name.to_owned());
+    }
+}
+
+fn dedup(paths: &mut Vec<FieldPathExpr>) {
+    let mut seen = BTreeSet::new();
+    paths.retain(|path| seen.insert(path.clone()));
+}

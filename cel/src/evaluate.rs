@@ -1,0 +1,245 @@
+//! Evaluation: a walk over the tree of a program.
+//!
+//! Every node costs a step. Errors pass through everything but `&&`, `||`, `all` and `exists`,
+//! which give way to the operand that decides; a spent budget passes through these too. The depth
+//! of the walk is bounded by the depth of the program, which the compiler bounds.
+
+use crate::bindings::Bindings;
+use crate::budget::{Budget, Meter};
+use crate::error::Failure;
+use crate::node::{Call, Element, Entry, Node, OptionalMap, OrElse};
+use crate::value::{Key, Kind, Map, Value};
+
+mod arithmetic;
+mod loops;
+mod relation;
+mod select;
+
+type Evaluated<'v> = Result<Value<'v>, Failure>;
+
+/// Evaluates a program and takes what it used from the budget.
+pub(crate) fn evaluate<'v>(
+    node: &Node,
+    bindings: &Bindings<'v>,
+    budget: &mut Budget,
+) -> Evaluated<'v> {
+    let mut evaluator = Evaluator {
+        bindings,
+        locals: Vec::new(),
+        meter: Meter::new(*budget),
+    };
+    let result = evaluator.evaluate(node);
+    *budget = evaluator.meter.rest();
+    result
+}
+
+struct Evaluator<'e, 'v> {
+    bindings: &'e Bindings<'v>,
+    /// The variables of the macros around the node; a failed one fails where it is read.
+    locals: Vec<Evaluated<'v>>,
+    meter: Meter,
+}
+
+// === impl Evaluator ===
+
+impl<'v> Evaluator<'_, 'v> {
+    fn evaluate(&mut self, node: &Node) -> Evaluated<'v> {
+        self.meter.charge(1)?;
+        match node {
+            Node::Literal(value) => Ok(value.clone()),
+            Node::Variable(name) => self.bindings.get(name),
+            Node::Local(position) => self.local(*position),
+            Node::Select(select) => self.select(select),
+            Node::Has(select) => self.has(select),
+            Node::Index(index) => self.index(index),
+            Node::Not(operand) => self.not(operand),
+            Node::Negate(operand) => self.negate(operand),
+            Node::And(operands) => self.decide(operands, false),
+            Node::Or(operands) => self.decide(operands, true),
+            Node::Conditional(operands) => self.conditional(operands),
+            Node::Arithmetic(operator, operands) => self.arithmetic(*operator, operands),
+            Node::Relation(relation, operands) => self.relation(*relation, operands),
+            Node::List(elements) => self.list(elements),
+            Node::Map(entries) => self.map(entries),
+            Node::Call(call) => self.call(call),
+            Node::Loop(each) => self.visit(each),
+            Node::Bind(operands) => self.bind(operands),
+            Node::OrElse(kind, operands) => self.or_else(*kind, operands),
+            Node::OptionalMap(map) => self.optional_map(map),
+        }
+    }
+
+    fn local(&self, position: usize) -> Evaluated<'v> {
+        match self.locals.get(position) {
+            Some(value) => value.clone(),
+            None => Err(Failure::new("a local variable is not in scope")),
+        }
+    }
+
+    fn not(&mut self, operand: &Node) -> Evaluated<'v> {
+        match self.evaluate(operand)?.0 {
+            Kind::Bool(value) => Ok(Value::bool(!value)),
+            _ => Err(Failure::NoOverload),
+        }
+    }
+
+    /// `&&`, which `false` decides, and `||`, which `true` decides: whichever operand it is, and
+    /// whatever becomes of the other.
+    fn decide(&mut self, operands: &[Node; 2], deciding: bool) -> Evaluated<'v> {
+        let [left, right] = operands;
+        let left = match self.evaluate(left) {
+            Ok(Value(Kind::Bool(value))) if value == deciding => return Ok(Value::bool(value)),
+            Err(failure) if failure.is_final() => return Err(failure),
+            left => left,
+        };
+        let right = match self.evaluate(right) {
+            Ok(Value(Kind::Bool(value))) if value == deciding => return Ok(Value::bool(value)),
+            Err(failure) if failure.is_final() => return Err(failure),
+            right => right,
+        };
+        match (left?, right?) {
+            (Value(Kind::Bool(_)), Value(Kind::Bool(_))) => Ok(Value::bool(!deciding)),
+            _ => Err(Failure::NoOverload),
+        }
+    }
+
+    fn conditional(&mut self, operands: &[Node; 3]) -> Evaluated<'v> {
+        let [condition, then, otherwise] = operands;
+        match self.evaluate(condition)?.0 {
+            Kind::Bool(true) => self.evaluate(then),
+            Kind::Bool(false) => self.evaluate(otherwise),
+            _ => Err(Failure::NoOverload),
+        }
+    }
+
+    fn list(&mut self, elements: &[Element]) -> Evaluated<'v> {
+        let mut values = Vec::with_capacity(elements.len());
+        for element in elements {
+            let value = self.evaluate(&element.value)?;
+            match (element.optional, value) {
+                (false, value) => values.push(value),
+                (true, Value(Kind::Optional(Some(value)))) => values.push((*value).clone()),
+                (true, Value(Kind::Optional(None))) => {}
+                (true, value) => return Err(not_optional(&value)),
+            }
+        }
+        Ok(Value::list(values))
+    }
+
+    fn map(&mut self, entries: &[Entry]) -> Evaluated<'v> {
+        let mut made = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let key = self.evaluate(&entry.key)?;
+            let value = match (entry.optional, self.evaluate(&entry.value)?) {
+                (false, value) => value,
+                (true, Value(Kind::Optional(Some(value)))) => (*value).clone(),
+                (true, Value(Kind::Optional(None))) => continue,
+                (true, value) => return Err(not_optional(&value)),
+            };
+            made.push((map_key(&key)?, value));
+        }
+        match Map::of(made) {
+            Ok(map) => Ok(Value(Kind::Map(map))),
+            Err(key) => Err(Failure::new(format!(
+                "Failed with repeated key: {}",
+                key.value()
+            ))),
+        }
+    }
+
+    fn call(&mut self, call: &Call) -> Evaluated<'v> {
+        match &*call.args {
+            [] => self.dispatch(call, &[]),
+            [only] => {
+                let args = [self.evaluate(only)?];
+                self.dispatch(call, &args)
+            }
+            [first, second] => {
+                let args = [self.evaluate(first)?, self.evaluate(second)?];
+                self.dispatch(call, &args)
+            }
+            args => {
+                let mut values = Vec::with_capacity(args.len());
+                for arg in args {
+                    values.push(self.evaluate(arg)?);
+                }
+                self.dispatch(call, &values)
+            }
+        }
+    }
+
+    fn dispatch(&mut self, call: &Call, args: &[Value<'v>]) -> Evaluated<'v> {
+        for arg in args {
+            match &arg.0 {
+                Kind::String(text) => self.meter.charge_bytes(text.len())?,
+                Kind::Bytes(bytes) => self.meter.charge_bytes(bytes.len())?,
+                _ => {}
+            }
+        }
+        for candidate in &call.candidates {
+            match candidate(args, &mut self.meter) {
+                Err(Failure::NoOverload) => {}
+                result => return result,
+            }
+        }
+        let types: Vec<&str> = args.iter().map(Value::type_name).collect();
+        Err(Failure::new(format!(
+            "no such overload: {}({})",
+            call.name,
+            types.join(", ")
+        )))
+    }
+
+    fn bind(&mut self, operands: &[Node; 2]) -> Evaluated<'v> {
+        let [value, body] = operands;
+        let value = self.evaluate(value);
+        self.with_local(value, body)
+    }
+
+    /// Evaluates a body with one more variable.
+    fn with_local(&mut self, value: Evaluated<'v>, body: &Node) -> Evaluated<'v> {
+        self.locals.push(value);
+        let result = self.evaluate(body);
+        self.locals.pop();
+        result
+    }
+
+    fn or_else(&mut self, kind: OrElse, operands: &[Node; 2]) -> Evaluated<'v> {
+        let [left, right] = operands;
+        match (self.evaluate(left)?, kind) {
+            (Value(Kind::Optional(Some(value))), OrElse::Value) => Ok((*value).clone()),
+            (value @ Value(Kind::Optional(Some(_))), OrElse::Optional) => Ok(value),
+            (Value(Kind::Optional(None)), _) => self.evaluate(right),
+            _ => Err(Failure::NoOverload),
+        }
+    }
+
+    fn optional_map(&mut self, map: &OptionalMap) -> Evaluated<'v> {
+        let value = match self.evaluate(&map.operand)?.0 {
+            Kind::Optional(Some(value)) => (*value).clone(),
+            Kind::Optional(None) => return Ok(Value::NONE),
+            _ => return Err(Failure::NoOverload),
+        };
+        let result = self.with_local(Ok(value), &map.body)?;
+        Ok(if map.flat {
+            result
+        } else {
+            Value::some(result)
+        })
+    }
+}
+
+fn not_optional(value: &Value<'_>) -> Failure {
+    Failure::new(format!(
+        "cannot initialize optional entry from non-optional value {value}"
+    ))
+}
+
+/// A map's key must be text, an integer or a boolean.
+fn map_key<'v>(value: &Value<'v>) -> Result<Key<'v>, Failure> {
+    match value.0 {
+        Kind::Double(_) => None,
+        _ => Key::of(value),
+    }
+    .ok_or_else(|| Failure::new(format!("unsupported key type: {}", value.type_name())))
+}

@@ -1,0 +1,182 @@
+//! The macros that visit a list or a map.
+//!
+//! A map is visited in the order of its keys. `all` and `exists` go on after an error, because a
+//! later element may decide; every other loop ends at its first error.
+//!
+//! Source: `cel-go/parser/macro.go`, `cel-go/ext/comprehensions.go`.
+
+use super::{Evaluated, Evaluator, map_key};
+use crate::error::Failure;
+use crate::node::{Loop, Node, Yields};
+use crate::value::{Key, Kind, Map, Value};
+
+/// What a loop has made so far.
+enum Made<'v> {
+    /// Not decided, with the first error.
+    Undecided(Option<Failure>),
+    Decided,
+    Count(usize),
+    List(Vec<Value<'v>>),
+    Map(Vec<(Key<'v>, Value<'v>)>),
+}
+
+// === impl Evaluator ===
+
+impl<'v> Evaluator<'_, 'v> {
+    pub(super) fn visit(&mut self, each: &Loop) -> Evaluated<'v> {
+        let range = self.evaluate(&each.range)?;
+        let base = self.locals.len();
+        let mut made = Made::start(each.yields);
+        let finished = self.visit_range(each, &range, &mut made);
+        self.locals.truncate(base);
+        finished?;
+        made.finish(each.yields)
+    }
+
+    fn visit_range(
+        &mut self,
+        each: &Loop,
+        range: &Value<'v>,
+        made: &mut Made<'v>,
+    ) -> Result<(), Failure> {
+        match &range.0 {
+            Kind::List(list) => {
+                for (index, value) in list.iter().enumerate() {
+                    let value = value?;
+                    let first = if each.two {
+                        Value::count(index)
+                    } else {
+                        value.clone()
+                    };
+                    if self.visit_one(each, first, value, made)? {
+                        break;
+                    }
+                }
+            }
+            Kind::Map(map) if each.two => {
+                self.meter.charge_items(map.len())?;
+                for (key, value) in map.entries()? {
+                    if self.visit_one(each, key.value(), value, made)? {
+                        break;
+                    }
+                }
+            }
+            Kind::Map(map) => {
+                self.meter.charge_items(map.len())?;
+                for key in map.keys() {
+                    if self.visit_one(each, key.clone(), key, made)? {
+                        break;
+                    }
+                }
+            }
+            _ => return Err(Failure::NoOverload),
+        }
+        Ok(())
+    }
+
+    /// Visits one element; tells whether the loop is decided.
+    fn visit_one(
+        &mut self,
+        each: &Loop,
+        first: Value<'v>,
+        second: Value<'v>,
+        made: &mut Made<'v>,
+    ) -> Result<bool, Failure> {
+        self.meter.charge(1)?;
+        let base = self.locals.len();
+        let key = matches!(each.yields, Yields::Map).then(|| first.clone());
+        self.locals.push(Ok(first));
+        if each.two {
+            self.locals.push(Ok(second));
+        }
+        let kept = match &each.filter {
+            Some(filter) => self.truth(filter),
+            None => Ok(true),
+        };
+        let body = match kept {
+            Ok(true) => Some(self.evaluate(&each.body)),
+            Ok(false) => None,
+            Err(failure) => Some(Err(failure)),
+        };
+        self.locals.truncate(base);
+        match body {
+            Some(body) => {
+                if let (Yields::MapEntry, Ok(Value(Kind::Map(map)))) = (each.yields, &body) {
+                    self.meter.charge_items(map.len())?;
+                }
+                made.add(each.yields, key, body)
+            }
+            None => Ok(false),
+        }
+    }
+
+    fn truth(&mut self, node: &Node) -> Result<bool, Failure> {
+        self.evaluate(node)?.as_bool().ok_or(Failure::NoOverload)
+    }
+}
+
+// === impl Made ===
+
+impl<'v> Made<'v> {
+    fn start(yields: Yields) -> Self {
+        match yields {
+            Yields::All | Yields::Exists => Self::Undecided(None),
+            Yields::ExistsOne => Self::Count(0),
+            Yields::List => Self::List(Vec::new()),
+            Yields::Map | Yields::MapEntry => Self::Map(Vec::new()),
+        }
+    }
+
+    /// Takes the body of one element; tells whether the loop is decided.
+    fn add(
+        &mut self,
+        yields: Yields,
+        key: Option<Value<'v>>,
+        body: Evaluated<'v>,
+    ) -> Result<bool, Failure> {
+        match self {
+            Self::Decided => return Ok(true),
+            Self::Undecided(error) => match body.map(|body| body.as_bool()) {
+                Ok(Some(value)) if value == (yields == Yields::Exists) => {
+                    *self = Self::Decided;
+                    return Ok(true);
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => *error = Some(error.take().unwrap_or(Failure::NoOverload)),
+                Err(failure) if failure.is_final() => return Err(failure),
+                Err(failure) => *error = Some(error.take().unwrap_or(failure)),
+            },
+            Self::Count(count) => {
+                if body?.as_bool().ok_or(Failure::NoOverload)? {
+                    *count += 1;
+                }
+            }
+            Self::List(values) => values.push(body?),
+            Self::Map(entries) => match key {
+                Some(key) => entries.push((map_key(&key)?, body?)),
+                None => match body?.0 {
+                    Kind::Map(map) => entries.extend(map.entries()?),
+                    _ => return Err(Failure::NoOverload),
+                },
+            },
+        }
+        Ok(false)
+    }
+
+    fn finish(self, yields: Yields) -> Evaluated<'v> {
+        match self {
+            Self::Undecided(Some(failure)) => Err(failure),
+            Self::Undecided(None) => Ok(Value::bool(yields == Yields::All)),
+            Self::Decided => Ok(Value::bool(yields == Yields::Exists)),
+            Self::Count(count) => Ok(Value::bool(count == 1)),
+            Self::List(values) => Ok(Value::list(values)),
+            Self::Map(entries) => match Map::of(entries) {
+                Ok(map) => Ok(Value(Kind::Map(map))),
+                Err(key) => Err(Failure::new(format!(
+                    "insert failed: key {} already exists",
+                    key.value()
+                ))),
+            },
+        }
+    }
+}

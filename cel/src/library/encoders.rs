@@ -1,0 +1,35 @@
+//! Base64.
+//!
+//! Source: `cel-go/ext/encoders.go`.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+
+use super::{Entry, Returned, global};
+use crate::budget::Meter;
+use crate::error::Failure;
+use crate::value::{Kind, Value};
+
+pub(super) const FUNCTIONS: &[Entry] = &[
+    global("base64.decode", &["(string) -> bytes"], decode),
+    global("base64.encode", &["(bytes) -> string"], encode),
+];
+
+fn decode<'v>(args: &[Value<'v>], _: &mut Meter) -> Returned<'v> {
+    let [Value(Kind::String(text))] = args else {
+        return Err(Failure::NoOverload);
+    };
+    STANDARD
+        .decode(text.as_bytes())
+        .or_else(|_padded| STANDARD_NO_PAD.decode(text.as_bytes()))
+        .map(Value::bytes)
+        .map_err(|error| Failure::new(format!("illegal base64 data: {error}")))
+}
+
+fn encode<'v>(args: &[Value<'v>], meter: &mut Meter) -> Returned<'v> {
+    let [Value(Kind::Bytes(bytes))] = args else {
+        return Err(Failure::NoOverload);
+    };
+    meter.charge_bytes(bytes.len() * 2)?;
+    Ok(Value::string(STANDARD.encode(bytes)))
+}

@@ -1,0 +1,147 @@
+//! A compiled expression: a tree that is ready to be evaluated.
+//!
+//! Names are resolved (variables by name, locals by position), macros are loops, functions are
+//! pointers, and literal patterns are compiled. A node holds no lifetime but its own.
+
+use crate::library::Implementation;
+use crate::value::Value;
+
+/// One step of an evaluation.
+#[derive(Debug)]
+pub(crate) enum Node {
+    Literal(Value<'static>),
+    /// A variable of the bindings.
+    Variable(Box<str>),
+    /// A variable of a macro, by its position on the stack.
+    Local(usize),
+    Select(Box<Select>),
+    Has(Box<Select>),
+    Index(Box<Index>),
+    Not(Box<Self>),
+    Negate(Box<Self>),
+    And(Box<[Self; 2]>),
+    Or(Box<[Self; 2]>),
+    Conditional(Box<[Self; 3]>),
+    Arithmetic(Arithmetic, Box<[Self; 2]>),
+    Relation(Relation, Box<[Self; 2]>),
+    List(Box<[Element]>),
+    Map(Box<[Entry]>),
+    Call(Box<Call>),
+    Loop(Box<Loop>),
+    /// `cel.bind`: the value of the local, and the body.
+    Bind(Box<[Self; 2]>),
+    /// `a.or(b)` and `a.orValue(b)`.
+    OrElse(OrElse, Box<[Self; 2]>),
+    OptionalMap(Box<OptionalMap>),
+}
+
+/// Whether a selection asks or demands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Demand {
+    /// `a.b`, `a[b]`: absence is an error.
+    Required,
+    /// `a.?b`, `a[?b]`: absence is `optional.none()`.
+    Optional,
+}
+
+#[derive(Debug)]
+pub(crate) struct Select {
+    pub(crate) operand: Node,
+    pub(crate) field: Box<str>,
+    pub(crate) demand: Demand,
+}
+
+#[derive(Debug)]
+pub(crate) struct Index {
+    pub(crate) operand: Node,
+    pub(crate) key: Node,
+    pub(crate) demand: Demand,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arithmetic {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Remainder,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Relation {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    In,
+}
+
+/// What an empty optional gives way to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OrElse {
+    /// Another optional.
+    Optional,
+    /// A plain value.
+    Value,
+}
+
+/// An element of a list literal; `[?a]` is left out where `a` is empty.
+#[derive(Debug)]
+pub(crate) struct Element {
+    pub(crate) value: Node,
+    pub(crate) optional: bool,
+}
+
+/// An entry of a map literal; `{?k: v}` is left out where `v` is empty.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) key: Node,
+    pub(crate) value: Node,
+    pub(crate) optional: bool,
+}
+
+/// A call of a function; candidates are tried in order.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) name: Box<str>,
+    pub(crate) candidates: Box<[Implementation]>,
+    pub(crate) args: Box<[Node]>,
+}
+
+/// A macro that visits a list or a map.
+#[derive(Debug)]
+pub(crate) struct Loop {
+    pub(crate) range: Node,
+    pub(crate) yields: Yields,
+    /// Whether there are two variables: index or key, and value.
+    pub(crate) two: bool,
+    pub(crate) filter: Option<Node>,
+    pub(crate) body: Node,
+}
+
+/// What a loop makes of its body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Yields {
+    /// Whether the body holds for every element.
+    All,
+    /// Whether the body holds for an element.
+    Exists,
+    /// Whether the body holds for exactly one element.
+    ExistsOne,
+    /// A list of the bodies.
+    List,
+    /// A map of the first variable to the body.
+    Map,
+    /// A map of the entries of the bodies, which are maps.
+    MapEntry,
+}
+
+/// `a.optMap(x, body)` and `a.optFlatMap(x, body)`.
+#[derive(Debug)]
+pub(crate) struct OptionalMap {
+    pub(crate) operand: Node,
+    pub(crate) body: Node,
+    pub(crate) flat: bool,
+}

@@ -1,0 +1,107 @@
+//! From values back to JSON.
+//!
+//! What leaves an expression goes into an object, so it must be JSON: times become strings, an
+//! absent optional `null`, `omit()` leaves its field or element out, and bytes are refused because
+//! only the author knows how they should be encoded. A JSON object of a binding comes out as it
+//! went in, whatever its declared type.
+//!
+//! Source: `GoNativeType` and `EnsureJSONSafe` in `kro/pkg/cel/conversion/conversions.go`.
+
+use serde_json::{Map as JsonMap, Number, Value as Json};
+
+use super::{Key, Kind, List, Map, Value, compare};
+use crate::error::{EvaluateError, Failure};
+use crate::library::opaque::Opaque;
+
+// === impl Value ===
+
+impl Value<'_> {
+    /// Converts to JSON by kro's rules.
+    ///
+    /// # Errors
+    ///
+    /// A value that JSON objects cannot hold: bytes, a `uint` beyond `int`, a map key that is no
+    /// string, a type, a library's own value, `omit()` at the top (ask [`Value::is_omit`] first),
+    /// or a double that is no number.
+    pub fn to_json(&self) -> Result<Json, EvaluateError> {
+        self.convert().map_err(EvaluateError::from)
+    }
+
+    fn convert(&self) -> Result<Json, Failure> {
+        Ok(match &self.0 {
+            Kind::Null | Kind::Optional(None) => Json::Null,
+            Kind::Bool(value) => Json::Bool(*value),
+            Kind::Int(value) => Json::from(*value),
+            Kind::Uint(value) => return uint(*value),
+            Kind::Double(value) => return double(*value),
+            Kind::String(text) => Json::String(text.to_string()),
+            Kind::Bytes(_) => {
+                return Err(Failure::new(
+                    "unsupported type: bytes value cannot be used directly in a resource \
+                     template or status field; encode it explicitly, e.g. base64.encode(...)",
+                ));
+            }
+            Kind::List(list) => return self::list(list),
+            Kind::Map(map) => return self::map(map),
+            Kind::Timestamp(at) if at.is_zero() => Json::Null,
+            Kind::Timestamp(at) => Json::String(at.to_seconds_text()),
+            Kind::Duration(span) => Json::String(span.to_string()),
+            Kind::Optional(Some(value)) => return value.convert(),
+            Kind::Opaque(Opaque::Condition(condition)) => condition.to_json(),
+            Kind::Type(_) | Kind::Opaque(_) => {
+                return Err(Failure::new(format!(
+                    "unsupported type: {}",
+                    self.type_name()
+                )));
+            }
+        })
+    }
+}
+
+fn uint(value: u64) -> Result<Json, Failure> {
+    i64::try_from(value).map(Json::from).map_err(|_beyond| {
+        Failure::new(format!(
+            "unsupported type: uint value {value} overflows int64; convert it explicitly, e.g. \
+             string(...)"
+        ))
+    })
+}
+
+/// Go writes a whole float without a fraction, and the next reader takes it for an integer.
+fn double(value: f64) -> Result<Json, Failure> {
+    if let Some(whole) = compare::double_to_int(value) {
+        return Ok(Json::from(whole));
+    }
+    Number::from_f64(value)
+        .map(Json::Number)
+        .ok_or_else(|| Failure::new(format!("unsupported value: {value}")))
+}
+
+fn list(list: &List<'_>) -> Result<Json, Failure> {
+    let mut items = Vec::with_capacity(list.len());
+    for value in list.iter() {
+        let value = value?;
+        if !value.is_omit() {
+            items.push(value.convert()?);
+        }
+    }
+    Ok(Json::Array(items))
+}
+
+fn map(map: &Map<'_>) -> Result<Json, Failure> {
+    let entries = match map {
+        Map::Json(fields, _) => return Ok(Json::Object((*fields).clone())),
+        Map::Entries(entries) => entries,
+    };
+    let mut fields = JsonMap::new();
+    for (key, value) in entries.iter() {
+        let Key::String(name) = key else {
+            let got = key.value().type_name();
+            return Err(Failure::new(format!("map key must be string, got {got}")));
+        };
+        if !value.is_omit() {
+            fields.insert(name.to_string(), value.convert()?);
+        }
+    }
+    Ok(Json::Object(fields))
+}
