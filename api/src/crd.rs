@@ -47,7 +47,7 @@ pub enum Scope {
 }
 
 /// The definition of a kind.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CustomResourceDefinition {
     /// `apiextensions.k8s.io/v1`.
@@ -67,7 +67,7 @@ pub struct CustomResourceDefinition {
 }
 
 /// What a definition wants.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DefinitionSpec {
     /// The API group.
@@ -92,6 +92,7 @@ pub struct DefinitionSpec {
 }
 
 /// The names of a kind.
+#[expect(clippy::struct_field_names, reason = "they are called so on the wire")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Names {
@@ -128,7 +129,7 @@ pub struct Names {
 }
 
 /// One version of a kind.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DefinitionVersion {
     /// The version.
@@ -167,7 +168,7 @@ pub struct DefinitionVersion {
 }
 
 /// The schema of a version.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Validation {
     /// The schema as it was sent.
@@ -188,10 +189,15 @@ pub struct Subresources {
 }
 
 /// Says by its presence that the status is written apart.
+#[expect(
+    clippy::empty_structs_with_brackets,
+    reason = "it is {} on the wire, and would be null without"
+)]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatusSubresource {}
 
 /// Where the numbers of a scale are.
+#[expect(clippy::struct_field_names, reason = "they are called so on the wire")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ScaleSubresource {
@@ -243,7 +249,7 @@ pub struct SelectableField {
 }
 
 /// How objects change between versions.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Conversion {
     /// `None` or `Webhook`.

@@ -173,6 +173,10 @@ pub struct ApiGroupDiscoveryList {
 }
 
 /// Metadata that says nothing.
+#[expect(
+    clippy::empty_structs_with_brackets,
+    reason = "it is {} on the wire, and would be null without"
+)]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmptyMeta {}
 

@@ -38,7 +38,7 @@ pub enum FieldErrorKind {
 }
 
 /// One broken rule.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
     /// What is wrong.
     pub kind: FieldErrorKind,
@@ -328,6 +328,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "it is a table")]
     fn errors_print_as_in_apimachinery() {
         let path = FieldPath::new("spec.x");
         for (error, cause, want) in [

@@ -8,7 +8,7 @@
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use std::collections::HashSet;
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
@@ -82,48 +82,49 @@ impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
 impl<'de> Visitor<'de> for ValueSeed<'_> {
     type Value = Value;
 
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any JSON value")
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("any JSON value")
     }
 
     fn visit_unit<E>(self) -> Result<Value, E> {
         Ok(Value::Null)
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
+    fn visit_bool<E>(self, v: bool) -> Result<Value, E> {
+        Ok(Value::Bool(v))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::from(value))
+    fn visit_i64<E>(self, v: i64) -> Result<Value, E> {
+        Ok(Value::from(v))
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        let number = Number::from(value);
+    fn visit_u64<E>(self, v: u64) -> Result<Value, E> {
+        let number = Number::from(v);
         Ok(Value::Number(normal_number(&number).unwrap_or(number)))
     }
 
-    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
-        Number::from_f64(value)
+    fn visit_f64<E: serde::de::Error>(self, v: f64) -> Result<Value, E> {
+        Number::from_f64(v)
             .map(Value::Number)
             .ok_or_else(|| E::custom("number is not finite"))
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::String(value.to_owned()))
+    fn visit_str<E>(self, v: &str) -> Result<Value, E> {
+        Ok(Value::String(v.to_owned()))
     }
 
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
-        Ok(Value::String(value))
+    fn visit_string<E>(self, v: String) -> Result<Value, E> {
+        Ok(Value::String(v))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
         let notes = self.notes;
         let path_length = notes.path.len();
         let mut items = Vec::new();
         loop {
-            notes.path.push_str(&format!("[{}]", items.len()));
-            let item = access.next_element_seed(ValueSeed { notes })?;
+            let written = write!(notes.path, "[{}]", items.len());
+            debug_assert!(written.is_ok(), "writing to a String cannot fail");
+            let item = seq.next_element_seed(ValueSeed { notes })?;
             notes.path.truncate(path_length);
             match item {
                 Some(item) => items.push(item),
@@ -132,12 +133,12 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
         }
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let notes = self.notes;
         let path_length = notes.path.len();
         let mut fields = Map::new();
         let mut repeated: HashSet<String> = HashSet::new();
-        while let Some(key) = access.next_key::<String>()? {
+        while let Some(key) = map.next_key::<String>()? {
             if path_length > 0 {
                 notes.path.push('.');
             }
@@ -145,7 +146,7 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
             if fields.contains_key(&key) && repeated.insert(key.clone()) {
                 notes.duplicates.push(notes.path.clone());
             }
-            let value = access.next_value_seed(ValueSeed { notes })?;
+            let value = map.next_value_seed(ValueSeed { notes })?;
             notes.path.truncate(path_length);
             fields.insert(key, value);
         }
@@ -160,7 +161,7 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
         Ok(Value::Null)
     }
 
-    fn visit_bytes<E: serde::de::Error>(self, _value: &[u8]) -> Result<Value, E> {
+    fn visit_bytes<E: serde::de::Error>(self, _v: &[u8]) -> Result<Value, E> {
         Err(E::custom("bytes are no JSON value"))
     }
 }
@@ -189,7 +190,7 @@ mod tests {
             ("1", json!(1)),
             ("-9223372036854775808", json!(i64::MIN)),
             ("9223372036854775807", json!(i64::MAX)),
-            ("9223372036854775808", json!(9_223_372_036_854_775_808_f64)),
+            ("9223372036854775808", json!(2_f64.powi(63))),
             ("1.0", json!(1.0)),
             ("1e3", json!(1000.0)),
         ] {

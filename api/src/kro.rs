@@ -39,7 +39,7 @@ pub const REVISION_KIND: &str = "GraphRevision";
 pub const REVISION_RESOURCE: &str = "graphrevisions";
 
 /// The definition of a kind by the resources that each of its instances stands for.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceGraphDefinition {
     /// `kro.run/v1alpha1`.
@@ -58,7 +58,7 @@ pub struct ResourceGraphDefinition {
 }
 
 /// What a ResourceGraphDefinition wants.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RgdSpec {
     /// What instances look like.
@@ -72,7 +72,7 @@ pub struct RgdSpec {
 }
 
 /// What instances look like.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RgdSchema {
     /// The kind of instances.
@@ -133,7 +133,7 @@ pub struct RgdSchemaMetadata {
 }
 
 /// One node of the graph.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RgdResource {
     /// The name by which expressions refer to it.
@@ -166,7 +166,7 @@ pub struct RgdResource {
 }
 
 /// What a node reads in place of making it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExternalRef {
     /// The API version.
@@ -181,7 +181,7 @@ pub struct ExternalRef {
 }
 
 /// Which object, by name, or which objects, by labels.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExternalRefMetadata {
     /// The name of the one object; a blank one counts as absent.
@@ -257,7 +257,7 @@ pub struct Dependency {
 }
 
 /// A ResourceGraphDefinition as it once was, which compiled.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GraphRevision {
     /// `internal.kro.run/v1alpha1`.
@@ -276,7 +276,7 @@ pub struct GraphRevision {
 }
 
 /// What a revision holds; it never changes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GraphRevisionSpec {
     /// The number, from 1 upwards for each name.
@@ -286,7 +286,7 @@ pub struct GraphRevisionSpec {
 }
 
 /// A captured ResourceGraphDefinition.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GraphRevisionSnapshot {
     /// Its name.

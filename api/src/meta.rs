@@ -25,7 +25,7 @@ pub const ANNOTATION_LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-co
 pub const ANNOTATION_INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// What every object has.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectMeta {
     /// The name, unique within kind and namespace.

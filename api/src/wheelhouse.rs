@@ -39,7 +39,7 @@ pub const SERVED_RESOURCE_KIND: &str = "ServedResource";
 pub const SERVED_RESOURCE_RESOURCE: &str = "servedresources";
 
 /// A real cluster that the hub syncs with; its name is that of its logical cluster.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Spoke {
     /// `wheelhouse.dev/v1alpha1`.
@@ -223,7 +223,7 @@ pub struct InstanceCounts {
 }
 
 /// The ledger of one instance: every object that was or may have been made for it. Its name is the instance's uid.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Inventory {
     /// `internal.wheelhouse.dev/v1alpha1`.
@@ -349,7 +349,7 @@ pub struct InventoryMember {
 }
 
 /// The record that the hub serves a resource of a spoke from its own store. Its name is `<plural>.<group>`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServedResource {
     /// `internal.wheelhouse.dev/v1alpha1`.
@@ -366,7 +366,7 @@ pub struct ServedResource {
 }
 
 /// What the hub serves.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServedResourceSpec {
     /// The definition of the kind.

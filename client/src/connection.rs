@@ -225,7 +225,6 @@ where
     body.map_err(Into::into).boxed_unsync()
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it stands behind map_err")]
 fn config_error(error: impl std::error::Error) -> Error {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -21,7 +21,7 @@ use crate::error::Error;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kinds {
     /// What is served, by type.
-    pub kinds: BTreeMap<GroupVersionKind, KindInfo>,
+    pub by_type: BTreeMap<GroupVersionKind, KindInfo>,
     /// The group-versions that are served, the preferred version of each group first, in the server's order.
     pub versions: Vec<GroupVersion>,
     /// The group-versions whose backend was not reached.
@@ -52,12 +52,12 @@ pub struct KindInfo {
 impl Kinds {
     /// Finds how a kind is served.
     pub fn kind(&self, gvk: &GroupVersionKind) -> Option<&KindInfo> {
-        self.kinds.get(gvk)
+        self.by_type.get(gvk)
     }
 
     /// Finds the type behind a resource.
     pub fn resource(&self, gvr: &GroupVersionResource) -> Option<(&GroupVersionKind, &KindInfo)> {
-        self.kinds.iter().find(|(_, info)| info.gvr == *gvr)
+        self.by_type.iter().find(|(_, info)| info.gvr == *gvr)
     }
 
     /// Tells whether a group-version is served, reachable or not.
@@ -134,10 +134,10 @@ impl Kinds {
     /// kinds with others.
     fn insert(&mut self, gvk: GroupVersionKind, info: KindInfo) {
         let weight = |info: &KindInfo| info.verbs.len();
-        match self.kinds.get(&gvk) {
+        match self.by_type.get(&gvk) {
             Some(known) if weight(known) >= weight(&info) => {}
             _ => {
-                self.kinds.insert(gvk, info);
+                self.by_type.insert(gvk, info);
             }
         }
     }

@@ -64,7 +64,7 @@ pub struct ListRequest {
 }
 
 /// All objects of a collection.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct List {
     /// The objects, each with its type.
     pub items: Vec<Value>,
@@ -73,7 +73,7 @@ pub struct List {
 }
 
 /// Some objects of a collection.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
     /// The objects, each with its type.
     pub items: Vec<Value>,
@@ -129,7 +129,7 @@ pub struct DeleteRequest {
 }
 
 /// What came of a deletion.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deleted {
     /// The object is gone.
     Gone,

@@ -11,9 +11,12 @@
 
 pub mod connection;
 pub mod discovery;
+
 pub mod dynamic;
 pub mod error;
 pub mod reflector;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod transport;
 
 pub use connection::{Connection, CredentialSources, Identity, Options, connect, in_process};

@@ -168,13 +168,13 @@ impl Service<Request<RequestBody>> for Transport {
 
     /// Sends a request. One with an `Upgrade` header goes over HTTP/1.1, and its answer can be taken over by
     /// `hyper::upgrade::on`.
-    fn call(&mut self, mut request: Request<RequestBody>) -> Self::Future {
+    fn call(&mut self, mut req: Request<RequestBody>) -> Self::Future {
         // The connection decides the version; a relayed request brings that of its own connection.
-        *request.version_mut() = Version::HTTP_11;
-        if request.headers().contains_key(header::UPGRADE) {
-            let headers = request.headers_mut();
+        *req.version_mut() = Version::HTTP_11;
+        if req.headers().contains_key(header::UPGRADE) {
+            let headers = req.headers_mut();
             headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
-            let response = self.shared.upgrades.request(request);
+            let response = self.shared.upgrades.request(req);
             return Box::pin(async move {
                 Ok(response.await?.map(|inner| ResponseBody {
                     inner,
@@ -183,7 +183,7 @@ impl Service<Request<RequestBody>> for Transport {
             });
         }
         let stream = self.take_stream();
-        let response = stream.0.client.request(request);
+        let response = stream.0.client.request(req);
         Box::pin(async move {
             Ok(response.await?.map(|inner| ResponseBody {
                 inner,

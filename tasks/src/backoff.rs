@@ -92,14 +92,12 @@ mod tests {
     #[test]
     fn a_seed_repeats_the_pauses_and_others_differ() {
         let pauses = |seed| {
-            let mut backoff =
-                Backoff::seeded(Duration::from_secs(1), Duration::from_secs(60), seed);
+            let mut backoff = Backoff::seeded(Duration::from_secs(1), Duration::from_mins(1), seed);
             [(); 6].map(|()| backoff.next_pause())
         };
         assert_eq!(pauses(7), pauses(7));
         assert_ne!(pauses(7), pauses(8));
-        let unseeded =
-            || Backoff::new(Duration::from_secs(1), Duration::from_secs(60)).next_pause();
+        let unseeded = || Backoff::new(Duration::from_secs(1), Duration::from_mins(1)).next_pause();
         assert_ne!(unseeded(), unseeded());
     }
 

@@ -97,6 +97,7 @@ impl ListOptions {
     }
 
     /// Turns the options into those of a watch, as the legacy `/watch/` paths want it.
+    #[must_use]
     pub fn into_watch(mut self) -> Self {
         self.watch = true;
         self

@@ -40,6 +40,7 @@ fn a_query_is_decoded_and_drops_what_it_cannot() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "it is a table")]
 fn list_options_follow_the_table_of_versions_and_matches() {
     for (query, want) in [
         ("", None),

@@ -12,6 +12,7 @@ fn wire(status: &Status) -> Value {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "it is a table")]
 fn refusals_have_the_codes_reasons_and_texts_of_kubernetes() {
     let pods = GroupResource::new("", "pods");
     for (status, code, reason, message) in [

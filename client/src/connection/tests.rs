@@ -1,1 +1,358 @@
-//! Filled below, with the servers of `crate::testing`.
+use std::convert::Infallible;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use http::{Method, StatusCode, Version};
+use http_body_util::{Empty, Full, StreamBody};
+use hyper::body::Frame;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::*;
+use crate::testing::{PATIENCE, Reply, Server, Wire, held, never, reply};
+
+fn get(path: &str) -> Request<Empty<Bytes>> {
+    Request::get(path).body(Empty::new()).unwrap()
+}
+
+async fn text(response: Response<ResponseBody>) -> String {
+    let bytes = timeout(PATIENCE, response.into_body().collect())
+        .await
+        .unwrap()
+        .unwrap();
+    String::from_utf8(bytes.to_bytes().to_vec()).unwrap()
+}
+
+#[tokio::test]
+async fn calls_share_one_connection_and_keep_the_path_of_the_server() {
+    let server = Server::start(|_| reply(200, "ok")).await;
+    let connection = server
+        .connect_as(server.address, "/clusters/east", "token: secret")
+        .await;
+    for _ in 0..5 {
+        let response = connection
+            .send(get("/version?a=b"), Identity::Kubeconfig)
+            .await
+            .unwrap();
+        assert_eq!(text(response).await, "ok");
+    }
+    assert_eq!(server.connection_count(), 1);
+    let seen = server.seen();
+    assert_eq!(seen[0].line, "GET /clusters/east/version?a=b");
+    assert_eq!(seen[0].version, Version::HTTP_2);
+    assert!(
+        seen[0].headers["user-agent"]
+            .to_str()
+            .unwrap()
+            .starts_with("wheelhouse/")
+    );
+    assert_eq!(connection.server().path(), "/clusters/east");
+}
+
+#[tokio::test]
+async fn a_call_does_not_wait_for_watches_to_end() {
+    // A server that allows as many streams as kube-apiserver does at least.
+    let server = Server::start_with(100, |request| {
+        if request.uri().path() == "/watch" {
+            stream_forever()
+        } else {
+            reply(200, "ok")
+        }
+    })
+    .await;
+    let connection = server.connect().await;
+    let mut watches = Vec::new();
+    for _ in 0..150 {
+        watches.push(
+            connection
+                .send(get("/watch"), Identity::Kubeconfig)
+                .await
+                .unwrap(),
+        );
+    }
+    let call = connection.send(get("/version"), Identity::Kubeconfig);
+    let response = timeout(PATIENCE, call)
+        .await
+        .expect("the call waits for a watch")
+        .unwrap();
+    assert_eq!(text(response).await, "ok");
+    let lines = server.lines();
+    assert_eq!(
+        lines.iter().filter(|line| line.ends_with("/watch")).count(),
+        150
+    );
+}
+
+fn stream_forever() -> Reply {
+    held(vec![Bytes::from_static(b"\n")])
+}
+
+#[tokio::test]
+async fn a_server_that_accepts_and_says_nothing_is_given_up_soon() {
+    let server = Server::start(|_| reply(200, "ok")).await;
+    let wire = Wire::to(server.address).await;
+    wire.freeze();
+    let mut options = Options::default();
+    options.timing.connect_timeout = Duration::from_millis(100);
+    let kubeconfig = server.kubeconfig(wire.address, "", "token: secret");
+    let connection = connect(&kubeconfig, None, &options).await.unwrap();
+    let call = connection.send(get("/version"), Identity::Kubeconfig);
+    let error = timeout(PATIENCE, call)
+        .await
+        .expect("connecting has no deadline")
+        .unwrap_err();
+    assert!(error.unreachable(), "{error:?}");
+    assert!(
+        error.chain().contains("not connected after 100 ms"),
+        "{}",
+        error.chain()
+    );
+}
+
+#[tokio::test]
+async fn a_stream_to_a_frozen_server_breaks_and_the_next_call_connects_anew() {
+    let server = Server::start(|request| {
+        if request.uri().path() == "/watch" {
+            stream_forever()
+        } else {
+            reply(200, "ok")
+        }
+    })
+    .await;
+    let wire = Wire::to(server.address).await;
+    let connection = server.connect_as(wire.address, "", "token: secret").await;
+    let mut watch = connection
+        .send(get("/watch"), Identity::Kubeconfig)
+        .await
+        .unwrap()
+        .into_body();
+    watch.frame().await.unwrap().unwrap();
+    wire.freeze();
+    let broken = timeout(PATIENCE, watch.frame())
+        .await
+        .expect("nobody noticed")
+        .unwrap();
+    assert!(broken.is_err());
+    wire.thaw();
+    let call = connection.send(get("/version"), Identity::Kubeconfig);
+    let response = timeout(PATIENCE, call).await.unwrap().unwrap();
+    assert_eq!(text(response).await, "ok");
+}
+
+#[tokio::test]
+async fn bodies_stream_in_both_directions() {
+    let server = Server::start(|request| {
+        let frames = request
+            .into_body()
+            .into_data_stream()
+            .map(|chunk| Ok::<_, Infallible>(Frame::data(chunk.unwrap_or_default())));
+        let body = StreamBody::new(frames).boxed_unsync();
+        Box::pin(async move { Response::new(body) })
+    })
+    .await;
+    let connection = server.connect().await;
+    let (sender, receiver) = mpsc::unbounded_channel::<Bytes>();
+    let chunks = futures::stream::unfold(receiver, |mut receiver| async move {
+        Some((
+            Ok::<_, Infallible>(Frame::data(receiver.recv().await?)),
+            receiver,
+        ))
+    });
+    let request = Request::post("/echo")
+        .body(StreamBody::new(chunks))
+        .unwrap();
+    sender.send(Bytes::from_static(b"one")).unwrap();
+    let response = timeout(PATIENCE, connection.send(request, Identity::Kubeconfig)).await;
+    let mut body = response
+        .expect("the request is held back")
+        .unwrap()
+        .into_body();
+    for (got, next) in [("one", Some("two")), ("two", None)] {
+        let frame = timeout(PATIENCE, body.frame())
+            .await
+            .expect("the answer is held back");
+        assert_eq!(frame.unwrap().unwrap().into_data().unwrap(), got);
+        if let Some(next) = next {
+            sender.send(Bytes::from_static(next.as_bytes())).unwrap();
+        }
+    }
+    drop(sender);
+    let rest = timeout(PATIENCE, body.collect())
+        .await
+        .expect("the answer does not end")
+        .unwrap();
+    assert_eq!(rest.to_bytes(), "");
+}
+
+#[tokio::test]
+async fn a_token_of_the_request_never_travels_with_the_hubs_credential() {
+    let server = Server::start(|_| reply(200, "ok")).await;
+    let connection = server
+        .connect_as(server.address, "", &server.certificate_user())
+        .await;
+    let request = || {
+        let mut request = get("/api");
+        let token = http::HeaderValue::from_static("Bearer of-the-user");
+        request.headers_mut().insert(header::AUTHORIZATION, token);
+        request
+    };
+    connection.send(request(), Identity::Request).await.unwrap();
+    connection
+        .send(get("/api"), Identity::Kubeconfig)
+        .await
+        .unwrap();
+    connection.send(request(), Identity::Request).await.unwrap();
+    let seen = server.seen();
+    let got: Vec<(bool, bool)> = seen
+        .iter()
+        .map(|it| {
+            (
+                it.has_client_certificate,
+                it.headers.contains_key("authorization"),
+            )
+        })
+        .collect();
+    assert_eq!(got, [(false, true), (true, false), (false, true)]);
+}
+
+#[tokio::test]
+async fn the_token_of_the_kubeconfig_replaces_what_the_request_brings() {
+    let server = Server::start(|_| reply(200, "ok")).await;
+    let connection = server.connect().await;
+    let mut request = get("/api");
+    let token = http::HeaderValue::from_static("Bearer of-the-user");
+    request.headers_mut().insert(header::AUTHORIZATION, token);
+    request
+        .headers_mut()
+        .insert(header::HOST, http::HeaderValue::from_static("elsewhere"));
+    connection
+        .send(request, Identity::Kubeconfig)
+        .await
+        .unwrap();
+    let seen = server.seen();
+    let tokens: Vec<_> = seen[0].headers.get_all("authorization").iter().collect();
+    assert_eq!(tokens, ["Bearer secret"]);
+    assert!(!seen[0].headers.contains_key("host"));
+}
+
+#[tokio::test]
+async fn an_upgrade_goes_over_http_1_and_can_be_taken_over() {
+    let server = Server::start(|mut request| {
+        let upgrade = hyper::upgrade::on(&mut request);
+        let tasks = tasks::Tasks::new();
+        tasks.spawn("echo", async move {
+            let mut stream = TokioIo::new(upgrade.await.unwrap());
+            let mut bytes = [0; 4];
+            stream.read_exact(&mut bytes).await.unwrap();
+            bytes.reverse();
+            stream.write_all(&bytes).await.unwrap();
+        });
+        Box::pin(async move {
+            Response::builder()
+                .status(StatusCode::SWITCHING_PROTOCOLS)
+                .header("connection", "Upgrade")
+                .header("upgrade", "echo")
+                .body(Full::default().boxed_unsync())
+                .unwrap()
+        })
+    })
+    .await;
+    let connection = server.connect().await;
+    let request = Request::builder()
+        .method(Method::POST)
+        .version(Version::HTTP_2)
+        .uri("/exec?command=sh")
+        .header("upgrade", "echo")
+        .body(Empty::<Bytes>::new())
+        .unwrap();
+    let response = connection
+        .send(request, Identity::Kubeconfig)
+        .await
+        .unwrap();
+    assert_eq!(response.status(), StatusCode::SWITCHING_PROTOCOLS);
+    let mut stream = TokioIo::new(hyper::upgrade::on(response).await.unwrap());
+    stream.write_all(b"abcd").await.unwrap();
+    let mut bytes = [0; 4];
+    stream.read_exact(&mut bytes).await.unwrap();
+    assert_eq!(&bytes, b"dcba");
+    let seen = server.seen();
+    assert_eq!(seen[0].version, Version::HTTP_11);
+    assert_eq!(seen[0].headers["authorization"], "Bearer secret");
+}
+
+#[tokio::test]
+async fn a_stream_counts_until_its_body_or_its_call_is_dropped() {
+    let server = Server::start(|request| match request.uri().path() {
+        "/never" => never(),
+        _ => stream_forever(),
+    })
+    .await;
+    let kubeconfig = server.kubeconfig(server.address, "", "token: secret");
+    let config = kube::Config::try_from(Kubeconfig::from_yaml(&kubeconfig).unwrap()).unwrap();
+    let name = config.tls_server_name.clone().unwrap().try_into().unwrap();
+    let tls = config.rustls_client_config().unwrap();
+    let mut transport = Transport::new(tls, Some(name), crate::testing::hasty());
+    let mut call = |path: &str| {
+        let uri = format!("https://{}{path}", server.address);
+        transport.call(
+            Request::get(uri)
+                .body(request_body(Empty::<Bytes>::new()))
+                .unwrap(),
+        )
+    };
+    let response = call("/watch").await.unwrap();
+    let pending = call("/never");
+    assert_eq!(transport.load(), (1, 2));
+    drop(pending);
+    assert_eq!(transport.load(), (1, 1));
+    drop(response);
+    assert_eq!(transport.load(), (1, 0));
+}
+
+#[tokio::test]
+async fn a_service_in_the_same_process_is_a_client_too() {
+    let client = in_process(tower::service_fn(
+        |request: Request<kube::client::Body>| async move {
+            let path = request.uri().path().to_owned();
+            Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(format!(
+                "{{\"path\":\"{path}\"}}"
+            )))))
+        },
+    ));
+    let answer = crate::Dynamic::new(client)
+        .raw_get("/clusters/root/api")
+        .await
+        .unwrap();
+    assert_eq!(answer, "{\"path\":\"/clusters/root/api\"}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_used_is_said_before_anything_is_dialled() {
+    let server = Server::start(|_| reply(200, "ok")).await;
+    let good = server.kubeconfig(server.address, "", "token: t");
+    for (kubeconfig, context, want) in [
+        ("{".to_owned(), None, "kubeconfig: "),
+        (good.clone(), Some("missing"), "kubeconfig: "),
+        (
+            good.replace(
+                "tls-server-name",
+                "proxy-url: 'http://p:1', tls-server-name",
+            ),
+            None,
+            "kubeconfig: proxy-url",
+        ),
+        (
+            good.replace("token: t", "exec: {command: sh}"),
+            None,
+            "kubeconfig: exec is not allowed here",
+        ),
+    ] {
+        let error = connect(&kubeconfig, context, &Options::default())
+            .await
+            .unwrap_err();
+        assert!(error.to_string().starts_with(want), "{error}");
+    }
+    assert_eq!(server.connection_count(), 0);
+}

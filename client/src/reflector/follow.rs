@@ -91,7 +91,7 @@ struct ClosedError;
 impl Default for Timing {
     fn default() -> Self {
         Self {
-            page_deadline: Duration::from_secs(60),
+            page_deadline: Duration::from_mins(1),
             head_deadline: Duration::from_secs(30),
             watch_seconds: 240..=300,
             silence_grace: Duration::from_secs(15),

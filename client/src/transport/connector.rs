@@ -97,8 +97,8 @@ where
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 
-    fn call(&mut self, uri: Uri) -> Self::Future {
-        let connecting = self.inner.call(uri);
+    fn call(&mut self, req: Uri) -> Self::Future {
+        let connecting = self.inner.call(req);
         let after = self.timeout;
         Box::pin(async move {
             match tokio::time::timeout(after, connecting).await {
