@@ -9,17 +9,19 @@
 //! Source: `apiserver/pkg/authentication/request/union`, `.../x509`, `.../bearertoken`, `.../anonymous`.
 
 mod peer;
+pub mod service_accounts;
 mod tokens;
 mod user;
 
 use std::sync::Arc;
 
-use api::status::Status;
+use api::{cluster::ClusterScope, status::Status};
 use http::{HeaderMap, header, request::Parts};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use peer::certificate_user;
 pub use peer::{CertificateIdentity, Peer};
+pub use service_accounts::ServiceAccounts;
 pub use tokens::{TokenFile, TokenFileError};
 pub use user::{ALL_AUTHENTICATED, ALL_UNAUTHENTICATED, ANONYMOUS, SYSTEM_MASTERS, UserInfo};
 
@@ -42,6 +44,7 @@ pub struct Authenticated<R> {
 #[derive(Debug)]
 pub struct Authenticator {
     tokens: TokenFile,
+    accounts: Option<Arc<ServiceAccounts>>,
     anonymous: Option<Arc<UserInfo>>,
 }
 
@@ -59,6 +62,7 @@ impl Authenticator {
     pub fn new(tokens: TokenFile, anonymous: Anonymous) -> Self {
         Self {
             tokens,
+            accounts: None,
             anonymous: match anonymous {
                 Anonymous::Allowed => Some(Arc::new(UserInfo::anonymous())),
                 Anonymous::Refused => None,
@@ -66,11 +70,23 @@ impl Authenticator {
         }
     }
 
-    /// Says who sends a request with these headers over `peer`.
+    /// Takes tokens of ServiceAccounts too.
+    #[must_use]
+    pub fn with_service_accounts(mut self, accounts: Arc<ServiceAccounts>) -> Self {
+        self.accounts = Some(accounts);
+        self
+    }
+
+    /// Says who sends a request with these headers over `peer` to the path of `cluster`.
     ///
     /// # Errors
     /// 401, without a word about what was wrong.
-    pub(crate) fn identify(&self, headers: &HeaderMap, peer: &Peer) -> Result<Sender, Refusal> {
+    pub(crate) fn identify(
+        &self,
+        headers: &HeaderMap,
+        peer: &Peer,
+        cluster: &ClusterScope,
+    ) -> Result<Sender, Refusal> {
         let network = |user: &Arc<UserInfo>| Sender {
             user: Arc::clone(user),
             origin: RequestOrigin::Network,
@@ -87,16 +103,19 @@ impl Authenticator {
             Peer::Unknown => false,
         };
         match bearer_token(headers) {
-            Some(token) => self.token(token).as_ref().map(network),
+            Some(token) => self.token(token, cluster).as_ref().map(network),
             None if certificate_is_bad => None,
             None => self.anonymous.as_ref().map(network),
         }
         .ok_or_else(|| Status::unauthorized().into())
     }
 
-    /// The user of a bearer token, if the token is good.
-    pub fn token(&self, token: &str) -> Option<Arc<UserInfo>> {
-        self.tokens.user(token)
+    /// The user of a bearer token that is presented at the path of `cluster`, if the token is good.
+    pub fn token(&self, token: &str, cluster: &ClusterScope) -> Option<Arc<UserInfo>> {
+        self.tokens.user(token).or_else(|| {
+            let accounts = self.accounts.as_ref()?;
+            accounts.user(token, cluster.one(), jiff::Timestamp::now())
+        })
     }
 }
 

@@ -36,7 +36,7 @@ pub use open::OpenError;
 
 use crate::{
     audit,
-    authenticate::{Authenticated, Authenticator, Peer, UserInfo},
+    authenticate::{Authenticated, Authenticator, Peer, ServiceAccounts, UserInfo},
     authorize::{Authorized, Authorizer},
     config::Config,
     context::RequestContext,
@@ -45,6 +45,7 @@ use crate::{
     negotiate::{self, Negotiated},
     openapi,
     registry::Registry,
+    relay::Relay,
     respond::{self, Body, Refusal, RequestBody, Response},
     route::{self, RequestInfo, Verb},
     side::{Health, Metrics},
@@ -65,9 +66,11 @@ struct HubParts {
     registry: Arc<Registry>,
     handlers: Handlers,
     authenticator: Authenticator,
+    accounts: Arc<ServiceAccounts>,
     authorizer: Arc<Authorizer>,
     discovery: discovery::Cache,
     openapi: openapi::Cache,
+    relay: Relay,
     health: Health,
     metrics: Metrics,
     lifecycle: Lifecycle,
@@ -148,7 +151,10 @@ impl Hub {
         let is_long_running = info.is_long_running();
         let _running = self.parts.metrics.running(is_long_running);
         let _under_way = (!is_long_running).then(|| self.parts.lifecycle.request());
-        let identified = self.parts.authenticator.identify(&parts.headers, peer);
+        let identified = self
+            .parts
+            .authenticator
+            .identify(&parts.headers, peer, &info.cluster);
         let (sender, deadline) = match identified
             .and_then(|sender| Ok((sender, deadline::of(&parts, &info, head.started)?)))
         {

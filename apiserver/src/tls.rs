@@ -26,6 +26,24 @@ pub use verifier::ClientVerifier;
 /// Directory of keys and certificates, below the data directory.
 const DIRECTORY: &str = "pki";
 
+/// The private key of service account tokens as PEM: that from below `data_dir`, or a new one.
+pub(crate) fn service_account_key(data_dir: &Path) -> Result<String, Error> {
+    let directory = data_dir.join(DIRECTORY);
+    files::make_directory(&directory)?;
+    let path = directory.join("sa.key");
+    if let Some(kept) = files::read(&path)? {
+        return Ok(kept);
+    }
+    let key = rcgen::KeyPair::generate().map_err(|source| Error::Certificate {
+        action: "make",
+        what: "key of the service account tokens",
+        source: source.into(),
+    })?;
+    let pem = key.serialize_pem();
+    files::write(&path, &pem)?;
+    Ok(pem)
+}
+
 /// Why the hub's certificates cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

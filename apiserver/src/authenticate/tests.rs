@@ -10,6 +10,7 @@ fn authenticator(anonymous: Anonymous) -> Authenticator {
 
 #[test]
 fn the_first_good_credential_counts_and_a_bad_one_is_not_anonymous() {
+    let root = ClusterScope::One(api::LogicalCluster::root());
     let user = |name: &str| Arc::new(UserInfo::authenticated(name, [""; 0]));
     let certificate = Peer::Certificate(CertificateIdentity::Good(user("carol")));
     let bad_certificate = Peer::Certificate(CertificateIdentity::Bad);
@@ -71,7 +72,7 @@ fn the_first_good_credential_counts_and_a_bad_one_is_not_anonymous() {
                 HeaderValue::from_str(header).unwrap(),
             );
         }
-        let sender = authenticator(Anonymous::Allowed).identify(&headers, peer);
+        let sender = authenticator(Anonymous::Allowed).identify(&headers, peer, &root);
         match (sender, want) {
             (Ok(sender), Some(want)) => assert_eq!(sender.user.username, want, "{name}"),
             (Err(refusal), None) => assert_eq!(refusal.status().unwrap().code, 401, "{name}"),
@@ -82,7 +83,11 @@ fn the_first_good_credential_counts_and_a_bad_one_is_not_anonymous() {
 
 #[test]
 fn nobody_is_anonymous_where_that_is_refused() {
-    let refused = authenticator(Anonymous::Refused).identify(&HeaderMap::new(), &Peer::Unknown);
+    let refused = authenticator(Anonymous::Refused).identify(
+        &HeaderMap::new(),
+        &Peer::Unknown,
+        &ClusterScope::All,
+    );
     assert_eq!(
         refused.unwrap_err().status().unwrap().message,
         "Unauthorized"

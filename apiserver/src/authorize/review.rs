@@ -173,7 +173,7 @@ impl Review {
         let spec = object.get("spec").cloned().unwrap_or_else(|| json!({}));
         match self {
             Self::SelfSubject => Ok(json!({ "userInfo": user.to_value() })),
-            Self::Token => Ok(token_status(authenticator, &spec)),
+            Self::Token => Ok(token_status(authenticator, &request.info().cluster, &spec)),
             Self::SelfSubjectRules => {
                 let namespace = spec
                     .get("namespace")
@@ -382,12 +382,12 @@ fn resource_rule(rule: &PolicyRule) -> Value {
     value
 }
 
-fn token_status(authenticator: &Authenticator, spec: &Value) -> Value {
+fn token_status(authenticator: &Authenticator, cluster: &ClusterScope, spec: &Value) -> Value {
     let token = spec
         .get("token")
         .and_then(Value::as_str)
         .unwrap_or_default();
-    match authenticator.token(token) {
+    match authenticator.token(token, cluster) {
         Some(user) => json!({ "authenticated": true, "user": user.to_value() }),
         None => json!({ "authenticated": false, "user": {} }),
     }

@@ -94,7 +94,7 @@ async fn admit_as(
     let parts = request.body(()).unwrap().into_parts().0;
     let cluster = info.cluster.clone();
     let authenticated = Authenticator::new(TokenFile::default(), Anonymous::Refused)
-        .identify(&parts.headers, &Peer::InProcess(Arc::new(user)))
+        .identify(&parts.headers, &Peer::InProcess(Arc::new(user)), &cluster)
         .unwrap()
         .authenticate(parts, info, |user| {
             let id = http::HeaderValue::from_static("id");

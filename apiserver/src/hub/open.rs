@@ -10,13 +10,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Hub, HubParts, Lifecycle, bootstrap::BootstrapError};
 use crate::{
-    authenticate::{Authenticator, TokenFile, TokenFileError},
+    authenticate::{Authenticator, ServiceAccounts, TokenFile, TokenFileError},
     authorize::{Authorizer, Policies},
     config::Config,
     discovery, handle,
     handle::Handlers,
     openapi,
     registry::{self, ClusterKind, Registry},
+    relay::Relay,
     serve::Server,
     side::{Health, Metrics},
     tls::{self, Pki},
@@ -85,9 +86,12 @@ impl Hub {
         tasks.spawn("role bindings", follower.run(tasks.child_token()));
         handlers.start(tasks);
         let lifecycle = Lifecycle::new(config.shutdown_delay);
+        let accounts = Arc::new(ServiceAccounts::open(&config.data_dir, Arc::clone(&store))?);
         let hub = Self {
             parts: Arc::new(HubParts {
-                authenticator: Authenticator::new(tokens, config.anonymous),
+                authenticator: Authenticator::new(tokens, config.anonymous)
+                    .with_service_accounts(Arc::clone(&accounts)),
+                accounts,
                 health: Health::new(Arc::clone(&store), lifecycle.draining()),
                 pki,
                 registry,
@@ -95,11 +99,13 @@ impl Hub {
                 authorizer,
                 discovery: discovery::Cache::default(),
                 openapi: openapi::Cache::default(),
+                relay: Relay::default(),
                 metrics: Metrics::default(),
                 lifecycle,
                 config,
             }),
         };
+        hub.parts.relay.start(&hub, &hub.parts.handlers, tasks);
         hub.bootstrap(&LogicalCluster::root()).await?;
         hub.parts.health.set_bootstrapped();
         tasks.spawn(

@@ -2,11 +2,16 @@
 
 use std::sync::Arc;
 
-use api::{cluster::ClusterScope, group::GroupResource, status::Status};
+use api::{
+    cluster::{ClusterScope, LogicalCluster},
+    group::GroupResource,
+    status::Status,
+};
 use http::request::Parts;
 
 use super::Hub;
 use crate::{
+    authenticate::service_accounts::serve_token_request,
     authorize::{Authorized, Judge, review::Review},
     discovery, openapi,
     registry::{ClusterKind, Registry, ResourceScope},
@@ -23,6 +28,8 @@ pub(super) enum Target {
     Page,
     /// The authorizer.
     Review(Review),
+    /// The one who issues tokens of ServiceAccounts.
+    Token(LogicalCluster),
     /// The hub's store.
     Stored(Arc<ResourceScope>),
     /// A spoke.
@@ -47,6 +54,12 @@ impl Target {
         };
         if info.is_resource {
             let (group, version, resource) = (&info.group, &info.version, &info.resource);
+            if let (ClusterKind::Root | ClusterKind::Embedded, Some(cluster)) =
+                (kind, info.cluster.one())
+                && is_token_request(info)
+            {
+                return Self::Token(cluster.clone());
+            }
             if let Some(scope) = registry.lookup(&info.cluster, group, version, resource) {
                 return Self::Stored(scope);
             }
@@ -64,7 +77,9 @@ impl Target {
     /// Who says whether the request may be answered.
     pub(super) fn judge(&self) -> Judge {
         match self {
-            Self::Page | Self::Review(_) | Self::Stored(_) | Self::Nothing => Judge::Rules,
+            Self::Page | Self::Review(_) | Self::Token(_) | Self::Stored(_) | Self::Nothing => {
+                Judge::Rules
+            }
             Self::Spoke => Judge::Spoke,
             Self::NoSuchCluster => Judge::FirstGate,
         }
@@ -87,15 +102,26 @@ impl Target {
                     .serve(&parts.authorizer, &parts.authenticator, request, body)
                     .await
             }
-            Self::Spoke => Err(Status::service_unavailable(format!(
-                "spoke {:?} is not connected",
-                info.cluster.to_string()
-            ))
-            .into()),
+            Self::Token(cluster) => {
+                serve_token_request(&hub.parts.accounts, &cluster, request, body).await
+            }
+            Self::Spoke => {
+                let parts = &hub.parts;
+                let served = parts.registry.served(&info.cluster);
+                let served = served.ok_or_else(|| no_such_cluster(info))?;
+                parts.relay.answer(request, body, &served, &parts.openapi).await
+            }
             Self::NoSuchCluster => Err(no_such_cluster(info)),
             Self::Nothing => Err(hub.nothing_served(info)),
         }
     }
+}
+
+/// Whether this is `serviceaccounts/<name>/token`.
+fn is_token_request(info: &RequestInfo) -> bool {
+    (info.group.as_str(), info.version.as_str()) == ("", "v1")
+        && (info.resource.as_str(), info.subresource.as_str()) == ("serviceaccounts", "token")
+        && !info.namespace.is_empty()
 }
 
 /// Whether a path of a spoke's logical cluster is answered for this process all the same.
@@ -175,5 +201,5 @@ impl Hub {
 
 /// Whether metrics are for this path: they are the process's, so only without a prefix.
 fn is_unprefixed(cluster: &ClusterScope) -> bool {
-    cluster.one().is_some_and(api::LogicalCluster::is_root)
+    cluster.one().is_some_and(LogicalCluster::is_root)
 }
