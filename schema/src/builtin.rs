@@ -17,12 +17,14 @@ use serde_json::Value;
 use crate::structural::{References, Schema, SharedNodes, parse_with};
 
 mod canonical;
+mod defaults;
 
 
 mod quantity;
 mod requirements;
 
 pub use canonical::canonicalize;
+pub use defaults::{complete, prepare_for_create};
 
 
 pub use quantity::Quantity;

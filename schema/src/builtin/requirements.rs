@@ -32,6 +32,10 @@ fn walk(value: &Value, schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldE
                 }
             }
             for (name, inner) in fields {
+                // The status is the server's own, and empty at first.
+                if name == "status" && matches!(path, Path::Root) {
+                    continue;
+                }
                 if let Some(child) = schema.field(name) {
                     walk(inner, child, &Path::Field(path, name), errors);
                 }
