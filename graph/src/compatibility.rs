@@ -12,15 +12,27 @@ mod schema;
 
 pub use change::{Change, ChangeKind, Report};
 
+use api::crd::CustomResourceDefinition;
 use serde_json::Value;
 
 use change::ChangeKind::{PrinterColumnsChanged, PropertyRemoved, TypeChanged};
+
+/// Compares a live definition with the one wanted.
+///
+/// # Errors
+/// When either has not exactly one version with a schema; the text is kro's.
+pub fn compare(live: &CustomResourceDefinition, wanted: &CustomResourceDefinition) -> Result<Report, String> {
+    let versions = |definition: &CustomResourceDefinition| {
+        serde_json::to_value(&definition.spec.versions).map_err(|error| error.to_string())
+    };
+    compare_versions(&versions(live)?, &versions(wanted)?)
+}
 
 /// Compares the `spec.versions` of the live definition with those wanted. Both must have one version.
 ///
 /// # Errors
 /// When there is not exactly one version with a schema on both sides; the text is kro's.
-pub fn compare_versions(live: &Value, wanted: &Value) -> Result<Report, String> {
+fn compare_versions(live: &Value, wanted: &Value) -> Result<Report, String> {
     let (live, wanted) = (list(live), list(wanted));
     let ([live], [wanted]) = (live, wanted) else {
         return Err(format!(

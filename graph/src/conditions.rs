@@ -84,6 +84,15 @@ pub struct ConditionSet {
     now: String,
 }
 
+// === impl ConditionTypes ===
+
+impl ConditionTypes {
+    /// Tells whether a type is the root or one of the dependents.
+    pub(crate) fn has(&self, kind: &str) -> bool {
+        kind == READY || self.dependents.contains(&kind)
+    }
+}
+
 // === impl ConditionStatus ===
 
 impl ConditionStatus {
@@ -241,11 +250,7 @@ impl ConditionSet {
 
     /// Writes those conditions that belong to the set, in their order; strangers in the list are left out.
     pub(crate) fn own_conditions(&self) -> impl Iterator<Item = &Condition> {
-        self.conditions.iter().filter(|condition| self.is_own(&condition.kind))
-    }
-
-    fn is_own(&self, kind: &str) -> bool {
-        kind == READY || self.types.dependents.contains(&kind)
+        self.conditions.iter().filter(|condition| self.types.has(&condition.kind))
     }
 
     /// Puts the condition in; tells whether anything changed.
@@ -266,7 +271,7 @@ impl ConditionSet {
                 }
             }
             Some(_) => condition.last_transition_time = Some(self.now.clone()),
-            None if self.is_own(&condition.kind) => {
+            None if self.types.has(&condition.kind) => {
                 condition.last_transition_time.clone_from(&self.created);
             }
             None => condition.last_transition_time = Some(self.now.clone()),

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 /// A directed graph without cycles over named vertices with an authored index.
 #[derive(Clone, Debug, Default)]
-pub struct Dag {
+pub(crate) struct Dag {
     vertices: BTreeMap<String, Vertex>,
 }
 
@@ -22,7 +22,7 @@ struct Vertex {
 
 /// Why an edge or a vertex was refused; the text is kro's.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum DagError {
+pub(crate) enum DagError {
     /// The name is taken.
     #[error("node {0} already exists")]
     AlreadyExists(String),
@@ -44,7 +44,7 @@ impl Dag {
     ///
     /// # Errors
     /// `AlreadyExists` when the name is taken.
-    pub fn add_vertex(&mut self, id: &str, index: usize) -> Result<(), DagError> {
+    pub(crate) fn add_vertex(&mut self, id: &str, index: usize) -> Result<(), DagError> {
         if self.vertices.contains_key(id) {
             return Err(DagError::AlreadyExists(id.to_owned()));
         }
@@ -57,7 +57,7 @@ impl Dag {
     ///
     /// # Errors
     /// `DoesNotExist`, `SelfReference` or `Cycle`; the edges of this call are then not kept.
-    pub fn add_dependencies<S: AsRef<str>>(
+    pub(crate) fn add_dependencies<S: AsRef<str>>(
         &mut self,
         id: &str,
         dependencies: &[S],
@@ -94,7 +94,7 @@ impl Dag {
 
     /// Orders the vertices so that each follows its dependencies; among those that could come next, the lowest authored
     /// index does.
-    pub fn topological_order(&self) -> Vec<String> {
+    pub(crate) fn topological_order(&self) -> Vec<String> {
         let mut traversal = Traversal::new(self, Direction::DependenciesFirst);
         let mut order = Vec::with_capacity(self.vertices.len());
         while let Some(id) = traversal.pop() {
@@ -107,7 +107,7 @@ impl Dag {
 
     /// Numbers the waves in which objects are deleted: the vertices that nobody depends on have the highest number and
     /// go first, and every number is at least 1.
-    pub fn apply_orders(&self) -> BTreeMap<String, i64> {
+    pub(crate) fn apply_orders(&self) -> BTreeMap<String, i64> {
         let layers = self.layers_dependents_first();
         let count = i64::try_from(layers.len()).unwrap_or(i64::MAX);
         let mut orders = BTreeMap::new();

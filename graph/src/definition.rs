@@ -5,7 +5,6 @@
 //!
 //! Source: kro `pkg/graph/crd/crd.go`, `defaults.go`, `pkg/metadata/labels.go`.
 
-use api::GroupKind;
 use serde_json::{Map, Value, json};
 
 use crate::pluralize;
@@ -26,9 +25,6 @@ impl Names<'_> {
         pluralize(&self.kind.to_lowercase())
     }
 
-    pub(crate) fn group_kind(&self) -> GroupKind {
-        GroupKind { group: self.group.to_owned(), kind: self.kind.to_owned() }
-    }
 }
 
 /// Writes the definition; `schema` is `spec.schema` of the ResourceGraphDefinition, which brings short names,

@@ -109,14 +109,6 @@ impl Parser<'_> {
     }
 }
 
-/// Reads the value at a path.
-pub(crate) fn get<'v>(root: &'v Value, segments: &[Segment]) -> Option<&'v Value> {
-    segments.iter().try_fold(root, |value, segment| match segment {
-        Segment::Name(name) => value.get(name),
-        Segment::Index(index) => value.get(index),
-    })
-}
-
 /// Replaces the value at a path that is there; tells whether it was.
 pub(crate) fn replace(root: &mut Value, segments: &[Segment], new: Value) -> bool {
     let found = segments.iter().try_fold(root, |value, segment| match segment {
@@ -129,6 +121,24 @@ pub(crate) fn replace(root: &mut Value, segments: &[Segment], new: Value) -> boo
             true
         }
         None => false,
+    }
+}
+
+/// Takes the value at a path out; an element of a list moves those behind it.
+pub(crate) fn remove(root: &mut Value, segments: &[Segment]) {
+    let Some((last, way)) = segments.split_last() else { return };
+    let parent = way.iter().try_fold(root, |value, segment| match segment {
+        Segment::Name(name) => value.get_mut(name),
+        Segment::Index(index) => value.get_mut(index),
+    });
+    match (parent, last) {
+        (Some(Value::Object(map)), Segment::Name(name)) => {
+            map.remove(name);
+        }
+        (Some(Value::Array(list)), Segment::Index(index)) if *index < list.len() => {
+            list.remove(*index);
+        }
+        _ => {}
     }
 }
 
@@ -208,7 +218,6 @@ mod tests {
         let path = parse("list[2].name").expect("parses");
         upsert(&mut value, &path, json!("x")).expect("nothing is in the way");
         assert_eq!(value, json!({"list": [null, null, {"name": "x"}]}));
-        assert_eq!(get(&value, &path), Some(&json!("x")));
         assert!(replace(&mut value, &path, json!(1)));
         assert!(!replace(&mut value, &parse("other").expect("parses"), json!(1)));
         let through = parse("list[2].name.deeper").expect("parses");

@@ -1,16 +1,58 @@
-//! scratch
+//! ResourceGraphDefinitions, from text to plans.
+//!
+//! A definition is compiled once ([`compile`]) and then plans for any number of instances ([`CompiledGraph::plan`]).
+//! Everything here is pure: values in, values out. The shell around it (the syncer) reads and writes; what it saw goes
+//! into [`Observed`], what it is to do comes out as a [`Plan`], and what it is to say as a status
+//! ([`CompiledGraph::status`], [`status`]).
+//!
+//! Words, orders, labels and hashes are kro's, to the byte, so that a cluster can move between kro and this project
+//! without a change to any object, and users read the messages that they know.
+//!
+//! Invariants: no I/O, no clock (time comes in as text), no randomness, no logging; a plan is a function of its input, and
+//! when all that it asks for is there, the next one asks for nothing.
+
 mod go_text;
-mod dag;
 mod naming;
+mod dag;
 mod field_path;
-mod pluralize;
 mod simple_schema;
+mod pluralize;
 mod hash;
+mod revision;
+
+mod scalar;
+mod template;
+mod declarations;
+mod resolve;
+mod graph;
+mod definition;
+mod compile;
+
+pub mod compatibility;
+mod ownership;
+
 mod settings;
 mod inventory;
+mod drift;
+mod plan;
+pub mod deletion;
+pub mod instance;
+
 pub mod conditions;
-pub mod compatibility;
-mod definition;
-mod revision;
+pub mod definition_conditions;
+pub mod status;
+
+pub use compile::{CompileError, CompileOptions, compile, compile_with, spec_hash};
+pub use drift::Applied;
+pub use graph::{ChildKind, CompiledGraph, Node, NodeKind};
+pub use instance::Owner;
+pub use inventory::{Inventory, applyset_id};
+pub use ownership::{Ownership, label_definition, ownership};
+pub use plan::{
+    Apply, Change, InstanceState, NodePlan, NodeState, ObjectRef, Observed, Plan, PlanInput, PruneWave, Target,
+    Wanted,
+};
 pub use pluralize::pluralize;
+pub use resolve::{ResolveError, ResolvedKind, SchemaResolver};
 pub use revision::revision_name;
+pub use settings::{COLLECTION_SIZE_MAX, KRO_VERSION, Settings};

@@ -1,0 +1,414 @@
+//! Expressions of a definition: inspected for what they name, then compiled against the declared types.
+//!
+//! Source: kro `pkg/cel/ast/inspector.go`, `pkg/graph/builder.go` validateAndCompileNode, `pkg/graph/build_context.go`.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use api::go_format::quote;
+use expressions::{DeclType, Declarations, Environment};
+
+use super::resource::Draft;
+use super::{Connected, SharedSchema};
+use crate::declarations::{self, TYPE_NAME_PREFIX};
+use crate::field_path::{self, Segment};
+use crate::go_text::words;
+use crate::graph::{Dimension, Expression, Field, InstanceNode, Node, NodeKind, Reference};
+use crate::scalar::Source;
+use crate::template::Found;
+
+/// The function that leaves a field out.
+const OMIT: &str = "omit";
+
+/// Parses expressions and tells what they name, without types.
+pub(super) struct Inspector {
+    environment: Arc<Environment>,
+    known: BTreeSet<String>,
+}
+
+/// What an expression names.
+#[derive(Debug, Default)]
+pub(super) struct Inspection {
+    /// Ids, `schema`, `each` and `runtime`.
+    pub(super) known: Vec<String>,
+    /// Everything else.
+    pub(super) unknown: Vec<String>,
+    unknown_functions: Vec<String>,
+    pub(super) uses_omit: bool,
+}
+
+// === impl Inspector ===
+
+impl Inspector {
+    pub(super) fn new<S: AsRef<str>>(environment: Arc<Environment>, ids: &[S]) -> Self {
+        let ids = ids.iter().map(AsRef::as_ref).chain(["schema", "each", "runtime"]);
+        Self { environment, known: ids.map(str::to_owned).collect() }
+    }
+
+    /// Inspects an expression.
+    pub(super) fn inspect(&self, source: &Source) -> Result<Inspection, String> {
+        let inspection = self.environment.inspect(&source.text).map_err(|error| error.message)?;
+        let is_omit = |name: &String| name == OMIT;
+        let uses_omit = inspection.uses.functions.iter().any(is_omit)
+            || inspection.unknown_functions.iter().any(is_omit);
+        let (known, unknown) =
+            inspection.uses.identifiers.into_iter().partition(|name| self.known.contains(name));
+        let mut unknown_functions = inspection.unknown_functions;
+        unknown_functions.retain(|name| name != OMIT);
+        Ok(Inspection { known, unknown, unknown_functions, uses_omit })
+    }
+
+    /// Inspects an expression that may name only certain things.
+    pub(super) fn inspect_restricted(
+        &self,
+        source: &Source,
+        allowed: &dyn Fn(&str) -> bool,
+    ) -> Result<Inspection, String> {
+        let inspection = self.inspect(source).map_err(|error| format!("parse error: {error}"))?;
+        if let Some(name) = inspection.known.iter().find(|name| !allowed(name)) {
+            return Err(format!("references unknown identifiers: [{name}]"));
+        }
+        if !inspection.unknown.is_empty() {
+            return Err(format!("references unknown identifiers: {}", words(&inspection.unknown)));
+        }
+        inspection.check_functions()?;
+        if inspection.uses_omit {
+            return Err("omit() can only be used in resource template expressions".to_owned());
+        }
+        Ok(inspection)
+    }
+}
+
+// === impl Inspection ===
+
+impl Inspection {
+    pub(super) fn check_functions(&self) -> Result<(), String> {
+        if self.unknown_functions.is_empty() {
+            return Ok(());
+        }
+        // Go prints the list of one-field structs that kro keeps.
+        let functions: Vec<String> =
+            self.unknown_functions.iter().map(|name| format!("{{{name}}}")).collect();
+        Err(format!("uses unknown functions: {}", words(&functions)))
+    }
+}
+
+/// Compiles the expressions of a definition against the declared types.
+pub(super) struct Compiler<'a> {
+    connected: &'a Connected,
+    environment: Arc<Environment>,
+    pub(super) inspector: Inspector,
+    declarations: Declarations,
+    /// The position of each id in the topological order.
+    positions: BTreeMap<String, usize>,
+    apply_orders: BTreeMap<String, i64>,
+    schema_type: DeclType,
+    slots: HashMap<String, usize>,
+}
+
+/// Names that are visible to one expression beside the ids and `schema`.
+pub(super) type Extra<'a> = [(&'a str, DeclType, Reference)];
+
+// === impl Compiler ===
+
+impl<'a> Compiler<'a> {
+    pub(super) fn new(
+        connected: &'a Connected,
+        environment: Arc<Environment>,
+        instance: &SharedSchema,
+        order: &[String],
+    ) -> Self {
+        let mut declarations = Declarations::new();
+        for (id, draft) in &connected.drafts {
+            declarations.declare(id, variable_type(draft));
+        }
+        let schema_type = declarations::declare(instance, &format!("{TYPE_NAME_PREFIX}schema"));
+        declarations.declare("schema", schema_type.clone());
+        let ids: Vec<&String> = connected.drafts.keys().collect();
+        Self {
+            connected,
+            inspector: Inspector::new(Arc::clone(&environment), &ids),
+            environment,
+            declarations,
+            positions: order.iter().cloned().zip(0..).collect(),
+            apply_orders: connected.dag.apply_orders(),
+            schema_type,
+            slots: HashMap::new(),
+        }
+    }
+
+    /// How many different expressions there are.
+    pub(super) fn slot_count(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) fn schema_type(&self) -> &DeclType {
+        &self.schema_type
+    }
+
+    pub(super) fn is_node(&self, name: &str) -> bool {
+        self.positions.contains_key(name)
+    }
+
+    /// Compiles one node.
+    pub(super) fn node(&mut self, id: &str) -> Result<Node, String> {
+        let connected = self.connected;
+        let draft = connected.get(id).ok_or_else(|| format!("node {id} does not exist"))?;
+        self.compile_node(draft)
+            .map_err(|error| format!("failed to validate resource {}: {error}", quote(id)))
+    }
+
+    fn compile_node(&mut self, draft: &Draft) -> Result<Node, String> {
+        let for_each = self.for_each(draft)?;
+        let iterators: Vec<(&str, DeclType, Reference)> = for_each
+            .iter()
+            .enumerate()
+            .map(|(index, dimension)| {
+                (dimension.name.as_str(), dimension.element.clone(), Reference::Iterator(index))
+            })
+            .collect();
+        let element = element_type(draft);
+        let mut fields = Vec::with_capacity(draft.fields.len());
+        for found in &draft.fields {
+            fields.push(self.field(draft, &element, found, &iterators)?);
+        }
+        let include_when = self.include_when(draft)?;
+        let ready_when = self.ready_when(draft, &element)?;
+        let mut dependencies: Vec<usize> =
+            draft.dependencies.iter().filter_map(|id| self.positions.get(id).copied()).collect();
+        dependencies.sort_unstable();
+        Ok(Node {
+            id: draft.id.as_str().into(),
+            kind: draft.kind,
+            gvk: draft.gvk.clone(),
+            gvr: draft.gvr.clone(),
+            namespaced: draft.namespaced,
+            apply_order: self.apply_orders.get(&draft.id).copied().unwrap_or_default(),
+            dependencies,
+            template: draft.object.clone(),
+            fields,
+            include_when,
+            ready_when,
+            for_each,
+            declared: element,
+            reads: BTreeSet::new(),
+        })
+    }
+
+    fn for_each(&mut self, draft: &Draft) -> Result<Vec<Dimension>, String> {
+        let mut dimensions = Vec::with_capacity(draft.for_each.len());
+        for (name, source) in &draft.for_each {
+            let place = format!("node {}: forEach iterator {}", quote(&draft.id), quote(name));
+            let inspection = self
+                .inspector
+                .inspect(source)
+                .map_err(|error| format!("{place}: failed to inspect expression: parse error: {error}"))?;
+            if inspection.uses_omit {
+                return Err(format!("{place}: omit() can only be used in resource template expressions"));
+            }
+            let (expression, output) =
+                self.compile(source, &[]).map_err(|error| format!("{place}: {error}"))?;
+            let element = match &output {
+                DeclType::List(list) => list.element.clone(),
+                // A list may come of it; that is seen when there is a value.
+                DeclType::Dyn | DeclType::Param(_) => DeclType::Dyn,
+                other => {
+                    let got = quote(&other.to_string());
+                    return Err(format!("{place} must return a list, got {got}: type {got} is not a list type"));
+                }
+            };
+            dimensions.push(Dimension { name: name.clone(), expression, element });
+        }
+        Ok(dimensions)
+    }
+
+    fn field(
+        &mut self,
+        draft: &Draft,
+        element: &DeclType,
+        found: &Found,
+        iterators: &Extra<'_>,
+    ) -> Result<Field, String> {
+        let (path, source) = (&found.path, &found.source);
+        let (expression, output) = self.compile(source, iterators).map_err(|error| {
+            format!(
+                "failed to compile template expression {} at path {}: {error}",
+                quote(source.user_text()),
+                quote(path)
+            )
+        })?;
+        let segments = field_path::parse(path)?;
+        let expected = expected_type(draft, element, path, &segments);
+        if let Some(why) = declarations::mismatch(&output, &expected) {
+            return Err(format!(
+                "type mismatch in resource {} at path {}: expression {} returns type {} but expected {}: {why}",
+                quote(&draft.id),
+                quote(path),
+                quote(source.user_text()),
+                quote(&declarations::runtime_name(&output)),
+                quote(&declarations::runtime_name(&expected))
+            ));
+        }
+        let iterates = expression
+            .references
+            .iter()
+            .any(|reference| matches!(reference, Reference::Iterator(_)));
+        Ok(Field { path: path.clone(), segments, expression, iterates })
+    }
+
+    fn include_when(&mut self, draft: &Draft) -> Result<Vec<Expression>, String> {
+        let mut conditions = Vec::with_capacity(draft.include_when.len());
+        for source in &draft.include_when {
+            conditions.push(self.condition(draft, source, "includeWhen", &[])?);
+        }
+        Ok(conditions)
+    }
+
+    fn ready_when(&mut self, draft: &Draft, element: &DeclType) -> Result<Vec<Expression>, String> {
+        let each = [("each", element.clone(), Reference::Each)];
+        let (visible, extra): (&str, &Extra<'_>) =
+            if draft.kind == NodeKind::Collection { ("each", &each) } else { (&draft.id, &[]) };
+        for source in &draft.ready_when {
+            self.inspector.inspect_restricted(source, &|name| name == visible).map_err(|error| {
+                format!("resource {} readyWhen: {error}", quote(&draft.id))
+            })?;
+        }
+        let mut conditions = Vec::with_capacity(draft.ready_when.len());
+        for source in &draft.ready_when {
+            conditions.push(self.condition(draft, source, "readyWhen", extra)?);
+        }
+        Ok(conditions)
+    }
+
+    fn condition(
+        &mut self,
+        draft: &Draft,
+        source: &Source,
+        what: &str,
+        extra: &Extra<'_>,
+    ) -> Result<Expression, String> {
+        let (id, text) = (quote(&draft.id), quote(source.user_text()));
+        let (expression, output) = self.compile(source, extra).map_err(|error| {
+            format!("failed to type-check {what} expression {text} in resource {id}: {error}")
+        })?;
+        match output.unwrap_optional() {
+            DeclType::Bool | DeclType::Dyn | DeclType::Param(_) => Ok(expression),
+            _ => Err(format!(
+                "{what} expression {text} in resource {id} must return bool or optional_type(bool), but returns {}",
+                quote(&declarations::runtime_name(&output))
+            )),
+        }
+    }
+
+    /// Compiles an expression; gives it with the type of its result.
+    pub(super) fn compile(
+        &mut self,
+        source: &Source,
+        extra: &Extra<'_>,
+    ) -> Result<(Expression, DeclType), String> {
+        let mut declarations = std::borrow::Cow::Borrowed(&self.declarations);
+        for (name, declared, _) in extra {
+            declarations.to_mut().declare(*name, declared.clone());
+        }
+        let program = self
+            .environment
+            .compile(&source.text, &declarations)
+            .map_err(|error| error.message)?;
+        let output = program.result_type().clone();
+        let references: Vec<Reference> =
+            program.identifiers().iter().filter_map(|name| self.reference(name, extra)).collect();
+        let count = self.slots.len();
+        let slot = *self.slots.entry(source.text.clone()).or_insert(count);
+        let expression = Expression {
+            program: Arc::new(program),
+            user_text: source.user_text().into(),
+            references: references.into(),
+            slot,
+        };
+        Ok((expression, output))
+    }
+
+    fn reference(&self, name: &str, extra: &Extra<'_>) -> Option<Reference> {
+        if let Some((_, _, reference)) = extra.iter().find(|(extra, _, _)| *extra == name) {
+            return Some(reference.clone());
+        }
+        match name {
+            "schema" => Some(Reference::Schema),
+            "runtime" => Some(Reference::Runtime),
+            name => self.positions.get(name).map(|position| Reference::Node(*position)),
+        }
+    }
+}
+
+fn element_type(draft: &Draft) -> DeclType {
+    let root = format!("{TYPE_NAME_PREFIX}{}", draft.id);
+    let name = if draft.kind.is_list() { format!("{root}.@idx") } else { root };
+    declarations::declare(&draft.schema, &name)
+}
+
+/// The type under which others see a node.
+fn variable_type(draft: &Draft) -> DeclType {
+    let element = element_type(draft);
+    if draft.kind.is_list() { DeclType::list(element) } else { element }
+}
+
+/// The type that a place of a template wants. A selector is not in the schema of the kind that is selected.
+fn expected_type(draft: &Draft, element: &DeclType, path: &str, segments: &[Segment]) -> DeclType {
+    if draft.kind == NodeKind::ExternalCollection {
+        match path {
+            "metadata.selector" => return DeclType::map(DeclType::String, DeclType::Dyn),
+            "metadata.selector.matchLabels" => return DeclType::map(DeclType::String, DeclType::String),
+            "metadata.selector.matchExpressions" => return DeclType::list(DeclType::Dyn),
+            path if path.starts_with("metadata.selector.matchLabels.") => return DeclType::String,
+            _ => {}
+        }
+    }
+    let mut place = element;
+    for segment in segments {
+        place = match (segment, place) {
+            (Segment::Name(name), DeclType::Object(object)) => match object.fields.get(name) {
+                Some(field) => field,
+                None => return DeclType::Dyn,
+            },
+            (Segment::Name(_), DeclType::Map(map)) => &map.value,
+            (Segment::Index(_), DeclType::List(list)) => &list.element,
+            _ => return DeclType::Dyn,
+        };
+    }
+    place.clone()
+}
+
+/// Notes with each node which parts of its live objects anything reads.
+pub(super) fn with_reads(mut nodes: Vec<Node>, instance: &InstanceNode) -> Vec<Node> {
+    let mut reads: Vec<BTreeSet<String>> = vec![BTreeSet::new(); nodes.len()];
+    let ids: Vec<Arc<str>> = nodes.iter().map(|node| Arc::clone(&node.id)).collect();
+    let mut note = |expression: &Expression, own: Option<usize>| {
+        for path in expression.program.paths() {
+            let position = match (path.root.as_str(), own) {
+                ("each", Some(own)) => Some(own),
+                (root, _) => ids.iter().position(|id| &**id == root),
+            };
+            if let Some(read) = position.and_then(|position| reads.get_mut(position)) {
+                read.insert(path.fields.join("."));
+            }
+        }
+    };
+    for (position, node) in nodes.iter().enumerate() {
+        let fields = node.fields.iter().map(|field| &field.expression);
+        let dimensions = node.for_each.iter().map(|dimension| &dimension.expression);
+        for expression in fields.chain(dimensions).chain(&node.include_when) {
+            note(expression, None);
+        }
+        for expression in &node.ready_when {
+            note(expression, Some(position));
+        }
+    }
+    let fields = instance.fields.iter().map(|field| &field.expression);
+    for expression in fields.chain(&instance.conditions) {
+        note(expression, None);
+    }
+    for (node, reads) in nodes.iter_mut().zip(reads) {
+        node.reads = reads;
+    }
+    nodes
+}

@@ -1,0 +1,70 @@
+//! What kro writes on every child: who it belongs to, and in which wave it is deleted.
+//!
+//! Source: kro `pkg/controller/instance/resources.go` applyDecoratorMetadata, `pkg/metadata/labels.go`.
+
+use api::kro::keys;
+use api::meta;
+use serde_json::{Map, Value};
+
+use super::PlanInput;
+use crate::graph::{CompiledGraph, Node};
+use crate::inventory::{applyset_id, split_api_version};
+
+/// Labels that all children of an instance share.
+pub(super) struct Decorator<'a> {
+    labels: Vec<(&'a str, String)>,
+}
+
+// === impl Decorator ===
+
+impl<'a> Decorator<'a> {
+    pub(super) fn new(graph: &CompiledGraph, input: &PlanInput<'a>) -> Self {
+        let PlanInput { instance, settings, .. } = *input;
+        let (group, version) = split_api_version(meta::api_version(instance));
+        let mut labels: Vec<(&str, String)> = vec![
+            (keys::LABEL_INSTANCE_ID, meta::uid(instance).to_owned()),
+            (keys::LABEL_INSTANCE_NAME, meta::name(instance).to_owned()),
+            (keys::LABEL_INSTANCE_GROUP, group.to_owned()),
+            (keys::LABEL_INSTANCE_VERSION, version.to_owned()),
+            (keys::LABEL_INSTANCE_KIND, meta::kind(instance).to_owned()),
+            (keys::LABEL_MANAGED_BY, keys::MANAGED_BY_KRO.to_owned()),
+            (keys::LABEL_OWNED, "true".to_owned()),
+            (keys::LABEL_KRO_VERSION, settings.kro_version.clone()),
+            (keys::LABEL_APPLYSET_PART_OF, applyset_id(instance)),
+        ];
+        if graph.namespaced {
+            labels.push((keys::LABEL_INSTANCE_NAMESPACE, meta::namespace(instance).to_owned()));
+        }
+        labels.extend(settings.extra_labels.iter().map(|(key, value)| (key.as_str(), value.clone())));
+        Self { labels }
+    }
+
+    /// Decorates an object; `item` is its index and the size of its collection.
+    pub(super) fn decorate(&self, node: &Node, object: &mut Value, item: Option<(usize, usize)>) {
+        let metadata = meta::metadata_mut(object);
+        let labels = map_in(metadata, "labels");
+        let mut put = |key: &str, value: String| {
+            labels.insert(key.to_owned(), Value::String(value));
+        };
+        for (key, value) in &self.labels {
+            put(key, value.clone());
+        }
+        put(keys::LABEL_NODE_ID, node.id.to_string());
+        if let Some((index, count)) = item {
+            put(keys::LABEL_COLLECTION_INDEX, index.to_string());
+            put(keys::LABEL_COLLECTION_SIZE, count.to_string());
+        }
+        let annotations = map_in(metadata, "annotations");
+        let order = Value::String(node.apply_order.to_string());
+        annotations.insert(keys::ANNOTATION_APPLY_ORDER.to_owned(), order);
+    }
+}
+
+/// The map of a field, made where there is none.
+fn map_in<'m>(metadata: &'m mut Map<String, Value>, name: &str) -> &'m mut Map<String, Value> {
+    let place = metadata.entry(name.to_owned()).or_insert_with(|| Value::Object(Map::new()));
+    if !place.is_object() {
+        *place = Value::Object(Map::new());
+    }
+    place.as_object_mut().expect("it was just made an object")
+}

@@ -1,0 +1,395 @@
+//! The walk over the nodes.
+//!
+//! A node is ignored when one of its includeWhen is false or when something it depends on is ignored. It is resolved when
+//! everything it depends on is ready; what is not there yet makes it wait, anything else is a failure of the plan.
+//!
+//! Source: kro `pkg/runtime/node.go`, `node_resolve.go`, `pkg/controller/instance/resources.go`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api::go_format::quote;
+use api::meta;
+use serde_json::Value;
+
+use super::decorate::Decorator;
+use super::evaluate::{Failed, Values};
+use super::external::Wanted;
+use super::outcome;
+use super::{Apply, Change, NodePlan, NodeState, ObjectRef, Plan, PlanInput, project};
+use crate::drift;
+use crate::graph::{CompiledGraph, Node, NodeKind, Reference};
+use crate::inventory::Inventory;
+
+/// Makes a plan.
+pub(super) struct Planner<'a> {
+    pub(super) graph: &'a CompiledGraph,
+    pub(super) input: &'a PlanInput<'a>,
+    pub(super) values: Values<'a>,
+    pub(super) runs: Vec<Run>,
+    decorator: Decorator<'a>,
+    applies: Vec<Apply>,
+    pub(super) wanted: Vec<Wanted>,
+    unresolved: Option<String>,
+    pub(super) incomplete: bool,
+}
+
+/// What is known of a node while the plan is made.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Run {
+    ignored: Option<Result<bool, Stop>>,
+    /// How many objects it wants, once that is known.
+    pub(super) desired_count: Option<usize>,
+    /// What was seen of them, once that is known.
+    pub(super) observed: Option<Vec<Arc<Value>>>,
+}
+
+/// Why a node goes no further.
+#[derive(Clone, Debug)]
+pub(super) enum Stop {
+    /// Something is not there yet.
+    Pending(String),
+    /// One of its objects is being deleted.
+    Deleting(String),
+    /// It failed.
+    Failed(String),
+}
+
+/// How a node is, with the reason.
+pub(super) type Outcome = (NodeState, Option<String>);
+
+// === impl Planner ===
+
+impl<'a> Planner<'a> {
+    pub(super) fn new(graph: &'a CompiledGraph, input: &'a PlanInput<'a>) -> Self {
+        Self {
+            graph,
+            input,
+            values: Values::new(graph, input.instance),
+            runs: vec![Run::default(); graph.nodes.len()],
+            decorator: Decorator::new(graph, input),
+            applies: Vec::new(),
+            wanted: Vec::new(),
+            unresolved: None,
+            incomplete: false,
+        }
+    }
+
+    pub(super) fn run(mut self) -> Plan {
+        let graph = self.graph;
+        let mut nodes = Vec::with_capacity(graph.nodes.len());
+        let mut failure = None;
+        let mut deleting = None;
+        for (position, node) in graph.nodes.iter().enumerate() {
+            let (state, message) = match self.node(position, node) {
+                Ok(outcome) => outcome,
+                Err(Stop::Pending(why)) => {
+                    let gvr = &node.gvr;
+                    let gvr = format!("{}/{}, Resource={}", gvr.group, gvr.version, gvr.resource);
+                    self.unresolved.get_or_insert_with(|| format!("gvr {}: {why}", quote(&gvr)));
+                    (NodeState::InProgress, Some(why))
+                }
+                Err(Stop::Deleting(why)) => {
+                    deleting = Some(why.clone());
+                    (NodeState::Deleting, Some(why))
+                }
+                Err(Stop::Failed(why)) => {
+                    failure = Some(why.clone());
+                    (NodeState::Error, Some(why))
+                }
+            };
+            let run = &self.runs[position];
+            nodes.push(NodePlan {
+                id: Arc::clone(&node.id),
+                kind: node.kind,
+                state,
+                message,
+                desired_count: run.desired_count,
+                observed_count: run.observed.as_ref().map_or(0, Vec::len),
+            });
+            if failure.is_some() || deleting.is_some() {
+                break;
+            }
+        }
+        self.finish(nodes, failure, deleting)
+    }
+
+    fn finish(mut self, nodes: Vec<NodePlan>, failure: Option<String>, deleting: Option<String>) -> Plan {
+        let failure = failure.or_else(|| duplicates(&self.applies));
+        let stopped = failure.is_some() || deleting.is_some();
+        let now = outcome::inventory_of(&self.applies, self.input.instance);
+        let (before, failure) = match Inventory::read(self.input.instance) {
+            Ok(past) if !stopped => (past.union(&now), failure),
+            Ok(past) => (past, failure),
+            Err(error) => (now.clone(), failure.or(Some(format!("project failed: {error}")))),
+        };
+        let (status, status_error) = project::status(self.graph, &mut self.values, &self.runs);
+        if failure.is_some() || deleting.is_some() {
+            self.applies.clear();
+        }
+        // What failed to be applied is not asked for again within this round.
+        let observed = self.input.observed;
+        self.applies.retain(|apply| observed.get_failure(&apply.id).is_none());
+        Plan {
+            nodes,
+            applies: self.applies,
+            wanted: self.wanted,
+            inventory_before: before,
+            inventory_after: now,
+            failure,
+            deleting,
+            unresolved: self.unresolved,
+            incomplete: self.incomplete,
+            status,
+            status_error,
+            observations: self.runs.into_iter().map(|run| run.observed).collect(),
+        }
+    }
+
+    fn node(&mut self, position: usize, node: &'a Node) -> Result<Outcome, Stop> {
+        if self.is_ignored(position, node)? {
+            return Ok((NodeState::Skipped, None));
+        }
+        self.check_dependencies(node)?;
+        match node.kind {
+            NodeKind::Resource => self.resource(position, node),
+            NodeKind::Collection => self.collection(position, node),
+            NodeKind::External => self.external(position, node),
+            NodeKind::ExternalCollection => self.external_collection(position, node),
+        }
+    }
+
+    /// Tells whether a node is not wanted. The answer is kept: dependants ask again.
+    fn is_ignored(&mut self, position: usize, node: &'a Node) -> Result<bool, Stop> {
+        let answer = self.ask_ignored(node);
+        self.runs[position].ignored = Some(answer.clone());
+        answer
+    }
+
+    fn ask_ignored(&mut self, node: &'a Node) -> Result<bool, Stop> {
+        for dependency in &node.dependencies {
+            match &self.runs[*dependency].ignored {
+                Some(Ok(false)) => {}
+                Some(answer) => return answer.clone(),
+                None => return Err(Stop::Failed(format!("node {}: out of order", quote(&node.id)))),
+            }
+        }
+        for expression in &node.include_when {
+            for reference in expression.references.iter() {
+                if let Reference::Node(dependency) = reference {
+                    self.check_include_dependency(*dependency)?;
+                }
+            }
+        }
+        for expression in &node.include_when {
+            let reads_node =
+                expression.references.iter().any(|reference| matches!(reference, Reference::Node(_)));
+            match self.values.boolean(expression, &self.runs) {
+                Ok(true) => {}
+                Ok(false) => return Ok(true),
+                Err(failed) => {
+                    let text = quote(&expression.user_text);
+                    return Err(match failed {
+                        Failed::Pending(why) if reads_node => {
+                            Stop::Pending(format!("includeWhen {text}: {why} (data pending)"))
+                        }
+                        Failed::Pending(why) | Failed::Other(why) => {
+                            Stop::Failed(format!("includeWhen {text}: {why}"))
+                        }
+                    });
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    fn check_include_dependency(&mut self, dependency: usize) -> Result<(), Stop> {
+        let id = quote(&self.graph.nodes[dependency].id);
+        self.observed_readiness(dependency).map_err(|failed| match failed {
+            Failed::Pending(why) => {
+                Stop::Pending(format!("includeWhen dependency {id} not ready: {why} (data pending)"))
+            }
+            Failed::Other(why) => Stop::Failed(format!("includeWhen dependency {id}: {why}")),
+        })
+    }
+
+    fn check_dependencies(&mut self, node: &Node) -> Result<(), Stop> {
+        for dependency in &node.dependencies {
+            let (id, other) = (quote(&node.id), quote(&self.graph.nodes[*dependency].id));
+            self.readiness(*dependency).map_err(|failed| match failed {
+                Failed::Pending(why) => Stop::Pending(format!(
+                    "node {id}: dependent node {other} not ready: {why} (data pending)"
+                )),
+                Failed::Other(why) => Stop::Failed(format!(
+                    "node {id}: failed to check readiness of dependent node {other}: {why}"
+                )),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Tells whether a node lets its dependants go on; what is not wanted does.
+    pub(super) fn readiness(&mut self, position: usize) -> Result<(), Failed> {
+        match &self.runs[position].ignored {
+            Some(Ok(true)) => return Ok(()),
+            Some(Err(Stop::Pending(why))) => {
+                return Err(Failed::Pending(format!("is ignore check failed: {why}")));
+            }
+            Some(Err(Stop::Failed(why) | Stop::Deleting(why))) => {
+                return Err(Failed::Other(format!("is ignore check failed: {why}")));
+            }
+            Some(Ok(false)) | None => {}
+        }
+        self.observed_readiness(position)
+    }
+
+    fn resource(&mut self, position: usize, node: &'a Node) -> Result<Outcome, Stop> {
+        let mut object = self.resolve_template(node)?;
+        self.set_namespace(node, &mut object)?;
+        let reference = ObjectRef::of(&object);
+        let live = self.input.observed.get_child(&reference).map(Arc::clone);
+        self.check_not_terminating(node, &reference, live.as_deref())?;
+        self.decorator.decorate(node, &mut object, None);
+        let run = &mut self.runs[position];
+        run.desired_count = Some(1);
+        run.observed = live.clone().map(|live| vec![live]);
+        let id = node.id.to_string();
+        let pushed = self.push_apply(node, id, reference, object, live.as_ref());
+        Ok(self.state_after(position, node, pushed))
+    }
+
+    /// Adds an object to what is to be applied; gives the reason when that cannot be, and whether it would change.
+    pub(super) fn push_apply(
+        &mut self,
+        node: &Node,
+        id: String,
+        reference: ObjectRef,
+        object: Value,
+        live: Option<&Arc<Value>>,
+    ) -> Pushed {
+        let digest = drift::digest(&object);
+        let record = self.input.observed.get_applied(&reference);
+        let change = match live {
+            None => Change::Create,
+            Some(live) if drift::needs_apply(&object, digest, live, record) => Change::Update,
+            Some(_) => Change::Unchanged,
+        };
+        let conflict = live.and_then(|live| outcome::membership_conflict(&object, node, live));
+        let failed = self.input.observed.get_failure(&id).map(str::to_owned);
+        let is_conflict = conflict.is_some();
+        let pushed = match failed.or(conflict) {
+            Some(why) => Pushed::Failed(why),
+            None if change == Change::Unchanged => Pushed::Settled,
+            None => Pushed::Changes,
+        };
+        self.applies.push(Apply {
+            id,
+            node: Arc::clone(&node.id),
+            reference,
+            gvk: node.gvk.clone(),
+            gvr: node.gvr.clone(),
+            namespaced: node.namespaced,
+            apply_order: node.apply_order,
+            object,
+            digest,
+            // An object of another set is not written, but counts for the inventory, as in kro.
+            change: if is_conflict { Change::Unchanged } else { change },
+        });
+        pushed
+    }
+
+    pub(super) fn state_after(&mut self, position: usize, node: &Node, pushed: Pushed) -> Outcome {
+        match pushed {
+            Pushed::Failed(why) => return (NodeState::Error, Some(why)),
+            Pushed::Changes => return (NodeState::InProgress, None),
+            Pushed::Settled => {}
+        }
+        match self.readiness(position) {
+            Ok(()) => (NodeState::Synced, None),
+            Err(Failed::Pending(why)) => {
+                let why = format!("waiting for node {}: {why}", quote(&node.id));
+                (NodeState::WaitingForReadiness, Some(why))
+            }
+            Err(Failed::Other(why)) => (NodeState::Error, Some(why)),
+        }
+    }
+
+    /// Fills in the template of a single object.
+    pub(super) fn resolve_template(&mut self, node: &'a Node) -> Result<Value, Stop> {
+        let mut filled = super::evaluate::Filled::new(&node.template);
+        for field in &node.fields {
+            let value = self.values.value(&field.expression, &self.runs).map_err(|failed| match failed {
+                Failed::Pending(why) => Stop::Pending(format!(
+                    "node {}: failed to evaluate expression: {why} (data pending)",
+                    quote(&node.id)
+                )),
+                Failed::Other(why) => Stop::Failed(format!("node {}: {why}", quote(&node.id))),
+            })?;
+            filled.put(field, value);
+        }
+        Ok(filled.finish())
+    }
+
+    /// Puts an object that names no namespace into that of the instance.
+    pub(super) fn set_namespace(&self, node: &Node, object: &mut Value) -> Result<(), Stop> {
+        if !node.namespaced || !meta::namespace(object).is_empty() {
+            return Ok(());
+        }
+        let namespace = meta::namespace(self.input.instance);
+        if namespace.is_empty() {
+            return Err(Stop::Failed(format!(
+                "node {} is namespaced and must resolve metadata.namespace when the instance is cluster-scoped",
+                quote(&node.id)
+            )));
+        }
+        meta::set_namespace(object, namespace);
+        Ok(())
+    }
+
+    pub(super) fn check_not_terminating(
+        &self,
+        node: &Node,
+        reference: &ObjectRef,
+        live: Option<&Value>,
+    ) -> Result<(), Stop> {
+        match live {
+            Some(live) if meta::is_terminating(live) => Err(Stop::Deleting(format!(
+                "resource {} for node {} is currently being deleted; waiting for deletion to complete before continuing \
+                 reconciliation",
+                quote(&reference.short()),
+                quote(&node.id)
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn decorate_item(&self, node: &Node, object: &mut Value, index: usize, count: usize) {
+        self.decorator.decorate(node, object, Some((index, count)));
+    }
+}
+
+/// What became of an object that is to be applied.
+pub(super) enum Pushed {
+    /// It is there as wanted.
+    Settled,
+    /// An apply would change it.
+    Changes,
+    /// It could not be applied.
+    Failed(String),
+}
+
+/// Finds objects that two nodes claim.
+fn duplicates(applies: &[Apply]) -> Option<String> {
+    let mut seen: BTreeMap<(&ObjectRef, &str), &str> = BTreeMap::new();
+    let mut conflicts = Vec::new();
+    for apply in applies {
+        let key = (&apply.reference, apply.gvk.version.as_str());
+        if let Some(other) = seen.insert(key, &apply.id) {
+            conflicts.push(format!("resourceID: {} conflicts with resourceID: {other}", apply.id));
+        }
+    }
+    if conflicts.is_empty() {
+        return None;
+    }
+    Some(format!("found resources with conflicts: {}", conflicts.join(", ")))
+}

@@ -1,0 +1,109 @@
+//! What was seen in the cluster.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use api::meta;
+use serde_json::Value;
+
+use super::Wanted;
+use crate::drift::Applied;
+use crate::inventory::split_api_version;
+
+/// The identity of an object whatever its version.
+#[derive(Clone, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct ObjectRef {
+    /// The group; empty for the core group.
+    pub group: String,
+    /// The kind.
+    pub kind: String,
+    /// The namespace; empty for cluster-scoped objects.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
+
+/// What was seen in the cluster, and what is remembered of what was done there.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    children: HashMap<ObjectRef, Arc<Value>>,
+    externals: BTreeMap<Wanted, Vec<Arc<Value>>>,
+    applied: HashMap<ObjectRef, Applied>,
+    failures: BTreeMap<String, String>,
+}
+
+// === impl ObjectRef ===
+
+impl ObjectRef {
+    /// Names an object.
+    pub fn of(object: &Value) -> Self {
+        let (group, _) = split_api_version(meta::api_version(object));
+        Self {
+            group: group.to_owned(),
+            kind: meta::kind(object).to_owned(),
+            namespace: meta::namespace(object).to_owned(),
+            name: meta::name(object).to_owned(),
+        }
+    }
+
+    /// Names the object as kro does in messages: `namespace/name`, or the name alone.
+    pub(crate) fn short(&self) -> String {
+        if self.namespace.is_empty() {
+            self.name.clone()
+        } else {
+            format!("{}/{}", self.namespace, self.name)
+        }
+    }
+}
+
+// === impl Observed ===
+
+impl Observed {
+    /// Nothing was seen.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes in a live object that may be one of the instance's children. It needs its metadata, what the graph
+    /// [reads](crate::Node::reads), and what was applied to it.
+    pub fn child(&mut self, live: Arc<Value>) {
+        self.children.insert(ObjectRef::of(&live), live);
+    }
+
+    /// Forgets a live object that is gone.
+    pub fn remove_child(&mut self, reference: &ObjectRef) {
+        self.children.remove(reference);
+    }
+
+    /// Answers an entry of [`Plan::wanted`](super::Plan::wanted): what there is, and nothing when it was looked for and
+    /// is not there.
+    pub fn external(&mut self, wanted: &Wanted, found: Vec<Arc<Value>>) {
+        self.externals.insert(wanted.clone(), found);
+    }
+
+    /// Remembers an apply that succeeded, so that the next plan knows drift from what the server made of our words.
+    pub fn applied(&mut self, reference: &ObjectRef, record: Applied) {
+        self.applied.insert(reference.clone(), record);
+    }
+
+    /// Notes that an apply failed in this round; the text goes into the status.
+    pub fn failed(&mut self, apply_id: &str, message: String) {
+        self.failures.insert(apply_id.to_owned(), message);
+    }
+
+    pub(super) fn get_child(&self, reference: &ObjectRef) -> Option<&Arc<Value>> {
+        self.children.get(reference)
+    }
+
+    pub(super) fn get_external(&self, wanted: &Wanted) -> Option<&Vec<Arc<Value>>> {
+        self.externals.get(wanted)
+    }
+
+    pub(super) fn get_applied(&self, reference: &ObjectRef) -> Option<&Applied> {
+        self.applied.get(reference)
+    }
+
+    pub(super) fn get_failure(&self, apply_id: &str) -> Option<&str> {
+        self.failures.get(apply_id).map(String::as_str)
+    }
+}

@@ -1,0 +1,512 @@
+//! Plans of a small definition, as its world changes around it.
+
+mod world;
+
+use serde_json::{Value, json};
+
+use super::*;
+use world::World;
+
+/// A configuration, as many workers as the instance says, and a service that waits for a ready deployment.
+fn web() -> Value {
+    json!({
+        "schema": {
+            "kind": "Web", "apiVersion": "v1alpha1",
+            "spec": {"name": "string", "replicas": "integer | default=1", "public": "boolean | default=false", "regions": "[]string"},
+            "status": {
+                "ready": "${deployment.status.readyReplicas}",
+                "address": "http://${service.spec.clusterIP}",
+                "replicas": "${schema.spec.replicas}",
+                "workers": "${workers.map(w, w.metadata.name)}",
+            },
+        },
+        "resources": [
+            {"id": "config", "template": {
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "${schema.spec.name}-config"},
+                "data": {"replicas": "${string(schema.spec.replicas)}"},
+            }},
+            {"id": "deployment",
+             "readyWhen": ["${deployment.status.readyReplicas == deployment.spec.replicas}"],
+             "template": {
+                "apiVersion": "apps/v1", "kind": "Deployment",
+                "metadata": {"name": "${schema.spec.name}", "labels": {"config": "${config.metadata.name}"}},
+                "spec": {
+                    "replicas": "${schema.spec.replicas}",
+                    "selector": {"matchLabels": {"app": "${schema.spec.name}"}},
+                    "template": {
+                        "metadata": {"labels": {"app": "${schema.spec.name}"}},
+                        "spec": {"containers": [{"name": "web", "image": "web"}]},
+                    },
+                },
+             }},
+            {"id": "service", "template": {
+                "apiVersion": "v1", "kind": "Service",
+                "metadata": {"name": "${schema.spec.name}", "annotations": {"revision": "${deployment.metadata.name}"}},
+                "spec": {"ports": [{"port": 80}]},
+            }},
+            {"id": "ingress", "includeWhen": ["${schema.spec.public}"], "template": {
+                "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "${service.metadata.name}"},
+                "spec": {"defaultBackend": {"service": {"name": "${service.metadata.name}"}}},
+            }},
+            {"id": "workers", "forEach": [{"region": "${schema.spec.regions}"}], "template": {
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "${schema.spec.name + '-' + region}"},
+                "data": {"region": "${region}"},
+            }},
+        ],
+    })
+}
+
+fn instance() -> Value {
+    json!({
+        "apiVersion": "kro.run/v1alpha1", "kind": "Web",
+        "metadata": {
+            "name": "demo", "namespace": "shop", "uid": "u-1", "generation": 1,
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "spec": {"name": "demo", "replicas": 2, "public": false, "regions": ["eu", "us"]},
+    })
+}
+
+#[test]
+fn objects_come_as_far_as_readiness_allows() {
+    let mut world = World::new(web(), instance());
+    let plan = world.plan();
+    assert_eq!(world::applies(&plan), "config+ workers-0+ workers-1+");
+    assert_eq!(
+        plan.unresolved.as_deref(),
+        Some(
+            "gvr \"apps/v1, Resource=deployments\": node \"deployment\": dependent node \"config\" not ready: node \
+             \"config\": no observed state: waiting for readiness (data pending)"
+        )
+    );
+    assert_eq!(plan.state(), InstanceState::InProgress);
+    world.apply(&plan);
+    let plan = world.plan();
+    assert_eq!(world::applies(&plan), "config deployment+ workers-0 workers-1");
+    world.apply(&plan);
+    let plan = world.plan();
+    assert_eq!(world::applies(&plan), "config deployment workers-0 workers-1");
+    assert_eq!(
+        world::states(&plan),
+        "config SYNCED, deployment WAITING_FOR_READINESS, service IN_PROGRESS, ingress SKIPPED, workers SYNCED"
+    );
+    world.edit("Deployment", "demo", |live| live["status"] = json!({"readyReplicas": 2}));
+    let plan = world.plan();
+    assert_eq!(world::applies(&plan), "config deployment service+ workers-0 workers-1");
+    world.apply(&plan);
+    let plan = world.plan();
+    assert!(plan.settled(), "{plan:?}");
+    assert_eq!(plan.state(), InstanceState::Active);
+    assert_eq!(
+        plan.status,
+        json!({"ready": 2, "replicas": 2, "workers": ["demo-eu", "demo-us"]}),
+        "the service has no address yet, so that field is not there"
+    );
+    let again = world.plan();
+    assert_eq!(format!("{again:?}"), format!("{plan:?}"), "the same input gives the same plan");
+}
+
+#[test]
+fn objects_are_decorated_as_kro_decorates_them() {
+    let mut world = World::new(web(), instance());
+    world.settings.extra_labels.insert("wheelhouse.dev/hub".to_owned(), "h".to_owned());
+    let plan = world.plan();
+    let id = crate::applyset_id(&instance());
+    let want = json!({
+        "app.kubernetes.io/managed-by": "kro",
+        "applyset.kubernetes.io/part-of": id,
+        "kro.run/instance-group": "kro.run",
+        "kro.run/instance-id": "u-1",
+        "kro.run/instance-kind": "Web",
+        "kro.run/instance-name": "demo",
+        "kro.run/instance-namespace": "shop",
+        "kro.run/instance-version": "v1alpha1",
+        "kro.run/kro-version": "v0.9.4",
+        "kro.run/node-id": "config",
+        "kro.run/owned": "true",
+        "wheelhouse.dev/hub": "h",
+    });
+    let config = &plan.applies[0];
+    assert_eq!(config.object["metadata"]["labels"], want);
+    assert_eq!(config.object["metadata"]["annotations"], json!({"internal.kro.run/apply-order": "1"}));
+    assert_eq!(config.object["metadata"]["namespace"], "shop");
+    assert_eq!(config.object["data"]["replicas"], "2");
+    let worker = &plan.applies[2];
+    assert_eq!(worker.id, "workers-1");
+    assert_eq!(worker.object["metadata"]["labels"]["kro.run/collection-index"], "1");
+    assert_eq!(worker.object["metadata"]["labels"]["kro.run/collection-size"], "2");
+    assert_eq!(worker.apply_order, 4, "nobody depends on it, so it goes with the last");
+    assert_eq!(world.graph.node("deployment").map(crate::Node::apply_order), Some(2));
+}
+
+#[test]
+fn drift_and_a_changed_instance_ask_for_just_what_differs() {
+    let mut world = World::new(web(), instance()).settled();
+    world.edit("ConfigMap", "demo-eu", |live| live["data"]["region"] = json!("mars"));
+    assert_eq!(world::changes(&world.plan()), "workers-0~");
+    world.edit("ConfigMap", "demo-eu", |live| live["data"]["region"] = json!("eu"));
+    world.edit("ConfigMap", "demo-eu", |live| live["data"]["foreign"] = json!("x"));
+    assert_eq!(world::changes(&world.plan()), "", "a field that is not ours is no drift");
+    world.instance["spec"]["replicas"] = json!(3);
+    assert_eq!(world::changes(&world.plan()), "config~ deployment~");
+    world.instance["spec"]["replicas"] = json!(2);
+    world.delete("Service", "demo");
+    assert_eq!(world::changes(&world.plan()), "service+");
+}
+
+#[test]
+fn what_is_no_longer_wanted_is_pruned_from_the_end() {
+    let mut public = instance();
+    public["spec"]["public"] = json!(true);
+    let mut world = World::new(web(), public).settled();
+    assert_eq!(world::prunes(&world), "");
+    world.instance["spec"]["public"] = json!(false);
+    world.instance["spec"]["regions"] = json!(["us"]);
+    let plan = world.plan();
+    assert_eq!(world::changes(&plan), "workers-0~", "its index and size have changed");
+    assert!(!plan.prune_allowed(), "not before the change is there");
+    world.apply(&plan);
+    assert_eq!(world::prunes(&world), "workers: demo-eu; ingress: demo");
+    let plan = world.plan();
+    assert_eq!(plan.inventory_after.annotations(&world.settings)["applyset.kubernetes.io/contains-group-kinds"],
+        "ConfigMap,Deployment.apps,Service");
+    // An object of a node that the graph no longer has goes first.
+    world.edit("Ingress", "demo", |live| live["metadata"]["labels"]["kro.run/node-id"] = json!("gone"));
+    assert_eq!(world::prunes(&world), "?: demo; workers: demo-eu");
+}
+
+#[test]
+fn nothing_is_pruned_while_a_node_waits() {
+    let mut world = World::new(web(), instance()).settled();
+    world.instance["spec"]["regions"] = json!(["us"]);
+    let plan = world.plan();
+    world.apply(&plan);
+    assert_eq!(world::prunes(&world), "workers: demo-eu");
+    world.delete("ConfigMap", "demo-config");
+    assert_eq!(world::prunes(&world), "");
+}
+
+#[test]
+fn the_inventory_before_an_apply_remembers_what_was() {
+    let mut world = World::new(web(), instance());
+    let past = json!({
+        "applyset.kubernetes.io/contains-group-kinds": "Ingress.networking.k8s.io",
+        "applyset.kubernetes.io/additional-namespaces": "old",
+    });
+    world.instance["metadata"]["annotations"] = past;
+    let plan = world.plan();
+    let text = |inventory: &Inventory, key: &str| inventory.annotations(&world.settings)[key].clone();
+    let kinds = "applyset.kubernetes.io/contains-group-kinds";
+    assert_eq!(text(&plan.inventory_before, kinds), "ConfigMap,Ingress.networking.k8s.io");
+    assert_eq!(text(&plan.inventory_after, kinds), "ConfigMap");
+    assert_eq!(plan.inventory_before.namespaces, ["old".to_owned()].into());
+    assert!(plan.inventory_after.namespaces.is_empty());
+}
+
+#[test]
+fn a_child_that_is_being_deleted_is_waited_for() {
+    let mut world = World::new(web(), instance()).settled();
+    world.edit("ConfigMap", "demo-config", |live| {
+        live["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    });
+    let plan = world.plan();
+    assert!(plan.applies.is_empty() && !plan.settled());
+    let want = "resource \"shop/demo-config\" for node \"config\" is currently being deleted; waiting for deletion to \
+                complete before continuing reconciliation";
+    assert_eq!(plan.deleting.as_deref(), Some(want));
+    assert_eq!(plan.state(), InstanceState::InProgress);
+    assert_eq!(world.condition("ResourcesReady"), ("False".to_owned(), "ResourceDeleting".to_owned(), want.to_owned()));
+}
+
+#[test]
+fn failed_applies_are_told_and_not_tried_again_in_the_round() {
+    let mut world = World::new(web(), instance());
+    let plan = world.plan();
+    world.apply(&plan);
+    world.observed.failed("deployment", "admission webhook denied the request".to_owned());
+    let plan = world.plan();
+    assert_eq!(world::changes(&plan), "");
+    assert!(!plan.prune_allowed());
+    assert_eq!(plan.state(), InstanceState::Error);
+    assert_eq!(
+        world.condition("ResourcesReady").2,
+        "resource reconciliation failed: apply results contain errors: admission webhook denied the request"
+    );
+    world.observed.failed("workers-1", "no".to_owned());
+    assert_eq!(
+        world.plan().node("workers").and_then(|node| node.message.clone()).as_deref(),
+        Some("collection item 1: no")
+    );
+}
+
+#[test]
+fn an_object_of_another_set_is_not_taken() {
+    let mut world = World::new(web(), instance()).settled();
+    world.edit("ConfigMap", "demo-config", |live| {
+        live["metadata"]["labels"]["applyset.kubernetes.io/part-of"] = json!("applyset-other-v1");
+    });
+    let plan = world.plan();
+    assert_eq!(world::changes(&plan), "");
+    let message = plan.node("config").and_then(|node| node.message.clone()).expect("says why");
+    let id = crate::applyset_id(&instance());
+    assert_eq!(
+        message,
+        format!(
+            "resource belongs to a different ApplySet: shop/demo-config (/v1, Kind=ConfigMap) belongs to ApplySet \
+             \"applyset-other-v1\", cannot reassign to \"{id}\""
+        )
+    );
+    assert_eq!(plan.state(), InstanceState::Error);
+}
+
+#[test]
+fn two_nodes_that_make_one_object_are_refused() {
+    let object = |id: &str| {
+        json!({"id": id, "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "${schema.spec.name}"}}})
+    };
+    let definition = json!({
+        "schema": {"kind": "Twice", "apiVersion": "v1", "spec": {"name": "string"}},
+        "resources": [object("a"), object("b")],
+    });
+    let world = World::new(definition, instance());
+    let plan = world.plan();
+    assert_eq!(
+        plan.failure.as_deref(),
+        Some("found resources with conflicts: resourceID: b conflicts with resourceID: a")
+    );
+    assert!(plan.applies.is_empty());
+    assert_eq!(plan.state(), InstanceState::InProgress);
+}
+
+#[test]
+fn a_skipped_node_takes_its_dependants_along() {
+    let config = |id: &str, from: &str, more: Value| {
+        let mut resource = json!({"id": id, "template": {
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": id}, "data": {"from": from},
+        }});
+        for (key, value) in more.as_object().expect("a map") {
+            resource[key] = value.clone();
+        }
+        resource
+    };
+    let definition = json!({
+        "schema": {"kind": "Chain", "apiVersion": "v1", "spec": {"on": "boolean"}},
+        "resources": [
+            config("a", "x", json!({"includeWhen": ["${schema.spec.on}"]})),
+            config("b", "${a.metadata.name}", json!({})),
+            config("c", "${b.metadata.name}", json!({})),
+            config("d", "x", json!({})),
+            config("e", "x", json!({"includeWhen": ["${d.data.from == 'y'}"]})),
+        ],
+    });
+    let mut instance = instance();
+    instance["spec"] = json!({"on": false});
+    let mut world = World::new(definition, instance);
+    let plan = world.plan();
+    assert_eq!(world::applies(&plan), "d+");
+    assert_eq!(
+        plan.unresolved.as_deref(),
+        Some(
+            "gvr \"/v1, Resource=configmaps\": includeWhen dependency \"d\" not ready: node \"d\": no observed state: \
+             waiting for readiness (data pending)"
+        )
+    );
+    world.apply(&plan);
+    assert_eq!(world::states(&world.plan()), "a SKIPPED, b SKIPPED, c SKIPPED, d SYNCED, e SKIPPED");
+    world.instance["spec"]["on"] = json!(true);
+    let plan = world.plan();
+    assert_eq!(world::applies(&plan), "a+ d");
+    world.edit("ConfigMap", "d", |live| live["data"]["from"] = json!("y"));
+    assert_eq!(world::applies(&world.plan()), "a+ d~ e+", "e reads what is there, before d is put right");
+    // What an includeWhen reads of the instance must be there.
+    world.instance["spec"] = json!({});
+    let plan = world.plan();
+    assert_eq!(plan.failure.as_deref(), Some("includeWhen \"schema.spec.on\": eval \"schema.spec.on\": no such key: on"));
+    assert_eq!(plan.state(), InstanceState::Error);
+}
+
+#[test]
+fn collections_expand_to_the_product_of_their_dimensions() {
+    let definition = json!({
+        "schema": {"kind": "Grid", "apiVersion": "v1", "spec": {"a": "[]string", "b": "[]integer"},
+            "status": {"names": "${cells.map(c, c.metadata.name)}"}},
+        "resources": [{
+            "id": "cells", "forEach": [{"x": "${schema.spec.a}"}, {"y": "${schema.spec.b}"}],
+            "readyWhen": ["${each.data.ready == 'yes'}"],
+            "template": {"apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": "${x + '-' + string(y)}"}, "data": {"ready": "no"}},
+        }, {
+            "id": "after", "template": {"apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": "after-${string(size(cells))}"}},
+        }],
+    });
+    let mut instance = instance();
+    instance["spec"] = json!({"a": ["p", "q"], "b": [1, 2]});
+    let mut world = World::new(definition, instance);
+    let plan = world.plan();
+    let names: Vec<&str> = plan.applies.iter().map(|apply| apply.reference.name.as_str()).collect();
+    assert_eq!(names, ["p-1", "p-2", "q-1", "q-2"]);
+    world.apply(&plan);
+    let plan = world.plan();
+    assert_eq!(world::states(&plan), "cells WAITING_FOR_READINESS, after IN_PROGRESS");
+    assert_eq!(
+        plan.node("cells").and_then(|node| node.message.clone()).as_deref(),
+        Some(
+            "waiting for node \"cells\": readyWhen condition evaluated to false: \"each.data.ready == 'yes'\" (waiting for \
+             readiness)"
+        )
+    );
+    // Ready by another's hand, which is drift here; the point is that one that is missing holds everything up.
+    world.delete("ConfigMap", "q-2");
+    let unresolved = world.plan().unresolved.expect("after waits");
+    assert!(unresolved.contains("node \"cells\": collection not ready: observed 3 but desired 4"), "{unresolved}");
+
+    world.instance["spec"]["b"] = json!([]);
+    let plan = world.plan();
+    assert_eq!(world::applies(&plan), "after+", "an empty collection is ready");
+    assert_eq!(plan.applies[0].reference.name, "after-0");
+    assert_eq!(plan.status, json!({"names": []}));
+    assert_eq!(plan.node("cells").and_then(|node| node.desired_count), Some(0));
+
+    world.instance["spec"] = json!({"a": ["p", "p"], "b": [1]});
+    assert_eq!(
+        world.plan().failure.as_deref(),
+        Some("node \"cells\" identity collision: duplicate identity: /v1/ConfigMap/shop/p-1")
+    );
+    world.settings.collection_size_max = 3;
+    world.instance["spec"] = json!({"a": ["p", "q"], "b": [1, 2]});
+    assert_eq!(
+        world.plan().failure.as_deref(),
+        Some("collection size of 4 is over the maximum collection size of 3")
+    );
+}
+
+#[test]
+fn external_references_are_wanted_waited_for_and_read() {
+    let definition = json!({
+        "schema": {"kind": "Reader", "apiVersion": "v1", "spec": {"name": "string", "team": "string"},
+            "status": {"keys": "${settings.data.map(k, k)}", "count": "${size(others)}"}},
+        "resources": [
+            {"id": "settings", "externalRef": {"apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": "${schema.spec.name}-settings"}}},
+            {"id": "others", "externalRef": {"apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"selector": {"matchLabels": {"team": "${schema.spec.team}"}}}}},
+            {"id": "copy", "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "copy"},
+                "data": {"from": "${settings.data.value}", "count": "${string(size(others))}"}}},
+        ],
+    });
+    let mut instance = instance();
+    instance["spec"] = json!({"name": "a", "team": "blue"});
+    let mut world = World::new(definition, instance);
+    let plan = world.plan();
+    assert!(plan.incomplete && plan.applies.is_empty());
+    let wanted: Vec<String> = plan
+        .wanted
+        .iter()
+        .map(|wanted| format!("{} {:?} {:?}", wanted.gvr.resource, wanted.namespace, wanted.target))
+        .collect();
+    assert_eq!(
+        wanted,
+        ["configmaps \"shop\" Name(\"a-settings\")", "configmaps \"\" Selector(\"team=blue\")"]
+    );
+    for wanted in &plan.wanted {
+        world.observed.external(wanted, Vec::new());
+    }
+    let plan = world.plan();
+    assert!(!plan.incomplete);
+    assert_eq!(world::states(&plan), "settings WAITING_FOR_READINESS, others SYNCED, copy IN_PROGRESS");
+    assert_eq!(
+        world.condition("ResourcesReady").2,
+        "resource reconciliation failed: apply results contain errors: waiting for external reference \"settings\": not found"
+    );
+    let settings = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a-settings"}, "data": {"value": "v"}});
+    world.observed.external(&plan.wanted[0], vec![Arc::new(settings.clone())]);
+    world.observed.external(&plan.wanted[1], vec![Arc::new(settings.clone()), Arc::new(settings)]);
+    let plan = world.plan();
+    assert_eq!(world::applies(&plan), "copy+");
+    assert_eq!(plan.applies[0].object["data"], json!({"from": "v", "count": "2"}));
+    assert_eq!(plan.inventory_after.group_kinds.len(), 1);
+    world.apply(&plan);
+    let plan = world.plan();
+    assert!(plan.prune_allowed());
+    assert_eq!(plan.status, json!({"keys": ["value"], "count": 2}));
+    // A reference that changes is another one, which nobody has looked for.
+    world.instance["spec"]["name"] = json!("b");
+    assert!(world.plan().incomplete);
+}
+
+#[test]
+fn a_selector_that_is_resolved_is_read_strictly() {
+    let definition = json!({
+        "schema": {"kind": "Reader", "apiVersion": "v1", "spec": {"selector": "object"}},
+        "resources": [{"id": "all", "externalRef": {"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"selector": "${schema.spec.selector}"}}}],
+    });
+    let cases = [
+        (json!({"matchLabels": {"a": "b"}}), Ok("a=b")),
+        (json!({"matchlabels": {"a": "b"}}), Ok("a=b")),
+        (json!({}), Ok("")),
+        (json!({"matchExpressions": [{"key": "a", "operator": "In", "values": ["x", "y"]}]}), Ok("a in (x,y)")),
+        (json!({"matchLabel": {}}), Err("failed to convert selector for all: json: unknown field \"matchLabel\"")),
+        (
+            json!({"matchLabels": "x"}),
+            Err("failed to convert selector for all: json: cannot unmarshal string into Go struct field \
+                 LabelSelector.matchLabels of type map[string]string"),
+        ),
+        (
+            json!({"matchExpressions": [{"key": "a", "operator": "Bad"}]}),
+            Err("invalid label selector for all: \"Bad\" is not a valid label selector operator"),
+        ),
+    ];
+    for (selector, want) in cases {
+        let mut instance = instance();
+        instance["spec"] = json!({"selector": selector});
+        let plan = World::new(definition.clone(), instance).plan();
+        let got = match (plan.wanted.first(), &plan.failure) {
+            (Some(Wanted { target: Target::Selector(text), .. }), None) => Ok(text.as_str()),
+            (_, failure) => Err(failure.as_deref().unwrap_or_default()),
+        };
+        assert_eq!(got, want, "{selector}");
+    }
+}
+
+#[test]
+fn a_missing_field_of_the_instance_is_waited_for_in_a_template() {
+    let mut world = World::new(web(), instance());
+    world.instance["spec"].as_object_mut().expect("a map").remove("name");
+    let plan = world.plan();
+    assert!(plan.failure.is_none(), "{plan:?}");
+    assert_eq!(
+        plan.unresolved.as_deref(),
+        Some(
+            "gvr \"/v1, Resource=configmaps\": node \"config\": failed to evaluate expression: eval \
+             \"${schema.spec.name}-config\": no such key: name (data pending)"
+        )
+    );
+}
+
+#[test]
+fn a_namespaced_child_of_a_cluster_scoped_instance_names_its_namespace() {
+    let definition = json!({
+        "schema": {"kind": "Tenant", "apiVersion": "v1", "scope": "Cluster", "spec": {"name": "string", "ns": "string"}},
+        "resources": [
+            {"id": "namespace1", "template": {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "${schema.spec.name}"}}},
+            {"id": "config", "template": {"apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": "c", "namespace": "${schema.spec.ns}"}}},
+        ],
+    });
+    let mut instance = instance();
+    instance["metadata"].as_object_mut().expect("a map").remove("namespace");
+    instance["spec"] = json!({"name": "n", "ns": "other"});
+    let mut world = World::new(definition, instance);
+    let plan = world.plan();
+    assert_eq!(plan.applies[1].reference.namespace, "other");
+    assert_eq!(plan.applies[0].reference.namespace, "");
+    assert!(plan.applies[0].object["metadata"]["labels"].get("kro.run/instance-namespace").is_none());
+    assert_eq!(plan.inventory_after.namespaces, ["other".to_owned()].into());
+    world.instance["spec"]["ns"] = json!("");
+    assert_eq!(
+        world.plan().failure.as_deref(),
+        Some("node \"config\" is namespaced and must resolve metadata.namespace when the instance is cluster-scoped")
+    );
+}
