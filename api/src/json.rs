@@ -1,6 +1,7 @@
 //! JSON as requests carry it: last key wins, but every duplicate is noted; integers that fit are integers.
 //!
-//! A number that parses as `i64` is one, any other becomes an `f64`, as in `sigs.k8s.io/json`. Nesting deeper than
+//! A number that parses as `i64` is one, any other becomes an `f64`, as in `sigs.k8s.io/json`. Half a surrogate pair is
+//! refused, where Go would put a replacement character. Nesting deeper than
 //! serde_json's limit of 128 levels is refused, which keeps every later walk of the tree from running out of stack.
 //!
 //! Source: `sigs.k8s.io/json`, `apimachinery/pkg/runtime/serializer/json`.
@@ -104,6 +105,10 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
     }
 
     fn visit_f64<E: serde::de::Error>(self, v: f64) -> Result<Value, E> {
+        if v == 0.0 && v.is_sign_negative() {
+            // `-0`, which is an integer in Go; only the rare `-0.0` is changed by it.
+            return Ok(Value::from(0));
+        }
         Number::from_f64(v)
             .map(Value::Number)
             .ok_or_else(|| E::custom("number is not finite"))
@@ -191,6 +196,8 @@ mod tests {
             ("-9223372036854775808", json!(i64::MIN)),
             ("9223372036854775807", json!(i64::MAX)),
             ("9223372036854775808", json!(2_f64.powi(63))),
+            ("-0", json!(0)),
+            ("0.0", json!(0.0)),
             ("1.0", json!(1.0)),
             ("1e3", json!(1000.0)),
         ] {

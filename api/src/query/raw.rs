@@ -93,7 +93,8 @@ impl Query {
     }
 }
 
-/// Decodes percent signs and plus signs; `None` where that yields no text.
+/// Decodes percent signs and plus signs; `None` where a percent sign is malformed. Bytes that are no text become
+/// replacement characters, which no name or value of ours matches.
 fn decode(text: &str) -> Option<String> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
@@ -108,5 +109,5 @@ fn decode(text: &str) -> Option<String> {
             plain => plain,
         });
     }
-    String::from_utf8(decoded).ok()
+    Some(String::from_utf8_lossy(&decoded).into_owned())
 }

@@ -14,7 +14,8 @@ fn a_query_is_decoded_and_drops_what_it_cannot() {
     assert_eq!(query.all("a").collect::<Vec<_>>(), ["1", "2"]);
     assert_eq!(query.text("b"), "x y z");
     assert!(query.contains("c"));
-    assert_eq!(query.pairs().len(), 5);
+    assert_eq!(query.text("d"), "\u{fffd}");
+    assert_eq!(query.pairs().len(), 6);
     for (text, want) in [
         ("", None),
         ("w", Some(true)),

@@ -75,6 +75,10 @@ impl FieldSelector {
                 });
             };
             let value = unescape(value)?;
+            if path.is_empty() && value.is_empty() {
+                // Selects everything, whatever the operator; so does Kubernetes read it.
+                continue;
+            }
             requirements.push(FieldRequirement {
                 path: path.to_owned(),
                 operator,

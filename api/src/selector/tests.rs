@@ -169,6 +169,8 @@ fn field_selectors_parse_with_escapes() {
     for (text, want) in [
         ("", vec![]),
         (",", vec![]),
+        ("=", vec![]),
+        ("!=,==", vec![]),
         ("metadata.name=a", vec![("metadata.name", Equals, "a")]),
         ("b==1,a!=2", vec![("a", NotEquals, "2"), ("b", Equals, "1")]),
         (r"a=\,\=\\", vec![("a", Equals, r",=\")]),
