@@ -1,3 +1,43 @@
-//! The `wheelhouse` binary.
+//! The `wheelhouse` binary: the hub, and the command line that talks to one.
+//!
+//! Exit codes: 0 done, 1 failed, 2 wrong use. Results go to standard output, everything else to
+//! standard error.
 
-fn main() {}
+mod args;
+mod connect;
+mod dev;
+mod kubeconfig;
+mod output;
+mod process;
+mod serve;
+mod spoke;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Arguments, Command};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    // clap itself ends wrong use with 2, and --help with 0.
+    let arguments = Arguments::parse();
+    output::start_logging(&arguments.command);
+    let outcome = process::run(async {
+        match arguments.command {
+            Command::Serve(serve) => serve::run(serve).await,
+            Command::Dev(dev) => dev::run(dev).await,
+            Command::Spoke(spoke) => spoke::run(spoke).await,
+            Command::Kubeconfig(kubeconfig) => kubeconfig::run(kubeconfig).await,
+        }
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::complain(&error);
+            ExitCode::FAILURE
+        }
+    }
+}

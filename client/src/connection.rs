@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::{Request, Response, Uri, header};
 use http_body::Body;
 use http_body_util::BodyExt as _;
@@ -180,7 +181,10 @@ impl Connection {
             Identity::Kubeconfig => self.shared.as_kubeconfig.clone(),
             Identity::Request => self.shared.as_request.clone(),
         };
-        stack.oneshot(request).await.map_err(Error::transport)
+        // Named as a type of its own: the compiler cannot prove the stack's future `Send` from outside.
+        let sent: BoxFuture<'static, Result<Response<ResponseBody>, BoxError>> =
+            Box::pin(stack.oneshot(request));
+        sent.await.map_err(Error::transport)
     }
 }
 

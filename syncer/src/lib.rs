@@ -1,1 +1,92 @@
-//! Placeholder.
+//! The syncer: controllers that make spokes what the hub says.
+//!
+//! It knows the hub only through its Kubernetes API, as any client would; in the `wheelhouse`
+//! process the transport is a function call. What plans is pure and lives in `graph`; this crate
+//! is the thin shell around it that reads and writes.
+//!
+//! In reading order: [`definitions`] (RGD to GraphRevision to CRD), [`spokes`] (connections),
+//! [`instances`] (from an instance to its children and back), and what they share: [`engine`],
+//! [`target`], [`children`], [`mirrors`], [`externals`], [`queue`], [`keys`].
+//!
+//! **Invariant:** nothing is deleted because a read failed, was partial, or discovery shrank.
+//! **Invariant:** no work is dropped: what fails is tried again, later each time.
+
+mod children;
+mod definitions;
+mod engine;
+mod externals;
+mod fleet;
+mod instances;
+mod keys;
+mod mirrors;
+mod queue;
+mod resources;
+mod simulator;
+mod spokes;
+mod target;
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use api::LogicalCluster;
+use client::Dynamic;
+use tasks::Tasks;
+
+pub use crate::{
+    simulator::start as start_simulator,
+    spokes::{SECRET_LABEL, join_objects},
+};
+use crate::{
+    engine::Engine,
+    target::{Target, TargetSort},
+};
+
+/// The version of kro whose keys and texts children and conditions carry.
+pub const KRO_VERSION: &str = "v0.9.4";
+
+/// What the syncer is told at its start.
+pub struct Config {
+    /// The hub, as the user `system:wheelhouse:syncer`.
+    pub hub: kube::Client,
+    /// Names this hub to other writers of the same spoke.
+    pub hub_id: String,
+}
+
+// === impl Config ===
+
+impl fmt::Debug for Config {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Config").field("hub_id", &self.hub_id).finish_non_exhaustive()
+    }
+}
+
+/// Starts all controllers. They end with `tasks`.
+pub fn start(config: Config, tasks: &Tasks) {
+    let hub_label = (api::wheelhouse::keys::HUB.to_owned(), config.hub_id.clone());
+    let settings = graph::Settings {
+        kro_version: KRO_VERSION.to_owned(),
+        extra_labels: BTreeMap::from([hub_label]),
+        ..graph::Settings::default()
+    };
+    let engine = Arc::new(Engine {
+        hub: Dynamic::new(config.hub),
+        hub_id: config.hub_id,
+        settings,
+        definitions: definitions::Definitions::default(),
+        instances: instances::InstanceCache::default(),
+        fleet: fleet::Fleet::default(),
+        definition_queue: Arc::default(),
+        spoke_queue: Arc::default(),
+        distribution_queue: Arc::default(),
+        tasks: tasks.clone(),
+    });
+    let root = Target::new(
+        LogicalCluster::root(),
+        TargetSort::Root,
+        engine.hub.clone(),
+        tasks,
+        tasks.child_token(),
+    );
+    spokes::start_target(&engine, Arc::new(root));
+    definitions::start(&engine);
+    spokes::start(&engine);
+}

@@ -14,6 +14,7 @@ pub mod assets;
 pub mod hub;
 pub mod kubectl;
 pub mod pki;
+pub mod pods;
 pub mod process;
 pub mod spoke;
 pub mod wait;

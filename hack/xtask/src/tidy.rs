@@ -53,7 +53,7 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("wheelhouse-xtask", &[]),
-    ("wheelhouse-tests", &["wheelhouse-api"]),
+    ("wheelhouse-tests", &["wheelhouse-api", "wheelhouse-client"]),
 ];
 
 /// Lines of a Rust file without its tests. Source: the house style.

@@ -1,0 +1,101 @@
+//! A spoke's logical cluster: what the hub does not store is the spoke's, and is relayed to it.
+//!
+//! In reading order: [`links`] (a connection for each Spoke, from its Secret), [`forward`] (one request, streamed both
+//! ways, as the user), [`published`] (discovery and OpenAPI of both, as one), [`namespaces`] (what admission sees of the
+//! spoke's namespaces), [`review`] (what the spoke's authorizer says of kinds that the hub stores).
+//!
+//! # Invariants
+//! - A request to a spoke that is not reached is 503 and names the spoke; it is never an empty list, never a 404.
+//! - Nothing that a client sends says who it is in the spoke: the identity is the hub's impersonation, or none.
+//! - No redirect of a spoke is followed.
+
+mod forward;
+mod links;
+mod namespaces;
+mod published;
+mod review;
+
+use std::sync::Arc;
+
+use api::cluster::ClusterScope;
+use futures::future::BoxFuture;
+use http::request::Parts;
+use tasks::Tasks;
+
+pub(crate) use links::Links;
+
+use crate::{
+    authorize::Authorized,
+    discovery,
+    handle::Handlers,
+    hub::Hub,
+    openapi,
+    respond::{Refusal, RequestBody, Response},
+    route::Verb,
+    served::ServedKinds,
+};
+
+/// The way to all spokes.
+#[derive(Debug, Default)]
+pub(crate) struct Relay {
+    links: Arc<Links>,
+}
+
+// === impl Relay ===
+
+impl Relay {
+    /// Starts to follow the Spokes, and lets admission and authorization see them.
+    pub(crate) fn start(&self, hub: &Hub, handlers: &Handlers, tasks: &Tasks) {
+        links::follow(&self.links, hub, tasks);
+        handlers.set_spoke_namespaces(Arc::new(namespaces::SpokeNamespaces::new(Arc::clone(&self.links))));
+        hub.authorizer().set_spoke_reviewer(review::reviewer(Arc::clone(&self.links)));
+    }
+
+    /// Answers a request for a spoke. `served` is what the hub stores for it, `own` the documents of that.
+    ///
+    /// # Errors
+    /// 503 where the spoke is not reached. What the spoke itself refuses is an answer.
+    pub(crate) fn answer<'a>(
+        &'a self,
+        request: &'a Authorized<Parts>,
+        body: RequestBody,
+        served: &'a ServedKinds,
+        own: &'a openapi::Cache,
+    ) -> BoxFuture<'a, Result<Response, Refusal>> {
+        Box::pin(self.find_answer(request, body, served, own))
+    }
+
+    async fn find_answer(
+        &self,
+        request: &Authorized<Parts>,
+        body: RequestBody,
+        served: &ServedKinds,
+        own: &openapi::Cache,
+    ) -> Result<Response, Refusal> {
+        let info = request.info();
+        let ClusterScope::One(cluster) = &info.cluster else {
+            return Err(Refusal::no_such_path());
+        };
+        let link = self.links.get(cluster);
+        if !info.is_resource && matches!(info.verb, Verb::Get | Verb::Head) {
+            let parts = request.request();
+            if let Some(page) = discovery::Page::of(&info.path) {
+                let documents = published::discovery(link.as_deref(), served).await;
+                return discovery::serve(&documents, page, parts);
+            }
+            match openapi::Page::of(&info.path) {
+                Some(openapi::Page::Index) => {
+                    let index = published::index(link.as_deref(), served, own).await;
+                    return openapi::serve_index(&index, parts);
+                }
+                Some(openapi::Page::Document(name)) => {
+                    let document = published::document(link.as_deref(), served, own, name).await?;
+                    return openapi::serve_document(name, &document, parts, request.context().now);
+                }
+                Some(openapi::Page::V2) | None => {}
+            }
+        }
+        let link = link.ok_or_else(|| links::not_connected(cluster))?;
+        forward::forward(&link, request, body).await
+    }
+}

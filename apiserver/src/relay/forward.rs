@@ -1,0 +1,227 @@
+//! One request, relayed: body and answer stream, the user is impersonated, hop headers stay behind.
+//!
+//! # Invariants
+//! - `Authorization`, `Impersonate-*`, `X-Remote-*` and `X-Forwarded-*` of the client never reach the spoke.
+//! - A user of the hub whose name begins with `system:` does not become that user in the spoke.
+
+use api::Status;
+use bytes::Bytes;
+use futures::StreamExt;
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, header, request::Parts, uri::PathAndQuery};
+use http_body_util::BodyExt;
+
+use super::links::Link;
+use crate::{
+    authenticate::UserInfo,
+    authorize::Authorized,
+    context::RequestOrigin,
+    respond::{Body, Refusal, RequestBody, Response},
+};
+
+/// Headers that are about a connection and not about a request. Source: RFC 9110 section 7.6.1.
+const HOP_HEADERS: &[&str] = &[
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Headers that say who a client is or where it comes from.
+const IDENTITY_PREFIXES: &[&str] = &["impersonate-", "x-remote-", "x-forwarded-"];
+
+const MASTERS: &str = "system:masters";
+const AUTHENTICATED: &str = "system:authenticated";
+
+/// As whom a request of the hub's user enters a spoke.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Identity {
+    /// As the hub itself: a controller in this process.
+    Hub,
+    /// As a user.
+    User {
+        /// The name there.
+        name: String,
+        /// The groups there.
+        groups: Vec<String>,
+    },
+    /// Not at all.
+    Refused(String),
+}
+
+/// Relays a request.
+///
+/// # Errors
+/// 503 where the spoke is not reached, 403 for users that do not enter spokes, 501 for streams that are not relayed yet.
+pub(super) async fn forward(
+    link: &Link,
+    request: &Authorized<Parts>,
+    body: RequestBody,
+) -> Result<Response, Refusal> {
+    let (parts, context) = (request.request(), request.context());
+    if parts.headers.contains_key(header::UPGRADE) {
+        return Err(no_upgrade().into());
+    }
+    let mut headers = relayed(&parts.headers);
+    match (context.origin, identity_of(&context.user, link.trusts_masters)) {
+        (RequestOrigin::InProcess, _) | (_, Identity::Hub) => {}
+        (RequestOrigin::Network, Identity::User { name, groups }) => {
+            impersonate(&mut headers, &context.user, &name, &groups)?;
+        }
+        (RequestOrigin::Network, Identity::Refused(reason)) => {
+            return Err(Status::forbidden(&api::GroupResource::default(), "", &reason).into());
+        }
+    }
+    let mut outgoing = http::Request::new(body);
+    *outgoing.method_mut() = parts.method.clone();
+    *outgoing.uri_mut() = below_cluster(&parts.uri)?;
+    *outgoing.headers_mut() = headers;
+    let answered = link.connection.send(outgoing, client::Identity::Kubeconfig).await;
+    let answer = answered.map_err(|error| link.unreachable(&error))?;
+    link.answered();
+    let (head, body) = answer.into_parts();
+    let body = if request.info().is_long_running() {
+        // Ends when the hub drains, as a watch of its own does.
+        let pieces = body.into_data_stream().take_while(|piece| {
+            let whole = piece.is_ok();
+            async move { whole }
+        });
+        Body::stream(pieces.filter_map(|piece| async { piece.ok() }), context.watches_end.clone())
+    } else {
+        Body::foreign(body.map_frame(|frame| frame.map_data(Bytes::from)))
+    };
+    let mut response = http::Response::new(body);
+    *response.status_mut() = head.status;
+    *response.headers_mut() = relayed_back(&head.headers);
+    Ok(response)
+}
+
+/// Says as whom a user of the hub enters a spoke.
+///
+/// ServiceAccounts of root have names of their own there; other `system:` users do not enter; `system:` groups are
+/// dropped, but for `system:masters` where the Spoke trusts them.
+pub(super) fn identity_of(user: &UserInfo, trusts_masters: bool) -> Identity {
+    let name = if let Some(account) = user.username.strip_prefix("system:serviceaccount:") {
+        format!("wheelhouse:root:{account}")
+    } else if user.username.starts_with("system:wheelhouse:") && user.in_group(MASTERS) {
+        return Identity::Hub;
+    } else if user.username.starts_with("system:") {
+        return Identity::Refused(format!("user {:?} does not enter spokes", user.username));
+    } else {
+        user.username.clone()
+    };
+    let mut groups: Vec<String> =
+        user.groups.iter().filter(|group| !group.starts_with("system:")).cloned().collect();
+    groups.push(AUTHENTICATED.to_owned());
+    if trusts_masters && user.in_group(MASTERS) {
+        groups.push(MASTERS.to_owned());
+    }
+    Identity::User { name, groups }
+}
+
+fn impersonate(
+    headers: &mut HeaderMap,
+    user: &UserInfo,
+    name: &str,
+    groups: &[String],
+) -> Result<(), Refusal> {
+    let value = |text: &str| HeaderValue::from_str(text).map_err(Refusal::internal);
+    headers.insert(HeaderName::from_static("impersonate-user"), value(name)?);
+    for group in groups {
+        headers.append(HeaderName::from_static("impersonate-group"), value(group)?);
+    }
+    for (key, values) in &user.extra {
+        let header = format!("impersonate-extra-{}", percent_encoded(key));
+        let header = HeaderName::try_from(header).map_err(Refusal::internal)?;
+        for text in values {
+            headers.append(header.clone(), value(text)?);
+        }
+    }
+    Ok(())
+}
+
+/// Encodes what a header's name cannot hold. Source: client-go `transport/round_trippers.go` (`headerKeyEscape`).
+fn percent_encoded(key: &str) -> String {
+    let mut encoded = String::with_capacity(key.len());
+    for byte in key.bytes() {
+        if byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
+/// The headers that go on to the spoke.
+fn relayed(headers: &HeaderMap) -> HeaderMap {
+    let named = connection_names(headers);
+    let mut relayed = HeaderMap::with_capacity(headers.len());
+    for (name, value) in headers {
+        let text = name.as_str();
+        let stays = HOP_HEADERS.contains(&text)
+            || named.iter().any(|named| named == text)
+            || name == header::AUTHORIZATION
+            || name == header::HOST
+            || IDENTITY_PREFIXES.iter().any(|prefix| text.starts_with(prefix));
+        if !stays {
+            relayed.append(name.clone(), value.clone());
+        }
+    }
+    relayed
+}
+
+/// The headers that come back. The hub sets its own audit id.
+fn relayed_back(headers: &HeaderMap) -> HeaderMap {
+    let named = connection_names(headers);
+    let mut relayed = HeaderMap::with_capacity(headers.len());
+    for (name, value) in headers {
+        let text = name.as_str();
+        let stays = HOP_HEADERS.contains(&text)
+            || named.iter().any(|named| named == text)
+            || text == "audit-id"
+            || name == header::DATE;
+        if !stays {
+            relayed.append(name.clone(), value.clone());
+        }
+    }
+    relayed
+}
+
+/// The headers that `Connection` names as being about the connection too.
+fn connection_names(headers: &HeaderMap) -> Vec<String> {
+    headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(|name| name.trim().to_ascii_lowercase())
+        .collect()
+}
+
+/// The path and query without the logical cluster, as the client wrote them.
+fn below_cluster(uri: &Uri) -> Result<Uri, Refusal> {
+    let path = uri.path();
+    let below = match path.strip_prefix("/clusters/") {
+        Some(rest) => rest.find('/').and_then(|index| rest.get(index..)).unwrap_or("/"),
+        None => path,
+    };
+    let text = match uri.query() {
+        Some(query) => format!("{below}?{query}"),
+        None => below.to_owned(),
+    };
+    let below: PathAndQuery = text.parse().map_err(Refusal::internal)?;
+    Ok(Uri::from(below))
+}
+
+fn no_upgrade() -> Status {
+    let text = "exec, attach and port-forward are not relayed yet; use the spoke's own API server for them";
+    Status::failure(501, api::StatusReason::Unknown, text)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+use super::*;
+
+fn user(name: &str, groups: &[&str]) -> UserInfo {
+    UserInfo {
+        username: name.to_owned(),
+        uid: String::new(),
+        groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+        extra: std::collections::BTreeMap::new(),
+    }
+}
+
+fn entered(name: &str, groups: &[&str]) -> Identity {
+    let groups = groups.iter().map(|group| (*group).to_owned()).collect();
+    Identity::User { name: name.to_owned(), groups }
+}
+
+/// The rule is attacked: no name and no group of the hub's may become a privileged one of the spoke's.
+#[test]
+fn nobody_becomes_a_system_user_of_the_spoke() {
+    for (what, user, trusts, want) in [
+        ("a person", user("alice", &["dev"]), true, entered("alice", &["dev", AUTHENTICATED])),
+        (
+            "an administrator, trusted",
+            user("admin", &[MASTERS]),
+            true,
+            entered("admin", &[AUTHENTICATED, MASTERS]),
+        ),
+        (
+            "an administrator, not trusted",
+            user("admin", &[MASTERS]),
+            false,
+            entered("admin", &[AUTHENTICATED]),
+        ),
+        (
+            "a group of nodes",
+            user("alice", &["system:nodes", "system:serviceaccounts"]),
+            true,
+            entered("alice", &[AUTHENTICATED]),
+        ),
+        (
+            "a ServiceAccount of root",
+            user("system:serviceaccount:kube-system:default", &["system:serviceaccounts"]),
+            true,
+            entered("wheelhouse:root:kube-system:default", &[AUTHENTICATED]),
+        ),
+    ] {
+        assert_eq!(identity_of(&user, trusts), want, "{what}");
+    }
+    for name in ["system:admin", "system:node:a", "system:anonymous", "system:kube-scheduler"] {
+        let identity = identity_of(&user(name, &[MASTERS]), true);
+        assert!(matches!(identity, Identity::Refused(_)), "{name}: {identity:?}");
+    }
+    // The name alone does not make a controller of this process.
+    let forged = identity_of(&user("system:wheelhouse:syncer", &["dev"]), true);
+    assert!(matches!(forged, Identity::Refused(_)), "{forged:?}");
+}
+
+#[test]
+fn what_says_who_the_client_is_stays_behind() {
+    let mut headers = HeaderMap::new();
+    for (name, value) in [
+        ("authorization", "Bearer secret"),
+        ("impersonate-user", "root"),
+        ("impersonate-group", "system:masters"),
+        ("impersonate-extra-scopes", "all"),
+        ("x-remote-user", "root"),
+        ("x-forwarded-for", "192.0.2.1"),
+        ("connection", "keep-alive, x-secret-hop"),
+        ("x-secret-hop", "1"),
+        ("te", "trailers"),
+        ("accept", "application/json"),
+        ("content-type", "application/json"),
+        ("user-agent", "kubectl/v1"),
+    ] {
+        let name = HeaderName::from_static(name);
+        headers.append(name, HeaderValue::from_static(value));
+    }
+    let mut names: Vec<String> =
+        relayed(&headers).keys().map(|name| name.as_str().to_owned()).collect();
+    names.sort();
+    assert_eq!(names, ["accept", "content-type", "user-agent"], "nothing else goes on");
+}
+
+#[test]
+fn the_path_goes_on_as_the_client_wrote_it() {
+    for (uri, want) in [
+        ("/clusters/east/api/v1/pods?limit=5", "/api/v1/pods?limit=5"),
+        ("/clusters/east", "/"),
+        ("/clusters/east/api/v1/namespaces/a%2Fb/x", "/api/v1/namespaces/a%2Fb/x"),
+        ("/clusters/east/?a=%20", "/?a=%20"),
+    ] {
+        let uri: Uri = uri.parse().unwrap();
+        assert_eq!(below_cluster(&uri).unwrap().to_string(), want, "{uri}");
+    }
+}
+
+#[test]
+fn keys_of_extras_are_escaped_as_client_go_does() {
+    for (key, want) in [("scopes", "scopes"), ("example.com/a b", "example.com%2Fa%20b")] {
+        assert_eq!(percent_encoded(key), want);
+    }
+}

@@ -1,0 +1,264 @@
+//! A connection for each Spoke, made from its Secret and replaced when that changes.
+
+use std::{collections::HashMap, sync::Arc};
+
+use api::{LogicalCluster, Status, wheelhouse::Spoke};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use client::{
+    Connection, Dynamic, Endpoint,
+    reflector::{self, Event, RawObject},
+};
+use parking_lot::Mutex;
+use tasks::Tasks;
+use tokio_util::sync::CancellationToken;
+
+use super::{namespaces::NamespaceCache, published::Published};
+use crate::{authenticate::UserInfo, hub::Hub, respond::Refusal};
+
+/// The user as whom the relay reads Spokes and Secrets.
+const USER: &str = "system:wheelhouse:relay";
+
+/// The label on a Secret that names its spoke.
+const SECRET_LABEL: &str = "wheelhouse.dev/spoke";
+
+/// The connections by logical cluster.
+#[derive(Debug, Default)]
+pub(crate) struct Links {
+    /// Guards the map; nothing else is locked while it is held.
+    links: Mutex<HashMap<LogicalCluster, Arc<Link>>>,
+}
+
+/// The way to one spoke.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) cluster: LogicalCluster,
+    pub(super) connection: Connection,
+    /// Whether `system:masters` of the hub are `system:masters` there.
+    pub(super) trusts_masters: bool,
+    pub(super) namespaces: NamespaceCache,
+    pub(super) published: Published,
+    /// Since when and why the spoke does not answer. Guards one value.
+    trouble: Mutex<Option<(String, String)>>,
+    credential: Credential,
+    end: CancellationToken,
+}
+
+/// What a link was made from: another one needs another link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Credential {
+    kubeconfig: String,
+    trusts_masters: bool,
+}
+
+// === impl Links ===
+
+impl Links {
+    /// The link of a logical cluster; `None` while there is none.
+    pub(super) fn get(&self, cluster: &LogicalCluster) -> Option<Arc<Link>> {
+        self.links.lock().get(cluster).cloned()
+    }
+
+    fn put(&self, link: Arc<Link>) {
+        let before = self.links.lock().insert(link.cluster.clone(), link);
+        if let Some(before) = before {
+            before.end.cancel();
+        }
+    }
+
+    fn remove(&self, cluster: &LogicalCluster) {
+        let before = self.links.lock().remove(cluster);
+        if let Some(before) = before {
+            before.end.cancel();
+        }
+    }
+}
+
+// === impl Link ===
+
+impl Link {
+    /// Calls on objects, as the hub.
+    pub(super) fn dynamic(&self) -> Dynamic {
+        Dynamic::new(self.connection.kube())
+    }
+
+    /// Notes that the spoke answered.
+    pub(super) fn answered(&self) {
+        *self.trouble.lock() = None;
+    }
+
+    /// Notes that it did not, and says so to the client.
+    pub(super) fn unreachable(&self, error: &client::Error) -> Refusal {
+        let mut trouble = self.trouble.lock();
+        let since = trouble.as_ref().map_or_else(
+            || api::meta::time_now_text(jiff::Timestamp::now()),
+            |(since, _)| since.clone(),
+        );
+        let reason = error.chain();
+        let text = format!(
+            "spoke {:?} is unreachable since {since}: {reason}",
+            self.cluster.as_str()
+        );
+        *trouble = Some((since, reason));
+        Status::service_unavailable(text).retry_after(1).into()
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.end.cancel();
+    }
+}
+
+/// Says that there is no connection yet.
+pub(super) fn not_connected(cluster: &LogicalCluster) -> Refusal {
+    let text = format!("spoke {:?} is not connected", cluster.as_str());
+    Status::service_unavailable(text).retry_after(1).into()
+}
+
+/// Follows Spokes and their Secrets.
+pub(super) fn follow(links: &Arc<Links>, hub: &Hub, tasks: &Tasks) {
+    let client = kube::Client::new(hub.in_process(UserInfo::system(USER)), "default");
+    let source = |path: &str, label_selector: Option<&str>| reflector::Config {
+        client: client.clone(),
+        path: path.to_owned(),
+        label_selector: label_selector.map(str::to_owned),
+        field_selector: None,
+        name: format!("relay{path}"),
+    };
+    let mut spokes =
+        reflector::start(source("/apis/wheelhouse.dev/v1alpha1/spokes", None), tasks, tasks.child_token());
+    let mut secrets = reflector::start(
+        source("/api/v1/secrets", Some(SECRET_LABEL)),
+        tasks,
+        tasks.child_token(),
+    );
+    let follower = Follower {
+        links: Arc::clone(links),
+        hub: Dynamic::new(client.clone()),
+        tasks: tasks.clone(),
+        spokes: HashMap::new(),
+    };
+    tasks.spawn("relay-links", async move {
+        let mut follower = follower;
+        loop {
+            let followed = tokio::select! {
+                Some(event) = spokes.recv() => follower.take_spoke(event).await,
+                Some(event) = secrets.recv() => follower.take_secret(event).await,
+                else => return,
+            };
+            if let Err(error) = followed {
+                tracing::warn!(error = %error.chain(), "a spoke's credential cannot be read");
+            }
+        }
+    });
+}
+
+struct Follower {
+    links: Arc<Links>,
+    hub: Dynamic,
+    tasks: Tasks,
+    spokes: HashMap<LogicalCluster, Arc<RawObject>>,
+}
+
+// === impl Follower ===
+
+impl Follower {
+    async fn take_spoke(&mut self, event: Event) -> Result<(), client::Error> {
+        match event {
+            Event::Restarted(objects) => {
+                let mut left = std::mem::take(&mut self.spokes);
+                for object in objects {
+                    if let Ok(cluster) = object.name.parse::<LogicalCluster>() {
+                        left.remove(&cluster);
+                        self.spokes.insert(cluster.clone(), object);
+                        self.connect(&cluster).await?;
+                    }
+                }
+                for cluster in left.into_keys() {
+                    self.links.remove(&cluster);
+                }
+            }
+            Event::Applied(object) => {
+                if let Ok(cluster) = object.name.parse::<LogicalCluster>() {
+                    let before = self.spokes.insert(cluster.clone(), Arc::clone(&object));
+                    if before.is_none_or(|before| before.generation != object.generation) {
+                        self.connect(&cluster).await?;
+                    }
+                }
+            }
+            Event::Deleted(object) => {
+                if let Ok(cluster) = object.name.parse::<LogicalCluster>() {
+                    self.spokes.remove(&cluster);
+                    self.links.remove(&cluster);
+                }
+            }
+            Event::Interrupted(_) | Event::Resumed => {}
+        }
+        Ok(())
+    }
+
+    async fn take_secret(&mut self, event: Event) -> Result<(), client::Error> {
+        let objects = match event {
+            Event::Restarted(objects) => objects,
+            Event::Applied(object) | Event::Deleted(object) => vec![object],
+            Event::Interrupted(_) | Event::Resumed => Vec::new(),
+        };
+        for secret in objects {
+            let named = secret.labels.get(SECRET_LABEL).and_then(|name| name.parse().ok());
+            if let Some(cluster) = named {
+                self.connect(&cluster).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the link of a spoke anew, if what it is made from has changed.
+    async fn connect(&self, cluster: &LogicalCluster) -> Result<(), client::Error> {
+        let Some(object) = self.spokes.get(cluster) else { return Ok(()) };
+        let spoke = object.value().ok().and_then(|value| Spoke::from_value(&value).ok());
+        let Some(spoke) = spoke else { return Ok(()) };
+        let reference = spoke.spec.connection.as_ref().and_then(|it| it.secret_ref.as_ref());
+        let Some(reference) = reference.filter(|_| !spoke.spec.suspended) else {
+            self.links.remove(cluster);
+            return Ok(());
+        };
+        let endpoint = Endpoint {
+            prefix: String::new(),
+            gvr: api::GroupVersionResource::new("", "v1", "secrets"),
+            namespace: Some(reference.namespace.clone()),
+        };
+        let secret = match self.hub.get(&endpoint, &reference.name).await {
+            Ok(secret) => secret,
+            Err(error) if error.is_not_found() => {
+                self.links.remove(cluster);
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let encoded = secret["data"][reference.key.as_str()].as_str().unwrap_or_default();
+        let kubeconfig = STANDARD.decode(encoded).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        let credential = Credential {
+            kubeconfig: kubeconfig.unwrap_or_default(),
+            trusts_masters: spoke.spec.trust_masters,
+        };
+        if self.links.get(cluster).is_some_and(|link| link.credential == credential) {
+            return Ok(());
+        }
+        let options = client::Options::default();
+        let connection = client::connect(&credential.kubeconfig, None, &options).await?;
+        let end = self.tasks.child_token();
+        let link = Arc::new(Link {
+            cluster: cluster.clone(),
+            connection,
+            trusts_masters: credential.trusts_masters,
+            namespaces: NamespaceCache::default(),
+            published: Published::default(),
+            trouble: Mutex::default(),
+            credential,
+            end,
+        });
+        super::namespaces::watch(&link, &self.tasks, link.end.clone());
+        self.links.put(link);
+        Ok(())
+    }
+}

@@ -1,0 +1,77 @@
+//! What a spoke's authorizer says to a question about a kind that the hub stores for it: a SubjectAccessReview there.
+
+use std::sync::Arc;
+
+use api::cluster::ClusterScope;
+use client::Endpoint;
+use serde_json::{Value, json};
+
+use super::{
+    forward::{Identity, identity_of},
+    links::Links,
+};
+use crate::authorize::{Attributes, Decision, SpokeReviewer};
+
+/// Makes the way in which a spoke is asked.
+pub(super) fn reviewer(links: Arc<Links>) -> SpokeReviewer {
+    Arc::new(move |attributes: Attributes<'_>| {
+        let links = Arc::clone(&links);
+        Box::pin(async move { ask(&links, &attributes).await })
+    })
+}
+
+async fn ask(links: &Links, attributes: &Attributes<'_>) -> Decision {
+    let refuse = |reason: String| Decision::NoOpinion { reason };
+    let ClusterScope::One(cluster) = attributes.cluster else {
+        return refuse("a spoke is asked about itself alone".to_owned());
+    };
+    let Some(link) = links.get(cluster) else {
+        return refuse(format!("spoke {:?} is not connected", cluster.as_str()));
+    };
+    let identity = match identity_of(attributes.user, link.trusts_masters) {
+        Identity::Hub => return Decision::Allow,
+        Identity::Refused(reason) => return refuse(reason),
+        Identity::User { name, groups } => (name, groups),
+    };
+    let endpoint = Endpoint {
+        prefix: String::new(),
+        gvr: api::GroupVersionResource::new("authorization.k8s.io", "v1", "subjectaccessreviews"),
+        namespace: None,
+    };
+    let review = review(attributes, &identity.0, &identity.1);
+    match link.dynamic().create(&endpoint, &review).await {
+        Ok(answer) => {
+            let status = &answer["status"];
+            let reason = status["reason"].as_str().unwrap_or_default().to_owned();
+            if status["allowed"] == true {
+                Decision::Allow
+            } else if status["denied"] == true {
+                Decision::Deny { reason }
+            } else {
+                Decision::NoOpinion { reason }
+            }
+        }
+        Err(error) => {
+            let reason = error.chain();
+            refuse(format!("spoke {:?} could not be asked: {reason}", cluster.as_str()))
+        }
+    }
+}
+
+fn review(attributes: &Attributes<'_>, user: &str, groups: &[String]) -> Value {
+    let mut spec = json!({"user": user, "groups": groups, "uid": attributes.user.uid});
+    if attributes.is_resource {
+        spec["resourceAttributes"] = json!({
+            "namespace": attributes.namespace,
+            "verb": attributes.verb,
+            "group": attributes.group,
+            "version": attributes.version,
+            "resource": attributes.resource,
+            "subresource": attributes.subresource,
+            "name": attributes.name,
+        });
+    } else {
+        spec["nonResourceAttributes"] = json!({"path": attributes.path, "verb": attributes.verb});
+    }
+    json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec})
+}

@@ -1,0 +1,175 @@
+//! The command line.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// One Kubernetes API endpoint for a fleet of clusters.
+#[derive(Debug, Parser)]
+#[command(name = "wheelhouse", version, about, arg_required_else_help = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a hub with embedded spokes, a demo definition and a demo instance.
+    Dev(Dev),
+    /// Run a hub.
+    Serve(Serve),
+    /// Join, list and remove spokes.
+    #[command(subcommand)]
+    Spoke(Spoke),
+    /// Print a kubeconfig for one logical cluster.
+    Kubeconfig(Kubeconfig),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Dev {
+    /// Where the hub keeps its data and the kubeconfig.
+    #[arg(long, value_name = "D", default_value = "wheelhouse-dev")]
+    pub(crate) dir: PathBuf,
+    /// How many embedded spokes there are.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub(crate) spokes: u16,
+    /// The address to serve at; port 0 takes a free one.
+    #[arg(long, value_name = "A:P", default_value = "127.0.0.1:6443")]
+    pub(crate) listen: SocketAddr,
+    /// Where to write the kubeconfig; by default into the directory.
+    #[arg(long, value_name = "F")]
+    pub(crate) kubeconfig_out: Option<PathBuf>,
+    /// Leave the demo definition and instances out.
+    #[arg(long)]
+    pub(crate) no_demo: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Where the hub keeps its data.
+    #[arg(long, value_name = "D")]
+    pub(crate) data_dir: PathBuf,
+    /// The address to serve at; port 0 takes a free one.
+    #[arg(long, value_name = "A:P", default_value = "127.0.0.1:6443")]
+    pub(crate) listen: SocketAddr,
+    /// Where to write the administrator's kubeconfig, once the hub is ready.
+    #[arg(long, value_name = "F")]
+    pub(crate) kubeconfig_out: Option<PathBuf>,
+    /// A CSV file of `token,user,uid[,"group1,group2"]`.
+    #[arg(long, value_name = "F")]
+    pub(crate) token_auth_file: Option<PathBuf>,
+    /// A host name or address under which clients reach the hub; may be repeated.
+    #[arg(long = "host", value_name = "H")]
+    pub(crate) hosts: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Spoke {
+    /// Join a cluster as a spoke: copies the credential into a Secret of root.
+    Add(SpokeAdd),
+    /// List the spokes.
+    List(SpokeList),
+    /// Remove a spoke that has no instances left.
+    Remove(SpokeRemove),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SpokeAdd {
+    /// The name of the spoke and of its logical cluster.
+    pub(crate) name: String,
+    /// The kubeconfig that reaches the cluster.
+    #[arg(long, value_name = "KUBECONFIG")]
+    pub(crate) from: PathBuf,
+    /// The context in it; by default its current one.
+    #[arg(long, value_name = "C")]
+    pub(crate) from_context: Option<String>,
+    /// A label of the spoke; may be repeated.
+    #[arg(long = "label", value_name = "K=V", value_parser = label)]
+    pub(crate) labels: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(crate) hub: HubFlags,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SpokeList {
+    /// How to print.
+    #[arg(short, long, value_name = "FORMAT")]
+    pub(crate) output: Option<Format>,
+    #[command(flatten)]
+    pub(crate) hub: HubFlags,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SpokeRemove {
+    /// The name of the spoke.
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) hub: HubFlags,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Kubeconfig {
+    /// The logical cluster: `root` or the name of a spoke.
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) hub: HubFlags,
+}
+
+/// Which hub, as kubectl is told it.
+#[derive(Debug, Args)]
+pub(crate) struct HubFlags {
+    /// The kubeconfig of the hub; by default $KUBECONFIG, else ~/.kube/config.
+    #[arg(long, value_name = "F", env = "KUBECONFIG")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The context in it; by default its current one.
+    #[arg(long, value_name = "C")]
+    pub(crate) context: Option<String>,
+    /// The URL of the hub, in place of the context's.
+    #[arg(long, short, value_name = "URL")]
+    pub(crate) server: Option<String>,
+}
+
+/// How a table or an object is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// As JSON.
+    Json,
+    /// As YAML.
+    Yaml,
+    /// As a table with all columns.
+    Wide,
+    /// Names only.
+    Name,
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("want KEY=VALUE")?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn the_documented_command_lines_parse() {
+        for line in [
+            "wheelhouse dev --dir d --spokes 3 --listen 127.0.0.1:0 --kubeconfig-out f --no-demo",
+            "wheelhouse serve --data-dir d --listen 127.0.0.1:0 --kubeconfig-out f",
+            "wheelhouse spoke add east --from k --from-context c --label a=b --label c=d --server https://h",
+            "wheelhouse spoke list -o wide --kubeconfig f --context c",
+            "wheelhouse spoke remove east",
+            "wheelhouse kubeconfig east --kubeconfig f",
+        ] {
+            let parsed = Arguments::try_parse_from(line.split(' '));
+            assert!(parsed.is_ok(), "{line}: {parsed:?}");
+        }
+    }
+}

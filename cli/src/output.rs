@@ -1,0 +1,107 @@
+//! What the command line prints.
+
+use std::io::Write;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use tracing_subscriber::EnvFilter;
+
+use crate::args::{Command, Format};
+
+/// Starts logging to standard error: life cycle for a hub, trouble only for other commands.
+pub(crate) fn start_logging(command: &Command) {
+    let level = match command {
+        Command::Serve(_) => "info",
+        Command::Dev(_) | Command::Spoke(_) | Command::Kubeconfig(_) => "error",
+    };
+    let filter =
+        EnvFilter::try_from_env("WHEELHOUSE_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    let subscriber =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    subscriber.with_target(false).init();
+}
+
+/// Prints a line of the result.
+pub(crate) fn line(text: &str) -> Result<()> {
+    writeln!(std::io::stdout(), "{text}").context("standard output is closed")
+}
+
+/// Tells on standard error why a command failed.
+pub(crate) fn complain(error: &anyhow::Error) {
+    // Nobody is left to tell when standard error is gone.
+    drop(writeln!(std::io::stderr(), "wheelhouse: {error:#}"));
+}
+
+/// Prints an object or a list in full.
+pub(crate) fn object(value: &Value, format: Format) -> Result<()> {
+    match format {
+        Format::Json => line(&serde_json::to_string_pretty(value)?),
+        _ => line(serde_saphyr::to_string(value)?.trim_end()),
+    }
+}
+
+/// Prints a Table that the server made, as kubectl does.
+pub(crate) fn table(table: &Value, wide: bool) -> Result<()> {
+    let columns: Vec<&Value> = array(&table["columnDefinitions"]);
+    let shown: Vec<usize> = (0..columns.len())
+        .filter(|index| wide || columns.get(*index).is_some_and(|c| c["priority"] == 0))
+        .collect();
+    let title = |index: &usize| {
+        columns.get(*index).and_then(|c| c["name"].as_str()).unwrap_or_default().to_uppercase()
+    };
+    let mut lines: Vec<Vec<String>> = vec![shown.iter().map(title).collect()];
+    for row in array(&table["rows"]) {
+        let cells = array(&row["cells"]);
+        lines.push(shown.iter().map(|index| cell(cells.get(*index).copied())).collect());
+    }
+    if lines.len() == 1 {
+        return line("No resources found");
+    }
+    for text in aligned(&lines) {
+        line(&text)?;
+    }
+    Ok(())
+}
+
+fn aligned(lines: &[Vec<String>]) -> Vec<String> {
+    let count = lines.first().map_or(0, Vec::len);
+    let widths: Vec<usize> = (0..count)
+        .map(|index| {
+            let cells = lines.iter().filter_map(|line| line.get(index));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
+        })
+        .collect();
+    lines
+        .iter()
+        .map(|line| {
+            let cells = line.iter().zip(&widths);
+            let padded: String =
+                cells.map(|(cell, width)| format!("{cell:<width$}   ")).collect();
+            padded.trim_end().to_owned()
+        })
+        .collect()
+}
+
+fn array(value: &Value) -> Vec<&Value> {
+    value.as_array().into_iter().flatten().collect()
+}
+
+fn cell(value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Null) => "<none>".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let lines = [["NAME", "READY"], ["a-long-name", "True"]]
+            .map(|line| line.map(str::to_owned).to_vec());
+        assert_eq!(aligned(&lines), ["NAME          READY", "a-long-name   True"], "as kubectl");
+    }
+}

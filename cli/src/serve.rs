@@ -1,0 +1,114 @@
+//! `wheelhouse serve`: a hub and its syncer in one process.
+
+use std::{net::SocketAddr, path::Path, time::Duration};
+
+use anyhow::{Context, Result};
+use apiserver::{Hub, authenticate::UserInfo};
+use tasks::Tasks;
+use tokio::{net::TcpListener, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::{args, kubeconfig, process};
+
+/// How long what is left may take once all connections have drained.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A running hub, with its syncer.
+pub(crate) struct Running {
+    pub(crate) hub: Hub,
+    pub(crate) tasks: Tasks,
+    pub(crate) address: SocketAddr,
+    serving: JoinHandle<Result<(), apiserver::tls::Error>>,
+    drain: CancellationToken,
+}
+
+/// Runs a hub until it is told to stop.
+pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
+    let mut config = apiserver::Config::new(&arguments.data_dir);
+    config.token_file = arguments.token_auth_file;
+    for host in arguments.hosts {
+        match host.parse() {
+            Ok(address) => config.addresses.push(address),
+            Err(_) => config.host_names.push(host),
+        }
+    }
+    let running = start(config, arguments.listen).await?;
+    if let Some(file) = &arguments.kubeconfig_out {
+        kubeconfig::publish(&running, file)?;
+    }
+    info!(address = %running.address, "ready");
+    running.until_stopped().await
+}
+
+// === impl Running ===
+
+impl Running {
+    /// Waits for SIGTERM or SIGINT, then drains, ends the controllers and closes the store.
+    pub(crate) async fn until_stopped(mut self) -> Result<()> {
+        let served = tokio::select! {
+            stopped = process::stopped() => {
+                stopped?;
+                info!("draining");
+                self.drain.cancel();
+                (&mut self.serving).await
+            }
+            served = &mut self.serving => served,
+        };
+        served.context("the server ended by itself")?.context("cannot serve")?;
+        let report = self.tasks.shutdown(GRACE).await;
+        if !report.aborted.is_empty() {
+            warn!(aborted = ?report.aborted, "tasks had to be aborted");
+        }
+        Ok(())
+    }
+
+    /// A client of the hub as one of its system users, without a connection.
+    pub(crate) fn client(&self, user: &str) -> kube::Client {
+        client(&self.hub, user)
+    }
+}
+
+fn client(hub: &Hub, user: &str) -> kube::Client {
+    kube::Client::new(hub.in_process(UserInfo::system(user)), "default")
+}
+
+/// Opens the store, starts to serve, and starts the syncer.
+pub(crate) async fn start(mut config: apiserver::Config, listen: SocketAddr) -> Result<Running> {
+    let tasks = Tasks::new();
+    if !listen.ip().is_unspecified() {
+        config.addresses.push(listen.ip());
+    }
+    let data_dir = config.data_dir.clone();
+    let listener = TcpListener::bind(listen).await.with_context(|| format!("{listen}"))?;
+    let address = listener.local_addr().context("the listener has no address")?;
+    let hub = Hub::open(config, &tasks)
+        .await
+        .with_context(|| format!("cannot open {}", data_dir.display()))?;
+    let drain = CancellationToken::new();
+    let serving = {
+        let (hub, drain) = (hub.clone(), drain.clone());
+        tasks.spawn("serve", async move { hub.serve(listener, drain).await })
+    };
+    let syncer = syncer::Config {
+        hub: client(&hub, api::wheelhouse::keys::USER_SYNCER),
+        hub_id: hub_id(&data_dir)?,
+    };
+    syncer::start(syncer, &tasks);
+    Ok(Running { hub, tasks, address, serving, drain })
+}
+
+/// Reads the hub's name for itself, made at its first start: other writers of a spoke tell hubs
+/// apart by it.
+fn hub_id(data_dir: &Path) -> Result<String> {
+    let file = data_dir.join("hub-id");
+    match std::fs::read_to_string(&file) {
+        Ok(id) => Ok(id.trim().to_owned()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let id = format!("{:016x}", rand::random::<u64>());
+            std::fs::write(&file, &id).with_context(|| file.display().to_string())?;
+            Ok(id)
+        }
+        Err(error) => Err(error).with_context(|| file.display().to_string()),
+    }
+}

@@ -1,0 +1,417 @@
+//! Puts the generated CRDs into every target, and lets the hub serve the kind there.
+//!
+//! # Invariants
+//!
+//! A CRD that is not ours is never taken over. The hub begins to serve a kind at a spoke's path
+//! only once the CRD there is ours and Established and the spoke holds no objects of it that the
+//! hub does not know. A CRD that vanished from a spoke is put back.
+//!
+//! Source: kro `pkg/client/crd`, KREP-013b for the spokes.
+
+use std::{collections::HashMap, sync::Arc};
+
+use api::{GroupKind, LogicalCluster, crd::CustomResourceDefinition};
+use client::{Answer, DeleteRequest, Force, ListRequest, Patch, reflector::Event};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tracing::{info, warn};
+
+use super::Served;
+use crate::{resources, 
+    children::OWNED_SELECTOR,
+    engine::Engine,
+    keys::text,
+    target::{Reach, Target, TargetSort},
+};
+
+/// The wait after a failure, which the heartbeat shortens when the spoke comes back.
+const RETRY_DELAY: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// Lets a breaking change of a CRD through. Source: kro.
+const ALLOW_BREAKING: &str = "kro.run/allow-breaking-changes";
+
+/// How far a kind is in one target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Served there.
+    Served,
+    /// Written, and not Established yet.
+    Pending,
+    /// Refused, for a reason that the user has to mend.
+    Refused(String),
+}
+
+/// How far the kinds of one target are, by group and kind.
+#[derive(Debug, Default)]
+pub(crate) struct Kinds {
+    // Guards the map; never held across an await.
+    state: Mutex<HashMap<GroupKind, KindState>>,
+}
+
+#[derive(Debug)]
+struct KindState {
+    /// The graph whose CRD was looked after last.
+    spec_hash: String,
+    progress: Progress,
+    /// The CRD has changed in the target since then.
+    stale: bool,
+}
+
+/// How far a definition is over all targets that can be reached.
+#[derive(Debug)]
+pub(crate) enum Spread {
+    /// Served in each.
+    Everywhere,
+    /// Not yet in these.
+    Waiting(Vec<String>),
+    /// Refused in root, or in the only cluster that it is for.
+    Refused(String),
+}
+
+// === impl Kinds ===
+
+impl Kinds {
+    /// Tells how far a definition's graph is here; nothing, if another one was here last.
+    pub(crate) fn of(&self, served: &Served) -> Option<Progress> {
+        let state = self.state.lock();
+        let known = state.get(&served.graph.group_kind())?;
+        (known.spec_hash == served.graph.spec_hash()).then(|| known.progress.clone())
+    }
+
+    fn is_current(&self, served: &Served) -> bool {
+        let state = self.state.lock();
+        state.get(&served.graph.group_kind()).is_some_and(|known| {
+            known.spec_hash == served.graph.spec_hash()
+                && known.progress == Progress::Served
+                && !known.stale
+        })
+    }
+
+    /// Notes that CRDs have changed in the target: all are looked at again.
+    fn expire(&self) {
+        for known in self.state.lock().values_mut() {
+            known.stale = true;
+        }
+    }
+
+    /// Counts the kinds that are served, and tells why others are not.
+    pub(crate) fn census(&self) -> (usize, Vec<String>) {
+        let state = self.state.lock();
+        let served = state.values().filter(|known| known.progress == Progress::Served).count();
+        let mut others: Vec<String> = state
+            .iter()
+            .filter_map(|(kind, known)| match &known.progress {
+                Progress::Served => None,
+                Progress::Pending => Some(format!("{kind}: not established yet")),
+                Progress::Refused(reason) => Some(format!("{kind}: {reason}")),
+            })
+            .collect();
+        others.sort();
+        (served, others)
+    }
+
+    fn note(&self, served: &Served, progress: Progress) -> bool {
+        let spec_hash = served.graph.spec_hash().to_owned();
+        let kind = served.graph.group_kind();
+        let noted = KindState { spec_hash, progress: progress.clone(), stale: false };
+        let before = self.state.lock().insert(kind, noted);
+        before.is_none_or(|before| before.progress != progress)
+    }
+}
+
+/// Brings a definition's CRD to its home at once, and tells how far it is elsewhere.
+pub(crate) async fn spread(engine: &Arc<Engine>, served: &Arc<Served>) -> Spread {
+    let mut waiting = Vec::new();
+    for target in engine.fleet.all() {
+        let is_for = engine.definitions.served_in(&target).iter().any(|one| one.key == served.key);
+        if !is_for || target.reach() != Reach::Reachable {
+            continue;
+        }
+        let home = target.cluster == served.key.cluster;
+        let known = target.kinds.of(served);
+        let progress = match known {
+            Some(Progress::Served) => Progress::Served,
+            _ if home => ensure_and_note(engine, &target, served).await,
+            Some(progress) => progress,
+            None => Progress::Pending,
+        };
+        match progress {
+            Progress::Served => {}
+            Progress::Refused(reason) if home => return Spread::Refused(reason),
+            // Reported at that spoke; it holds nobody else back.
+            Progress::Refused(_) => {}
+            Progress::Pending => waiting.push(target.cluster.to_string()),
+        }
+    }
+    if waiting.is_empty() { Spread::Everywhere } else { Spread::Waiting(waiting) }
+}
+
+/// Starts the worker that looks after the CRDs of targets.
+pub(crate) fn start(engine: &Arc<Engine>) {
+    let worker = Arc::clone(engine);
+    let token = engine.tasks.child_token();
+    engine.tasks.spawn("distribution-worker", async move {
+        loop {
+            let cluster = tokio::select! {
+                biased;
+                () = token.cancelled() => return,
+                cluster = worker.distribution_queue.next() => cluster,
+            };
+            // Each target in a task of its own: one that hangs holds nobody else back.
+            let (engine, done) = (Arc::clone(&worker), Arc::clone(&worker.distribution_queue));
+            worker.tasks.spawn("distribution", async move {
+                look_after(&engine, &cluster).await;
+                done.done(&cluster);
+            });
+        }
+    });
+}
+
+/// Starts the watch of our CRDs in a target: one that vanishes or is edited is put back.
+pub(crate) fn watch(engine: &Arc<Engine>, target: &Arc<Target>) {
+    let source = target.source(&resources::crds(), OWNED_SELECTOR);
+    let mut events = client::reflector::start(source, &engine.tasks, target.token.clone());
+    let (engine, target) = (Arc::clone(engine), Arc::clone(target));
+    let tasks = engine.tasks.clone();
+    tasks.spawn("definitions-in-target", async move {
+        while let Some(event) = events.recv().await {
+            if matches!(event, Event::Restarted(_) | Event::Applied(_) | Event::Deleted(_)) {
+                target.kinds.expire();
+                engine.distribution_queue.add(target.cluster.clone());
+            }
+        }
+    });
+}
+
+async fn look_after(engine: &Arc<Engine>, cluster: &LogicalCluster) {
+    let Some(target) = engine.fleet.get(cluster) else { return };
+    if target.reach() != Reach::Reachable {
+        return; // the heartbeat adds it again
+    }
+    let mut moved = false;
+    let wanted = engine.definitions.served_in(&target);
+    for served in &wanted {
+        if !target.kinds.is_current(served) {
+            let before = target.kinds.of(served);
+            if before != Some(ensure_and_note(engine, &target, served).await) {
+                moved = true;
+                engine.definition_queue.add(served.key.clone());
+            }
+        }
+    }
+    if let Err(error) = retire(engine, &target, &wanted).await {
+        warn!(cluster = %cluster, error = %error, "cannot retire a kind");
+        engine.distribution_queue.add_after(cluster.clone(), RETRY_DELAY);
+    }
+    if moved {
+        engine.note_census(cluster);
+    }
+}
+
+async fn ensure_and_note(
+    engine: &Arc<Engine>,
+    target: &Arc<Target>,
+    served: &Arc<Served>,
+) -> Progress {
+    let progress = match ensure(engine, target, served).await {
+        Ok(progress) => progress,
+        Err(error) if error.is_invalid() => Progress::Refused(error.to_string()),
+        Err(error) => {
+            warn!(cluster = %target.cluster, name = served.key.name, error = %error, "cannot put a CRD");
+            target.probe.notify_one();
+            engine.distribution_queue.add_after(target.cluster.clone(), RETRY_DELAY);
+            Progress::Pending
+        }
+    };
+    if target.kinds.note(served, progress.clone()) && progress == Progress::Served {
+        info!(cluster = %target.cluster, kind = %served.graph.group_kind(), "kind served");
+        engine.requeue_cluster(&target.cluster);
+    }
+    progress
+}
+
+async fn ensure(
+    engine: &Arc<Engine>,
+    target: &Arc<Target>,
+    served: &Arc<Served>,
+) -> Result<Progress, client::Error> {
+    let endpoint = target.endpoint(&resources::crds(), "");
+    let wanted = served.definition.to_value();
+    let name = api::meta::name(&wanted).to_owned();
+    let live = match target.dynamic.get(&endpoint, &name).await {
+        Ok(live) => Some(live),
+        Err(error) if error.is_not_found() => None,
+        Err(error) => return Err(error),
+    };
+    if let Some(live) = &live
+        && let Some(reason) = refusal(engine, live, served)
+    {
+        return Ok(Progress::Refused(reason));
+    }
+    let live = match live {
+        Some(live) if covers(&live, &wanted) => live,
+        _ => {
+            let patch = Patch::Apply {
+                manager: api::wheelhouse::keys::MANAGER_SYNCER,
+                force: Force::Yes,
+                object: &wanted,
+                answer: Answer::Object,
+            };
+            target.dynamic.patch(&endpoint, &name, None, patch).await?
+        }
+    };
+    if !established(&live) {
+        return Ok(Progress::Pending); // the watch of CRDs brings us back
+    }
+    if target.sort == TargetSort::Mirrored {
+        if let Some(stranger) = stranger(target, served).await? {
+            let reason = format!(
+                "{stranger} was made in the spoke directly; importing is not supported yet: \
+                 delete it there, or move it to the hub's path"
+            );
+            return Ok(Progress::Refused(reason));
+        }
+        shadow(engine, target, served, &wanted).await?;
+        crate::spokes::watch_mirrors(engine, target, served);
+    }
+    Ok(Progress::Served)
+}
+
+/// Tells why a live CRD is not to be touched.
+fn refusal(engine: &Engine, live: &Value, served: &Served) -> Option<String> {
+    let Ok(typed) = CustomResourceDefinition::from_value(live) else {
+        return Some("the CRD that is there cannot be read".to_owned());
+    };
+    let name = api::meta::name(live);
+    if let Some(reason) = graph::ownership(&typed, &served.owner).refusal(name) {
+        return Some(reason);
+    }
+    let allowed = engine
+        .definitions
+        .known(&served.key)
+        .is_some_and(|known| known.annotations.get(ALLOW_BREAKING).is_some_and(|v| v == "true"));
+    if allowed {
+        return None;
+    }
+    match graph::compatibility::compare(&typed, &served.definition) {
+        Ok(report) => report.refusal(name),
+        Err(reason) => Some(reason),
+    }
+}
+
+fn established(live: &Value) -> bool {
+    let conditions = live["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.into_iter().any(|condition| {
+        condition["type"] == "Established" && condition["status"] == "True"
+    })
+}
+
+/// Tells whether all that is wanted is there already, so that nothing has to be written.
+fn covers(live: &Value, wanted: &Value) -> bool {
+    match (live, wanted) {
+        (Value::Object(live), Value::Object(wanted)) => wanted.iter().all(|(key, value)| {
+            // The server owns these two.
+            key == "status"
+                || key == "creationTimestamp"
+                || live.get(key).is_some_and(|live| covers(live, value))
+        }) && (!wanted.contains_key("openAPIV3Schema") || live.get("openAPIV3Schema") == wanted.get("openAPIV3Schema")),
+        (Value::Array(live), Value::Array(wanted)) => {
+            live.len() == wanted.len()
+                && live.iter().zip(wanted).all(|(live, wanted)| covers(live, wanted))
+        }
+        _ => live == wanted,
+    }
+}
+
+/// Finds an object of the kind in the spoke that no hub mirrors there.
+async fn stranger(target: &Target, served: &Served) -> Result<Option<String>, client::Error> {
+    let endpoint = target.endpoint(served.graph.gvr(), "");
+    let request = ListRequest::default();
+    let listed = target.dynamic.list(&endpoint, &request).await?;
+    let mut strangers = listed.items.iter().filter(|object| {
+        let finalizers = api::meta::finalizers(object);
+        !finalizers.iter().any(|name| *name == api::wheelhouse::keys::FINALIZER_MIRROR)
+            && api::meta::deletion_timestamp(object).is_none()
+    });
+    Ok(strangers.next().map(|object| {
+        format!(
+            "{} {}/{}",
+            served.graph.group_kind().kind,
+            text(object, &["metadata", "namespace"]),
+            text(object, &["metadata", "name"])
+        )
+    }))
+}
+
+/// Records on the hub that it serves this kind at the spoke's path.
+async fn shadow(
+    engine: &Engine,
+    target: &Target,
+    served: &Served,
+    definition: &Value,
+) -> Result<(), client::Error> {
+    let endpoint =
+        engine.hub_endpoint(&target.cluster, &resources::served_resources(), "");
+    let gvr = served.graph.gvr();
+    let name = format!("{}.{}", gvr.resource, gvr.group);
+    let record = json!({
+        "apiVersion": endpoint.gvr.group_version().to_string(),
+        "kind": api::wheelhouse::SERVED_RESOURCE_KIND,
+        "metadata": {"name": name, "labels": {
+            "kro.run/resource-graph-definition-name": served.key.name,
+        }},
+        "spec": {"crd": definition["spec"]},
+    });
+    match engine.hub.get(&endpoint, &name).await {
+        Ok(known) if known["spec"] == record["spec"] => return Ok(()),
+        Ok(_) => {
+            let patch = json!([{"op": "add", "path": "/spec", "value": record["spec"]}]);
+            engine.hub.patch(&endpoint, &name, None, Patch::Json(&patch)).await?;
+        }
+        Err(error) if error.is_not_found() => {
+            engine.hub.create(&endpoint, &record).await?;
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+/// Ends the hub's service of kinds that no definition gives any more and that have no objects.
+async fn retire(
+    engine: &Engine,
+    target: &Target,
+    wanted: &[Arc<Served>],
+) -> Result<(), client::Error> {
+    if target.sort != TargetSort::Mirrored {
+        return Ok(());
+    }
+    let endpoint =
+        engine.hub_endpoint(&target.cluster, &resources::served_resources(), "");
+    let listed = engine.hub.list(&endpoint, &ListRequest::default()).await?;
+    for record in &listed.items {
+        let name = api::meta::name(record);
+        let kept = wanted.iter().any(|served| {
+            let gvr = served.graph.gvr();
+            name == format!("{}.{}", gvr.resource, gvr.group)
+        });
+        let group_kind = GroupKind {
+            group: text(record, &["spec", "crd", "group"]).to_owned(),
+            kind: text(record, &["spec", "crd", "names", "kind"]).to_owned(),
+        };
+        let used = engine
+            .instances
+            .of_kind(&group_kind)
+            .iter()
+            .any(|(cluster, _)| *cluster == target.cluster);
+        // A definition that is deleted leaves its CRD and its instances, and so their service.
+        let defined = engine.definitions.keys().iter().any(|key| {
+            text(record, &["metadata", "labels", "kro.run/resource-graph-definition-name"])
+                == key.name
+        });
+        if !kept && !used && !defined && engine.instances.synced() {
+            engine.hub.delete(&endpoint, name, &DeleteRequest::default()).await?;
+            target.mirrors.deregister(&group_kind);
+        }
+    }
+    Ok(())
+}

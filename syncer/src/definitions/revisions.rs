@@ -1,0 +1,172 @@
+//! GraphRevisions: an immutable record of each definition that compiled.
+//!
+//! Source: kro `pkg/controller/resourcegraphdefinition` (issue, adopt, collect) and its
+//! GraphRevision controller.
+
+use std::sync::Arc;
+
+use api::kro::{RgdSpec, ResourceGraphDefinition};
+use client::{DeleteRequest, ListRequest, Patch};
+use graph::{
+    CompiledGraph,
+    conditions::{ConditionSet, REVISION},
+};
+use serde_json::{Value, json};
+
+use super::DefinitionKey;
+use crate::resources;
+use crate::engine::Engine;
+
+/// Revisions of a definition that are kept. Source: kro's `--rgd-max-graph-revisions`.
+const REVISION_COUNT_MAX: usize = 5;
+
+/// A recorded revision.
+#[derive(Debug, Clone)]
+pub(crate) struct Revision {
+    pub(crate) number: i64,
+    pub(crate) name: String,
+    pub(crate) spec: Option<RgdSpec>,
+    pub(crate) terminating: bool,
+}
+
+/// Lists the revisions of a definition, the oldest first.
+pub(crate) async fn list(
+    engine: &Engine,
+    key: &DefinitionKey,
+) -> Result<Vec<Revision>, client::Error> {
+    let endpoint = engine.hub_endpoint(&key.cluster, &resources::revisions(), "");
+    let request = ListRequest {
+        field_selector: Some(format!("spec.snapshot.name={}", key.name)),
+        ..ListRequest::default()
+    };
+    let listed = engine.hub.list(&endpoint, &request).await?;
+    let mut revisions: Vec<Revision> = listed.items.iter().map(revision).collect();
+    revisions.sort_by_key(|revision| revision.number);
+    Ok(revisions)
+}
+
+/// Records a new revision and its verified graph.
+pub(crate) async fn issue(
+    engine: &Engine,
+    key: &DefinitionKey,
+    definition: &Value,
+    graph: &CompiledGraph,
+    number: i64,
+) -> Result<(), client::Error> {
+    let endpoint = engine.hub_endpoint(&key.cluster, &resources::revisions(), "");
+    let name = graph::revision_name(&key.name, number);
+    let mut annotations = json!({});
+    let author = &definition["metadata"]["annotations"][api::wheelhouse::keys::ANNOTATION_AUTHOR];
+    if !author.is_null() {
+        annotations[api::wheelhouse::keys::ANNOTATION_AUTHOR] = author.clone();
+    }
+    let revision = json!({
+        "apiVersion": endpoint.gvr.group_version().to_string(),
+        "kind": "GraphRevision",
+        "metadata": {
+            "name": name,
+            "labels": {
+                "kro.run/owned": "true",
+                "kro.run/kro-version": engine.settings.kro_version,
+                "kro.run/resource-graph-definition-name": key.name,
+                "kro.run/graph-revision-hash": graph.spec_hash(),
+            },
+            "annotations": annotations,
+            "ownerReferences": [{
+                "apiVersion": "kro.run/v1alpha1",
+                "kind": "ResourceGraphDefinition",
+                "name": key.name,
+                "uid": definition["metadata"]["uid"],
+                "controller": true,
+                "blockOwnerDeletion": true,
+            }],
+        },
+        "spec": {
+            "revision": number,
+            "snapshot": {
+                "name": key.name,
+                "generation": definition["metadata"]["generation"],
+                "spec": definition["spec"],
+            },
+        },
+    });
+    let created = match engine.hub.create(&endpoint, &revision).await {
+        Ok(created) => created,
+        // A crash between this write and the definition's status: the same number, ours.
+        Err(error) if error.is_already_exists() => engine.hub.get(&endpoint, &name).await?,
+        Err(error) => return Err(error),
+    };
+    let now = engine.now();
+    let mut set =
+        ConditionSet::open(&REVISION, &created, &now);
+    set.mark(graph::definition_conditions::revision_verified());
+    let status = json!({
+        "topologicalOrder": graph.topological_order().iter().map(AsRef::as_ref).collect::<Vec<&str>>(),
+        "resources": graph.resources_status(),
+        "conditions": set.to_values(),
+    });
+    let patch = json!([{"op": "add", "path": "/status", "value": status}]);
+    engine.hub.patch(&endpoint, &name, Some("status"), Patch::Json(&patch)).await?;
+    Ok(())
+}
+
+/// Deletes revisions beyond those that are kept, or all of them.
+pub(crate) async fn collect(
+    engine: &Engine,
+    key: &DefinitionKey,
+    revisions: &[Revision],
+    keep: Keep,
+) -> Result<(), client::Error> {
+    let endpoint = engine.hub_endpoint(&key.cluster, &resources::revisions(), "");
+    let kept = match keep {
+        Keep::Newest => REVISION_COUNT_MAX,
+        Keep::None => 0,
+    };
+    let surplus = revisions.len().saturating_sub(kept);
+    for revision in revisions.iter().take(surplus).filter(|revision| !revision.terminating) {
+        let request = DeleteRequest::default();
+        match engine.hub.delete(&endpoint, &revision.name, &request).await {
+            Ok(_) => {}
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// What [`collect`] leaves.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Keep {
+    /// The newest ones.
+    Newest,
+    /// None: the definition goes.
+    None,
+}
+
+/// Compiles the newest recorded revision that still compiles: what goes on being served while the
+/// definition itself does not compile, and after a restart.
+pub(crate) fn last_good(
+    key: &DefinitionKey,
+    revisions: &[Revision],
+    resolver: &dyn graph::SchemaResolver,
+) -> Option<(i64, Arc<CompiledGraph>)> {
+    revisions.iter().rev().find_map(|revision| {
+        let compiled = graph::compile(revision.spec.as_ref()?, &key.name, resolver).ok()?;
+        Some((revision.number, compiled))
+    })
+}
+
+fn revision(object: &Value) -> Revision {
+    let spec = &object["spec"];
+    Revision {
+        number: spec["revision"].as_i64().unwrap_or_default(),
+        name: api::meta::name(object).to_owned(),
+        spec: serde_json::from_value(spec["snapshot"]["spec"].clone()).ok(),
+        terminating: api::meta::deletion_timestamp(object).is_some(),
+    }
+}
+
+/// Reads a definition as the hub stores it.
+pub(crate) fn typed(definition: &Value) -> Result<ResourceGraphDefinition, serde_json::Error> {
+    serde_json::from_value(definition.clone())
+}

@@ -1,0 +1,86 @@
+//! What all controllers of the syncer share.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use api::{GroupVersionResource, LogicalCluster};
+use client::{Dynamic, Endpoint};
+use tasks::Tasks;
+
+use crate::{
+    definitions::{DefinitionKey, Definitions},
+    fleet::Fleet,
+    instances::InstanceCache,
+    queue::WorkQueue,
+};
+
+/// How long counts of instances may change before a Spoke's status is written once.
+const CENSUS_DELAY: Duration = Duration::from_secs(1);
+
+/// The shared parts, one for each hub.
+pub(crate) struct Engine {
+    /// The hub, as its own system user.
+    pub(crate) hub: Dynamic,
+    /// Names this hub to other writers of the same spoke.
+    pub(crate) hub_id: String,
+    /// What plans put on every child.
+    pub(crate) settings: graph::Settings,
+    /// Definitions that are served.
+    pub(crate) definitions: Definitions,
+    /// Instances of all logical clusters.
+    pub(crate) instances: InstanceCache,
+    /// Targets by logical cluster.
+    pub(crate) fleet: Fleet,
+    /// Definitions to be reconciled.
+    pub(crate) definition_queue: Arc<WorkQueue<DefinitionKey>>,
+    /// Spokes to be reconciled.
+    pub(crate) spoke_queue: Arc<WorkQueue<LogicalCluster>>,
+    /// Targets whose CRDs are to be looked after.
+    pub(crate) distribution_queue: Arc<WorkQueue<LogicalCluster>>,
+    /// All tasks of the syncer.
+    pub(crate) tasks: Tasks,
+}
+
+// === impl Engine ===
+
+impl Engine {
+    /// Tells the time as the wire writes it.
+    pub(crate) fn now(&self) -> String {
+        api::meta::time_now_text(jiff::Timestamp::now())
+    }
+
+    /// Names an endpoint of a logical cluster on the hub.
+    pub(crate) fn hub_endpoint(
+        &self,
+        cluster: &LogicalCluster,
+        gvr: &GroupVersionResource,
+        namespace: &str,
+    ) -> Endpoint {
+        Endpoint {
+            prefix: cluster.path_prefix(),
+            gvr: gvr.clone(),
+            namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
+        }
+    }
+
+    /// Asks for the counts in a Spoke's status to be brought up to date soon.
+    pub(crate) fn note_census(&self, cluster: &LogicalCluster) {
+        if !cluster.is_root() {
+            self.spoke_queue.add_after(cluster.clone(), CENSUS_DELAY);
+        }
+    }
+
+    /// Asks for every instance of a target to be reconciled.
+    pub(crate) fn requeue_cluster(&self, cluster: &LogicalCluster) {
+        if let Some(target) = self.fleet.get(cluster) {
+            for (key, _) in self.instances.of_cluster(cluster) {
+                target.queue.add(key);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Engine").field("hub_id", &self.hub_id).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,141 @@
+//! Children: written by forced server-side apply, all of a plan's round at once, and pruned in
+//! waves.
+//!
+//! Source: kro `pkg/applyset`; KEP-3659.
+
+use std::sync::Arc;
+
+use api::GroupVersionResource;
+use client::{Answer, DeleteRequest, Deleted, Force, Patch, reflector::RawObject};
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
+use graph::{Applied, Apply, Change, ObjectRef, Observed, Plan};
+use serde_json::Value;
+use tracing::warn;
+
+use super::reconcile::{Pause, Work};
+use crate::{children::WatchedKind, instances::ledger, target::Target};
+
+/// Writes of one instance that are under way at the same time.
+const WRITE_COUNT: usize = 8;
+
+/// Writes what a plan wants changed. The answers go to [`absorb`].
+pub(crate) async fn write<'p>(
+    target: &Target,
+    plan: &'p Plan,
+) -> Vec<(&'p Apply, Result<Value, client::Error>)> {
+    let writes: Vec<BoxFuture<'_, _>> =
+        plan.changes().map(|apply| write_one(target, apply).boxed()).collect();
+    stream::iter(writes).buffer_unordered(WRITE_COUNT).collect().await
+}
+
+async fn write_one<'p>(
+    target: &Target,
+    apply: &'p Apply,
+) -> (&'p Apply, Result<Value, client::Error>) {
+    let endpoint = target.endpoint(&apply.gvr, namespace(apply));
+    let patch = Patch::Apply {
+        manager: api::kro::keys::MANAGER_APPLYSET,
+        force: Force::Yes,
+        object: &apply.object,
+        answer: Answer::Object,
+    };
+    (apply, target.dynamic.patch(&endpoint, &apply.reference.name, None, patch).await)
+}
+
+/// Takes up the answers to writes. Returns whether all succeeded; failures are in `observed`, for
+/// the status.
+pub(crate) fn absorb(
+    work: &mut Work<'_>,
+    answers: Vec<(&Apply, Result<Value, client::Error>)>,
+    observed: &mut Observed,
+) -> bool {
+    let target = work.target;
+    let mut succeeded = true;
+    for (apply, answer) in answers {
+        match answer {
+            Ok(live) => {
+                let applied = Applied::of(&apply.object, &live);
+                work.memory.applied.insert(apply.reference.clone(), applied);
+                observed.applied(&apply.reference, applied);
+                if let Ok(object) = RawObject::from_value(&live) {
+                    let kind = WatchedKind { gvk: apply.gvk.clone(), gvr: apply.gvr.clone() };
+                    target.children.answered(&kind, Arc::new(object));
+                }
+                observed.child(Arc::new(live));
+            }
+            Err(error) => {
+                succeeded = false;
+                if error.unreachable() {
+                    target.probe.notify_one();
+                }
+                let verb = if apply.change == Change::Create { "create" } else { "update" };
+                warn!(cluster = %target.cluster, key = %work.key, child = %apply.id, verb,
+                    error = %error, "cannot apply a child");
+                observed.failed(&apply.id, error.to_string());
+            }
+        }
+    }
+    succeeded
+}
+
+/// Deletes what the plan says is no longer wanted, wave by wave.
+///
+/// # Errors
+///
+/// [`Pause::Watch`] while a wave is going, [`Pause::Failure`] where a deletion was refused.
+pub(crate) async fn prune(work: &mut Work<'_>, plan: &Plan) -> Result<(), Pause> {
+    let children = work.target.children.of(work.key);
+    let members: Vec<Arc<Value>> =
+        children.iter().filter_map(|(_, child)| child.object.value().ok().map(Arc::new)).collect();
+    for wave in plan.prune(&members) {
+        let mut gone = true;
+        for object in &wave.objects {
+            gone &= delete(work, object).await?;
+        }
+        if !gone {
+            return Err(Pause::Watch);
+        }
+    }
+    Ok(())
+}
+
+/// Deletes one object with its uid as precondition. Returns whether it is gone already.
+pub(crate) async fn delete(work: &mut Work<'_>, object: &Value) -> Result<bool, Pause> {
+    let reference = ObjectRef::of(object);
+    let Some(gvr) = endpoint_of(work, &reference) else {
+        return Err(Pause::Failure(format!("no endpoint is known for {reference:?}")));
+    };
+    if api::meta::deletion_timestamp(object).is_some() {
+        return Ok(false);
+    }
+    let uid = api::meta::uid(object).to_owned();
+    let endpoint = work.target.endpoint(&gvr, &reference.namespace);
+    let request = DeleteRequest { uid: Some(uid.clone()), propagation: None };
+    match work.target.dynamic.delete(&endpoint, &reference.name, &request).await {
+        Ok(Deleted::Gone) => {}
+        Err(error) if error.is_not_found() => {}
+        Ok(Deleted::Terminating(_)) => return Ok(false),
+        // Another object of that name: not ours to delete, and the watch will tell of it.
+        Err(error) if error.is_conflict() => return Err(Pause::Failure(error.to_string())),
+        Err(error) => return Err(error.into()),
+    }
+    work.target.children.gone(&reference, &uid);
+    work.memory.applied.remove(&reference);
+    Ok(true)
+}
+
+fn endpoint_of(work: &Work<'_>, reference: &ObjectRef) -> Option<GroupVersionResource> {
+    let known = work.target.children.of(work.key);
+    let child = known.into_iter().find(|(known, _)| known == reference);
+    child.map(|(_, child)| child.kind.gvr).or_else(|| {
+        let kinds = ledger::kinds(work.memory.ledger.as_ref());
+        let mut same = kinds.into_iter().filter(|kind| {
+            kind.gvk.group == reference.group && kind.gvk.kind == reference.kind
+        });
+        same.next().map(|kind| kind.gvr)
+    })
+}
+
+fn namespace(apply: &Apply) -> &str {
+    if apply.namespaced { &apply.reference.namespace } else { "" }
+}

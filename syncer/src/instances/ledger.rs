@@ -1,0 +1,197 @@
+//! The ledger: one Inventory for each instance in the hub's store, which names all that may exist
+//! in the target on its behalf.
+//!
+//! # Invariants
+//!
+//! Before an apply it names a superset of what will be there; after a prune it is exact. A hub that
+//! is killed at any point finds in it every kind that it has to look into.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use api::{
+    GroupVersionKind, GroupVersionResource,
+    wheelhouse::{InstanceReference, Inventory, InventoryMember, InventorySpec},
+};
+use client::{DeleteRequest, Endpoint, Patch};
+use graph::{Applied, Apply, ObjectRef, Plan};
+use serde_json::json;
+
+use super::reconcile::{Pause, Work};
+use crate::{children::WatchedKind, resources};
+
+/// Reads the ledger into the memory of the instance, once.
+pub(crate) async fn recall(work: &mut Work<'_>) -> Result<(), Pause> {
+    if work.memory.ledger.is_some() {
+        return Ok(());
+    }
+    let endpoint = endpoint(work);
+    let spec = match work.engine.hub.get(&endpoint, &work.memory.uid).await {
+        Ok(found) => {
+            let inventory = Inventory::from_value(&found)
+                .map_err(|error| Pause::Failure(format!("ledger {}: {error}", work.memory.uid)))?;
+            inventory.spec
+        }
+        Err(error) if error.is_not_found() => InventorySpec::default(),
+        Err(error) => return Err(error.into()),
+    };
+    work.memory.applied = applied_of(&spec);
+    work.memory.ledger = Some(spec);
+    Ok(())
+}
+
+/// Names everything that a plan is about to apply, beside what was there.
+pub(crate) async fn before(work: &mut Work<'_>, plan: &Plan) -> Result<(), Pause> {
+    let known = work.memory.ledger.as_ref();
+    let mut members: BTreeMap<ObjectRef, InventoryMember> = known
+        .into_iter()
+        .flat_map(|spec| &spec.members)
+        .map(|member| (reference_of(member), member.clone()))
+        .collect();
+    let count = members.len();
+    for apply in &plan.applies {
+        members.entry(apply.reference.clone()).or_insert_with(|| member(apply, None));
+    }
+    if members.len() > count {
+        let spec = spec(work, members, Exact::No);
+        write(work, spec).await?;
+    }
+    inventory(work, &plan.inventory_before).await
+}
+
+/// Names exactly what is there after a prune.
+pub(crate) async fn after(work: &mut Work<'_>, plan: &Plan) -> Result<(), Pause> {
+    let applied = &work.memory.applied;
+    let members: BTreeMap<ObjectRef, InventoryMember> = plan
+        .applies
+        .iter()
+        .map(|apply| (apply.reference.clone(), member(apply, applied.get(&apply.reference))))
+        .collect();
+    work.memory.applied.retain(|reference, _| members.contains_key(reference));
+    let spec = spec(work, members, Exact::Yes);
+    write(work, spec).await?;
+    inventory(work, &plan.inventory_after).await
+}
+
+/// Deletes the ledger of an instance that has nothing left in the target.
+pub(crate) async fn remove(work: &mut Work<'_>) -> Result<(), Pause> {
+    let endpoint = endpoint(work);
+    let request = DeleteRequest::default();
+    match work.engine.hub.delete(&endpoint, &work.memory.uid, &request).await {
+        Ok(_) => {}
+        Err(error) if error.is_not_found() => {}
+        Err(error) => return Err(error.into()),
+    }
+    work.memory.ledger = Some(InventorySpec::default());
+    Ok(())
+}
+
+/// Tells the kinds that a ledger names.
+pub(crate) fn kinds(ledger: Option<&InventorySpec>) -> Vec<WatchedKind> {
+    let members = ledger.into_iter().flat_map(|spec| &spec.members);
+    let kinds: BTreeSet<WatchedKind> = members
+        .map(|member| WatchedKind {
+            gvk: GroupVersionKind::new(&member.group, &member.version, &member.kind),
+            gvr: GroupVersionResource::new(&member.group, &member.version, &member.resource),
+        })
+        .collect();
+    kinds.into_iter().collect()
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Exact {
+    Yes,
+    No,
+}
+
+fn spec(
+    work: &Work<'_>,
+    members: BTreeMap<ObjectRef, InventoryMember>,
+    exact: Exact,
+) -> InventorySpec {
+    let version = work.instance["apiVersion"].as_str().and_then(|text| text.rsplit('/').next());
+    InventorySpec {
+        instance: InstanceReference {
+            group: work.key.group_kind.group.clone(),
+            version: version.unwrap_or_default().to_owned(),
+            kind: work.key.group_kind.kind.clone(),
+            namespace: work.key.namespace.clone(),
+            name: work.key.name.clone(),
+            uid: work.memory.uid.clone(),
+        },
+        exact: exact == Exact::Yes,
+        members: members.into_values().collect(),
+        ..InventorySpec::default()
+    }
+}
+
+fn member(apply: &Apply, applied: Option<&Applied>) -> InventoryMember {
+    InventoryMember {
+        group: apply.gvk.group.clone(),
+        version: apply.gvk.version.clone(),
+        kind: apply.gvk.kind.clone(),
+        resource: apply.gvr.resource.clone(),
+        namespace: apply.reference.namespace.clone(),
+        name: apply.reference.name.clone(),
+        uid: String::new(),
+        node: apply.node.to_string(),
+        order: apply.apply_order,
+        applied: applied.map_or_else(String::new, |applied| {
+            let live = applied.live.map_or_else(String::new, |live| format!("{live:016x}"));
+            format!("{:016x}-{live}", applied.desired)
+        }),
+    }
+}
+
+fn applied_of(spec: &InventorySpec) -> HashMap<ObjectRef, Applied> {
+    let digest = |text: &str| u64::from_str_radix(text, 16).ok();
+    spec.members
+        .iter()
+        .filter_map(|member| {
+            let (desired, live) = member.applied.split_once('-')?;
+            let applied = Applied { desired: digest(desired)?, live: digest(live) };
+            Some((reference_of(member), applied))
+        })
+        .collect()
+}
+
+fn reference_of(member: &InventoryMember) -> ObjectRef {
+    ObjectRef {
+        group: member.group.clone(),
+        kind: member.kind.clone(),
+        namespace: member.namespace.clone(),
+        name: member.name.clone(),
+    }
+}
+
+fn endpoint(work: &Work<'_>) -> Endpoint {
+    work.engine.hub_endpoint(&work.target.cluster, &resources::inventories(), "")
+}
+
+async fn write(work: &mut Work<'_>, spec: InventorySpec) -> Result<(), Pause> {
+    let known = work.memory.ledger.as_ref();
+    if known == Some(&spec) {
+        return Ok(());
+    }
+    let fresh = known.is_none_or(|known| known.instance.uid.is_empty());
+    let endpoint = endpoint(work);
+    if fresh {
+        let inventory = Inventory::new(spec.clone()).to_value();
+        work.engine.hub.create(&endpoint, &inventory).await?;
+    } else {
+        let patch = json!([{"op": "add", "path": "/spec", "value": spec}]);
+        let name = work.memory.uid.clone();
+        work.engine.hub.patch(&endpoint, &name, None, Patch::Json(&patch)).await?;
+    }
+    work.memory.ledger = Some(spec);
+    Ok(())
+}
+
+/// Writes kro's own inventory on the hub's instance, where it differs.
+async fn inventory(work: &mut Work<'_>, inventory: &graph::Inventory) -> Result<(), Pause> {
+    if graph::Inventory::read(&work.instance).is_ok_and(|known| known == *inventory) {
+        return Ok(());
+    }
+    let settings = &work.engine.settings;
+    let patch = graph::instance::inventory_patch(&work.instance, inventory, settings);
+    work.apply_to_instance(&patch, api::kro::keys::MANAGER_APPLYSET_PARENT).await
+}

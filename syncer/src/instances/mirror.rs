@@ -1,0 +1,314 @@
+//! The mirror: the copy of a hub-born instance in its spoke, for tools that look there directly.
+//!
+//! # Invariants
+//!
+//! A mirror carries our finalizer, kro's labels and inventory, the user's own labels and
+//! annotations, and nothing foreign: no other finalizers, no ownerReferences, no tracking keys.
+//! Its deletion in the spoke is never an intent: the finalizer is released, it goes, it is put
+//! back. Its status is the hub's, with the mirror's own generation, written coalesced.
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+    time::Duration,
+};
+
+use client::{Answer, DeleteRequest, Deleted, Endpoint, Force, Patch, reflector::RawObject};
+use serde_json::{Map, Value, json};
+use tracing::{debug, warn};
+
+use super::{deletion, reconcile::{Pause, Work}};
+use crate::{
+    definitions::Served,
+    engine::Engine,
+    keys::{InstanceKey, text},
+    mirrors::Mirror,
+    target::{Reach, Target, TargetSort},
+};
+
+/// How long a status may change before it is written to the mirror once: an instance that becomes
+/// ready passes through several states within a second.
+const STATUS_DELAY: Duration = Duration::from_millis(500);
+
+/// Keys of annotations and labels by which other tools track what they own. A mirror must not look
+/// owned by them.
+const FOREIGN_PREFIXES: &[&str] = &[
+    "argocd.argoproj.io/",
+    "kustomize.toolkit.fluxcd.io/",
+    "helm.toolkit.fluxcd.io/",
+    "meta.helm.sh/",
+    "kubectl.kubernetes.io/",
+    "internal.wheelhouse.dev/",
+    "kcp.io/",
+];
+
+/// Labels that Helm and Argo CD set on what they track.
+const FOREIGN_LABELS: &[&str] = &["app.kubernetes.io/managed-by", "app.kubernetes.io/instance", "helm.sh/chart"];
+
+/// Makes the mirror what it should be. Returns the digest to be remembered of it.
+pub(crate) async fn apply(work: &Work<'_>, served: &Served) -> Result<u64, Pause> {
+    let present = match work.target.mirrors.of(work.key) {
+        Mirror::Unknown => return Err(Pause::Watch),
+        Mirror::Absent => None,
+        Mirror::Present(mirror) => Some(mirror),
+    };
+    if let Some(mirror) = &present
+        && mirror.deletion_timestamp.is_some()
+    {
+        // Someone deletes it in the spoke: let it go, and put it back once the watch says gone.
+        release(work, served, mirror).await?;
+        return Err(Pause::Watch);
+    }
+    let desired = desired(&work.instance, &work.engine.hub_id);
+    // The inventory follows with the status; alone it does not hurry.
+    let hurried = without_inventory(&desired);
+    let digest = digest(&hurried);
+    // After a restart nothing is remembered, and what the mirror holds decides.
+    let unchanged = work.memory.mirror.is_none_or(|known| known == digest);
+    if unchanged && present.is_some_and(|mirror| holds(&hurried, &mirror)) {
+        return Ok(digest);
+    }
+    let endpoint = endpoint(work.target, served, &work.key.namespace);
+    let patch = Patch::Apply {
+        manager: api::wheelhouse::keys::MANAGER_SYNCER,
+        force: Force::Yes,
+        object: &desired,
+        answer: Answer::Object,
+    };
+    let answer = work.target.dynamic.patch(&endpoint, &work.key.name, None, patch).await?;
+    if let Ok(object) = RawObject::from_value(&answer) {
+        work.target.mirrors.answered(work.key, Arc::new(object));
+    }
+    note_status(work.target, work.key);
+    Ok(digest)
+}
+
+/// Takes the mirror away, after everything else of the instance.
+pub(crate) async fn remove(work: &mut Work<'_>) -> Result<(), Pause> {
+    if work.target.sort != TargetSort::Mirrored {
+        return Ok(());
+    }
+    let Some(served) = work.engine.definitions.lookup(&work.target.cluster, &work.key.group_kind)
+    else {
+        return Ok(());
+    };
+    let mirror = match work.target.mirrors.of(work.key) {
+        Mirror::Unknown => return Err(Pause::Watch),
+        Mirror::Absent => return Ok(()),
+        Mirror::Present(mirror) => mirror,
+    };
+    let endpoint = endpoint(work.target, &served, &work.key.namespace);
+    release(work, &served, &mirror).await?;
+    delete(work.target, &endpoint, work.key, &mirror.uid).await
+}
+
+/// Takes away a mirror whose instance is gone from the hub: what a crash between the two left.
+pub(crate) async fn remove_orphan(engine: &Arc<Engine>, target: &Arc<Target>, key: &InstanceKey) {
+    if target.sort != TargetSort::Mirrored || !engine.instances.synced() {
+        return;
+    }
+    let Some(served) = engine.definitions.lookup(&target.cluster, &key.group_kind) else { return };
+    let Mirror::Present(mirror) = target.mirrors.of(key) else { return };
+    let ours = mirror.finalizers.iter().any(|name| name == api::wheelhouse::keys::FINALIZER_MIRROR);
+    let of_this_hub = mirror.annotations.get(api::wheelhouse::keys::HUB) == Some(&engine.hub_id);
+    if !ours || !of_this_hub {
+        return;
+    }
+    let endpoint = endpoint(target, &served, &key.namespace);
+    let released = release_finalizer(target, &endpoint, key, &mirror).await;
+    let removed = match released {
+        Ok(()) => delete(target, &endpoint, key, &mirror.uid).await,
+        Err(pause) => Err(pause),
+    };
+    if let Err(Pause::Failure(reason)) = removed {
+        warn!(cluster = %target.cluster, key = %key, reason, "cannot remove a mirror without its instance");
+        target.retry(key, 1);
+    }
+}
+
+/// Asks for the status to be written to the mirror soon.
+pub(crate) fn note_status(target: &Target, key: &InstanceKey) {
+    target.mirror_queue.add_after(key.clone(), STATUS_DELAY);
+}
+
+/// Starts the worker that writes statuses to mirrors. It ends with the target's token.
+pub(crate) fn start_status_worker(engine: &Arc<Engine>, target: &Arc<Target>) {
+    let (engine, target) = (Arc::clone(engine), Arc::clone(target));
+    let tasks = engine.tasks.clone();
+    tasks.spawn("mirror-status", async move {
+        loop {
+            let key = tokio::select! {
+                biased;
+                () = target.token.cancelled() => return,
+                key = target.mirror_queue.next() => key,
+            };
+            if let Err(Pause::Failure(reason)) = write_status(&engine, &target, &key).await {
+                debug!(cluster = %target.cluster, key = %key, reason, "cannot write a mirror's status");
+                target.mirror_queue.add_after(key.clone(), Duration::from_secs(5));
+            }
+            target.mirror_queue.done(&key);
+        }
+    });
+}
+
+async fn write_status(engine: &Engine, target: &Target, key: &InstanceKey) -> Result<(), Pause> {
+    let Some(object) = engine.instances.get(&target.cluster, key) else { return Ok(()) };
+    let Mirror::Present(mirror) = target.mirrors.of(key) else { return Ok(()) };
+    let Some(served) = engine.definitions.lookup(&target.cluster, &key.group_kind) else {
+        return Ok(());
+    };
+    if target.reach() != Reach::Reachable || object.deletion_timestamp.is_some() {
+        return Ok(()); // on return the instance is reconciled, which comes back here
+    }
+    let (Ok(instance), Ok(live)) = (object.value(), mirror.value()) else { return Ok(()) };
+    let endpoint = endpoint(target, &served, &key.namespace);
+    // The inventory may have grown since the mirror was written.
+    let desired = desired(&instance, &engine.hub_id);
+    if !holds(&desired, &mirror) {
+        let patch = Patch::Apply {
+            manager: api::wheelhouse::keys::MANAGER_SYNCER,
+            force: Force::Yes,
+            object: &desired,
+            answer: Answer::Metadata,
+        };
+        target.dynamic.patch(&endpoint, &key.name, None, patch).await?;
+    }
+    let wanted = status(&instance, &live);
+    if wanted.is_null() || live["status"] == wanted {
+        return Ok(());
+    }
+    let patch = json!([
+        {"op": "test", "path": "/metadata/uid", "value": mirror.uid},
+        {"op": "add", "path": "/status", "value": wanted},
+    ]);
+    match target.dynamic.patch(&endpoint, &key.name, Some("status"), Patch::Json(&patch)).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_not_found() => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The hub's status, as it reads in the mirror: conditions speak of the mirror's own generation.
+fn status(instance: &Value, mirror: &Value) -> Value {
+    let mut status = instance["status"].clone();
+    let current = api::meta::generation(instance);
+    let own = api::meta::generation(mirror);
+    if let Some(conditions) = status["conditions"].as_array_mut() {
+        for condition in conditions {
+            if condition["observedGeneration"].as_i64() == Some(current)
+                && let Some(condition) = condition.as_object_mut()
+            {
+                condition.insert("observedGeneration".to_owned(), json!(own));
+            }
+        }
+    }
+    status
+}
+
+fn desired(instance: &Value, hub_id: &str) -> Value {
+    let metadata = &instance["metadata"];
+    let foreign = |key: &str| FOREIGN_PREFIXES.iter().any(|prefix| key.starts_with(prefix));
+    let kept = |value: &Value, drop_labels: bool| -> Map<String, Value> {
+        let entries = value.as_object().into_iter().flatten();
+        entries
+            .filter(|(key, _)| !foreign(key))
+            .filter(|(key, _)| !(drop_labels && FOREIGN_LABELS.contains(&key.as_str())))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect()
+    };
+    let mut annotations = kept(&metadata["annotations"], false);
+    annotations.insert(api::wheelhouse::keys::HUB.to_owned(), json!(hub_id));
+    let mut desired = json!({
+        "apiVersion": instance["apiVersion"],
+        "kind": instance["kind"],
+        "metadata": {
+            "name": metadata["name"],
+            "labels": kept(&metadata["labels"], true),
+            "annotations": annotations,
+            "finalizers": [api::wheelhouse::keys::FINALIZER_MIRROR],
+        },
+    });
+    if !metadata["namespace"].is_null() {
+        desired["metadata"]["namespace"] = metadata["namespace"].clone();
+    }
+    if !instance["spec"].is_null() {
+        desired["spec"] = instance["spec"].clone();
+    }
+    desired
+}
+
+/// Tells whether a mirror is as it is desired: the same spec, and all labels, annotations and the
+/// finalizer that we write.
+fn holds(desired: &Value, mirror: &RawObject) -> bool {
+    let within = |wanted: &Value, known: &std::collections::BTreeMap<String, String>| {
+        let mut entries = wanted.as_object().into_iter().flatten();
+        entries.all(|(key, value)| known.get(key).map(String::as_str) == value.as_str())
+    };
+    let metadata = &desired["metadata"];
+    within(&metadata["labels"], &mirror.labels)
+        && within(&metadata["annotations"], &mirror.annotations)
+        && mirror.finalizers.iter().any(|name| name == api::wheelhouse::keys::FINALIZER_MIRROR)
+        && mirror.value().is_ok_and(|live| live["spec"] == desired["spec"])
+}
+
+fn without_inventory(desired: &Value) -> Value {
+    let mut hurried = desired.clone();
+    if let Some(annotations) = hurried["metadata"]["annotations"].as_object_mut() {
+        annotations.retain(|key, _| {
+            !key.starts_with("applyset.") && !key.starts_with("internal.kro.run/")
+        });
+    }
+    hurried
+}
+
+fn digest(desired: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    desired.to_string().hash(&mut hasher);
+    hasher.finish()
+}
+
+fn endpoint(target: &Target, served: &Served, namespace: &str) -> Endpoint {
+    target.endpoint(served.graph.gvr(), namespace)
+}
+
+async fn release(work: &Work<'_>, served: &Served, mirror: &RawObject) -> Result<(), Pause> {
+    let endpoint = endpoint(work.target, served, &work.key.namespace);
+    release_finalizer(work.target, &endpoint, work.key, mirror).await
+}
+
+async fn release_finalizer(
+    target: &Target,
+    endpoint: &Endpoint,
+    key: &InstanceKey,
+    mirror: &RawObject,
+) -> Result<(), Pause> {
+    if !mirror.finalizers.iter().any(|name| name == api::wheelhouse::keys::FINALIZER_MIRROR) {
+        return Ok(());
+    }
+    let object = mirror.value().map_err(|error| Pause::Failure(error.to_string()))?;
+    let patch = deletion::remove_finalizer(&object, api::wheelhouse::keys::FINALIZER_MIRROR);
+    match target.dynamic.patch(endpoint, &key.name, None, Patch::Json(&patch)).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_not_found() => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn delete(
+    target: &Target,
+    endpoint: &Endpoint,
+    key: &InstanceKey,
+    uid: &str,
+) -> Result<(), Pause> {
+    let request = DeleteRequest { uid: Some(uid.to_owned()), propagation: None };
+    match target.dynamic.delete(endpoint, &key.name, &request).await {
+        Ok(Deleted::Terminating(left)) => {
+            let holders = text(&left, &["metadata", "name"]).to_owned();
+            debug!(cluster = %target.cluster, mirror = holders, "others hold the mirror");
+        }
+        Ok(Deleted::Gone) => target.mirrors.gone(key, uid),
+        Err(error) if error.is_not_found() || error.is_conflict() => target.mirrors.gone(key, uid),
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
+}

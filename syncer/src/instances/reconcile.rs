@@ -1,0 +1,282 @@
+//! One instance: plan, ledger, apply, observe, prune, project, again while the plan has more.
+//!
+//! # Invariants
+//!
+//! Nothing is applied before the ledger names it. Nothing is pruned while a kind's cache is not
+//! synced, while the plan waits for data, or after a failed apply. A failure is tried again for
+//! ever, later each time; no work is dropped.
+//!
+//! Source: kro `pkg/controller/instance`, without its fixed waits.
+
+use std::sync::Arc;
+
+use graph::{Observed, Plan, PlanInput};
+use serde_json::Value;
+use tracing::{debug, warn};
+
+use super::{applying, deletion, ledger, mirror, status};
+use crate::{
+    children::{Sync, WatchedKind},
+    definitions::Served,
+    engine::Engine,
+    externals::ExternalCache,
+    keys::InstanceKey,
+    target::{Memory, Reach, Target, TargetSort},
+};
+
+/// Rounds of plan and apply in one reconcile: a graph has at most as many levels as nodes, and one
+/// that has not settled by then goes on in the next reconcile.
+const ROUND_COUNT_MAX: usize = 64;
+
+/// How a reconcile ended, where it did not do all that is to be done.
+#[derive(Debug)]
+pub(crate) enum Pause {
+    /// A watch will name the instance again.
+    Watch,
+    /// Something failed; try again later.
+    Failure(String),
+}
+
+impl From<client::Error> for Pause {
+    fn from(error: client::Error) -> Self {
+        Self::Failure(error.to_string())
+    }
+}
+
+/// An instance in the hands of a worker.
+#[derive(Debug)]
+pub(crate) struct Work<'a> {
+    pub(crate) engine: &'a Arc<Engine>,
+    pub(crate) target: &'a Arc<Target>,
+    pub(crate) key: &'a InstanceKey,
+    pub(crate) instance: Value,
+    pub(crate) memory: Memory,
+}
+
+/// Reconciles an instance and arranges what is to follow.
+pub(crate) async fn run(engine: &Arc<Engine>, target: &Arc<Target>, key: &InstanceKey) {
+    let Some(object) = engine.instances.get(&target.cluster, key) else {
+        target.forget(key);
+        mirror::remove_orphan(engine, target, key).await;
+        return;
+    };
+    let instance = match object.value() {
+        Ok(instance) => instance,
+        Err(error) => {
+            warn!(cluster = %target.cluster, key = %key, %error, "an instance is no JSON");
+            return;
+        }
+    };
+    let memory = target.recall(key, &object.uid);
+    let mut work = Work { engine, target, key, instance, memory };
+    let outcome = work.step().await;
+    let failure = match outcome {
+        Ok(()) | Err(Pause::Watch) => None,
+        Err(Pause::Failure(reason)) => Some(reason),
+    };
+    work.memory.failure_count = failure.as_ref().map_or(0, |_| work.memory.failure_count + 1);
+    if let Some(reason) = failure {
+        let attempt = work.memory.failure_count;
+        debug!(cluster = %target.cluster, key = %key, attempt, reason, "reconcile failed");
+        target.probe.notify_one();
+        target.retry(key, attempt);
+    }
+    target.remember(key, work.memory);
+}
+
+// === impl Work ===
+
+impl Work<'_> {
+    async fn step(&mut self) -> Result<(), Pause> {
+        if !api::meta::deletion_timestamp(&self.instance).unwrap_or_default().is_empty() {
+            return deletion::step(self).await;
+        }
+        let Some(served) = self.engine.definitions.lookup(&self.target.cluster, &self.key.group_kind)
+        else {
+            return Err(Pause::Watch);
+        };
+        if let Reach::Unreachable { since, reason } = self.target.reach() {
+            status::waiting_for_spoke(self, &since, &reason).await?;
+            return Err(Pause::Watch);
+        }
+        self.manage(&served).await?;
+        if graph::instance::is_suspended(&self.instance) {
+            let now = self.engine.now();
+            let wanted = served.graph.suspended_status(&self.instance, &now);
+            return status::write(self, wanted).await;
+        }
+        ledger::recall(self).await?;
+        self.require_synced(&served)?;
+        self.converge(&served).await
+    }
+
+    /// Writes finalizer and labels on the hub's instance.
+    async fn manage(&mut self, served: &Served) -> Result<(), Pause> {
+        let settings = &self.engine.settings;
+        let patch = graph::instance::labeller_patch(&self.instance, &served.owner, settings)
+            .map_err(Pause::Failure)?;
+        if let Some(patch) = patch {
+            self.apply_to_instance(&patch, api::kro::keys::MANAGER_LABELLER).await?;
+        }
+        Ok(())
+    }
+
+    /// Applies a patch to the hub's instance and goes on with the answer.
+    pub(crate) async fn apply_to_instance(
+        &mut self,
+        patch: &Value,
+        manager: &str,
+    ) -> Result<(), Pause> {
+        let endpoint = self.hub_endpoint()?;
+        let patch = client::Patch::Apply {
+            manager,
+            force: client::Force::Yes,
+            object: patch,
+            answer: client::Answer::Object,
+        };
+        self.instance = self.engine.hub.patch(&endpoint, &self.key.name, None, patch).await?;
+        self.answered();
+        Ok(())
+    }
+
+    /// Lets the cache know the instance as it is now.
+    pub(crate) fn answered(&self) {
+        if let Ok(object) = client::reflector::RawObject::from_value(&self.instance) {
+            let (cluster, key) = (&self.target.cluster, self.key);
+            self.engine.instances.answered(cluster, key, Arc::new(object));
+        }
+    }
+
+    /// Names the endpoint of the instance on the hub.
+    pub(crate) fn hub_endpoint(&self) -> Result<client::Endpoint, Pause> {
+        let served = self.engine.definitions.lookup(&self.target.cluster, &self.key.group_kind);
+        // A definition that is gone leaves the CRD, so the instance is still served.
+        let gvr = served
+            .map(|served| served.graph.gvr().clone())
+            .or_else(|| self.engine.definitions.last_gvr(&self.key.group_kind))
+            .ok_or(Pause::Watch)?;
+        Ok(self.engine.hub_endpoint(&self.target.cluster, &gvr, &self.key.namespace))
+    }
+
+    fn require_synced(&self, served: &Served) -> Result<(), Pause> {
+        let mut kinds: Vec<WatchedKind> = served
+            .graph
+            .child_kinds()
+            .into_iter()
+            .filter(|kind| !kind.external)
+            .map(|kind| WatchedKind { gvk: kind.gvk, gvr: kind.gvr })
+            .collect();
+        kinds.extend(ledger::kinds(self.memory.ledger.as_ref()));
+        let mut trouble = None;
+        let mut waits = false;
+        for kind in &kinds {
+            self.target.watch_children(kind);
+            if let Sync::Waiting(reason) = self.target.children.sync(&kind.gvr, self.key) {
+                waits = true;
+                trouble = trouble.or(reason.map(|reason| format!("{}: {reason}", kind.gvk)));
+            }
+        }
+        match (waits, trouble) {
+            (false, _) => Ok(()),
+            (true, None) => Err(Pause::Watch),
+            (true, Some(reason)) => Err(Pause::Failure(reason)),
+        }
+    }
+
+    async fn converge(&mut self, served: &Served) -> Result<(), Pause> {
+        let mut observed = self.observe();
+        let mut failed = false;
+        let mut mirrored = None;
+        for _ in 0..ROUND_COUNT_MAX {
+            let plan = self.plan(served, &mut observed);
+            let changes = !failed && plan.changes().next().is_some();
+            if changes {
+                ledger::before(self, &plan).await?;
+            }
+            if mirrored.is_none() {
+                // Beside the first round's children: neither needs the other.
+                let writes = async {
+                    if changes { applying::write(self.target, &plan).await } else { Vec::new() }
+                };
+                let (answers, mirror) = tokio::join!(writes, self.mirror(served));
+                mirrored = Some(mirror.map(|digest| self.memory.mirror = digest));
+                failed |= !applying::absorb(self, answers, &mut observed);
+            } else if changes {
+                let answers = applying::write(self.target, &plan).await;
+                failed |= !applying::absorb(self, answers, &mut observed);
+            }
+            if !changes {
+                return self.settle(served, &plan, failed, mirrored).await;
+            }
+        }
+        self.target.queue.add(self.key.clone());
+        Ok(())
+    }
+
+    async fn mirror(&self, served: &Served) -> Result<Option<u64>, Pause> {
+        match self.target.sort {
+            TargetSort::Mirrored => mirror::apply(self, served).await.map(Some),
+            TargetSort::Embedded | TargetSort::Root => Ok(None),
+        }
+    }
+
+    fn observe(&self) -> Observed {
+        let mut observed = Observed::new();
+        for (_, child) in self.target.children.of(self.key) {
+            if let Ok(live) = child.object.value() {
+                observed.child(Arc::new(live));
+            }
+        }
+        for (reference, applied) in &self.memory.applied {
+            observed.applied(reference, applied.clone());
+        }
+        observed
+    }
+
+    /// Plans, and answers what the plan wants to know of external objects until it asks nothing new.
+    fn plan(&self, served: &Served, observed: &mut Observed) -> Plan {
+        let mut answered = 0;
+        loop {
+            let input = PlanInput {
+                instance: &self.instance,
+                observed,
+                settings: &self.engine.settings,
+            };
+            let plan = served.graph.plan(&input);
+            if plan.wanted.len() <= answered {
+                return plan;
+            }
+            answered = plan.wanted.len();
+            for wanted in &plan.wanted {
+                if let Some(found) = ExternalCache::read(self.target, wanted, self.key) {
+                    observed.external(wanted, found);
+                }
+            }
+        }
+    }
+
+    async fn settle(
+        &mut self,
+        served: &Served,
+        plan: &Plan,
+        failed: bool,
+        mirrored: Option<Result<(), Pause>>,
+    ) -> Result<(), Pause> {
+        let pruned = if failed { Ok(()) } else { applying::prune(self, plan).await };
+        if !failed && pruned.is_ok() && plan.prune_allowed() {
+            ledger::after(self, plan).await?;
+        }
+        let now = self.engine.now();
+        let wanted = served.graph.status(&self.instance, plan, &now);
+        status::write(self, wanted).await?;
+        pruned?;
+        if let Some(mirrored) = mirrored {
+            mirrored?;
+        }
+        if failed || plan.failure.is_some() {
+            let reason = plan.failure.clone().unwrap_or_else(|| "an apply failed".to_owned());
+            return Err(Pause::Failure(reason));
+        }
+        Ok(())
+    }
+}

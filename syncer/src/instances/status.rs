@@ -1,0 +1,64 @@
+//! The status of an instance on the hub: written only where it differs.
+
+use client::Patch;
+use graph::conditions::{ConditionSet, INSTANCE, Mark};
+use serde_json::{Value, json};
+
+use super::reconcile::{Pause, Work};
+use crate::target::TargetSort;
+
+/// Writes a complete status, unless it is the one that is there.
+pub(crate) async fn write(work: &mut Work<'_>, wanted: Value) -> Result<(), Pause> {
+    if work.instance["status"] == wanted {
+        return Ok(());
+    }
+    let endpoint = work.hub_endpoint()?;
+    let patch = json!([
+        {"op": "test", "path": "/metadata/uid", "value": api::meta::uid(&work.instance)},
+        {"op": "add", "path": "/status", "value": wanted},
+    ]);
+    let name = &work.key.name;
+    let answer = work.engine.hub.patch(&endpoint, name, Some("status"), Patch::Json(&patch)).await;
+    match answer {
+        Ok(instance) => work.instance = instance,
+        Err(error) if error.is_not_found() => return Ok(()),
+        Err(error) => return Err(error.into()),
+    }
+    work.answered();
+    work.engine.note_census(&work.target.cluster);
+    if work.target.sort == TargetSort::Mirrored {
+        super::mirror::note_status(work.target, work.key);
+    }
+    Ok(())
+}
+
+/// Says in the status that there is work which waits for the spoke.
+pub(crate) async fn waiting_for_spoke(
+    work: &mut Work<'_>,
+    since: &str,
+    reason: &str,
+) -> Result<(), Pause> {
+    let generation = api::meta::generation(&work.instance);
+    let conditions = work.instance["status"]["conditions"].as_array();
+    let settled = conditions.into_iter().flatten().any(|condition| {
+        condition["type"] == "Ready"
+            && condition["status"] == "True"
+            && condition["observedGeneration"].as_i64() == Some(generation)
+    });
+    if settled {
+        return Ok(()); // nothing waits: what is known stays
+    }
+    let cluster = &work.target.cluster;
+    let message =
+        format!("waiting for spoke {cluster:?}, which is unreachable since {since}: {reason}");
+    let now = work.engine.now();
+    let mut wanted = work.instance["status"].clone();
+    if !wanted.is_object() {
+        wanted = json!({});
+    }
+    let mut set = ConditionSet::open(&INSTANCE, &work.instance, &now);
+    set.mark(Mark::waits("ResourcesReady", "SpokeUnreachable", message));
+    wanted["conditions"] = Value::Array(set.to_values());
+    wanted["state"] = json!("IN_PROGRESS");
+    write(work, wanted).await
+}

@@ -1,0 +1,86 @@
+//! How the syncer names what it works on.
+
+use std::fmt;
+
+use api::GroupKind;
+use client::reflector::RawObject;
+use serde_json::Value;
+
+/// One instance within its logical cluster.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InstanceKey {
+    /// Group and kind.
+    pub group_kind: GroupKind,
+    /// Namespace; empty for a cluster-scoped kind.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+/// Labels on a child that name its instance. Source: kro `pkg/metadata`, kept by `graph`.
+const PARENT_GROUP: &str = "kro.run/instance-group";
+const PARENT_KIND: &str = "kro.run/instance-kind";
+const PARENT_NAME: &str = "kro.run/instance-name";
+const PARENT_NAMESPACE: &str = "kro.run/instance-namespace";
+
+// === impl InstanceKey ===
+
+impl InstanceKey {
+    /// Names an instance that a watch delivered.
+    pub fn of_instance(group_kind: &GroupKind, object: &RawObject) -> Self {
+        Self {
+            group_kind: group_kind.clone(),
+            namespace: object.namespace.clone().unwrap_or_default(),
+            name: object.name.clone(),
+        }
+    }
+
+    /// Names the instance that a child's labels point to, if they do.
+    pub fn of_parent(child: &RawObject) -> Option<Self> {
+        let label = |key: &str| child.labels.get(key).cloned();
+        Some(Self {
+            group_kind: GroupKind { group: label(PARENT_GROUP)?, kind: label(PARENT_KIND)? },
+            namespace: label(PARENT_NAMESPACE).unwrap_or_default(),
+            name: label(PARENT_NAME)?,
+        })
+    }
+}
+
+impl fmt::Display for InstanceKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() {
+            return write!(formatter, "{} {}", self.group_kind, self.name);
+        }
+        write!(formatter, "{} {}/{}", self.group_kind, self.namespace, self.name)
+    }
+}
+
+/// Compares two resource versions of one source, as integers of any length.
+///
+/// Source: apimachinery 1.35 `resourceversion.CompareResourceVersion`.
+pub(crate) fn newer(version: &str, than: &str) -> bool {
+    (version.len(), version) > (than.len(), than)
+}
+
+/// Reads a string below a path of keys.
+pub(crate) fn text<'a>(value: &'a Value, path: &[&str]) -> &'a str {
+    let mut at = value;
+    for key in path {
+        at = &at[*key];
+    }
+    at.as_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resource_versions_compare_as_integers() {
+        for (version, than, want) in
+            [("10", "9", true), ("9", "10", false), ("10", "10", false), ("11", "10", true)]
+        {
+            assert_eq!(newer(version, than), want, "{version} newer than {than}");
+        }
+    }
+}

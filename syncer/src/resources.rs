@@ -1,0 +1,40 @@
+//! The endpoints that the syncer names itself.
+
+use api::{GroupVersionResource, crd, kro, wheelhouse};
+
+/// ResourceGraphDefinitions.
+pub(crate) fn definitions() -> GroupVersionResource {
+    GroupVersionResource::new(kro::GROUP, kro::VERSION, kro::RGD_RESOURCE)
+}
+
+/// GraphRevisions.
+pub(crate) fn revisions() -> GroupVersionResource {
+    GroupVersionResource::new(kro::INTERNAL_GROUP, kro::VERSION, kro::REVISION_RESOURCE)
+}
+
+/// CustomResourceDefinitions.
+pub(crate) fn crds() -> GroupVersionResource {
+    GroupVersionResource::new(crd::GROUP, crd::VERSION, crd::RESOURCE)
+}
+
+/// Spokes.
+pub(crate) fn spokes() -> GroupVersionResource {
+    GroupVersionResource::new(wheelhouse::GROUP, wheelhouse::VERSION, wheelhouse::SPOKE_RESOURCE)
+}
+
+/// Inventories: ledgers of instances.
+pub(crate) fn inventories() -> GroupVersionResource {
+    let (group, version) = (wheelhouse::INTERNAL_GROUP, wheelhouse::VERSION);
+    GroupVersionResource::new(group, version, wheelhouse::INVENTORY_RESOURCE)
+}
+
+/// ServedResources: what the hub serves at a spoke's path.
+pub(crate) fn served_resources() -> GroupVersionResource {
+    let (group, version) = (wheelhouse::INTERNAL_GROUP, wheelhouse::VERSION);
+    GroupVersionResource::new(group, version, wheelhouse::SERVED_RESOURCE_RESOURCE)
+}
+
+/// A resource of the core group.
+pub(crate) fn core(resource: &str) -> GroupVersionResource {
+    GroupVersionResource::new("", "v1", resource)
+}

@@ -1,0 +1,167 @@
+//! Spokes: connected from their Secrets, probed, described in their status.
+//!
+//! In reading order: [`reconcile`] (one Spoke), [`heartbeat`], [`census`] (its status).
+
+mod census;
+mod heartbeat;
+mod namespaces;
+mod reconcile;
+
+use std::{collections::HashMap, sync::Arc};
+
+use api::LogicalCluster;
+use client::reflector::{self, Event, RawObject};
+use parking_lot::Mutex;
+use tracing::debug;
+
+pub use reconcile::join_objects;
+pub(crate) use reconcile::start as start_target;
+
+use crate::{resources, 
+    definitions::Served,
+    engine::Engine,
+    keys::InstanceKey,
+    target::Target,
+};
+
+/// The label on a Secret of root that names the spoke whose credential it holds.
+pub const SECRET_LABEL: &str = "wheelhouse.dev/spoke";
+
+/// Spokes as the hub's watch last delivered them.
+#[derive(Debug, Default)]
+struct Known {
+    // Guards the map; never held across an await.
+    spokes: Mutex<HashMap<LogicalCluster, Arc<RawObject>>>,
+}
+
+/// Starts the watches of Spokes and of their Secrets, and the worker that reconciles them.
+pub(crate) fn start(engine: &Arc<Engine>) {
+    let known = Arc::new(Known::default());
+    follow(engine, &resources::spokes(), "", {
+        let (engine, known) = (Arc::clone(engine), Arc::clone(&known));
+        move |event| take_spoke(&engine, &known, event)
+    });
+    follow(engine, &resources::core("secrets"), SECRET_LABEL, {
+        let engine = Arc::clone(engine);
+        move |event| take_secret(&engine, event)
+    });
+    let worker = Arc::clone(engine);
+    let token = engine.tasks.child_token();
+    engine.tasks.spawn("spoke-worker", async move {
+        loop {
+            let cluster = tokio::select! {
+                biased;
+                () = token.cancelled() => return,
+                cluster = worker.spoke_queue.next() => cluster,
+            };
+            // Each spoke in a task of its own: one that hangs holds nobody else back.
+            let (engine, known) = (Arc::clone(&worker), Arc::clone(&known));
+            worker.tasks.spawn("spoke", async move {
+                let spoke = known.spokes.lock().get(&cluster).cloned();
+                reconcile::run(&engine, &cluster, spoke.as_deref()).await;
+                engine.spoke_queue.done(&cluster);
+            });
+        }
+    });
+}
+
+/// Starts the watch of a kind's mirrors in a spoke, unless it runs.
+pub(crate) fn watch_mirrors(engine: &Arc<Engine>, target: &Arc<Target>, served: &Served) {
+    let group_kind = served.graph.group_kind().clone();
+    if !target.mirrors.register(&group_kind) {
+        return;
+    }
+    let source = target.source(served.graph.gvr(), "");
+    let mut events = reflector::start(source, &engine.tasks, target.token.clone());
+    let target = Arc::clone(target);
+    engine.tasks.spawn("mirrors", async move {
+        while let Some(event) = events.recv().await {
+            for key in target.mirrors.take(&group_kind, event) {
+                target.queue.add(key);
+            }
+        }
+    });
+}
+
+/// Names all instances whose namespace is a given one.
+pub(crate) fn in_namespace(
+    engine: &Engine,
+    cluster: &LogicalCluster,
+    namespace: &str,
+) -> Vec<InstanceKey> {
+    let instances = engine.instances.of_cluster(cluster);
+    let keys = instances.into_iter().map(|(key, _)| key);
+    keys.filter(|key| key.namespace == namespace).collect()
+}
+
+fn follow(
+    engine: &Arc<Engine>,
+    gvr: &api::GroupVersionResource,
+    label: &str,
+    mut take: impl FnMut(Event) + Send + 'static,
+) {
+    let source = reflector::Config {
+        client: engine.hub.client().clone(),
+        path: format!("{}/{}", gvr.group_version().path(), gvr.resource),
+        label_selector: (!label.is_empty()).then(|| label.to_owned()),
+        field_selector: None,
+        name: format!("hub/{}", gvr.resource),
+    };
+    let mut events = reflector::start(source, &engine.tasks, engine.tasks.child_token());
+    engine.tasks.spawn("spokes", async move {
+        while let Some(event) = events.recv().await {
+            take(event);
+        }
+    });
+}
+
+fn take_spoke(engine: &Engine, known: &Known, event: Event) {
+    let mut spokes = known.spokes.lock();
+    match event {
+        Event::Restarted(objects) => {
+            let left = std::mem::take(&mut *spokes);
+            for cluster in left.into_keys() {
+                engine.spoke_queue.add(cluster);
+            }
+            for object in objects {
+                if let Ok(cluster) = object.name.parse::<LogicalCluster>() {
+                    spokes.insert(cluster.clone(), object);
+                    engine.spoke_queue.add(cluster);
+                }
+            }
+        }
+        Event::Applied(object) => {
+            let Ok(cluster) = object.name.parse::<LogicalCluster>() else { return };
+            let before = spokes.insert(cluster.clone(), Arc::clone(&object));
+            let concerns = before.is_none_or(|before| {
+                before.generation != object.generation
+                    || before.labels != object.labels
+                    || before.deletion_timestamp != object.deletion_timestamp
+                    || before.uid != object.uid
+            });
+            if concerns {
+                engine.spoke_queue.add(cluster);
+            }
+        }
+        Event::Deleted(object) => {
+            if let Ok(cluster) = object.name.parse::<LogicalCluster>() {
+                spokes.remove(&cluster);
+                engine.spoke_queue.add(cluster);
+            }
+        }
+        Event::Interrupted(reason) => debug!(reason, "watch of spokes interrupted"),
+        Event::Resumed => {}
+    }
+}
+
+fn take_secret(engine: &Engine, event: Event) {
+    let named = |object: &RawObject| object.labels.get(SECRET_LABEL)?.parse().ok();
+    let objects = match event {
+        Event::Restarted(objects) => objects,
+        Event::Applied(object) | Event::Deleted(object) => vec![object],
+        Event::Interrupted(_) | Event::Resumed => Vec::new(),
+    };
+    for cluster in objects.iter().filter_map(|object| named(object)) {
+        engine.spoke_queue.add(cluster);
+    }
+}

@@ -1,0 +1,191 @@
+//! The status of a Spoke: columns that answer "is it fine".
+
+use std::sync::Arc;
+
+use api::{Condition, LogicalCluster};
+use client::Patch;
+use serde_json::{Value, json};
+
+use crate::{resources, 
+    engine::Engine,
+    target::{Reach, Target},
+};
+
+/// Writes what is known of a connected spoke.
+pub(super) async fn write(
+    engine: &Arc<Engine>,
+    cluster: &LogicalCluster,
+    object: &Value,
+) -> Result<(), client::Error> {
+    let Some(target) = engine.fleet.get(cluster) else { return Ok(()) };
+    let mut counts = Counts::default();
+    for (_, instance) in engine.instances.of_cluster(cluster) {
+        let state = instance.value().ok().map(|value| {
+            if instance.deletion_timestamp.is_some() {
+                return "DELETING".to_owned();
+            }
+            value["status"]["state"].as_str().unwrap_or_default().to_owned()
+        });
+        counts.count(state.as_deref().unwrap_or_default());
+    }
+    let (served, others) = target.kinds.census();
+    let mut rows = rows(&target, served, &others, &counts);
+    let fault = rows.iter().find(|row| row.status != "True").cloned();
+    let mut status = object["status"].clone();
+    if !status.is_object() {
+        status = json!({});
+    }
+    status["instances"] = counts.to_value();
+    status["message"] = json!(fault.as_ref().map_or("", |row| row.message.as_str()));
+    if let Some(version) = target.version() {
+        status["version"] = json!(version);
+    }
+    if let Some(uid) = target.cluster_uid() {
+        status["clusterUID"] = json!(uid);
+    }
+    rows.push(match fault {
+        None => Row::new("Ready", "True", "Ready", ""),
+        Some(row) => Row { type_: "Ready", status: "False", ..row },
+    });
+    put(engine, object, status, rows).await
+}
+
+/// Writes why a spoke cannot be connected.
+pub(super) async fn refuse(
+    engine: &Arc<Engine>,
+    object: &Value,
+    reason: &str,
+) -> Result<(), client::Error> {
+    let mut status = object["status"].clone();
+    if !status.is_object() {
+        status = json!({});
+    }
+    status["message"] = json!(reason);
+    let rows = vec![
+        Row::new("Reachable", "False", "NotConnected", reason),
+        Row::new("Ready", "False", "NotConnected", reason),
+    ];
+    put(engine, object, status, rows).await
+}
+
+/// One condition.
+#[derive(Debug, Clone)]
+struct Row {
+    type_: &'static str,
+    status: &'static str,
+    reason: &'static str,
+    message: String,
+}
+
+fn rows(target: &Target, served: usize, others: &[String], counts: &Counts) -> Vec<Row> {
+    let unsettled = counts.unsettled();
+    vec![
+        match target.reach() {
+            Reach::Reachable => Row::new("Reachable", "True", "Answers", ""),
+            Reach::Unreachable { since, reason } => {
+                let message = format!("unreachable since {since}: {reason}");
+                Row::new("Reachable", "False", "NoAnswer", message)
+            }
+        },
+        if others.is_empty() {
+            let message = format!("{served} kinds are served");
+            Row::new("CRDsDistributed", "True", "Distributed", message)
+        } else {
+            Row::new("CRDsDistributed", "False", "Waiting", others.join("; "))
+        },
+        if unsettled == 0 {
+            Row::new("Synced", "True", "Synced", "")
+        } else {
+            // Work under way is no fault: Ready does not hang on it.
+            Row::new("Synced", "True", "Working", format!("{unsettled} instances are under way"))
+        },
+    ]
+}
+
+// === impl Row ===
+
+impl Row {
+    fn new(
+        type_: &'static str,
+        status: &'static str,
+        reason: &'static str,
+        message: impl Into<String>,
+    ) -> Self {
+        Self { type_, status, reason, message: message.into() }
+    }
+}
+
+async fn put(
+    engine: &Arc<Engine>,
+    object: &Value,
+    mut status: Value,
+    rows: Vec<Row>,
+) -> Result<(), client::Error> {
+    let now = engine.now();
+    let mut conditions: Vec<Condition> =
+        serde_json::from_value(object["status"]["conditions"].clone()).unwrap_or_default();
+    let generation = api::meta::generation(object);
+    for row in rows {
+        let condition = Condition {
+            type_: row.type_.to_owned(),
+            status: row.status.to_owned(),
+            reason: row.reason.to_owned(),
+            message: row.message,
+            observed_generation: Some(generation),
+            last_transition_time: now.clone(),
+        };
+        api::meta::set_condition(&mut conditions, condition, &now);
+    }
+    status["conditions"] = json!(conditions);
+    if object["status"] == status {
+        return Ok(());
+    }
+    status["lastHeartbeatTime"] = json!(now);
+    let endpoint = engine.hub_endpoint(&LogicalCluster::root(), &resources::spokes(), "");
+    let patch = json!([{"op": "add", "path": "/status", "value": status}]);
+    let name = api::meta::name(object);
+    match engine.hub.patch(&endpoint, name, Some("status"), Patch::Json(&patch)).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_not_found() => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Counts of instances by state.
+#[derive(Debug, Default)]
+struct Counts {
+    total: u64,
+    ready: u64,
+    in_progress: u64,
+    error: u64,
+    deleting: u64,
+}
+
+// === impl Counts ===
+
+impl Counts {
+    fn count(&mut self, state: &str) {
+        self.total += 1;
+        match state {
+            "ACTIVE" => self.ready += 1,
+            "ERROR" => self.error += 1,
+            "DELETING" => self.deleting += 1,
+            _ => self.in_progress += 1,
+        }
+    }
+
+    const fn unsettled(&self) -> u64 {
+        self.in_progress + self.error + self.deleting
+    }
+
+    fn to_value(&self) -> Value {
+        json!({
+            "total": self.total,
+            "ready": self.ready,
+            "inProgress": self.in_progress,
+            "error": self.error,
+            "deleting": self.deleting,
+            "summary": format!("{}/{}", self.ready, self.total),
+        })
+    }
+}

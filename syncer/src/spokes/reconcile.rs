@@ -1,0 +1,238 @@
+//! One Spoke: its connection, and its end.
+//!
+//! # Invariants
+//!
+//! A Spoke is not let go while the hub holds instances for it: their children would be orphaned
+//! without anybody having said so.
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+    time::Duration,
+};
+
+use api::{
+    LogicalCluster,
+    wheelhouse::{Provider, Spoke},
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use client::{DeleteRequest, Dynamic, ListRequest, Patch, reflector::RawObject};
+use serde_json::{Value, json};
+use tracing::{info, warn};
+
+use super::{census, heartbeat, namespaces};
+use crate::{resources, 
+    definitions::{distribution, reconcile::add_finalizer_of},
+    engine::Engine,
+    instances::{self, deletion},
+    target::{Target, TargetSort},
+};
+
+/// Holds a Spoke until its instances are gone.
+const FINALIZER: &str = "wheelhouse.dev/spoke";
+
+/// The wait after a failure that no watch will tell the end of.
+const RETRY_DELAY: Duration = Duration::from_secs(2);
+
+/// Reconciles a Spoke; a failure is tried again.
+pub(super) async fn run(engine: &Arc<Engine>, cluster: &LogicalCluster, spoke: Option<&RawObject>) {
+    let Some(spoke) = spoke else {
+        if !cluster.is_root() {
+            engine.fleet.disconnect(cluster);
+        }
+        return;
+    };
+    if let Err(error) = step(engine, cluster, spoke).await {
+        warn!(spoke = %cluster, error = %error, "cannot reconcile a spoke");
+        engine.spoke_queue.add_after(cluster.clone(), RETRY_DELAY);
+    }
+}
+
+async fn step(
+    engine: &Arc<Engine>,
+    cluster: &LogicalCluster,
+    known: &RawObject,
+) -> Result<(), client::Error> {
+    let endpoint = engine.hub_endpoint(&LogicalCluster::root(), &resources::spokes(), "");
+    let mut object = match engine.hub.get(&endpoint, &known.name).await {
+        Ok(object) => object,
+        Err(error) if error.is_not_found() => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if api::meta::deletion_timestamp(&object).is_some() {
+        return end(engine, cluster, &object).await;
+    }
+    if !api::meta::has_finalizer(&object, FINALIZER) {
+        let patch = add_finalizer_of(&object, FINALIZER);
+        object = engine.hub.patch(&endpoint, &known.name, None, Patch::Json(&patch)).await?;
+    }
+    if engine.definitions.note_spoke(cluster, &known.labels) {
+        engine.distribution_queue.add(cluster.clone());
+    }
+    let spoke: Spoke = match serde_json::from_value(object.clone()) {
+        Ok(spoke) => spoke,
+        Err(error) => return census::refuse(engine, &object, &error.to_string()).await,
+    };
+    if spoke.spec.suspended {
+        engine.fleet.disconnect(cluster);
+        return census::refuse(engine, &object, "suspended by spec.suspended").await;
+    }
+    let connected = if spoke.spec.provider == Provider::Embedded {
+        connect_embedded(engine, cluster);
+        Ok(())
+    } else {
+        connect(engine, cluster, &spoke).await?
+    };
+    match connected {
+        Ok(()) => census::write(engine, cluster, &object).await,
+        Err(reason) => census::refuse(engine, &object, &reason).await,
+    }
+}
+
+fn connect_embedded(engine: &Arc<Engine>, cluster: &LogicalCluster) {
+    if engine.fleet.get(cluster).is_none_or(|target| target.sort != TargetSort::Embedded) {
+        let token = engine.tasks.child_token();
+        let dynamic = engine.hub.clone();
+        let target =
+            Target::new(cluster.clone(), TargetSort::Embedded, dynamic, &engine.tasks, token);
+        start(engine, Arc::new(target));
+    }
+}
+
+/// Connects a real spoke, unless it is connected with this credential.
+///
+/// The outer error is the hub's, the inner text tells the user what is wrong with the credential.
+async fn connect(
+    engine: &Arc<Engine>,
+    cluster: &LogicalCluster,
+    spoke: &Spoke,
+) -> Result<Result<(), String>, client::Error> {
+    let reference = spoke.spec.connection.as_ref().and_then(|it| it.secret_ref.as_ref());
+    let Some(reference) = reference else {
+        return Ok(Err("spec.connection.secretRef is missing".to_owned()));
+    };
+    let secrets = engine.hub_endpoint(
+        &LogicalCluster::root(),
+        &resources::core("secrets"),
+        &reference.namespace,
+    );
+    let place = format!("secret {}/{}", reference.namespace, reference.name);
+    let secret = match engine.hub.get(&secrets, &reference.name).await {
+        Ok(secret) => secret,
+        Err(error) if error.is_not_found() => return Ok(Err(format!("{place} is missing"))),
+        Err(error) => return Err(error),
+    };
+    let encoded = secret["data"][reference.key.as_str()].as_str();
+    let Some(kubeconfig) = encoded.and_then(|text| STANDARD.decode(text).ok()) else {
+        return Ok(Err(format!("{place} has no key {:?}", reference.key)));
+    };
+    let mut hasher = DefaultHasher::new();
+    kubeconfig.hash(&mut hasher);
+    let credential = hasher.finish();
+    if let Some(target) = engine.fleet.get(cluster)
+        && target.sort == TargetSort::Mirrored
+        && target.credential == Some(credential)
+    {
+        return Ok(Ok(()));
+    }
+    let kubeconfig = String::from_utf8_lossy(&kubeconfig);
+    let connection = match client::connect(&kubeconfig, None, &client::Options::default()).await {
+        Ok(connection) => connection,
+        Err(error) => return Ok(Err(format!("{place}: {error}"))),
+    };
+    let dynamic = Dynamic::new(connection.kube());
+    let token = engine.tasks.child_token();
+    let mut target =
+        Target::new(cluster.clone(), TargetSort::Mirrored, dynamic, &engine.tasks, token);
+    target.credential = Some(credential);
+    start(engine, Arc::new(target));
+    Ok(Ok(()))
+}
+
+/// Starts everything that runs for a target.
+pub(crate) fn start(engine: &Arc<Engine>, target: Arc<Target>) {
+    info!(cluster = %target.cluster, sort = ?target.sort, "connected");
+    engine.fleet.connect(Arc::clone(&target));
+    distribution::watch(engine, &target);
+    instances::start_workers(engine, &target);
+    if target.sort == TargetSort::Mirrored {
+        heartbeat::start(engine, &target);
+        namespaces::watch(engine, &target);
+    }
+    engine.distribution_queue.add(target.cluster.clone());
+    engine.requeue_cluster(&target.cluster);
+    for key in engine.definitions.keys() {
+        engine.definition_queue.add(key);
+    }
+}
+
+/// Lets a Spoke go once the hub holds nothing for it.
+async fn end(
+    engine: &Arc<Engine>,
+    cluster: &LogicalCluster,
+    object: &Value,
+) -> Result<(), client::Error> {
+    let left = engine.instances.of_cluster(cluster).len();
+    if left > 0 {
+        let reason = format!(
+            "waiting: {left} instances are left in logical cluster {:?}; delete them first",
+            cluster.as_str()
+        );
+        census::refuse(engine, object, &reason).await?;
+        engine.spoke_queue.add_after(cluster.clone(), RETRY_DELAY);
+        return Ok(());
+    }
+    engine.fleet.disconnect(cluster);
+    let records = engine.hub_endpoint(cluster, &resources::served_resources(), "");
+    let listed = engine.hub.list(&records, &ListRequest::default()).await?;
+    for record in &listed.items {
+        let name = api::meta::name(record);
+        engine.hub.delete(&records, name, &DeleteRequest::default()).await?;
+    }
+    if !api::meta::has_finalizer(object, FINALIZER) {
+        return Ok(());
+    }
+    let endpoint = engine.hub_endpoint(&LogicalCluster::root(), &resources::spokes(), "");
+    let patch = deletion::remove_finalizer(object, FINALIZER);
+    let name = api::meta::name(object);
+    match engine.hub.patch(&endpoint, name, None, Patch::Json(&patch)).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_not_found() => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The Secret and the Spoke that join a cluster: what `wheelhouse spoke add` writes.
+pub fn join_objects(
+    name: &str,
+    kubeconfig: &str,
+    labels: &std::collections::BTreeMap<String, String>,
+) -> (Value, Value) {
+    let secret_name = format!("spoke-{name}");
+    let secret = json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": secret_name,
+            "namespace": "kube-system",
+            "labels": {super::SECRET_LABEL: name},
+        },
+        "type": "Opaque",
+        "data": {"kubeconfig": STANDARD.encode(kubeconfig)},
+    });
+    let spoke = json!({
+        "apiVersion": "wheelhouse.dev/v1alpha1",
+        "kind": "Spoke",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "provider": "Kubeconfig",
+            "trustMasters": true,
+            "connection": {"type": "Direct", "secretRef": {
+                "namespace": "kube-system",
+                "name": secret_name,
+                "key": "kubeconfig",
+            }},
+        },
+    });
+    (secret, spoke)
+}

@@ -1,0 +1,284 @@
+//! A target: the cluster behind a logical cluster, where children are written.
+//!
+//! Three sorts: a real spoke, to which instances are mirrored; an embedded one, which is served by
+//! this hub itself; and root. Each has its own queue, caches and state of reach, so that one that
+//! hangs is not noticeable at another.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
+
+use api::{GroupVersionResource, LogicalCluster};
+use client::{Dynamic, Endpoint, reflector};
+use graph::{Applied, ObjectRef};
+use parking_lot::Mutex;
+use tasks::Tasks;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    children::{self, ChildCache, OWNED_SELECTOR, WatchedKind},
+    definitions::distribution::Kinds,
+    externals::ExternalCache,
+    keys::InstanceKey,
+    mirrors::MirrorCache,
+    queue::WorkQueue,
+};
+
+/// What sort of cluster is behind a logical cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TargetSort {
+    /// The hub's own logical cluster; instances and children live in the hub's store.
+    Root,
+    /// A logical cluster that this hub serves itself; no mirror.
+    Embedded,
+    /// A real cluster; instances are mirrored to it.
+    Mirrored,
+}
+
+/// Whether the cluster answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reach {
+    /// The last probe or call succeeded.
+    Reachable,
+    /// It did not, since then (RFC 3339), for this reason.
+    Unreachable {
+        /// Since when.
+        since: String,
+        /// The last failure.
+        reason: String,
+    },
+}
+
+/// The cluster behind a logical cluster.
+pub struct Target {
+    /// The logical cluster.
+    pub cluster: LogicalCluster,
+    /// What is behind it.
+    pub sort: TargetSort,
+    /// The client of the cluster (of the hub, unless it is [`TargetSort::Mirrored`]).
+    pub dynamic: Dynamic,
+    /// What stands before `/api` and `/apis` in its URLs: empty for a real spoke.
+    pub prefix: String,
+    /// Children of instances.
+    pub children: Arc<ChildCache>,
+    /// Objects that instances refer to and do not own.
+    pub externals: Arc<ExternalCache>,
+    /// Mirrors of instances, where there are any.
+    pub mirrors: Arc<MirrorCache>,
+    /// How far the CRDs of definitions are here.
+    pub(crate) kinds: Kinds,
+    /// Instances to be reconciled.
+    pub queue: Arc<WorkQueue<InstanceKey>>,
+    /// Mirrors whose status is to be written, coalesced.
+    pub mirror_queue: Arc<WorkQueue<InstanceKey>>,
+    /// Ends everything that runs for this connection.
+    pub token: CancellationToken,
+    /// Asks for a probe at once: a call has failed.
+    pub probe: Notify,
+    /// Digest of the credential that it was connected with.
+    pub credential: Option<u64>,
+    tasks: Tasks,
+    // Each guards one value; neither is held across an await nor while the other is.
+    reach: Mutex<Reach>,
+    memory: Mutex<HashMap<InstanceKey, Memory>>,
+    version: Mutex<Option<String>>,
+    cluster_uid: Mutex<Option<String>>,
+}
+
+/// What the syncer remembers of an instance between two reconciles. Losing it costs work, never
+/// correctness: the ledger and the caches say the same.
+#[derive(Debug, Clone, Default)]
+pub struct Memory {
+    /// The uid of the hub's instance; another one means another instance of the same name.
+    pub uid: String,
+    /// What was applied, and what came of it.
+    pub applied: HashMap<ObjectRef, Applied>,
+    /// The ledger's spec as it was last written or read.
+    pub ledger: Option<api::wheelhouse::InventorySpec>,
+    /// Digest of the mirror as it was last written.
+    pub mirror: Option<u64>,
+    /// Failures in a row, for the backoff.
+    pub failure_count: u32,
+}
+
+// === impl Target ===
+
+impl Target {
+    /// Makes a target without contacting it.
+    pub fn new(
+        cluster: LogicalCluster,
+        sort: TargetSort,
+        dynamic: Dynamic,
+        tasks: &Tasks,
+        token: CancellationToken,
+    ) -> Self {
+        let prefix = match sort {
+            TargetSort::Mirrored => String::new(),
+            TargetSort::Embedded | TargetSort::Root => cluster.path_prefix(),
+        };
+        Self {
+            cluster,
+            sort,
+            dynamic,
+            prefix,
+            children: Arc::default(),
+            externals: Arc::default(),
+            mirrors: Arc::default(),
+            kinds: Kinds::default(),
+            queue: Arc::default(),
+            mirror_queue: Arc::default(),
+            token,
+            probe: Notify::new(),
+            credential: None,
+            tasks: tasks.clone(),
+            reach: Mutex::new(Reach::Reachable),
+            memory: Mutex::default(),
+            version: Mutex::default(),
+            cluster_uid: Mutex::default(),
+        }
+    }
+
+    /// Names an endpoint in this cluster.
+    pub fn endpoint(&self, gvr: &GroupVersionResource, namespace: &str) -> Endpoint {
+        Endpoint {
+            prefix: self.prefix.clone(),
+            gvr: gvr.clone(),
+            namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
+        }
+    }
+
+    /// Names what a reflector reads: all objects of an endpoint, in all namespaces.
+    pub fn source(&self, gvr: &GroupVersionResource, label_selector: &str) -> reflector::Config {
+        reflector::Config {
+            client: self.dynamic.client().clone(),
+            path: format!(
+                "{}{}/{}",
+                self.prefix,
+                gvr.group_version().path(),
+                gvr.resource
+            ),
+            label_selector: (!label_selector.is_empty()).then(|| label_selector.to_owned()),
+            field_selector: None,
+            name: format!("{}/{}", self.cluster, gvr.resource),
+        }
+    }
+
+    /// Starts the watch of a kind of children, if it does not run yet.
+    pub fn watch_children(&self, kind: &WatchedKind) {
+        if !self.children.register(kind) {
+            return;
+        }
+        let queue = Arc::clone(&self.queue);
+        children::watch(
+            &self.children,
+            kind.clone(),
+            self.source(&kind.gvr, OWNED_SELECTOR),
+            &self.tasks,
+            &self.token,
+            move |instance| queue.add(instance),
+        );
+    }
+
+    /// The tasks that this target's work is counted with.
+    pub const fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
+    /// Tells whether the cluster answers.
+    pub fn reach(&self) -> Reach {
+        self.reach.lock().clone()
+    }
+
+    /// Notes the outcome of a probe. Returns whether the cluster came back just now.
+    pub fn note_reach(&self, failure: Option<String>, now: &str) -> bool {
+        let mut reach = self.reach.lock();
+        match failure {
+            None => {
+                let back = *reach != Reach::Reachable;
+                *reach = Reach::Reachable;
+                back
+            }
+            Some(reason) => {
+                let since = match &*reach {
+                    Reach::Unreachable { since, .. } => since.clone(),
+                    Reach::Reachable => now.to_owned(),
+                };
+                *reach = Reach::Unreachable { since, reason };
+                false
+            }
+        }
+    }
+
+    /// Notes the answer of `/version`.
+    pub fn note_version(&self, answer: &[u8]) {
+        let answer: serde_json::Value = serde_json::from_slice(answer).unwrap_or_default();
+        *self.version.lock() = answer["gitVersion"].as_str().map(str::to_owned);
+    }
+
+    /// Tells the version of the cluster's API server, once it has answered.
+    pub fn version(&self) -> Option<String> {
+        self.version.lock().clone()
+    }
+
+    /// Notes the uid of the cluster's namespace `kube-system`, which identifies it.
+    pub fn note_cluster_uid(&self, uid: &str) {
+        *self.cluster_uid.lock() = (!uid.is_empty()).then(|| uid.to_owned());
+    }
+
+    /// Tells the uid of the cluster, once it is known.
+    pub fn cluster_uid(&self) -> Option<String> {
+        self.cluster_uid.lock().clone()
+    }
+
+    /// Recalls what is remembered of an instance; nothing, if the uid is another one.
+    pub fn recall(&self, key: &InstanceKey, uid: &str) -> Memory {
+        let memory = self.memory.lock();
+        match memory.get(key) {
+            Some(known) if known.uid == uid => known.clone(),
+            _ => Memory { uid: uid.to_owned(), ..Memory::default() },
+        }
+    }
+
+    /// Remembers an instance.
+    pub fn remember(&self, key: &InstanceKey, memory: Memory) {
+        self.memory.lock().insert(key.clone(), memory);
+    }
+
+    /// Forgets an instance that is gone.
+    pub fn forget(&self, key: &InstanceKey) {
+        self.memory.lock().remove(key);
+    }
+
+    /// Adds an instance to be reconciled after a failure, later the more failures there were.
+    pub fn retry(&self, key: &InstanceKey, failure_count: u32) {
+        self.queue.add_after(key.clone(), backoff(failure_count));
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Target")
+            .field("cluster", &self.cluster)
+            .field("sort", &self.sort)
+            .field("reach", &*self.reach.lock())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The longest wait between two tries of one instance: a user who mends the cause by hand should
+/// not wait longer, and 10,000 failing instances cost at most 330 tries a second.
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
+
+/// The wait after a first failure.
+const BACKOFF_MIN: Duration = Duration::from_millis(200);
+
+fn backoff(failure_count: u32) -> Duration {
+    let base = BACKOFF_MIN.saturating_mul(1 << failure_count.min(10)).min(BACKOFF_MAX);
+    // Up to a quarter earlier, so that what failed together is not tried together.
+    base.mul_f64(1.0 - rand::random::<f64>() / 4.0)
+}

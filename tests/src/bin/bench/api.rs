@@ -1,0 +1,188 @@
+//! `hack/bench api`: create, get, list and watch fan-out of a custom resource, ours in root, beside
+//! kube-apiserver with etcd, in turns.
+//!
+//! The figure that counts is CPU per operation of the servers (kube-apiserver plus etcd on the
+//! peer's side): wall time depends on what else the machine does.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use wheelhouse_tests::{Hub, Kubectl, Spoke, eventually, process::Process, spoke::Options};
+
+use crate::{
+    load::Api,
+    report::{Better, Report, say},
+};
+
+/// Requests under way.
+const LOAD_WIDTH: usize = 32;
+
+/// Gets of each side.
+const GET_COUNT: usize = 20_000;
+
+/// Lists of all objects on each side.
+const LIST_COUNT: usize = 10;
+
+/// Watchers on each side, and events that each of them receives.
+const WATCHER_COUNT: usize = 100;
+const EVENT_COUNT: usize = 500;
+
+const PATIENCE: Duration = Duration::from_secs(600);
+
+const PATH: &str = "/apis/bench.example.com/v1/namespaces/default/widgets";
+const ALL: &str = "/apis/bench.example.com/v1/widgets";
+
+/// CPU of the servers, in microseconds for each operation, and the rate seen by the clients.
+struct Cost {
+    cpu_us: f64,
+    rate: f64,
+}
+
+struct Side {
+    create: Cost,
+    get: Cost,
+    list: Cost,
+    watch: Cost,
+    rss_mb: f64,
+}
+
+/// Runs both sides in turns.
+pub(crate) async fn run(count: usize, report: &mut Report) {
+    let ours = ours(count).await;
+    let peer = peer(count).await;
+    for (what, ours, peer) in [
+        ("create", &ours.create, &peer.create),
+        ("get", &ours.get, &peer.get),
+        ("list of all", &ours.list, &peer.list),
+        ("watch delivery", &ours.watch, &peer.watch),
+    ] {
+        let cpu = format!("{what}, server CPU");
+        report.row(&cpu, "µs/operation", ours.cpu_us, peer.cpu_us, Better::Less);
+        report.row(what, "operations/s", ours.rate, peer.rate, Better::More);
+    }
+    let what = format!("RSS with {count} objects");
+    report.row(&what, "MB", ours.rss_mb, peer.rss_mb, Better::Less);
+    report.note(format!(
+        "{count} objects of 1.2 KB; {LOAD_WIDTH} requests under way; {GET_COUNT} gets, \
+         {LIST_COUNT} lists, {WATCHER_COUNT} watchers of {EVENT_COUNT} events."
+    ));
+}
+
+async fn ours(count: usize) -> Side {
+    let hub = Hub::start().await;
+    define(&hub.root()).await;
+    let api = Api::connect(&hub.kubeconfig(), "").await;
+    measure(&api, count, &[hub.process()], "ours").await
+}
+
+async fn peer(count: usize) -> Side {
+    let options = Options { without_controllers: true, unthrottled: true };
+    let spoke = Spoke::start_with("peer", options).await;
+    define(&spoke.kubectl()).await;
+    let api = Api::connect(spoke.kubeconfig(), "").await;
+    measure(&api, count, &[spoke.api(), spoke.etcd()], "kube-apiserver and etcd").await
+}
+
+async fn define(kubectl: &Kubectl) {
+    kubectl.apply(include_str!("../../../fixtures/widget.yaml")).await;
+    kubectl.must(&["wait", "--for=condition=Established", "crd/widgets.bench.example.com"]).await;
+    eventually("widgets are served", || async {
+        kubectl.run(&["get", "--raw", ALL]).await.ok()?;
+        Ok(())
+    })
+    .await;
+}
+
+async fn measure(api: &Api, count: usize, processes: &[&Process], side: &str) -> Side {
+    let objects: Vec<Value> = (0..count).map(|index| widget("w", index)).collect();
+    let create = cost(processes, count, api.create_all(PATH, &objects, LOAD_WIDTH)).await;
+    say(&format!("{side}: create {:.0} µs, {:.0}/s", create.cpu_us, create.rate));
+    let get = cost(processes, GET_COUNT, get_all(api, count)).await;
+    say(&format!("{side}: get {:.0} µs, {:.0}/s", get.cpu_us, get.rate));
+    let list = cost(processes, LIST_COUNT, list_all(api, count)).await;
+    say(&format!("{side}: list {:.0} µs, {:.2}/s", list.cpu_us, list.rate));
+    let rss_mb = processes.iter().map(|process| process.usage().1 >> 20).sum::<u64>();
+    let watch = fan_out(api, processes).await;
+    say(&format!("{side}: watch delivery {:.2} µs, {:.0}/s", watch.cpu_us, watch.rate));
+    Side { create, get, list, watch, rss_mb: small(rss_mb) }
+}
+
+async fn get_all(api: &Api, count: usize) {
+    use futures::{StreamExt, stream};
+    stream::iter(0..GET_COUNT)
+        .for_each_concurrent(LOAD_WIDTH, |index| async move {
+            let path = format!("{PATH}/w-{}", (index * 7919) % count);
+            let (code, _) = api.send("GET", &path, None).await;
+            assert_eq!(code, 200, "{path}");
+        })
+        .await;
+}
+
+async fn list_all(api: &Api, count: usize) {
+    for _ in 0..LIST_COUNT {
+        let (code, body) = api.send("GET", ALL, None).await;
+        assert_eq!(code, 200, "the list is answered");
+        assert!(body.len() > count * 1000, "all of it: {} bytes", body.len());
+    }
+}
+
+/// Each watcher follows one namespace that is empty at first, so that only live events count.
+async fn fan_out(api: &Api, processes: &[&Process]) -> Cost {
+    let namespace = json!({
+        "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "fan-out"},
+    });
+    let (code, body) = api.send("POST", "/api/v1/namespaces", Some(&namespace)).await;
+    assert_eq!(code, 201, "{}", String::from_utf8_lossy(&body));
+    let path = PATH.replace("/default/", "/fan-out/");
+    let mut watchers = Vec::new();
+    for _ in 0..WATCHER_COUNT {
+        watchers.push(api.watch(&path).await);
+    }
+    // What the creates cost is measured alone, and taken off: other objects, nobody watching.
+    let alone: Vec<Value> = (0..EVENT_COUNT).map(|index| widget("alone", index)).collect();
+    let writes = cost(processes, EVENT_COUNT, api.create_all(PATH, &alone, LOAD_WIDTH)).await;
+    let objects: Vec<Value> = (0..EVENT_COUNT)
+        .map(|index| {
+            let mut widget = widget("event", index);
+            widget["metadata"]["namespace"] = json!("fan-out");
+            widget
+        })
+        .collect();
+    let delivered = async {
+        api.create_all(&path, &objects, LOAD_WIDTH).await;
+        for watcher in &mut watchers {
+            watcher.until(PATIENCE, |seen| seen.total == EVENT_COUNT).await;
+        }
+    };
+    let deliveries = WATCHER_COUNT * EVENT_COUNT;
+    let both = cost(processes, deliveries, delivered).await;
+    let per_delivery = writes.cpu_us / small(WATCHER_COUNT as u64);
+    Cost { cpu_us: (both.cpu_us - per_delivery).max(0.01), rate: both.rate }
+}
+
+async fn cost(processes: &[&Process], operations: usize, work: impl Future<Output = ()>) -> Cost {
+    let cpu = || processes.iter().map(|process| process.usage().0).sum::<u64>();
+    let (before, start) = (cpu(), Instant::now());
+    work.await;
+    let (used_ms, elapsed) = (cpu() - before, start.elapsed());
+    let operations = small(operations as u64);
+    Cost { cpu_us: small(used_ms) * 1000.0 / operations, rate: operations / elapsed.as_secs_f64() }
+}
+
+fn widget(prefix: &str, index: usize) -> Value {
+    json!({
+        "apiVersion": "bench.example.com/v1",
+        "kind": "Widget",
+        "metadata": {
+            "name": format!("{prefix}-{index}"),
+            "namespace": "default",
+            "labels": {"app": "bench", "shard": format!("{}", index % 16)},
+        },
+        "spec": {"size": index, "colour": "blue", "payload": "x".repeat(600)},
+    })
+}
+
+fn small(count: u64) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+}

@@ -1,0 +1,42 @@
+//! Pods become ready as a kubelet would make them: kube-controller-manager makes them, and nothing
+//! in a test runs them.
+
+use serde_json::{Value, json};
+
+use crate::{kubectl::Kubectl, wait::eventually};
+
+/// Makes every Pod of a namespace Running and Ready, until `count` of them are.
+pub async fn make_ready(spoke: &Kubectl, namespace: &str, count: usize) {
+    eventually("pods are ready", || async {
+        let pods = spoke.json(&["get", "pods", "-n", namespace]).await?;
+        let pods = pods["items"].as_array().cloned().unwrap_or_default();
+        let living = pods.iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
+        let (ready, waiting): (Vec<&Value>, Vec<&Value>) = living.partition(|pod| is_ready(pod));
+        for pod in &waiting {
+            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+            let status = json!({"status": {
+                "phase": "Running",
+                "conditions": [
+                    {"type": "Ready", "status": "True"},
+                    {"type": "ContainersReady", "status": "True"},
+                ],
+            }})
+            .to_string();
+            let arguments =
+                ["patch", "pod", name, "-n", namespace, "--subresource=status", "-p", &status];
+            spoke.run(&arguments).await.ok()?;
+        }
+        if waiting.is_empty() && ready.len() == count {
+            return Ok(());
+        }
+        Err(format!("{} ready, {} waiting, want {count}", ready.len(), waiting.len()))
+    })
+    .await;
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    conditions
+        .into_iter()
+        .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+}

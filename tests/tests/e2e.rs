@@ -1,0 +1,14 @@
+//! Real clusters, real kubectl, the real binary: what a user sees.
+
+mod e2e {
+    pub(crate) mod stage;
+
+    mod apply;
+    mod crash;
+    mod deletion;
+    mod dev;
+    mod drift;
+    mod examples;
+    mod kubectl;
+    mod outage;
+}
