@@ -148,7 +148,7 @@ fn validate_spec(spec: &DefinitionSpec) -> Vec<FieldError> {
             errors.push(FieldError::invalid(&group_path, spec.group.as_str(), detail));
         }
     }
-    errors.extend(versions::validate(spec, &path.child("versions")));
+    errors.extend(versions::validate(spec, &path));
     errors.extend(names::validate_required(&spec.names, &path.child("names")));
     errors.extend(names::validate(&spec.names, &path.child("names")));
     errors.extend(conversion::validate(spec.conversion.as_ref(), &path.child("conversion")));

@@ -22,7 +22,7 @@ mod rules;
 
 pub use defaulting::default;
 pub(crate) use metadata::coerce_part;
-pub use metadata::{MalformedFields, coerce_metadata, unknown_metadata_fields};
+pub use metadata::{MalformedFields, MetadataError, coerce_metadata, unknown_metadata_fields};
 pub use parse::SchemaError;
 pub(crate) use parse::{References, SharedNodes, parse_with};
 pub use pattern::{Pattern, PatternError};

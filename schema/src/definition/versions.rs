@@ -20,52 +20,120 @@ const SELECTABLE_FIELDS_MAX: usize = 8;
 /// Source: `validateDeprecationWarning`.
 const DEPRECATION_WARNING_BYTES_MAX: usize = 256;
 
+/// What all versions have in common is judged once, and shown at the spec: so does Kubernetes, of which the older API
+/// had it there.
+struct Common {
+    schema: bool,
+    subresources: bool,
+    columns: bool,
+    selectable_fields: bool,
+}
+
+/// `path` is that of the spec.
 pub(super) fn validate(spec: &DefinitionSpec, path: &FieldPath) -> Vec<FieldError> {
+    let versions_path = path.child("versions");
     let mut errors = Vec::new();
     for (index, version) in spec.versions.iter().enumerate() {
-        let schema = version.schema.as_ref().and_then(|it| it.open_api_v3_schema.as_ref());
-        if schema.is_none() {
-            let place = path.index(index).child("schema").child("openAPIV3Schema");
+        if schema_of(version).is_none() {
+            let place = versions_path.index(index).child("schema").child("openAPIV3Schema");
             errors.push(FieldError::required(&place, ""));
         }
     }
+    let common = Common::of(&spec.versions);
     for (index, version) in spec.versions.iter().enumerate() {
-        errors.extend(label(&version.name, &path.index(index).child("name"), ""));
-        errors.extend(validate_version(version, &path.index(index)));
+        let place = versions_path.index(index);
+        errors.extend(label(&version.name, &place.child("name"), ""));
+        errors.extend(deprecation(version, &place.child("deprecationWarning")));
+        errors.extend(validate_parts(version, &common, has_status(version), Place::Version(&place)));
+    }
+    if let Some(first) = spec.versions.first() {
+        errors.extend(label(&first.name, &path.child("version"), ""));
+        let has_status = spec.versions.iter().any(has_status);
+        errors.extend(validate_parts(first, &common, has_status, Place::Spec(path)));
     }
     let shown = || serde_json::to_value(&spec.versions).unwrap_or_default();
     let mut names = HashSet::new();
     if !spec.versions.iter().all(|version| names.insert(version.name.as_str())) {
-        errors.push(FieldError::invalid(path, shown(), "must contain unique version names"));
+        let detail = "must contain unique version names";
+        errors.push(FieldError::invalid(&versions_path, shown(), detail));
     }
     if spec.versions.iter().filter(|version| version.storage).count() != 1 {
         let detail = "must have exactly one version marked as storage version";
-        errors.push(FieldError::invalid(path, shown(), detail));
+        errors.push(FieldError::invalid(&versions_path, shown(), detail));
     }
     errors
 }
 
-fn validate_version(version: &DefinitionVersion, path: &FieldPath) -> Vec<FieldError> {
-    let mut errors = deprecation(version, &path.child("deprecationWarning"));
-    let subresources = version.subresources.as_ref();
-    let schema = version.schema.as_ref().and_then(|it| it.open_api_v3_schema.as_ref());
-    let schema_path = path.child("schema").child("openAPIV3Schema");
-    if let Some(schema) = schema {
-        let has_status = subresources.is_some_and(|it| it.status.is_some());
+/// Where a part of a version is shown.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    Spec(&'a FieldPath),
+    Version(&'a FieldPath),
+}
+
+fn schema_of(version: &DefinitionVersion) -> Option<&Value> {
+    version.schema.as_ref()?.open_api_v3_schema.as_ref()
+}
+
+fn has_status(version: &DefinitionVersion) -> bool {
+    version.subresources.as_ref().is_some_and(|it| it.status.is_some())
+}
+
+/// The parts of a version that are shown at this place.
+fn validate_parts(
+    version: &DefinitionVersion,
+    common: &Common,
+    has_status: bool,
+    place: Place<'_>,
+) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let belongs = |is_common: bool| matches!(place, Place::Spec(_)) == is_common;
+    let (path, schema_name) = match place {
+        Place::Spec(path) => (path, "validation"),
+        Place::Version(path) => (path, "schema"),
+    };
+    if let (Some(schema), true) = (schema_of(version), belongs(common.schema)) {
+        let schema_path = path.child(schema_name).child("openAPIV3Schema");
         errors.extend(keywords::validate(schema, has_status, &schema_path));
     }
-    if let Some(scale) = subresources.and_then(|it| it.scale.as_ref()) {
+    let scale = version.subresources.as_ref().and_then(|it| it.scale.as_ref());
+    if let (Some(scale), true) = (scale, belongs(common.subresources)) {
         errors.extend(validate_scale(scale, &path.child("subresources")));
     }
-    for (index, column) in version.additional_printer_columns.iter().enumerate() {
-        let column_path = path.child("additionalPrinterColumns").index(index);
-        errors.extend(validate_column(column, &column_path));
+    if belongs(common.columns) {
+        for (index, column) in version.additional_printer_columns.iter().enumerate() {
+            let column_path = path.child("additionalPrinterColumns").index(index);
+            errors.extend(validate_column(column, &column_path));
+        }
     }
-    let parsed = schema.and_then(|schema| Schema::from_openapi(schema).ok());
-    if let (Some(schema), false) = (parsed, version.selectable_fields.is_empty()) {
-        errors.extend(selectable_fields(version, &schema, &path.child("selectableFields")));
+    if belongs(common.selectable_fields) && !version.selectable_fields.is_empty() {
+        let parsed = schema_of(version).and_then(|schema| Schema::from_openapi(schema).ok());
+        if let Some(schema) = parsed {
+            errors.extend(selectable_fields(version, &schema, &path.child("selectableFields")));
+        }
     }
     errors
+}
+
+// === impl Common ===
+
+impl Common {
+    fn of(versions: &[DefinitionVersion]) -> Self {
+        let same = |differs: fn(&DefinitionVersion, &DefinitionVersion) -> bool| {
+            versions.windows(2).all(|pair| matches!(pair, [left, right] if !differs(left, right)))
+        };
+        let schema = same(|left, right| left.schema != right.schema);
+        Self {
+            schema,
+            subresources: same(|left, right| left.subresources != right.subresources),
+            columns: same(|left, right| {
+                left.additional_printer_columns != right.additional_printer_columns
+            }),
+            // Judged by the schema, so with it.
+            selectable_fields: schema
+                && same(|left, right| left.selectable_fields != right.selectable_fields),
+        }
+    }
 }
 
 fn deprecation(version: &DefinitionVersion, path: &FieldPath) -> Vec<FieldError> {

@@ -22,6 +22,11 @@ pub enum MalformedFields {
     Dropped,
 }
 
+/// A field of a wrong type, in the words of the decoder.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct MetadataError(String);
+
 /// A Go type in metadata.
 #[derive(Debug, Clone, Copy)]
 enum GoType {
@@ -105,10 +110,14 @@ pub fn coerce_metadata(
     object: &mut Value,
     schema: &Schema,
     malformed: MalformedFields,
-) -> Result<(), FieldError> {
-    coerce_resource(object, malformed, &FieldPath::default())?;
+) -> Result<(), MetadataError> {
+    coerce_resource(object, malformed).map_err(|(name, detail)| match name {
+        "metadata" => MetadataError(detail),
+        name => MetadataError(format!("{name}: {detail}")),
+    })?;
     if schema.below.embedded_resources {
-        coerce_part(object, schema, malformed, &FieldPath::default())?;
+        coerce_part(object, schema, malformed, &FieldPath::root())
+            .map_err(|error| MetadataError(error.to_string()))?;
     }
     Ok(())
 }
@@ -153,7 +162,12 @@ pub(crate) fn coerce_part(
         return Ok(());
     }
     if schema.embedded_resource {
-        coerce_resource(value, malformed, path)?;
+        // Errors show what was sent.
+        let sent = (malformed == MalformedFields::Refused).then(|| value.clone());
+        if let Err((name, detail)) = coerce_resource(value, malformed) {
+            let shown = sent.and_then(|mut it| it.get_mut(name).map(Value::take));
+            return Err(FieldError::invalid(&path.child(name), shown.unwrap_or_default(), detail));
+        }
     }
     match value {
         Value::Object(fields) => {
@@ -176,29 +190,23 @@ pub(crate) fn coerce_part(
     Ok(())
 }
 
+/// The field that is wrong, and why.
 fn coerce_resource(
     resource: &mut Value,
     malformed: MalformedFields,
-    path: &FieldPath,
-) -> Result<(), FieldError> {
+) -> Result<(), (&'static str, String)> {
     let Some(fields) = resource.as_object_mut() else { return Ok(()) };
     for name in META_FIELDS {
         let Some(value) = fields.get_mut(name) else { continue };
-        if name == "metadata" {
-            let result = coerce_object_meta(value, malformed);
-            match (result, malformed) {
-                (Ok(()), _) => {}
-                (Err(_), MalformedFields::Dropped) => drop(fields.remove(name)),
-                (Err(message), MalformedFields::Refused) => {
-                    let shown = fields.remove(name).unwrap_or_default();
-                    return Err(FieldError::invalid(&path.child(name), shown, message));
-                }
-            }
-        } else if !value.is_string() {
-            let shown = fields.remove(name).unwrap_or_default();
-            if malformed == MalformedFields::Refused {
-                return Err(FieldError::invalid(&path.child(name), shown, "must be a string"));
-            }
+        let result = match name {
+            "metadata" => coerce_object_meta(value, malformed),
+            _ if value.is_string() => Ok(()),
+            _ => Err("must be a string".to_owned()),
+        };
+        match (result, malformed) {
+            (Ok(()), _) => {}
+            (Err(_), MalformedFields::Dropped) => drop(fields.remove(name)),
+            (Err(detail), MalformedFields::Refused) => return Err((name, detail)),
         }
     }
     Ok(())

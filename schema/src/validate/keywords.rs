@@ -198,13 +198,14 @@ fn enumeration(value: &Value, constraints: &Constraints, place: Place<'_>) -> Op
     Some(Failure::not_supported(place, value, permitted))
 }
 
-/// Integers and floats of the same amount are equal.
+/// Numbers are equal after conversion to the type of the permitted one, which cuts fractions.
 fn equals(value: &Value, permitted: &Value) -> bool {
-    match (value, permitted) {
-        (Value::Number(left), Value::Number(right)) => {
-            left == right || left.as_f64() == right.as_f64()
-        }
-        (left, right) => left == right,
+    let (Value::Number(number), Value::Number(wanted)) = (value, permitted) else {
+        return value == permitted;
+    };
+    match wanted.as_i64() {
+        Some(_) => number.as_f64().map(f64::trunc) == wanted.as_f64() || number == wanted,
+        None => number.as_f64() == wanted.as_f64(),
     }
 }
 
