@@ -1,7 +1,7 @@
 //! The embedded engine: a directory on this machine, one process, everything in memory for reads.
 //!
 //! In the order of a write: [`Engine::commit`] lays the records out on the caller's thread and
-//! queues them; the one commit thread takes all that is queued ([`committer`]), judges and numbers
+//! queues them ([`queue`]); the one commit thread takes all that is queued ([`committer`]), judges and numbers
 //! it ([`group`]), appends it to the log with one sync ([`log`] on [`disk`]), publishes it, and
 //! answers. How long history is kept is decided by [`retention`]; who may open a directory, and
 //! which formats, by [`directory`]. `docs/storage-format.md` draws the files.
@@ -16,6 +16,7 @@ mod directory;
 mod disk;
 mod group;
 mod log;
+mod queue;
 mod retention;
 
 #[cfg(any(test, feature = "conformance"))]
@@ -147,12 +148,12 @@ impl Engine {
 
     /// Forgets history below a revision, or as much of it as there is.
     pub fn compact(&self, floor: Revision) -> Answer<Revision> {
-        self.shared.compact(floor)
+        self.shared.queue().compact(floor)
     }
 
     /// Takes no more writes, finishes those that were taken up, and ends all watches. Blocks.
     pub fn close(&self) {
-        self.shared.close();
+        self.shared.queue().close();
         let thread = self.thread.lock().take();
         if let Some(thread) = thread
             && thread.join().is_err()
@@ -175,7 +176,7 @@ impl Engine {
     }
 
     fn start_with(
-        log: Log,
+        mut log: Log,
         config: Config,
         directory: Option<Directory>,
     ) -> Result<Self, OpenError> {
@@ -232,7 +233,7 @@ impl Store for Engine {
         match propose(writes) {
             Ok(proposals) => {
                 let (responder, answer) = Answer::pending();
-                self.shared.submit(Submission {
+                self.shared.queue().submit(Submission {
                     proposals,
                     responder,
                 });
@@ -251,7 +252,7 @@ impl Store for Engine {
     }
 
     fn health(&self) -> Result<(), Error> {
-        self.shared.health()
+        self.shared.queue().health()
     }
 }
 

@@ -24,6 +24,7 @@ use crate::entry::Entry;
 use crate::error::Error;
 use crate::key::{Key, KeyRange};
 use crate::revision::Revision;
+use crate::store::{COUNTED_MAX, Range};
 
 /// How many slots are looked at in one [`Index::step`], and so under one lock: about 50 µs.
 const SLOTS_PER_STEP: usize = 1024;
@@ -46,8 +47,11 @@ pub(crate) struct Reading {
     at: Revision,
     /// The slot that the last step ended with.
     cursor: Option<Entry>,
-    pub(crate) entries: Vec<Entry>,
-    pub(crate) remaining: u64,
+    entries: Vec<Entry>,
+    /// Entries, and slots, behind the limit.
+    behind: u64,
+    slots_behind: usize,
+    counted: bool,
 }
 
 /// The newest state of a key. Ordered by its key alone.
@@ -179,7 +183,9 @@ impl Index {
             at,
             cursor: None,
             entries,
-            remaining: 0,
+            behind: 0,
+            slots_behind: 0,
+            counted: true,
         })
     }
 
@@ -201,18 +207,13 @@ impl Index {
         for slot in slots.take(SLOTS_PER_STEP) {
             seen = seen.saturating_add(1);
             last = Some(slot);
-            let Some(entry) = self.state_at(slot, reading.at) else {
-                continue;
-            };
-            if reading.entries.len() < reading.limit {
-                reading.entries.push(entry.clone());
-            } else {
-                reading.remaining = reading.remaining.saturating_add(1);
-            }
+            reading.take(self.state_at(slot, reading.at));
         }
-        let cursor = last.map(|slot| slot.entry.clone());
-        reading.cursor = cursor;
-        Ok(seen == SLOTS_PER_STEP)
+        reading.cursor = last.map(|slot| slot.entry.clone());
+        let more = seen == SLOTS_PER_STEP;
+        // Whether there is more at all is always found out.
+        reading.counted = !more || reading.slots_behind < COUNTED_MAX || reading.behind == 0;
+        Ok(more && reading.counted)
     }
 
     fn check(&self, at: Revision) -> Result<(), Error> {
@@ -245,9 +246,23 @@ impl Index {
 // === impl Reading ===
 
 impl Reading {
-    /// The revision that is read at.
-    pub(crate) fn at(&self) -> Revision {
-        self.at
+    /// What was read.
+    pub(crate) fn finish(self) -> Range {
+        Range {
+            entries: self.entries,
+            revision: self.at,
+            more: self.behind > 0,
+            remaining: self.counted.then_some(self.behind),
+        }
+    }
+
+    fn take(&mut self, state: Option<&Entry>) {
+        if self.entries.len() < self.limit {
+            self.entries.extend(state.cloned());
+            return;
+        }
+        self.slots_behind = self.slots_behind.saturating_add(1);
+        self.behind = self.behind.saturating_add(u64::from(state.is_some()));
     }
 }
 

@@ -51,7 +51,7 @@ pub use event::{Event, EventKind};
 pub use key::{KEY_BYTES_MAX, Key, KeyRange};
 pub use revision::Revision;
 pub use store::{
-    BATCH_BYTES_MAX, BATCH_COUNT_MAX, Change, Committed, Expect, Range, RangeQuery, STAMP_BYTES,
-    Store, VALUE_BYTES_MAX, WatchQuery, Write,
+    BATCH_BYTES_MAX, BATCH_COUNT_MAX, COUNTED_MAX, Change, Committed, Expect, Range, RangeQuery,
+    STAMP_BYTES, Store, VALUE_BYTES_MAX, WatchQuery, Write,
 };
 pub use watch::{WatchEnd, Watcher};

@@ -18,6 +18,10 @@ pub const BATCH_COUNT_MAX: usize = 1024;
 /// The most bytes in one batch: a few objects of the largest size.
 pub const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 
+/// Keys behind a limit that are counted. Counting is linear, and nobody needs to know that some
+/// 983,214 more objects follow the first 500.
+pub const COUNTED_MAX: usize = 16 * 1024;
+
 /// Bytes that a stamp overwrites: a revision's digits.
 pub const STAMP_BYTES: usize = Revision::DIGITS;
 
@@ -143,8 +147,10 @@ pub struct Range {
     pub entries: Vec<Entry>,
     /// The revision that they were read at.
     pub revision: Revision,
-    /// How many entries of the range lie behind the limit.
-    pub remaining: u64,
+    pub(crate) more: bool,
+    /// How many entries of the range lie behind the limit, where counting them was cheap: at least every range of
+    /// [`COUNTED_MAX`] keys is counted to its end.
+    pub remaining: Option<u64>,
 }
 
 /// Which keys to watch, and from when.
@@ -245,6 +251,6 @@ impl RangeQuery {
 impl Range {
     /// Whether entries of the range lie behind the limit.
     pub fn more(&self) -> bool {
-        self.remaining > 0
+        self.more
     }
 }

@@ -165,11 +165,6 @@ impl View {
             .read()
             .read(query.range.clone(), query.limit, query.at)?;
         while self.index.read().step(&mut reading)? {}
-        let revision = reading.at();
-        Ok(Range {
-            entries: reading.entries,
-            revision,
-            remaining: reading.remaining,
-        })
+        Ok(reading.finish())
     }
 }

@@ -252,7 +252,7 @@ impl Model {
             .collect();
         let want = all.get(..limit.min(all.len())).unwrap_or_default();
         let remaining = all.len().saturating_sub(limit) as u64;
-        if got_pairs != want || got.remaining != remaining {
+        if got_pairs != want || got.remaining != Some(remaining) {
             return Err(format!(
                 "at {at}: want {want:?} and {remaining}, got {got:?}"
             ));

@@ -34,21 +34,21 @@ fn keys(entries: &[Entry]) -> Vec<String> {
 }
 
 #[test]
-fn a_tail_reads_back_and_notices_every_bit() {
-    let tail = Tail {
+fn a_checkpoint_reads_back_and_notices_every_bit() {
+    let checkpoint = Checkpoint {
         revision: Revision(start() + 9),
         floor: Revision(start()),
         count: 3,
         digest: 7,
     };
-    let bytes = tail.encode();
-    assert_eq!(Tail::decode(&bytes), Some(tail));
-    for bit in 0..TAIL_BYTES * 8 {
+    let bytes = checkpoint.encode();
+    assert_eq!(Checkpoint::decode(&bytes), Some(checkpoint));
+    for bit in 0..checkpoint::CHECKPOINT_BYTES * 8 {
         let mut flipped = bytes;
         flipped[bit / 8] ^= 1 << (bit % 8);
-        assert_eq!(Tail::decode(&flipped), None, "bit {bit}");
+        assert_eq!(Checkpoint::decode(&flipped), None, "bit {bit}");
     }
-    assert_eq!(Tail::decode(&bytes[1..]), None, "too short");
+    assert_eq!(Checkpoint::decode(&bytes[1..]), None, "too short");
 }
 
 #[test]
@@ -116,59 +116,86 @@ fn insert(rows: &mut Rows<'_>, at: &Entry, entry: &Entry) {
     rows.insert(&Row::of(at).key(), entry.record()).unwrap();
 }
 
-#[test]
-fn rows_that_do_not_belong_together_are_noticed() {
-    type Plant = fn(&mut Rows<'_>, &[Entry]);
-    let cases: [(&str, Plant); 6] = [
-        ("a row is gone", |rows, all| remove(rows, &all[0])),
-        ("a batch is halved", |rows, all| remove(rows, &all[3])),
-        ("a row has another's record", |rows, all| {
-            insert(rows, &all[0], &all[1]);
-        }),
-        ("a row too many", |rows, _| {
-            let extra = one(Op::Put, "e", 4);
-            insert(rows, &extra, &extra);
-        }),
-        ("another state in the place of one", |rows, all| {
-            let other = one(Op::Put, "a, but another", 1);
-            insert(rows, &all[0], &other);
-        }),
-        ("a record that is cut", |rows, all| {
-            rows.insert(&Row::of(&all[0]).key(), &all[0].record()[..30])
-                .unwrap();
-        }),
-    ];
+type Plant = fn(&mut Rows<'_>, &[Entry]);
+
+/// What a scan says of a log with four rows, of which the checkpoint covers the first `covered`
+/// revisions, after something was done to its rows.
+fn scanned_after(plant: Plant, covered: u64) -> Result<Vec<String>, OpenError> {
     let all = [
         one(Op::Put, "a", 1),
         one(Op::Put, "b", 2),
         entry(Op::Put, "c", 3, (0, 2)),
         entry(Op::Put, "d", 3, (1, 2)),
     ];
-    for (name, plant) in cases {
-        let disk = SimulatedDisk::default();
-        let mut log = Log::create(Box::new(disk.clone())).unwrap();
-        log.append(&all, &[]).unwrap();
-        let transaction = log.database.begin_write().unwrap();
-        plant(&mut transaction.open_table(LOG).unwrap(), &all);
-        transaction.commit().unwrap();
-        drop(log);
-        let result = Log::open(Box::new(disk)).and_then(|log| log.scan());
+    let disk = SimulatedDisk::default();
+    let mut log = Log::create(Box::new(disk.clone())).unwrap();
+    for rows in [&all[..1], &all[1..2], &all[2..]] {
+        log.append(rows, &[]).unwrap();
+        if log.revision().0 == start() + covered {
+            log.raise_floor(Revision(start() + 1)).unwrap();
+        }
+    }
+    let transaction = log.database.begin_write().unwrap();
+    plant(&mut transaction.open_table(LOG).unwrap(), &all);
+    transaction.commit().unwrap();
+    drop(log);
+    let (snapshot, _) = Log::open(Box::new(disk)).and_then(|mut log| log.scan())?;
+    Ok([keys(&snapshot.base), keys(&snapshot.changes)].concat())
+}
+
+#[test]
+fn rows_that_do_not_belong_together_are_noticed() {
+    let cases: [(&str, Plant); 6] = [
+        ("the first row is gone", |rows, all| remove(rows, &all[0])),
+        ("a row in between is gone", |rows, all| {
+            remove(rows, &all[1]);
+        }),
+        ("a batch is halved", |rows, all| remove(rows, &all[3])),
+        ("a row has another's record", |rows, all| {
+            insert(rows, &all[0], &all[1]);
+        }),
+        ("a row too many", |rows, _| {
+            let extra = entry(Op::Put, "e", 2, (1, 2));
+            insert(rows, &extra, &extra);
+        }),
+        ("a record that is cut", |rows, all| {
+            let row = Row::of(&all[0]).key();
+            rows.insert(&row, &all[0].record()[..30]).unwrap();
+        }),
+    ];
+    for covered in 0..=3 {
+        let whole = scanned_after(|_, _| {}, covered).unwrap();
+        assert_eq!(whole, ["a", "b", "c", "d"], "covered up to {covered}");
+        for (name, plant) in cases {
+            let result = scanned_after(plant, covered);
+            let noticed = matches!(result, Err(OpenError::Corrupt { .. }));
+            assert!(noticed, "{name}, covered up to {covered}: {result:?}");
+        }
+    }
+}
+
+/// Rows behind the checkpoint are held together by their numbers alone.
+#[test]
+fn what_a_checkpoint_covers_cannot_be_exchanged() {
+    let plant: Plant = |rows, all| insert(rows, &all[1], &one(Op::Put, "other", 2));
+    for covered in 2..=3 {
+        let result = scanned_after(plant, covered);
         assert!(
             matches!(result, Err(OpenError::Corrupt { .. })),
-            "{name}: {result:?}"
+            "{covered}: {result:?}"
         );
     }
 }
 
 #[test]
-fn a_lost_tail_is_noticed() {
+fn a_lost_checkpoint_is_noticed() {
     let disk = SimulatedDisk::default();
     let log = Log::create(Box::new(disk.clone())).unwrap();
     let transaction = log.database.begin_write().unwrap();
     transaction
         .open_table(META)
         .unwrap()
-        .remove(TAIL_KEY)
+        .remove(CHECKPOINT_KEY)
         .unwrap();
     transaction.commit().unwrap();
     drop(log);
