@@ -225,11 +225,12 @@ impl FieldError {
 
     /// Says that a text has more than `bytes_max` bytes.
     pub fn too_long(path: &FieldPath, bytes_max: usize) -> Self {
+        let noun = if bytes_max == 1 { "byte" } else { "bytes" };
         Self::new(
             FieldErrorKind::TooLong,
             path,
             None,
-            format!("may not be more than {bytes_max} bytes"),
+            format!("may not be more than {bytes_max} {noun}"),
         )
     }
 
