@@ -97,6 +97,8 @@ fn cell(object: &Value, column_type: &str, path: &JsonPath, now: Timestamp) -> V
     let found = path.evaluate(object).ok().and_then(|values| values.into_iter().next());
     let Some(value) = found else { return Value::Null };
     match (column_type, value.as_ref()) {
+        // Kubernetes itself stumbles over a null here.
+        (_, Value::Null) => Value::Null,
         ("string", value) => Value::String(jsonpath::text(value)),
         ("integer", Value::Number(number)) => integer(number).map_or(Value::Null, Value::from),
         ("number", Value::Number(number)) => number.as_f64().map_or(Value::Null, Value::from),

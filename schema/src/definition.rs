@@ -167,7 +167,7 @@ fn validate_stored_versions(definition: &CustomResourceDefinition) -> Vec<FieldE
     let stored = stored.unwrap_or_default();
     if stored.is_empty() {
         let detail = "must have at least one stored version";
-        return vec![FieldError::invalid(&path, Value::Array(Vec::new()), detail)];
+        return vec![FieldError::invalid(&path, Value::Null, detail)];
     }
     let mut errors = Vec::new();
     let versions = &definition.spec.versions;

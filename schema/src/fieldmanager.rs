@@ -240,7 +240,7 @@ pub fn apply(input: ApplyInput<'_>) -> Result<ApplyOutcome, ApplyError> {
         }
     }
     let mut changed = object.is_some();
-    let mut object = object.unwrap_or_else(|| live_object.clone());
+    let mut object = object.unwrap_or_else(|| without_managed_fields(live_object));
     if let Some(applied) = applied {
         changed |= applied.refresh(&mut object);
     }
@@ -405,6 +405,26 @@ fn has_uid(object: &Value) -> bool {
 
 fn managed_fields(object: &Value) -> Option<&Value> {
     object.get("metadata").and_then(|metadata| metadata.get(MANAGED_FIELDS))
+}
+
+fn without_managed_fields(object: &Value) -> Value {
+    let Value::Object(fields) = object else {
+        return object.clone();
+    };
+    let copied = fields.iter().map(|(name, value)| {
+        let value = match value {
+            Value::Object(metadata) if name == "metadata" => Value::Object(
+                metadata
+                    .iter()
+                    .filter(|(name, _)| *name != MANAGED_FIELDS)
+                    .map(|(name, value)| (name.clone(), value.clone()))
+                    .collect(),
+            ),
+            value => value.clone(),
+        };
+        (name.clone(), value)
+    });
+    Value::Object(copied.collect())
 }
 
 fn take_managed_fields(object: &mut Value) -> Option<Value> {

@@ -110,8 +110,7 @@ impl JsonPath {
 /// What kubectl prints for a value: texts bare, lists and maps as JSON.
 pub fn text(value: &Value) -> String {
     match value {
-        // The printer of Go meets no value at all.
-        Value::Null => "<no value>".to_owned(),
+        Value::Null => "null".to_owned(),
         Value::String(text) => text.clone(),
         Value::Number(number) => match number.as_f64() {
             Some(float) if number.is_f64() => go_format::float(float),
@@ -647,7 +646,7 @@ mod tests {
             (json!(1.5), "1.5"),
             (json!(true), "true"),
             (json!({"b": [1]}), "{\"b\":[1]}"),
-            (json!(null), "<no value>"),
+            (json!(null), "null"),
         ];
         for (value, want) in cases {
             assert_eq!(text(&value), want);

@@ -199,6 +199,7 @@ fn set_element_orders(
         rules.check_order(change.map(Vec::as_slice).unwrap_or_default(), &order)?;
         let server_order = before.cloned().unwrap_or_default();
         let types = lists::check_types(&server_order, change.map(Vec::as_slice).unwrap_or_default());
+        let server_order = rules.order_after(server_order, change.map(Vec::as_slice).unwrap_or_default());
         let merged = match (before.cloned(), patch.remove(name)) {
             (None, None) => continue,
             (Some(before), Some(Value::Array(change))) => rules.merge(before, change)?,

@@ -4,6 +4,7 @@
 //! internally (`webhookClientConfig`), because its messages show those.
 
 use api::crd::Conversion;
+use api::validation::is_dns_subdomain;
 use api::{FieldError, FieldPath};
 use serde_json::Value;
 
@@ -62,29 +63,30 @@ fn validate_client(client: &Value, path: &FieldPath) -> Vec<FieldError> {
 
 /// Source: `apiserver/pkg/util/webhook/validation.go`.
 fn validate_url(url: &str, path: &FieldPath) -> Vec<FieldError> {
-    const FORM: &str = "; desired format: https://host[/path]";
-    let invalid = |value: &str, detail: &str| {
-        FieldError::invalid(path, value, format!("{detail}{FORM}"))
+    let mut errors = Vec::new();
+    let mut refuse = |value: &str, detail: &str| {
+        errors.push(FieldError::invalid(path, value, detail));
     };
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-    let mut errors = Vec::new();
     if scheme != "https" {
-        errors.push(invalid(scheme, "'https' is the only allowed URL scheme"));
+        let form = "'https' is the only allowed URL scheme; desired format: https://host[/path]";
+        refuse(scheme, form);
     }
     let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let host = rest.split('/').next().unwrap_or_default();
-    if scheme.is_empty() || host.is_empty() {
-        errors.push(invalid(if scheme.is_empty() { "" } else { host }, "host must be specified"));
+    let authority = if scheme.is_empty() { "" } else { rest.split('/').next().unwrap_or_default() };
+    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+    if host.is_empty() {
+        refuse(host, "host must be specified; desired format: https://host[/path]");
     }
-    if host.contains('@') {
-        errors.push(invalid(host, "user information is not permitted in the URL"));
-    }
-    if !fragment.is_empty() {
-        errors.push(invalid(fragment, "fragments are not permitted in the URL"));
-    }
-    if !query.is_empty() {
-        errors.push(invalid(query, "query parameters are not permitted in the URL"));
+    for (value, detail) in [
+        (user, "user information is not permitted in the URL"),
+        (fragment, "fragments are not permitted in the URL"),
+        (query, "query parameters are not permitted in the URL"),
+    ] {
+        if !value.is_empty() {
+            refuse(value, detail);
+        }
     }
     errors
 }
@@ -92,11 +94,9 @@ fn validate_url(url: &str, path: &FieldPath) -> Vec<FieldError> {
 fn validate_service(service: &Value, path: &FieldPath) -> Vec<FieldError> {
     let text = |name| service.get(name).and_then(Value::as_str).unwrap_or_default();
     let mut errors = Vec::new();
-    for (name, detail) in
-        [("name", "service name is required"), ("namespace", "service namespace is required")]
-    {
+    for name in ["name", "namespace"] {
         if text(name).is_empty() {
-            errors.push(FieldError::required(&path.child(name), detail));
+            errors.push(FieldError::required(&path.child(name), ""));
         }
     }
     let port = service.get("port").and_then(Value::as_i64);
@@ -104,10 +104,31 @@ fn validate_service(service: &Value, path: &FieldPath) -> Vec<FieldError> {
         let detail = "port is not valid: must be between 1 and 65535, inclusive";
         errors.push(FieldError::invalid(&path.child("port"), port, detail));
     }
-    let url_path = text("path");
-    if !url_path.is_empty() && url_path != "/" && !url_path.starts_with('/') {
-        let detail = "must start with a '/'";
-        errors.push(FieldError::invalid(&path.child("path"), url_path, detail));
+    errors.extend(validate_url_path(text("path"), &path.child("path")));
+    errors
+}
+
+fn validate_url_path(url_path: &str, path: &FieldPath) -> Vec<FieldError> {
+    if url_path.is_empty() || url_path == "/" {
+        return Vec::new();
+    }
+    let mut errors = Vec::new();
+    let mut refuse = |detail: String| errors.push(FieldError::invalid(path, url_path, detail));
+    if !url_path.starts_with('/') {
+        refuse("must start with a '/'".to_owned());
+    }
+    let mut characters = url_path.chars();
+    characters.next();
+    let below = characters.as_str();
+    let below = below.strip_suffix('/').unwrap_or(below);
+    for (index, segment) in below.split('/').enumerate() {
+        if segment.is_empty() {
+            refuse(format!("segment[{index}] may not be empty"));
+        } else {
+            for wrong in is_dns_subdomain(segment) {
+                refuse(format!("segment[{index}]: {wrong}"));
+            }
+        }
     }
     errors
 }

@@ -6,7 +6,7 @@
 //! Source: `validateCustomResourceDefinitionValidation` and `ValidateCustomResourceDefinitionOpenAPISchema` in
 //! `apiextensions-apiserver/pkg/apis/apiextensions/validation/validation.go`.
 
-use api::{FieldError, FieldPath, go_format};
+use api::{FieldError, FieldPath};
 use serde_json::{Map, Value};
 
 use super::{defaults, structural};
@@ -88,17 +88,16 @@ pub(super) fn validate(schema: &Value, has_status: bool, path: &FieldPath) -> Ve
         errors.push(FieldError::forbidden(&path.child("nullable"), detail));
     }
     let parsed = Schema::from_openapi(schema);
-    let shape = structural::validate(schema, path);
     let mut is_sound = false;
-    match (&parsed, shape.is_empty()) {
-        (Ok(parsed), true) => {
+    let unsupported = structural::unsupported(schema);
+    if unsupported.is_none() {
+        let shape = structural::validate(schema, path);
+        if let (Ok(parsed), true) = (&parsed, shape.is_empty()) {
             let wrong = defaults::validate(parsed, path);
             is_sound = wrong.is_empty();
             errors.extend(wrong);
         }
-        (_, false) => errors.extend(shape),
-        // Said below, unless the keywords are wrong in a way that says more.
-        (Err(_), true) => {}
+        errors.extend(shape);
     }
     let surroundings = Surroundings {
         defaults_forbidden: None,
@@ -110,8 +109,10 @@ pub(super) fn validate(schema: &Value, has_status: bool, path: &FieldPath) -> Ve
     let found = node(keywords, &surroundings, path);
     errors.extend(found.schema);
     errors.extend(found.rules);
-    if let (Err(error), true) = (&parsed, errors.is_empty()) {
-        errors.push(FieldError::invalid(path, "", error.to_string()));
+    // Said only where the keywords are not wrong in a way that says more.
+    let unreadable = || parsed.as_ref().err().map(ToString::to_string);
+    if let (Some(error), true) = (unsupported.or_else(unreadable), errors.is_empty()) {
+        errors.push(FieldError::invalid(path, "", error));
     }
     errors
 }
@@ -125,9 +126,10 @@ fn root_keywords(keywords: &Keywords, path: &FieldPath) -> Option<FieldError> {
     }
     let is_foreign = |name: &&str| keywords.get(*name).is_some_and(|value| !is_zero(value));
     OTHER_KEYWORDS.iter().find(|name| is_foreign(name))?;
-    let names = go_format::string_slice(ROOT_KEYWORDS.iter().map(|(name, _)| *name));
+    let names: Vec<&str> = ROOT_KEYWORDS.iter().map(|(name, _)| *name).collect();
+    let names = names.join(" ");
     let detail = format!(
-        "only {names} fields are allowed at the root of the schema if the status subresource is enabled"
+        "only [{names}] fields are allowed at the root of the schema if the status subresource is enabled"
     );
     Some(FieldError::invalid(path, Value::Object(keywords.clone()), detail))
 }

@@ -29,6 +29,36 @@ pub(super) fn validate(schema: &Value, path: &FieldPath) -> Vec<FieldError> {
     errors
 }
 
+/// The first keyword that has no meaning in a structural schema, which is then not judged further.
+pub(super) fn unsupported(schema: &Value) -> Option<String> {
+    let keywords = schema.as_object()?;
+    for (keyword, name) in [
+        ("id", "id"),
+        ("$schema", "schema"),
+        ("$ref", "$ref"),
+        ("patternProperties", "patternProperties"),
+        ("dependencies", "dependencies"),
+        ("additionalItems", "additionalItems"),
+        ("definitions", "definitions"),
+    ] {
+        let is_used = keywords.get(keyword).is_some_and(|value| match value {
+            // Anything at all is an additional item.
+            Value::Bool(_) => true,
+            value => !is_zero(value),
+        });
+        if is_used {
+            return Some(format!("OpenAPIV3Schema '{name}' is not supported"));
+        }
+    }
+    if keywords.get("items").is_some_and(|items| items.as_array().is_some_and(|it| !it.is_empty())) {
+        return Some("OpenAPIV3Schema 'items' must be a schema, but is an array".to_owned());
+    }
+    let single = ["items", "additionalProperties", "not"].iter().filter_map(|it| keywords.get(*it));
+    let lists = ["allOf", "anyOf", "oneOf"].iter().filter_map(|it| keywords.get(*it)?.as_array());
+    let properties = object(keywords, "properties").into_iter().flat_map(Map::values);
+    single.chain(lists.flatten()).chain(properties).find_map(unsupported)
+}
+
 fn text<'v>(keywords: &'v Keywords, name: &str) -> &'v str {
     keywords.get(name).and_then(Value::as_str).unwrap_or_default()
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use api::crd::{DefinitionSpec, DefinitionVersion, PrinterColumn, ScaleSubresource};
 use api::{FieldError, FieldPath, go_format};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{keywords, label};
 use crate::structural::{Schema, ValueType};
@@ -51,7 +51,12 @@ pub(super) fn validate(spec: &DefinitionSpec, path: &FieldPath) -> Vec<FieldErro
         let has_status = spec.versions.iter().any(has_status);
         errors.extend(validate_parts(first, &common, has_status, Place::Spec(path)));
     }
-    let shown = || serde_json::to_value(&spec.versions).unwrap_or_default();
+    // Without the schemas, which would drown the message.
+    let shown = || {
+        let versions = spec.versions.iter();
+        let brief = versions.map(|it| json!({"name": it.name, "served": it.served, "storage": it.storage}));
+        Value::Array(brief.collect())
+    };
     let mut names = HashSet::new();
     if !spec.versions.iter().all(|version| names.insert(version.name.as_str())) {
         let detail = "must contain unique version names";

@@ -319,6 +319,29 @@ impl ListAtom<'_> {
         }
     }
 
+    /// Whether the item has a path element.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::element`].
+    pub(crate) fn check_item(&self, item: &Value) -> Result<(), String> {
+        let first_key = match self.relation {
+            Relation::Keys(keys) => keys.first().map(String::as_str),
+            Relation::Key(key) => Some(key),
+            Relation::Atomic | Relation::Set => None,
+        };
+        match (item, first_key) {
+            // The usual cases, without making the element.
+            (Value::Object(fields), Some(key)) if fields.contains_key(key) => Ok(()),
+            (Value::String(_) | Value::Number(_) | Value::Bool(_), None)
+                if self.relation == Relation::Set =>
+            {
+                Ok(())
+            }
+            _ => self.element(item).map(|_element| ()),
+        }
+    }
+
     fn keyed_element<K: AsRef<str>>(&self, keys: &[K], item: &Value) -> Result<PathElement, String> {
         let fields = match item {
             Value::Object(fields) => fields,
@@ -338,13 +361,7 @@ impl ListAtom<'_> {
             element.extend(value.map(|value| KeyField { name: key.into(), value }));
         }
         if element.is_empty() {
-            let quoted: Vec<String> =
-                keys.iter().map(|key| api::go_format::quote(key.as_ref())).collect();
-            return Err(format!(
-                "associative list with keys has an element that omits all key fields [{}] \
-                 (and doesn't have default values for any key fields)",
-                quoted.join(" ")
-            ));
+            return Err(no_keys(keys));
         }
         element.sort_by(|left, right| left.name.cmp(&right.name));
         Ok(PathElement::Key(element.into()))
@@ -363,6 +380,16 @@ impl ListAtom<'_> {
             _ => None,
         })
     }
+}
+
+fn no_keys<K: AsRef<str>>(keys: &[K]) -> String {
+    let quoted: Vec<String> =
+        keys.iter().map(|key| api::go_format::quote(key.as_ref())).collect();
+    format!(
+        "associative list with keys has an element that omits all key fields [{}] \
+         (and doesn't have default values for any key fields)",
+        quoted.join(" ")
+    )
 }
 
 fn set_element(item: &Value) -> Result<PathElement, String> {

@@ -261,14 +261,11 @@ impl<'a> Scope<'a> {
         let Some(place) = self.place_at(version) else {
             return Ok(merged);
         };
-        let owned = owned_by_version(managers, version);
-        if let Some((_, set)) = owned.first().filter(|(first, _)| first == version) {
+        if is_still_owned(&last, managers) && is_closed(Some(place), &last.set) {
             // The usual case: all that was applied is applied again, or is owned by others.
-            let given_up = last.set.clone().difference(set);
-            if given_up.is_empty() && is_closed(Some(place), &last.set) {
-                return Ok(merged);
-            }
+            return Ok(merged);
         }
+        let owned = owned_by_version(managers, version);
         let converted = self.convert(&merged, version).map_err(|failure| {
             failure.within("failed to convert merged object to last applied version")
         })?;
@@ -323,6 +320,16 @@ fn keep_owned(place: Place<'_>, merged: &Value, pruned: &Value, owned: FieldSet)
     let fields = named(collect::field_set(place, merged));
     let kept = named(collect::field_set(place, pruned)).union(named(owned));
     remove_items(place, merged, &fields.difference(&kept))
+}
+
+/// Whether managers of its version own all that an entry owned.
+fn is_still_owned(last: &ManagedEntry, managers: &ManagedFields) -> bool {
+    let peers = || managers.entries().iter().filter(|entry| entry.api_version == last.api_version);
+    if peers().any(|entry| last.set.is_subset(&entry.set)) {
+        return true;
+    }
+    let given_up = peers().fold(last.set.clone(), |set, entry| set.difference(&entry.set));
+    given_up.is_empty()
 }
 
 /// What all managers of each version own together; the version that is wanted first comes first.

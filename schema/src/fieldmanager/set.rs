@@ -166,6 +166,19 @@ impl FieldSet {
         self
     }
 
+    /// Whether all members are members of the other set.
+    pub fn is_subset(&self, other: &Self) -> bool {
+        let mut others = other.nodes.iter().peekable();
+        self.nodes.iter().all(|node| {
+            while others.next_if(|other| other.element < node.element).is_some() {}
+            others.peek().is_some_and(|other| {
+                other.element == node.element
+                    && (other.member || !node.member)
+                    && node.children.is_subset(&other.children)
+            })
+        })
+    }
+
     /// The members without members below them.
     #[must_use]
     pub fn leaves(mut self) -> Self {

@@ -44,23 +44,23 @@ pub(crate) fn check(
     if walk.errors.is_empty() { Ok(()) } else { Err(TypedErrors(walk.errors)) }
 }
 
-struct Walk<'v> {
+struct Walk<'a, 'v> {
     duplicates: Duplicates,
-    path: Vec<Step<'v>>,
+    path: Vec<Step<'a, 'v>>,
     errors: Vec<TypedError>,
 }
 
 /// A path element that is made only where an error needs it.
-enum Step<'v> {
+enum Step<'a, 'v> {
     Field(&'v str),
     Index(usize),
-    Element(PathElement),
+    Item(ListAtom<'a>, &'v Value),
 }
 
 // === impl Walk ===
 
-impl<'v> Walk<'v> {
-    fn value(&mut self, place: Place<'_>, value: &'v Value) {
+impl<'a, 'v> Walk<'a, 'v> {
+    fn value(&mut self, place: Place<'a>, value: &'v Value) {
         if matches!(place, Place::Invisible) || value.is_null() {
             return;
         }
@@ -77,7 +77,7 @@ impl<'v> Walk<'v> {
         }
     }
 
-    fn map(&mut self, map: MapAtom<'_>, fields: &'v serde_json::Map<String, Value>) {
+    fn map(&mut self, map: MapAtom<'a>, fields: &'v serde_json::Map<String, Value>) {
         for (name, value) in fields {
             self.path.push(Step::Field(name));
             match map.field(name) {
@@ -93,22 +93,23 @@ impl<'v> Walk<'v> {
         }
     }
 
-    fn list(&mut self, list: ListAtom<'_>, items: &'v [Value]) {
+    fn list(&mut self, list: ListAtom<'a>, items: &'v [Value]) {
+        let watch = self.duplicates == Duplicates::Refused && items.len() > 1;
         let mut seen: Vec<PathElement> = Vec::new();
         for (index, item) in items.iter().enumerate() {
             let step = if list.relation == Relation::Atomic {
                 Step::Index(index)
             } else {
-                match list.element(item) {
-                    Ok(element) => {
-                        self.note_duplicate(&mut seen, &element);
-                        Step::Element(element)
-                    }
-                    Err(message) => {
-                        self.error(format!("element {index}: {message}"));
-                        return;
-                    }
+                let found = if watch {
+                    list.element(item).map(|element| self.note(&mut seen, element))
+                } else {
+                    list.check_item(item)
+                };
+                if let Err(message) = found {
+                    self.error(format!("element {index}: {message}"));
+                    return;
                 }
+                Step::Item(list, item)
             };
             self.path.push(step);
             self.value(list.items, item);
@@ -116,13 +117,10 @@ impl<'v> Walk<'v> {
         }
     }
 
-    fn note_duplicate(&mut self, seen: &mut Vec<PathElement>, element: &PathElement) {
-        if self.duplicates == Duplicates::Allowed {
-            return;
-        }
-        match seen.binary_search(element) {
+    fn note(&mut self, seen: &mut Vec<PathElement>, element: PathElement) {
+        match seen.binary_search(&element) {
             Ok(_) => self.error(format!("duplicate entries for key {element}")),
-            Err(index) => seen.insert(index, element.clone()),
+            Err(index) => seen.insert(index, element),
         }
     }
 
@@ -130,10 +128,10 @@ impl<'v> Walk<'v> {
         let path: Vec<PathElement> = self
             .path
             .iter()
-            .map(|step| match step {
-                Step::Field(name) => PathElement::field(name),
-                Step::Index(index) => PathElement::Index(i64::try_from(*index).unwrap_or(i64::MAX)),
-                Step::Element(element) => element.clone(),
+            .filter_map(|step| match step {
+                Step::Field(name) => Some(PathElement::field(name)),
+                Step::Index(index) => i64::try_from(*index).ok().map(PathElement::Index),
+                Step::Item(list, item) => list.element(item).ok(),
             })
             .collect();
         self.errors.push(TypedError { path: path_text(&path), message });

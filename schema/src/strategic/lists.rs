@@ -101,7 +101,7 @@ impl<'a> ListRules<'a> {
             .into_iter()
             .map(|item| Ok((position(server_order, &item, key)?, item)))
             .collect::<Result<_, PatchError>>()?;
-        server_items.sort_by_key(|(position, _)| *position);
+        sort_by_position(&mut server_items);
         let mut ordered = Vec::with_capacity(patch_items.len().saturating_add(server_items.len()));
         let mut left = server_items.into_iter().peekable();
         for (_, right) in patch_items {
@@ -117,6 +117,34 @@ impl<'a> ListRules<'a> {
         Ok(ordered)
     }
 
+    /// The order of the object's list after items of the patch were deleted from it. As many new items as were deleted
+    /// count as the last ones: Kubernetes writes them into the room that the deleted ones leave, and then takes the
+    /// list for the order of the object.
+    pub(crate) fn order_after(self, original: Vec<Value>, patch: &[Value]) -> Vec<Value> {
+        let Some(key) = self.items.merge_key().filter(|_| self.items.merges()) else {
+            return original;
+        };
+        let directive = |item: &Value| item.get(DIRECTIVE).and_then(Value::as_str).map(str::to_owned);
+        if patch.iter().any(|item| directive(item).as_deref() == Some(REPLACE)) {
+            return original;
+        }
+        let is_deleted = |item: &Value| {
+            patch.iter().any(|deleted| {
+                directive(deleted).as_deref() == Some(DELETE) && deleted.get(key) == item.get(key)
+            })
+        };
+        let count = original.len();
+        let mut order: Vec<Value> =
+            original.into_iter().filter(|item| !is_deleted(item)).collect();
+        for item in patch.iter().filter(|item| directive(item).is_none()) {
+            let is_new = !order.iter().any(|kept| kept.get(key) == item.get(key));
+            if is_new && order.len() < count {
+                order.push(item.clone());
+            }
+        }
+        order
+    }
+
     /// Checks that a list of the patch holds items of `$setElementOrder` alone, in its order.
     pub(crate) fn check_order(self, patch: &[Value], order: &[Value]) -> Result<(), PatchError> {
         if patch.is_empty() || order.is_empty() {
@@ -126,18 +154,20 @@ impl<'a> ListRules<'a> {
         let mut kept = Vec::new();
         for item in patch {
             match (key, item) {
-                (None, item) => kept.push(item),
                 (Some(_), Value::Object(fields)) => {
-                    // Deletions have no place in the order, nor have other directives.
-                    if !fields.contains_key(DIRECTIVE) {
+                    // Deletions have no place in the order.
+                    if fields.get(DIRECTIVE).and_then(Value::as_str) != Some(DELETE) {
                         kept.push(item);
                     }
                 }
                 (Some(_), other) => return Err(bad_argument("map[string]interface {}", other)),
+                (None, item) => kept.push(item),
             }
         }
         let mut kept = kept.into_iter().peekable();
         for named in order {
+            // Nor have items with another directive, as long as the order goes on.
+            while kept.next_if(|item| item.get(DIRECTIVE).is_some()).is_some() {}
             let Some(item) = kept.peek() else {
                 return Ok(());
             };
@@ -223,6 +253,26 @@ fn apply_directives(
         }
     }
     Ok(if replace { (kept, Vec::new()) } else { (original, kept) })
+}
+
+/// Sorts items by where they stand. An item that stands nowhere, and one compared with it, comes first, whichever is
+/// looked at later: so Kubernetes has it, with an insertion sort.
+fn sort_by_position(items: &mut [(Option<usize>, Value)]) {
+    if items.iter().all(|(position, _)| position.is_some()) {
+        items.sort_by_key(|(position, _)| *position);
+        return;
+    }
+    for end in 1..items.len() {
+        for index in (1..=end).rev() {
+            let Some([(before, _), (this, _)]) = items.get(index.saturating_sub(1)..=index) else {
+                break;
+            };
+            if this.zip(*before).is_some_and(|(this, before)| this >= before) {
+                break;
+            }
+            items.swap(index.saturating_sub(1), index);
+        }
+    }
 }
 
 /// The first item with this value of the key.

@@ -207,6 +207,8 @@ impl Rewriter<'_> {
     }
 
     fn class(&mut self) -> Result<(), PatternError> {
+        let rest: String = self.input.clone().collect();
+        let unclosed = || PatternError(format!("missing closing ]: `[{rest}`"));
         self.output.push('[');
         if self.input.next_if_eq(&'^').is_some() {
             self.output.push('^');
@@ -214,7 +216,7 @@ impl Rewriter<'_> {
         let mut first = true;
         loop {
             let Some(next) = self.input.next() else {
-                return Err(PatternError("missing closing ]: `[`".to_owned()));
+                return Err(unclosed());
             };
             match next {
                 ']' if !first => break,
@@ -338,7 +340,7 @@ mod tests {
             ("look-ahead", "(?!a)", "invalid or unsupported Perl syntax: `(?!`"),
             ("look-behind", "(?<=a)b", "invalid or unsupported Perl syntax: `(?<=`"),
             ("repetition", "a{1001}", "invalid repeat count: `{1001}`"),
-            ("class", "[a", "missing closing ]: `[`"),
+            ("class", "[a", "missing closing ]: `[a`"),
             ("backslash", "a\\", "trailing backslash at end of expression: ``"),
         ];
         for (name, pattern, want) in cases {

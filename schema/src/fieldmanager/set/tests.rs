@@ -82,6 +82,8 @@ proptest! {
             .cloned()
             .collect();
         prop_assert_eq!(paths(&left.clone().recursive_difference(&right)), outside);
+        prop_assert_eq!(left.is_subset(&right), l.is_subset(&r));
+        prop_assert!(left.intersection(&right).is_subset(&left));
         prop_assert!(left.clone().difference(&left).is_empty());
         prop_assert_eq!(left.paths().iter().all(|path| left.contains(path)), true);
     }
