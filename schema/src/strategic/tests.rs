@@ -74,7 +74,7 @@ fn patches_merge_as_the_schema_says() {
             }),
             json!({"containers": [{"name": "b"}, {"name": "n"}]}),
         ),
-        ("scalars are joined", json!({"names": ["a", "b"]}), json!({"names": ["c", "b"]}), json!({"names": ["a", "c", "b"]})),
+        ("scalars are joined", json!({"names": ["a", "b"]}), json!({"names": ["c", "b"]}), json!({"names": ["c", "a", "b"]})),
         ("scalars are deleted", json!({"names": ["a", "b"]}), json!({"$deleteFromPrimitiveList/names": ["a"]}), json!({"names": ["b"]})),
         (
             "scalars are deleted and ordered",
