@@ -12,6 +12,7 @@ pub mod builtin;
 pub mod columns;
 pub mod definition;
 pub mod jsonpath;
+pub mod openapi;
 pub mod structural;
 pub mod validate;
 
