@@ -26,6 +26,9 @@ pub mod validation;
 pub mod version;
 pub mod wheelhouse;
 
+#[cfg(test)]
+mod corpus;
+
 pub use cluster::{ClusterScope, LogicalCluster};
 pub use field::{FieldError, FieldErrorKind, FieldPath};
 pub use group::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};

@@ -18,7 +18,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tasks::{Shutdown, Tasks};
+pub use tasks::{Shutdown, Tasks};
 use tokio::sync::mpsc;
 
 mod follow;
