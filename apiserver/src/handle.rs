@@ -1,1 +1,133 @@
-//! (being written)
+//! Answers requests for resources that the hub's store holds.
+//!
+//! One file per verb. Reads copy stored bytes. Every write goes the same way, text order being run order: decode
+//! ([`decode`]), make the new object out of the live one ([`create`], [`update`], [`patch`]), say whose fields changed
+//! ([`fields`]), admit ([`crate::admit`]), apply the strategy and validate ([`strategy`]), commit. Only the part from
+//! "live" to "commit" runs again when another write came in between; it is marked as such in [`update`].
+//!
+//! # Invariants
+//! - A write is handed to the store in one call, with what must hold of the state that it was made from; dropping the
+//!   request afterwards changes nothing.
+//! - What a write answers with is what the store holds: the committed entry, not the object that was sent.
+//! - A dry run does everything but the commit.
+//!
+//! Source: apiserver/pkg/endpoints/handlers, apiserver/pkg/registry/generic/registry/store.go.
+
+pub(crate) mod call;
+pub(crate) mod controllers;
+pub(crate) mod convert;
+mod create;
+mod decode;
+mod delete;
+mod delete_collection;
+mod dispatch;
+mod fields;
+mod get;
+mod list;
+pub(crate) mod output;
+mod patch;
+mod scale;
+mod selection;
+mod strategy;
+mod subresources;
+mod update;
+mod watch;
+mod write;
+
+use std::sync::{Arc, OnceLock};
+
+use storage::Store;
+
+pub use decode::decode;
+
+use crate::admit::namespace::{NamespaceView, StoredNamespaces};
+use crate::authorize::Authorized;
+use crate::authorize::Authorizer;
+use crate::registry::{Registry, ResourceScope};
+use crate::respond::{Refusal, RequestBody, Response};
+
+/// What handlers work with.
+#[derive(Debug)]
+pub struct Parts {
+    /// Where the objects are.
+    pub store: Arc<dyn Store>,
+    /// What is served.
+    pub registry: Arc<Registry>,
+    /// Who may what, for questions that come up on the way.
+    pub authorizer: Arc<Authorizer>,
+}
+
+/// Answers requests; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Handlers {
+    shared: Arc<Shared>,
+}
+
+/// What all requests share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) authorizer: Arc<Authorizer>,
+    pub(crate) namespaces: StoredNamespaces,
+    /// The namespaces of spokes, once someone can see them.
+    pub(crate) spoke_namespaces: OnceLock<Arc<dyn NamespaceView>>,
+}
+
+// === impl Handlers ===
+
+impl Handlers {
+    /// Makes handlers over a store.
+    pub fn new(parts: Parts) -> Self {
+        let Parts {
+            store,
+            registry,
+            authorizer,
+        } = parts;
+        let namespaces = StoredNamespaces::new(Arc::clone(&store));
+        let spoke_namespaces = OnceLock::new();
+        let shared = Shared {
+            store,
+            registry,
+            authorizer,
+            namespaces,
+            spoke_namespaces,
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Says who sees the namespaces of spokes. The first call counts; until then, what is stored for a spoke in a
+    /// namespace answers 503.
+    pub fn set_spoke_namespaces(&self, view: Arc<dyn NamespaceView>) {
+        if self.shared.spoke_namespaces.set(view).is_err() {
+            tracing::warn!("the namespaces of spokes are seen by someone already");
+        }
+    }
+
+    /// Starts what goes on beside requests: the registry's follower, the controller of definitions, the deletion of
+    /// namespaces, garbage collection and the expiry of events.
+    pub fn start(&self, tasks: &tasks::Tasks) {
+        let store = &self.shared.store;
+        self.shared.registry.start(Arc::clone(store), tasks);
+        crate::definitions::start(&self.shared, tasks);
+        crate::sweep::start(&self.shared, tasks);
+    }
+
+    /// Answers one request for a resource.
+    ///
+    /// # Cancel safety
+    /// A write that was handed to the store happens whatever becomes of this future.
+    pub async fn serve(
+        &self,
+        scope: Arc<ResourceScope>,
+        request: &Authorized<http::request::Parts>,
+        body: RequestBody,
+    ) -> Result<Response, Refusal> {
+        dispatch::serve(&self.shared, &scope, request, body).await
+    }
+}
+
+#[cfg(test)]
+mod tests;

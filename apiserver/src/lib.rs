@@ -40,8 +40,12 @@ pub mod side;
 pub mod admit;
 pub mod definitions;
 pub mod handle;
+pub mod objects;
+pub mod protobuf;
 pub mod registry;
-pub mod watch;
+mod sweep;
+mod table;
+mod watch;
 
 // The way out.
 pub mod audit;

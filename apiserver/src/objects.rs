@@ -20,7 +20,7 @@ mod rewrite;
 mod scan;
 
 pub use encode::{Encoded, RevisionSlot, encode, stamp_bytes};
-pub use key::{KeyRange, ObjectKey, ResourcePrefix, StorageKeyParts, parse_key};
+pub use key::{ObjectKey, ResourcePrefix, StorageKeyParts, parse_key, prefix, prefix_in};
 pub use page::{ContinueToken, ContinueTokenError};
 pub use rewrite::{splice_cluster, with_api_version, with_revision, write_partial_metadata};
 pub use scan::{Head, StringMap, head};

@@ -1,1 +1,154 @@
-//! (being written)
+//! What each logical cluster serves from the hub's store.
+//!
+//! A cluster's kinds are those of its layer, shared by all clusters of the same [`ClusterKind`], and those that
+//! definitions add: CustomResourceDefinitions in root and embedded clusters, ServedResource records in composite ones.
+//! Definitions are compiled once per content and shared by all clusters.
+//!
+//! # Invariants
+//! - A lookup takes no lock: views are immutable and swapped as a whole.
+//! - A view changes only in [`follow`], which reads the store's own watch, so every change is seen once and in order.
+//! - When a resource is replaced or removed, its [`Life`](scope::Life) ends after the new view is in place: a watch
+//!   that ends because of it finds the new one.
+//! - No cluster costs anything for a kind that it does not have of its own.
+
+pub(crate) mod builtin;
+mod clusters;
+mod compile;
+mod follow;
+pub(crate) mod scope;
+pub(crate) mod strategy;
+mod view;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api::{ClusterScope, LogicalCluster};
+use parking_lot::Mutex;
+use storage::{Revision, Store};
+use tokio::sync::{broadcast, watch};
+
+pub use clusters::ClusterKind;
+pub(crate) use follow::DefinitionChanged;
+pub use scope::ResourceScope;
+
+use crate::served::ServedKinds;
+use clusters::Clusters;
+use view::ClusterView;
+
+/// Knows what is served where.
+#[derive(Debug)]
+pub struct Registry {
+    clusters: Clusters,
+    pool: compile::Pool,
+    /// Which kind each spoke's cluster has, for those who start something per cluster.
+    kinds: watch::Sender<Arc<BTreeMap<LogicalCluster, ClusterKind>>>,
+    /// Every change of the store up to here is in the views.
+    seen: watch::Sender<Revision>,
+    /// What the views are made of. Outermost lock: views are swapped, and the pool is locked, while it is held.
+    known: Mutex<follow::Known>,
+    /// Tells the controller of definitions what to look at; who lags looks at all of them.
+    changed: broadcast::Sender<DefinitionChanged>,
+}
+
+/// How many changes of definitions may wait for the controller.
+const CHANGES_MAX: usize = 1024;
+
+/// Why a registry cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The store cannot be read.
+    #[error("cannot read the definitions in the store")]
+    Store(#[from] storage::Error),
+}
+
+// === impl Registry ===
+
+impl Registry {
+    /// Makes a registry of what is in the store now.
+    pub fn open(store: &Arc<dyn Store>) -> Result<Arc<Self>, OpenError> {
+        let registry = Self {
+            clusters: Clusters::default(),
+            pool: compile::Pool::default(),
+            kinds: watch::Sender::new(Arc::default()),
+            seen: watch::Sender::new(Revision::default()),
+            known: Mutex::default(),
+            changed: broadcast::Sender::new(CHANGES_MAX),
+        };
+        follow::load(&registry, store.as_ref())?;
+        Ok(Arc::new(registry))
+    }
+
+    /// Follows the store until shutdown.
+    pub(crate) fn start(self: &Arc<Self>, store: Arc<dyn Store>, tasks: &tasks::Tasks) {
+        follow::start(Arc::clone(self), store, tasks);
+    }
+
+    /// Says what a logical cluster is; `None` if there is none of that name.
+    pub fn cluster_kind(&self, cluster: &LogicalCluster) -> Option<ClusterKind> {
+        self.clusters.view(cluster).map(|view| view.kind())
+    }
+
+    /// Follows which spokes there are.
+    pub fn clusters(&self) -> watch::Receiver<Arc<BTreeMap<LogicalCluster, ClusterKind>>> {
+        self.kinds.subscribe()
+    }
+
+    /// Finds what the hub's store serves under a name; over all clusters, root's or else any cluster's.
+    pub fn lookup(
+        &self,
+        scope: &ClusterScope,
+        group: &str,
+        version: &str,
+        resource: &str,
+    ) -> Option<Arc<ResourceScope>> {
+        let name = view::ResourceName {
+            group,
+            version,
+            resource,
+        };
+        match scope {
+            ClusterScope::One(cluster) => self.clusters.view(cluster)?.lookup(&name),
+            ClusterScope::All => self.clusters.lookup_anywhere(&name),
+        }
+    }
+
+    /// Lists what the hub's store serves; `None` if there is no such cluster.
+    pub fn served(&self, scope: &ClusterScope) -> Option<Arc<ServedKinds>> {
+        match scope {
+            ClusterScope::One(cluster) => Some(self.clusters.view(cluster)?.served()),
+            ClusterScope::All => Some(self.clusters.served_anywhere()),
+        }
+    }
+
+    /// Every resource of a cluster, each in the version that it is stored in or else any: for controllers that sweep.
+    pub(crate) fn resources(&self, cluster: &LogicalCluster) -> Vec<Arc<ResourceScope>> {
+        self.clusters
+            .view(cluster)
+            .map(|view| view.resources())
+            .unwrap_or_default()
+    }
+
+    /// The clusters that there are, root included.
+    pub(crate) fn cluster_names(&self) -> Vec<LogicalCluster> {
+        self.clusters.names()
+    }
+
+    /// Follows which definitions change.
+    pub(crate) fn definitions(&self) -> broadcast::Receiver<DefinitionChanged> {
+        self.changed.subscribe()
+    }
+
+    /// Waits until every change up to a revision is in the views.
+    ///
+    /// # Cancel safety
+    /// Waiting changes nothing.
+    pub(crate) async fn reach(&self, revision: Revision) {
+        let mut seen = self.seen.subscribe();
+        // The sender lives as long as `self`, so waiting cannot fail.
+        let _reached = seen.wait_for(|seen| *seen >= revision).await;
+    }
+
+    fn view(&self, cluster: &LogicalCluster) -> Option<Arc<ClusterView>> {
+        self.clusters.view(cluster)
+    }
+}

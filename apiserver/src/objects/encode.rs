@@ -27,12 +27,19 @@ pub(super) const SLOT: &[u8; 16] = b"0000000000000000";
 
 /// Writes an object in canonical form.
 pub fn encode(object: &Value, slot: RevisionSlot) -> Encoded {
-    let mut writer = Writer { bytes: Vec::with_capacity(1024), stamp: None, slot };
+    let mut writer = Writer {
+        bytes: Vec::with_capacity(1024),
+        stamp: None,
+        slot,
+    };
     match object {
         Value::Object(fields) => writer.object(fields),
         other => writer.value(other),
     }
-    Encoded { bytes: writer.bytes, stamp: writer.stamp }
+    Encoded {
+        bytes: writer.bytes,
+        stamp: writer.stamp,
+    }
 }
 
 /// Writes a revision over the reserved digits, as the store does when it commits.

@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use api::{ClusterScope, GroupResource, LogicalCluster};
+use storage::{Key, KeyRange};
 
 /// Names one object: cluster, namespace (empty for cluster-scoped kinds) and name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -24,15 +25,6 @@ pub struct ObjectKey {
 #[derive(Clone, PartialEq, Eq)]
 pub struct ResourcePrefix {
     text: Arc<str>,
-}
-
-/// A half-open range of keys.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeyRange {
-    /// The first key of the range.
-    pub start: Vec<u8>,
-    /// The first key after the range.
-    pub end: Vec<u8>,
 }
 
 /// The parts of a storage key.
@@ -52,6 +44,20 @@ pub struct StorageKeyParts<'a> {
 
 /// How the core group is written in keys (an empty segment would read as a mistake in dumps).
 const CORE: &str = "core";
+
+/// The prefix of a resource over all clusters.
+pub fn prefix(group: &str, resource: &str) -> Vec<u8> {
+    let group = if group.is_empty() { CORE } else { group };
+    format!("/{group}/{resource}/").into_bytes()
+}
+
+/// The prefix of a resource in one cluster.
+pub fn prefix_in(group: &str, resource: &str, cluster: &LogicalCluster) -> Vec<u8> {
+    let mut prefix = prefix(group, resource);
+    prefix.extend_from_slice(cluster.as_str().as_bytes());
+    prefix.push(b'/');
+    prefix
+}
 
 /// Takes a storage key apart; `None` if it is not one.
 pub fn parse_key(key: &[u8]) -> Option<StorageKeyParts<'_>> {
@@ -73,12 +79,14 @@ pub fn parse_key(key: &[u8]) -> Option<StorageKeyParts<'_>> {
 impl ResourcePrefix {
     /// Makes the prefix of a group and resource.
     pub fn new(resource: &GroupResource) -> Self {
-        let group = if resource.group.is_empty() { CORE } else { resource.group.as_str() };
-        Self { text: format!("/{group}/{}/", resource.resource).into() }
+        let text = String::from_utf8(prefix(&resource.group, &resource.resource));
+        Self {
+            text: text.expect("a prefix is made of text").into(),
+        }
     }
 
     /// Returns the key of one object.
-    pub fn key(&self, cluster: &LogicalCluster, namespace: &str, name: &str) -> Vec<u8> {
+    pub fn key(&self, cluster: &LogicalCluster, namespace: &str, name: &str) -> Key {
         let cluster = cluster.as_str();
         let length = self.text.len() + cluster.len() + namespace.len() + name.len() + 2;
         let mut key = Vec::with_capacity(length);
@@ -90,7 +98,7 @@ impl ResourcePrefix {
                 key.push(b'/');
             }
         }
-        key
+        Key::from(key)
     }
 
     /// Returns the range of a scope: all clusters, one cluster, or one namespace in either.
@@ -106,26 +114,12 @@ impl ResourcePrefix {
                 start.push(b'/');
             }
         }
-        KeyRange::of_prefix(start)
+        KeyRange::prefix(start)
     }
 }
 
 impl fmt::Debug for ResourcePrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
-    }
-}
-
-// === impl KeyRange ===
-
-impl KeyRange {
-    /// Returns the range of all keys that begin with a prefix, which ends in `/`.
-    pub fn of_prefix(start: Vec<u8>) -> Self {
-        assert_eq!(start.last(), Some(&b'/'), "a key prefix ends in its separator");
-        let mut end = start.clone();
-        if let Some(last) = end.last_mut() {
-            *last = b'/' + 1;
-        }
-        Self { start, end }
     }
 }

@@ -47,20 +47,31 @@ struct Wire<'a> {
 impl ContinueToken {
     /// Makes the token of the page after a key (relative to the range).
     pub fn after(revision: Option<u64>, last: &str) -> Self {
-        Self { revision, start: format!("{last}\0") }
+        Self {
+            revision,
+            start: format!("{last}\0"),
+        }
     }
 
     /// Writes the token.
     pub fn encode(&self) -> String {
-        let rv = self.revision.map_or(-1, |revision| i64::try_from(revision).unwrap_or(i64::MAX));
-        let wire = Wire { v: VERSION, rv, start: self.start.clone() };
+        let rv = self
+            .revision
+            .map_or(-1, |revision| i64::try_from(revision).unwrap_or(i64::MAX));
+        let wire = Wire {
+            v: VERSION,
+            rv,
+            start: self.start.clone(),
+        };
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(&wire).expect("a token is written to memory"))
     }
 
     /// Reads a token that a client sends back.
     pub fn decode(text: &str) -> Result<Self, ContinueTokenError> {
         let malformed = |_cause| ContinueTokenError::Malformed;
-        let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(malformed)?;
+        let bytes = URL_SAFE_NO_PAD
+            .decode(text.trim_end_matches('='))
+            .map_err(malformed)?;
         let malformed = |_cause| ContinueTokenError::Malformed;
         let wire: Wire<'_> = serde_json::from_slice(&bytes).map_err(malformed)?;
         if wire.v != VERSION {
@@ -76,6 +87,9 @@ impl ContinueToken {
         if revision == Some(0) {
             return Err(ContinueTokenError::Malformed);
         }
-        Ok(Self { revision, start: wire.start })
+        Ok(Self {
+            revision,
+            start: wire.start,
+        })
     }
 }

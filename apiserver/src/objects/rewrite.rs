@@ -72,7 +72,13 @@ fn splice_annotations(
 }
 
 fn push_pair(out: &mut Vec<u8>, cluster: &str) {
-    for part in [&b"\""[..], CLUSTER_ANNOTATION.as_bytes(), b"\":\"", cluster.as_bytes(), b"\""] {
+    for part in [
+        &b"\""[..],
+        CLUSTER_ANNOTATION.as_bytes(),
+        b"\":\"",
+        cluster.as_bytes(),
+        b"\"",
+    ] {
         out.extend_from_slice(part);
     }
 }

@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use api::selector::Labels;
 use memchr::memchr2;
 
 /// What selectors, namespace checks and event frames ask of an object.
@@ -37,7 +38,7 @@ pub struct Head<'a> {
     pub owned: bool,
 }
 
-/// A JSON object of strings, still as bytes.
+/// Labels, still as bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StringMap<'a> {
     bytes: &'a [u8],
@@ -75,7 +76,9 @@ fn metadata<'a>(cursor: &mut Cursor<'a>, head: &mut Head<'a>) -> Option<()> {
             b"resourceVersion" => head.resource_version = Some(inside(&cursor.value()?)),
             b"labels" => {
                 let range = cursor.value()?;
-                head.labels = StringMap { bytes: cursor.bytes.get(range)? };
+                head.labels = StringMap {
+                    bytes: cursor.bytes.get(range)?,
+                };
             }
             b"deletionTimestamp" => head.deleting = cursor.is_filled()?,
             b"finalizers" => head.finalized = cursor.is_filled()?,
@@ -88,7 +91,11 @@ fn metadata<'a>(cursor: &mut Cursor<'a>, head: &mut Head<'a>) -> Option<()> {
 
 /// The range of a string without its quotes.
 fn inside(range: &Range<usize>) -> Range<usize> {
-    range.start.saturating_add(1)..range.end.saturating_sub(1).max(range.start.saturating_add(1))
+    range.start.saturating_add(1)
+        ..range
+            .end
+            .saturating_sub(1)
+            .max(range.start.saturating_add(1))
 }
 
 /// A place in the bytes.
@@ -106,25 +113,32 @@ enum Walk {
 // === impl StringMap ===
 
 impl<'a> StringMap<'a> {
-    /// Returns the value of a key.
-    pub fn get(&self, key: &str) -> Option<Cow<'a, str>> {
+    /// Returns the value of a key, as it stands in the bytes: what labels may hold needs no escape.
+    pub fn get(&self, key: &str) -> Option<&'a str> {
+        if self.bytes.is_empty() {
+            return None;
+        }
+        let mut cursor = Cursor {
+            bytes: self.bytes,
+            at: 0,
+        };
         let mut found = None;
-        self.each(|name, value| {
-            if name == key {
-                found = Some(value);
+        // A map that cannot be read further ends there: labels were validated when they were stored.
+        let _walked: Option<()> = cursor.members(|cursor, name| {
+            let value = cursor.raw_string()?;
+            if name == key.as_bytes() {
+                found = std::str::from_utf8(value).ok();
+                return Some(Walk::Stop);
             }
+            Some(Walk::On)
         });
         found
     }
+}
 
-    /// Calls with each key and value, in the order of the bytes.
-    pub fn each(&self, mut visit: impl FnMut(Cow<'a, str>, Cow<'a, str>)) {
-        if self.bytes.is_empty() {
-            return;
-        }
-        let mut cursor = Cursor { bytes: self.bytes, at: 0 };
-        // A map that cannot be read further ends there: labels were validated when they were stored.
-        let _walked = cursor.string_members(|name, value| visit(name, value));
+impl Labels for StringMap<'_> {
+    fn value(&self, key: &str) -> Option<&str> {
+        self.get(key)
     }
 }
 
@@ -179,14 +193,6 @@ impl<'a> Cursor<'a> {
                 _ => return None,
             }
         }
-    }
-
-    fn string_members(&mut self, mut visit: impl FnMut(Cow<'a, str>, Cow<'a, str>)) -> Option<()> {
-        self.members(|cursor, name| {
-            let value = cursor.string()?;
-            visit(decode(name)?, value);
-            Some(Walk::On)
-        })
     }
 
     /// Steps over a string and returns what is between its quotes, escapes as they are.
@@ -275,5 +281,7 @@ fn decode(raw: &[u8]) -> Option<Cow<'_, str>> {
     quoted.push(b'"');
     quoted.extend_from_slice(raw);
     quoted.push(b'"');
-    serde_json::from_slice::<String>(&quoted).ok().map(Cow::Owned)
+    serde_json::from_slice::<String>(&quoted)
+        .ok()
+        .map(Cow::Owned)
 }

@@ -1,0 +1,45 @@
+//! The words with which Kubernetes refuses a value of a wrong type in a built-in object: those of Go's JSON decoder.
+//!
+//! Source: sigs.k8s.io/json (UnmarshalTypeError).
+
+use api::FieldError;
+use serde_json::Value;
+
+use crate::protobuf;
+use crate::registry::ResourceScope;
+
+/// Says what is wrong: `json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32`.
+pub(crate) fn go_type_error(scope: &ResourceScope, error: &FieldError) -> String {
+    let segments: Vec<&str> = error
+        .path
+        .split(['.', '['])
+        .filter(|segment| !segment.is_empty() && !segment.ends_with(']'))
+        .collect();
+    let (field, go_type) =
+        protobuf::go_names(&scope.version.api_version, &scope.kind.gvk.kind, &segments)
+            .unwrap_or_else(|| {
+                let field = format!("{}.{}", scope.kind.gvk.kind, segments.join("."));
+                (field, "string".to_owned())
+            });
+    let found = error.value.as_ref().map_or("value", json_type);
+    // The decoder names the struct and the path from the root.
+    format!("json: cannot unmarshal {found} into Go struct field {field} of type {go_type}")
+}
+
+fn json_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        // Findings about types carry the name of the type that they found.
+        Value::String(name) => match name.as_str() {
+            "integer" | "number" => "number",
+            "boolean" => "bool",
+            "object" => "object",
+            "array" => "array",
+            _ => "string",
+        },
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}

@@ -1,0 +1,339 @@
+//! From the body of a request to an object of the kind that is served.
+//!
+//! Text order is run order: syntax, type, unknown fields (where someone wants to know), metadata, pruning, nulls,
+//! defaults. What a client is told about doubtful fields depends on `fieldValidation`: nothing, a warning for each, or
+//! a refusal that names them all.
+//! Source: apiserver/pkg/endpoints/handlers/{create,update}.go, apimachinery/pkg/runtime/serializer.
+
+mod yaml;
+
+use api::query::FieldValidation;
+use api::{FieldErrorKind, GroupVersionKind, Status, json, meta};
+use schema::structural::{self, MalformedFields};
+use serde_json::Value;
+
+pub(super) use yaml::parse_yaml;
+
+use super::call::Call;
+use super::strategy::default_object;
+use crate::admit::kinds;
+use crate::negotiate::MediaType;
+use crate::protobuf;
+use crate::registry::ResourceScope;
+use crate::respond::Refusal;
+
+/// A document and what is doubtful about its syntax.
+#[derive(Debug)]
+pub(super) struct Parsed {
+    pub(super) value: Value,
+    pub(super) duplicates: Duplicates,
+}
+
+/// Keys that occur twice, told as the parser of the format does.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Duplicates {
+    texts: Vec<String>,
+    format: Format,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    #[default]
+    Json,
+    Yaml,
+}
+
+/// Decodes a body into a value of the expected kind, without a look at its schema.
+///
+/// # Errors
+/// 400 where it is malformed or of another kind.
+pub fn decode(
+    media: MediaType,
+    bytes: &[u8],
+    expected: &GroupVersionKind,
+) -> Result<Value, Refusal> {
+    let mut value = parse(media, bytes, expected)?.value;
+    check_type(&mut value, expected, TypeMissing::IsExpected, bytes)?;
+    Ok(value)
+}
+
+/// Decodes a body into an object that the resource can store.
+pub(super) fn object(
+    call: &Call<'_>,
+    media: MediaType,
+    bytes: &[u8],
+    validation: FieldValidation,
+) -> Result<Value, Refusal> {
+    let expected = call.scope.gvk();
+    let Parsed {
+        mut value,
+        duplicates,
+    } = parse(media, bytes, expected)?;
+    let missing = if call.scope.is_custom() {
+        TypeMissing::IsError
+    } else {
+        TypeMissing::IsExpected
+    };
+    check_type(&mut value, expected, missing, bytes)?;
+    let said = Said {
+        kind: meta::kind(&value).to_owned(),
+        version: version_of(&value).to_owned(),
+    };
+    let cannot = |cause: &str| -> Refusal {
+        let Said { kind, version } = &said;
+        let quoted = api::go_format::quote(version);
+        let text = format!(
+            "{kind} in version {quoted} cannot be handled as a {}: {cause}",
+            expected.kind
+        );
+        Status::bad_request(text).into()
+    };
+    let unknown = normalize(call.scope, &mut value, validation).map_err(|cause| cannot(&cause))?;
+    judge(call, validation, &duplicates, unknown, |text| {
+        cannot(&format!("strict decoding error: {text}"))
+    })?;
+    Ok(value)
+}
+
+struct Said {
+    kind: String,
+    version: String,
+}
+
+/// Brings an object of a client into the form that the schema allows; returns what was unknown, where that is asked for.
+pub(super) fn normalize(
+    scope: &ResourceScope,
+    value: &mut Value,
+    validation: FieldValidation,
+) -> Result<Vec<String>, String> {
+    let schema = &scope.version.schema;
+    let unknown = match validation {
+        FieldValidation::Ignore => Vec::new(),
+        FieldValidation::Warn | FieldValidation::Strict => {
+            structural::unknown_fields(value, schema)
+        }
+    };
+    structural::coerce_metadata(value, schema, MalformedFields::Refused)
+        .map_err(|error| error.to_string())?;
+    if !scope.is_custom() {
+        check_go_types(scope, value)?;
+    }
+    structural::prune(value, schema);
+    structural::drop_nulls(value, schema);
+    default_object(scope, value);
+    Ok(unknown)
+}
+
+/// Kubernetes decodes built-in objects into Go types, so that a value of a wrong type is no finding of validation but
+/// cannot be read at all.
+fn check_go_types(scope: &ResourceScope, value: &Value) -> Result<(), String> {
+    let errors = schema::validate(value, &scope.version.schema, None);
+    match errors
+        .iter()
+        .find(|error| error.kind == FieldErrorKind::TypeInvalid)
+    {
+        Some(error) => Err(kinds::go_type_error(scope, error)),
+        None => Ok(()),
+    }
+}
+
+/// Tells the client about doubtful fields, or refuses because of them.
+pub(super) fn judge(
+    call: &Call<'_>,
+    validation: FieldValidation,
+    duplicates: &Duplicates,
+    unknown: Vec<String>,
+    refuse: impl FnOnce(&str) -> Refusal,
+) -> Result<(), Refusal> {
+    let unknown = unknown
+        .into_iter()
+        .map(|path| format!("unknown field \"{path}\""));
+    match validation {
+        FieldValidation::Ignore => Ok(()),
+        FieldValidation::Warn => {
+            duplicates
+                .texts
+                .iter()
+                .cloned()
+                .chain(unknown)
+                .for_each(|text| call.context.warn(text));
+            Ok(())
+        }
+        FieldValidation::Strict => {
+            let texts: Vec<_> = duplicates.error_text().into_iter().chain(unknown).collect();
+            if texts.is_empty() {
+                Ok(())
+            } else {
+                Err(refuse(&texts.join(", ")))
+            }
+        }
+    }
+}
+
+/// Parses a body by its media type.
+pub(super) fn parse(
+    media: MediaType,
+    bytes: &[u8],
+    expected: &GroupVersionKind,
+) -> Result<Parsed, Refusal> {
+    match media {
+        MediaType::Yaml | MediaType::ApplyYaml => {
+            parse_yaml(bytes).map_err(|cause| unrecognized(expected, &cause, bytes))
+        }
+        MediaType::Protobuf => {
+            let envelope = protobuf::envelope(bytes).and_then(|envelope| envelope.decode());
+            let value =
+                envelope.map_err(|error| unrecognized(expected, &error.to_string(), bytes))?;
+            Ok(Parsed {
+                value,
+                duplicates: Duplicates::default(),
+            })
+        }
+        MediaType::Json
+        | MediaType::JsonPatch
+        | MediaType::MergePatch
+        | MediaType::StrategicMergePatch => {
+            let (value, paths) = json::parse_strict(bytes).map_err(|error| {
+                let cause = format!("couldn't get version/kind; json parse error: {error}");
+                unrecognized(expected, &cause, bytes)
+            })?;
+            Ok(Parsed {
+                value,
+                duplicates: Duplicates::json(paths),
+            })
+        }
+    }
+}
+
+/// 400 for a body of which not even the kind is known.
+fn unrecognized(expected: &GroupVersionKind, cause: &str, bytes: &[u8]) -> Refusal {
+    const SUMMARY_BYTES: usize = 30;
+    let summary = match bytes.get(..SUMMARY_BYTES) {
+        None if bytes.is_empty() => "<empty>".to_owned(),
+        None => String::from_utf8_lossy(bytes).into_owned(),
+        Some(start) => format!("{} ...", String::from_utf8_lossy(start)),
+    };
+    let kind = &expected.kind;
+    let text = format!(
+        "the object provided is unrecognized (must be of type {kind}): {cause} ({summary})"
+    );
+    Status::bad_request(text).into()
+}
+
+/// What an object without type is taken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TypeMissing {
+    /// What the endpoint serves: built-in kinds.
+    IsExpected,
+    /// A mistake: custom resources.
+    IsError,
+}
+
+fn check_type(
+    value: &mut Value,
+    expected: &GroupVersionKind,
+    missing: TypeMissing,
+    bytes: &[u8],
+) -> Result<(), Refusal> {
+    let Some(fields) = value.as_object_mut() else {
+        let cause = "couldn't get version/kind; json parse error: json: cannot unmarshal value \
+                     into Go value of type struct { APIVersion string; Kind string }";
+        return Err(unrecognized(expected, cause, bytes));
+    };
+    let api_version = expected.api_version();
+    for (name, want) in [
+        ("kind", expected.kind.as_str()),
+        ("apiVersion", &api_version),
+    ] {
+        let said = fields.get(name).and_then(Value::as_str).unwrap_or_default();
+        if !said.is_empty() {
+            continue;
+        }
+        if missing == TypeMissing::IsError {
+            let body = String::from_utf8_lossy(bytes);
+            let text = format!("Object '{}' is missing in '{}'", name, body.trim());
+            return Err(Status::bad_request(unrecognized_text(&text, expected)).into());
+        }
+        fields.insert(name.to_owned(), Value::from(want));
+    }
+    let said = meta::api_version(value);
+    if said != api_version {
+        let text = format!(
+            "the API version in the data ({said}) does not match the expected API version ({api_version})"
+        );
+        return Err(Status::bad_request(text).into());
+    }
+    let kind = meta::kind(value);
+    if missing == TypeMissing::IsExpected && kind != expected.kind {
+        let text = format!(
+            "{kind} in version {} cannot be handled as a {}: the kinds differ",
+            api::go_format::quote(&expected.version),
+            expected.kind
+        );
+        return Err(Status::bad_request(text).into());
+    }
+    Ok(())
+}
+
+fn unrecognized_text(cause: &str, expected: &GroupVersionKind) -> String {
+    format!(
+        "the object provided is unrecognized (must be of type {}): {cause}",
+        expected.kind
+    )
+}
+
+fn version_of(value: &Value) -> &str {
+    let api_version = meta::api_version(value);
+    api_version.rsplit('/').next().unwrap_or(api_version)
+}
+
+// === impl Duplicates ===
+
+impl Duplicates {
+    /// Paths of a JSON document.
+    pub(super) fn json(paths: Vec<String>) -> Self {
+        let texts = paths
+            .into_iter()
+            .map(|path| format!("duplicate field \"{path}\""));
+        Self {
+            texts: texts.collect(),
+            format: Format::Json,
+        }
+    }
+
+    fn yaml(texts: Vec<String>) -> Self {
+        Self {
+            texts,
+            format: Format::Yaml,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.texts.is_empty()
+    }
+
+    /// The texts of warnings.
+    pub(super) fn texts(&self) -> &[String] {
+        &self.texts
+    }
+
+    /// The text of an error.
+    pub(super) fn error_text(&self) -> Option<String> {
+        match self.format {
+            _ if self.texts.is_empty() => None,
+            Format::Json => Some(self.texts.join(", ")),
+            Format::Yaml => Some(format!(
+                "yaml: unmarshal errors:\n  {}",
+                self.texts.join("\n  ")
+            )),
+        }
+    }
+
+    /// The same with something before each text.
+    pub(super) fn prefixed(mut self, prefix: &str) -> Self {
+        for text in &mut self.texts {
+            text.insert_str(0, prefix);
+        }
+        self
+    }
+}

@@ -1,0 +1,172 @@
+//! Delete: whether an object goes at once, or is marked and waits for its finalizers or its grace period.
+//!
+//! [`plan`] decides from the live object alone; what is around it reads, commits, and does so again where another
+//! write came first.
+//! Source: apiserver/pkg/registry/rest/delete.go, apiserver/pkg/registry/generic/registry/store.go (Delete).
+
+mod plan;
+
+use api::query::DeleteOptions;
+use api::{GroupResource, Status, meta};
+use http::StatusCode;
+use serde_json::Value;
+use storage::Expect;
+
+pub(crate) use plan::{Plan, plan};
+
+use super::call::{Access, Call, Target};
+use super::output::{self, Shown};
+use super::write::{self, BODY_BYTES_MAX, Failure, Mode, Oversize, Put};
+use super::{convert, decode};
+use crate::admit;
+use crate::negotiate::{self, MediaType, Offer};
+use crate::respond::{self, Refusal, RequestBody, Response};
+
+/// How often a deletion is planned anew because another write came first.
+const ATTEMPTS_MAX: usize = 8;
+
+/// What became of a deletion.
+#[derive(Debug)]
+pub(crate) enum Deleted {
+    /// The object is gone; this was its last state.
+    Gone(Value),
+    /// The object is still there, marked.
+    Waits(Shown),
+}
+
+pub(super) async fn delete(call: &Call<'_>, body: RequestBody) -> Result<Response, Refusal> {
+    let form = negotiate::accept(call.parts, Offer::Object)?;
+    let options = options(call, body).await?;
+    let target = call.target()?;
+    admit::admit_delete(call, &target)?;
+    match delete_object(&call.access(), &target, &options).await? {
+        Deleted::Waits(shown) => {
+            let accepted = options.orphan_dependents == Some(false);
+            let code = if accepted {
+                StatusCode::ACCEPTED
+            } else {
+                StatusCode::OK
+            };
+            output::object(call, &form, code, &shown)
+        }
+        Deleted::Gone(last) if returns_object(call.resource()) => {
+            output::object(call, &form, StatusCode::OK, &Shown::Value(last))
+        }
+        Deleted::Gone(last) => {
+            let status = Status::deleted(call.resource(), &target.name, meta::uid(&last));
+            respond::value(StatusCode::OK, &form, &status)
+        }
+    }
+}
+
+/// Reads the options from the body, or from the query where there is no body.
+pub(super) async fn options(call: &Call<'_>, body: RequestBody) -> Result<DeleteOptions, Refusal> {
+    let bytes = body.read(BODY_BYTES_MAX, call.context.deadline).await?;
+    if bytes.is_empty() {
+        return Ok(DeleteOptions::from_query(call.query)?);
+    }
+    let supported = [MediaType::Json, MediaType::Yaml, MediaType::Protobuf];
+    let media = negotiate::content_type(&call.parts.headers, &supported)?;
+    let expected = api::GroupVersionKind::new("meta.k8s.io", "v1", "DeleteOptions");
+    let value = decode::parse(media, &bytes, &expected)?.value;
+    Ok(DeleteOptions::from_value(&value)?)
+}
+
+/// Deletes one object, or marks it.
+pub(crate) async fn delete_object(
+    access: &Access<'_>,
+    target: &Target,
+    options: &DeleteOptions,
+) -> Result<Deleted, Refusal> {
+    let resource = &access.scope.rules.resource;
+    for _attempt in 0..ATTEMPTS_MAX {
+        let Some(entry) = access.shared.store.get(&target.key) else {
+            return Err(Status::not_found(resource, &target.name).into());
+        };
+        let live = convert::served_value(access.scope, &entry)?;
+        check_preconditions(access, target, options, &live)?;
+        let mode = Mode::of(options.dry_run);
+        let expect = Expect::Revision(entry.modified());
+        let done = match plan(access.scope, &live, options, access.now) {
+            Plan::Keep => Ok(Deleted::Waits(Shown::Entry(entry))),
+            Plan::Mark(object) if object == live => Ok(Deleted::Waits(Shown::Entry(entry))),
+            Plan::Mark(object) if mode == Mode::DryRun => Ok(Deleted::Waits(Shown::Value(object))),
+            Plan::Mark(mut object) => {
+                let oversize = Oversize::DropManagedFields;
+                let put = Put {
+                    key: &target.key,
+                    expect,
+                    oversize,
+                    beside: Vec::new(),
+                };
+                let entry = put.commit(access, &mut object).await;
+                entry.map(|entry| Deleted::Waits(Shown::Entry(entry)))
+            }
+            Plan::Remove if mode == Mode::DryRun => Ok(Deleted::Gone(live)),
+            Plan::Remove => {
+                let removed = write::remove(access, target, &live, expect).await;
+                removed.map(|()| Deleted::Gone(live))
+            }
+        };
+        match done {
+            Ok(deleted) => return Ok(deleted),
+            Err(Failure::Raced(_) | Failure::Collided) => {}
+            Err(Failure::Refused(refusal)) => return Err(refusal),
+        }
+    }
+    Err(Status::modified(resource, &target.name).into())
+}
+
+fn check_preconditions(
+    access: &Access<'_>,
+    target: &Target,
+    options: &DeleteOptions,
+    live: &Value,
+) -> Result<(), Refusal> {
+    let gvk = &access.scope.kind.gvk;
+    // Kubernetes names the kind where the resource belongs.
+    let resource = GroupResource::new(gvk.group.as_str(), gvk.kind.as_str());
+    let uid = meta::uid(live);
+    if let Some(want) = options
+        .preconditions
+        .uid
+        .as_deref()
+        .filter(|want| *want != uid)
+    {
+        let detail = format!(
+            "the UID in the precondition ({want}) does not match the UID in record ({uid}). The object might have \
+             been deleted and then recreated"
+        );
+        return Err(Status::conflict(&resource, &target.name, &detail).into());
+    }
+    let version = meta::resource_version(live);
+    let want = options.preconditions.resource_version.as_deref();
+    if let Some(want) = want.filter(|want| *want != version) {
+        let detail = format!(
+            "the ResourceVersion in the precondition ({want}) does not match the ResourceVersion in record \
+             ({version}). The object might have been modified"
+        );
+        return Err(Status::conflict(&resource, &target.name, &detail).into());
+    }
+    Ok(())
+}
+
+/// Kinds whose deletion answers with the object instead of a `Status`.
+fn returns_object(resource: &GroupResource) -> bool {
+    resource.group.is_empty()
+        && matches!(
+            resource.resource.as_str(),
+            "pods"
+                | "services"
+                | "persistentvolumes"
+                | "persistentvolumeclaims"
+                | "podtemplates"
+                | "resourcequotas"
+                | "serviceaccounts"
+        )
+        || resource.group == "storage.k8s.io"
+            && matches!(
+                resource.resource.as_str(),
+                "storageclasses" | "volumeattachments" | "csinodes" | "csidrivers"
+            )
+}

@@ -1,0 +1,78 @@
+//! Delete of a collection: object by object, as if each had been deleted by name.
+//!
+//! The answer is the list of what was there. An object that someone else deletes at the same time is not missed.
+//! Source: apiserver/pkg/registry/generic/registry/store.go (DeleteCollection).
+
+use api::query::{DeleteOptions, ListOptions};
+use futures::future::try_join_all;
+use http::StatusCode;
+use serde_json::{Value, json};
+use storage::Entry;
+
+use super::call::{Call, Target};
+use super::convert;
+use super::delete::{Deleted, delete_object, options};
+use super::list::read;
+use super::output::Shown;
+use super::selection::Selection;
+use crate::admit;
+use crate::negotiate::{self, Offer};
+use crate::objects::parse_key;
+use crate::respond::{self, Refusal, RequestBody, Response};
+
+/// Deletions under way at once: they share commits.
+const CONCURRENT_COUNT: usize = 64;
+
+pub(super) async fn delete_collection(
+    call: &Call<'_>,
+    body: RequestBody,
+) -> Result<Response, Refusal> {
+    let cluster = call.cluster()?;
+    let form = negotiate::accept(call.parts, Offer::Plain)?;
+    let list_options = ListOptions::from_query(call.query)?;
+    let selection = Selection::new(call, &list_options)?;
+    let options = options(call, body).await?;
+    let page = read(call, &list_options, &selection)?;
+    let revision = page.revision;
+    let target_of = |entry: &Entry| {
+        let parts = parse_key(entry.key())?;
+        Some(Target {
+            cluster: cluster.clone(),
+            namespace: parts.namespace.to_owned(),
+            name: parts.name.to_owned(),
+            key: entry.to_key(),
+        })
+    };
+    let targets: Vec<Target> = page.entries.iter().filter_map(target_of).collect();
+    let mut items = Vec::with_capacity(targets.len());
+    for some in targets.chunks(CONCURRENT_COUNT) {
+        let deletions: Vec<_> = some
+            .iter()
+            .map(|target| delete_one(call, target, &options))
+            .collect();
+        items.extend(try_join_all(deletions).await?.into_iter().flatten());
+    }
+    let kind = &call.scope.kind;
+    let list = json!({
+        "kind": kind.list_kind, "apiVersion": call.scope.version.api_version,
+        "metadata": {"resourceVersion": revision.to_string()},
+        "items": items,
+    });
+    respond::value(StatusCode::OK, &form, &list)
+}
+
+async fn delete_one(
+    call: &Call<'_>,
+    target: &Target,
+    options: &DeleteOptions,
+) -> Result<Option<Value>, Refusal> {
+    admit::admit_delete(call, target)?;
+    match delete_object(&call.access(), target, options).await {
+        Ok(Deleted::Gone(object)) | Ok(Deleted::Waits(Shown::Value(object))) => Ok(Some(object)),
+        Ok(Deleted::Waits(Shown::Entry(entry))) => {
+            convert::served_value(call.scope, &entry).map(Some)
+        }
+        Err(refusal) if refusal.status().is_some_and(api::Status::is_not_found) => Ok(None),
+        Err(refusal) => Err(refusal),
+    }
+}

@@ -1,0 +1,67 @@
+//! From verb and endpoint to the handler.
+
+use std::sync::Arc;
+
+use api::query::Query;
+
+use super::call::{Call, Endpoint};
+use super::{Shared, create, delete, delete_collection, get, list, patch, scale, subresources};
+use super::{update, watch};
+use crate::authorize::Authorized;
+use crate::registry::ResourceScope;
+use crate::respond::{Refusal, RequestBody, Response};
+use crate::route::Verb;
+
+pub(super) async fn serve(
+    shared: &Arc<Shared>,
+    scope: &Arc<ResourceScope>,
+    request: &Authorized<http::request::Parts>,
+    body: RequestBody,
+) -> Result<Response, Refusal> {
+    let query = Query::parse(request.request().uri.query().unwrap_or_default());
+    let call = Call::new(shared, scope, request, &query)?;
+    if let Some(warning) = &scope.version.deprecation {
+        call.context.warn(warning.as_str());
+    }
+    let named = call.info.names_object;
+    if !allows(&call) {
+        return Err(call.not_allowed());
+    }
+    match (call.info.verb, call.endpoint) {
+        (Verb::Get, Endpoint::Scale) => scale::get(&call),
+        (Verb::Get, _) if named => get::get(&call),
+        (Verb::List, Endpoint::Main) => list::list(&call),
+        (Verb::Watch, Endpoint::Main) => watch::watch(&call),
+        (Verb::Create, Endpoint::Main) if !named => create::create(&call, body).await,
+        (Verb::Create, Endpoint::Binding) => subresources::bind(&call, body).await,
+        (Verb::Create, Endpoint::Eviction) => subresources::evict(&call, body).await,
+        (Verb::Update, Endpoint::Scale) => scale::update(&call, body).await,
+        (Verb::Update, _) if named => update::update(&call, body).await,
+        (Verb::Patch, Endpoint::Scale) => scale::patch(&call, body).await,
+        (Verb::Patch, _) if named => patch::patch(&call, body).await,
+        (Verb::Delete, Endpoint::Main) if named => delete::delete(&call, body).await,
+        (Verb::DeleteCollection, Endpoint::Main) => {
+            delete_collection::delete_collection(&call, body).await
+        }
+        _ => Err(call.not_allowed()),
+    }
+}
+
+/// Whether discovery says that the resource, or its subresource, has the verb. A terminating definition still answers
+/// create and patch here: creating is refused by admission with the reason.
+fn allows(call: &Call<'_>) -> bool {
+    let verb = call.info.verb.as_str();
+    let has = |verbs: &[String]| verbs.iter().any(|known| known == verb);
+    let kind = &call.scope.kind;
+    if call.endpoint == Endpoint::Main {
+        let terminating = call.scope.life.phase == crate::registry::scope::Phase::Terminating;
+        return has(&kind.verbs)
+            || (terminating
+                && matches!(call.info.verb, Verb::Create | Verb::Patch | Verb::Update));
+    }
+    let subresource = kind
+        .subresources
+        .iter()
+        .find(|it| it.name == call.info.subresource);
+    subresource.is_some_and(|subresource| has(&subresource.verbs))
+}

@@ -1,0 +1,32 @@
+//! Get: one object, as it is stored.
+
+use api::Status;
+use api::query::{GetOptions, parse_resource_version};
+use http::StatusCode;
+
+use super::call::Call;
+use super::output::{self, Shown};
+use crate::negotiate::{self, Offer};
+use crate::respond::{Refusal, Response};
+
+pub(super) fn get(call: &Call<'_>) -> Result<Response, Refusal> {
+    let form = negotiate::accept(call.parts, Offer::Object)?;
+    let target = call.target()?;
+    let options = GetOptions::from_query(call.query);
+    check_not_newer(call, parse_resource_version(&options.resource_version)?)?;
+    let entry = call.shared.store.get(&target.key);
+    let entry = entry.ok_or_else(|| call.not_found(&target.name))?;
+    output::object(call, &form, StatusCode::OK, &Shown::Entry(entry))
+}
+
+/// Refuses a state that has not been yet. Every read here is of the newest state, so that any state that has been is
+/// old enough.
+pub(super) fn check_not_newer(call: &Call<'_>, wanted: Option<u64>) -> Result<(), Refusal> {
+    let current = call.shared.store.revision().0;
+    match wanted {
+        Some(wanted) if wanted > current => {
+            Err(Status::resource_version_too_large(wanted, current).into())
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,275 @@
+//! List: stored bytes, one after the other.
+//!
+//! An answer holds the entries of one revision and copies their bytes while it is sent, chunk by chunk. Pages go on at
+//! the revision of the first one as long as it is kept.
+//! Source: apiserver/pkg/storage/etcd3/store.go (GetList), apiserver/pkg/storage/continue.go; api-compat 1.6.
+
+mod frame;
+
+use api::query::{ListOptions, ResourceVersionMatch, parse_resource_version};
+use api::{ClusterScope, ListMeta, Status, table};
+use bytes::Bytes;
+use storage::{Entry, KeyRange, RangeQuery, Revision};
+
+use super::call::Call;
+use super::convert;
+use super::get::check_not_newer;
+use super::output::{corrupt, table_of};
+use super::selection::Selection;
+use crate::negotiate::{self, Negotiated, Offer, Shape};
+use crate::objects::{ContinueToken, parse_key, splice_cluster, write_partial_metadata};
+use crate::respond::{self, Refusal, Response};
+
+use frame::Framed;
+
+/// How many entries are looked at in one go where a selector leaves it open how many are needed.
+const SCAN_COUNT: usize = 2048;
+
+const EXPIRED: &str = "The resourceVersion for the provided list is too old.";
+const EXPIRED_PAGE: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
+
+/// One page.
+pub(super) struct Page {
+    pub(super) entries: Vec<Entry>,
+    pub(super) revision: Revision,
+    /// The key after which the next page begins.
+    next: Option<Vec<u8>>,
+    /// Unknown where the store did not count so far.
+    remaining: Option<u64>,
+}
+
+pub(super) fn list(call: &Call<'_>) -> Result<Response, Refusal> {
+    let form = negotiate::accept(call.parts, Offer::List)?;
+    let options = ListOptions::from_query(call.query)?;
+    let selection = Selection::new(call, &options)?;
+    let page = read(call, &options, &selection)?;
+    let metadata = metadata(&selection, &page);
+    render(call, &form, &page, metadata)
+}
+
+/// Reads a page.
+pub(super) fn read(
+    call: &Call<'_>,
+    options: &ListOptions,
+    selection: &Selection,
+) -> Result<Page, Refusal> {
+    let mut limit = usize::try_from(options.limit)
+        .ok()
+        .filter(|limit| *limit > 0);
+    if options.resource_version == "0" && options.continue_token.is_empty() {
+        // "Any state will do" is answered whole, as Kubernetes does from its cache.
+        limit = None;
+    }
+    let mut range = selection.range.clone();
+    let at = if options.continue_token.is_empty() {
+        revision_of(call, options)?
+    } else {
+        let token = ContinueToken::decode(&options.continue_token)
+            .map_err(|error| Status::bad_request(error.to_string()))?;
+        range.start = [&*selection.range.start, token.start.as_bytes()]
+            .concat()
+            .into();
+        token.revision.map(Revision)
+    };
+    scan(call, selection, range, at, limit).map_err(|failure| match failure {
+        ScanFailure::Refused(refusal) => refusal,
+        ScanFailure::Store(storage::Error::Compacted { .. })
+            if !options.continue_token.is_empty() =>
+        {
+            expired_page(options)
+        }
+        ScanFailure::Store(storage::Error::Compacted { .. }) => Status::expired(EXPIRED).into(),
+        ScanFailure::Store(storage::Error::FutureRevision { requested, current }) => {
+            Status::resource_version_too_large(requested.0, current.0).into()
+        }
+        ScanFailure::Store(error) => error.into(),
+    })
+}
+
+/// The revision that a list is read at; `None` for the newest. Versions that are no hub's are not honoured: they come
+/// from a spoke, before its kind was served here.
+fn revision_of(call: &Call<'_>, options: &ListOptions) -> Result<Option<Revision>, Refusal> {
+    let Some(version) = parse_resource_version(&options.resource_version)? else {
+        return Ok(None);
+    };
+    let exact = match options.resource_version_match {
+        Some(ResourceVersionMatch::Exact) => true,
+        Some(ResourceVersionMatch::NotOlderThan) => false,
+        None => options.limit > 0,
+    };
+    let revision = Revision(version);
+    if !revision.is_of_a_hub() {
+        let insists = options.resource_version_match == Some(ResourceVersionMatch::Exact);
+        return if insists {
+            Err(Status::expired(EXPIRED).into())
+        } else {
+            Ok(None)
+        };
+    }
+    check_not_newer(call, Some(version))?;
+    Ok(exact.then_some(revision))
+}
+
+enum ScanFailure {
+    Store(storage::Error),
+    Refused(Refusal),
+}
+
+fn scan(
+    call: &Call<'_>,
+    selection: &Selection,
+    range: KeyRange,
+    at: Option<Revision>,
+    limit: Option<usize>,
+) -> Result<Page, ScanFailure> {
+    let everything = selection.is_everything();
+    let mut rest = range;
+    let mut at = at;
+    let mut entries = Vec::new();
+    loop {
+        let left = limit.map(|limit| limit.saturating_sub(entries.len()));
+        let count = if everything {
+            left
+        } else {
+            left.map(|left| left.max(SCAN_COUNT))
+        };
+        let query = RangeQuery {
+            range: rest.clone(),
+            limit: count,
+            at,
+        };
+        let found = call.shared.store.range(query).map_err(ScanFailure::Store)?;
+        at = Some(found.revision);
+        let last = found.entries.last().map(Entry::to_key);
+        let (more, found_count) = (found.more(), found.entries.len());
+        for (index, entry) in found.entries.into_iter().enumerate() {
+            if !selection
+                .matches(call.scope, &entry)
+                .map_err(ScanFailure::Refused)?
+            {
+                continue;
+            }
+            let full = limit.is_some_and(|limit| entries.len() + 1 >= limit);
+            let behind = more || index + 1 < found_count;
+            let next = (full && behind).then(|| entry.key().to_vec());
+            entries.push(entry);
+            if next.is_some() {
+                let (revision, remaining) = (found.revision, found.remaining);
+                return Ok(Page {
+                    entries,
+                    revision,
+                    next,
+                    remaining,
+                });
+            }
+        }
+        match last {
+            Some(last) if more => rest = rest.behind(&last),
+            _ => {
+                return Ok(Page {
+                    entries,
+                    revision: found.revision,
+                    next: None,
+                    remaining: None,
+                });
+            }
+        }
+    }
+}
+
+/// 410 with a token with which the client can go on at the newest state, if it can live with that.
+fn expired_page(options: &ListOptions) -> Refusal {
+    let mut status = Status::expired(EXPIRED_PAGE);
+    if let Ok(token) = ContinueToken::decode(&options.continue_token) {
+        let token = ContinueToken {
+            revision: None,
+            start: token.start,
+        };
+        status.metadata.continue_token = token.encode();
+    }
+    status.into()
+}
+
+fn metadata(selection: &Selection, page: &Page) -> ListMeta {
+    let mut metadata = ListMeta {
+        resource_version: page.revision.to_string(),
+        ..ListMeta::default()
+    };
+    let relative = |key: &[u8]| {
+        let key = key.strip_prefix(&*selection.range.start).unwrap_or(key);
+        String::from_utf8_lossy(key).into_owned()
+    };
+    if let Some(next) = &page.next {
+        let token = ContinueToken::after(Some(page.revision.0), &relative(next));
+        metadata.continue_token = token.encode();
+        if !selection.is_by_client() {
+            metadata.remaining_item_count =
+                page.remaining.and_then(|count| i64::try_from(count).ok());
+        }
+    }
+    metadata
+}
+
+fn render(
+    call: &Call<'_>,
+    form: &Negotiated,
+    page: &Page,
+    metadata: ListMeta,
+) -> Result<Response, Refusal> {
+    let kind = &call.scope.kind;
+    match form.shape {
+        Shape::Object => {
+            let mut items = Vec::with_capacity(page.entries.len());
+            for entry in &page.entries {
+                items.push(item(call, entry)?);
+            }
+            let framed = Framed::new(
+                &kind.list_kind,
+                &call.scope.version.api_version,
+                &metadata,
+                items,
+            );
+            let length = framed.length();
+            Ok(respond::json_chunks(form, framed, Some(length)))
+        }
+        Shape::Metadata | Shape::MetadataList => {
+            let mut items = Vec::with_capacity(page.entries.len());
+            for entry in &page.entries {
+                let mut out = Vec::new();
+                write_partial_metadata(&mut out, &item(call, entry)?).ok_or_else(corrupt)?;
+                items.push(Bytes::from(out));
+            }
+            let (kind, version) = (table::PARTIAL_OBJECT_METADATA_LIST, table::META_API_VERSION);
+            let framed = Framed::new(kind, version, &metadata, items);
+            let length = framed.length();
+            Ok(respond::json_chunks(form, framed, Some(length)))
+        }
+        Shape::Table(version) => {
+            let mut rows = table_of(call, version)?;
+            rows.table.metadata = metadata;
+            for entry in &page.entries {
+                let bytes = item(call, entry)?;
+                let object = serde_json::from_slice(&bytes).map_err(Refusal::internal)?;
+                rows.push(call, &object);
+            }
+            respond::value(http::StatusCode::OK, form, &rows.table)
+        }
+    }
+}
+
+/// An object as it is listed: over all clusters it says which one it is in.
+pub(super) fn item(call: &Call<'_>, entry: &Entry) -> Result<Bytes, Refusal> {
+    let bytes = convert::served_bytes(call.scope, entry)?;
+    if let ClusterScope::One(_) = call.info.cluster {
+        return Ok(bytes);
+    }
+    with_cluster(&bytes, entry.key())
+}
+
+/// The bytes of an object with the annotation of the cluster that its key names.
+pub(super) fn with_cluster(bytes: &[u8], key: &[u8]) -> Result<Bytes, Refusal> {
+    let parts = parse_key(key).ok_or_else(corrupt)?;
+    let mut out = Vec::new();
+    splice_cluster(&mut out, bytes, parts.cluster).ok_or_else(corrupt)?;
+    Ok(out.into())
+}

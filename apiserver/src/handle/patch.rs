@@ -1,0 +1,244 @@
+//! Patch: four ways to say what changes.
+//!
+//! A JSON, merge or strategic patch makes an object out of the live one, which is then treated as if it had been PUT.
+//! An apply is merged by ownership, and creates what is not there.
+//! Source: apiserver/pkg/endpoints/handlers/patch.go.
+
+use api::query::{FieldValidation, PatchKind, PatchOptions};
+use api::status::StatusReason;
+use api::{FieldError, FieldPath, GroupKind, Status, meta};
+use schema::strategic::strategic_merge;
+use serde_json::Value;
+
+use super::call::{Call, Endpoint, Target};
+use super::decode::{self, Duplicates, Parsed};
+use super::fields::{self, Force};
+use super::update::{self, Absent, Change};
+use super::write::{BODY_BYTES_MAX, Mode, Oversize};
+use crate::negotiate::{self, MediaType, Offer};
+use crate::respond::{Refusal, RequestBody, Response};
+
+/// The most operations of a JSON patch.
+const OPERATIONS_MAX: usize = 10_000;
+
+/// A parsed patch.
+pub(super) struct Patch {
+    pub(super) kind: PatchKind,
+    pub(super) body: Value,
+    pub(super) duplicates: Duplicates,
+    pub(super) options: PatchOptions,
+}
+
+pub(super) async fn patch(call: &Call<'_>, body: RequestBody) -> Result<Response, Refusal> {
+    call.cluster()?;
+    let kind = patch_kind(call)?;
+    let form = negotiate::accept(call.parts, Offer::Object)?;
+    let bytes = body.read(BODY_BYTES_MAX, call.context.deadline).await?;
+    let options = PatchOptions::from_query(call.query, kind)?;
+    let patch = parse(kind, &bytes, options)?;
+    let target = call.target()?;
+    let make = |live: Option<&Value>| make(call, &target, &patch, live);
+    let applies = kind == PatchKind::Apply;
+    let creates = applies && call.endpoint == Endpoint::Main;
+    let change = Change {
+        make: &make,
+        absent: if creates {
+            Absent::Creates
+        } else {
+            Absent::NotFound
+        },
+        mode: Mode::of(patch.options.dry_run),
+        oversize: if applies {
+            Oversize::Refuse
+        } else {
+            Oversize::DropManagedFields
+        },
+    };
+    let written = update::run(call, &target, &change).await?;
+    update::respond(call, &form, &written)
+}
+
+/// The form of a patch; custom resources have no strategic merge.
+pub(super) fn patch_kind(call: &Call<'_>) -> Result<PatchKind, Refusal> {
+    let custom = [
+        MediaType::JsonPatch,
+        MediaType::MergePatch,
+        MediaType::ApplyYaml,
+    ];
+    let built_in = [
+        MediaType::JsonPatch,
+        MediaType::MergePatch,
+        MediaType::StrategicMergePatch,
+        MediaType::ApplyYaml,
+    ];
+    let supported: &[MediaType] = if call.scope.is_custom() {
+        &custom
+    } else {
+        &built_in
+    };
+    let media = negotiate::content_type(&call.parts.headers, supported)?;
+    Ok(match media {
+        MediaType::JsonPatch => PatchKind::Json,
+        MediaType::MergePatch => PatchKind::Merge,
+        MediaType::StrategicMergePatch => PatchKind::Strategic,
+        MediaType::ApplyYaml | MediaType::Json | MediaType::Yaml | MediaType::Protobuf => {
+            PatchKind::Apply
+        }
+    })
+}
+
+/// Parses the body of a patch.
+pub(super) fn parse(
+    kind: PatchKind,
+    bytes: &[u8],
+    options: PatchOptions,
+) -> Result<Patch, Refusal> {
+    let decoding = |cause: String| Status::bad_request(format!("error decoding patch: {cause}"));
+    let Parsed {
+        value: body,
+        duplicates,
+    } = match kind {
+        PatchKind::Apply => decode::parse_yaml(bytes)
+            .map_err(|cause| Status::bad_request(format!("error decoding YAML: {cause}")))?,
+        PatchKind::Json | PatchKind::Merge | PatchKind::Strategic => {
+            let (value, paths) =
+                api::json::parse_strict(bytes).map_err(|error| decoding(error.to_string()))?;
+            Parsed {
+                value,
+                duplicates: Duplicates::json(paths),
+            }
+        }
+    };
+    let duplicates = if kind == PatchKind::Json {
+        duplicates.prefixed("json patch ")
+    } else {
+        duplicates
+    };
+    match kind {
+        PatchKind::Json => {
+            let Some(operations) = body.as_array() else {
+                return Err(decoding(
+                    "json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"
+                        .into(),
+                )
+                .into());
+            };
+            if operations.len() > OPERATIONS_MAX {
+                let count = operations.len();
+                let text = format!(
+                    "The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {count}"
+                );
+                return Err(Status::failure(413, StatusReason::RequestEntityTooLarge, text).into());
+            }
+        }
+        PatchKind::Merge | PatchKind::Strategic | PatchKind::Apply if !body.is_object() => {
+            return Err(decoding("the patch is no JSON object".into()).into());
+        }
+        PatchKind::Merge | PatchKind::Strategic | PatchKind::Apply => {}
+    }
+    Ok(Patch {
+        kind,
+        body,
+        duplicates,
+        options,
+    })
+}
+
+/// Makes the new object.
+fn make(
+    call: &Call<'_>,
+    target: &Target,
+    patch: &Patch,
+    live: Option<&Value>,
+) -> Result<Value, Refusal> {
+    let options = &patch.options;
+    if patch.kind == PatchKind::Apply {
+        return apply(call, target, patch, live);
+    }
+    let Some(live) = live else {
+        return Err(call.not_found(&target.name));
+    };
+    let mut object = patched(call, patch, live.clone())?;
+    let invalid = |object: &Value, cause: &str| {
+        let error = FieldError::invalid(&FieldPath::new("patch"), object.to_string(), cause);
+        Refusal::from(Status::invalid(&GroupKind::new("", ""), "", vec![error]))
+    };
+    if !object.is_object() {
+        return Err(invalid(&object, "the patched object is no JSON object"));
+    }
+    let sent = object.clone();
+    let unknown = decode::normalize(call.scope, &mut object, options.field_validation)
+        .map_err(|cause| invalid(&sent, &cause))?;
+    decode::judge(
+        call,
+        options.field_validation,
+        &patch.duplicates,
+        unknown,
+        |text| invalid(&sent, &format!("strict decoding error: {text}")),
+    )?;
+    fields::track_update(call, live, &mut object, &options.field_manager);
+    fields::drop_repeated_owners(call, &mut object);
+    Ok(object)
+}
+
+/// Applies a patch to an object that nothing has been done to yet.
+pub(super) fn patched(call: &Call<'_>, patch: &Patch, mut object: Value) -> Result<Value, Refusal> {
+    match patch.kind {
+        PatchKind::Json => {
+            let operations: json_patch::Patch = serde_json::from_value(patch.body.clone())
+                .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
+            json_patch::patch(&mut object, &operations).map_err(|error| {
+                let text = "the server rejected our request due to an error in our request";
+                Refusal::new(Status::failure(422, StatusReason::Invalid, text)).because(error)
+            })?;
+            Ok(object)
+        }
+        PatchKind::Merge => {
+            json_patch::merge(&mut object, &patch.body);
+            Ok(object)
+        }
+        PatchKind::Strategic => {
+            let kind = &call.scope.kind.gvk.kind;
+            let merged =
+                strategic_merge(object, patch.body.clone(), &call.scope.version.schema, kind);
+            merged.map_err(|error| Status::from(error).into())
+        }
+        PatchKind::Apply => Err(Refusal::internal("an apply is not a patch of a document")),
+    }
+}
+
+fn apply(
+    call: &Call<'_>,
+    target: &Target,
+    patch: &Patch,
+    live: Option<&Value>,
+) -> Result<Value, Refusal> {
+    let options = &patch.options;
+    let mut config = patch.body.clone();
+    if meta::name(&config).is_empty() && config.get("metadata").is_none_or(|it| it.is_object()) {
+        meta::set_name(&mut config, &target.name);
+    }
+    let said = meta::uid(&config).to_owned();
+    let force = if options.force { Force::Yes } else { Force::No };
+    let unknown = match options.field_validation {
+        FieldValidation::Ignore => Vec::new(),
+        FieldValidation::Warn | FieldValidation::Strict => {
+            schema::structural::unknown_fields(&config, &call.scope.version.schema)
+        }
+    };
+    let mut object = fields::apply(call, live, config, &options.field_manager, force)?;
+    decode::judge(
+        call,
+        options.field_validation,
+        &patch.duplicates,
+        unknown,
+        |text| Status::bad_request(format!("error strict decoding YAML: {text}")).into(),
+    )?;
+    if live.is_none() && said.is_empty() {
+        meta::remove_field(&mut object, "uid");
+    }
+    decode::normalize(call.scope, &mut object, FieldValidation::Ignore)
+        .map_err(Status::bad_request)?;
+    fields::drop_repeated_owners(call, &mut object);
+    Ok(object)
+}

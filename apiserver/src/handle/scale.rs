@@ -1,0 +1,390 @@
+//! Scale: the count of replicas of an object, as an object of its own.
+//!
+//! A `Scale` is made out of the object, changed, and its count written back; owners of the one field move with it.
+//! Source: apiextensions-apiserver/pkg/registry/customresource/etcd.go (ScaleREST); api-compat 1.11.
+
+use std::sync::Arc;
+
+use api::query::{FieldValidation, PatchKind, PatchOptions, UpdateOptions};
+use api::selector::LabelSelector;
+use api::{FieldError, FieldPath, GroupKind, GroupVersionKind, Status, meta};
+use http::StatusCode;
+use schema::Schema;
+use schema::fieldmanager::{
+    self, ApplyInput, FieldSet, Model, PathElement, ReplicasPath, TypeContext, UpdateInput,
+};
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+
+use super::call::{Call, Target};
+use super::output::Shown;
+use super::patch::{self, Patch};
+use super::update::{self, Absent, Change};
+use super::write::{BODY_BYTES_MAX, Mode, Oversize, Written};
+use super::{convert, decode};
+use crate::negotiate::{self, MediaType, Negotiated, Offer};
+use crate::registry::scope::ScalePaths;
+use crate::respond::{self, Refusal, RequestBody, Response};
+
+const API_VERSION: &str = "autoscaling/v1";
+const KIND: &str = "Scale";
+const DEFINITION: &str = "io.k8s.api.autoscaling.v1.Scale";
+
+pub(super) fn get(call: &Call<'_>) -> Result<Response, Refusal> {
+    let form = negotiate::accept(call.parts, Offer::Plain)?;
+    let target = call.target()?;
+    let entry = call.shared.store.get(&target.key);
+    let entry = entry.ok_or_else(|| call.not_found(&target.name))?;
+    let object = convert::served_value(call.scope, &entry)?;
+    let scale = scale_of(paths(call)?, &object)?;
+    respond::value(StatusCode::OK, &form, &scale)
+}
+
+pub(super) async fn update(call: &Call<'_>, body: RequestBody) -> Result<Response, Refusal> {
+    let form = negotiate::accept(call.parts, Offer::Plain)?;
+    let supported = [MediaType::Json, MediaType::Yaml, MediaType::Protobuf];
+    let media = negotiate::content_type(&call.parts.headers, &supported)?;
+    let bytes = body.read(BODY_BYTES_MAX, call.context.deadline).await?;
+    let options = UpdateOptions::from_query(call.query)?;
+    let mut sent = decode(media, &bytes, &scale_kind())?;
+    let target = call.target()?;
+    if meta::name(&sent).is_empty() {
+        meta::set_name(&mut sent, &target.name);
+    }
+    let make = |live: Option<&Value>| {
+        let live = live.ok_or_else(|| call.not_found(&target.name))?;
+        let mut scale = sent.clone();
+        let before = owned_scale(call, live)?;
+        track(call, &before, &mut scale, &options.field_manager)?;
+        into_object(call, &target, live, &scale)
+    };
+    run(call, &target, &form, &make, Mode::of(options.dry_run)).await
+}
+
+pub(super) async fn patch(call: &Call<'_>, body: RequestBody) -> Result<Response, Refusal> {
+    let kind = patch::patch_kind(call)?;
+    let form = negotiate::accept(call.parts, Offer::Plain)?;
+    let bytes = body.read(BODY_BYTES_MAX, call.context.deadline).await?;
+    let options = PatchOptions::from_query(call.query, kind)?;
+    let patch = patch::parse(kind, &bytes, options)?;
+    let target = call.target()?;
+    let make = |live: Option<&Value>| {
+        let live = live.ok_or_else(|| call.not_found(&target.name))?;
+        let before = owned_scale(call, live)?;
+        let scale = patched(call, &patch, &before)?;
+        into_object(call, &target, live, &scale)
+    };
+    run(call, &target, &form, &make, Mode::of(patch.options.dry_run)).await
+}
+
+fn patched(call: &Call<'_>, patch: &Patch, before: &Value) -> Result<Value, Refusal> {
+    let manager = &patch.options.field_manager;
+    if patch.kind == PatchKind::Apply {
+        return apply(call, patch, before);
+    }
+    let mut scale = patch::patched(call, patch, before.clone())?;
+    decode::judge(
+        call,
+        FieldValidation::Warn,
+        &patch.duplicates,
+        Vec::new(),
+        |text| Status::bad_request(text).into(),
+    )?;
+    track(call, before, &mut scale, manager)?;
+    Ok(scale)
+}
+
+fn apply(call: &Call<'_>, patch: &Patch, before: &Value) -> Result<Value, Refusal> {
+    let now = meta::time_now_text(call.context.now);
+    let (schema, reset) = (schema()?, FieldSet::default());
+    let outcome = fieldmanager::apply(ApplyInput {
+        context: context(&schema, &reset),
+        live: Some(before),
+        config: patch.body.clone(),
+        manager: &patch.options.field_manager,
+        force: patch.options.force,
+        now: &now,
+    });
+    outcome
+        .map(|outcome| outcome.object)
+        .map_err(|error| Status::from(error).into())
+}
+
+fn track(
+    call: &Call<'_>,
+    before: &Value,
+    scale: &mut Value,
+    field_manager: &str,
+) -> Result<(), Refusal> {
+    let (now, manager) = (
+        meta::time_now_text(call.context.now),
+        call.manager(field_manager),
+    );
+    let (schema, reset) = (schema()?, FieldSet::default());
+    let context = context(&schema, &reset);
+    let input = UpdateInput {
+        context,
+        live: Some(before),
+        new: scale,
+        manager: &manager,
+        now: &now,
+    };
+    if let Err(error) = fieldmanager::update(input) {
+        tracing::debug!(error = %error, "fields are not attributed");
+    }
+    Ok(())
+}
+
+fn context<'a>(schema: &'a Schema, reset: &'a FieldSet) -> TypeContext<'a> {
+    TypeContext {
+        api_version: API_VERSION,
+        kind: KIND,
+        schema,
+        model: Model::Native,
+        subresource: "scale",
+        reset,
+        converter: None,
+    }
+}
+
+fn schema() -> Result<Arc<Schema>, Refusal> {
+    let found = schema::builtin::catalog().definition(DEFINITION);
+    found.ok_or_else(|| Refusal::internal("the catalogue has no Scale"))
+}
+
+async fn run(
+    call: &Call<'_>,
+    target: &Target,
+    form: &Negotiated,
+    make: &(dyn Fn(Option<&Value>) -> Result<Value, Refusal> + Send + Sync),
+    mode: Mode,
+) -> Result<Response, Refusal> {
+    let change = Change {
+        make,
+        absent: Absent::NotFound,
+        mode,
+        oversize: Oversize::DropManagedFields,
+    };
+    let Written { shown, .. } = update::run(call, target, &change).await?;
+    let object = match shown {
+        Shown::Entry(entry) => convert::served_value(call.scope, &entry)?,
+        Shown::Value(value) => value,
+    };
+    let scale = scale_of(paths(call)?, &object)?;
+    respond::value(StatusCode::OK, form, &scale)
+}
+
+/// The scale of an object, with the owners that it has there.
+fn owned_scale(call: &Call<'_>, object: &Value) -> Result<Value, Refusal> {
+    let mut scale = scale_of(paths(call)?, object)?;
+    let owners = meta::metadata(object).and_then(|it| it.get("managedFields"));
+    if let Ok(owners) = fieldmanager::scale_from_parent(owners, &replicas_paths(call))
+        && !owners.is_empty()
+    {
+        meta::metadata_mut(&mut scale).insert("managedFields".into(), Value::Array(owners));
+    }
+    Ok(scale)
+}
+
+/// The object with what the scale says.
+fn into_object(
+    call: &Call<'_>,
+    target: &Target,
+    live: &Value,
+    scale: &Value,
+) -> Result<Value, Refusal> {
+    let paths = paths(call)?;
+    let path = &paths.spec_replicas;
+    let Some(replicas) = scale["spec"]["replicas"].as_i64() else {
+        let quoted = api::go_format::quote(path);
+        let text = format!("the spec replicas field {quoted} cannot be empty");
+        return Err(Status::bad_request(text).into());
+    };
+    if replicas < 0 {
+        let path = FieldPath::new("spec").child("replicas");
+        let error = FieldError::invalid(&path, replicas, "must be greater than or equal to 0");
+        let kind = GroupKind::new("autoscaling", KIND);
+        return Err(Status::invalid(&kind, &target.name, vec![error]).into());
+    }
+    let mut object = live.clone();
+    set_at(&mut object, path, json!(replicas));
+    for (said, set) in [
+        (
+            meta::resource_version(scale),
+            meta::set_resource_version as fn(&mut Value, &str),
+        ),
+        (meta::uid(scale), meta::set_uid),
+    ] {
+        if !said.is_empty() {
+            set(&mut object, said);
+        }
+    }
+    let owners = |object: &'_ Value| {
+        meta::metadata(object)
+            .and_then(|it| it.get("managedFields"))
+            .cloned()
+    };
+    let moved = fieldmanager::scale_to_parent(
+        owners(live).as_ref(),
+        owners(scale).as_ref(),
+        &call.scope.version.api_version,
+        &replicas_paths(call),
+    );
+    if let Ok(moved) = moved {
+        meta::metadata_mut(&mut object).insert("managedFields".into(), Value::Array(moved));
+    }
+    Ok(object)
+}
+
+/// Makes the scale of an object.
+fn scale_of(paths: &ScalePaths, object: &Value) -> Result<Value, Refusal> {
+    let Some(replicas) = at(object, &paths.spec_replicas).and_then(Value::as_i64) else {
+        let quoted = api::go_format::quote(&paths.spec_replicas);
+        let text = format!("the spec replicas field {quoted} does not exist");
+        return Err(Status::internal(text).into());
+    };
+    let observed = at(object, &paths.status_replicas)
+        .and_then(Value::as_i64)
+        .unwrap_or(0);
+    let mut status = json!({"replicas": observed});
+    if let Some(selector) = paths
+        .label_selector
+        .as_deref()
+        .and_then(|path| at(object, path))
+    {
+        let text = selector_text(selector);
+        if !text.is_empty() {
+            status["selector"] = json!(text);
+        }
+    }
+    let mut metadata = serde_json::Map::new();
+    for name in [
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+    ] {
+        if let Some(value) = meta::metadata(object).and_then(|it| it.get(name)) {
+            metadata.insert(name.to_owned(), value.clone());
+        }
+    }
+    Ok(json!({
+        "kind": KIND, "apiVersion": API_VERSION, "metadata": metadata,
+        "spec": {"replicas": replicas}, "status": status,
+    }))
+}
+
+/// A selector as text: custom resources have it so, built-in ones as an object or as a map of labels.
+fn selector_text(selector: &Value) -> String {
+    match selector {
+        Value::String(text) => text.clone(),
+        Value::Object(fields)
+            if fields.contains_key("matchLabels") || fields.contains_key("matchExpressions") =>
+        {
+            let parsed = LabelSelector::deserialize(selector).ok();
+            let parsed = parsed.and_then(|selector| selector.to_selector().ok());
+            parsed
+                .map(|selector| selector.to_string())
+                .unwrap_or_default()
+        }
+        Value::Object(labels) => {
+            let pairs: Vec<_> = labels
+                .iter()
+                .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+                .collect();
+            pairs.join(",")
+        }
+        _ => String::new(),
+    }
+}
+
+fn paths<'a>(call: &Call<'a>) -> Result<&'a ScalePaths, Refusal> {
+    call.scope
+        .version
+        .scale
+        .as_ref()
+        .ok_or_else(|| call.not_found(&call.info.name))
+}
+
+fn replicas_paths(call: &Call<'_>) -> Vec<ReplicasPath> {
+    let versions = call.scope.rules.versions.iter();
+    versions
+        .map(|version| ReplicasPath {
+            api_version: version.api_version.clone(),
+            path: version.scale.as_ref().map(|scale| {
+                segments(&scale.spec_replicas)
+                    .map(PathElement::field)
+                    .collect()
+            }),
+        })
+        .collect()
+}
+
+fn scale_kind() -> GroupVersionKind {
+    GroupVersionKind::new("autoscaling", "v1", KIND)
+}
+
+fn segments(path: &str) -> impl Iterator<Item = &str> {
+    path.trim_start_matches('.').split('.')
+}
+
+fn at<'v>(object: &'v Value, path: &str) -> Option<&'v Value> {
+    segments(path).try_fold(object, |value, name| value.get(name))
+}
+
+/// Sets a value below objects, which are made where they are missing.
+fn set_at(object: &mut Value, path: &str, value: Value) {
+    let mut place = object;
+    for name in segments(path) {
+        if !place.is_object() {
+            *place = json!({});
+        }
+        let Some(fields) = place.as_object_mut() else {
+            return;
+        };
+        place = fields.entry(name.to_owned()).or_insert(Value::Null);
+    }
+    *place = value;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scale_is_made_of_the_paths() {
+        let paths = ScalePaths {
+            spec_replicas: ".spec.size".into(),
+            status_replicas: ".status.size".into(),
+            label_selector: Some(".status.selector".into()),
+        };
+        let mut object = json!({
+            "metadata": {"name": "a", "namespace": "ns", "uid": "u", "labels": {"x": "y"}},
+            "spec": {"size": 3}, "status": {"selector": "a=b"},
+        });
+        let scale = scale_of(&paths, &object).expect("a scale");
+        assert_eq!(scale["spec"], json!({"replicas": 3}));
+        assert_eq!(scale["status"], json!({"replicas": 0, "selector": "a=b"}));
+        assert_eq!(
+            scale["metadata"],
+            json!({"name": "a", "namespace": "ns", "uid": "u"})
+        );
+        set_at(&mut object, ".spec.size", json!(5));
+        assert_eq!(at(&object, ".spec.size"), Some(&json!(5)));
+        object["spec"] = json!({});
+        assert!(scale_of(&paths, &object).is_err(), "no count is no scale");
+    }
+
+    #[test]
+    fn selectors_of_all_forms_become_text() {
+        for (selector, want) in [
+            (json!("a=b"), "a=b"),
+            (json!({"matchLabels": {"a": "b"}}), "a=b"),
+            (json!({"a": "b", "c": "d"}), "a=b,c=d"),
+            (json!(7), ""),
+        ] {
+            assert_eq!(selector_text(&selector), want);
+        }
+    }
+}

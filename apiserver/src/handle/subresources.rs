@@ -1,0 +1,114 @@
+//! The small subresources of pods: `binding` and `eviction`.
+//!
+//! Disruption budgets are not asked about evictions: there is nobody who keeps their status.
+//! Source: kubernetes/pkg/registry/core/pod/storage/{storage,eviction}.go.
+
+use api::query::{CreateOptions, DeleteOptions};
+use api::{Condition, GroupVersionKind, Status, meta};
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::call::Call;
+use super::decode;
+use super::delete::delete_object;
+use super::update::{self, Absent, Change};
+use super::write::{BODY_BYTES_MAX, Mode, Oversize};
+use crate::admit;
+use crate::definitions::strategy::set_conditions;
+use crate::negotiate::{self, MediaType, Negotiated, Offer};
+use crate::respond::{self, Refusal, RequestBody, Response};
+
+const MEDIA: [MediaType; 3] = [MediaType::Json, MediaType::Yaml, MediaType::Protobuf];
+
+/// Gives a pod its node.
+pub(super) async fn bind(call: &Call<'_>, body: RequestBody) -> Result<Response, Refusal> {
+    let form = negotiate::accept(call.parts, Offer::Plain)?;
+    let binding = read(call, body, &GroupVersionKind::new("", "v1", "Binding")).await?;
+    let options = CreateOptions::from_query(call.query)?;
+    let target = call.target()?;
+    let node = binding["target"]["name"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    if node.is_empty() {
+        return Err(Status::bad_request("target.name: Required value").into());
+    }
+    let make = |live: Option<&Value>| {
+        let live = live.ok_or_else(|| call.not_found(&target.name))?;
+        let has = live["spec"]["nodeName"].as_str().unwrap_or_default();
+        if !has.is_empty() {
+            let detail = format!("pod {} is already assigned to node {has:?}", target.name);
+            return Err(Status::conflict(call.resource(), &target.name, &detail).into());
+        }
+        if meta::is_terminating(live) {
+            let detail = format!(
+                "pod {} is being deleted, cannot be assigned to a host",
+                target.name
+            );
+            return Err(Status::conflict(call.resource(), &target.name, &detail).into());
+        }
+        let mut object = live.clone();
+        object["spec"]["nodeName"] = json!(node);
+        for (key, value) in meta::annotations(&binding).into_iter().flatten() {
+            meta::set_annotation(&mut object, key, value.as_str().unwrap_or_default());
+        }
+        Ok(object)
+    };
+    let mode = Mode::of(options.dry_run);
+    let oversize = Oversize::DropManagedFields;
+    let change = Change {
+        make: &make,
+        absent: Absent::NotFound,
+        mode,
+        oversize,
+    };
+    update::run(call, &target, &change).await?;
+    if mode == Mode::Commit {
+        let now = meta::time_now_text(call.context.now);
+        let scheduled = || Condition::new("PodScheduled", meta::STATUS_TRUE, "", "");
+        let access = call.access();
+        let _told = super::controllers::change(&access, &target, |object| {
+            set_conditions(object, [scheduled()], &now);
+        })
+        .await;
+    }
+    created(&form)
+}
+
+/// Deletes a pod.
+pub(super) async fn evict(call: &Call<'_>, body: RequestBody) -> Result<Response, Refusal> {
+    let form = negotiate::accept(call.parts, Offer::Plain)?;
+    let eviction = read(
+        call,
+        body,
+        &GroupVersionKind::new("policy", "v1", "Eviction"),
+    )
+    .await?;
+    let created_as = CreateOptions::from_query(call.query)?;
+    let target = call.target()?;
+    let mut options = match eviction.get("deleteOptions") {
+        Some(options) if options.is_object() => DeleteOptions::from_value(options)?,
+        _ => DeleteOptions::default(),
+    };
+    options.dry_run |= created_as.dry_run;
+    admit::admit_delete(call, &target)?;
+    delete_object(&call.access(), &target, &options).await?;
+    created(&form)
+}
+
+async fn read(
+    call: &Call<'_>,
+    body: RequestBody,
+    kind: &GroupVersionKind,
+) -> Result<Value, Refusal> {
+    let media = negotiate::content_type(&call.parts.headers, &MEDIA)?;
+    let bytes = body.read(BODY_BYTES_MAX, call.context.deadline).await?;
+    decode(media, &bytes, kind)
+}
+
+fn created(form: &Negotiated) -> Result<Response, Refusal> {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201,
+    });
+    respond::value(StatusCode::CREATED, form, &status)
+}

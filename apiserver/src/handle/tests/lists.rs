@@ -1,0 +1,303 @@
+use http::Method;
+use serde_json::{Value, json};
+
+use super::bench::{Bench, JSON, WIDGETS, widget};
+
+async fn with_many(count: usize) -> Bench {
+    let bench = Bench::with_widgets().await;
+    for index in 0..count {
+        let color = if index % 2 == 0 { "red" } else { "blue" };
+        let mut object = widget(&format!("w-{index:02}"), &json!({"color": color}));
+        object["metadata"]["labels"] = json!({"color": color});
+        bench.post(WIDGETS, &object).await.expect(201);
+    }
+    bench
+}
+
+fn names(list: &Value) -> Vec<String> {
+    let items = list["items"].as_array().expect("items");
+    items
+        .iter()
+        .map(|item| {
+            item["metadata"]["name"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn pages_go_on_at_the_revision_of_the_first() {
+    let bench = with_many(5).await;
+    let first = bench.get(&format!("{WIDGETS}?limit=2")).await.expect(200);
+    assert_eq!(names(&first), ["w-00", "w-01"]);
+    assert_eq!(first["metadata"]["remainingItemCount"], 3);
+    bench.delete(&format!("{WIDGETS}/w-03")).await.expect(200);
+    let token = first["metadata"]["continue"].as_str().expect("a token");
+    let second = bench
+        .get(&format!("{WIDGETS}?limit=2&continue={token}"))
+        .await
+        .expect(200);
+    assert_eq!(names(&second), ["w-02", "w-03"], "what was there is listed");
+    assert_eq!(
+        second["metadata"]["resourceVersion"],
+        first["metadata"]["resourceVersion"]
+    );
+    let token = second["metadata"]["continue"].as_str().expect("a token");
+    let third = bench
+        .get(&format!("{WIDGETS}?limit=2&continue={token}"))
+        .await
+        .expect(200);
+    assert_eq!(names(&third), ["w-04"]);
+    assert_eq!(third["metadata"].get("continue"), None);
+    assert_eq!(third["metadata"].get("remainingItemCount"), None);
+    let broken = bench
+        .get(&format!("{WIDGETS}?limit=2&continue=nonsense"))
+        .await;
+    assert_eq!(
+        (broken.code, broken.message()),
+        (400, "continue key is not valid")
+    );
+}
+
+#[tokio::test]
+async fn selectors_choose_and_pages_of_them_are_full() {
+    let bench = with_many(6).await;
+    for (query, want) in [
+        ("labelSelector=color%3Dred", &["w-00", "w-02", "w-04"][..]),
+        ("labelSelector=color+notin+(red)", &["w-01", "w-03", "w-05"]),
+        ("labelSelector=!color", &[]),
+        ("fieldSelector=metadata.name%3Dw-03", &["w-03"]),
+        ("fieldSelector=spec.color%3Dblue", &["w-01", "w-03", "w-05"]),
+        ("fieldSelector=metadata.namespace%3Dother", &[]),
+    ] {
+        let list = bench.get(&format!("{WIDGETS}?{query}")).await.expect(200);
+        assert_eq!(names(&list), want, "{query}");
+    }
+    let page = bench
+        .get(&format!("{WIDGETS}?labelSelector=color%3Dblue&limit=2"))
+        .await
+        .expect(200);
+    assert_eq!(names(&page), ["w-01", "w-03"]);
+    assert_eq!(
+        page["metadata"].get("remainingItemCount"),
+        None,
+        "nobody counts what a selector hides"
+    );
+    let token = page["metadata"]["continue"].as_str().expect("a token");
+    let rest = bench
+        .get(&format!(
+            "{WIDGETS}?labelSelector=color%3Dblue&limit=2&continue={token}"
+        ))
+        .await;
+    assert_eq!(names(&rest.expect(200)), ["w-05"]);
+    let unknown = bench
+        .get(&format!("{WIDGETS}?fieldSelector=spec.nope%3Dx"))
+        .await;
+    assert_eq!(
+        (unknown.code, unknown.message()),
+        (400, "field label not supported: spec.nope")
+    );
+    let wrong = bench
+        .get(&format!("{WIDGETS}?labelSelector=a%3D%3D%3D"))
+        .await;
+    assert_eq!(wrong.code, 400, "{}", wrong.message());
+}
+
+#[tokio::test]
+async fn a_list_is_as_fresh_as_it_is_asked_to_be() {
+    let bench = with_many(2).await;
+    let before = bench.get(WIDGETS).await.expect(200);
+    let version = before["metadata"]["resourceVersion"]
+        .as_str()
+        .expect("a version")
+        .to_owned();
+    bench.delete(&format!("{WIDGETS}/w-00")).await.expect(200);
+    for (query, want) in [
+        ("resourceVersion=0".to_owned(), &["w-01"][..]),
+        (format!("resourceVersion={version}"), &["w-01"]),
+        (
+            format!("resourceVersion={version}&resourceVersionMatch=NotOlderThan"),
+            &["w-01"],
+        ),
+        (
+            format!("resourceVersion={version}&resourceVersionMatch=Exact"),
+            &["w-00", "w-01"],
+        ),
+        (
+            format!("resourceVersion={version}&limit=5"),
+            &["w-00", "w-01"],
+        ),
+        ("resourceVersion=12345".to_owned(), &["w-01"]),
+    ] {
+        let list = bench.get(&format!("{WIDGETS}?{query}")).await.expect(200);
+        assert_eq!(names(&list), want, "{query}");
+    }
+    let future = bench
+        .get(&format!("{WIDGETS}?resourceVersion=1900000000000000"))
+        .await;
+    assert_eq!(
+        (future.code, &future.body["reason"]),
+        (504, &json!("Timeout"))
+    );
+    assert_eq!(
+        future.body["details"]["causes"][0]["reason"],
+        "ResourceVersionTooLarge"
+    );
+    for (query, code) in [
+        ("resourceVersion=x", 400),
+        ("resourceVersionMatch=Exact", 422),
+    ] {
+        assert_eq!(
+            bench.get(&format!("{WIDGETS}?{query}")).await.code,
+            code,
+            "{query}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn tables_and_metadata_are_made_of_the_same_objects() {
+    let bench = with_many(2).await;
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+    let rows = bench
+        .send_accepting(Method::GET, WIDGETS, JSON, table, "".into())
+        .await
+        .expect(200);
+    assert_eq!(rows["kind"], "Table");
+    let names: Vec<_> = rows["columnDefinitions"]
+        .as_array()
+        .expect("columns")
+        .iter()
+        .map(|it| &it["name"])
+        .collect();
+    assert_eq!(names, [&json!("Name"), &json!("Size")]);
+    assert_eq!(rows["rows"][0]["cells"], json!(["w-00", 1]));
+    assert_eq!(rows["rows"][0]["object"]["kind"], "PartialObjectMetadata");
+    assert_eq!(rows["rows"][0]["object"].get("spec"), None);
+    let one = format!("{WIDGETS}/w-00?includeObject=Object");
+    let row = bench
+        .send_accepting(Method::GET, &one, JSON, table, "".into())
+        .await
+        .expect(200);
+    assert_eq!(row["rows"][0]["object"]["spec"]["size"], 1);
+    let metadata = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+    let list = bench
+        .send_accepting(Method::GET, WIDGETS, JSON, metadata, "".into())
+        .await
+        .expect(200);
+    assert_eq!(list["kind"], "PartialObjectMetadataList");
+    assert_eq!(list["items"][1]["kind"], "PartialObjectMetadata");
+    assert_eq!(list["items"][1].get("spec"), None);
+    let one = format!("{WIDGETS}/w-00");
+    let metadata = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
+    let partial = bench
+        .send_accepting(Method::GET, &one, JSON, metadata, "".into())
+        .await
+        .expect(200);
+    assert_eq!(partial["metadata"]["name"], "w-00");
+}
+
+#[tokio::test]
+async fn another_version_shows_the_same_object_under_its_name() {
+    let bench = with_many(1).await;
+    let beta = "/apis/example.com/v1beta1/namespaces/default/widgets";
+    let list = bench.get(beta).await.expect(200);
+    assert_eq!(list["apiVersion"], "example.com/v1beta1");
+    assert_eq!(list["items"][0]["apiVersion"], "example.com/v1beta1");
+    let mut object = widget("b", &json!({"size": 4}));
+    object["apiVersion"] = json!("example.com/v1beta1");
+    let made = bench.post(beta, &object).await.expect(201);
+    assert_eq!(made["apiVersion"], "example.com/v1beta1");
+    let stored = bench.get(&format!("{WIDGETS}/b")).await.expect(200);
+    assert_eq!(
+        (&stored["apiVersion"], &stored["spec"]["size"]),
+        (&json!("example.com/v1"), &json!(4))
+    );
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    let everywhere = "/apis/example.com/v1/widgets";
+    let rows = bench
+        .send_accepting(Method::GET, everywhere, JSON, table, "".into())
+        .await
+        .expect(200);
+    assert_eq!(rows["rows"].as_array().map(Vec::len), Some(2));
+}
+
+#[tokio::test]
+async fn objects_of_all_clusters_say_where_they_are() {
+    let bench = Bench::new().await;
+    let maps = "api/v1/namespaces/default/configmaps";
+    bench
+        .post(
+            &format!("/{maps}"),
+            &json!({"metadata": {"name": "in-root"}}),
+        )
+        .await
+        .expect(201);
+    bench
+        .post(
+            &format!("/clusters/east/{maps}"),
+            &json!({"metadata": {"name": "in-east"}}),
+        )
+        .await
+        .expect(201);
+    let list = bench.get("/clusters/*/api/v1/configmaps").await.expect(200);
+    let found: Vec<_> = list["items"]
+        .as_array()
+        .expect("items")
+        .iter()
+        .map(|item| {
+            (
+                item["metadata"]["name"].clone(),
+                item["metadata"]["annotations"]["kcp.io/cluster"].clone(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        found,
+        [
+            (json!("in-east"), json!("east")),
+            (json!("in-root"), json!("root"))
+        ]
+    );
+    let own = bench
+        .get(&format!("/clusters/east/{maps}/in-east"))
+        .await
+        .expect(200);
+    assert_eq!(own["metadata"].get("annotations"), None, "only there");
+    let other = bench.get(&format!("/clusters/east/{maps}/in-root")).await;
+    assert_eq!(other.code, 404);
+    let write = bench
+        .post(
+            &format!("/clusters/*/{maps}"),
+            &json!({"metadata": {"name": "x"}}),
+        )
+        .await;
+    assert_eq!(write.code, 405);
+}
+
+#[tokio::test]
+async fn names_sort_as_kubernetes_sorts_them() {
+    let bench = Bench::with_widgets().await;
+    for namespace in ["a", "a-b"] {
+        bench
+            .post(
+                "/api/v1/namespaces",
+                &json!({"metadata": {"name": namespace}}),
+            )
+            .await
+            .expect(201);
+        let path = format!("/apis/example.com/v1/namespaces/{namespace}/widgets");
+        bench
+            .post(&path, &widget(&format!("in-{namespace}"), &json!({})))
+            .await
+            .expect(201);
+    }
+    let list = bench.get("/apis/example.com/v1/widgets").await.expect(200);
+    assert_eq!(
+        names(&list),
+        ["in-a-b", "in-a"],
+        "a dash sorts before a slash"
+    );
+}

@@ -1,0 +1,253 @@
+//! Update: PUT of an object, and the read-modify-write loop that every change of an object goes through.
+
+use api::query::UpdateOptions;
+use api::{FieldError, FieldPath, GroupKind, Status, meta};
+use http::StatusCode;
+use serde_json::Value;
+use storage::{Entry, Expect};
+
+use super::call::{Call, Endpoint, Target};
+use super::create::{check_namespace, object_media};
+use super::output::{self, Shown};
+use super::write::{self, BODY_BYTES_MAX, Failure, Mode, Oversize, Put, Written};
+use super::{convert, decode, fields, strategy};
+use crate::admit::{self, kinds};
+use crate::authorize::Attributes;
+use crate::negotiate::{self, Offer};
+use crate::registry::strategy::{PutOfAbsent, PutWithoutVersion};
+use crate::respond::{Refusal, RequestBody, Response};
+
+/// How often a change is made anew because another write came first. Source: patch.go retries as often.
+const ATTEMPTS_MAX: usize = 5;
+
+/// A change of one object.
+pub(super) struct Change<'c> {
+    /// Makes the new state out of the live one, its fields attributed; out of nothing where there is none.
+    pub(super) make: &'c (dyn Fn(Option<&Value>) -> Result<Value, Refusal> + Send + Sync),
+    /// What is done where there is no object.
+    pub(super) absent: Absent,
+    pub(super) mode: Mode,
+    pub(super) oversize: Oversize,
+}
+
+/// What a change of an object that is not there does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Absent {
+    /// 404.
+    NotFound,
+    /// It creates the object, if the user may.
+    Creates,
+}
+
+/// PUT.
+pub(super) async fn update(call: &Call<'_>, body: RequestBody) -> Result<Response, Refusal> {
+    let form = negotiate::accept(call.parts, Offer::Object)?;
+    let media = negotiate::content_type(&call.parts.headers, object_media(call))?;
+    let bytes = body.read(BODY_BYTES_MAX, call.context.deadline).await?;
+    let options = UpdateOptions::from_query(call.query)?;
+    let mut sent = decode::object(call, media, &bytes, options.field_validation)?;
+    let target = call.target()?;
+    check_namespace(call, &mut sent)?;
+    check_name(&sent, &target)?;
+    fields::drop_repeated_owners(call, &mut sent);
+    let make = |live: Option<&Value>| {
+        let mut object = sent.clone();
+        match live {
+            Some(live) => fields::track_update(call, live, &mut object, &options.field_manager),
+            None => fields::track_create(call, &mut object, &options.field_manager),
+        }
+        Ok(object)
+    };
+    let creates = call.endpoint == Endpoint::Main
+        && call.scope.rules.strategy.put_of_absent == PutOfAbsent::Creates;
+    let change = Change {
+        make: &make,
+        absent: if creates {
+            Absent::Creates
+        } else {
+            Absent::NotFound
+        },
+        mode: Mode::of(options.dry_run),
+        oversize: Oversize::DropManagedFields,
+    };
+    let written = run(call, &target, &change).await?;
+    respond(call, &form, &written)
+}
+
+/// Answers with what a change made.
+pub(super) fn respond(
+    call: &Call<'_>,
+    form: &negotiate::Negotiated,
+    written: &Written,
+) -> Result<Response, Refusal> {
+    let code = if written.created {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    output::object(call, form, code, &written.shown)
+}
+
+/// Runs a change against the live object, again where another write came in between.
+///
+/// This is the read-modify-write loop: what is inside of it runs once per attempt.
+pub(super) async fn run(
+    call: &Call<'_>,
+    target: &Target,
+    change: &Change<'_>,
+) -> Result<Written, Refusal> {
+    for _attempt in 0..ATTEMPTS_MAX {
+        let done = match call.shared.store.get(&target.key) {
+            Some(entry) => change_once(call, target, change, &entry).await,
+            None => create_once(call, target, change).await,
+        };
+        match done {
+            Ok(written) => return Ok(written),
+            Err(Failure::Raced(_) | Failure::Collided) => {}
+            Err(Failure::Refused(refusal)) => return Err(refusal),
+        }
+    }
+    Err(Status::modified(call.resource(), &target.name).into())
+}
+
+async fn create_once(
+    call: &Call<'_>,
+    target: &Target,
+    change: &Change<'_>,
+) -> Result<Written, Failure> {
+    if change.absent == Absent::NotFound {
+        return Err(call.not_found(&target.name).into());
+    }
+    let mut object = (change.make)(None)?;
+    if !meta::uid(&object).is_empty() {
+        let detail = format!(
+            "uid mismatch: the provided object specified uid {}, and no existing object was found",
+            meta::uid(&object)
+        );
+        return Err(Status::conflict(call.resource(), &target.name, &detail).into());
+    }
+    check_namespace(call, &mut object)?;
+    check_name(&object, target)?;
+    let asked = Attributes::of_request(call.context, call.info).with_verb("create");
+    call.shared.authorizer.require(&asked).await?;
+    if !meta::resource_version(&object).is_empty() {
+        return Err(call.not_found(&target.name).into());
+    }
+    let shown = write::insert(call, object, change.mode, change.oversize).await?;
+    Ok(Written {
+        shown,
+        created: true,
+    })
+}
+
+async fn change_once(
+    call: &Call<'_>,
+    target: &Target,
+    change: &Change<'_>,
+    entry: &Entry,
+) -> Result<Written, Failure> {
+    let live = convert::served_value(call.scope, entry)?;
+    let mut object = (change.make)(Some(&live))?;
+    check_namespace(call, &mut object)?;
+    check_name(&object, target)?;
+    admit::admit_update(call, &mut object, &live);
+    check_preconditions(call, target, &mut object, &live)?;
+    strategy::prepare_update(call, &mut object, &live);
+    strategy::validate_update(call, &object, &live)?;
+    let beside = kinds::allocate(&call.access(), target, &mut object, Some(&live))?;
+    kinds::canonicalize(call.scope, &mut object);
+    fields::keep_times_where_nothing_changed(&mut object, &live);
+    let expect = Expect::Revision(entry.modified());
+    if is_finalized(call, &object, &live) {
+        if change.mode == Mode::Commit {
+            write::remove(&call.access(), target, &object, expect).await?;
+        }
+        return Ok(Written {
+            shown: Shown::Value(object),
+            created: false,
+        });
+    }
+    if object == live {
+        return Ok(Written {
+            shown: Shown::Entry(entry.clone()),
+            created: false,
+        });
+    }
+    if change.mode == Mode::DryRun {
+        return Ok(Written {
+            shown: Shown::Value(object),
+            created: false,
+        });
+    }
+    let put = Put {
+        key: &target.key,
+        expect,
+        oversize: change.oversize,
+        beside,
+    };
+    let entry = put.commit(&call.access(), &mut object).await?;
+    Ok(Written {
+        shown: Shown::Entry(entry),
+        created: false,
+    })
+}
+
+/// Whether an object that was asked to go has nothing left to wait for.
+fn is_finalized(call: &Call<'_>, object: &Value, live: &Value) -> bool {
+    let grace = meta::metadata(live).and_then(|it| it.get("deletionGracePeriodSeconds"));
+    meta::finalizers(object).is_empty()
+        && meta::is_terminating(live)
+        && grace.and_then(Value::as_i64).unwrap_or(0) == 0
+        && kinds::may_go(call.scope, object)
+}
+
+/// The name of the object must be that of the path.
+pub(super) fn check_name(object: &Value, target: &Target) -> Result<(), Refusal> {
+    let name = meta::name(object);
+    if name == target.name {
+        return Ok(());
+    }
+    let want = &target.name;
+    let text = if name.is_empty() {
+        format!(
+            "the name of the object ({want} based on URL) was undeterminable: name must be provided"
+        )
+    } else {
+        format!("the name of the object ({name}) does not match the name on the URL ({want})")
+    };
+    Err(Status::bad_request(text).into())
+}
+
+/// The uid and the resource version that the object says must be those that it has; a missing version is the live one
+/// where the resource allows that.
+fn check_preconditions(
+    call: &Call<'_>,
+    target: &Target,
+    object: &mut Value,
+    live: &Value,
+) -> Result<(), Refusal> {
+    let (uid, live_uid) = (meta::uid(object), meta::uid(live));
+    if !uid.is_empty() && uid != live_uid {
+        let detail = format!(
+            "Precondition failed: UID in precondition: {uid}, UID in object meta: {live_uid}"
+        );
+        return Err(Status::conflict(call.resource(), &target.name, &detail).into());
+    }
+    let version = meta::resource_version(object);
+    if version == meta::resource_version(live) {
+        return Ok(());
+    }
+    if !version.is_empty() && version != "0" {
+        return Err(Status::modified(call.resource(), &target.name).into());
+    }
+    if call.scope.rules.strategy.put_without_version == PutWithoutVersion::Refused {
+        let path = FieldPath::new("metadata").child("resourceVersion");
+        let error = FieldError::invalid(&path, 0, "must be specified for an update");
+        // Kubernetes names the resource where a kind belongs.
+        let resource = call.resource();
+        let kind = GroupKind::new(resource.group.as_str(), resource.resource.as_str());
+        return Err(Status::invalid(&kind, &target.name, vec![error]).into());
+    }
+    meta::set_resource_version(object, meta::resource_version(live));
+    Ok(())
+}

@@ -1,0 +1,304 @@
+//! Watch: what is there, then what changes, until the time is up, the client goes, or the kind changes.
+//!
+//! The stream has three phases, in this order: the objects that are there (where the client wants them), a bookmark
+//! that says that they were all, and changes. Changes that are ready together go out in one chunk of up to
+//! [`CHUNK_BYTES`]. What fails after the answer has begun is told by an `ERROR` event, after which the stream ends.
+//! Source: apiserver/pkg/endpoints/handlers/watch.go, apiserver/pkg/storage/cacher; api-compat 1.7.
+
+mod encode;
+mod start;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::Status;
+use bytes::Bytes;
+use futures::{FutureExt as _, Stream, stream};
+use storage::{Entry, Event, Revision, WatchEnd, WatchQuery, Watcher};
+use tokio::time::{Instant, sleep_until};
+
+use super::Shared;
+use super::call::Call;
+use super::selection::Selection;
+use crate::negotiate::{self, Offer};
+use crate::registry::ResourceScope;
+use crate::respond::{self, Refusal, Response};
+use crate::watch::{WatchEventType, translate};
+
+use encode::Encoder;
+use start::{Beginning, Start};
+
+/// What goes out in one piece, unless one revision is larger. Source: perf-reliability 1.8.
+const CHUNK_BYTES: usize = 16 * 1024;
+/// How often a watch that has nothing to tell says so.
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+/// How long before its end a watch says how far it has come.
+const LAST_BOOKMARK: Duration = Duration::from_secs(2);
+/// How long a watch lasts whose client does not say: this and up to as long again.
+/// Source: apiserver/pkg/server/config.go MinRequestTimeout.
+const LIFETIME_MIN: Duration = Duration::from_secs(1800);
+
+/// Whether bookmarks are welcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bookmarks {
+    /// They are.
+    Sent,
+    /// They are not.
+    None,
+}
+
+pub(super) fn watch(call: &Call<'_>) -> Result<Response, Refusal> {
+    let form = negotiate::accept(call.parts, Offer::Watch)?;
+    let start = Start::new(call)?;
+    let stream = WatchStream {
+        shared: Arc::clone(call.shared),
+        scope: Arc::clone(call.scope),
+        selection: start.selection,
+        encoder: Encoder::new(call, &form)?,
+        bookmarks: start.bookmarks,
+        next_bookmark: Instant::now() + BOOKMARK_INTERVAL,
+        end: Instant::now() + start.lifetime,
+        last_bookmark: LastBookmark::Due,
+        phase: Phase::Beginning(start.beginning),
+    };
+    Ok(respond::watch(stream.into_stream(), call.context))
+}
+
+/// A watch that is being answered.
+struct WatchStream {
+    shared: Arc<Shared>,
+    scope: Arc<ResourceScope>,
+    selection: Selection,
+    encoder: Encoder,
+    bookmarks: Bookmarks,
+    next_bookmark: Instant,
+    end: Instant,
+    last_bookmark: LastBookmark,
+    phase: Phase,
+}
+
+enum Phase {
+    /// Nothing has been sent.
+    Beginning(Beginning),
+    /// The objects that are there, as far as they have not been sent, and the revision that they are of.
+    Initial {
+        entries: std::vec::IntoIter<Entry>,
+        revision: Revision,
+        bookmark: InitialBookmark,
+    },
+    /// Changes.
+    Live(Watcher),
+    Done,
+}
+
+/// Whether the end of the objects that are there is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum InitialBookmark {
+    Sent,
+    None,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LastBookmark {
+    Due,
+    Sent,
+}
+
+/// What woke a live watch.
+enum Woken {
+    Events(Result<Vec<Arc<Event>>, WatchEnd>),
+    KindEnded,
+    TimeIsUp,
+    Bookmark,
+}
+
+// === impl WatchStream ===
+
+impl WatchStream {
+    fn into_stream(self) -> impl Stream<Item = Bytes> + Send {
+        stream::unfold(self, |mut watch| async move {
+            let chunk = watch.next_chunk().await?;
+            Some((chunk, watch))
+        })
+    }
+
+    /// Makes the next chunk; `None` is the end.
+    ///
+    /// # Cancel safety
+    /// Dropped, it loses what it was about to send, and with it the stream.
+    async fn next_chunk(&mut self) -> Option<Bytes> {
+        loop {
+            let phase = std::mem::replace(&mut self.phase, Phase::Done);
+            let mut out = Vec::new();
+            self.phase = match phase {
+                Phase::Done => return None,
+                Phase::Beginning(beginning) => self.begin(beginning, &mut out),
+                Phase::Initial {
+                    entries,
+                    revision,
+                    bookmark,
+                } => self.initial(entries, revision, bookmark, &mut out),
+                Phase::Live(watcher) => self.live(watcher, &mut out).await,
+            };
+            if !out.is_empty() {
+                return Some(out.into());
+            }
+        }
+    }
+
+    fn begin(&mut self, beginning: Beginning, out: &mut Vec<u8>) -> Phase {
+        match beginning {
+            Beginning::After(revision) => self.follow(revision, out),
+            Beginning::Refused(status) => self.fail(&status, out),
+            Beginning::WithObjects {
+                entries,
+                revision,
+                bookmark,
+            } => Phase::Initial {
+                entries: entries.into_iter(),
+                revision,
+                bookmark,
+            },
+        }
+    }
+
+    fn initial(
+        &mut self,
+        mut entries: std::vec::IntoIter<Entry>,
+        revision: Revision,
+        bookmark: InitialBookmark,
+        out: &mut Vec<u8>,
+    ) -> Phase {
+        while out.len() < CHUNK_BYTES {
+            let Some(entry) = entries.next() else {
+                if bookmark == InitialBookmark::Sent && self.bookmarks == Bookmarks::Sent {
+                    self.encoder
+                        .bookmark(out, &self.scope, revision, encode::Initial::Ends);
+                }
+                return self.follow(revision, out);
+            };
+            let told = self
+                .selection
+                .matches(&self.scope, &entry)
+                .and_then(|matches| {
+                    if !matches {
+                        return Ok(());
+                    }
+                    self.encoder
+                        .entry(out, &self.scope, WatchEventType::Added, &entry)
+                });
+            if let Err(refusal) = told {
+                return self.fail_with(&refusal, out);
+            }
+        }
+        Phase::Initial {
+            entries,
+            revision,
+            bookmark,
+        }
+    }
+
+    /// Begins to follow the store.
+    fn follow(&mut self, after: Revision, out: &mut Vec<u8>) -> Phase {
+        let query = WatchQuery {
+            range: self.selection.range.clone(),
+            after,
+        };
+        match self.shared.store.watch(query) {
+            Ok(watcher) => Phase::Live(watcher),
+            Err(storage::Error::Compacted { requested, floor }) => {
+                let text = format!("too old resource version: {requested} ({floor})");
+                self.fail(&Status::expired(text), out)
+            }
+            Err(error) => self.fail_with(&error.into(), out),
+        }
+    }
+
+    /// Waits for something to tell, and takes with it what is ready by then.
+    async fn live(&mut self, mut watcher: Watcher, out: &mut Vec<u8>) -> Phase {
+        match self.wait(&mut watcher).await {
+            Woken::Events(Ok(events)) => {
+                let mut ready = Some(events);
+                while let Some(events) = ready.take() {
+                    if let Err(refusal) = self.tell(&events, out) {
+                        return self.fail_with(&refusal, out);
+                    }
+                    if out.len() < CHUNK_BYTES {
+                        ready = watcher.next().now_or_never().and_then(Result::ok);
+                    }
+                }
+                Phase::Live(watcher)
+            }
+            // A watcher that is too slow, and a store that closes, end without a word: the client goes on from where
+            // it is.
+            Woken::Events(Err(_end)) => Phase::Done,
+            Woken::KindEnded => {
+                let text = "the definition of the resource changed, list again";
+                self.fail(&Status::expired(text), out)
+            }
+            Woken::TimeIsUp => Phase::Done,
+            Woken::Bookmark => {
+                self.encoder
+                    .bookmark(out, &self.scope, watcher.progress(), encode::Initial::Not);
+                Phase::Live(watcher)
+            }
+        }
+    }
+
+    async fn wait(&mut self, watcher: &mut Watcher) -> Woken {
+        let ended = self.scope.life.ended.clone();
+        let last = self.end.checked_sub(LAST_BOOKMARK).unwrap_or(self.end);
+        let bookmark_due = match (self.bookmarks, self.last_bookmark) {
+            (Bookmarks::None, _) => None,
+            (Bookmarks::Sent, LastBookmark::Due) => Some(self.next_bookmark.min(last)),
+            (Bookmarks::Sent, LastBookmark::Sent) => Some(self.next_bookmark),
+        };
+        let bookmark = async {
+            match bookmark_due {
+                Some(due) => sleep_until(due).await,
+                None => std::future::pending().await,
+            }
+        };
+        let woken = tokio::select! {
+            biased;
+            () = ended.cancelled() => Woken::KindEnded,
+            () = sleep_until(self.end) => Woken::TimeIsUp,
+            () = bookmark => Woken::Bookmark,
+            events = watcher.next() => Woken::Events(events),
+        };
+        if let Woken::Bookmark = woken {
+            let now = Instant::now();
+            self.next_bookmark = now + BOOKMARK_INTERVAL;
+            if now >= last {
+                self.last_bookmark = LastBookmark::Sent;
+            }
+        }
+        woken
+    }
+
+    fn tell(&mut self, events: &[Arc<Event>], out: &mut Vec<u8>) -> Result<(), Refusal> {
+        for event in events {
+            let (scope, selection) = (&self.scope, &self.selection);
+            if let Some((event_type, state)) =
+                translate(event, |entry| selection.matches(scope, entry))?
+            {
+                self.encoder
+                    .event(out, &self.scope, event, event_type, state)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, status: &Status, out: &mut Vec<u8>) -> Phase {
+        Encoder::error(out, status);
+        Phase::Done
+    }
+
+    fn fail_with(&mut self, refusal: &Refusal, out: &mut Vec<u8>) -> Phase {
+        tracing::warn!(error = %refusal, "a watch cannot go on");
+        match refusal.status() {
+            Some(status) => self.fail(status, out),
+            None => Phase::Done,
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! The bytes of watch events in the form that a client wants.
+//!
+//! In the common form an event is the stored bytes between a few constant ones. Other forms are made once per event and
+//! shared by all watchers of the same version and form, through the event itself.
+
+use api::meta::ANNOTATION_INITIAL_EVENTS_END;
+use api::table::{ColumnDefinition, IncludeObject, Table};
+use api::{ClusterScope, Status};
+use bytes::Bytes;
+use serde_json::{Value, json};
+use storage::{Entry, Event, Revision};
+
+use crate::handle::call::Call;
+use crate::handle::convert;
+use crate::handle::list::with_cluster;
+use crate::handle::output::{api_version_of, corrupt, include_object};
+use crate::negotiate::{Negotiated, Shape, TableVersion};
+use crate::objects::{with_revision, write_partial_metadata};
+use crate::registry::ResourceScope;
+use crate::respond::Refusal;
+use crate::table;
+use crate::watch::{ShownState, WatchEventType, frame};
+
+/// Writes events in one form.
+pub(super) struct Encoder {
+    shape: Shape,
+    include: IncludeObject,
+    over_clusters: bool,
+    now: jiff::Timestamp,
+    begun: tokio::time::Instant,
+    /// The columns of a table, which only its first event has.
+    columns: Vec<ColumnDefinition>,
+}
+
+/// Whether a bookmark ends the objects that were there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Initial {
+    Ends,
+    Not,
+}
+
+/// Forms of an event that watchers share.
+const FORM_OVER_CLUSTERS: u32 = 0;
+const FORM_METADATA: u32 = 1;
+const FORM_METADATA_OVER_CLUSTERS: u32 = 2;
+const FORM_CONVERTED: u32 = 3;
+const FORM_COUNT: u32 = 4;
+
+// === impl Encoder ===
+
+impl Encoder {
+    pub(super) fn new(call: &Call<'_>, form: &Negotiated) -> Result<Self, Refusal> {
+        let columns = match form.shape {
+            Shape::Table(_) => table::columns(call.scope),
+            Shape::Object | Shape::Metadata | Shape::MetadataList => Vec::new(),
+        };
+        Ok(Self {
+            shape: form.shape,
+            include: include_object(call.query)?,
+            over_clusters: call.info.cluster == ClusterScope::All,
+            now: call.context.now,
+            begun: tokio::time::Instant::now(),
+            columns,
+        })
+    }
+
+    /// Appends an event about an object that is there.
+    pub(super) fn entry(
+        &mut self,
+        out: &mut Vec<u8>,
+        scope: &ResourceScope,
+        event_type: WatchEventType,
+        entry: &Entry,
+    ) -> Result<(), Refusal> {
+        if self.is_plain(scope, entry) {
+            frame(out, event_type, entry.value());
+            return Ok(());
+        }
+        let object = convert::served_bytes(scope, entry)?;
+        let object = self.dress(scope, &object, entry.key())?;
+        frame(out, event_type, &object);
+        Ok(())
+    }
+
+    /// Appends an event about a change.
+    pub(super) fn event(
+        &mut self,
+        out: &mut Vec<u8>,
+        scope: &ResourceScope,
+        event: &Event,
+        event_type: WatchEventType,
+        state: ShownState<'_>,
+    ) -> Result<(), Refusal> {
+        match state {
+            ShownState::AsStored(entry) if self.is_plain(scope, entry) => {
+                frame(out, event_type, entry.value());
+            }
+            ShownState::AsStored(entry) => {
+                let object = self.shared_form(scope, event, entry)?;
+                frame(out, event_type, &object);
+            }
+            ShownState::WithRevision(entry, revision) => {
+                let stored = convert::served_bytes(scope, entry)?;
+                let mut object = Vec::new();
+                with_revision(&mut object, &stored, revision).ok_or_else(corrupt)?;
+                let object = self.dress(scope, &object, entry.key())?;
+                frame(out, event_type, &object);
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends a bookmark.
+    pub(super) fn bookmark(
+        &mut self,
+        out: &mut Vec<u8>,
+        scope: &ResourceScope,
+        revision: Revision,
+        initial: Initial,
+    ) {
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        if initial == Initial::Ends {
+            metadata["annotations"] = json!({ANNOTATION_INITIAL_EVENTS_END: "true"});
+        }
+        let object = json!({
+            "apiVersion": scope.version.api_version, "kind": scope.kind.gvk.kind, "metadata": metadata,
+        });
+        let object = match self.shape {
+            Shape::Object => object,
+            Shape::Metadata | Shape::MetadataList => json!({
+                "apiVersion": table::META_API_VERSION, "kind": "PartialObjectMetadata", "metadata": metadata,
+            }),
+            Shape::Table(version) => {
+                // A client that wants no objects still needs to know how far it has come.
+                let include = match self.include {
+                    IncludeObject::Object => IncludeObject::Object,
+                    IncludeObject::None | IncludeObject::Metadata => IncludeObject::Metadata,
+                };
+                self.row(scope, &object, version, include)
+            }
+        };
+        frame(out, WatchEventType::Bookmark, object.to_string().as_bytes());
+    }
+
+    /// Appends what ends a watch.
+    pub(super) fn error(out: &mut Vec<u8>, status: &Status) {
+        let status = serde_json::to_vec(status).expect("a status is plain text and numbers");
+        frame(out, WatchEventType::Error, &status);
+    }
+
+    /// Whether stored bytes are what this watcher wants.
+    fn is_plain(&self, scope: &ResourceScope, entry: &Entry) -> bool {
+        self.shape == Shape::Object
+            && !self.over_clusters
+            && scope.serves_as_stored(entry.tag(), entry.value())
+    }
+
+    /// The new state of an event in this watcher's form, made by the first watcher that needs it.
+    fn shared_form(
+        &mut self,
+        scope: &ResourceScope,
+        event: &Event,
+        entry: &Entry,
+    ) -> Result<Bytes, Refusal> {
+        let form = match (self.shape, self.over_clusters) {
+            (Shape::Object, true) => FORM_OVER_CLUSTERS,
+            (Shape::Object, false) => FORM_CONVERTED,
+            (Shape::Metadata | Shape::MetadataList, false) => FORM_METADATA,
+            (Shape::Metadata | Shape::MetadataList, true) => FORM_METADATA_OVER_CLUSTERS,
+            // Columns belong to one watcher's first event, and ages to one moment.
+            (Shape::Table(_), _) => {
+                let object = convert::served_bytes(scope, entry)?;
+                return self.dress(scope, &object, entry.key());
+            }
+        };
+        let encoding = scope
+            .version
+            .number
+            .wrapping_mul(FORM_COUNT)
+            .wrapping_add(form);
+        let mut failure = None;
+        let shared = event.frame(encoding, |_event| {
+            let object = convert::served_bytes(scope, entry);
+            let dressed = object.and_then(|object| self.dress(scope, &object, entry.key()));
+            dressed.unwrap_or_else(|refusal| {
+                failure = Some(refusal);
+                Bytes::new()
+            })
+        });
+        match failure {
+            Some(refusal) => Err(refusal),
+            None if shared.is_empty() => Err(corrupt()),
+            None => Ok(shared),
+        }
+    }
+
+    /// Brings the bytes of an object into this watcher's form.
+    fn dress(
+        &mut self,
+        scope: &ResourceScope,
+        object: &[u8],
+        key: &[u8],
+    ) -> Result<Bytes, Refusal> {
+        let object = if self.over_clusters {
+            with_cluster(object, key)?
+        } else {
+            Bytes::copy_from_slice(object)
+        };
+        match self.shape {
+            Shape::Object => Ok(object),
+            Shape::Metadata | Shape::MetadataList => {
+                let mut out = Vec::new();
+                write_partial_metadata(&mut out, &object).ok_or_else(corrupt)?;
+                Ok(out.into())
+            }
+            Shape::Table(version) => {
+                let value: Value = serde_json::from_slice(&object).map_err(Refusal::internal)?;
+                Ok(self
+                    .row(scope, &value, version, self.include)
+                    .to_string()
+                    .into())
+            }
+        }
+    }
+
+    /// A table of one row, with columns if it is the first.
+    fn row(
+        &mut self,
+        scope: &ResourceScope,
+        object: &Value,
+        version: TableVersion,
+        include: IncludeObject,
+    ) -> Value {
+        let mut table = Table::new(api_version_of(version));
+        table.column_definitions = std::mem::take(&mut self.columns);
+        api::meta::resource_version(object).clone_into(&mut table.metadata.resource_version);
+        let elapsed = jiff::SignedDuration::try_from(self.begun.elapsed()).unwrap_or_default();
+        let now = self.now.checked_add(elapsed).unwrap_or(self.now);
+        table.rows.push(table::row(scope, object, include, now));
+        serde_json::to_value(&table).expect("a table is made of JSON values")
+    }
+}

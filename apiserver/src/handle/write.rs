@@ -1,0 +1,266 @@
+//! Handing a write over to the store, and bringing a new object into it.
+
+use api::{GroupResource, Status, meta};
+use serde_json::Value;
+use storage::{Change, Entry, Expect, Key, Write};
+
+use super::call::{Access, Call, Target};
+use super::output::Shown;
+use super::{convert, strategy};
+use crate::admit;
+use crate::admit::kinds;
+use crate::objects::{Encoded, RevisionSlot, encode};
+use crate::respond::Refusal;
+
+/// The largest object: etcd's limit, which clients know.
+pub(super) const OBJECT_BYTES_MAX: usize = 1_572_864;
+/// The largest body of a request. Source: apiserver/pkg/server/config.go.
+pub(super) const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+/// How often a generated name is tried. Source: apiserver/pkg/registry/generic/registry/store.go.
+const ATTEMPTS_MAX: usize = 8;
+
+/// What became of a write.
+#[derive(Debug)]
+pub(super) struct Written {
+    /// The object as it is now (or would be, after a dry run).
+    pub(super) shown: Shown,
+    /// Whether it was not there before.
+    pub(super) created: bool,
+}
+
+/// Why a write was not done.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// Another write came first; `None` if it took the object away.
+    Raced(Option<Entry>),
+    /// Something that was allotted to the object is taken by now.
+    Collided,
+    /// It cannot be done.
+    Refused(Refusal),
+}
+
+/// Whether a request changes anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// It does.
+    Commit,
+    /// It only says what would become.
+    DryRun,
+}
+
+/// What becomes of the managed fields of an object that is too large with them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Oversize {
+    /// They are dropped and the write is tried again.
+    DropManagedFields,
+    /// The write is refused: an apply without them would be none.
+    Refuse,
+}
+
+/// Puts a new object in place, under its name or under one that is made from its stem.
+///
+/// The object's fields are attributed already. Answers [`Failure::Raced`] if there is an object of that name.
+pub(super) async fn insert(
+    call: &Call<'_>,
+    mut object: Value,
+    mode: Mode,
+    oversize: Oversize,
+) -> Result<Shown, Failure> {
+    let generated = meta::name(&object).is_empty() && !meta::generate_name(&object).is_empty();
+    let mut target = call.target_named_or_empty(meta::name(&object))?;
+    admit::admit_create(call, &target, &mut object).await?;
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let mut fresh = object.clone();
+        if generated {
+            let stem = meta::generate_name(&object);
+            let name = api::validation::generate_name(stem, rand::random::<u32>);
+            meta::set_name(&mut fresh, &name);
+            target = call.target_named(&name)?;
+        }
+        match insert_named(call, &target, fresh, mode, oversize).await {
+            Err(Failure::Collided) if attempt < ATTEMPTS_MAX => {}
+            Err(Failure::Raced(_)) if generated && attempt < ATTEMPTS_MAX => {}
+            Err(Failure::Raced(_)) if generated => {
+                let status = Status::generate_name_conflict(call.resource(), &target.name, 1);
+                return Err(Failure::Refused(status.into()));
+            }
+            done => return done,
+        }
+    }
+}
+
+async fn insert_named(
+    call: &Call<'_>,
+    target: &Target,
+    mut object: Value,
+    mode: Mode,
+    oversize: Oversize,
+) -> Result<Shown, Failure> {
+    strategy::fill_system_fields(call, &mut object, &uuid::Uuid::new_v4().to_string());
+    strategy::prepare_create(call, &mut object);
+    strategy::validate_create(call, &object)?;
+    let allotted = kinds::allocate(&call.access(), target, &mut object, None)?;
+    kinds::canonicalize(call.scope, &mut object);
+    if mode == Mode::DryRun {
+        if let Some(existing) = call.shared.store.get(&target.key) {
+            return Err(Failure::Raced(Some(existing)));
+        }
+        meta::remove_field(&mut object, "resourceVersion");
+        return Ok(Shown::Value(object));
+    }
+    let put = Put {
+        key: &target.key,
+        expect: Expect::Absent,
+        oversize,
+        beside: allotted,
+    };
+    Ok(Shown::Entry(put.commit(&call.access(), &mut object).await?))
+}
+
+/// A state of an object, on its way into the store.
+pub(super) struct Put<'a> {
+    pub(super) key: &'a Key,
+    pub(super) expect: Expect,
+    pub(super) oversize: Oversize,
+    /// What is committed together with it.
+    pub(super) beside: Vec<Write>,
+}
+
+/// Commits the end of an object; `last` is its last state, for watchers.
+pub(super) async fn remove(
+    access: &Access<'_>,
+    target: &Target,
+    last: &Value,
+    expect: Expect,
+) -> Result<(), Failure> {
+    let encoded = convert::stored(access.scope, last)?;
+    let change = Change::Delete {
+        last: Some((encoded.bytes, encoded.stamp)),
+    };
+    let mut writes = vec![Write {
+        key: target.key.clone(),
+        change,
+        expect,
+    }];
+    writes.extend(kinds::release(access, target, last));
+    commit(access, writes).await.map(drop)
+}
+
+/// Commits a batch whose first write is the object's.
+async fn commit(access: &Access<'_>, writes: Vec<Write>) -> Result<Entry, Failure> {
+    let own = writes.first().map(|write| write.key.clone());
+    let answer = access.shared.store.commit(writes);
+    let raced = |key: Key, current| {
+        Err(if Some(key) == own {
+            Failure::Raced(current)
+        } else {
+            Failure::Collided
+        })
+    };
+    let committed = match tokio::time::timeout_at(access.deadline, answer).await {
+        Ok(Ok(committed)) => committed,
+        Ok(Err(storage::Error::Conflict { key, current })) => return raced(key, current),
+        Ok(Err(storage::Error::NotFound { key })) => return raced(key, None),
+        Ok(Err(error)) => return Err(Failure::Refused(error.into())),
+        Err(_elapsed) => {
+            let resource = &access.scope.rules.resource;
+            let status = Status::server_timeout(resource, access.verb, 1);
+            return Err(Failure::Refused(status.into()));
+        }
+    };
+    if defines_what_is_served(&access.scope.rules.resource) {
+        // Whoever wrote a definition may use it as soon as it is answered. A follower that hangs must not hang writers.
+        let reached = access.shared.registry.reach(committed.revision);
+        let _reached = tokio::time::timeout(FOLLOWER_WAIT, reached).await;
+    }
+    let entry = committed.entries.into_iter().next();
+    entry.ok_or_else(|| Failure::Refused(Refusal::internal("the store committed nothing")))
+}
+
+/// How long a writer of a definition waits for it to be seen; it takes well below a millisecond.
+const FOLLOWER_WAIT: std::time::Duration = std::time::Duration::from_secs(1);
+
+fn defines_what_is_served(resource: &GroupResource) -> bool {
+    matches!(
+        (resource.group.as_str(), resource.resource.as_str()),
+        (api::crd::GROUP, api::crd::RESOURCE)
+            | (api::wheelhouse::GROUP, api::wheelhouse::SPOKE_RESOURCE)
+            | (
+                api::wheelhouse::INTERNAL_GROUP,
+                api::wheelhouse::SERVED_RESOURCE_RESOURCE
+            )
+    )
+}
+
+/// The refusal for a name that is taken.
+pub(super) fn already_exists(call: &Call<'_>, name: &str, existing: Option<&Entry>) -> Refusal {
+    let head = existing.and_then(|entry| crate::objects::head(entry.value()));
+    if head.is_some_and(|head| head.deleting) {
+        return Status::already_exists_terminating(call.resource(), name).into();
+    }
+    Status::already_exists(call.resource(), name).into()
+}
+
+/// The JSON of an object that is not stored.
+pub(super) fn unsaved_bytes(object: &Value) -> bytes::Bytes {
+    encode(object, RevisionSlot::Keep).bytes.into()
+}
+
+// === impl Put ===
+
+impl Put<'_> {
+    /// Commits the object.
+    pub(super) async fn commit(
+        self,
+        access: &Access<'_>,
+        object: &mut Value,
+    ) -> Result<Entry, Failure> {
+        let mut encoded = convert::stored(access.scope, object)?;
+        let too_large = |encoded: &Encoded| encoded.bytes.len() > OBJECT_BYTES_MAX;
+        if too_large(&encoded) && self.oversize == Oversize::DropManagedFields {
+            meta::remove_field(object, "managedFields");
+            encoded = convert::stored(access.scope, object)?;
+        }
+        if too_large(&encoded) {
+            return Err(Failure::Refused(Status::too_large(OBJECT_BYTES_MAX).into()));
+        }
+        let tag = access.scope.rules.storage.hash;
+        let change = Change::Put {
+            value: encoded.bytes,
+            stamp: encoded.stamp,
+            tag,
+        };
+        let mut writes = vec![Write {
+            key: self.key.clone(),
+            change,
+            expect: self.expect,
+        }];
+        writes.extend(self.beside);
+        commit(access, writes).await
+    }
+}
+
+// === impl Failure ===
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        Self::Refused(status.into())
+    }
+}
+
+// === impl Mode ===
+
+impl Mode {
+    /// The mode that `dryRun` says.
+    pub(super) const fn of(dry_run: bool) -> Self {
+        if dry_run { Self::DryRun } else { Self::Commit }
+    }
+}

@@ -1,0 +1,192 @@
+//! Values that are messages on the wire and scalars in JSON.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::Error;
+use super::wire::{Field, Reader};
+
+/// Decodes text.
+pub(super) fn text(bytes: &[u8], name: &str) -> Result<String, Error> {
+    let text = std::str::from_utf8(bytes).map_err(|_bad| content(name))?;
+    Ok(text.to_owned())
+}
+
+/// Shows bytes as JSON does.
+pub(super) fn base64(bytes: &[u8]) -> Value {
+    Value::String(STANDARD.encode(bytes))
+}
+
+/// Shows a floating point number; whole ones as JSON writes them in Go, without fraction.
+pub(super) fn number(number: f64, name: &str) -> Result<Value, Error> {
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0; // 2^53
+    if number.fract() == 0.0 && number.abs() <= EXACT_MAX {
+        #[expect(clippy::cast_possible_truncation, reason = "a whole number below 2^53")]
+        return Ok(Value::from(number as i64));
+    }
+    serde_json::Number::from_f64(number)
+        .map(Value::Number)
+        .ok_or_else(|| content(name))
+}
+
+/// `Timestamp{seconds, nanos}` with seconds shown; the zero time is an empty message and null in JSON.
+pub(super) fn time(bytes: &[u8], name: &str) -> Result<Value, Error> {
+    let Some((seconds, _nanos)) = seconds_and_nanos(bytes)? else {
+        return Ok(Value::Null);
+    };
+    let time = Timestamp::from_second(seconds).map_err(|_range| content(name))?;
+    Ok(Value::String(time.to_string()))
+}
+
+/// `Timestamp{seconds, nanos}` with microseconds shown.
+pub(super) fn micro_time(bytes: &[u8], name: &str) -> Result<Value, Error> {
+    let Some((seconds, nanos)) = seconds_and_nanos(bytes)? else {
+        return Ok(Value::Null);
+    };
+    let time = Timestamp::from_second(seconds).map_err(|_range| content(name))?;
+    let whole = time.to_string();
+    let micros = nanos
+        .checked_div(1000)
+        .filter(|micros| (0..1_000_000).contains(micros));
+    let micros = micros.ok_or_else(|| content(name))?;
+    Ok(Value::String(format!(
+        "{}.{micros:06}Z",
+        whole.trim_end_matches('Z')
+    )))
+}
+
+fn seconds_and_nanos(bytes: &[u8]) -> Result<Option<(i64, i64)>, Error> {
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let (mut seconds, mut nanos) = (0, 0);
+    let mut reader = Reader::new(bytes);
+    while let Some((number, field)) = reader.next()? {
+        match (number, field) {
+            (1, Field::Varint(value)) => seconds = value.cast_signed(),
+            (2, Field::Varint(value)) => nanos = value.cast_signed(),
+            _ => {}
+        }
+    }
+    Ok(Some((seconds, nanos)))
+}
+
+/// `Duration{nanoseconds}` as Go prints it.
+pub(super) fn duration(bytes: &[u8]) -> Result<Value, Error> {
+    let mut nanos = 0_i64;
+    let mut reader = Reader::new(bytes);
+    while let Some((number, field)) = reader.next()? {
+        if let (1, Field::Varint(value)) = (number, field) {
+            nanos = value.cast_signed();
+        }
+    }
+    Ok(Value::String(go_duration(nanos)))
+}
+
+/// Prints nanoseconds as Go's `time.Duration` does: `1h0m0s`, `1.5s`, `250ms`.
+fn go_duration(nanos: i64) -> String {
+    let sign = if nanos < 0 { "-" } else { "" };
+    let nanos = nanos.unsigned_abs();
+    let part = |unit: u64, name: &str| {
+        let whole = nanos.checked_div(unit).unwrap_or(0);
+        let rest = nanos.checked_rem(unit).unwrap_or(0);
+        let width = unit.checked_ilog10().unwrap_or(0) as usize;
+        let digits = format!("{rest:0width$}");
+        let digits = if rest == 0 {
+            ""
+        } else {
+            digits.trim_end_matches('0')
+        };
+        let dot = if digits.is_empty() { "" } else { "." };
+        format!("{sign}{whole}{dot}{digits}{name}")
+    };
+    match nanos {
+        0 => "0s".to_owned(),
+        1..1_000 => format!("{sign}{nanos}ns"),
+        1_000..1_000_000 => part(1_000, "µs"),
+        1_000_000..1_000_000_000 => part(1_000_000, "ms"),
+        _ => long_duration(sign, nanos),
+    }
+}
+
+fn long_duration(sign: &str, nanos: u64) -> String {
+    let seconds = nanos.checked_div(1_000_000_000).unwrap_or(0);
+    let rest = nanos.checked_rem(1_000_000_000).unwrap_or(0);
+    let digits = format!("{rest:09}");
+    let digits = if rest == 0 {
+        ""
+    } else {
+        digits.trim_end_matches('0')
+    };
+    let dot = if digits.is_empty() { "" } else { "." };
+    let (minutes, second) = (seconds / 60, seconds % 60);
+    let (hours, minute) = (minutes / 60, minutes % 60);
+    let second = format!("{second}{dot}{digits}s");
+    match (hours, minutes) {
+        (0, 0) => format!("{sign}{second}"),
+        (0, _) => format!("{sign}{minute}m{second}"),
+        _ => format!("{sign}{hours}h{minute}m{second}"),
+    }
+}
+
+/// `Quantity{string}`.
+pub(super) fn quantity(bytes: &[u8], name: &str) -> Result<Value, Error> {
+    let mut found = String::from("0");
+    let mut reader = Reader::new(bytes);
+    while let Some((number, field)) = reader.next()? {
+        if let (1, Field::Bytes(value)) = (number, field) {
+            found = text(value, name)?;
+        }
+    }
+    Ok(Value::String(found))
+}
+
+/// `IntOrString{type, intVal, strVal}`.
+pub(super) fn int_or_string(bytes: &[u8], name: &str) -> Result<Value, Error> {
+    let (mut is_text, mut integer, mut string) = (false, 0_i64, String::new());
+    let mut reader = Reader::new(bytes);
+    while let Some((number, field)) = reader.next()? {
+        match (number, field) {
+            (1, Field::Varint(value)) => is_text = value == 1,
+            (2, Field::Varint(value)) => integer = value.cast_signed(),
+            (3, Field::Bytes(value)) => string = text(value, name)?,
+            _ => {}
+        }
+    }
+    Ok(if is_text {
+        Value::String(string)
+    } else {
+        Value::from(integer)
+    })
+}
+
+/// A message whose field 1 is JSON text; null if it is empty.
+pub(super) fn raw_json(bytes: &[u8], name: &str) -> Result<Value, Error> {
+    let mut reader = Reader::new(bytes);
+    while let Some((number, field)) = reader.next()? {
+        if let (1, Field::Bytes(json)) = (number, field) {
+            return serde_json::from_slice(json).map_err(|_syntax| content(name));
+        }
+    }
+    Ok(Value::Null)
+}
+
+/// A message whose field 1 is a list of strings.
+pub(super) fn string_list(bytes: &[u8], name: &str) -> Result<Value, Error> {
+    let mut list = Vec::new();
+    let mut reader = Reader::new(bytes);
+    while let Some((number, field)) = reader.next()? {
+        if let (1, Field::Bytes(item)) = (number, field) {
+            list.push(Value::String(text(item, name)?));
+        }
+    }
+    Ok(Value::Array(list))
+}
+
+fn content(name: &str) -> Error {
+    Error::Content {
+        name: name.to_owned(),
+    }
+}

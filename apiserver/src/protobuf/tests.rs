@@ -1,0 +1,117 @@
+use serde_json::json;
+
+use super::tables::Tables;
+use super::*;
+
+/// Writes a length-delimited field.
+fn field(number: u8, content: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(content.len()).expect("a short field");
+    assert!(length < 128, "one byte of length");
+    [&[number << 3 | 2, length], content].concat()
+}
+
+fn body(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
+    let meta = [field(1, api_version.as_bytes()), field(2, kind.as_bytes())].concat();
+    [b"k8s\0".to_vec(), field(1, &meta), field(2, raw)].concat()
+}
+
+#[test]
+fn every_message_that_is_named_is_defined() {
+    assert_eq!(Tables::get().dangling(), Vec::<&str>::new());
+    for (api_version, kind) in [
+        ("v1", "Namespace"),
+        ("apps/v1", "Deployment"),
+        ("authentication.k8s.io/v1", "TokenRequest"),
+    ] {
+        assert!(
+            Tables::get().root(api_version, kind).is_some(),
+            "{api_version} {kind}"
+        );
+    }
+}
+
+#[test]
+fn a_secret_is_decoded_as_its_client_would_have_written_it_in_json() {
+    let label = [field(1, b"app"), field(2, b"web")].concat();
+    // An unset creation time is an empty message; an unset generation a zero.
+    let metadata = [
+        field(1, b"a"),
+        field(5, b""),
+        vec![0x38, 0],
+        field(8, b""),
+        field(11, &label),
+    ]
+    .concat();
+    let data = [field(1, b"key"), field(2, b"value")].concat();
+    let raw = [
+        field(1, &metadata),
+        field(2, &data),
+        field(3, b"Opaque"),
+        vec![0x28, 1],
+    ]
+    .concat();
+    let decoded = envelope(&body("v1", "Secret", &raw))
+        .expect("an envelope")
+        .decode();
+    let want = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "labels": {"app": "web"}},
+        "data": {"key": "dmFsdWU="}, "type": "Opaque", "immutable": true,
+    });
+    assert_eq!(decoded.expect("a secret"), want);
+}
+
+#[test]
+fn unions_and_inlined_messages_take_their_json_shape() {
+    // ServicePort{name, protocol, port, targetPort: IntOrString{type: 1, strVal: "http"}}
+    let target = [vec![8, 1, 16, 0], field(3, b"http")].concat();
+    let port = [field(1, b"web"), vec![0x18, 80], field(4, &target)].concat();
+    let spec = field(1, &port);
+    let raw = field(2, &spec);
+    let decoded = envelope(&body("v1", "Service", &raw))
+        .expect("an envelope")
+        .decode();
+    let want = json!([{"name": "web", "port": 80, "targetPort": "http"}]);
+    assert_eq!(decoded.expect("a service")["spec"]["ports"], want);
+}
+
+#[test]
+fn broken_bodies_are_refused_and_do_not_panic() {
+    for (name, bytes) in [
+        ("no prefix", b"{}".to_vec()),
+        ("cut off", body("v1", "Secret", b"\x0a\x7f")),
+        ("unknown kind", body("v1", "Widget", b"")),
+        ("group wire type", body("v1", "Secret", &[0x0b])),
+        ("endless varint", body("v1", "Secret", &[0xff; 12])),
+    ] {
+        let result = envelope(&bytes).and_then(|envelope| envelope.decode());
+        assert!(result.is_err(), "{name}: {result:?}");
+    }
+}
+
+#[test]
+fn durations_are_printed_as_go_does() {
+    let varint = |mut value: u64| {
+        let mut bytes = vec![8];
+        while value >= 0x80 {
+            bytes.push((value & 0x7f) as u8 | 0x80);
+            value >>= 7;
+        }
+        bytes.push(value as u8);
+        bytes
+    };
+    for (nanos, want) in [
+        (0, "0s"),
+        (1, "1ns"),
+        (1_500, "1.5µs"),
+        (250_000_000, "250ms"),
+        (1_500_000_000, "1.5s"),
+        (60_000_000_000, "1m0s"),
+        (3_600_000_000_000, "1h0m0s"),
+        (5_025_500_000_000, "1h23m45.5s"),
+    ] {
+        assert_eq!(
+            scalar::duration(&varint(nanos)).expect("a duration"),
+            json!(want)
+        );
+    }
+}

@@ -1,0 +1,448 @@
+//! The layers: what clusters of each kind serve without any definition of their own.
+//!
+//! - root: what a hub needs to be administered, and the project's and kro's kinds;
+//! - embedded: every built-in kind of Kubernetes that can be served without nodes, and kro's kinds;
+//! - composite: kro's kinds and our records; the rest is the spoke's.
+//!
+//! Not served, though Kubernetes has it: `componentstatuses` and `bindings`, streams into pods (there are none),
+//! `autoscaling/v1` (its objects would have to be converted to `v2` and back).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use api::crd::CustomResourceDefinition;
+use api::{GroupResource, GroupVersionKind, kro, wheelhouse};
+use schema::Schema;
+use schema::builtin::{Resource, catalog};
+use schema::columns::Columns;
+
+use super::clusters::ClusterKind;
+use super::compile::{Blueprint, Pool, install, storage_version_hash};
+use super::scope::{
+    AuthorStamp, Conversion, Life, Phase, ResourceRules, ResourceScope, ScalePaths,
+    SelectableField, StatusMode, VersionRules,
+};
+use super::strategy::Strategy;
+use super::view::Layer;
+use crate::objects::ResourcePrefix;
+use crate::served::{KindSource, ServedKind, ServedSubresource};
+
+/// The tag of built-in objects. Raised by hand when built-in defaults change in a way that stored objects must show.
+const TAG: u64 = 1;
+
+/// Built-in resources of root; empty for all of a group.
+const ROOT: &[(&str, &[&str])] = &[
+    (
+        "",
+        &[
+            "configmaps",
+            "events",
+            "namespaces",
+            "secrets",
+            "serviceaccounts",
+        ],
+    ),
+    ("apiextensions.k8s.io", &[]),
+    ("coordination.k8s.io", &["leases"]),
+    ("events.k8s.io", &[]),
+    ("rbac.authorization.k8s.io", &[]),
+];
+
+/// Built-in resources that no cluster serves.
+const NEVER: &[(&str, &str, &str)] = &[
+    ("", "v1", "bindings"),
+    ("", "v1", "componentstatuses"),
+    ("autoscaling", "v1", "horizontalpodautoscalers"),
+];
+
+/// Subresources that are served.
+const SUBRESOURCES: &[&str] = &[
+    "approval",
+    "binding",
+    "ephemeralcontainers",
+    "eviction",
+    "finalize",
+    "resize",
+    "scale",
+    "status",
+];
+
+/// Field selectors of built-in resources, beside metadata's.
+const SELECTABLE: &[(&str, &str, &[&str])] = &[
+    (
+        "",
+        "events",
+        &[
+            "involvedObject.kind",
+            "involvedObject.namespace",
+            "involvedObject.name",
+            "involvedObject.uid",
+            "involvedObject.apiVersion",
+            "involvedObject.resourceVersion",
+            "involvedObject.fieldPath",
+            "reason",
+            "reportingComponent",
+            "source",
+            "type",
+        ],
+    ),
+    (
+        "events.k8s.io",
+        "events",
+        &[
+            "regarding.kind",
+            "regarding.namespace",
+            "regarding.name",
+            "regarding.uid",
+            "regarding.apiVersion",
+            "regarding.resourceVersion",
+            "regarding.fieldPath",
+            "reason",
+            "reportingController",
+            "type",
+        ],
+    ),
+    ("", "namespaces", &["status.phase", "name"]),
+    ("", "nodes", &["spec.unschedulable"]),
+    (
+        "",
+        "pods",
+        &[
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "spec.hostNetwork",
+            "status.phase",
+            "status.podIP",
+            "status.nominatedNodeName",
+        ],
+    ),
+    ("", "replicationcontrollers", &["status.replicas"]),
+    ("", "secrets", &["type"]),
+    ("", "services", &["spec.clusterIP", "spec.type"]),
+    ("apps", "replicasets", &["status.replicas"]),
+    ("batch", "jobs", &["status.successful"]),
+    (
+        "certificates.k8s.io",
+        "certificatesigningrequests",
+        &["spec.signerName"],
+    ),
+];
+
+/// The layer of a kind of cluster.
+pub(super) fn layer(kind: ClusterKind) -> Arc<Layer> {
+    static ROOT_LAYER: LazyLock<Arc<Layer>> = LazyLock::new(|| Arc::new(make(ClusterKind::Root)));
+    static EMBEDDED: LazyLock<Arc<Layer>> = LazyLock::new(|| Arc::new(make(ClusterKind::Embedded)));
+    static COMPOSITE: LazyLock<Arc<Layer>> =
+        LazyLock::new(|| Arc::new(make(ClusterKind::Composite)));
+    Arc::clone(match kind {
+        ClusterKind::Root => &ROOT_LAYER,
+        ClusterKind::Embedded => &EMBEDDED,
+        ClusterKind::Composite => &COMPOSITE,
+    })
+}
+
+fn make(kind: ClusterKind) -> Layer {
+    let mut scopes = Vec::new();
+    let mut unstored = Vec::new();
+    for resource in catalog().resources() {
+        let name = (
+            resource.group.as_str(),
+            resource.version.as_str(),
+            resource.resource.as_str(),
+        );
+        if NEVER.contains(&name) || kind == ClusterKind::Composite {
+            continue;
+        }
+        if is_review(resource) {
+            unstored.push(Arc::new(served_kind(resource, None)));
+        } else if kind == ClusterKind::Embedded || is_of_root(resource) {
+            scopes.push(built_in(resource));
+        }
+    }
+    scopes.extend(own(kind));
+    Layer::new(scopes, unstored)
+}
+
+fn is_review(resource: &Resource) -> bool {
+    matches!(
+        resource.group.as_str(),
+        "authentication.k8s.io" | "authorization.k8s.io"
+    )
+}
+
+fn is_of_root(resource: &Resource) -> bool {
+    ROOT.iter().any(|(group, resources)| {
+        *group == resource.group
+            && (resources.is_empty() || resources.contains(&resource.resource.as_str()))
+    })
+}
+
+fn built_in(resource: &Resource) -> ResourceScope {
+    let gvk = resource.gvk();
+    let api_version = gvk.api_version();
+    let name = GroupResource::new(resource.group.as_str(), resource.resource.as_str());
+    let has = |subresource: &str| {
+        resource
+            .subresources
+            .iter()
+            .any(|it| it.name == subresource)
+    };
+    let schema = catalog()
+        .schema(&gvk)
+        .unwrap_or_else(|| Arc::new(Schema::any()));
+    let version = Arc::new(VersionRules {
+        number: VersionRules::next_number(),
+        lead: VersionRules::lead_of(&api_version, &gvk.kind),
+        api_version,
+        schema: Arc::clone(&schema),
+        hash: TAG,
+        columns: Arc::new(columns(&gvk)),
+        selectable: selectable(&name),
+        status: if has("status") {
+            StatusMode::Subresource
+        } else {
+            StatusMode::Inline
+        },
+        scale: has("scale").then(|| scale_paths(&name)),
+        deprecation: deprecation(&name),
+    });
+    // Both kinds of events are one: those of the core group are what is stored.
+    let events = name.resource == "events";
+    let (stored_as, storage) = if events {
+        (GroupResource::new("", "events"), core_events(&version))
+    } else {
+        (name.clone(), Arc::clone(&version))
+    };
+    let kind = served_kind(resource, Some(&schema));
+    ResourceScope {
+        kind: Arc::new(kind),
+        rules: Arc::new(ResourceRules {
+            prefix: ResourcePrefix::new(&stored_as),
+            strategy: Strategy::built_in(&name),
+            resource: name,
+            storage,
+            versions: vec![Arc::clone(&version)],
+            conversion: if events {
+                Conversion::Events
+            } else {
+                Conversion::None
+            },
+            author: AuthorStamp::Absent,
+        }),
+        version,
+        life: Life::endless(),
+    }
+}
+
+/// The rules of core events, under which all events are stored.
+fn core_events(version: &Arc<VersionRules>) -> Arc<VersionRules> {
+    if version.api_version == "v1" {
+        return Arc::clone(version);
+    }
+    Arc::new(VersionRules {
+        number: VersionRules::next_number(),
+        lead: VersionRules::lead_of("v1", "Event"),
+        api_version: "v1".to_owned(),
+        schema: Arc::clone(&version.schema),
+        hash: TAG,
+        columns: Arc::clone(&version.columns),
+        selectable: Vec::new(),
+        status: StatusMode::Inline,
+        scale: None,
+        deprecation: None,
+    })
+}
+
+fn selectable(resource: &GroupResource) -> Vec<SelectableField> {
+    let found = SELECTABLE
+        .iter()
+        .find(|(group, name, _)| *group == resource.group && *name == resource.resource);
+    let labels = found.map(|(_, _, labels)| *labels).unwrap_or_default();
+    let field = |label: &&str| {
+        // Names that are not paths.
+        let path = match (resource.resource.as_str(), *label) {
+            ("namespaces", "name") => "metadata.name",
+            ("events", "source") => "source.component",
+            ("jobs", "status.successful") => "status.succeeded",
+            _ => label,
+        };
+        let path = path.split('.').map(str::to_owned).collect();
+        SelectableField {
+            label: (*label).to_owned(),
+            path,
+        }
+    };
+    labels.iter().map(field).collect()
+}
+
+/// The columns of a built-in kind.
+fn columns(_gvk: &GroupVersionKind) -> Columns {
+    Columns::of_version(&[]).expect("no columns have no wrong paths")
+}
+
+fn scale_paths(resource: &GroupResource) -> ScalePaths {
+    // Built-in selectors are objects, which `scale` renders as text.
+    let selector = match resource.resource.as_str() {
+        "replicationcontrollers" | "deployments" | "replicasets" | "statefulsets" => {
+            Some(".spec.selector".to_owned())
+        }
+        _ => None,
+    };
+    ScalePaths {
+        spec_replicas: ".spec.replicas".to_owned(),
+        status_replicas: ".status.replicas".to_owned(),
+        label_selector: selector,
+    }
+}
+
+/// Source: kubernetes/pkg/registry/core/endpoint (deprecated in 1.33).
+fn deprecation(resource: &GroupResource) -> Option<String> {
+    let endpoints = resource.group.is_empty() && resource.resource == "endpoints";
+    endpoints.then(|| {
+        "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned()
+    })
+}
+
+fn served_kind(resource: &Resource, schema: Option<&Arc<Schema>>) -> ServedKind {
+    let gvk = resource.gvk();
+    let served = |name: &str| SUBRESOURCES.contains(&name);
+    let subresources = resource.subresources.iter().filter(|it| served(&it.name));
+    ServedKind {
+        gvr: resource.gvr(),
+        list_kind: format!("{}List", gvk.kind),
+        singular: resource.singular.clone(),
+        namespaced: resource.namespaced,
+        short_names: resource.short_names.clone(),
+        categories: resource.categories.clone(),
+        verbs: resource.verbs.clone(),
+        subresources: subresources
+            .map(|it| ServedSubresource {
+                name: it.name.clone(),
+                gvk: GroupVersionKind::new(
+                    it.group.as_str(),
+                    it.version.as_str(),
+                    it.kind.as_str(),
+                ),
+                verbs: it.verbs.clone(),
+            })
+            .collect(),
+        storage_version_hash: schema
+            .map(|_| storage_version_hash(&gvk))
+            .unwrap_or_default(),
+        schema: schema.map(Arc::clone),
+        schema_hash: if schema.is_some() { TAG } else { 0 },
+        selectable_fields: Vec::new(),
+        source: KindSource::BuiltIn,
+        gvk,
+    }
+}
+
+/// Kinds of kro and of the project, which behave as if they were defined in the cluster.
+fn own(kind: ClusterKind) -> Vec<ResourceScope> {
+    let pool = Pool::default();
+    let definitions = kro::definitions()
+        .into_iter()
+        .chain(wheelhouse::definitions());
+    let mut scopes = Vec::new();
+    for definition in definitions {
+        let definition = CustomResourceDefinition::from_value(&definition)
+            .expect("our own definitions are definitions (tested)");
+        let mut spec = definition.spec;
+        spec.set_name_defaults();
+        let is = |group: &str, resource: &str| spec.group == group && spec.names.plural == resource;
+        let only_root = is(wheelhouse::GROUP, wheelhouse::SPOKE_RESOURCE);
+        let only_composite = is(
+            wheelhouse::INTERNAL_GROUP,
+            wheelhouse::SERVED_RESOURCE_RESOURCE,
+        );
+        if (only_root && kind != ClusterKind::Root)
+            || (only_composite && kind != ClusterKind::Composite)
+        {
+            continue;
+        }
+        let is_graph = matches!(spec.group.as_str(), kro::GROUP | kro::INTERNAL_GROUP);
+        let names = spec.names.clone();
+        let mut blueprint = Blueprint::new(spec, names, &BTreeMap::new(), Phase::Served);
+        if is_graph {
+            blueprint.author = AuthorStamp::Stamped;
+        }
+        let installed = install(&pool, &blueprint).expect("our own definitions compile (tested)");
+        scopes.extend(
+            installed
+                .versions
+                .values()
+                .map(|scope| ResourceScope::clone(scope)),
+        );
+    }
+    scopes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_layer_can_be_made_and_serves_what_it_must() {
+        for (kind, group, version, resource, served) in [
+            (ClusterKind::Root, "", "v1", "namespaces", true),
+            (ClusterKind::Root, "", "v1", "pods", false),
+            (
+                ClusterKind::Root,
+                "wheelhouse.dev",
+                "v1alpha1",
+                "spokes",
+                true,
+            ),
+            (
+                ClusterKind::Root,
+                "kro.run",
+                "v1alpha1",
+                "resourcegraphdefinitions",
+                true,
+            ),
+            (ClusterKind::Embedded, "", "v1", "pods", true),
+            (ClusterKind::Embedded, "apps", "v1", "deployments", true),
+            (
+                ClusterKind::Embedded,
+                "autoscaling",
+                "v1",
+                "horizontalpodautoscalers",
+                false,
+            ),
+            (
+                ClusterKind::Embedded,
+                "wheelhouse.dev",
+                "v1alpha1",
+                "spokes",
+                false,
+            ),
+            (ClusterKind::Composite, "", "v1", "namespaces", false),
+            (
+                ClusterKind::Composite,
+                "kro.run",
+                "v1alpha1",
+                "resourcegraphdefinitions",
+                true,
+            ),
+            (
+                ClusterKind::Composite,
+                "internal.wheelhouse.dev",
+                "v1alpha1",
+                "servedresources",
+                true,
+            ),
+            (
+                ClusterKind::Embedded,
+                "internal.wheelhouse.dev",
+                "v1alpha1",
+                "inventories",
+                true,
+            ),
+        ] {
+            let found = layer(kind).get(group, version, resource).is_some();
+            assert_eq!(found, served, "{kind:?} {group}/{version} {resource}");
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! From a definition to the scopes of its versions; each content is compiled once and shared by all clusters.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Weak};
+
+use api::crd::{DefinitionSpec, DefinitionVersion, Names};
+use api::{GroupVersionKind, kro};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use parking_lot::Mutex;
+use schema::Schema;
+use schema::columns::Columns;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::scope::{
+    AuthorStamp, Conversion, Life, Phase, ResourceRules, ResourceScope, ScalePaths,
+    SelectableField, StatusMode, VersionRules,
+};
+use super::strategy::Strategy;
+use super::view::Installed;
+use crate::objects::ResourcePrefix;
+use crate::served::{KindSource, ServedKind, ServedSubresource};
+
+/// What a definition says, apart from where it is.
+#[derive(Debug, Clone)]
+pub(super) struct Blueprint {
+    /// The spec.
+    pub(super) spec: DefinitionSpec,
+    /// The names under which it is served.
+    pub(super) names: Names,
+    /// Whether its instances carry their author.
+    pub(super) author: AuthorStamp,
+    /// Whether it is going away.
+    pub(super) phase: Phase,
+}
+
+/// A compiled definition.
+#[derive(Debug)]
+pub(super) struct Compiled {
+    content: u64,
+    versions: Vec<(Arc<ServedKind>, Arc<VersionRules>)>,
+    rules: Arc<ResourceRules>,
+    phase: Phase,
+}
+
+/// Compiled definitions that are in use somewhere, by content.
+#[derive(Debug, Default)]
+pub(super) struct Pool {
+    /// Leaf lock; held while a definition is compiled, so that equal ones are compiled once.
+    compiled: Mutex<HashMap<u64, Weak<Compiled>>>,
+}
+
+/// Why a definition cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CompileError {
+    /// No version is the stored one.
+    #[error("no storage version")]
+    NoStorageVersion,
+    /// A schema cannot be read.
+    #[error("version {version}: {reason}")]
+    Schema {
+        /// The version.
+        version: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+const VERBS: [&str; 8] = [
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "create",
+    "update",
+    "watch",
+];
+/// What is left while the definition goes.
+const VERBS_TERMINATING: [&str; 5] = ["delete", "deletecollection", "get", "list", "watch"];
+const VERBS_SUBRESOURCE: [&str; 3] = ["get", "patch", "update"];
+
+/// Installs a blueprint in a cluster; each installation has a life of its own.
+pub(super) fn install(pool: &Pool, blueprint: &Blueprint) -> Result<Installed, CompileError> {
+    let compiled = pool.compile(blueprint)?;
+    let life = Life {
+        phase: compiled.phase,
+        ..Life::endless()
+    };
+    let versions = compiled.versions.iter().map(|(kind, version)| {
+        let scope = ResourceScope {
+            kind: Arc::clone(kind),
+            version: Arc::clone(version),
+            rules: Arc::clone(&compiled.rules),
+            life: life.clone(),
+        };
+        (kind.gvr.version.clone(), Arc::new(scope))
+    });
+    let versions: BTreeMap<_, _> = versions.collect();
+    Ok(Installed {
+        content: compiled.content,
+        versions,
+        life,
+        _compiled: compiled,
+    })
+}
+
+// === impl Pool ===
+
+impl Pool {
+    fn compile(&self, blueprint: &Blueprint) -> Result<Arc<Compiled>, CompileError> {
+        let content = blueprint.content();
+        let mut compiled = self.compiled.lock();
+        if let Some(known) = compiled.get(&content).and_then(Weak::upgrade) {
+            return Ok(known);
+        }
+        compiled.retain(|_, known| known.strong_count() > 0);
+        let fresh = Arc::new(compile(blueprint, content)?);
+        compiled.insert(content, Arc::downgrade(&fresh));
+        Ok(fresh)
+    }
+}
+
+// === impl Blueprint ===
+
+impl Blueprint {
+    /// A blueprint of a definition whose names were accepted.
+    pub(super) fn new(
+        spec: DefinitionSpec,
+        names: Names,
+        labels: &BTreeMap<String, String>,
+        phase: Phase,
+    ) -> Self {
+        // kro labels what it generates; instances of other definitions are nobody's intent but their own.
+        let generated = labels.contains_key(kro::keys::LABEL_RGD_NAME)
+            || labels
+                .get(kro::keys::LABEL_OWNED)
+                .is_some_and(|owned| owned == "true");
+        let author = if generated {
+            AuthorStamp::Stamped
+        } else {
+            AuthorStamp::Absent
+        };
+        Self {
+            spec,
+            names,
+            author,
+            phase,
+        }
+    }
+
+    /// Tells contents apart.
+    pub(super) fn content(&self) -> u64 {
+        let spec = serde_json::to_value(&self.spec).unwrap_or_default();
+        let names = serde_json::to_value(&self.names).unwrap_or_default();
+        let author = self.author == AuthorStamp::Stamped;
+        let terminating = self.phase == Phase::Terminating;
+        hash_of(&json!([spec, names, author, terminating]))
+    }
+}
+
+/// The first eight bytes of SHA-256 over the canonical text of a value.
+pub(crate) fn hash_of(value: &Value) -> u64 {
+    let digest = Sha256::digest(value.to_string());
+    let bytes = digest.first_chunk::<8>().copied().unwrap_or_default();
+    u64::from_le_bytes(bytes)
+}
+
+/// What discovery shows of the version in which objects are stored.
+pub(crate) fn storage_version_hash(gvk: &GroupVersionKind) -> String {
+    let digest = Sha256::digest(format!("{}/{}/{}", gvk.group, gvk.version, gvk.kind));
+    STANDARD.encode(digest.get(..8).unwrap_or_default())
+}
+
+fn compile(blueprint: &Blueprint, content: u64) -> Result<Compiled, CompileError> {
+    let spec = &blueprint.spec;
+    let storage = spec
+        .storage_version()
+        .ok_or(CompileError::NoStorageVersion)?;
+    let mut rules = Vec::new();
+    let mut stored = None;
+    for version in &spec.versions {
+        if !version.served && !version.storage {
+            continue;
+        }
+        let compiled = Arc::new(version_rules(spec, version)?);
+        if version.name == storage.name {
+            stored = Some(Arc::clone(&compiled));
+        }
+        if version.served {
+            rules.push((version, compiled));
+        }
+    }
+    let stored = stored.ok_or(CompileError::NoStorageVersion)?;
+    let conversion = match &spec.conversion {
+        Some(conversion) if conversion.strategy == "Webhook" => Conversion::Webhook,
+        _ => Conversion::None,
+    };
+    let resource = spec.group_resource();
+    let versions = rules.iter().map(|(version, rules)| {
+        let hash = storage_version_hash(&spec.gvk(&storage.name));
+        (
+            Arc::new(served_kind(blueprint, version, rules, hash)),
+            Arc::clone(rules),
+        )
+    });
+    Ok(Compiled {
+        content,
+        versions: versions.collect(),
+        rules: Arc::new(ResourceRules {
+            prefix: ResourcePrefix::new(&resource),
+            resource,
+            strategy: Strategy::custom(),
+            storage: stored,
+            versions: rules.iter().map(|(_, rules)| Arc::clone(rules)).collect(),
+            conversion,
+            author: blueprint.author,
+        }),
+        phase: blueprint.phase,
+    })
+}
+
+fn version_rules(
+    spec: &DefinitionSpec,
+    version: &DefinitionVersion,
+) -> Result<VersionRules, CompileError> {
+    let failed = |reason: String| CompileError::Schema {
+        version: version.name.clone(),
+        reason,
+    };
+    let text = version.open_api_schema().cloned();
+    let (schema, hash) = match &text {
+        Some(text) => {
+            let schema = Schema::from_openapi(text).map_err(|error| failed(error.to_string()))?;
+            (schema, hash_of(text))
+        }
+        None => (Arc::new(Schema::any()), 0),
+    };
+    let columns = Columns::of_version(&version.additional_printer_columns)
+        .map_err(|error| failed(error.to_string()))?;
+    let gvk = spec.gvk(&version.name);
+    let api_version = gvk.api_version();
+    let deprecation = version.deprecated.then(|| {
+        let standard = || format!("{api_version} {} is deprecated", gvk.kind);
+        version.deprecation_warning.clone().unwrap_or_else(standard)
+    });
+    let selectable = version.selectable_fields.iter().map(|field| {
+        let label = field.json_path.trim_start_matches('.').to_owned();
+        let path = label.split('.').map(str::to_owned).collect();
+        SelectableField { label, path }
+    });
+    Ok(VersionRules {
+        number: VersionRules::next_number(),
+        lead: VersionRules::lead_of(&api_version, &gvk.kind),
+        api_version,
+        schema,
+        // Zero stands for "no schema" elsewhere; a tag is never that.
+        hash: hash.max(1),
+        columns: Arc::new(columns),
+        selectable: selectable.collect(),
+        status: if version.has_status() {
+            StatusMode::Subresource
+        } else {
+            StatusMode::Inline
+        },
+        scale: version.scale().map(|scale| ScalePaths {
+            spec_replicas: scale.spec_replicas_path.clone(),
+            status_replicas: scale.status_replicas_path.clone(),
+            label_selector: scale.label_selector_path.clone(),
+        }),
+        deprecation,
+    })
+}
+
+fn served_kind(
+    blueprint: &Blueprint,
+    version: &DefinitionVersion,
+    rules: &VersionRules,
+    storage_version_hash: String,
+) -> ServedKind {
+    let (spec, names) = (&blueprint.spec, &blueprint.names);
+    let gvk = spec.gvk(&version.name);
+    let texts = |texts: &[&str]| {
+        texts
+            .iter()
+            .map(|text| (*text).to_owned())
+            .collect::<Vec<_>>()
+    };
+    let mut subresources = Vec::new();
+    if version.has_status() {
+        subresources.push(ServedSubresource {
+            name: "status".into(),
+            gvk: gvk.clone(),
+            verbs: texts(&VERBS_SUBRESOURCE),
+        });
+    }
+    if version.scale().is_some() {
+        subresources.push(ServedSubresource {
+            name: "scale".into(),
+            gvk: GroupVersionKind::new("autoscaling", "v1", "Scale"),
+            verbs: texts(&VERBS_SUBRESOURCE),
+        });
+    }
+    let verbs = match blueprint.phase {
+        Phase::Served => texts(&VERBS),
+        Phase::Terminating => texts(&VERBS_TERMINATING),
+    };
+    ServedKind {
+        gvr: spec.gvr(&version.name),
+        gvk,
+        list_kind: names.list_kind.clone(),
+        singular: names.singular.clone(),
+        namespaced: spec.scope.is_namespaced(),
+        short_names: names.short_names.clone(),
+        categories: names.categories.clone(),
+        verbs,
+        subresources,
+        storage_version_hash,
+        schema: version
+            .open_api_schema()
+            .is_some()
+            .then(|| Arc::clone(&rules.schema)),
+        schema_hash: rules.hash,
+        selectable_fields: version
+            .selectable_fields
+            .iter()
+            .map(|it| it.json_path.clone())
+            .collect(),
+        source: KindSource::Definition,
+    }
+}

@@ -1,0 +1,174 @@
+//! What one logical cluster serves at one moment.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use api::{GroupResource, GroupVersionResource};
+
+use super::clusters::ClusterKind;
+use super::compile::Compiled;
+use super::scope::{Life, ResourceScope};
+use crate::served::{ServedKind, ServedKinds};
+
+/// The kinds that every cluster of one [`ClusterKind`] serves.
+#[derive(Debug, Default)]
+pub(super) struct Layer {
+    scopes: HashMap<GroupVersionResource, Arc<ResourceScope>>,
+    /// Kinds that are listed in discovery and answered elsewhere (reviews).
+    pub(super) unstored: Vec<Arc<ServedKind>>,
+}
+
+/// What a definition adds to a cluster: one scope per served version.
+#[derive(Debug, Clone)]
+pub(super) struct Installed {
+    /// Tells contents apart.
+    pub(super) content: u64,
+    /// The scopes by version.
+    pub(super) versions: BTreeMap<String, Arc<ResourceScope>>,
+    /// The life of all of them.
+    pub(super) life: Life,
+    /// Keeps the compiled form in the pool for others.
+    pub(super) _compiled: Arc<Compiled>,
+}
+
+/// What a cluster serves. Immutable.
+#[derive(Clone)]
+pub(super) struct ClusterView {
+    kind: ClusterKind,
+    layer: Arc<Layer>,
+    installed: HashMap<GroupResource, Installed>,
+    served: OnceLock<Arc<ServedKinds>>,
+}
+
+/// A resource in a version, borrowed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ResourceName<'a> {
+    pub(super) group: &'a str,
+    pub(super) version: &'a str,
+    pub(super) resource: &'a str,
+}
+
+// === impl Layer ===
+
+impl Layer {
+    pub(super) fn new(scopes: Vec<ResourceScope>, unstored: Vec<Arc<ServedKind>>) -> Self {
+        let scopes = scopes
+            .into_iter()
+            .map(|scope| (scope.kind.gvr.clone(), Arc::new(scope)));
+        Self {
+            scopes: scopes.collect(),
+            unstored,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn get(
+        &self,
+        group: &str,
+        version: &str,
+        resource: &str,
+    ) -> Option<&Arc<ResourceScope>> {
+        self.scopes
+            .get(&GroupVersionResource::new(group, version, resource))
+    }
+
+    fn has_resource(&self, resource: &GroupResource) -> bool {
+        self.scopes
+            .keys()
+            .any(|gvr| gvr.group == resource.group && gvr.resource == resource.resource)
+    }
+}
+
+// === impl ClusterView ===
+
+impl ClusterView {
+    pub(super) fn new(kind: ClusterKind, layer: Arc<Layer>) -> Self {
+        Self {
+            kind,
+            layer,
+            installed: HashMap::new(),
+            served: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn kind(&self) -> ClusterKind {
+        self.kind
+    }
+
+    pub(super) fn lookup(&self, name: &ResourceName<'_>) -> Option<Arc<ResourceScope>> {
+        let gvr = GroupVersionResource::new(name.group, name.version, name.resource);
+        if let Some(scope) = self.layer.scopes.get(&gvr) {
+            return Some(Arc::clone(scope));
+        }
+        let installed = self.installed.get(&gvr.group_resource())?;
+        installed.versions.get(name.version).map(Arc::clone)
+    }
+
+    /// Whether the cluster's layer has a resource, so that no definition can add it.
+    pub(super) fn is_built_in(&self, resource: &GroupResource) -> bool {
+        self.layer.has_resource(resource)
+    }
+
+    pub(super) fn installed(&self, resource: &GroupResource) -> Option<&Installed> {
+        self.installed.get(resource)
+    }
+
+    pub(super) fn all_installed(&self) -> impl Iterator<Item = &Installed> {
+        self.installed.values()
+    }
+
+    /// The same view with a definition's scopes, or without them.
+    pub(super) fn with(&self, resource: &GroupResource, installed: Option<Installed>) -> Self {
+        let mut view = self.clone();
+        view.served = OnceLock::new();
+        match installed {
+            Some(installed) => drop(view.installed.insert(resource.clone(), installed)),
+            None => drop(view.installed.remove(resource)),
+        }
+        view
+    }
+
+    /// Everything that is served, for discovery and OpenAPI; made when it is first asked for.
+    pub(super) fn served(&self) -> Arc<ServedKinds> {
+        let served = self.served.get_or_init(|| {
+            let stored = self.layer.scopes.values().chain(self.installed_scopes());
+            let mut kinds: Vec<_> = stored.map(|scope| Arc::clone(&scope.kind)).collect();
+            kinds.extend(self.layer.unstored.iter().map(Arc::clone));
+            Arc::new(ServedKinds::new(kinds))
+        });
+        Arc::clone(served)
+    }
+
+    /// One scope of each place in the store that the cluster has objects in.
+    pub(super) fn resources(&self) -> Vec<Arc<ResourceScope>> {
+        let mut found: BTreeMap<GroupResource, Arc<ResourceScope>> = BTreeMap::new();
+        for scope in self.layer.scopes.values().chain(self.installed_scopes()) {
+            let is_stored_version = scope.version.api_version == scope.rules.storage.api_version;
+            let resource = scope.rules.resource.clone();
+            if is_stored_version {
+                found.insert(resource, Arc::clone(scope));
+            } else {
+                found.entry(resource).or_insert_with(|| Arc::clone(scope));
+            }
+        }
+        found.into_values().collect()
+    }
+
+    fn installed_scopes(&self) -> impl Iterator<Item = &Arc<ResourceScope>> {
+        // In the order of names, so that equal views are seen as equal.
+        let sorted: BTreeMap<_, _> = self.installed.iter().collect();
+        sorted
+            .into_values()
+            .flat_map(|installed| installed.versions.values())
+    }
+}
+
+impl fmt::Debug for ClusterView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterView")
+            .field("kind", &self.kind)
+            .field("installed", &self.installed.len())
+            .finish_non_exhaustive()
+    }
+}

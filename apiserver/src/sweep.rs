@@ -1,0 +1,36 @@
+//! What is cleaned up without anyone asking: namespaces that go, objects whose owners are gone, events that are old.
+//!
+//! Only in root and in embedded clusters: a spoke does this for itself, and for what is stored for it the syncer does.
+//!
+//! Invariant: nothing is deleted because something could not be read.
+
+mod events;
+mod garbage;
+mod namespaces;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::LogicalCluster;
+use tasks::Tasks;
+
+use crate::handle::Shared;
+use crate::registry::ClusterKind;
+
+/// How long one write of a controller may take.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Starts the controllers.
+pub(crate) fn start(shared: &Arc<Shared>, tasks: &Tasks) {
+    namespaces::start(shared, tasks);
+    garbage::start(shared, tasks);
+    events::start(shared, tasks);
+}
+
+/// Whether a cluster is swept here.
+fn is_ours(shared: &Shared, cluster: &LogicalCluster) -> bool {
+    matches!(
+        shared.registry.cluster_kind(cluster),
+        Some(ClusterKind::Root | ClusterKind::Embedded)
+    )
+}
