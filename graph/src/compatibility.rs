@@ -21,7 +21,10 @@ use change::ChangeKind::{PrinterColumnsChanged, PropertyRemoved, TypeChanged};
 ///
 /// # Errors
 /// When either has not exactly one version with a schema; the text is kro's.
-pub fn compare(live: &CustomResourceDefinition, wanted: &CustomResourceDefinition) -> Result<Report, String> {
+pub fn compare(
+    live: &CustomResourceDefinition,
+    wanted: &CustomResourceDefinition,
+) -> Result<Report, String> {
     let versions = |definition: &CustomResourceDefinition| {
         serde_json::to_value(&definition.spec.versions).map_err(|error| error.to_string())
     };
@@ -42,13 +45,20 @@ fn compare_versions(live: &Value, wanted: &Value) -> Result<Report, String> {
         ));
     };
     let mut report = Report::default();
-    let name = |version: &Value| version.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let name = |version: &Value| {
+        version
+            .get("name")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
     let (live_name, wanted_name) = (name(live), name(wanted));
     if live_name != wanted_name {
         report.breaking("version", TypeChanged, live_name, wanted_name);
         return Ok(report);
     }
-    let live_schema = schema_of(live).ok_or_else(|| format!("old version {live_name} has no schema"))?;
+    let live_schema =
+        schema_of(live).ok_or_else(|| format!("old version {live_name} has no schema"))?;
     let wanted_schema =
         schema_of(wanted).ok_or_else(|| format!("new version {wanted_name} has no schema"))?;
     schema::compare("", live_schema, wanted_schema, &mut report);
@@ -59,7 +69,12 @@ fn compare_versions(live: &Value, wanted: &Value) -> Result<Report, String> {
         report.breaking("version.subresources.status", PropertyRemoved, "", "");
     }
     if columns(live) != columns(wanted) {
-        report.other("version.additionalPrinterColumns", PrinterColumnsChanged, "", "");
+        report.other(
+            "version.additionalPrinterColumns",
+            PrinterColumnsChanged,
+            "",
+            "",
+        );
     }
     Ok(report)
 }
@@ -69,26 +84,38 @@ fn list(value: &Value) -> &[Value] {
 }
 
 fn schema_of(version: &Value) -> Option<&Value> {
-    version.pointer("/schema/openAPIV3Schema").filter(|schema| !schema.is_null())
+    version
+        .pointer("/schema/openAPIV3Schema")
+        .filter(|schema| !schema.is_null())
 }
 
 fn is_served(version: &Value) -> bool {
-    version.get("served").and_then(Value::as_bool).unwrap_or_default()
+    version
+        .get("served")
+        .and_then(Value::as_bool)
+        .unwrap_or_default()
 }
 
 fn has_status(version: &Value) -> bool {
-    version.pointer("/subresources/status").is_some_and(|status| !status.is_null())
+    version
+        .pointer("/subresources/status")
+        .is_some_and(|status| !status.is_null())
 }
 
 /// The columns, with what is empty left out; their order counts.
 fn columns(version: &Value) -> Vec<Vec<(String, Value)>> {
-    let columns = version.get("additionalPrinterColumns").map(list).unwrap_or_default();
+    let columns = version
+        .get("additionalPrinterColumns")
+        .map(list)
+        .unwrap_or_default();
     columns
         .iter()
         .map(|column| {
             let fields = column.as_object().into_iter().flatten();
             fields
-                .filter(|(_, value)| !(value.is_null() || *value == "" || *value == &Value::from(0)))
+                .filter(|(_, value)| {
+                    !(value.is_null() || *value == "" || *value == &Value::from(0))
+                })
                 .map(|(name, value)| (name.clone(), value.clone()))
                 .collect()
         })

@@ -83,10 +83,18 @@ pub fn compile_with(
 ) -> Result<Arc<CompiledGraph>, CompileError> {
     check_names(spec, options)?;
     let names = names_of(spec);
-    let spec_schema = instance_spec_schema(spec)
-        .map_err(|error| format!("failed to build resourcegraphdefinition {}: {error}", quote(name)))?;
+    let spec_schema = instance_spec_schema(spec).map_err(|error| {
+        format!(
+            "failed to build resourcegraphdefinition {}: {error}",
+            quote(name)
+        )
+    })?;
     let drafts = draft_resources(spec, resolver, names.cluster_scoped)?;
-    let environment = if options.omit { Environment::kro_with_omit() } else { Environment::kro() };
+    let environment = if options.omit {
+        Environment::kro_with_omit()
+    } else {
+        Environment::kro()
+    };
     let (drafts, order) = dependencies::connect(drafts, Arc::clone(&environment), options)
         .map_err(|error| format!("failed to build dependency graph: {error}"))?;
     if options.omit {
@@ -94,7 +102,10 @@ pub fn compile_with(
     }
     let instance_type = types::instance_type(&spec_schema, names.cluster_scoped)?;
     let mut compiler = Compiler::new(&drafts, environment, &instance_type, &order);
-    let nodes = order.iter().map(|id| compiler.node(id)).collect::<Result<Vec<_>, String>>()?;
+    let nodes = order
+        .iter()
+        .map(|id| compiler.node(id))
+        .collect::<Result<Vec<_>, String>>()?;
     let status = status::infer(&mut compiler, spec.schema.status.as_ref())?;
     let instance = status.instance;
     let schema = serde_json::to_value(&spec.schema).map_err(|error| error.to_string())?;
@@ -132,7 +143,11 @@ fn hash_of(spec: &RgdSpec) -> String {
 fn names_of(spec: &RgdSpec) -> Names<'_> {
     let schema = &spec.schema;
     Names {
-        group: if schema.group.is_empty() { api::kro::GROUP } else { &schema.group },
+        group: if schema.group.is_empty() {
+            api::kro::GROUP
+        } else {
+            &schema.group
+        },
         version: &schema.api_version,
         kind: &schema.kind,
         cluster_scoped: !schema.is_namespaced(),
@@ -140,12 +155,19 @@ fn names_of(spec: &RgdSpec) -> Names<'_> {
 }
 
 fn check_names(spec: &RgdSpec, options: &CompileOptions) -> Result<(), CompileError> {
-    let ids: Vec<&str> = spec.resources.iter().map(|resource| resource.id.as_str()).collect();
+    let ids: Vec<&str> = spec
+        .resources
+        .iter()
+        .map(|resource| resource.id.as_str())
+        .collect();
     let iterators: Vec<(&str, Vec<&str>)> = spec
         .resources
         .iter()
         .map(|resource| {
-            let names = resource.for_each.iter().flat_map(|dimension| dimension.keys());
+            let names = resource
+                .for_each
+                .iter()
+                .flat_map(|dimension| dimension.keys());
             (resource.id.as_str(), names.map(String::as_str).collect())
         })
         .collect();
@@ -245,7 +267,10 @@ impl From<String> for ResourceError {
 
 impl Default for CompileOptions {
     fn default() -> Self {
-        Self { omit: false, dimensions_max: DIMENSIONS_MAX }
+        Self {
+            omit: false,
+            dimensions_max: DIMENSIONS_MAX,
+        }
     }
 }
 
@@ -260,7 +285,10 @@ impl CompileError {
 
 impl From<String> for CompileError {
     fn from(message: String) -> Self {
-        Self { message, transient: false }
+        Self {
+            message,
+            transient: false,
+        }
     }
 }
 

@@ -25,16 +25,26 @@ pub struct ConditionTypes {
 
 /// The conditions of a ResourceGraphDefinition.
 pub static DEFINITION: ConditionTypes = ConditionTypes {
-    dependents: &["GraphRevisionsResolved", "GraphAccepted", "KindReady", "ControllerReady"],
+    dependents: &[
+        "GraphRevisionsResolved",
+        "GraphAccepted",
+        "KindReady",
+        "ControllerReady",
+    ],
     retired: &["ResourceGraphAccepted"],
 };
 
 /// The conditions of a GraphRevision.
-pub static REVISION: ConditionTypes = ConditionTypes { dependents: &["GraphVerified"], retired: &[] };
+pub static REVISION: ConditionTypes = ConditionTypes {
+    dependents: &["GraphVerified"],
+    retired: &[],
+};
 
 /// The conditions of an instance.
-pub static INSTANCE: ConditionTypes =
-    ConditionTypes { dependents: &["InstanceManaged", "GraphResolved", "ResourcesReady"], retired: &[] };
+pub static INSTANCE: ConditionTypes = ConditionTypes {
+    dependents: &["InstanceManaged", "GraphResolved", "ResourcesReady"],
+    retired: &[],
+};
 
 /// The status of a condition.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -128,7 +138,10 @@ impl Condition {
             reason: text("reason"),
             message: text("message"),
             last_transition_time: text("lastTransitionTime"),
-            observed_generation: value.get("observedGeneration").and_then(Value::as_i64).unwrap_or_default(),
+            observed_generation: value
+                .get("observedGeneration")
+                .and_then(Value::as_i64)
+                .unwrap_or_default(),
         })
     }
 
@@ -148,7 +161,10 @@ impl Condition {
             }
         }
         if self.observed_generation != 0 {
-            map.insert("observedGeneration".to_owned(), json!(self.observed_generation));
+            map.insert(
+                "observedGeneration".to_owned(),
+                json!(self.observed_generation),
+            );
         }
         Value::Object(map)
     }
@@ -156,7 +172,10 @@ impl Condition {
 
 /// Reads the conditions of a list; what is none is left out.
 pub(crate) fn read_conditions(list: Option<&Value>) -> Vec<Condition> {
-    let items = list.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let items = list
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     items.iter().filter_map(Condition::from_value).collect()
 }
 
@@ -178,8 +197,18 @@ impl Mark {
         Self::new(kind, ConditionStatus::Unknown, reason, message)
     }
 
-    fn new(kind: &'static str, status: ConditionStatus, reason: &str, message: impl Into<String>) -> Self {
-        Self { kind, status, reason: reason.to_owned(), message: message.into() }
+    fn new(
+        kind: &'static str,
+        status: ConditionStatus,
+        reason: &str,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            kind,
+            status,
+            reason: reason.to_owned(),
+            message: message.into(),
+        }
     }
 }
 
@@ -188,7 +217,11 @@ impl Mark {
 impl ConditionSet {
     /// Takes up the conditions in `status.conditions` of an object; those that are missing are awaited.
     pub fn open(types: &'static ConditionTypes, object: &Value, now: &str) -> Self {
-        let mut conditions = read_conditions(object.get("status").and_then(|status| status.get("conditions")));
+        let mut conditions = read_conditions(
+            object
+                .get("status")
+                .and_then(|status| status.get("conditions")),
+        );
         conditions.retain(|condition| !types.retired.contains(&condition.kind.as_str()));
         let created = meta::creation_timestamp(object);
         let mut set = Self {
@@ -218,12 +251,15 @@ impl ConditionSet {
 
     /// Gives the condition of a type.
     pub fn get(&self, kind: &str) -> Option<&Condition> {
-        self.conditions.iter().find(|condition| condition.kind == kind)
+        self.conditions
+            .iter()
+            .find(|condition| condition.kind == kind)
     }
 
     /// Tells whether the condition of a type is True.
     pub fn is_true(&self, kind: &str) -> bool {
-        self.get(kind).is_some_and(|condition| condition.status == ConditionStatus::True)
+        self.get(kind)
+            .is_some_and(|condition| condition.status == ConditionStatus::True)
     }
 
     /// Tells whether the root is True for this generation.
@@ -250,7 +286,9 @@ impl ConditionSet {
 
     /// Writes those conditions that belong to the set, in their order; strangers in the list are left out.
     pub(crate) fn own_conditions(&self) -> impl Iterator<Item = &Condition> {
-        self.conditions.iter().filter(|condition| self.types.has(&condition.kind))
+        self.conditions
+            .iter()
+            .filter(|condition| self.types.has(&condition.kind))
     }
 
     /// Puts the condition in; tells whether anything changed.
@@ -265,7 +303,9 @@ impl ConditionSet {
         };
         match self.get(&condition.kind) {
             Some(before) if before.status == condition.status => {
-                condition.last_transition_time.clone_from(&before.last_transition_time);
+                condition
+                    .last_transition_time
+                    .clone_from(&before.last_transition_time);
                 if *before == condition {
                     return false;
                 }
@@ -284,7 +324,12 @@ impl ConditionSet {
         }
         self.conditions.push(condition);
         self.conditions.sort_by(|a, b| {
-            let key = |condition: &Condition| (condition.kind == READY, condition.last_transition_time.clone());
+            let key = |condition: &Condition| {
+                (
+                    condition.kind == READY,
+                    condition.last_transition_time.clone(),
+                )
+            };
             key(a).cmp(&key(b))
         });
         true
@@ -296,7 +341,8 @@ impl ConditionSet {
             .iter()
             .filter(|condition| self.types.dependents.contains(&condition.kind.as_str()))
             .filter(|condition| {
-                condition.status != ConditionStatus::True || condition.observed_generation != self.generation
+                condition.status != ConditionStatus::True
+                    || condition.observed_generation != self.generation
             })
             .collect();
         if unhealthy.is_empty() {
@@ -306,12 +352,21 @@ impl ConditionSet {
         unhealthy.sort_by(|a, b| b.last_transition_time.cmp(&a.last_transition_time));
         let worst = [ConditionStatus::False, ConditionStatus::Unknown]
             .into_iter()
-            .find_map(|status| unhealthy.iter().find(|condition| condition.status == status));
+            .find_map(|status| {
+                unhealthy
+                    .iter()
+                    .find(|condition| condition.status == status)
+            });
         // A dependent that is True for an older generation leaves the root as it is.
         if let Some(worst) = worst {
             let reason = worst.reason.clone().unwrap_or_default();
             let message = worst.message.clone().unwrap_or_default();
-            self.set(Mark { kind: READY, status: worst.status, reason, message });
+            self.set(Mark {
+                kind: READY,
+                status: worst.status,
+                reason,
+                message,
+            });
         }
     }
 }

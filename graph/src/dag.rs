@@ -48,7 +48,10 @@ impl Dag {
         if self.vertices.contains_key(id) {
             return Err(DagError::AlreadyExists(id.to_owned()));
         }
-        let vertex = Vertex { index, depends_on: BTreeSet::new() };
+        let vertex = Vertex {
+            index,
+            depends_on: BTreeSet::new(),
+        };
         self.vertices.insert(id.to_owned(), vertex);
         Ok(())
     }
@@ -101,7 +104,11 @@ impl Dag {
             traversal.advance(&id);
             order.push(id);
         }
-        debug_assert_eq!(order.len(), self.vertices.len(), "edges that close a cycle are refused");
+        debug_assert_eq!(
+            order.len(),
+            self.vertices.len(),
+            "edges that close a cycle are refused"
+        );
         order
     }
 
@@ -159,7 +166,8 @@ impl Dag {
             return None;
         }
         if let Some(start) = path.iter().position(|seen| *seen == id) {
-            let mut cycle: Vec<String> = path.iter().skip(start).map(|id| (*id).to_owned()).collect();
+            let mut cycle: Vec<String> =
+                path.iter().skip(start).map(|id| (*id).to_owned()).collect();
             cycle.push(id.to_owned());
             return Some(cycle);
         }
@@ -210,7 +218,12 @@ impl<'a> Traversal<'a> {
             .filter(|(_, count)| **count == 0)
             .map(|(id, _)| Reverse((dag.index(id), *id)))
             .collect();
-        Self { dag, remaining, unlocks, ready }
+        Self {
+            dag,
+            remaining,
+            unlocks,
+            ready,
+        }
     }
 
     fn pop(&mut self) -> Option<String> {
@@ -219,7 +232,9 @@ impl<'a> Traversal<'a> {
 
     fn advance(&mut self, id: &str) {
         for waits in self.unlocks.get(id).into_iter().flatten() {
-            let Some(count) = self.remaining.get_mut(waits) else { continue };
+            let Some(count) = self.remaining.get_mut(waits) else {
+                continue;
+            };
             *count -= 1;
             if *count == 0 {
                 self.ready.push(Reverse((self.dag.index(waits), waits)));
@@ -230,7 +245,9 @@ impl<'a> Traversal<'a> {
 
 impl Dag {
     fn index(&self, id: &str) -> usize {
-        self.vertices.get(id).map_or(usize::MAX, |vertex| vertex.index)
+        self.vertices
+            .get(id)
+            .map_or(usize::MAX, |vertex| vertex.index)
     }
 }
 
@@ -253,9 +270,21 @@ mod tests {
     #[test]
     fn the_topological_order_keeps_the_authored_order_among_equals() {
         let cases: [(&str, &[(&str, &[&str])], &str); 4] = [
-            ("independent", &[("c", &[]), ("a", &[]), ("b", &[])], "c a b"),
-            ("chain against the authored order", &[("c", &["b"]), ("b", &["a"]), ("a", &[])], "a b c"),
-            ("diamond", &[("d", &["b", "c"]), ("c", &["a"]), ("b", &["a"]), ("a", &[])], "a c b d"),
+            (
+                "independent",
+                &[("c", &[]), ("a", &[]), ("b", &[])],
+                "c a b",
+            ),
+            (
+                "chain against the authored order",
+                &[("c", &["b"]), ("b", &["a"]), ("a", &[])],
+                "a b c",
+            ),
+            (
+                "diamond",
+                &[("d", &["b", "c"]), ("c", &["a"]), ("b", &["a"]), ("a", &[])],
+                "a c b d",
+            ),
             (
                 "a vertex becomes ready while a higher index waits",
                 &[("a", &["z"]), ("m", &[]), ("z", &[])],
@@ -272,7 +301,11 @@ mod tests {
     fn apply_orders_count_down_from_the_objects_nobody_depends_on() {
         let cases: [(&str, &[(&str, &[&str])], &[(&str, i64)]); 3] = [
             ("alone", &[("a", &[]), ("b", &[])], &[("a", 1), ("b", 1)]),
-            ("chain", &[("a", &[]), ("b", &["a"]), ("c", &["b"])], &[("a", 1), ("b", 2), ("c", 3)]),
+            (
+                "chain",
+                &[("a", &[]), ("b", &["a"]), ("c", &["b"])],
+                &[("a", 1), ("b", 2), ("c", 3)],
+            ),
             (
                 "no dependants and no dependencies still go with the first wave",
                 &[("a", &[]), ("b", &["a"]), ("lone", &[])],
@@ -280,8 +313,10 @@ mod tests {
             ),
         ];
         for (name, lines, want) in cases {
-            let want: BTreeMap<String, i64> =
-                want.iter().map(|(id, order)| ((*id).to_owned(), *order)).collect();
+            let want: BTreeMap<String, i64> = want
+                .iter()
+                .map(|(id, order)| ((*id).to_owned(), *order))
+                .collect();
             assert_eq!(dag(lines).expect(name).apply_orders(), want, "{name}");
         }
     }
@@ -289,7 +324,11 @@ mod tests {
     #[test]
     fn bad_edges_are_refused_in_kros_words() {
         let cases: [(&str, &[(&str, &[&str])], &str); 4] = [
-            ("cycle", &[("a", &["b"]), ("b", &["a"])], "graph contains a cycle: a -> b -> a"),
+            (
+                "cycle",
+                &[("a", &["b"]), ("b", &["a"])],
+                "graph contains a cycle: a -> b -> a",
+            ),
             (
                 "longer cycle",
                 &[("a", &["c"]), ("b", &["a"]), ("c", &["b"]), ("d", &["c"])],
@@ -308,6 +347,9 @@ mod tests {
         let mut dag = dag(&[("a", &[]), ("b", &["a"])]).expect("is a graph");
         assert!(dag.add_dependencies("a", &["b"]).is_err());
         assert_eq!(dag.topological_order(), ["a", "b"]);
-        assert_eq!(dag.add_vertex("a", 7).expect_err("taken").to_string(), "node a already exists");
+        assert_eq!(
+            dag.add_vertex("a", 7).expect_err("taken").to_string(),
+            "node a already exists"
+        );
     }
 }

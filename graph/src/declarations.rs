@@ -2,7 +2,6 @@
 //!
 //! Every id of a definition is declared with the type made of its kind's schema; that is the seam for the type checker.
 //! Each object type is named after its place (`__type_web.spec.ports.@idx`), because CEL compares objects by name.
-//! Where kro declares nothing for a node that has no type, we declare anything: we never refuse what kro accepts.
 //!
 //! Source: kro `pkg/cel/schemas.go`, `pkg/graph/schema/conversion_cel_type.go`.
 
@@ -19,52 +18,59 @@ pub(crate) const TYPE_NAME_PREFIX: &str = "__type_";
 
 /// Makes the declared type of values of a schema; `name` is the type's name and the root of those below it.
 pub(crate) fn declare(schema: &Schema, name: &str) -> DeclType {
+    declare_typed(schema, name).unwrap_or(DeclType::Dyn)
+}
+
+/// As [`declare`]; nothing where the schema has no type. kro does not declare such fields, so that no expression can name
+/// them, and they are missing in the schema of a status that shows the object around them.
+fn declare_typed(schema: &Schema, name: &str) -> Option<DeclType> {
     if schema.int_or_string {
-        return DeclType::Dyn;
+        return Some(DeclType::Dyn);
     }
-    match schema.value_type {
-        None => DeclType::Dyn,
-        Some(ValueType::Boolean) => DeclType::Bool,
-        Some(ValueType::Integer) => DeclType::Int,
-        Some(ValueType::Number) => DeclType::Double,
-        Some(ValueType::String) => match schema.format.as_deref() {
+    Some(match schema.value_type? {
+        ValueType::Boolean => DeclType::Bool,
+        ValueType::Integer => DeclType::Int,
+        ValueType::Number => DeclType::Double,
+        ValueType::String => match schema.format.as_deref() {
             Some("byte") => DeclType::Bytes,
             Some("duration") => DeclType::Duration,
             Some("date" | "date-time") => DeclType::Timestamp,
             _ => DeclType::String,
         },
-        Some(ValueType::Array) => declare_list(schema, name),
-        Some(ValueType::Object) => declare_object(schema, name),
-    }
+        ValueType::Array => return declare_list(schema, name),
+        ValueType::Object => declare_object(schema, name),
+    })
 }
 
-fn declare_list(schema: &Schema, name: &str) -> DeclType {
-    let Some(items) = &schema.items else { return DeclType::Dyn };
+fn declare_list(schema: &Schema, name: &str) -> Option<DeclType> {
     let kind = match schema.list_type {
         Some(SchemaListType::Set) => ListKind::Set,
         Some(SchemaListType::Map) => ListKind::Map(schema.list_map_keys.clone()),
         Some(SchemaListType::Atomic) | None => ListKind::Atomic,
     };
-    let element = declare(items, &format!("{name}.@idx"));
-    DeclType::List(Arc::new(ListType { element, kind }))
+    let element = declare_typed(schema.items.as_ref()?, &format!("{name}.@idx"))?;
+    Some(DeclType::List(Arc::new(ListType { element, kind })))
 }
 
 fn declare_object(schema: &Schema, name: &str) -> DeclType {
-    match &schema.additional {
-        Additional::Schema(values) => {
-            DeclType::map(DeclType::String, declare(values, &format!("{name}.@elem")))
-        }
-        Additional::Any => DeclType::map(DeclType::String, DeclType::Dyn),
-        Additional::None => {
-            let fields: BTreeMap<String, DeclType> = schema
-                .properties
-                .iter()
-                .map(|(field, schema)| (field.clone(), declare(schema, &format!("{name}.{field}"))))
-                .collect();
-            let open = schema.preserve_unknown_fields;
-            DeclType::Object(Arc::new(ObjectType { name: name.to_owned(), fields, open }))
-        }
+    if let Additional::Schema(values) = &schema.additional {
+        return DeclType::map(DeclType::String, declare(values, &format!("{name}.@elem")));
     }
+    // Of `additionalProperties: true` kro sees an object without fields.
+    let fields: BTreeMap<String, DeclType> = schema
+        .properties
+        .iter()
+        .filter_map(|(field, schema)| {
+            let declared = declare_typed(schema, &format!("{name}.{field}"))?;
+            Some((field.clone(), declared))
+        })
+        .collect();
+    let open = schema.preserve_unknown_fields;
+    DeclType::Object(Arc::new(ObjectType {
+        name: name.to_owned(),
+        fields,
+        open,
+    }))
 }
 
 /// Makes the schema of a status field from the type of its expression; what is not known may be anything.
@@ -106,7 +112,9 @@ fn schema_of_object(declared: &DeclType) -> Value {
             let properties: Map<String, Value> = object
                 .fields
                 .iter()
-                .filter_map(|(name, field)| Some((expressions::escape(name)?, schema_of_object(field))))
+                .filter_map(|(name, field)| {
+                    Some((expressions::escape(name)?, schema_of_object(field)))
+                })
                 .collect();
             let mut schema = json!({"type": "object"});
             if !properties.is_empty() {
@@ -170,7 +178,11 @@ pub(crate) fn mismatch(output: &DeclType, expected: &DeclType) -> Option<String>
         (DeclType::Object(object), DeclType::Object(wanted)) => objects(object, wanted),
         // A scalar or a list in the place of an object: kro finds no fields and lets it pass.
         (_, DeclType::Object(_)) => None,
-        (output, expected) if std::mem::discriminant(output) == std::mem::discriminant(expected) => None,
+        (output, expected)
+            if std::mem::discriminant(output) == std::mem::discriminant(expected) =>
+        {
+            None
+        }
         (output, expected) => Some(format!(
             "type kind mismatch: got \"{}\", expected \"{}\"",
             runtime_name(output),
@@ -183,11 +195,16 @@ fn objects(output: &ObjectType, expected: &ObjectType) -> Option<String> {
     if expected.open || output.name == expected.name {
         return None;
     }
-    output.fields.iter().find_map(|(name, field)| match expected.fields.get(name) {
-        None => Some(format!("field \"{name}\" exists in output but not in expected type")),
-        Some(wanted) => mismatch(field, wanted)
-            .map(|why| format!("field \"{name}\" has incompatible type: {why}")),
-    })
+    output
+        .fields
+        .iter()
+        .find_map(|(name, field)| match expected.fields.get(name) {
+            None => Some(format!(
+                "field \"{name}\" exists in output but not in expected type"
+            )),
+            Some(wanted) => mismatch(field, wanted)
+                .map(|why| format!("field \"{name}\" has incompatible type: {why}")),
+        })
 }
 
 fn map_for_object(map: &expressions::MapType, object: &ObjectType) -> Option<String> {

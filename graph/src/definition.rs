@@ -24,7 +24,6 @@ impl Names<'_> {
     pub(crate) fn plural(&self) -> String {
         pluralize(&self.kind.to_lowercase())
     }
-
 }
 
 /// Writes the definition; `schema` is `spec.schema` of the ResourceGraphDefinition, which brings short names,
@@ -34,7 +33,9 @@ pub(crate) fn define(names: &Names<'_>, schema: &Value, spec: Value, status: Val
     let singular = names.kind.to_lowercase();
     let mut metadata = json!({"name": format!("{plural}.{}", names.group)});
     for part in ["labels", "annotations"] {
-        let map = schema.pointer(&format!("/metadata/{part}")).and_then(Value::as_object);
+        let map = schema
+            .pointer(&format!("/metadata/{part}"))
+            .and_then(Value::as_object);
         if let Some(map) = map.filter(|map| !map.is_empty()) {
             metadata[part] = Value::Object(map.clone());
         }
@@ -50,7 +51,9 @@ pub(crate) fn define(names: &Names<'_>, schema: &Value, spec: Value, status: Val
             crd_names[part] = list.clone();
         }
     }
-    let columns = filled_list(schema, "additionalPrinterColumns").cloned().unwrap_or_else(default_columns);
+    let columns = filled_list(schema, "additionalPrinterColumns")
+        .cloned()
+        .unwrap_or_else(default_columns);
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -72,7 +75,9 @@ pub(crate) fn define(names: &Names<'_>, schema: &Value, spec: Value, status: Val
 }
 
 fn filled_list<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
-    schema.get(name).filter(|list| list.as_array().is_some_and(|list| !list.is_empty()))
+    schema
+        .get(name)
+        .filter(|list| list.as_array().is_some_and(|list| !list.is_empty()))
 }
 
 /// The schema of the whole instance.
@@ -95,7 +100,9 @@ fn with_builtin_fields(mut status: Value) -> Value {
         status["properties"] = Value::Object(Map::new());
     }
     if let Some(properties) = status.get_mut("properties").and_then(Value::as_object_mut) {
-        properties.entry("state").or_insert_with(|| json!({"type": "string"}));
+        properties
+            .entry("state")
+            .or_insert_with(|| json!({"type": "string"}));
         properties.entry("conditions").or_insert_with(|| {
             json!({
                 "type": "array",

@@ -10,12 +10,19 @@ use crate::conditions::{ConditionSet, Mark};
 /// The latest revision is compiled and serves.
 pub fn revision_resolved(revision: i64) -> Mark {
     let message = format!("revision {revision} compiled and active");
-    Mark::holds(keys::CONDITION_GRAPH_REVISIONS_RESOLVED, keys::REASON_RESOLVED, message)
+    Mark::holds(
+        keys::CONDITION_GRAPH_REVISIONS_RESOLVED,
+        keys::REASON_RESOLVED,
+        message,
+    )
 }
 
 /// Revisions are going away and are waited for.
 pub fn revisions_settling() -> Mark {
-    waiting(keys::REASON_WAITING_SETTLEMENT, "waiting for terminating graph revisions to settle")
+    waiting(
+        keys::REASON_WAITING_SETTLEMENT,
+        "waiting for terminating graph revisions to settle",
+    )
 }
 
 /// The latest revision is not loaded yet.
@@ -34,12 +41,19 @@ pub fn revision_issued(revision: i64) -> Mark {
 
 /// The latest revision is being compiled.
 pub fn revision_compiling(revision: i64) -> Mark {
-    waiting(keys::REASON_WAITING_COMPILATION, &format!("waiting for graph revision {revision} to compile"))
+    waiting(
+        keys::REASON_WAITING_COMPILATION,
+        &format!("waiting for graph revision {revision} to compile"),
+    )
 }
 
 /// The revisions could not be read, or the latest one failed.
 pub fn revision_failed(message: &str) -> Mark {
-    Mark::fails(keys::CONDITION_GRAPH_REVISIONS_RESOLVED, keys::REASON_FAILED, message)
+    Mark::fails(
+        keys::CONDITION_GRAPH_REVISIONS_RESOLVED,
+        keys::REASON_FAILED,
+        message,
+    )
 }
 
 fn waiting(reason: &str, message: &str) -> Mark {
@@ -54,7 +68,11 @@ pub fn graph_accepted() -> Mark {
 
 /// The definition does not compile.
 pub fn graph_refused(message: &str) -> Mark {
-    Mark::fails(keys::CONDITION_GRAPH_ACCEPTED, keys::REASON_INVALID_RESOURCE_GRAPH, message)
+    Mark::fails(
+        keys::CONDITION_GRAPH_ACCEPTED,
+        keys::REASON_INVALID_RESOURCE_GRAPH,
+        message,
+    )
 }
 
 /// The generated kind is served.
@@ -70,23 +88,39 @@ pub fn kind_unready(message: &str) -> Mark {
 
 /// Instances are reconciled.
 pub fn controller_running() -> Mark {
-    Mark::holds(keys::CONDITION_CONTROLLER_READY, keys::REASON_RUNNING, "controller is running")
+    Mark::holds(
+        keys::CONDITION_CONTROLLER_READY,
+        keys::REASON_RUNNING,
+        "controller is running",
+    )
 }
 
 /// Instances are not reconciled.
 pub fn controller_failed(message: &str) -> Mark {
-    Mark::fails(keys::CONDITION_CONTROLLER_READY, keys::REASON_FAILED_TO_START, message)
+    Mark::fails(
+        keys::CONDITION_CONTROLLER_READY,
+        keys::REASON_FAILED_TO_START,
+        message,
+    )
 }
 
 /// A revision compiles.
 pub fn revision_verified() -> Mark {
     let message = "graph revision compiled and verified";
-    Mark::holds(keys::CONDITION_GRAPH_VERIFIED, keys::REASON_VERIFIED, message)
+    Mark::holds(
+        keys::CONDITION_GRAPH_VERIFIED,
+        keys::REASON_VERIFIED,
+        message,
+    )
 }
 
 /// A revision does not compile.
 pub fn revision_invalid(message: &str) -> Mark {
-    Mark::fails(keys::CONDITION_GRAPH_VERIFIED, keys::REASON_INVALID_GRAPH, message)
+    Mark::fails(
+        keys::CONDITION_GRAPH_VERIFIED,
+        keys::REASON_INVALID_GRAPH,
+        message,
+    )
 }
 
 /// The state of a definition: active as long as an accepted graph is served, whatever its revisions are doing.
@@ -112,18 +146,27 @@ mod tests {
 
     #[test]
     fn a_definition_is_active_while_its_revisions_are_unresolved() {
-        let object = json!({"metadata": {"generation": 1, "creationTimestamp": "2026-01-01T00:00:00Z"}});
+        let object =
+            json!({"metadata": {"generation": 1, "creationTimestamp": "2026-01-01T00:00:00Z"}});
         let mut set = ConditionSet::open(&DEFINITION, &object, "2026-01-01T00:00:01Z");
         assert_eq!(definition_state(&set), "Inactive");
-        for mark in [graph_accepted(), kind_ready("WebApp"), controller_running(), revision_issued(1)] {
+        for mark in [
+            graph_accepted(),
+            kind_ready("WebApp"),
+            controller_running(),
+            revision_issued(1),
+        ] {
             set.mark(mark);
         }
         assert_eq!(definition_state(&set), "Active");
         assert!(!set.is_ready());
         set.mark(revision_resolved(1));
         assert!(set.is_true(READY));
-        let messages: Vec<&str> =
-            set.conditions().iter().filter_map(|condition| condition.message.as_deref()).collect();
+        let messages: Vec<&str> = set
+            .conditions()
+            .iter()
+            .filter_map(|condition| condition.message.as_deref())
+            .collect();
         assert_eq!(
             messages,
             [

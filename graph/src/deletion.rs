@@ -27,12 +27,17 @@ pub struct DeletionWave {
 /// may go.
 pub fn next_wave(members: &[Arc<Value>]) -> Option<DeletionWave> {
     let order = members.iter().map(|member| order_of(member)).max()?;
-    let objects = members.iter().filter(|member| order_of(member) == order).map(Arc::clone).collect();
+    let objects = members
+        .iter()
+        .filter(|member| order_of(member) == order)
+        .map(Arc::clone)
+        .collect();
     Some(DeletionWave { order, objects })
 }
 
 fn order_of(member: &Value) -> i64 {
-    let order = meta::annotation(member, keys::ANNOTATION_APPLY_ORDER).and_then(|text| text.parse().ok());
+    let order =
+        meta::annotation(member, keys::ANNOTATION_APPLY_ORDER).and_then(|text| text.parse().ok());
     order.filter(|order| *order > LAST).unwrap_or(LAST)
 }
 
@@ -61,7 +66,11 @@ mod tests {
         ];
         let mut got = Vec::new();
         while let Some(wave) = next_wave(&members) {
-            let names: Vec<&str> = wave.objects.iter().map(|object| meta::name(object)).collect();
+            let names: Vec<&str> = wave
+                .objects
+                .iter()
+                .map(|object| meta::name(object))
+                .collect();
             got.push(format!("{}: {}", wave.order, names.join(" ")));
             members.retain(|member| !wave.objects.iter().any(|gone| Arc::ptr_eq(gone, member)));
         }

@@ -28,15 +28,26 @@ pub struct Applied {
 impl Applied {
     /// Records an apply: what was asked for, and what the server answered.
     pub fn of(desired: &Value, answer: &Value) -> Self {
-        Self { desired: digest(desired), live: Some(projection(desired, answer)) }
+        Self {
+            desired: digest(desired),
+            live: Some(projection(desired, answer)),
+        }
     }
 }
 
 /// Tells whether `desired` has to be applied to `live`.
-pub(crate) fn needs_apply(desired: &Value, desired_digest: u64, live: &Value, record: Option<&Applied>) -> bool {
+pub(crate) fn needs_apply(
+    desired: &Value,
+    desired_digest: u64,
+    live: &Value,
+    record: Option<&Applied>,
+) -> bool {
     match record {
         Some(record) if record.desired != desired_digest => true,
-        Some(Applied { live: Some(projected), .. }) => *projected != projection(desired, live),
+        Some(Applied {
+            live: Some(projected),
+            ..
+        }) => *projected != projection(desired, live),
         Some(Applied { live: None, .. }) => !covers(desired, live),
         None => !covers(desired, live) || owns_more(live, desired),
     }
@@ -119,7 +130,10 @@ fn covers(desired: &Value, live: &Value) -> bool {
         }
         (Value::Array(desired), Value::Array(live)) => {
             desired.len() == live.len()
-                && desired.iter().zip(live).all(|(desired, live)| covers(desired, live))
+                && desired
+                    .iter()
+                    .zip(live)
+                    .all(|(desired, live)| covers(desired, live))
         }
         (Value::Number(desired), Value::Number(live)) => {
             desired == live || desired.as_f64() == live.as_f64()
@@ -141,13 +155,21 @@ fn is_nothing(value: &Value) -> bool {
 /// Tells whether the server's record of what we own names a field that is no longer asked for. Without a record of ours
 /// nothing is known, and an apply will tell.
 fn owns_more(live: &Value, desired: &Value) -> bool {
-    let entries = live.pointer("/metadata/managedFields").and_then(Value::as_array);
+    let entries = live
+        .pointer("/metadata/managedFields")
+        .and_then(Value::as_array);
     let ours = entries.into_iter().flatten().find(|entry| {
         entry.get("manager").and_then(Value::as_str) == Some(keys::MANAGER_APPLYSET)
             && entry.get("operation").and_then(Value::as_str) == Some("Apply")
-            && entry.get("subresource").and_then(Value::as_str).is_none_or(str::is_empty)
+            && entry
+                .get("subresource")
+                .and_then(Value::as_str)
+                .is_none_or(str::is_empty)
     });
-    match ours.and_then(|entry| entry.get("fieldsV1")).and_then(Value::as_object) {
+    match ours
+        .and_then(|entry| entry.get("fieldsV1"))
+        .and_then(Value::as_object)
+    {
         Some(fields) => !names_only(fields, desired),
         None => true,
     }
@@ -159,8 +181,12 @@ fn names_only(fields: &Map<String, Value>, value: &Value) -> bool {
         if element == "." {
             return true;
         }
-        let Some(child) = find(element, value) else { return false };
-        below.as_object().is_none_or(|below| names_only(below, child))
+        let Some(child) = find(element, value) else {
+            return false;
+        };
+        below
+            .as_object()
+            .is_none_or(|below| names_only(below, child))
     })
 }
 
@@ -177,7 +203,9 @@ fn find<'v>(element: &str, value: &'v Value) -> Option<&'v Value> {
             let wanted: Map<String, Value> = serde_json::from_str(rest).ok()?;
             // A key that we left to its default is not in our item.
             let fits = |item: &&Value| {
-                wanted.iter().all(|(name, key)| item.get(name).is_none_or(|found| found == key))
+                wanted
+                    .iter()
+                    .all(|(name, key)| item.get(name).is_none_or(|found| found == key))
             };
             value.as_array()?.iter().find(fits)
         }
@@ -219,7 +247,10 @@ mod tests {
         later["status"]["readyReplicas"] = json!(2);
         later["metadata"]["annotations"] = json!({"foreign": "x"});
         assert!(!needed(&desired(), &later, Some(&record)));
-        assert!(needed(&desired(), &answer(), None), "without a record a quantity looks like drift");
+        assert!(
+            needed(&desired(), &answer(), None),
+            "without a record a quantity looks like drift"
+        );
     }
 
     #[test]
@@ -229,7 +260,10 @@ mod tests {
         edited["spec"]["replicas"] = json!(5);
         assert!(needed(&desired(), &edited, Some(&record)));
         let mut removed = answer();
-        removed["metadata"]["labels"].as_object_mut().expect("a map").remove("x");
+        removed["metadata"]["labels"]
+            .as_object_mut()
+            .expect("a map")
+            .remove("x");
         assert!(needed(&desired(), &removed, Some(&record)));
     }
 
@@ -237,9 +271,18 @@ mod tests {
     fn a_new_desire_is_applied_whatever_is_there() {
         let record = Applied::of(&desired(), &answer());
         let mut wanted = desired();
-        wanted["spec"].as_object_mut().expect("a map").remove("replicas");
-        assert!(needed(&wanted, &answer(), Some(&record)), "a field is no longer wanted");
-        let only_desired = Applied { desired: digest(&desired()), live: None };
+        wanted["spec"]
+            .as_object_mut()
+            .expect("a map")
+            .remove("replicas");
+        assert!(
+            needed(&wanted, &answer(), Some(&record)),
+            "a field is no longer wanted"
+        );
+        let only_desired = Applied {
+            desired: digest(&desired()),
+            live: None,
+        };
         let mut plain = answer();
         plain["spec"]["template"]["spec"]["containers"][0]["resources"]["cpu"] = json!("1000m");
         assert!(!needed(&desired(), &plain, Some(&only_desired)));
@@ -270,7 +313,10 @@ mod tests {
         ] {
             assert!(needed(&desired, &live(stale.clone()), None), "{stale}");
         }
-        assert!(needed(&desired, &desired, None), "nobody knows who owns what");
+        assert!(
+            needed(&desired, &desired, None),
+            "nobody knows who owns what"
+        );
     }
 
     #[test]

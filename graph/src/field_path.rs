@@ -76,11 +76,16 @@ impl Parser<'_> {
         let start = self.at;
         let name = self.take_until(b"\"").to_owned();
         if self.peek(0).is_none() {
-            return Err(format!("unterminated quoted string starting at position {start}"));
+            return Err(format!(
+                "unterminated quoted string starting at position {start}"
+            ));
         }
         self.at += 1;
         if self.peek(0) != Some(b']') {
-            return Err(format!("expected closing bracket after quote at position {}", self.at));
+            return Err(format!(
+                "expected closing bracket after quote at position {}",
+                self.at
+            ));
         }
         self.at += 1;
         Ok(name)
@@ -111,10 +116,12 @@ impl Parser<'_> {
 
 /// Replaces the value at a path that is there; tells whether it was.
 pub(crate) fn replace(root: &mut Value, segments: &[Segment], new: Value) -> bool {
-    let found = segments.iter().try_fold(root, |value, segment| match segment {
-        Segment::Name(name) => value.get_mut(name),
-        Segment::Index(index) => value.get_mut(index),
-    });
+    let found = segments
+        .iter()
+        .try_fold(root, |value, segment| match segment {
+            Segment::Name(name) => value.get_mut(name),
+            Segment::Index(index) => value.get_mut(index),
+        });
     match found {
         Some(place) => {
             *place = new;
@@ -126,7 +133,9 @@ pub(crate) fn replace(root: &mut Value, segments: &[Segment], new: Value) -> boo
 
 /// Takes the value at a path out; an element of a list moves those behind it.
 pub(crate) fn remove(root: &mut Value, segments: &[Segment]) {
-    let Some((last, way)) = segments.split_last() else { return };
+    let Some((last, way)) = segments.split_last() else {
+        return;
+    };
     let parent = way.iter().try_fold(root, |value, segment| match segment {
         Segment::Name(name) => value.get_mut(name),
         Segment::Index(index) => value.get_mut(index),
@@ -169,7 +178,8 @@ pub(crate) fn upsert(root: &mut Value, segments: &[Segment], new: Value) -> Resu
                 if list.len() <= *index {
                     list.resize(index + 1, Value::Null);
                 }
-                list.get_mut(*index).ok_or_else(|| format!("no place at index {index}"))?
+                list.get_mut(*index)
+                    .ok_or_else(|| format!("no place at index {index}"))?
             }
         };
     }
@@ -193,17 +203,33 @@ mod tests {
         assert_eq!(path, "spec.list[3][\"a.b/c\"]");
         assert_eq!(
             parse(&path),
-            Ok(vec![name("spec"), name("list"), Segment::Index(3), name("a.b/c")])
+            Ok(vec![
+                name("spec"),
+                name("list"),
+                Segment::Index(3),
+                name("a.b/c")
+            ])
         );
         assert_eq!(join("", ""), "[\"\"]");
-        assert_eq!(parse("a[0][1].b"), Ok(vec![name("a"), Segment::Index(0), Segment::Index(1), name("b")]));
+        assert_eq!(
+            parse("a[0][1].b"),
+            Ok(vec![
+                name("a"),
+                Segment::Index(0),
+                Segment::Index(1),
+                name("b")
+            ])
+        );
     }
 
     #[test]
     fn malformed_paths_are_refused() {
         for (path, want) in [
             ("a[\"b", "unterminated quoted string starting at position 3"),
-            ("a[\"b\"c", "expected closing bracket after quote at position 5"),
+            (
+                "a[\"b\"c",
+                "expected closing bracket after quote at position 5",
+            ),
             ("a[1", "unterminated array index at position 2"),
             ("a[x]", "invalid array index 'x' at position 2"),
             ("a..b", "empty field name at position 2"),
@@ -219,7 +245,11 @@ mod tests {
         upsert(&mut value, &path, json!("x")).expect("nothing is in the way");
         assert_eq!(value, json!({"list": [null, null, {"name": "x"}]}));
         assert!(replace(&mut value, &path, json!(1)));
-        assert!(!replace(&mut value, &parse("other").expect("parses"), json!(1)));
+        assert!(!replace(
+            &mut value,
+            &parse("other").expect("parses"),
+            json!(1)
+        ));
         let through = parse("list[2].name.deeper").expect("parses");
         assert!(upsert(&mut value, &through, json!(1)).is_err());
     }

@@ -33,12 +33,16 @@ pub(crate) fn parse_float(text: &str) -> Result<f64, String> {
     let body = text.strip_prefix(['+', '-']).unwrap_or(text);
     let lower = body.to_ascii_lowercase();
     if !matches!(lower.as_str(), "inf" | "infinity" | "nan") {
-        let plain = lower.bytes().all(|byte| byte.is_ascii_digit() || b".e+-".contains(&byte));
+        let plain = lower
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || b".e+-".contains(&byte));
         if !plain || body.is_empty() {
             return Err(syntax_error("ParseFloat", text));
         }
     }
-    let value: f64 = text.parse().map_err(|_error| syntax_error("ParseFloat", text))?;
+    let value: f64 = text
+        .parse()
+        .map_err(|_error| syntax_error("ParseFloat", text))?;
     if value.is_infinite() && !lower.starts_with("inf") {
         return Err(range_error("ParseFloat", text));
     }
@@ -46,11 +50,17 @@ pub(crate) fn parse_float(text: &str) -> Result<f64, String> {
 }
 
 fn syntax_error(function: &str, text: &str) -> String {
-    format!("strconv.{function}: parsing {}: invalid syntax", quote(text))
+    format!(
+        "strconv.{function}: parsing {}: invalid syntax",
+        quote(text)
+    )
 }
 
 fn range_error(function: &str, text: &str) -> String {
-    format!("strconv.{function}: parsing {}: value out of range", quote(text))
+    format!(
+        "strconv.{function}: parsing {}: value out of range",
+        quote(text)
+    )
 }
 
 /// Names the Go type that a decoded JSON value has, as `%T` prints it.
@@ -110,7 +120,9 @@ mod tests {
         );
         assert_eq!(
             parse_int("99999999999999999999"),
-            Err("strconv.ParseInt: parsing \"99999999999999999999\": value out of range".to_owned())
+            Err(
+                "strconv.ParseInt: parsing \"99999999999999999999\": value out of range".to_owned()
+            )
         );
         assert_eq!(parse_float("1e3"), Ok(1000.0));
         assert_eq!(parse_float(".5"), Ok(0.5));

@@ -276,12 +276,18 @@ impl NodeKind {
 }
 
 /// The resources of a graph as `status.resources` shows them.
-pub(crate) fn resource_information(id: &str, dependencies: &[String]) -> Option<ResourceInformation> {
+pub(crate) fn resource_information(
+    id: &str,
+    dependencies: &[String],
+) -> Option<ResourceInformation> {
     if dependencies.is_empty() {
         return None;
     }
     Some(ResourceInformation {
         id: id.to_owned(),
-        dependencies: dependencies.iter().map(|id| Dependency { id: id.clone() }).collect(),
+        dependencies: dependencies
+            .iter()
+            .map(|id| Dependency { id: id.clone() })
+            .collect(),
     })
 }

@@ -53,7 +53,9 @@ fn fnv_64a(bytes: &[u8]) -> u64 {
 
 /// Hashes a name for the case that it has to be cut.
 pub(crate) fn fnv_32a(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(FNV_32_OFFSET, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(FNV_32_PRIME))
+    bytes.iter().fold(FNV_32_OFFSET, |hash, byte| {
+        (hash ^ u32::from(*byte)).wrapping_mul(FNV_32_PRIME)
+    })
 }
 
 /// Which numbers a value is written with.
@@ -71,14 +73,18 @@ struct Writer {
 }
 
 fn normalised(spec: &Value) -> String {
-    let mut writer = Writer { json: String::from("{") };
+    let mut writer = Writer {
+        json: String::from("{"),
+    };
     if let Some(schema) = spec.get("schema").filter(|schema| !schema.is_null()) {
         writer.key("schema");
         write_schema(&mut writer, schema);
     }
     let mut resources: Vec<&Value> = list(spec, "resources").iter().collect();
     resources.sort_by_key(|resource| text(resource, "id"));
-    writer.list("resources", &resources, |writer, resource| write_resource(writer, resource));
+    writer.list("resources", &resources, |writer, resource| {
+        write_resource(writer, resource)
+    });
     writer.json.push('}');
     writer.json
 }
@@ -93,14 +99,23 @@ fn write_schema(writer: &mut Writer, schema: &Value) {
     }
     writer.text("scope", or(text(schema, "scope"), "Namespaced"));
     let columns: Vec<&Value> = list(schema, "additionalPrinterColumns").iter().collect();
-    writer.list("additionalPrinterColumns", &columns, |writer, column| write_column(writer, column));
+    writer.list("additionalPrinterColumns", &columns, |writer, column| {
+        write_column(writer, column)
+    });
     writer.texts("shortNames", &texts(schema, "shortNames"));
     writer.texts("categories", &texts(schema, "categories"));
-    if let Some(metadata) = schema.get("metadata").filter(|metadata| !metadata.is_null()) {
+    if let Some(metadata) = schema
+        .get("metadata")
+        .filter(|metadata| !metadata.is_null())
+    {
         writer.key("metadata");
         writer.json.push('{');
         for part in ["labels", "annotations"] {
-            if let Some(map) = metadata.get(part).and_then(Value::as_object).filter(|map| !map.is_empty()) {
+            if let Some(map) = metadata
+                .get(part)
+                .and_then(Value::as_object)
+                .filter(|map| !map.is_empty())
+            {
                 writer.key(part);
                 write_map(&mut writer.json, map, Numbers::AsStored);
             }
@@ -118,7 +133,11 @@ fn write_column(writer: &mut Writer, column: &Value) {
     write_text(&mut writer.json, text(column, "type"));
     writer.text("format", text(column, "format"));
     writer.text("description", text(column, "description"));
-    if let Some(priority) = column.get("priority").and_then(Value::as_i64).filter(|priority| *priority != 0) {
+    if let Some(priority) = column
+        .get("priority")
+        .and_then(Value::as_i64)
+        .filter(|priority| *priority != 0)
+    {
         writer.key("priority");
         write_display(&mut writer.json, priority);
     }
@@ -131,7 +150,10 @@ fn write_resource(writer: &mut Writer, resource: &Value) {
     writer.json.push('{');
     writer.text("id", text(resource, "id"));
     writer.payload("template", resource.get("template"), Numbers::Floats);
-    if let Some(reference) = resource.get("externalRef").filter(|reference| !reference.is_null()) {
+    if let Some(reference) = resource
+        .get("externalRef")
+        .filter(|reference| !reference.is_null())
+    {
         writer.key("externalRef");
         write_reference(writer, reference);
     }
@@ -181,7 +203,9 @@ impl Writer {
     }
 
     fn texts(&mut self, name: &str, values: &[&str]) {
-        self.list(name, values, |writer, value| write_text(&mut writer.json, value));
+        self.list(name, values, |writer, value| {
+            write_text(&mut writer.json, value)
+        });
     }
 
     fn list<T>(&mut self, name: &str, items: &[T], write: impl Fn(&mut Self, &T)) {
@@ -212,7 +236,11 @@ fn text<'a>(value: &'a Value, name: &str) -> &'a str {
 }
 
 fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
-    value.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+    value
+        .get(name)
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default()
 }
 
 fn texts<'a>(value: &'a Value, name: &str) -> Vec<&'a str> {
@@ -307,7 +335,11 @@ mod tests {
     fn hashes_are_kros() {
         let cases = [
             ("nothing", json!({}), "08f44b07b5901a25"),
-            ("as little as possible", json!({"schema": {"kind": "A", "apiVersion": "v1"}}), "1ff731e1b952d5ce"),
+            (
+                "as little as possible",
+                json!({"schema": {"kind": "A", "apiVersion": "v1"}}),
+                "1ff731e1b952d5ce",
+            ),
             (
                 "empty lists are absent lists",
                 json!({

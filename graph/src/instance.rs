@@ -28,7 +28,10 @@ impl Owner {
     pub fn labels(&self, settings: &Settings) -> Map<String, Value> {
         Map::from_iter([
             (keys::LABEL_OWNED.to_owned(), json!("true")),
-            (keys::LABEL_KRO_VERSION.to_owned(), json!(settings.kro_version)),
+            (
+                keys::LABEL_KRO_VERSION.to_owned(),
+                json!(settings.kro_version),
+            ),
             (keys::LABEL_RGD_ID.to_owned(), json!(self.uid)),
             (keys::LABEL_RGD_NAME.to_owned(), json!(self.name)),
         ])
@@ -47,7 +50,11 @@ pub fn is_suspended(instance: &Value) -> bool {
 ///
 /// # Errors
 /// When the finalizer is missing but an inventory is there that is not in order: its members would be lost.
-pub fn labeller_patch(instance: &Value, owner: &Owner, settings: &Settings) -> Result<Option<Value>, String> {
+pub fn labeller_patch(
+    instance: &Value,
+    owner: &Owner,
+    settings: &Settings,
+) -> Result<Option<Value>, String> {
     let has_finalizer = meta::has_finalizer(instance, keys::FINALIZER);
     let has_inventory = Inventory::is_present(instance);
     if !has_finalizer && has_inventory {
@@ -59,8 +66,9 @@ pub fn labeller_patch(instance: &Value, owner: &Owner, settings: &Settings) -> R
         })?;
     }
     let mut labels = owner.labels(settings);
-    let has_labels =
-        labels.iter().all(|(key, value)| meta::label(instance, key) == value.as_str());
+    let has_labels = labels
+        .iter()
+        .all(|(key, value)| meta::label(instance, key) == value.as_str());
     if has_finalizer && has_labels {
         return Ok(None);
     }
@@ -108,18 +116,35 @@ mod tests {
     }
 
     fn owner() -> Owner {
-        Owner { name: "webapp".to_owned(), uid: "u-1".to_owned() }
+        Owner {
+            name: "webapp".to_owned(),
+            uid: "u-1".to_owned(),
+        }
     }
 
     #[test]
     fn a_new_instance_gets_finalizer_labels_and_an_empty_inventory() {
         let settings = Settings::default();
-        let patch = labeller_patch(&instance(), &owner(), &settings).expect("is in order").expect("is needed");
-        assert_eq!(patch["metadata"]["finalizers"], json!(["kro.run/finalizer"]));
-        assert_eq!(patch["metadata"]["labels"]["kro.run/resource-graph-definition-name"], "webapp");
-        assert_eq!(patch["metadata"]["labels"]["kro.run/resource-graph-definition-id"], "u-1");
+        let patch = labeller_patch(&instance(), &owner(), &settings)
+            .expect("is in order")
+            .expect("is needed");
+        assert_eq!(
+            patch["metadata"]["finalizers"],
+            json!(["kro.run/finalizer"])
+        );
+        assert_eq!(
+            patch["metadata"]["labels"]["kro.run/resource-graph-definition-name"],
+            "webapp"
+        );
+        assert_eq!(
+            patch["metadata"]["labels"]["kro.run/resource-graph-definition-id"],
+            "u-1"
+        );
         assert_eq!(patch["metadata"]["labels"]["kro.run/owned"], "true");
-        assert_eq!(patch["metadata"]["annotations"]["applyset.kubernetes.io/contains-group-kinds"], "");
+        assert_eq!(
+            patch["metadata"]["annotations"]["applyset.kubernetes.io/contains-group-kinds"],
+            ""
+        );
         assert_eq!(patch["metadata"]["labels"].get("mine"), None);
         assert_eq!(patch.get("spec"), None);
         // Once applied, it is not needed again, and the inventory is in order.
@@ -130,8 +155,13 @@ mod tests {
         assert_eq!(labeller_patch(&applied, &owner(), &settings), Ok(None));
         assert!(Inventory::validate(&applied).is_ok());
         // A new definition of the same name takes over, and leaves the inventory alone.
-        let other = Owner { uid: "u-2".to_owned(), ..owner() };
-        let patch = labeller_patch(&applied, &other, &settings).expect("is in order").expect("is needed");
+        let other = Owner {
+            uid: "u-2".to_owned(),
+            ..owner()
+        };
+        let patch = labeller_patch(&applied, &other, &settings)
+            .expect("is in order")
+            .expect("is needed");
         assert_eq!(patch["metadata"].get("annotations"), None);
     }
 
@@ -140,12 +170,20 @@ mod tests {
         let mut broken = instance();
         broken["metadata"]["annotations"] = json!({"applyset.kubernetes.io/tooling": "kro/v0.9.4"});
         let error = labeller_patch(&broken, &owner(), &Settings::default()).expect_err("is broken");
-        assert!(error.starts_with("cannot install finalizer with invalid ApplySet inventory; "), "{error}");
+        assert!(
+            error.starts_with("cannot install finalizer with invalid ApplySet inventory; "),
+            "{error}"
+        );
     }
 
     #[test]
     fn suspension_is_read_whatever_its_case() {
-        for (text, want) in [("suspended", true), ("Disabled", true), ("true", false), ("", false)] {
+        for (text, want) in [
+            ("suspended", true),
+            ("Disabled", true),
+            ("true", false),
+            ("", false),
+        ] {
             let mut instance = instance();
             instance["metadata"]["annotations"] = json!({"kro.run/reconcile": text});
             assert_eq!(is_suspended(&instance), want, "{text}");

@@ -34,8 +34,17 @@ pub struct Inventory {
 /// Computes the id of an instance's ApplySet from its name, namespace, kind and group.
 pub fn applyset_id(instance: &Value) -> String {
     let (group, _) = split_api_version(meta::api_version(instance));
-    let text = [meta::name(instance), meta::namespace(instance), meta::kind(instance), group].join(".");
-    format!("applyset-{}-v1", URL_SAFE_NO_PAD.encode(Sha256::digest(text.as_bytes())))
+    let text = [
+        meta::name(instance),
+        meta::namespace(instance),
+        meta::kind(instance),
+        group,
+    ]
+    .join(".");
+    format!(
+        "applyset-{}-v1",
+        URL_SAFE_NO_PAD.encode(Sha256::digest(text.as_bytes()))
+    )
 }
 
 /// Splits an apiVersion into group and version.
@@ -48,7 +57,10 @@ pub(crate) fn split_api_version(api_version: &str) -> (&str, &str) {
 impl Inventory {
     /// An inventory of nothing.
     pub fn empty(instance: &Value) -> Self {
-        Self { id: applyset_id(instance), ..Self::default() }
+        Self {
+            id: applyset_id(instance),
+            ..Self::default()
+        }
     }
 
     /// Reads what the instance's annotations say; absent ones say nothing.
@@ -58,10 +70,24 @@ impl Inventory {
     pub fn read(instance: &Value) -> Result<Self, String> {
         let annotation = |key| meta::annotation(instance, key).unwrap_or_default();
         let group_kinds = parse_group_kinds(annotation(keys::ANNOTATION_APPLYSET_GROUP_KINDS))
-            .map_err(|error| format!("invalid {} annotation: {error}", keys::ANNOTATION_APPLYSET_GROUP_KINDS))?;
+            .map_err(|error| {
+                format!(
+                    "invalid {} annotation: {error}",
+                    keys::ANNOTATION_APPLYSET_GROUP_KINDS
+                )
+            })?;
         let namespaces = parse_namespaces(annotation(keys::ANNOTATION_APPLYSET_NAMESPACES))
-            .map_err(|error| format!("invalid {} annotation: {error}", keys::ANNOTATION_APPLYSET_NAMESPACES))?;
-        Ok(Self { id: applyset_id(instance), group_kinds, namespaces })
+            .map_err(|error| {
+                format!(
+                    "invalid {} annotation: {error}",
+                    keys::ANNOTATION_APPLYSET_NAMESPACES
+                )
+            })?;
+        Ok(Self {
+            id: applyset_id(instance),
+            group_kinds,
+            namespaces,
+        })
     }
 
     /// Reads and checks the inventory of an instance that is to be deleted: nothing is guessed.
@@ -73,14 +99,24 @@ impl Inventory {
         let id = meta::label(instance, keys::LABEL_APPLYSET_ID).unwrap_or_default();
         if id != want {
             let (got, want) = (quote(id), quote(&want));
-            return Err(format!("invalid {} label: got {got}, want {want}", keys::LABEL_APPLYSET_ID));
+            return Err(format!(
+                "invalid {} label: got {got}, want {want}",
+                keys::LABEL_APPLYSET_ID
+            ));
         }
-        let tooling = meta::annotation(instance, keys::ANNOTATION_APPLYSET_TOOLING).unwrap_or_default();
+        let tooling =
+            meta::annotation(instance, keys::ANNOTATION_APPLYSET_TOOLING).unwrap_or_default();
         if !tooling.starts_with("kro/") {
             let tooling = quote(tooling);
-            return Err(format!("invalid {} annotation: {tooling} is not owned by kro", keys::ANNOTATION_APPLYSET_TOOLING));
+            return Err(format!(
+                "invalid {} annotation: {tooling} is not owned by kro",
+                keys::ANNOTATION_APPLYSET_TOOLING
+            ));
         }
-        for key in [keys::ANNOTATION_APPLYSET_GROUP_KINDS, keys::ANNOTATION_APPLYSET_NAMESPACES] {
+        for key in [
+            keys::ANNOTATION_APPLYSET_GROUP_KINDS,
+            keys::ANNOTATION_APPLYSET_NAMESPACES,
+        ] {
             if meta::annotation(instance, key).is_none() {
                 return Err(format!("missing required {key} annotation"));
             }
@@ -90,7 +126,10 @@ impl Inventory {
         match meta::annotation(instance, keys::ANNOTATION_APPLYSET_HASH) {
             Some(got) if got != want => {
                 let (got, want) = (quote(got), quote(&want));
-                Err(format!("invalid {} annotation: got {got}, want {want}", keys::ANNOTATION_APPLYSET_HASH))
+                Err(format!(
+                    "invalid {} annotation: got {got}, want {want}",
+                    keys::ANNOTATION_APPLYSET_HASH
+                ))
             }
             _ => Ok(inventory),
         }
@@ -114,7 +153,11 @@ impl Inventory {
     pub fn union(&self, other: &Self) -> Self {
         Self {
             id: self.id.clone(),
-            group_kinds: self.group_kinds.union(&other.group_kinds).cloned().collect(),
+            group_kinds: self
+                .group_kinds
+                .union(&other.group_kinds)
+                .cloned()
+                .collect(),
             namespaces: self.namespaces.union(&other.namespaces).cloned().collect(),
         }
     }
@@ -127,29 +170,57 @@ impl Inventory {
     /// The annotations that the instance carries.
     pub fn annotations(&self, settings: &Settings) -> Map<String, Value> {
         Map::from_iter([
-            (keys::ANNOTATION_APPLYSET_TOOLING.to_owned(), json!(format!("kro/{}", settings.kro_version))),
-            (keys::ANNOTATION_APPLYSET_GROUP_KINDS.to_owned(), json!(self.group_kinds_text())),
-            (keys::ANNOTATION_APPLYSET_NAMESPACES.to_owned(), json!(self.namespaces_text())),
-            (keys::ANNOTATION_APPLYSET_HASH.to_owned(), json!(self.hash())),
+            (
+                keys::ANNOTATION_APPLYSET_TOOLING.to_owned(),
+                json!(format!("kro/{}", settings.kro_version)),
+            ),
+            (
+                keys::ANNOTATION_APPLYSET_GROUP_KINDS.to_owned(),
+                json!(self.group_kinds_text()),
+            ),
+            (
+                keys::ANNOTATION_APPLYSET_NAMESPACES.to_owned(),
+                json!(self.namespaces_text()),
+            ),
+            (
+                keys::ANNOTATION_APPLYSET_HASH.to_owned(),
+                json!(self.hash()),
+            ),
         ])
     }
 
     /// Tells whether the instance already carries this inventory.
     pub fn is_written(&self, instance: &Value, settings: &Settings) -> bool {
         let carries = |found: Option<&str>, want: &Value| found == want.as_str();
-        self.labels().iter().all(|(key, want)| carries(meta::label(instance, key), want))
-            && self.annotations(settings).iter().all(|(key, want)| carries(meta::annotation(instance, key), want))
+        self.labels()
+            .iter()
+            .all(|(key, want)| carries(meta::label(instance, key), want))
+            && self
+                .annotations(settings)
+                .iter()
+                .all(|(key, want)| carries(meta::annotation(instance, key), want))
     }
 
     /// The hash over id, kinds and namespaces.
     pub fn hash(&self) -> String {
-        let text = [self.id.as_str(), &self.group_kinds_text(), &self.namespaces_text()].join("\0");
-        format!("sha256:{}", URL_SAFE_NO_PAD.encode(Sha256::digest(text.as_bytes())))
+        let text = [
+            self.id.as_str(),
+            &self.group_kinds_text(),
+            &self.namespaces_text(),
+        ]
+        .join("\0");
+        format!(
+            "sha256:{}",
+            URL_SAFE_NO_PAD.encode(Sha256::digest(text.as_bytes()))
+        )
     }
 
     fn group_kinds_text(&self) -> String {
-        let mut texts: Vec<String> =
-            self.group_kinds.iter().map(|group_kind| KindText(group_kind).to_string()).collect();
+        let mut texts: Vec<String> = self
+            .group_kinds
+            .iter()
+            .map(|group_kind| KindText(group_kind).to_string())
+            .collect();
         texts.sort();
         texts.join(",")
     }
@@ -166,7 +237,11 @@ struct KindText<'a>(&'a GroupKind);
 impl fmt::Display for KindText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.kind)?;
-        if self.0.group.is_empty() { Ok(()) } else { write!(f, ".{}", self.0.group) }
+        if self.0.group.is_empty() {
+            Ok(())
+        } else {
+            write!(f, ".{}", self.0.group)
+        }
     }
 }
 
@@ -189,10 +264,17 @@ fn parse_group_kinds(text: &str) -> Result<BTreeSet<GroupKind>, String> {
         if let Some(group) = group {
             let problems = is_dns_subdomain(group);
             if !problems.is_empty() {
-                return Err(format!("invalid group {}: {}", quote(group), problems.join(", ")));
+                return Err(format!(
+                    "invalid group {}: {}",
+                    quote(group),
+                    problems.join(", ")
+                ));
             }
         }
-        group_kinds.insert(GroupKind { group: group.unwrap_or_default().to_owned(), kind: kind.to_owned() });
+        group_kinds.insert(GroupKind {
+            group: group.unwrap_or_default().to_owned(),
+            kind: kind.to_owned(),
+        });
     }
     Ok(group_kinds)
 }
@@ -205,7 +287,11 @@ fn parse_namespaces(text: &str) -> Result<BTreeSet<String>, String> {
     for entry in text.split(',').map(str::trim) {
         let problems = is_dns_label(entry);
         if !problems.is_empty() {
-            return Err(format!("invalid namespace {}: {}", quote(entry), problems.join(", ")));
+            return Err(format!(
+                "invalid namespace {}: {}",
+                quote(entry),
+                problems.join(", ")
+            ));
         }
         namespaces.insert(entry.to_owned());
     }
@@ -224,10 +310,18 @@ mod tests {
     }
 
     fn inventory() -> Inventory {
-        let kind = |group: &str, kind: &str| GroupKind { group: group.to_owned(), kind: kind.to_owned() };
+        let kind = |group: &str, kind: &str| GroupKind {
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+        };
         Inventory {
             id: applyset_id(&instance()),
-            group_kinds: [kind("apps", "Deployment"), kind("", "Service"), kind("", "ConfigMap")].into(),
+            group_kinds: [
+                kind("apps", "Deployment"),
+                kind("", "Service"),
+                kind("", "ConfigMap"),
+            ]
+            .into(),
             namespaces: ["b".to_owned(), "a".to_owned()].into(),
         }
     }
@@ -236,19 +330,29 @@ mod tests {
     fn written() -> Value {
         let mut instance = instance();
         instance["metadata"]["labels"] = Value::Object(inventory().labels());
-        instance["metadata"]["annotations"] = Value::Object(inventory().annotations(&Settings::default()));
+        instance["metadata"]["annotations"] =
+            Value::Object(inventory().annotations(&Settings::default()));
         instance
     }
 
     #[test]
     fn ids_and_hashes_are_kros() {
         // Computed apart: unpadded base64url of sha256("demo.default.WebApp.kro.run").
-        assert_eq!(applyset_id(&instance()), "applyset-U3nBz-wI8LCAAPv9W1lKE2gDbOQJozhnzDnFuAazn9Y-v1");
+        assert_eq!(
+            applyset_id(&instance()),
+            "applyset-U3nBz-wI8LCAAPv9W1lKE2gDbOQJozhnzDnFuAazn9Y-v1"
+        );
         let annotations = inventory().annotations(&Settings::default());
         assert_eq!(annotations[keys::ANNOTATION_APPLYSET_TOOLING], "kro/v0.9.4");
-        assert_eq!(annotations[keys::ANNOTATION_APPLYSET_GROUP_KINDS], "ConfigMap,Deployment.apps,Service");
+        assert_eq!(
+            annotations[keys::ANNOTATION_APPLYSET_GROUP_KINDS],
+            "ConfigMap,Deployment.apps,Service"
+        );
         assert_eq!(annotations[keys::ANNOTATION_APPLYSET_NAMESPACES], "a,b");
-        assert_eq!(annotations[keys::ANNOTATION_APPLYSET_HASH], "sha256:tRfKTQ5AuhiaYkJ5jXtiN_TxsB-Y8M9R3zi0fSf4BUI");
+        assert_eq!(
+            annotations[keys::ANNOTATION_APPLYSET_HASH],
+            "sha256:tRfKTQ5AuhiaYkJ5jXtiN_TxsB-Y8M9R3zi0fSf4BUI"
+        );
     }
 
     #[test]
@@ -258,14 +362,19 @@ mod tests {
         assert!(inventory().is_written(&written(), &Settings::default()));
         assert!(!Inventory::empty(&instance()).is_written(&written(), &Settings::default()));
         assert!(Inventory::is_present(&written()) && !Inventory::is_present(&instance()));
-        assert_eq!(Inventory::read(&instance()), Ok(Inventory::empty(&instance())));
+        assert_eq!(
+            Inventory::read(&instance()),
+            Ok(Inventory::empty(&instance()))
+        );
     }
 
     #[test]
     fn an_edited_inventory_is_not_deleted_by() {
         let annotation = |key: &str, value: Option<&str>| {
             let mut instance = written();
-            let annotations = instance["metadata"]["annotations"].as_object_mut().expect("a map");
+            let annotations = instance["metadata"]["annotations"]
+                .as_object_mut()
+                .expect("a map");
             match value {
                 Some(value) => annotations.insert(key.to_owned(), json!(value)),
                 None => annotations.remove(key),
@@ -275,7 +384,10 @@ mod tests {
         let mut relabelled = written();
         relabelled["metadata"]["labels"][keys::LABEL_APPLYSET_ID] = json!("x");
         let cases = [
-            (relabelled, "invalid applyset.kubernetes.io/id label: got \"x\", want"),
+            (
+                relabelled,
+                "invalid applyset.kubernetes.io/id label: got \"x\", want",
+            ),
             (
                 annotation(keys::ANNOTATION_APPLYSET_TOOLING, Some("kubectl/v1.30")),
                 "invalid applyset.kubernetes.io/tooling annotation: \"kubectl/v1.30\" is not owned by kro",
@@ -306,6 +418,9 @@ mod tests {
             assert!(error.starts_with(want), "{error}");
         }
         // Inventories of earlier versions of kro have no hash.
-        assert_eq!(Inventory::validate(&annotation(keys::ANNOTATION_APPLYSET_HASH, None)), Ok(inventory()));
+        assert_eq!(
+            Inventory::validate(&annotation(keys::ANNOTATION_APPLYSET_HASH, None)),
+            Ok(inventory())
+        );
     }
 }

@@ -11,32 +11,32 @@
 //! Invariants: no I/O, no clock (time comes in as text), no randomness, no logging; a plan is a function of its input, and
 //! when all that it asks for is there, the next one asks for nothing.
 
-mod go_text;
-mod naming;
 mod dag;
 mod field_path;
-mod simple_schema;
-mod pluralize;
+mod go_text;
 mod hash;
+mod naming;
+mod pluralize;
 mod revision;
+mod simple_schema;
 
+mod compile;
+mod declarations;
+mod definition;
+mod graph;
+mod resolve;
 mod scalar;
 mod template;
-mod declarations;
-mod resolve;
-mod graph;
-mod definition;
-mod compile;
 
 pub mod compatibility;
 mod ownership;
 
-mod settings;
-mod inventory;
-mod drift;
-mod plan;
 pub mod deletion;
+mod drift;
 pub mod instance;
+mod inventory;
+mod plan;
+mod settings;
 
 pub mod conditions;
 pub mod definition_conditions;
@@ -49,8 +49,8 @@ pub use instance::Owner;
 pub use inventory::{Inventory, applyset_id};
 pub use ownership::{Ownership, label_definition, ownership};
 pub use plan::{
-    Apply, Change, InstanceState, NodePlan, NodeState, ObjectRef, Observed, Plan, PlanInput, PruneWave, Target,
-    Wanted,
+    Apply, Change, InstanceState, NodePlan, NodeState, ObjectRef, Observed, Plan, PlanInput,
+    PruneWave, Target, Wanted,
 };
 pub use pluralize::pluralize;
 pub use resolve::{ResolveError, ResolvedKind, SchemaResolver};

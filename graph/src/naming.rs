@@ -10,13 +10,59 @@ use api::go_format::quote;
 
 /// Words that cannot be ids: kro's own, then those of CEL's lexer.
 const RESERVED: [&str; 53] = [
-    "apiVersion", "context", "dependency", "dependencies", "each", "externalRef", "externalReference",
-    "externalRefs", "externalReferences", "graph", "instance", "item", "items", "kind", "kro",
-    "metadata", "namespace", "object", "resource", "resourcegraphdefinition",
-    "resourceGraphDefinition", "resources", "root", "runtime", "schema", "self",
-    "serviceAccountName", "spec", "status", "this", "variables", "vars", "version", "true", "false",
-    "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let",
-    "loop", "package", "return", "var", "void", "while",
+    "apiVersion",
+    "context",
+    "dependency",
+    "dependencies",
+    "each",
+    "externalRef",
+    "externalReference",
+    "externalRefs",
+    "externalReferences",
+    "graph",
+    "instance",
+    "item",
+    "items",
+    "kind",
+    "kro",
+    "metadata",
+    "namespace",
+    "object",
+    "resource",
+    "resourcegraphdefinition",
+    "resourceGraphDefinition",
+    "resources",
+    "root",
+    "runtime",
+    "schema",
+    "self",
+    "serviceAccountName",
+    "spec",
+    "status",
+    "this",
+    "variables",
+    "vars",
+    "version",
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "return",
+    "var",
+    "void",
+    "while",
 ];
 
 /// Tells whether `word` is lower camel case: an id, an iterator.
@@ -65,7 +111,9 @@ fn check_ids(ids: &[&str]) -> Result<(), String> {
             return Err(format!("id {id} is a reserved keyword in KRO"));
         }
         if !is_id(id) {
-            return Err(format!("id {id} is not a valid KRO resource id: must be lower camelCase"));
+            return Err(format!(
+                "id {id} is not a valid KRO resource id: must be lower camelCase"
+            ));
         }
         if !seen.insert(*id) {
             return Err(format!("found duplicate resource IDs {id}"));
@@ -114,23 +162,82 @@ mod tests {
     fn names_are_refused_in_kros_words() {
         let naming = |text: &str| format!("naming convention violation: {text}");
         let cases: [(&str, &[&str], &[&str], String); 11] = [
-            ("web", &[], &[], naming("kind 'web' is not a valid KRO kind name: must be UpperCamelCase")),
-            ("Web-App", &[], &[], naming("kind 'Web-App' is not a valid KRO kind name: must be UpperCamelCase")),
-            ("Web", &["my-id"], &[], naming("id my-id is not a valid KRO resource id: must be lower camelCase")),
-            ("Web", &["Id"], &[], naming("id Id is not a valid KRO resource id: must be lower camelCase")),
-            ("Web", &["spec"], &[], naming("id spec is a reserved keyword in KRO")),
-            ("Web", &["namespace"], &[], naming("id namespace is a reserved keyword in KRO")),
-            ("Web", &["a", "a"], &[], naming("found duplicate resource IDs a")),
-            ("Web", &["a"], &["A"], "resource \"a\": forEach iterator name \"A\" is not valid: must be lowerCamelCase".into()),
-            ("Web", &["a"], &["each"], "resource \"a\": forEach iterator name \"each\" is a reserved keyword".into()),
-            ("Web", &["a", "b"], &["b"], "resource \"a\": forEach iterator name \"b\" conflicts with resource ID".into()),
-            ("Web", &["a"], &["x", "x"], "resource \"a\": duplicate forEach iterator name \"x\"".into()),
+            (
+                "web",
+                &[],
+                &[],
+                naming("kind 'web' is not a valid KRO kind name: must be UpperCamelCase"),
+            ),
+            (
+                "Web-App",
+                &[],
+                &[],
+                naming("kind 'Web-App' is not a valid KRO kind name: must be UpperCamelCase"),
+            ),
+            (
+                "Web",
+                &["my-id"],
+                &[],
+                naming("id my-id is not a valid KRO resource id: must be lower camelCase"),
+            ),
+            (
+                "Web",
+                &["Id"],
+                &[],
+                naming("id Id is not a valid KRO resource id: must be lower camelCase"),
+            ),
+            (
+                "Web",
+                &["spec"],
+                &[],
+                naming("id spec is a reserved keyword in KRO"),
+            ),
+            (
+                "Web",
+                &["namespace"],
+                &[],
+                naming("id namespace is a reserved keyword in KRO"),
+            ),
+            (
+                "Web",
+                &["a", "a"],
+                &[],
+                naming("found duplicate resource IDs a"),
+            ),
+            (
+                "Web",
+                &["a"],
+                &["A"],
+                "resource \"a\": forEach iterator name \"A\" is not valid: must be lowerCamelCase"
+                    .into(),
+            ),
+            (
+                "Web",
+                &["a"],
+                &["each"],
+                "resource \"a\": forEach iterator name \"each\" is a reserved keyword".into(),
+            ),
+            (
+                "Web",
+                &["a", "b"],
+                &["b"],
+                "resource \"a\": forEach iterator name \"b\" conflicts with resource ID".into(),
+            ),
+            (
+                "Web",
+                &["a"],
+                &["x", "x"],
+                "resource \"a\": duplicate forEach iterator name \"x\"".into(),
+            ),
         ];
         for (kind, ids, iterators, want) in cases {
             let got = check_names(kind, ids, &[("a", iterators.to_vec())], 10);
             assert_eq!(got, Err(want));
         }
-        assert_eq!(check_names("Web", &["a", "schemas"], &[("a", vec!["x", "y"])], 2), Ok(()));
+        assert_eq!(
+            check_names("Web", &["a", "schemas"], &[("a", vec!["x", "y"])], 2),
+            Ok(())
+        );
         assert_eq!(
             check_names("Web", &["a"], &[("a", vec!["x", "y", "z"])], 2),
             Err("resource \"a\": forEach cannot have more than 2 dimensions, got 3".to_owned())

@@ -22,7 +22,11 @@ pub enum Ownership {
 }
 
 /// Puts the owner's labels on a generated definition.
-pub fn label_definition(definition: &mut CustomResourceDefinition, owner: &Owner, settings: &Settings) {
+pub fn label_definition(
+    definition: &mut CustomResourceDefinition,
+    owner: &Owner,
+    settings: &Settings,
+) {
     for (key, value) in owner.labels(settings) {
         let value = value.as_str().unwrap_or_default().to_owned();
         definition.metadata.labels.insert(key, value);
@@ -43,7 +47,11 @@ pub fn ownership(live: &CustomResourceDefinition, owner: &Owner) -> Ownership {
     if name != owner.name {
         return Ownership::Other(name.to_owned());
     }
-    if label(keys::LABEL_RGD_ID) == Some(&owner.uid) { Ownership::Own } else { Ownership::Adopted }
+    if label(keys::LABEL_RGD_ID) == Some(&owner.uid) {
+        Ownership::Own
+    } else {
+        Ownership::Adopted
+    }
 }
 
 // === impl Ownership ===

@@ -196,7 +196,9 @@ impl CompiledGraph {
 impl Plan {
     /// The objects that an apply would change.
     pub fn changes(&self) -> impl Iterator<Item = &Apply> {
-        self.applies.iter().filter(|apply| apply.change != Change::Unchanged)
+        self.applies
+            .iter()
+            .filter(|apply| apply.change != Change::Unchanged)
     }
 
     /// Whether there is nothing to do and nothing to wait for but readiness.

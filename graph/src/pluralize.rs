@@ -42,12 +42,15 @@ fn replace_ending(kind: &str) -> Option<String> {
         .rev()
         .filter(|word| word.use_of != Use::Exact)
         .map(|word| (word.singular, word.plural));
-    irregular.chain(ENDINGS.iter().copied()).find_map(|(singular, plural)| {
-        if kind.ends_with(plural) {
-            return Some(kind.to_owned());
-        }
-        kind.strip_suffix(singular).map(|stem| format!("{stem}{plural}"))
-    })
+    irregular
+        .chain(ENDINGS.iter().copied())
+        .find_map(|(singular, plural)| {
+            if kind.ends_with(plural) {
+                return Some(kind.to_owned());
+            }
+            kind.strip_suffix(singular)
+                .map(|stem| format!("{stem}{plural}"))
+        })
 }
 
 #[cfg(test)]
@@ -70,7 +73,12 @@ mod tests {
 
     #[test]
     fn acronyms_never_give_capitals() {
-        for (kind, want) in [("dns", "dns"), ("https", "https"), ("api", "apis"), ("acl", "acls")] {
+        for (kind, want) in [
+            ("dns", "dns"),
+            ("https", "https"),
+            ("api", "apis"),
+            ("acl", "acls"),
+        ] {
             assert_eq!(pluralize(kind), want, "{kind}");
         }
     }

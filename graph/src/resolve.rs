@@ -58,7 +58,11 @@ pub(crate) mod builtin_kinds {
                 return Err(ResolveError::KindNotFound(gvk.clone()));
             };
             let (namespaced, resource) = (resource.namespaced, resource.resource.clone());
-            Ok(ResolvedKind { schema, namespaced, resource })
+            Ok(ResolvedKind {
+                schema,
+                namespaced,
+                resource,
+            })
         }
     }
 }

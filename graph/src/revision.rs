@@ -43,7 +43,10 @@ mod tests {
         let long = "a".repeat(253);
         let name = revision_name(&long, 7);
         assert_eq!(name.len(), 253);
-        assert!(name.starts_with("aaa") && name.contains("-r00007-"), "{name}");
+        assert!(
+            name.starts_with("aaa") && name.contains("-r00007-"),
+            "{name}"
+        );
         assert_ne!(name, revision_name(&format!("{}b", "a".repeat(252)), 7));
         let dots = format!("{}{}", "a".repeat(200), ".".repeat(53));
         assert!(revision_name(&dots, 1).starts_with(&format!("{}-r00001-", "a".repeat(200))));

@@ -43,8 +43,14 @@ pub(crate) fn scan(text: &str) -> Result<Scalar, String> {
     }
     let parsed = template::parse(text).map_err(|error| error.to_string())?;
     Ok(match (parsed.standalone(), parsed.source()) {
-        (Some(_), Some(text)) => Scalar::Standalone(Source { text, template: None }),
-        (None, Some(source)) => Scalar::Template(Source { text: source, template: Some(text.to_owned()) }),
+        (Some(_), Some(text)) => Scalar::Standalone(Source {
+            text,
+            template: None,
+        }),
+        (None, Some(source)) => Scalar::Template(Source {
+            text: source,
+            template: Some(text.to_owned()),
+        }),
         (_, None) => Scalar::Plain,
     })
 }

@@ -46,9 +46,13 @@ struct CustomType {
 
 impl Transformer {
     fn load(types: &Map<String, Value>) -> Result<Self, String> {
-        let mut transformer = Self { custom_types: BTreeMap::new() };
+        let mut transformer = Self {
+            custom_types: BTreeMap::new(),
+        };
         for name in order_of_types(types)? {
-            let Some(notation) = types.get(&name) else { continue };
+            let Some(notation) = types.get(&name) else {
+                continue;
+            };
             let custom_type = transformer
                 .custom_type(&name, notation)
                 .map_err(|error| format!("building schema for {name}: {error}"))?;
@@ -60,7 +64,10 @@ impl Transformer {
     fn custom_type(&self, name: &str, notation: &Value) -> Result<CustomType, String> {
         let mut required = Vec::new();
         let schema = self.field(name, notation, &mut required)?;
-        Ok(CustomType { schema, required: !required.is_empty() })
+        Ok(CustomType {
+            schema,
+            required: !required.is_empty(),
+        })
     }
 
     fn object(&self, fields: &Map<String, Value>) -> Result<Value, String> {
@@ -116,12 +123,20 @@ impl Transformer {
         };
         let mut schema = self.schema_of(&field_type)?;
         if let Type::Custom(custom) = &field_type
-            && self.custom_types.get(custom).is_some_and(|custom_type| custom_type.required)
+            && self
+                .custom_types
+                .get(custom)
+                .is_some_and(|custom_type| custom_type.required)
         {
             required.push(name.to_owned());
         }
         if markers::apply(&mut schema, &markers)? {
-            required.extend(markers.iter().filter(|marker| marker.is_required()).map(|_| name.to_owned()));
+            required.extend(
+                markers
+                    .iter()
+                    .filter(|marker| marker.is_required())
+                    .map(|_| name.to_owned()),
+            );
         }
         Ok(schema)
     }
@@ -146,8 +161,8 @@ impl Transformer {
 fn order_of_types(types: &Map<String, Value>) -> Result<Vec<String>, String> {
     let mut parsed = BTreeMap::new();
     for (name, notation) in types {
-        let dependencies = type_dependencies(notation)
-            .map_err(|error| format!("parsing type {name}: {error}"))?;
+        let dependencies =
+            type_dependencies(notation).map_err(|error| format!("parsing type {name}: {error}"))?;
         parsed.insert(name.as_str(), dependencies);
     }
     let mut dag = Dag::default();
@@ -155,10 +170,11 @@ fn order_of_types(types: &Map<String, Value>) -> Result<Vec<String>, String> {
         dag.add_vertex(name, 0).map_err(|error| error.to_string())?;
     }
     for (name, dependencies) in &parsed {
-        dag.add_dependencies(name, dependencies).map_err(|error| match error {
-            DagError::Cycle(_) => format!("cyclic dependency in type {name}: {error}"),
-            other => other.to_string(),
-        })?;
+        dag.add_dependencies(name, dependencies)
+            .map_err(|error| match error {
+                DagError::Cycle(_) => format!("cyclic dependency in type {name}: {error}"),
+                other => other.to_string(),
+            })?;
     }
     Ok(dag.topological_order())
 }
@@ -167,7 +183,11 @@ fn type_dependencies(notation: &Value) -> Result<Vec<String>, String> {
     match notation {
         Value::String(text) => {
             let (type_text, _) = split(text);
-            Ok(types::parse(type_text)?.custom_name().into_iter().map(str::to_owned).collect())
+            Ok(types::parse(type_text)?
+                .custom_name()
+                .into_iter()
+                .map(str::to_owned)
+                .collect())
         }
         Value::Object(fields) => {
             let mut dependencies = Vec::new();
@@ -184,7 +204,11 @@ fn type_dependencies(notation: &Value) -> Result<Vec<String>, String> {
 
 fn unexpected_type(value: &Value) -> String {
     // The notation is decoded without kro's care for integers: every number is a float64.
-    let name = if value.is_number() { "float64" } else { go_text::type_name(value) };
+    let name = if value.is_number() {
+        "float64"
+    } else {
+        go_text::type_name(value)
+    };
     format!("unexpected type: {name}")
 }
 

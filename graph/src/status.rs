@@ -12,7 +12,9 @@ use api::kro::keys;
 use api::meta;
 use serde_json::{Map, Value, json};
 
-use crate::conditions::{Condition, ConditionSet, ConditionStatus, INSTANCE, Mark, read_conditions};
+use crate::conditions::{
+    Condition, ConditionSet, ConditionStatus, INSTANCE, Mark, read_conditions,
+};
 use crate::graph::CompiledGraph;
 use crate::plan::{InstanceState, Plan};
 
@@ -23,7 +25,11 @@ impl CompiledGraph {
         set.mark(managed());
         set.mark(resolved());
         set.mark(plan.resources_ready());
-        let state = if set.is_ready() { InstanceState::Active } else { plan.state() };
+        let state = if set.is_ready() {
+            InstanceState::Active
+        } else {
+            plan.state()
+        };
         self.assemble(instance, plan, &set, state, now)
     }
 
@@ -33,17 +39,40 @@ impl CompiledGraph {
         let mut set = ConditionSet::open(&INSTANCE, instance, now);
         set.mark(managed());
         set.mark(resolved());
-        let message = format!("reconciliation suspended via {} annotation", keys::ANNOTATION_RECONCILE);
-        set.mark(Mark::fails(keys::CONDITION_RESOURCES_READY, keys::REASON_SUSPENDED, message));
-        self.assemble(instance, &self.blind_plan(instance), &set, InstanceState::Active, now)
+        let message = format!(
+            "reconciliation suspended via {} annotation",
+            keys::ANNOTATION_RECONCILE
+        );
+        set.mark(Mark::fails(
+            keys::CONDITION_RESOURCES_READY,
+            keys::REASON_SUSPENDED,
+            message,
+        ));
+        self.assemble(
+            instance,
+            &self.blind_plan(instance),
+            &set,
+            InstanceState::Active,
+            now,
+        )
     }
 
     /// The status of an instance on which finalizer and labels could not be put.
     pub fn unmanaged_status(&self, instance: &Value, error: &str, now: &str) -> Value {
         let mut set = ConditionSet::open(&INSTANCE, instance, now);
         let message = format!("finalizer/labeling failed: {error}");
-        set.mark(Mark::fails(keys::CONDITION_INSTANCE_MANAGED, keys::REASON_MANAGEMENT_FAILED, message));
-        self.assemble(instance, &self.blind_plan(instance), &set, InstanceState::Error, now)
+        set.mark(Mark::fails(
+            keys::CONDITION_INSTANCE_MANAGED,
+            keys::REASON_MANAGEMENT_FAILED,
+            message,
+        ));
+        self.assemble(
+            instance,
+            &self.blind_plan(instance),
+            &set,
+            InstanceState::Error,
+            now,
+        )
     }
 
     fn assemble(
@@ -96,11 +125,20 @@ impl CompiledGraph {
 }
 
 /// The status of an instance whose graph is not to be had. Everything but the state, and kro's conditions, stays.
-pub fn unresolved(graph: Option<&CompiledGraph>, instance: &Value, error: &str, now: &str) -> Value {
+pub fn unresolved(
+    graph: Option<&CompiledGraph>,
+    instance: &Value,
+    error: &str,
+    now: &str,
+) -> Value {
     let mut status = wire_status(instance);
     if !has_author_conditions(graph, instance) {
         let mut set = ConditionSet::open(&INSTANCE, instance, now);
-        set.mark(Mark::fails(keys::CONDITION_GRAPH_RESOLVED, keys::REASON_RESOLUTION_FAILED, error));
+        set.mark(Mark::fails(
+            keys::CONDITION_GRAPH_RESOLVED,
+            keys::REASON_RESOLUTION_FAILED,
+            error,
+        ));
         status.insert("conditions".to_owned(), Value::Array(set.to_values()));
     }
     status.insert("state".to_owned(), json!(InstanceState::Error.as_str()));
@@ -109,13 +147,25 @@ pub fn unresolved(graph: Option<&CompiledGraph>, instance: &Value, error: &str, 
 
 /// The status of an instance that is being deleted; the message says what it waits for (`deleting resources`, or
 /// `deletion blocked: …`). The author's fields stay, and over the author's conditions goes kro's `ResourcesReady`.
-pub fn deleting(graph: Option<&CompiledGraph>, instance: &Value, message: &str, now: &str) -> Value {
+pub fn deleting(
+    graph: Option<&CompiledGraph>,
+    instance: &Value,
+    message: &str,
+    now: &str,
+) -> Value {
     let mut set = ConditionSet::open(&INSTANCE, instance, now);
-    set.mark(Mark::waits(keys::CONDITION_RESOURCES_READY, keys::REASON_UNDER_DELETION, message));
+    set.mark(Mark::waits(
+        keys::CONDITION_RESOURCES_READY,
+        keys::REASON_UNDER_DELETION,
+        message,
+    ));
     let mut status = wire_status(instance);
     let conditions = if has_author_conditions(graph, instance) {
-        let mut conditions: Vec<Condition> =
-            set.get(keys::CONDITION_RESOURCES_READY).cloned().into_iter().collect();
+        let mut conditions: Vec<Condition> = set
+            .get(keys::CONDITION_RESOURCES_READY)
+            .cloned()
+            .into_iter()
+            .collect();
         keep_previous(&mut conditions, wire_conditions(instance));
         to_values(&conditions)
     } else {
@@ -127,11 +177,19 @@ pub fn deleting(graph: Option<&CompiledGraph>, instance: &Value, message: &str, 
 }
 
 fn managed() -> Mark {
-    Mark::holds(keys::CONDITION_INSTANCE_MANAGED, keys::REASON_MANAGED, keys::MESSAGE_MANAGED)
+    Mark::holds(
+        keys::CONDITION_INSTANCE_MANAGED,
+        keys::REASON_MANAGED,
+        keys::MESSAGE_MANAGED,
+    )
 }
 
 fn resolved() -> Mark {
-    Mark::holds(keys::CONDITION_GRAPH_RESOLVED, keys::REASON_RESOLVED, keys::MESSAGE_RESOLVED)
+    Mark::holds(
+        keys::CONDITION_GRAPH_RESOLVED,
+        keys::REASON_RESOLVED,
+        keys::MESSAGE_RESOLVED,
+    )
 }
 
 /// The author's fields; `conditions` and `state` are ours.
@@ -144,7 +202,11 @@ fn author_fields(status: &Value) -> Map<String, Value> {
 }
 
 fn wire_status(instance: &Value) -> Map<String, Value> {
-    instance.get("status").and_then(Value::as_object).cloned().unwrap_or_default()
+    instance
+        .get("status")
+        .and_then(Value::as_object)
+        .cloned()
+        .unwrap_or_default()
 }
 
 fn wire_conditions(instance: &Value) -> Vec<Condition> {
@@ -158,13 +220,18 @@ fn has_author_conditions(graph: Option<&CompiledGraph>, instance: &Value) -> boo
     }
     let conditions = wire_conditions(instance);
     !conditions.is_empty()
-        && !conditions.iter().any(|condition| condition.kind == keys::CONDITION_INSTANCE_MANAGED)
+        && !conditions
+            .iter()
+            .any(|condition| condition.kind == keys::CONDITION_INSTANCE_MANAGED)
 }
 
 /// Keeps earlier conditions of types that are not there now.
 fn keep_previous(conditions: &mut Vec<Condition>, previous: Vec<Condition>) {
     for old in previous {
-        if !conditions.iter().any(|condition| condition.kind == old.kind) {
+        if !conditions
+            .iter()
+            .any(|condition| condition.kind == old.kind)
+        {
             conditions.push(old);
         }
     }
@@ -173,3 +240,6 @@ fn keep_previous(conditions: &mut Vec<Condition>, previous: Vec<Condition>) {
 fn to_values(conditions: &[Condition]) -> Vec<Value> {
     conditions.iter().map(Condition::to_value).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -57,7 +57,10 @@ fn walk_schemaless(value: &Value, path: &str, out: &mut Schemaless) -> Result<()
         Value::String(text) => match scalar::scan(text)? {
             Scalar::Plain => out.plain.push(path.to_owned()),
             Scalar::Standalone(source) | Scalar::Template(source) => {
-                out.found.push(Found { path: path.to_owned(), source });
+                out.found.push(Found {
+                    path: path.to_owned(),
+                    source,
+                });
             }
         },
         Value::Null | Value::Bool(_) | Value::Number(_) => out.plain.push(path.to_owned()),
@@ -97,7 +100,9 @@ fn walk_object(
         return walk_preserved(value, path, found);
     }
     if !expected.has("object") && matches!(schema.additional, Additional::None) {
-        return Err(format!("expected {expected} type for path {path}, got object"));
+        return Err(format!(
+            "expected {expected} type for path {path}, got object"
+        ));
     }
     for (name, value) in map {
         let field = field_schema(schema, name).ok_or_else(|| {
@@ -127,7 +132,9 @@ fn walk_array(
         return walk_preserved(value, path, found);
     }
     if !expected.has("array") {
-        return Err(format!("expected {expected} type for path {path}, got array"));
+        return Err(format!(
+            "expected {expected} type for path {path}, got array"
+        ));
     }
     let Some(item_schema) = &schema.items else {
         return Err(format!(
@@ -135,7 +142,12 @@ fn walk_array(
         ));
     };
     for (index, item) in items.iter().enumerate() {
-        walk(item, item_schema, &field_path::join_index(path, index), found)?;
+        walk(
+            item,
+            item_schema,
+            &field_path::join_index(path, index),
+            found,
+        )?;
     }
     Ok(())
 }
@@ -156,12 +168,17 @@ fn walk_text(
     let source = match scalar::scan(text)? {
         Scalar::Standalone(source) => source,
         _ if !expected.has("string") && !expected.any => {
-            return Err(format!("expected {expected} type for path {path}, got string"));
+            return Err(format!(
+                "expected {expected} type for path {path}, got string"
+            ));
         }
         Scalar::Template(source) => source,
         Scalar::Plain => return Ok(()),
     };
-    found.push(Found { path: path.to_owned(), source });
+    found.push(Found {
+        path: path.to_owned(),
+        source,
+    });
     Ok(())
 }
 
@@ -180,7 +197,9 @@ fn check_scalar(value: &Value, expected: &Expected, path: &str) -> Result<(), St
         _ if is_integer => "integer",
         other => go_text::type_name(other),
     };
-    Err(format!("expected {expected} type for path {path}, got {got}"))
+    Err(format!(
+        "expected {expected} type for path {path}, got {got}"
+    ))
 }
 
 /// The types that a literal may have at a node.
@@ -195,12 +214,18 @@ impl Expected {
     fn of(schema: &Schema, path: &str) -> Result<Self, String> {
         let some = |types: Vec<&'static str>| Ok(Self { types, any: false });
         if schema.preserve_unknown_fields {
-            return Ok(Self { types: vec!["any"], any: true });
+            return Ok(Self {
+                types: vec!["any"],
+                any: true,
+            });
         }
         if schema.int_or_string {
-            // A quantity of a built-in kind may be any number.
-            let number = if is_quantity(schema) { "number" } else { "integer" };
-            return some(vec!["string", number]);
+            // The built-in ones are published as oneOf, the others are marked.
+            return some(match schema.format.as_deref() {
+                Some("quantity") => vec!["string", "number"],
+                Some("int-or-string") => vec!["integer", "string"],
+                _ => vec!["string", "integer"],
+            });
         }
         let from_combinators = combined_types(schema);
         if !from_combinators.is_empty() {
@@ -210,7 +235,10 @@ impl Expected {
             return some(vec![type_name(value_type)]);
         }
         match schema.additional {
-            Additional::Any | Additional::Schema(_) => Ok(Self { types: vec!["any"], any: true }),
+            Additional::Any | Additional::Schema(_) => Ok(Self {
+                types: vec!["any"],
+                any: true,
+            }),
             Additional::None if has_combinators(schema) => Err("unknown schema type".to_owned()),
             Additional::None => Err(format!(
                 "schema at path {path} has no valid type, OneOf, AnyOf, or AdditionalProperties"
@@ -229,35 +257,39 @@ impl std::fmt::Display for Expected {
     }
 }
 
-fn is_quantity(schema: &Schema) -> bool {
-    schema.format.as_deref() == Some("quantity")
-}
-
 fn has_combinators(schema: &Schema) -> bool {
-    schema
-        .constraints
-        .as_ref()
-        .is_some_and(|constraints| !(constraints.one_of.is_empty() && constraints.any_of.is_empty()))
+    schema.constraints.as_ref().is_some_and(|constraints| {
+        !(constraints.one_of.is_empty() && constraints.any_of.is_empty())
+    })
 }
 
 /// Collects the types of `oneOf`, or else of `anyOf`; a branch that requires or forbids fields speaks of an object.
 fn combined_types(schema: &Schema) -> Vec<&'static str> {
-    let Some(constraints) = &schema.constraints else { return Vec::new() };
+    let Some(constraints) = &schema.constraints else {
+        return Vec::new();
+    };
     let collect = |branches: &[Arc<Schema>]| {
-        let mut types = Vec::new();
+        let mut types: Vec<&str> = Vec::new();
         for branch in branches {
-            let forbids = branch.constraints.as_ref().is_some_and(|constraints| constraints.not.is_some());
-            if !branch.required.is_empty() || forbids {
-                types.push("object");
+            let forbids = branch
+                .constraints
+                .as_ref()
+                .is_some_and(|constraints| constraints.not.is_some());
+            let implied = (!branch.required.is_empty() || forbids).then_some("object");
+            for name in implied.into_iter().chain(branch.value_type.map(type_name)) {
+                if !types.contains(&name) {
+                    types.push(name);
+                }
             }
-            types.extend(branch.value_type.map(type_name));
         }
-        types.sort_unstable();
-        types.dedup();
         types
     };
     let one_of = collect(&constraints.one_of);
-    if one_of.is_empty() { collect(&constraints.any_of) } else { one_of }
+    if one_of.is_empty() {
+        collect(&constraints.any_of)
+    } else {
+        one_of
+    }
 }
 
 fn type_name(value_type: ValueType) -> &'static str {

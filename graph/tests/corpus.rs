@@ -11,15 +11,19 @@ use std::sync::Arc;
 use api::crd::CustomResourceDefinition;
 use api::kro::RgdSpec;
 use api::{GroupVersion, GroupVersionKind};
-use wheelhouse_graph::{CompiledGraph, ResolveError, ResolvedKind, SchemaResolver, compile, spec_hash};
 use schema::Schema;
 use schema::builtin::catalog;
 use serde_json::{Value, json};
 use serde_saphyr::DuplicateKeyPolicy;
+use wheelhouse_graph::{
+    CompiledGraph, ResolveError, ResolvedKind, SchemaResolver, compile, spec_hash,
+};
 
 /// Examples whose verdict is not the compiler's business.
-const ELSEWHERE: [(&str, &str); 1] =
-    [("gcp-gemma-on-tpu", "refused by the API server's strict decoding, before it is compiled")];
+const ELSEWHERE: [(&str, &str); 1] = [(
+    "gcp-gemma-on-tpu",
+    "refused by the API server's strict decoding, before it is compiled",
+)];
 
 /// Examples with another verdict than kro's, each with the reason why that is right for now.
 const DIFFERENT: [(&str, &str); 0] = [];
@@ -50,7 +54,11 @@ impl SchemaResolver for Cluster {
         let builtin = catalog().by_kind(gvk).zip(catalog().schema(gvk));
         if let Some((resource, schema)) = builtin {
             let (namespaced, resource) = (resource.namespaced, resource.resource.clone());
-            return Ok(ResolvedKind { schema, namespaced, resource });
+            return Ok(ResolvedKind {
+                schema,
+                namespaced,
+                resource,
+            });
         }
         let group_version = gvk.group_version();
         let is_builtin = catalog()
@@ -68,11 +76,15 @@ impl Cluster {
     /// A cluster with kro's own kinds and those of the corpus.
     fn with_definitions_of(corpus: &Path) -> Self {
         let mut cluster = Self::default();
-        cluster.group_versions.insert(GroupVersion::new("kro.run", "v1alpha1"));
+        cluster
+            .group_versions
+            .insert(GroupVersion::new("kro.run", "v1alpha1"));
         for file in files_below(&corpus.join("crds")) {
             let text = fs::read_to_string(&file).expect("is readable");
             let definition: Value = serde_saphyr::from_str(&text).expect("is YAML");
-            cluster.define(&CustomResourceDefinition::from_value(&definition).expect("is a definition"));
+            cluster.define(
+                &CustomResourceDefinition::from_value(&definition).expect("is a definition"),
+            );
         }
         cluster
     }
@@ -80,13 +92,20 @@ impl Cluster {
     fn define(&mut self, definition: &CustomResourceDefinition) {
         let spec = &definition.spec;
         for version in spec.versions.iter().filter(|version| version.served) {
-            let openapi = version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
+            let openapi = version
+                .schema
+                .as_ref()
+                .and_then(|schema| schema.open_api_v3_schema.as_ref());
             let schema = Schema::from_openapi(openapi.expect("has a schema"))
                 .unwrap_or_else(|error| panic!("{}: {error}", definition.metadata.name));
             let gvk = GroupVersionKind::new(&spec.group, &version.name, &spec.names.kind);
             self.group_versions.insert(gvk.group_version());
             let namespaced = spec.scope.is_namespaced();
-            let kind = ResolvedKind { schema, namespaced, resource: spec.names.plural.clone() };
+            let kind = ResolvedKind {
+                schema,
+                namespaced,
+                resource: spec.names.plural.clone(),
+            };
             self.kinds.insert(gvk, kind);
         }
     }
@@ -115,20 +134,33 @@ struct Corpus {
 impl Corpus {
     fn open() -> Option<Self> {
         let path = corpus()?;
-        let text = fs::read_to_string(path.join("kro-examples/verdicts.json")).expect("is readable");
+        let text =
+            fs::read_to_string(path.join("kro-examples/verdicts.json")).expect("is readable");
         let verdicts = serde_json::from_str(&text).expect("is JSON");
         let cluster = Cluster::with_definitions_of(&path);
-        Some(Self { path, verdicts, cluster })
+        Some(Self {
+            path,
+            verdicts,
+            cluster,
+        })
     }
 
     fn names(&self) -> Vec<String> {
-        self.verdicts.as_object().expect("a map").keys().cloned().collect()
+        self.verdicts
+            .as_object()
+            .expect("a map")
+            .keys()
+            .cloned()
+            .collect()
     }
 
     /// Compiles an example in a cluster that has the definitions which it needs.
     fn compile(&self, name: &str) -> Result<Arc<CompiledGraph>, String> {
         let mut cluster = self.cluster.clone();
-        let needs = self.verdicts[name]["needs"].as_array().cloned().unwrap_or_default();
+        let needs = self.verdicts[name]["needs"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
         for needed in needs.iter().filter_map(Value::as_str) {
             // What kro refused, it did not define either.
             if let Ok(graph) = self.compile(needed) {
@@ -151,7 +183,10 @@ fn read_yaml(text: &str) -> Value {
 }
 
 fn skipped(name: &str) -> bool {
-    ELSEWHERE.iter().chain(&DIFFERENT).any(|(skipped, _)| *skipped == name)
+    ELSEWHERE
+        .iter()
+        .chain(&DIFFERENT)
+        .any(|(skipped, _)| *skipped == name)
 }
 
 #[test]
@@ -161,7 +196,10 @@ fn every_example_gets_kros_verdict_in_kros_words() {
     for name in corpus.names().iter().filter(|name| !skipped(name)) {
         let verdict = &corpus.verdicts[name];
         let accepted = verdict["accepted"].as_bool().expect("says so");
-        let want = verdict.pointer("/conditions/GraphAccepted/message").and_then(Value::as_str).unwrap_or_default();
+        let want = verdict
+            .pointer("/conditions/GraphAccepted/message")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         match corpus.compile(name) {
             Ok(_) if accepted => {}
             Err(error) if !accepted && error == want => {}
@@ -169,17 +207,27 @@ fn every_example_gets_kros_verdict_in_kros_words() {
             Err(error) => wrong.push(format!("{name}: {error}\n    kro says: {want}")),
         }
     }
-    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} differ:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
 }
 
 #[test]
 fn the_kubernetes_examples_are_all_accepted() {
     let Some(corpus) = Corpus::open() else { return };
-    let names: Vec<String> =
-        corpus.names().into_iter().filter(|name| name.starts_with("kubernetes-")).collect();
+    let names: Vec<String> = corpus
+        .names()
+        .into_iter()
+        .filter(|name| name.starts_with("kubernetes-"))
+        .collect();
     assert_eq!(names.len(), 12);
     for name in names {
-        corpus.compile(&name).unwrap_or_else(|error| panic!("{name}: {error}"));
+        corpus
+            .compile(&name)
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
     }
 }
 
@@ -188,8 +236,15 @@ fn orders_and_dependencies_are_kros() {
     let Some(corpus) = Corpus::open() else { return };
     for name in corpus.names() {
         let verdict = &corpus.verdicts[&name];
-        let Some(want) = verdict.get("topologicalOrder").filter(|order| order.is_array()) else { continue };
-        let Ok(graph) = corpus.compile(&name) else { continue };
+        let Some(want) = verdict
+            .get("topologicalOrder")
+            .filter(|order| order.is_array())
+        else {
+            continue;
+        };
+        let Ok(graph) = corpus.compile(&name) else {
+            continue;
+        };
         assert_eq!(json!(graph.topological_order()), *want, "{name}");
         // kro lists the dependencies of one resource in no particular order.
         let sorted = |list: &Value| {
@@ -212,8 +267,15 @@ fn generated_definitions_are_kros() {
     let mut wrong = Vec::new();
     let mut count = 0;
     for name in corpus.names() {
-        let Some(want) = corpus.verdicts[&name].get("crd").filter(|crd| crd.is_object()) else { continue };
-        let Ok(graph) = corpus.compile(&name) else { continue };
+        let Some(want) = corpus.verdicts[&name]
+            .get("crd")
+            .filter(|crd| crd.is_object())
+        else {
+            continue;
+        };
+        let Ok(graph) = corpus.compile(&name) else {
+            continue;
+        };
         count += 1;
         let mut got = graph.definition().to_value();
         // The API server's own default, and the owner's labels.
@@ -222,13 +284,21 @@ fn generated_definitions_are_kros() {
         let labels = want["metadata"]["labels"].as_object_mut().expect("a map");
         labels.retain(|key, _| !key.starts_with("kro.run/"));
         if labels.is_empty() {
-            want["metadata"].as_object_mut().expect("a map").remove("labels");
+            want["metadata"]
+                .as_object_mut()
+                .expect("a map")
+                .remove("labels");
         }
         if got != want {
             wrong.push(format!("{name}: {}", difference("", &got, &want)));
         }
     }
-    assert!(wrong.is_empty(), "{} of {count} differ:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of {count} differ:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
     assert!(count > 30, "kro's definitions are in the corpus");
 }
 
@@ -241,13 +311,21 @@ fn difference(path: &str, got: &Value, want: &Value) -> String {
                 let (got, want) = (got.get(key), want.get(key));
                 if got != want {
                     let null = Value::Null;
-                    return difference(&format!("{path}.{key}"), got.unwrap_or(&null), want.unwrap_or(&null));
+                    return difference(
+                        &format!("{path}.{key}"),
+                        got.unwrap_or(&null),
+                        want.unwrap_or(&null),
+                    );
                 }
             }
             String::new()
         }
         (Value::Array(got), Value::Array(want)) if got.len() == want.len() => {
-            let differs = got.iter().zip(want).enumerate().find(|(_, (got, want))| got != want);
+            let differs = got
+                .iter()
+                .zip(want)
+                .enumerate()
+                .find(|(_, (got, want))| got != want);
             differs.map_or(String::new(), |(index, (got, want))| {
                 difference(&format!("{path}[{index}]"), got, want)
             })
@@ -260,7 +338,8 @@ fn difference(path: &str, got: &Value, want: &Value) -> String {
 fn hashes_of_the_examples_do_not_depend_on_the_order_of_resources() {
     let Some(corpus) = Corpus::open() else { return };
     for name in corpus.names().iter().filter(|name| !skipped(name)) {
-        let text = fs::read_to_string(corpus.path.join("kro-examples").join(name).join("rgd.yaml")).expect("is readable");
+        let text = fs::read_to_string(corpus.path.join("kro-examples").join(name).join("rgd.yaml"))
+            .expect("is readable");
         let object = read_yaml(&text);
         let mut spec = RgdSpec::from_value(&object["spec"]).expect("is a spec");
         let hash = spec_hash(&spec);

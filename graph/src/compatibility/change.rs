@@ -138,15 +138,25 @@ impl fmt::Display for Change {
             ChangeKind::EnumRestricted => write!(f, "Enum value {old} was removed"),
             ChangeKind::EnumExpanded => write!(f, "Enum value {new} was added"),
             ChangeKind::PatternAdded => write!(f, "Validation pattern {new} was added"),
-            ChangeKind::PatternChanged => write!(f, "Validation pattern changed from {old} to {new}"),
+            ChangeKind::PatternChanged => {
+                write!(f, "Validation pattern changed from {old} to {new}")
+            }
             ChangeKind::PatternRemoved => write!(f, "Validation pattern {old} was removed"),
             ChangeKind::DescriptionChanged => {
                 write!(f, "Description field was changed from {old} to {new}")
             }
-            ChangeKind::DefaultChanged => write!(f, "Default value was changed from {old} to {new}"),
-            ChangeKind::PrinterColumnsChanged => f.write_str("Additional printer columns were changed"),
-            ChangeKind::BoundAdded(bound) => write!(f, "{} constraint {new} was added", bound.title()),
-            ChangeKind::BoundRemoved(bound) => write!(f, "{} constraint {old} was removed", bound.title()),
+            ChangeKind::DefaultChanged => {
+                write!(f, "Default value was changed from {old} to {new}")
+            }
+            ChangeKind::PrinterColumnsChanged => {
+                f.write_str("Additional printer columns were changed")
+            }
+            ChangeKind::BoundAdded(bound) => {
+                write!(f, "{} constraint {new} was added", bound.title())
+            }
+            ChangeKind::BoundRemoved(bound) => {
+                write!(f, "{} constraint {old} was removed", bound.title())
+            }
             ChangeKind::BoundIncreased(bound) => {
                 write!(f, "{} was increased from {old} to {new}", bound.title())
             }
@@ -170,9 +180,18 @@ impl Report {
         if self.breaking.is_empty() {
             return None;
         }
-        let mut words: Vec<String> =
-            self.breaking.iter().take(SPELLED_OUT_MAX).map(ToString::to_string).collect();
-        if let Some(more) = self.breaking.len().checked_sub(SPELLED_OUT_MAX).filter(|more| *more > 0) {
+        let mut words: Vec<String> = self
+            .breaking
+            .iter()
+            .take(SPELLED_OUT_MAX)
+            .map(ToString::to_string)
+            .collect();
+        if let Some(more) = self
+            .breaking
+            .len()
+            .checked_sub(SPELLED_OUT_MAX)
+            .filter(|more| *more > 0)
+        {
             words.push(format!("and {more} more changes"));
         }
         Some(format!(
@@ -188,7 +207,12 @@ impl Report {
         old: impl Into<String>,
         new: impl Into<String>,
     ) {
-        self.breaking.push(Change { path: path.into(), kind, old: old.into(), new: new.into() });
+        self.breaking.push(Change {
+            path: path.into(),
+            kind,
+            old: old.into(),
+            new: new.into(),
+        });
     }
 
     pub(super) fn other(
@@ -198,6 +222,11 @@ impl Report {
         old: impl Into<String>,
         new: impl Into<String>,
     ) {
-        self.other.push(Change { path: path.into(), kind, old: old.into(), new: new.into() });
+        self.other.push(Change {
+            path: path.into(),
+            kind,
+            old: old.into(),
+            new: new.into(),
+        });
     }
 }

@@ -12,15 +12,35 @@ use super::change::{Bound, ChangeKind, Report};
 pub(super) fn compare(path: &str, old: &Value, new: &Value, report: &mut Report) {
     let (old_words, new_words) = (text(old, "description"), text(new, "description"));
     if old_words != new_words {
-        report.other(format!("{path}.description"), ChangeKind::DescriptionChanged, old_words, new_words);
+        report.other(
+            format!("{path}.description"),
+            ChangeKind::DescriptionChanged,
+            old_words,
+            new_words,
+        );
     }
     if old.get("default") != new.get("default") {
-        let show = |schema: &Value| schema.get("default").map(ToString::to_string).unwrap_or_default();
-        report.other(format!("{path}.default"), ChangeKind::DefaultChanged, show(old), show(new));
+        let show = |schema: &Value| {
+            schema
+                .get("default")
+                .map(ToString::to_string)
+                .unwrap_or_default()
+        };
+        report.other(
+            format!("{path}.default"),
+            ChangeKind::DefaultChanged,
+            show(old),
+            show(new),
+        );
     }
     let (old_type, new_type) = (text(old, "type"), text(new, "type"));
     if old_type != new_type {
-        report.breaking(format!("{path}.type"), ChangeKind::TypeChanged, old_type, new_type);
+        report.breaking(
+            format!("{path}.type"),
+            ChangeKind::TypeChanged,
+            old_type,
+            new_type,
+        );
         return;
     }
     compare_patterns(path, old, new, report);
@@ -59,12 +79,21 @@ fn compare_bounds(path: &str, bound: Bound, old: &Value, new: &Value, report: &m
     let path = format!("{path}.{keyword}");
     match (read(old), read(new)) {
         (None, None) => {}
-        (None, Some(new)) => report.breaking(path, ChangeKind::BoundAdded(bound), "", new.to_string()),
-        (Some(old), None) => report.other(path, ChangeKind::BoundRemoved(bound), old.to_string(), ""),
+        (None, Some(new)) => {
+            report.breaking(path, ChangeKind::BoundAdded(bound), "", new.to_string())
+        }
+        (Some(old), None) => {
+            report.other(path, ChangeKind::BoundRemoved(bound), old.to_string(), "")
+        }
         (Some(old), Some(new)) => {
-            let Some(order) = new.partial_cmp(&old).filter(|order| order.is_ne()) else { return };
-            let kind =
-                if order.is_gt() { ChangeKind::BoundIncreased(bound) } else { ChangeKind::BoundDecreased(bound) };
+            let Some(order) = new.partial_cmp(&old).filter(|order| order.is_ne()) else {
+                return;
+            };
+            let kind = if order.is_gt() {
+                ChangeKind::BoundIncreased(bound)
+            } else {
+                ChangeKind::BoundDecreased(bound)
+            };
             if order.is_gt() == bound.is_lower() {
                 report.breaking(path, kind, old.to_string(), new.to_string());
             } else {
@@ -89,7 +118,12 @@ fn compare_properties(path: &str, old: &Value, new: &Value, report: &mut Report)
         }
         let path = format!("{path}.properties.{name}");
         if required.contains(name.as_str()) && new_property.get("default").is_none() {
-            report.breaking(path, ChangeKind::PropertyAdded, "required=false", "required=true");
+            report.breaking(
+                path,
+                ChangeKind::PropertyAdded,
+                "required=false",
+                "required=true",
+            );
         } else {
             report.other(path, ChangeKind::PropertyAdded, "", "");
         }
@@ -108,7 +142,8 @@ fn compare_required(path: &str, old: &Value, new: &Value, report: &mut Report) {
         report.other(&path, ChangeKind::RequiredRemoved, *name, "");
     }
     for name in new_required.intersection(&old_required) {
-        let has_default = |schema: &Value| property(schema, name).is_some_and(|p| p.get("default").is_some());
+        let has_default =
+            |schema: &Value| property(schema, name).is_some_and(|p| p.get("default").is_some());
         if property(old, name).is_some() && has_default(old) && !has_default(new) {
             report.breaking(&path, ChangeKind::RequiredDefaultRemoved, *name, "");
         }
@@ -118,7 +153,11 @@ fn compare_required(path: &str, old: &Value, new: &Value, report: &mut Report) {
 fn compare_enums(path: &str, old: &Value, new: &Value, report: &mut Report) {
     let values = |schema: &Value| -> BTreeSet<String> {
         let values = schema.get("enum").and_then(Value::as_array);
-        values.into_iter().flatten().map(ToString::to_string).collect()
+        values
+            .into_iter()
+            .flatten()
+            .map(ToString::to_string)
+            .collect()
     };
     let (old, new) = (values(old), values(new));
     if old.is_empty() || new.is_empty() {
@@ -135,7 +174,12 @@ fn compare_enums(path: &str, old: &Value, new: &Value, report: &mut Report) {
 
 fn compare_items(path: &str, old: &Value, new: &Value, report: &mut Report) {
     let path = format!("{path}.items");
-    let items = |schema: &'_ Value| schema.get("items").filter(|items| items.is_object()).cloned();
+    let items = |schema: &'_ Value| {
+        schema
+            .get("items")
+            .filter(|items| items.is_object())
+            .cloned()
+    };
     match (items(old), items(new)) {
         (Some(old), Some(new)) => compare(&path, &old, &new, report),
         (Some(_), None) => report.breaking(path, ChangeKind::PropertyRemoved, "", ""),
@@ -149,7 +193,11 @@ fn text<'a>(schema: &'a Value, name: &str) -> &'a str {
 }
 
 fn fields(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
-    schema.get("properties").and_then(Value::as_object).into_iter().flatten()
+    schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
 }
 
 fn property<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
@@ -158,5 +206,9 @@ fn property<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
 
 fn required(schema: &Value) -> BTreeSet<&str> {
     let names = schema.get("required").and_then(Value::as_array);
-    names.into_iter().flatten().filter_map(Value::as_str).collect()
+    names
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
 }

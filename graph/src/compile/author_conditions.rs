@@ -20,9 +20,14 @@ const CONDITION_TYPE: &str = "kro.run.Condition";
 
 /// Takes the list out of the status block.
 pub(super) fn take(block: &mut Map<String, Value>) -> Result<Vec<String>, String> {
-    let Some(raw) = block.remove("conditions") else { return Ok(Vec::new()) };
+    let Some(raw) = block.remove("conditions") else {
+        return Ok(Vec::new());
+    };
     let Value::Array(items) = raw else {
-        return Err(format!("status.conditions must be a list, got {}", type_name(&raw)));
+        return Err(format!(
+            "status.conditions must be a list, got {}",
+            type_name(&raw)
+        ));
     };
     items
         .iter()
@@ -38,7 +43,10 @@ pub(super) fn take(block: &mut Map<String, Value>) -> Result<Vec<String>, String
 }
 
 /// Compiles the list.
-pub(super) fn compile(compiler: &mut Compiler<'_>, texts: &[String]) -> Result<Vec<Expression>, String> {
+pub(super) fn compile(
+    compiler: &mut Compiler<'_>,
+    texts: &[String],
+) -> Result<Vec<Expression>, String> {
     let sources = texts
         .iter()
         .map(|text| scalar::unwrap(text))
@@ -69,7 +77,9 @@ fn check_output(output: &DeclType) -> Result<(), String> {
         DeclType::List(list) => &list.element,
         other => other,
     };
-    if matches!(element, DeclType::Dyn | DeclType::Param(_)) || *element == DeclType::Opaque(CONDITION_TYPE) {
+    if matches!(element, DeclType::Dyn | DeclType::Param(_))
+        || *element == DeclType::Opaque(CONDITION_TYPE)
+    {
         return Ok(());
     }
     Err(format!(
@@ -81,8 +91,10 @@ fn check_output(output: &DeclType) -> Result<(), String> {
 /// Checks what is literal in calls of `runtime`: no type in two entries, only kro's own types looked up in `schema`, a
 /// status that is one, a type that is not empty.
 fn check_literals(conditions: &[Expression]) -> Result<(), String> {
-    let calls: Vec<Vec<RuntimeCall>> =
-        conditions.iter().map(|condition| condition.program.runtime_calls()).collect();
+    let calls: Vec<Vec<RuntimeCall>> = conditions
+        .iter()
+        .map(|condition| condition.program.runtime_calls())
+        .collect();
     let mut declared = BTreeSet::new();
     for calls in &calls {
         let types: BTreeSet<&str> = calls.iter().filter_map(new_type).collect();
@@ -97,8 +109,12 @@ fn check_literals(conditions: &[Expression]) -> Result<(), String> {
     }
     for (condition, calls) in conditions.iter().zip(&calls) {
         for call in calls {
-            check_call(call, &declared)
-                .map_err(|error| format!("{error} in expression {}", quote(condition.program.source())))?;
+            check_call(call, &declared).map_err(|error| {
+                format!(
+                    "{error} in expression {}",
+                    quote(condition.program.source())
+                )
+            })?;
         }
     }
     Ok(())
@@ -114,7 +130,10 @@ fn new_type(call: &RuntimeCall) -> Option<&str> {
 fn check_call(call: &RuntimeCall, declared: &BTreeSet<&str>) -> Result<(), String> {
     match call {
         RuntimeCall::NewCondition { kind, status } => {
-            if let Some(status) = status.as_deref().filter(|status| ConditionStatus::parse(status).is_none()) {
+            if let Some(status) = status
+                .as_deref()
+                .filter(|status| ConditionStatus::parse(status).is_none())
+            {
                 return Err(format!(
                     "runtime.newCondition: status must be one of True, False, Unknown (got {})",
                     quote(status)
@@ -125,10 +144,15 @@ fn check_call(call: &RuntimeCall, declared: &BTreeSet<&str>) -> Result<(), Strin
             }
             Ok(())
         }
-        RuntimeCall::Condition { of_schema: true, kind: Some(kind) } if !INSTANCE.has(kind) => {
+        RuntimeCall::Condition {
+            of_schema: true,
+            kind: Some(kind),
+        } if !INSTANCE.has(kind) => {
             let kind_text = quote(kind);
             Err(if declared.contains(kind.as_str()) {
-                format!("runtime.condition(schema, {kind_text}): custom conditions cannot reference each other")
+                format!(
+                    "runtime.condition(schema, {kind_text}): custom conditions cannot reference each other"
+                )
             } else {
                 format!(
                     "runtime.condition(schema, {kind_text}): unknown condition type; only kro's built-in types \

@@ -34,7 +34,8 @@ pub(super) fn connect(
     let mut by_id = BTreeMap::new();
     for mut draft in drafts {
         draft.dependencies = dependencies_of(&draft, &inspector, options)?;
-        dag.add_dependencies(&draft.id, &draft.dependencies).map_err(|error| error.to_string())?;
+        dag.add_dependencies(&draft.id, &draft.dependencies)
+            .map_err(|error| error.to_string())?;
         by_id.insert(draft.id.clone(), draft);
     }
     let order = dag.topological_order();
@@ -76,7 +77,10 @@ fn dependencies_of(
     }
     for (name, source) in &draft.for_each {
         let read = read(inspector, source, &iterators, options).map_err(|error| {
-            format!("failed to extract dependencies from forEach iterator {}: {error}", quote(name))
+            format!(
+                "failed to extract dependencies from forEach iterator {}: {error}",
+                quote(name)
+            )
         })?;
         if !read.iterators.is_empty() {
             return Err(format!(
@@ -123,11 +127,16 @@ fn read(
     if inspection.uses_omit && !options.omit {
         return Err("omit() requires the CELOmitFunction feature gate to be enabled".to_owned());
     }
-    let mut read = Read { nodes: Vec::new(), iterators: Vec::new() };
+    let mut read = Read {
+        nodes: Vec::new(),
+        iterators: Vec::new(),
+    };
     for name in &inspection.known {
         match name.as_str() {
             "schema" => {}
-            "runtime" => return Err("runtime is only available in status.conditions expressions".to_owned()),
+            "runtime" => {
+                return Err("runtime is only available in status.conditions expressions".to_owned());
+            }
             id => read.nodes.push(id.to_owned()),
         }
     }

@@ -41,21 +41,39 @@ pub(super) struct Inspection {
 
 impl Inspector {
     pub(super) fn new<S: AsRef<str>>(environment: Arc<Environment>, ids: &[S]) -> Self {
-        let ids = ids.iter().map(AsRef::as_ref).chain(["schema", "each", "runtime"]);
-        Self { environment, known: ids.map(str::to_owned).collect() }
+        let ids = ids
+            .iter()
+            .map(AsRef::as_ref)
+            .chain(["schema", "each", "runtime"]);
+        Self {
+            environment,
+            known: ids.map(str::to_owned).collect(),
+        }
     }
 
     /// Inspects an expression.
     pub(super) fn inspect(&self, source: &Source) -> Result<Inspection, String> {
-        let inspection = self.environment.inspect(&source.text).map_err(|error| error.message)?;
+        let inspection = self
+            .environment
+            .inspect(&source.text)
+            .map_err(|error| error.message)?;
         let is_omit = |name: &String| name == OMIT;
         let uses_omit = inspection.uses.functions.iter().any(is_omit)
             || inspection.unknown_functions.iter().any(is_omit);
-        let (known, unknown) =
-            inspection.uses.identifiers.into_iter().partition(|name| self.known.contains(name));
+        let (known, unknown) = inspection
+            .uses
+            .identifiers
+            .into_iter()
+            .partition(|name| self.known.contains(name));
         let mut unknown_functions = inspection.unknown_functions;
-        unknown_functions.retain(|name| name != OMIT);
-        Ok(Inspection { known, unknown, unknown_functions, uses_omit })
+        // A member function that nobody has is the checker's to refuse.
+        unknown_functions.retain(|name| name != OMIT && is_called_alone(name, &source.text));
+        Ok(Inspection {
+            known,
+            unknown,
+            unknown_functions,
+            uses_omit,
+        })
     }
 
     /// Inspects an expression that may name only certain things.
@@ -64,12 +82,17 @@ impl Inspector {
         source: &Source,
         allowed: &dyn Fn(&str) -> bool,
     ) -> Result<Inspection, String> {
-        let inspection = self.inspect(source).map_err(|error| format!("parse error: {error}"))?;
+        let inspection = self
+            .inspect(source)
+            .map_err(|error| format!("parse error: {error}"))?;
         if let Some(name) = inspection.known.iter().find(|name| !allowed(name)) {
             return Err(format!("references unknown identifiers: [{name}]"));
         }
         if !inspection.unknown.is_empty() {
-            return Err(format!("references unknown identifiers: {}", words(&inspection.unknown)));
+            return Err(format!(
+                "references unknown identifiers: {}",
+                words(&inspection.unknown)
+            ));
         }
         inspection.check_functions()?;
         if inspection.uses_omit {
@@ -77,6 +100,19 @@ impl Inspector {
         }
         Ok(inspection)
     }
+}
+
+/// Tells whether a function is called otherwise than as a member (`x.f()`) anywhere.
+fn is_called_alone(function: &str, text: &str) -> bool {
+    text.match_indices(function).any(|(start, _)| {
+        let before = text.get(..start).unwrap_or_default().trim_end();
+        let behind = text
+            .get(start + function.len()..)
+            .unwrap_or_default()
+            .trim_start();
+        behind.starts_with('(')
+            && !before.ends_with(|c: char| c == '.' || c == '_' || c.is_alphanumeric())
+    })
 }
 
 // === impl Inspection ===
@@ -87,8 +123,11 @@ impl Inspection {
             return Ok(());
         }
         // Go prints the list of one-field structs that kro keeps.
-        let functions: Vec<String> =
-            self.unknown_functions.iter().map(|name| format!("{{{name}}}")).collect();
+        let functions: Vec<String> = self
+            .unknown_functions
+            .iter()
+            .map(|name| format!("{{{name}}}"))
+            .collect();
         Err(format!("uses unknown functions: {}", words(&functions)))
     }
 }
@@ -153,7 +192,9 @@ impl<'a> Compiler<'a> {
     /// Compiles one node.
     pub(super) fn node(&mut self, id: &str) -> Result<Node, String> {
         let connected = self.connected;
-        let draft = connected.get(id).ok_or_else(|| format!("node {id} does not exist"))?;
+        let draft = connected
+            .get(id)
+            .ok_or_else(|| format!("node {id} does not exist"))?;
         self.compile_node(draft)
             .map_err(|error| format!("failed to validate resource {}: {error}", quote(id)))
     }
@@ -164,7 +205,11 @@ impl<'a> Compiler<'a> {
             .iter()
             .enumerate()
             .map(|(index, dimension)| {
-                (dimension.name.as_str(), dimension.element.clone(), Reference::Iterator(index))
+                (
+                    dimension.name.as_str(),
+                    dimension.element.clone(),
+                    Reference::Iterator(index),
+                )
             })
             .collect();
         let element = element_type(draft);
@@ -174,8 +219,11 @@ impl<'a> Compiler<'a> {
         }
         let include_when = self.include_when(draft)?;
         let ready_when = self.ready_when(draft, &element)?;
-        let mut dependencies: Vec<usize> =
-            draft.dependencies.iter().filter_map(|id| self.positions.get(id).copied()).collect();
+        let mut dependencies: Vec<usize> = draft
+            .dependencies
+            .iter()
+            .filter_map(|id| self.positions.get(id).copied())
+            .collect();
         dependencies.sort_unstable();
         Ok(Node {
             id: draft.id.as_str().into(),
@@ -183,7 +231,11 @@ impl<'a> Compiler<'a> {
             gvk: draft.gvk.clone(),
             gvr: draft.gvr.clone(),
             namespaced: draft.namespaced,
-            apply_order: self.apply_orders.get(&draft.id).copied().unwrap_or_default(),
+            apply_order: self
+                .apply_orders
+                .get(&draft.id)
+                .copied()
+                .unwrap_or_default(),
             dependencies,
             template: draft.object.clone(),
             fields,
@@ -198,26 +250,38 @@ impl<'a> Compiler<'a> {
     fn for_each(&mut self, draft: &Draft) -> Result<Vec<Dimension>, String> {
         let mut dimensions = Vec::with_capacity(draft.for_each.len());
         for (name, source) in &draft.for_each {
-            let place = format!("node {}: forEach iterator {}", quote(&draft.id), quote(name));
-            let inspection = self
-                .inspector
-                .inspect(source)
-                .map_err(|error| format!("{place}: failed to inspect expression: parse error: {error}"))?;
+            let place = format!(
+                "node {}: forEach iterator {}",
+                quote(&draft.id),
+                quote(name)
+            );
+            let inspection = self.inspector.inspect(source).map_err(|error| {
+                format!("{place}: failed to inspect expression: parse error: {error}")
+            })?;
             if inspection.uses_omit {
-                return Err(format!("{place}: omit() can only be used in resource template expressions"));
+                return Err(format!(
+                    "{place}: omit() can only be used in resource template expressions"
+                ));
             }
-            let (expression, output) =
-                self.compile(source, &[]).map_err(|error| format!("{place}: {error}"))?;
+            let (expression, output) = self
+                .compile(source, &[])
+                .map_err(|error| format!("{place}: {error}"))?;
             let element = match &output {
                 DeclType::List(list) => list.element.clone(),
                 // A list may come of it; that is seen when there is a value.
                 DeclType::Dyn | DeclType::Param(_) => DeclType::Dyn,
                 other => {
                     let got = quote(&other.to_string());
-                    return Err(format!("{place} must return a list, got {got}: type {got} is not a list type"));
+                    return Err(format!(
+                        "{place} must return a list, got {got}: type {got} is not a list type"
+                    ));
                 }
             };
-            dimensions.push(Dimension { name: name.clone(), expression, element });
+            dimensions.push(Dimension {
+                name: name.clone(),
+                expression,
+                element,
+            });
         }
         Ok(dimensions)
     }
@@ -253,7 +317,12 @@ impl<'a> Compiler<'a> {
             .references
             .iter()
             .any(|reference| matches!(reference, Reference::Iterator(_)));
-        Ok(Field { path: path.clone(), segments, expression, iterates })
+        Ok(Field {
+            path: path.clone(),
+            segments,
+            expression,
+            iterates,
+        })
     }
 
     fn include_when(&mut self, draft: &Draft) -> Result<Vec<Expression>, String> {
@@ -266,12 +335,15 @@ impl<'a> Compiler<'a> {
 
     fn ready_when(&mut self, draft: &Draft, element: &DeclType) -> Result<Vec<Expression>, String> {
         let each = [("each", element.clone(), Reference::Each)];
-        let (visible, extra): (&str, &Extra<'_>) =
-            if draft.kind == NodeKind::Collection { ("each", &each) } else { (&draft.id, &[]) };
+        let (visible, extra): (&str, &Extra<'_>) = if draft.kind == NodeKind::Collection {
+            ("each", &each)
+        } else {
+            (&draft.id, &[])
+        };
         for source in &draft.ready_when {
-            self.inspector.inspect_restricted(source, &|name| name == visible).map_err(|error| {
-                format!("resource {} readyWhen: {error}", quote(&draft.id))
-            })?;
+            self.inspector
+                .inspect_restricted(source, &|name| name == visible)
+                .map_err(|error| format!("resource {} readyWhen: {error}", quote(&draft.id)))?;
         }
         let mut conditions = Vec::with_capacity(draft.ready_when.len());
         for source in &draft.ready_when {
@@ -291,13 +363,18 @@ impl<'a> Compiler<'a> {
         let (expression, output) = self.compile(source, extra).map_err(|error| {
             format!("failed to type-check {what} expression {text} in resource {id}: {error}")
         })?;
-        match output.unwrap_optional() {
-            DeclType::Bool | DeclType::Dyn | DeclType::Param(_) => Ok(expression),
-            _ => Err(format!(
-                "{what} expression {text} in resource {id} must return bool or optional_type(bool), but returns {}",
-                quote(&declarations::runtime_name(&output))
-            )),
+        let may_be_bool = match output.unwrap_optional() {
+            DeclType::Bool => true,
+            DeclType::Dyn | DeclType::Param(_) => !expression.program.functions().contains(OMIT),
+            _ => false,
+        };
+        if may_be_bool {
+            return Ok(expression);
         }
+        Err(format!(
+            "{what} expression {text} in resource {id} must return bool or optional_type(bool), but returns {}",
+            quote(&declarations::runtime_name(&output))
+        ))
     }
 
     /// Compiles an expression; gives it with the type of its result.
@@ -315,8 +392,11 @@ impl<'a> Compiler<'a> {
             .compile(&source.text, &declarations)
             .map_err(|error| error.message)?;
         let output = program.result_type().clone();
-        let references: Vec<Reference> =
-            program.identifiers().iter().filter_map(|name| self.reference(name, extra)).collect();
+        let references: Vec<Reference> = program
+            .identifiers()
+            .iter()
+            .filter_map(|name| self.reference(name, extra))
+            .collect();
         let count = self.slots.len();
         let slot = *self.slots.entry(source.text.clone()).or_insert(count);
         let expression = Expression {
@@ -335,21 +415,32 @@ impl<'a> Compiler<'a> {
         match name {
             "schema" => Some(Reference::Schema),
             "runtime" => Some(Reference::Runtime),
-            name => self.positions.get(name).map(|position| Reference::Node(*position)),
+            name => self
+                .positions
+                .get(name)
+                .map(|position| Reference::Node(*position)),
         }
     }
 }
 
 fn element_type(draft: &Draft) -> DeclType {
     let root = format!("{TYPE_NAME_PREFIX}{}", draft.id);
-    let name = if draft.kind.is_list() { format!("{root}.@idx") } else { root };
+    let name = if draft.kind.is_list() {
+        format!("{root}.@idx")
+    } else {
+        root
+    };
     declarations::declare(&draft.schema, &name)
 }
 
 /// The type under which others see a node.
 fn variable_type(draft: &Draft) -> DeclType {
     let element = element_type(draft);
-    if draft.kind.is_list() { DeclType::list(element) } else { element }
+    if draft.kind.is_list() {
+        DeclType::list(element)
+    } else {
+        element
+    }
 }
 
 /// The type that a place of a template wants. A selector is not in the schema of the kind that is selected.
@@ -357,7 +448,9 @@ fn expected_type(draft: &Draft, element: &DeclType, path: &str, segments: &[Segm
     if draft.kind == NodeKind::ExternalCollection {
         match path {
             "metadata.selector" => return DeclType::map(DeclType::String, DeclType::Dyn),
-            "metadata.selector.matchLabels" => return DeclType::map(DeclType::String, DeclType::String),
+            "metadata.selector.matchLabels" => {
+                return DeclType::map(DeclType::String, DeclType::String);
+            }
             "metadata.selector.matchExpressions" => return DeclType::list(DeclType::Dyn),
             path if path.starts_with("metadata.selector.matchLabels.") => return DeclType::String,
             _ => {}

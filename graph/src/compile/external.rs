@@ -20,21 +20,45 @@ const SHAPE: &str =
 
 /// The schema of a LabelSelector.
 static LABEL_SELECTOR: LazyLock<Schema> = LazyLock::new(|| {
-    let node = |value_type| Schema { value_type: Some(value_type), ..Schema::default() };
+    let node = |value_type| Schema {
+        value_type: Some(value_type),
+        ..Schema::default()
+    };
     let text = || Arc::new(node(ValueType::String));
-    let list = |items| Arc::new(Schema { items: Some(items), ..node(ValueType::Array) });
+    let list = |items| {
+        Arc::new(Schema {
+            items: Some(items),
+            ..node(ValueType::Array)
+        })
+    };
     let object = |fields: Vec<(&str, Arc<Schema>)>| Schema {
-        properties: fields.into_iter().map(|(name, field)| (name.to_owned(), field)).collect(),
+        properties: fields
+            .into_iter()
+            .map(|(name, field)| (name.to_owned(), field))
+            .collect(),
         ..node(ValueType::Object)
     };
-    let requirement = object(vec![("key", text()), ("operator", text()), ("values", list(text()))]);
-    let labels = Schema { additional: Additional::Schema(text()), ..node(ValueType::Object) };
-    object(vec![("matchExpressions", list(Arc::new(requirement))), ("matchLabels", Arc::new(labels))])
+    let requirement = object(vec![
+        ("key", text()),
+        ("operator", text()),
+        ("values", list(text())),
+    ]);
+    let labels = Schema {
+        additional: Additional::Schema(text()),
+        ..node(ValueType::Object)
+    };
+    object(vec![
+        ("matchExpressions", list(Arc::new(requirement))),
+        ("matchLabels", Arc::new(labels)),
+    ])
 });
 
 /// Gives the selector of a reference, if it has one.
 pub(crate) fn selector(metadata: &ExternalRefMetadata) -> Option<&Value> {
-    metadata.selector.as_ref().filter(|selector| !selector.is_null())
+    metadata
+        .selector
+        .as_ref()
+        .filter(|selector| !selector.is_null())
 }
 
 /// Checks that a reference has a name or a selector, and that the selector is one.
@@ -58,7 +82,11 @@ fn check_selector(selector: &Value) -> Result<(), String> {
             let selector = with_floats(selector);
             let found = template::extract(&selector, &LABEL_SELECTOR, "metadata.selector")?;
             // With an expression in it, the rest is only known when it is used.
-            if found.is_empty() { check_literal(&selector) } else { Ok(()) }
+            if found.is_empty() {
+                check_literal(&selector)
+            } else {
+                Ok(())
+            }
         }
         _ => Err(SHAPE.to_owned()),
     }
@@ -69,9 +97,11 @@ fn with_floats(value: &Value) -> Value {
     match value {
         Value::Number(number) => number.as_f64().map_or(Value::Null, Value::from),
         Value::Array(items) => items.iter().map(with_floats).collect(),
-        Value::Object(map) => {
-            Value::Object(map.iter().map(|(key, value)| (key.clone(), with_floats(value))).collect())
-        }
+        Value::Object(map) => Value::Object(
+            map.iter()
+                .map(|(key, value)| (key.clone(), with_floats(value)))
+                .collect(),
+        ),
         other => other.clone(),
     }
 }
@@ -109,7 +139,11 @@ mod tests {
             (json!({"selector": {}}), Ok(())),
         ];
         for (metadata, want) in cases {
-            assert_eq!(checked(metadata.clone()), want.map_err(str::to_owned), "{metadata}");
+            assert_eq!(
+                checked(metadata.clone()),
+                want.map_err(str::to_owned),
+                "{metadata}"
+            );
         }
     }
 
@@ -119,16 +153,24 @@ mod tests {
             (json!({"matchLabels": {"a": "b"}}), Ok(())),
             (json!("${schema.spec.selector}"), Ok(())),
             (json!({"matchLabels": "${schema.spec.labels}"}), Ok(())),
-            (json!({"matchLabels": {"a": "${schema.spec.a}"}, "matchExpressions": [{"operator": "Bad"}]}), Ok(())),
-            (json!({"matchExpressions": [{"key": "a", "operator": "In", "values": ["${schema.spec.a}"]}]}), Ok(())),
+            (
+                json!({"matchLabels": {"a": "${schema.spec.a}"}, "matchExpressions": [{"operator": "Bad"}]}),
+                Ok(()),
+            ),
+            (
+                json!({"matchExpressions": [{"key": "a", "operator": "In", "values": ["${schema.spec.a}"]}]}),
+                Ok(()),
+            ),
             (json!(5), Err(SHAPE)),
             (json!(["a"]), Err(SHAPE)),
             (json!(""), Err(SHAPE)),
             (json!("x-${a}"), Err(SHAPE)),
             (
                 json!({"matchLabel": {}}),
-                Err("error getting field schema for path metadata.selector.matchLabel: schema not found for field \
-                     matchLabel"),
+                Err(
+                    "error getting field schema for path metadata.selector.matchLabel: schema not found for field \
+                     matchLabel",
+                ),
             ),
             (
                 json!({"matchLabels": "x"}),
@@ -140,8 +182,10 @@ mod tests {
             ),
             (
                 json!({"matchExpressions": [{"key": "a", "operator": "Bad"}]}),
-                Err("invalid label selector: [metadata.selector.matchExpressions[0].operator: Invalid value: \
-                     \"Bad\": not a valid selector operator]"),
+                Err(
+                    "invalid label selector: [metadata.selector.matchExpressions[0].operator: Invalid value: \
+                     \"Bad\": not a valid selector operator]",
+                ),
             ),
         ];
         for (selector, want) in cases {

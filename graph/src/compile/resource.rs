@@ -53,23 +53,37 @@ pub(crate) fn shape(resource: &RgdResource) -> Result<Shape, String> {
     let combination = match (&resource.template, &resource.external_ref) {
         (None, None) => Some("exactly one of template or externalRef must be provided"),
         (Some(_), Some(_)) => Some("cannot use externalRef with template"),
-        (None, Some(_)) if !resource.for_each.is_empty() => Some("cannot use externalRef with forEach"),
+        (None, Some(_)) if !resource.for_each.is_empty() => {
+            Some("cannot use externalRef with forEach")
+        }
         _ => None,
     };
     if let Some(why) = combination {
-        return Err(format!("invalid combination of resource fields: resource {}: {why}", quote(id)));
+        return Err(format!(
+            "invalid combination of resource fields: resource {}: {why}",
+            quote(id)
+        ));
     }
     let (object, kind) = match (&resource.template, &resource.external_ref) {
         (None, Some(reference)) => {
-            external::check(&reference.metadata)
-                .map_err(|error| format!("invalid external ref metadata for resource {id}: {error}"))?;
+            external::check(&reference.metadata).map_err(|error| {
+                format!("invalid external ref metadata for resource {id}: {error}")
+            })?;
             let object = json!(reference);
             let by_selector = external::selector(&reference.metadata).is_some();
-            let kind = if by_selector { NodeKind::ExternalCollection } else { NodeKind::External };
+            let kind = if by_selector {
+                NodeKind::ExternalCollection
+            } else {
+                NodeKind::External
+            };
             (object, kind)
         }
         (Some(object @ Value::Object(_)), _) => {
-            let kind = if resource.for_each.is_empty() { NodeKind::Resource } else { NodeKind::Collection };
+            let kind = if resource.for_each.is_empty() {
+                NodeKind::Resource
+            } else {
+                NodeKind::Collection
+            };
             (object.clone(), kind)
         }
         (template, _) => {
@@ -154,7 +168,10 @@ impl Draft {
 
     /// The names of the iterators, in order.
     pub(crate) fn iterators(&self) -> Vec<&str> {
-        self.for_each.iter().map(|(name, _)| name.as_str()).collect()
+        self.for_each
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .collect()
     }
 }
 
@@ -200,18 +217,31 @@ fn check_constraints(
     let id = quote(&shape.id);
     let namespace = shape.object.pointer("/metadata/namespace");
     if !namespaced && namespace.is_some() {
-        return Err(format!("resource {id} is cluster-scoped and must not set metadata.namespace"));
+        return Err(format!(
+            "resource {id} is cluster-scoped and must not set metadata.namespace"
+        ));
     }
-    let names_one = namespace.and_then(Value::as_str).is_some_and(|text| !text.trim().is_empty());
-    if namespaced && !instance_namespaced && shape.kind != NodeKind::ExternalCollection && !names_one {
+    let names_one = namespace
+        .and_then(Value::as_str)
+        .is_some_and(|text| !text.trim().is_empty());
+    if namespaced
+        && !instance_namespaced
+        && shape.kind != NodeKind::ExternalCollection
+        && !names_one
+    {
         return Err(format!(
             "resource {id} is namespaced and must set metadata.namespace when the instance CRD is cluster-scoped"
         ));
     }
     for (part, word) in [("labels", "label"), ("annotations", "annotation")] {
-        let map = shape.object.pointer(&format!("/metadata/{part}")).and_then(Value::as_object);
+        let map = shape
+            .object
+            .pointer(&format!("/metadata/{part}"))
+            .and_then(Value::as_object);
         let reserved = map.into_iter().flatten().find_map(|(key, _)| {
-            [keys::PREFIX, keys::INTERNAL_PREFIX].into_iter().find(|prefix| key.starts_with(prefix))
+            [keys::PREFIX, keys::INTERNAL_PREFIX]
+                .into_iter()
+                .find(|prefix| key.starts_with(prefix))
         });
         if let Some(prefix) = reserved {
             return Err(format!(
@@ -234,13 +264,17 @@ fn find_expressions(
             .map(|out| out.found)
             .map_err(|error| format!("failed to parse external ref resource {id}: {error}"));
     }
-    let is_definition =
-        gvk.group == api::crd::GROUP && gvk.version == api::crd::VERSION && gvk.kind == api::crd::KIND;
+    let is_definition = gvk.group == api::crd::GROUP
+        && gvk.version == api::crd::VERSION
+        && gvk.kind == api::crd::KIND;
     if is_definition {
         let found = template::extract_schemaless(&shape.object)
             .map(|out| out.found)
             .map_err(|error| format!("failed to parse schemaless resource {id}: {error}"))?;
-        return match found.iter().find(|found| !found.path.starts_with("metadata.")) {
+        return match found
+            .iter()
+            .find(|found| !found.path.starts_with("metadata."))
+        {
             Some(elsewhere) => Err(format!(
                 "CEL expressions in CRDs are only supported for metadata fields, found in path {}, resource {id}",
                 quote(&elsewhere.path)
@@ -248,19 +282,23 @@ fn find_expressions(
             None => Ok(found),
         };
     }
-    template::extract(&shape.object, schema, "")
-        .map_err(|error| format!("failed to extract CEL expressions from schema for resource {id}: {error}"))
+    template::extract(&shape.object, schema, "").map_err(|error| {
+        format!("failed to extract CEL expressions from schema for resource {id}: {error}")
+    })
 }
 
-fn read_dimensions(dimensions: &[BTreeMap<String, String>]) -> Result<Vec<(String, Source)>, String> {
+fn read_dimensions(
+    dimensions: &[BTreeMap<String, String>],
+) -> Result<Vec<(String, Source)>, String> {
     dimensions
         .iter()
         .flatten()
         .map(|(name, text)| match scalar::unwrap(text) {
             Ok(source) => Ok((name.clone(), source)),
-            Err(error) => {
-                Err(format!("invalid forEach expression for dimension {}: {error}", quote(name)))
-            }
+            Err(error) => Err(format!(
+                "invalid forEach expression for dimension {}: {error}",
+                quote(name)
+            )),
         })
         .collect()
 }
@@ -280,7 +318,9 @@ pub(crate) fn check_identities(
                 "metadata.namespace" => draft.namespaced && !instance_namespaced,
                 _ => false,
             };
-            let uses_omit = inspector.inspect(&field.source).is_ok_and(|inspection| inspection.uses_omit);
+            let uses_omit = inspector
+                .inspect(&field.source)
+                .is_ok_and(|inspection| inspection.uses_omit);
             if is_identity && uses_omit {
                 return Err(format!(
                     "resource {}: omit() cannot be used at path {} — the field is required and must resolve to a \

@@ -36,13 +36,19 @@ pub(super) fn infer(compiler: &mut Compiler<'_>, block: Option<&Value>) -> Resul
             ));
         }
     };
-    let conditions = author_conditions::take(&mut block)
-        .map_err(|error| format!("failed to build instance status schema: failed to extract conditions block: {error}"))?;
+    let conditions = author_conditions::take(&mut block).map_err(|error| {
+        format!(
+            "failed to build instance status schema: failed to extract conditions block: {error}"
+        )
+    })?;
     let (fields, schema) = infer_fields(compiler, &Value::Object(block))
         .map_err(|error| format!("failed to build instance status schema: {error}"))?;
     let conditions = author_conditions::compile(compiler, &conditions)
         .map_err(|error| format!("failed to build instance conditions: {error}"))?;
-    if let Some(field) = fields.iter().find(|field| field.expression.references.is_empty()) {
+    if let Some(field) = fields
+        .iter()
+        .find(|field| field.expression.references.is_empty())
+    {
         return Err(format!(
             "failed to create instance node: instance status field must refer to a resource or schema: status.{}",
             field.path
@@ -50,7 +56,15 @@ pub(super) fn infer(compiler: &mut Compiler<'_>, block: Option<&Value>) -> Resul
     }
     let read_whole = fields.iter().any(|field| reads_whole_schema(field));
     let declared = compiler.schema_type().clone();
-    Ok(Status { instance: InstanceNode { fields, conditions, declared, read_whole }, schema })
+    Ok(Status {
+        instance: InstanceNode {
+            fields,
+            conditions,
+            declared,
+            read_whole,
+        },
+        schema,
+    })
 }
 
 /// Tells whether an expression could see the status through `schema`.
@@ -72,9 +86,16 @@ fn infer_fields(compiler: &mut Compiler<'_>, block: &Value) -> Result<(Vec<Field
     }
     for Found { path, source } in &extracted.found {
         let allowed = |name: &str| name == "schema" || compiler.is_node(name);
-        compiler.inspector.inspect_restricted(source, &allowed).map_err(|error| {
-            format!("status field {} expression {}: {error}", quote(path), quote(source.user_text()))
-        })?;
+        compiler
+            .inspector
+            .inspect_restricted(source, &allowed)
+            .map_err(|error| {
+                format!(
+                    "status field {} expression {}: {error}",
+                    quote(path),
+                    quote(source.user_text())
+                )
+            })?;
     }
     let mut schema = json!({"type": "object"});
     let mut fields = Vec::with_capacity(extracted.found.len());
@@ -90,7 +111,12 @@ fn infer_fields(compiler: &mut Compiler<'_>, block: &Value) -> Result<(Vec<Field
             format!("failed to generate status schema from CEL types: failed to parse path {path}: {error}")
         })?;
         insert(&mut schema, &segments, field_schema(&output));
-        fields.push(Field { path, segments, expression, iterates: false });
+        fields.push(Field {
+            path,
+            segments,
+            expression,
+            iterates: false,
+        });
     }
     Ok((fields, schema))
 }

@@ -17,16 +17,22 @@ use super::SharedSchema;
 /// Completes the schema of a kind by what every object has.
 pub(super) fn with_object_metadata(schema: &SharedSchema) -> SharedSchema {
     let metadata = schema.properties.get("metadata");
-    let is_typed = metadata.is_some_and(|metadata| metadata.properties.contains_key("ownerReferences"));
+    let is_typed =
+        metadata.is_some_and(|metadata| metadata.properties.contains_key("ownerReferences"));
     if is_typed && schema.properties.contains_key("kind") {
         return Arc::clone(schema);
     }
     let mut completed = Schema::clone(schema);
     completed.value_type = Some(ValueType::Object);
     for name in ["apiVersion", "kind"] {
-        completed.properties.entry(name.to_owned()).or_insert_with(text);
+        completed
+            .properties
+            .entry(name.to_owned())
+            .or_insert_with(text);
     }
-    completed.properties.insert("metadata".to_owned(), object_meta());
+    completed
+        .properties
+        .insert("metadata".to_owned(), object_meta());
     Arc::new(completed)
 }
 
@@ -54,5 +60,8 @@ pub(super) fn instance_type(spec: &Value, cluster_scoped: bool) -> Result<Shared
 }
 
 fn text() -> SharedSchema {
-    Arc::new(Schema { value_type: Some(ValueType::String), ..Schema::default() })
+    Arc::new(Schema {
+        value_type: Some(ValueType::String),
+        ..Schema::default()
+    })
 }

@@ -18,8 +18,15 @@ fn lines(set: &ConditionSet) -> Vec<String> {
         .iter()
         .map(|c| {
             let time = text(&c.last_transition_time);
-            let time = time.trim_start_matches("2026-01-01T00:00:").trim_end_matches('Z');
-            format!("{} {}/{} @{time}", c.kind, c.status.as_str(), text(&c.reason))
+            let time = time
+                .trim_start_matches("2026-01-01T00:00:")
+                .trim_end_matches('Z');
+            format!(
+                "{} {}/{} @{time}",
+                c.kind,
+                c.status.as_str(),
+                text(&c.reason)
+            )
         })
         .collect()
 }
@@ -35,9 +42,15 @@ fn a_new_object_awaits_its_conditions_since_its_creation() {
     ];
     assert_eq!(lines(&set), want);
     let message = set.get("GraphResolved").and_then(|c| c.message.clone());
-    assert_eq!(message.as_deref(), Some("condition \"GraphResolved\" is awaiting reconciliation"));
+    assert_eq!(
+        message.as_deref(),
+        Some("condition \"GraphResolved\" is awaiting reconciliation")
+    );
     let root = set.get(READY).and_then(|c| c.message.clone());
-    assert_eq!(root.as_deref(), Some("condition \"InstanceManaged\" is awaiting reconciliation"));
+    assert_eq!(
+        root.as_deref(),
+        Some("condition \"InstanceManaged\" is awaiting reconciliation")
+    );
 }
 
 #[test]
@@ -55,7 +68,10 @@ fn conditions_sort_by_transition_and_the_root_stays_last() {
     assert_eq!(lines(&set), want);
     set.now = "2026-01-01T00:00:07Z".to_owned();
     set.mark(Mark::holds("ResourcesReady", "AllResourcesReady", "a"));
-    assert_eq!(lines(&set).last().map(String::as_str), Some("Ready True/Ready @07"));
+    assert_eq!(
+        lines(&set).last().map(String::as_str),
+        Some("Ready True/Ready @07")
+    );
     assert!(set.is_ready());
     assert_eq!(set.get(READY).and_then(|c| c.message.as_deref()), Some(""));
 }
@@ -63,12 +79,26 @@ fn conditions_sort_by_transition_and_the_root_stays_last() {
 #[test]
 fn the_root_copies_the_worst_dependent() {
     let mut set = ConditionSet::open(&DEFINITION, &object(2, json!([])), "2026-01-01T00:00:03Z");
-    set.mark(Mark::waits("GraphRevisionsResolved", "WaitingForGraphRevisionWarmup", "w"));
+    set.mark(Mark::waits(
+        "GraphRevisionsResolved",
+        "WaitingForGraphRevisionWarmup",
+        "w",
+    ));
     set.mark(Mark::fails("KindReady", "Failed", "older"));
-    assert_eq!(lines(&set).last().map(String::as_str), Some("Ready False/Failed @03"));
+    assert_eq!(
+        lines(&set).last().map(String::as_str),
+        Some("Ready False/Failed @03")
+    );
     set.now = "2026-01-01T00:00:04Z".to_owned();
-    set.mark(Mark::fails("GraphAccepted", "InvalidResourceGraph", "newer"));
-    assert_eq!(lines(&set).last().map(String::as_str), Some("Ready False/InvalidResourceGraph @03"));
+    set.mark(Mark::fails(
+        "GraphAccepted",
+        "InvalidResourceGraph",
+        "newer",
+    ));
+    assert_eq!(
+        lines(&set).last().map(String::as_str),
+        Some("Ready False/InvalidResourceGraph @03")
+    );
     assert!(!set.is_true("GraphAccepted"));
 }
 
@@ -81,7 +111,10 @@ fn the_transition_time_is_kept_while_the_status_is() {
     set.mark(Mark::fails("ResourcesReady", "NotReady", "two"));
     let condition = set.get("ResourcesReady").expect("is set");
     assert_eq!(condition.message.as_deref(), Some("two"));
-    assert_eq!(condition.last_transition_time.as_deref(), Some("2026-01-01T00:00:03Z"));
+    assert_eq!(
+        condition.last_transition_time.as_deref(),
+        Some("2026-01-01T00:00:03Z")
+    );
 }
 
 #[test]

@@ -24,14 +24,16 @@ impl<'a> Planner<'a> {
         let mut objects = self.expand(node)?;
         let count = objects.len();
         self.runs[position].desired_count = Some(count);
+        check_unique(node, &objects)?;
         for object in &mut objects {
             self.set_namespace(node, object)?;
         }
         let references: Vec<ObjectRef> = objects.iter().map(ObjectRef::of).collect();
-        check_unique(node, &references)?;
         let observed = self.input.observed;
-        let lives: Vec<Option<Arc<Value>>> =
-            references.iter().map(|reference| observed.get_child(reference).map(Arc::clone)).collect();
+        let lives: Vec<Option<Arc<Value>>> = references
+            .iter()
+            .map(|reference| observed.get_child(reference).map(Arc::clone))
+            .collect();
         for (reference, live) in references.iter().zip(&lives) {
             self.check_not_terminating(node, reference, live.as_deref())?;
         }
@@ -45,7 +47,9 @@ impl<'a> Planner<'a> {
             let pushed = self.push_apply(node, id, reference, object, live.as_ref());
             worst = match (worst, pushed) {
                 (Pushed::Failed(why), _) => Pushed::Failed(why),
-                (_, Pushed::Failed(why)) => Pushed::Failed(format!("collection item {index}: {why}")),
+                (_, Pushed::Failed(why)) => {
+                    Pushed::Failed(format!("collection item {index}: {why}"))
+                }
                 (Pushed::Changes, _) | (_, Pushed::Changes) => Pushed::Changes,
                 (Pushed::Settled, Pushed::Settled) => Pushed::Settled,
             };
@@ -60,12 +64,17 @@ impl<'a> Planner<'a> {
     fn expand(&mut self, node: &'a Node) -> Result<Vec<Value>, Stop> {
         let mut shared = Vec::new();
         for field in node.fields.iter().filter(|field| !field.iterates) {
-            let value = self.values.value(&field.expression, &self.runs).map_err(|failed| match failed {
-                Failed::Pending(why) => {
-                    Stop::Pending(format!("failed to evaluate expression: {why} (data pending)"))
-                }
-                Failed::Other(why) => Stop::Failed(format!("node {} base eval: {why}", quote(&node.id))),
-            })?;
+            let value = self
+                .values
+                .value(&field.expression, &self.runs)
+                .map_err(|failed| match failed {
+                    Failed::Pending(why) => Stop::Pending(format!(
+                        "failed to evaluate expression: {why} (data pending)"
+                    )),
+                    Failed::Other(why) => {
+                        Stop::Failed(format!("node {} base eval: {why}", quote(&node.id)))
+                    }
+                })?;
             shared.push((field, value));
         }
         let lists = self.dimensions(node)?;
@@ -81,7 +90,11 @@ impl<'a> Planner<'a> {
                 filled.put(field, value);
             }
             let mut object = filled.finish();
-            meta::set_label(&mut object, keys::LABEL_COLLECTION_INDEX, &index.to_string());
+            meta::set_label(
+                &mut object,
+                keys::LABEL_COLLECTION_INDEX,
+                &index.to_string(),
+            );
             objects.push(object);
         }
         Ok(objects)
@@ -92,15 +105,15 @@ impl<'a> Planner<'a> {
         expression: &Expression,
         iterators: &[(&str, &Value)],
     ) -> Result<Evaluated, Stop> {
-        self.values.evaluate(expression, &self.runs, Local::Iterators(iterators)).map_err(|failed| {
-            match failed {
+        self.values
+            .evaluate(expression, &self.runs, Local::Iterators(iterators))
+            .map_err(|failed| match failed {
                 Failed::Pending(_) => Stop::Pending("data pending".to_owned()),
                 Failed::Other(why) => {
                     let text = quote(expression.program.source());
                     Stop::Failed(format!("collection iteration eval {text}: {why}"))
                 }
-            }
-        })
+            })
     }
 
     /// Evaluates the lists of a forEach. After an empty one the rest does not matter.
@@ -163,11 +176,17 @@ impl<'a> Planner<'a> {
     }
 }
 
-fn check_unique(node: &Node, references: &[ObjectRef]) -> Result<(), Stop> {
-    let mut seen = HashSet::with_capacity(references.len());
-    for reference in references {
-        if !seen.insert(reference) {
-            let ObjectRef { group, kind, namespace, name } = reference;
+/// Refuses two objects of one name and namespace, as the template gives them.
+fn check_unique(node: &Node, objects: &[Value]) -> Result<(), Stop> {
+    let mut seen = HashSet::with_capacity(objects.len());
+    for reference in objects.iter().map(ObjectRef::of) {
+        if let Some(ObjectRef {
+            group,
+            kind,
+            namespace,
+            name,
+        }) = seen.replace(reference)
+        {
             let version = &node.gvk.version;
             return Err(Stop::Failed(format!(
                 "node {} identity collision: duplicate identity: {group}/{version}/{kind}/{namespace}/{name}",

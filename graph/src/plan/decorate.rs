@@ -19,7 +19,9 @@ pub(super) struct Decorator<'a> {
 
 impl<'a> Decorator<'a> {
     pub(super) fn new(graph: &CompiledGraph, input: &PlanInput<'a>) -> Self {
-        let PlanInput { instance, settings, .. } = *input;
+        let PlanInput {
+            instance, settings, ..
+        } = *input;
         let (group, version) = split_api_version(meta::api_version(instance));
         let mut labels: Vec<(&str, String)> = vec![
             (keys::LABEL_INSTANCE_ID, meta::uid(instance).to_owned()),
@@ -33,9 +35,17 @@ impl<'a> Decorator<'a> {
             (keys::LABEL_APPLYSET_PART_OF, applyset_id(instance)),
         ];
         if graph.namespaced {
-            labels.push((keys::LABEL_INSTANCE_NAMESPACE, meta::namespace(instance).to_owned()));
+            labels.push((
+                keys::LABEL_INSTANCE_NAMESPACE,
+                meta::namespace(instance).to_owned(),
+            ));
         }
-        labels.extend(settings.extra_labels.iter().map(|(key, value)| (key.as_str(), value.clone())));
+        labels.extend(
+            settings
+                .extra_labels
+                .iter()
+                .map(|(key, value)| (key.as_str(), value.clone())),
+        );
         Self { labels }
     }
 
@@ -62,7 +72,9 @@ impl<'a> Decorator<'a> {
 
 /// The map of a field, made where there is none.
 fn map_in<'m>(metadata: &'m mut Map<String, Value>, name: &str) -> &'m mut Map<String, Value> {
-    let place = metadata.entry(name.to_owned()).or_insert_with(|| Value::Object(Map::new()));
+    let place = metadata
+        .entry(name.to_owned())
+        .or_insert_with(|| Value::Object(Map::new()));
     if !place.is_object() {
         *place = Value::Object(Map::new());
     }

@@ -55,12 +55,24 @@ pub(super) enum Local<'v> {
 
 impl<'a> Values<'a> {
     pub(super) fn new(graph: &'a CompiledGraph, instance: &'a Value) -> Self {
-        let instance = if graph.instance.read_whole { without_status(instance) } else { Cow::Borrowed(instance) };
-        Self { graph, instance, slots: vec![None; graph.expression_count] }
+        let instance = if graph.instance.read_whole {
+            without_status(instance)
+        } else {
+            Cow::Borrowed(instance)
+        };
+        Self {
+            graph,
+            instance,
+            slots: vec![None; graph.expression_count],
+        }
     }
 
     /// Evaluates an expression that every place sees alike.
-    pub(super) fn value(&mut self, expression: &Expression, runs: &[Run]) -> Result<Evaluated, Failed> {
+    pub(super) fn value(
+        &mut self,
+        expression: &Expression,
+        runs: &[Run],
+    ) -> Result<Evaluated, Failed> {
         if let Some(Some(value)) = self.slots.get(expression.slot) {
             return Ok(value.clone());
         }
@@ -72,13 +84,22 @@ impl<'a> Values<'a> {
     }
 
     /// Evaluates an expression to true or false; null is false.
-    pub(super) fn boolean(&mut self, expression: &Expression, runs: &[Run]) -> Result<bool, Failed> {
+    pub(super) fn boolean(
+        &mut self,
+        expression: &Expression,
+        runs: &[Run],
+    ) -> Result<bool, Failed> {
         let value = self.value(expression, runs)?;
         truth(&value, expression)
     }
 
     /// Evaluates an expression to true or false for one object, which it sees without types.
-    pub(super) fn boolean_of(&self, expression: &Expression, name: &str, object: &Value) -> Result<bool, Failed> {
+    pub(super) fn boolean_of(
+        &self,
+        expression: &Expression,
+        name: &str,
+        object: &Value,
+    ) -> Result<bool, Failed> {
         let value = self.evaluate(expression, &[], Local::Object(name, object))?;
         truth(&value, expression)
     }
@@ -134,7 +155,10 @@ impl<'a> Values<'a> {
         if value.is_omit() {
             return Ok(Evaluated::Omit);
         }
-        value.to_json().map(Evaluated::Value).map_err(|error| ("convert", error))
+        value
+            .to_json()
+            .map(Evaluated::Value)
+            .map_err(|error| ("convert", error))
     }
 }
 
@@ -145,9 +169,10 @@ pub(super) fn bind_node<'v>(
     runs: &'v [Run],
     position: usize,
 ) {
-    let (Some(node), Some(observed)) =
-        (graph.nodes.get(position), runs.get(position).and_then(|run| run.observed.as_deref()))
-    else {
+    let (Some(node), Some(observed)) = (
+        graph.nodes.get(position),
+        runs.get(position).and_then(|run| run.observed.as_deref()),
+    ) else {
         return;
     };
     bind_objects(bindings, node, observed);
@@ -168,11 +193,18 @@ pub(super) fn bind_objects<'v>(
 
 /// The instance as expressions see it.
 pub(super) fn without_status(instance: &Value) -> Cow<'_, Value> {
-    let Some(map) = instance.as_object().filter(|map| map.contains_key("status")) else {
+    let Some(map) = instance
+        .as_object()
+        .filter(|map| map.contains_key("status"))
+    else {
         return Cow::Borrowed(instance);
     };
     let without = map.iter().filter(|(name, _)| *name != "status");
-    Cow::Owned(Value::Object(without.map(|(name, value)| (name.clone(), value.clone())).collect()))
+    Cow::Owned(Value::Object(
+        without
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect(),
+    ))
 }
 
 pub(super) fn truth(value: &Evaluated, expression: &Expression) -> Result<bool, Failed> {
@@ -196,7 +228,10 @@ pub(super) struct Filled<'a> {
 
 impl<'a> Filled<'a> {
     pub(super) fn new(template: &Value) -> Self {
-        Self { object: template.clone(), omitted: Vec::new() }
+        Self {
+            object: template.clone(),
+            omitted: Vec::new(),
+        }
     }
 
     /// Puts a value in the place of its expression.

@@ -50,18 +50,26 @@ impl<'a> Planner<'a> {
         self.set_namespace(node, &mut object)?;
         let target = Target::Name(meta::name(&object).to_owned());
         let wanted = wanted(node, meta::namespace(&object), target);
-        let found = self.input.observed.get_external(&wanted).map(|found| found.first().map(Arc::clone));
+        let found = self
+            .input
+            .observed
+            .get_external(&wanted)
+            .map(|found| found.first().map(Arc::clone));
         self.wanted.push(wanted);
         self.runs[position].desired_count = Some(1);
         let id = quote(&node.id);
         match found {
             None => {
                 self.incomplete = true;
-                Ok((NodeState::WaitingForReadiness, Some(format!("waiting for external reference {id}: not read yet"))))
+                Ok((
+                    NodeState::WaitingForReadiness,
+                    Some(format!("waiting for external reference {id}: not read yet")),
+                ))
             }
-            Some(None) => {
-                Ok((NodeState::WaitingForReadiness, Some(format!("waiting for external reference {id}: not found"))))
-            }
+            Some(None) => Ok((
+                NodeState::WaitingForReadiness,
+                Some(format!("waiting for external reference {id}: not found")),
+            )),
             Some(Some(object)) => {
                 self.runs[position].observed = Some(vec![object]);
                 self.external_state(position, &format!("waiting for external reference {id}"))
@@ -69,10 +77,18 @@ impl<'a> Planner<'a> {
         }
     }
 
-    pub(super) fn external_collection(&mut self, position: usize, node: &'a Node) -> Result<Outcome, Stop> {
+    pub(super) fn external_collection(
+        &mut self,
+        position: usize,
+        node: &'a Node,
+    ) -> Result<Outcome, Stop> {
         let object = self.resolve_template(node)?;
         let selector = resolve_selector(&node.id, &object).map_err(Stop::Failed)?;
-        let namespace = if node.namespaced { meta::namespace(&object) } else { "" };
+        let namespace = if node.namespaced {
+            meta::namespace(&object)
+        } else {
+            ""
+        };
         let wanted = wanted(node, namespace, Target::Selector(selector.to_string()));
         let found = self.input.observed.get_external(&wanted).cloned();
         self.wanted.push(wanted);
@@ -80,7 +96,10 @@ impl<'a> Planner<'a> {
         match found {
             None => {
                 self.incomplete = true;
-                Ok((NodeState::WaitingForReadiness, Some(format!("{what}: not read yet"))))
+                Ok((
+                    NodeState::WaitingForReadiness,
+                    Some(format!("{what}: not read yet")),
+                ))
             }
             Some(found) => {
                 self.runs[position].desired_count = Some(found.len());
@@ -93,9 +112,10 @@ impl<'a> Planner<'a> {
     fn external_state(&mut self, position: usize, what: &str) -> Result<Outcome, Stop> {
         match self.readiness(position) {
             Ok(()) => Ok((NodeState::Synced, None)),
-            Err(Failed::Pending(why)) => {
-                Ok((NodeState::WaitingForReadiness, Some(format!("{what}: {why}"))))
-            }
+            Err(Failed::Pending(why)) => Ok((
+                NodeState::WaitingForReadiness,
+                Some(format!("{what}: {why}")),
+            )),
             Err(Failed::Other(why)) => Err(Stop::Failed(why)),
         }
     }
@@ -117,17 +137,26 @@ fn resolve_selector(id: &str, object: &Value) -> Result<Selector, String> {
     let Some(map @ Value::Object(_)) = object.pointer("/metadata/selector") else {
         return Ok(Selector::everything());
     };
-    let selector =
-        decode_selector(map).map_err(|error| format!("failed to convert selector for {id}: {error}"))?;
-    selector.to_selector().map_err(|error| format!("invalid label selector for {id}: {error}"))
+    let selector = decode_selector(map)
+        .map_err(|error| format!("failed to convert selector for {id}: {error}"))?;
+    selector
+        .to_selector()
+        .map_err(|error| format!("invalid label selector for {id}: {error}"))
 }
 
 fn decode_selector(value: &Value) -> Result<LabelSelector, String> {
     let mut selector = LabelSelector::default();
-    for (key, value) in value.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
+    for (key, value) in value
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(_, value)| !value.is_null())
+    {
         match key.to_ascii_lowercase().as_str() {
             "matchlabels" => {
-                let labels = value.as_object().ok_or_else(|| wrong(value, "LabelSelector.matchLabels", "map[string]string"))?;
+                let labels = value.as_object().ok_or_else(|| {
+                    wrong(value, "LabelSelector.matchLabels", "map[string]string")
+                })?;
                 for (key, value) in labels {
                     let text = match value {
                         Value::Null => "",
@@ -138,7 +167,11 @@ fn decode_selector(value: &Value) -> Result<LabelSelector, String> {
             }
             "matchexpressions" => {
                 let items = value.as_array().ok_or_else(|| {
-                    wrong(value, "LabelSelector.matchExpressions", "[]v1.LabelSelectorRequirement")
+                    wrong(
+                        value,
+                        "LabelSelector.matchExpressions",
+                        "[]v1.LabelSelectorRequirement",
+                    )
                 })?;
                 for item in items {
                     selector.match_expressions.push(decode_requirement(item)?);
@@ -152,17 +185,24 @@ fn decode_selector(value: &Value) -> Result<LabelSelector, String> {
 
 fn decode_requirement(value: &Value) -> Result<LabelSelectorRequirement, String> {
     const PLACE: &str = "LabelSelector.matchExpressions";
-    let map = value.as_object().ok_or_else(|| wrong(value, PLACE, "v1.LabelSelectorRequirement"))?;
+    let map = value
+        .as_object()
+        .ok_or_else(|| wrong(value, PLACE, "v1.LabelSelectorRequirement"))?;
     let mut requirement = LabelSelectorRequirement::default();
     for (key, value) in map.iter().filter(|(_, value)| !value.is_null()) {
         match key.to_ascii_lowercase().as_str() {
-            "key" => requirement.key = text(value, "LabelSelector.matchExpressions.key")?.to_owned(),
+            "key" => {
+                requirement.key = text(value, "LabelSelector.matchExpressions.key")?.to_owned()
+            }
             "operator" => {
-                requirement.operator = text(value, "LabelSelector.matchExpressions.operator")?.to_owned();
+                requirement.operator =
+                    text(value, "LabelSelector.matchExpressions.operator")?.to_owned();
             }
             "values" => {
                 let place = "LabelSelector.matchExpressions.values";
-                let items = value.as_array().ok_or_else(|| wrong(value, place, "[]string"))?;
+                let items = value
+                    .as_array()
+                    .ok_or_else(|| wrong(value, place, "[]string"))?;
                 for item in items {
                     requirement.values.push(text(item, place)?.to_owned());
                 }

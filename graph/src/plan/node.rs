@@ -86,7 +86,8 @@ impl<'a> Planner<'a> {
                 Err(Stop::Pending(why)) => {
                     let gvr = &node.gvr;
                     let gvr = format!("{}/{}, Resource={}", gvr.group, gvr.version, gvr.resource);
-                    self.unresolved.get_or_insert_with(|| format!("gvr {}: {why}", quote(&gvr)));
+                    self.unresolved
+                        .get_or_insert_with(|| format!("gvr {}: {why}", quote(&gvr)));
                     (NodeState::InProgress, Some(why))
                 }
                 Err(Stop::Deleting(why)) => {
@@ -114,14 +115,22 @@ impl<'a> Planner<'a> {
         self.finish(nodes, failure, deleting)
     }
 
-    fn finish(mut self, nodes: Vec<NodePlan>, failure: Option<String>, deleting: Option<String>) -> Plan {
+    fn finish(
+        mut self,
+        nodes: Vec<NodePlan>,
+        failure: Option<String>,
+        deleting: Option<String>,
+    ) -> Plan {
         let failure = failure.or_else(|| duplicates(&self.applies));
         let stopped = failure.is_some() || deleting.is_some();
         let now = outcome::inventory_of(&self.applies, self.input.instance);
         let (before, failure) = match Inventory::read(self.input.instance) {
             Ok(past) if !stopped => (past.union(&now), failure),
             Ok(past) => (past, failure),
-            Err(error) => (now.clone(), failure.or(Some(format!("project failed: {error}")))),
+            Err(error) => (
+                now.clone(),
+                failure.or(Some(format!("project failed: {error}"))),
+            ),
         };
         let (status, status_error) = project::status(self.graph, &mut self.values, &self.runs);
         if failure.is_some() || deleting.is_some() {
@@ -129,7 +138,8 @@ impl<'a> Planner<'a> {
         }
         // What failed to be applied is not asked for again within this round.
         let observed = self.input.observed;
-        self.applies.retain(|apply| observed.get_failure(&apply.id).is_none());
+        self.applies
+            .retain(|apply| observed.get_failure(&apply.id).is_none());
         Plan {
             nodes,
             applies: self.applies,
@@ -171,7 +181,12 @@ impl<'a> Planner<'a> {
             match &self.runs[*dependency].ignored {
                 Some(Ok(false)) => {}
                 Some(answer) => return answer.clone(),
-                None => return Err(Stop::Failed(format!("node {}: out of order", quote(&node.id)))),
+                None => {
+                    return Err(Stop::Failed(format!(
+                        "node {}: out of order",
+                        quote(&node.id)
+                    )));
+                }
             }
         }
         for expression in &node.include_when {
@@ -182,8 +197,10 @@ impl<'a> Planner<'a> {
             }
         }
         for expression in &node.include_when {
-            let reads_node =
-                expression.references.iter().any(|reference| matches!(reference, Reference::Node(_)));
+            let reads_node = expression
+                .references
+                .iter()
+                .any(|reference| matches!(reference, Reference::Node(_)));
             match self.values.boolean(expression, &self.runs) {
                 Ok(true) => {}
                 Ok(false) => return Ok(true),
@@ -205,12 +222,13 @@ impl<'a> Planner<'a> {
 
     fn check_include_dependency(&mut self, dependency: usize) -> Result<(), Stop> {
         let id = quote(&self.graph.nodes[dependency].id);
-        self.observed_readiness(dependency).map_err(|failed| match failed {
-            Failed::Pending(why) => {
-                Stop::Pending(format!("includeWhen dependency {id} not ready: {why} (data pending)"))
-            }
-            Failed::Other(why) => Stop::Failed(format!("includeWhen dependency {id}: {why}")),
-        })
+        self.observed_readiness(dependency)
+            .map_err(|failed| match failed {
+                Failed::Pending(why) => Stop::Pending(format!(
+                    "includeWhen dependency {id} not ready: {why} (data pending)"
+                )),
+                Failed::Other(why) => Stop::Failed(format!("includeWhen dependency {id}: {why}")),
+            })
     }
 
     fn check_dependencies(&mut self, node: &Node) -> Result<(), Stop> {
@@ -293,7 +311,11 @@ impl<'a> Planner<'a> {
             object,
             digest,
             // An object of another set is not written, but counts for the inventory, as in kro.
-            change: if is_conflict { Change::Unchanged } else { change },
+            change: if is_conflict {
+                Change::Unchanged
+            } else {
+                change
+            },
         });
         pushed
     }
@@ -318,13 +340,16 @@ impl<'a> Planner<'a> {
     pub(super) fn resolve_template(&mut self, node: &'a Node) -> Result<Value, Stop> {
         let mut filled = super::evaluate::Filled::new(&node.template);
         for field in &node.fields {
-            let value = self.values.value(&field.expression, &self.runs).map_err(|failed| match failed {
-                Failed::Pending(why) => Stop::Pending(format!(
-                    "node {}: failed to evaluate expression: {why} (data pending)",
-                    quote(&node.id)
-                )),
-                Failed::Other(why) => Stop::Failed(format!("node {}: {why}", quote(&node.id))),
-            })?;
+            let value = self
+                .values
+                .value(&field.expression, &self.runs)
+                .map_err(|failed| match failed {
+                    Failed::Pending(why) => Stop::Pending(format!(
+                        "node {}: failed to evaluate expression: {why} (data pending)",
+                        quote(&node.id)
+                    )),
+                    Failed::Other(why) => Stop::Failed(format!("node {}: {why}", quote(&node.id))),
+                })?;
             filled.put(field, value);
         }
         Ok(filled.finish())
@@ -363,7 +388,13 @@ impl<'a> Planner<'a> {
         }
     }
 
-    pub(super) fn decorate_item(&self, node: &Node, object: &mut Value, index: usize, count: usize) {
+    pub(super) fn decorate_item(
+        &self,
+        node: &Node,
+        object: &mut Value,
+        index: usize,
+        count: usize,
+    ) {
         self.decorator.decorate(node, object, Some((index, count)));
     }
 }
@@ -385,11 +416,17 @@ fn duplicates(applies: &[Apply]) -> Option<String> {
     for apply in applies {
         let key = (&apply.reference, apply.gvk.version.as_str());
         if let Some(other) = seen.insert(key, &apply.id) {
-            conflicts.push(format!("resourceID: {} conflicts with resourceID: {other}", apply.id));
+            conflicts.push(format!(
+                "resourceID: {} conflicts with resourceID: {other}",
+                apply.id
+            ));
         }
     }
     if conflicts.is_empty() {
         return None;
     }
-    Some(format!("found resources with conflicts: {}", conflicts.join(", ")))
+    Some(format!(
+        "found resources with conflicts: {}",
+        conflicts.join(", ")
+    ))
 }

@@ -17,8 +17,16 @@ pub(super) fn inventory_of(applies: &[Apply], instance: &Value) -> Inventory {
     let mut inventory = Inventory::empty(instance);
     let own = meta::namespace(instance);
     for apply in applies {
-        let ObjectRef { group, kind, namespace, .. } = &apply.reference;
-        let group_kind = GroupKind { group: group.clone(), kind: kind.clone() };
+        let ObjectRef {
+            group,
+            kind,
+            namespace,
+            ..
+        } = &apply.reference;
+        let group_kind = GroupKind {
+            group: group.clone(),
+            kind: kind.clone(),
+        };
         inventory.group_kinds.insert(group_kind);
         if apply.namespaced && namespace != own {
             inventory.namespaces.insert(namespace.clone());
@@ -52,8 +60,11 @@ impl Plan {
     /// The state of the instance, as far as its nodes make it.
     pub fn state(&self) -> InstanceState {
         // What fails without a node to blame (two nodes claim one object) leaves the instance on its way, as in kro.
-        let mut state =
-            if self.failure.is_some() { InstanceState::InProgress } else { InstanceState::Active };
+        let mut state = if self.failure.is_some() {
+            InstanceState::InProgress
+        } else {
+            InstanceState::Active
+        };
         for node in &self.nodes {
             match node.state {
                 NodeState::Error => return InstanceState::Error,
@@ -63,7 +74,11 @@ impl Plan {
                 }
             }
         }
-        if self.status_error.is_some() { InstanceState::Error } else { state }
+        if self.status_error.is_some() {
+            InstanceState::Error
+        } else {
+            state
+        }
     }
 
     /// What the condition `ResourcesReady` says.
@@ -73,9 +88,17 @@ impl Plan {
             return Mark::fails(KIND, keys::REASON_RESOURCE_DELETING, why.as_str());
         }
         let Some(why) = self.why_not_ready() else {
-            return Mark::holds(KIND, keys::REASON_ALL_RESOURCES_READY, keys::MESSAGE_ALL_RESOURCES_READY);
+            return Mark::holds(
+                KIND,
+                keys::REASON_ALL_RESOURCES_READY,
+                keys::MESSAGE_ALL_RESOURCES_READY,
+            );
         };
-        Mark::fails(KIND, keys::REASON_NOT_READY, format!("resource reconciliation failed: {why}"))
+        Mark::fails(
+            KIND,
+            keys::REASON_NOT_READY,
+            format!("resource reconciliation failed: {why}"),
+        )
     }
 
     fn why_not_ready(&self) -> Option<String> {
@@ -85,11 +108,19 @@ impl Plan {
         let errors: Vec<&str> = self
             .nodes
             .iter()
-            .filter(|node| matches!(node.state, NodeState::Error | NodeState::WaitingForReadiness))
+            .filter(|node| {
+                matches!(
+                    node.state,
+                    NodeState::Error | NodeState::WaitingForReadiness
+                )
+            })
             .filter_map(|node| node.message.as_deref())
             .collect();
         if !errors.is_empty() {
-            return Some(format!("apply results contain errors: {}", errors.join("\n")));
+            return Some(format!(
+                "apply results contain errors: {}",
+                errors.join("\n")
+            ));
         }
         if let Some(why) = &self.unresolved {
             return Some(format!("waiting for unresolved resource: {why}"));
@@ -97,6 +128,10 @@ impl Plan {
         if let Some(why) = &self.status_error {
             return Some(why.clone());
         }
-        if self.state() == InstanceState::Active { None } else { Some("cluster mutated".to_owned()) }
+        if self.state() == InstanceState::Active {
+            None
+        } else {
+            Some("cluster mutated".to_owned())
+        }
     }
 }

@@ -16,8 +16,8 @@ use super::evaluate::{Evaluated, Failed, Values, bind_objects, without_status};
 use super::node::Run;
 use crate::conditions::Condition;
 use crate::field_path;
-use crate::graph::{CompiledGraph, Expression, Reference};
 use crate::go_text::words;
+use crate::graph::{CompiledGraph, Expression, Reference};
 
 /// Projects the author's fields; gives them with the first failure that is no want of data.
 pub(super) fn status(
@@ -81,16 +81,24 @@ pub(super) fn author_conditions(
         match evaluate(graph, &schema, &plan.observations, expression) {
             Ok(made) => out.conditions.extend(made),
             Err(Failed::Pending(_)) => out.incomplete = true,
-            Err(Failed::Other(why)) => failures.push(format!("{}: {why}", quote(&expression.user_text))),
+            Err(Failed::Other(why)) => {
+                failures.push(format!("{}: {why}", quote(&expression.user_text)))
+            }
         }
     }
     let duplicates = drop_duplicates(&mut out.conditions);
     if !duplicates.is_empty() {
-        failures.push(format!("duplicate condition type(s) {} dropped", words(&duplicates)));
+        failures.push(format!(
+            "duplicate condition type(s) {} dropped",
+            words(&duplicates)
+        ));
     }
     if !failures.is_empty() {
         out.incomplete = true;
-        out.degraded = Some(format!("author condition evaluation degraded: {}", failures.join("; ")));
+        out.degraded = Some(format!(
+            "author condition evaluation degraded: {}",
+            failures.join("; ")
+        ));
     }
     out
 }
@@ -135,13 +143,22 @@ fn evaluate(
             Reference::Runtime | Reference::Each | Reference::Iterator(_) => {}
         }
     }
-    let value = expression.program.evaluate(&bindings, Budget::default()).map_err(|error| {
-        let text = error.to_string();
-        if error.class == ErrorClass::DataPending { Failed::Pending(text) } else { Failed::Other(text) }
-    })?;
+    let value = expression
+        .program
+        .evaluate(&bindings, Budget::default())
+        .map_err(|error| {
+            let text = error.to_string();
+            if error.class == ErrorClass::DataPending {
+                Failed::Pending(text)
+            } else {
+                Failed::Other(text)
+            }
+        })?;
     let text = quote(&expression.user_text);
     let type_name = value.type_name();
-    let json = value.to_json().map_err(|error| Failed::Other(error.to_string()))?;
+    let json = value
+        .to_json()
+        .map_err(|error| Failed::Other(error.to_string()))?;
     match json {
         Value::Array(items) => items
             .iter()
@@ -151,11 +168,13 @@ fn evaluate(
                 })
             })
             .collect(),
-        other => Authored::read(&other).map(|made| vec![made]).ok_or_else(|| {
-            Failed::Other(format!(
-                "condition {text} must return a Condition or list(Condition), got {type_name}"
-            ))
-        }),
+        other => Authored::read(&other)
+            .map(|made| vec![made])
+            .ok_or_else(|| {
+                Failed::Other(format!(
+                    "condition {text} must return a Condition or list(Condition), got {type_name}"
+                ))
+            }),
     }
 }
 
@@ -165,7 +184,12 @@ impl Authored {
     fn read(value: &Value) -> Option<Self> {
         let map = value.as_object()?;
         let text = |name: &str| map.get(name).and_then(Value::as_str).map(str::to_owned);
-        Some(Self { kind: text("type")?, status: text("status")?, reason: text("reason")?, message: text("message")? })
+        Some(Self {
+            kind: text("type")?,
+            status: text("status")?,
+            reason: text("reason")?,
+            message: text("message")?,
+        })
     }
 }
 
@@ -173,7 +197,10 @@ impl Authored {
 fn drop_duplicates(conditions: &mut Vec<Authored>) -> Vec<String> {
     let mut duplicates: Vec<String> = Vec::new();
     for (index, condition) in conditions.iter().enumerate() {
-        let again = conditions.iter().skip(index + 1).any(|other| other.kind == condition.kind);
+        let again = conditions
+            .iter()
+            .skip(index + 1)
+            .any(|other| other.kind == condition.kind);
         if again && !duplicates.contains(&condition.kind) {
             duplicates.push(condition.kind.clone());
         }

@@ -39,7 +39,8 @@ impl Plan {
         if !self.prune_allowed() {
             return Vec::new();
         }
-        let wanted: HashSet<&ObjectRef> = self.applies.iter().map(|apply| &apply.reference).collect();
+        let wanted: HashSet<&ObjectRef> =
+            self.applies.iter().map(|apply| &apply.reference).collect();
         let mut waves: BTreeMap<usize, Vec<Arc<Value>>> = BTreeMap::new();
         for member in members {
             if wanted.contains(&ObjectRef::of(member)) {
@@ -47,8 +48,15 @@ impl Plan {
             }
             let node = meta::label(member, keys::LABEL_NODE_ID).unwrap_or_default();
             let position = self.nodes.iter().position(|other| &*other.id == node);
-            waves.entry(position.unwrap_or(self.nodes.len())).or_default().push(Arc::clone(member));
+            waves
+                .entry(position.unwrap_or(self.nodes.len()))
+                .or_default()
+                .push(Arc::clone(member));
         }
-        waves.into_iter().rev().map(|(position, objects)| PruneWave { position, objects }).collect()
+        waves
+            .into_iter()
+            .rev()
+            .map(|(position, objects)| PruneWave { position, objects })
+            .collect()
     }
 }

@@ -33,12 +33,18 @@ impl Planner<'_> {
     fn single_readiness(&self, position: usize, node: &Node) -> Result<(), Failed> {
         let observed = self.runs[position].observed.as_deref().unwrap_or_default();
         let Some(object) = observed.first() else {
-            return Err(waiting(format!("node {}: no observed state: {WAITING}", quote(&node.id))));
+            return Err(waiting(format!(
+                "node {}: no observed state: {WAITING}",
+                quote(&node.id)
+            )));
         };
         for expression in &node.ready_when {
             let result = self.values.boolean_of(expression, &node.id, object);
             check(result, expression, |text| {
-                format!("node {}: failed to evaluate readyWhen expression: {text}", quote(&node.id))
+                format!(
+                    "node {}: failed to evaluate readyWhen expression: {text}",
+                    quote(&node.id)
+                )
             })?;
         }
         Ok(())
@@ -47,7 +53,9 @@ impl Planner<'_> {
     fn collection_readiness(&self, position: usize, node: &Node) -> Result<(), Failed> {
         let (run, id) = (&self.runs[position], quote(&node.id));
         let Some(desired) = run.desired_count else {
-            return Err(waiting(format!("node {id}: collection not computed ({WAITING})")));
+            return Err(waiting(format!(
+                "node {id}: collection not computed ({WAITING})"
+            )));
         };
         if desired == 0 {
             return Ok(());
@@ -105,7 +113,9 @@ fn check(
     let text = quote(&expression.user_text);
     match result {
         Ok(true) => Ok(()),
-        Ok(false) => Err(waiting(format!("readyWhen condition evaluated to false: {text} ({WAITING})"))),
+        Ok(false) => Err(waiting(format!(
+            "readyWhen condition evaluated to false: {text} ({WAITING})"
+        ))),
         Err(Failed::Pending(_)) => Err(waiting(format!("{} ({WAITING})", context(&text)))),
         Err(Failed::Other(why)) => Err(Failed::Other(format!("{} ({why})", context(&text)))),
     }

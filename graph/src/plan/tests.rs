@@ -82,17 +82,28 @@ fn objects_come_as_far_as_readiness_allows() {
     assert_eq!(plan.state(), InstanceState::InProgress);
     world.apply(&plan);
     let plan = world.plan();
-    assert_eq!(world::applies(&plan), "config deployment+ workers-0 workers-1");
+    assert_eq!(
+        world::applies(&plan),
+        "config deployment+ workers-0 workers-1"
+    );
     world.apply(&plan);
     let plan = world.plan();
-    assert_eq!(world::applies(&plan), "config deployment workers-0 workers-1");
+    assert_eq!(
+        world::applies(&plan),
+        "config deployment workers-0 workers-1"
+    );
     assert_eq!(
         world::states(&plan),
         "config SYNCED, deployment WAITING_FOR_READINESS, service IN_PROGRESS, ingress SKIPPED, workers SYNCED"
     );
-    world.edit("Deployment", "demo", |live| live["status"] = json!({"readyReplicas": 2}));
+    world.edit("Deployment", "demo", |live| {
+        live["status"] = json!({"readyReplicas": 2})
+    });
     let plan = world.plan();
-    assert_eq!(world::applies(&plan), "config deployment service+ workers-0 workers-1");
+    assert_eq!(
+        world::applies(&plan),
+        "config deployment service+ workers-0 workers-1"
+    );
     world.apply(&plan);
     let plan = world.plan();
     assert!(plan.settled(), "{plan:?}");
@@ -103,13 +114,20 @@ fn objects_come_as_far_as_readiness_allows() {
         "the service has no address yet, so that field is not there"
     );
     let again = world.plan();
-    assert_eq!(format!("{again:?}"), format!("{plan:?}"), "the same input gives the same plan");
+    assert_eq!(
+        format!("{again:?}"),
+        format!("{plan:?}"),
+        "the same input gives the same plan"
+    );
 }
 
 #[test]
 fn objects_are_decorated_as_kro_decorates_them() {
     let mut world = World::new(web(), instance());
-    world.settings.extra_labels.insert("wheelhouse.dev/hub".to_owned(), "h".to_owned());
+    world
+        .settings
+        .extra_labels
+        .insert("wheelhouse.dev/hub".to_owned(), "h".to_owned());
     let plan = world.plan();
     let id = crate::applyset_id(&instance());
     let want = json!({
@@ -128,25 +146,50 @@ fn objects_are_decorated_as_kro_decorates_them() {
     });
     let config = &plan.applies[0];
     assert_eq!(config.object["metadata"]["labels"], want);
-    assert_eq!(config.object["metadata"]["annotations"], json!({"internal.kro.run/apply-order": "1"}));
+    assert_eq!(
+        config.object["metadata"]["annotations"],
+        json!({"internal.kro.run/apply-order": "1"})
+    );
     assert_eq!(config.object["metadata"]["namespace"], "shop");
     assert_eq!(config.object["data"]["replicas"], "2");
     let worker = &plan.applies[2];
     assert_eq!(worker.id, "workers-1");
-    assert_eq!(worker.object["metadata"]["labels"]["kro.run/collection-index"], "1");
-    assert_eq!(worker.object["metadata"]["labels"]["kro.run/collection-size"], "2");
-    assert_eq!(worker.apply_order, 4, "nobody depends on it, so it goes with the last");
-    assert_eq!(world.graph.node("deployment").map(crate::Node::apply_order), Some(2));
+    assert_eq!(
+        worker.object["metadata"]["labels"]["kro.run/collection-index"],
+        "1"
+    );
+    assert_eq!(
+        worker.object["metadata"]["labels"]["kro.run/collection-size"],
+        "2"
+    );
+    assert_eq!(
+        worker.apply_order, 4,
+        "nobody depends on it, so it goes with the last"
+    );
+    assert_eq!(
+        world.graph.node("deployment").map(crate::Node::apply_order),
+        Some(2)
+    );
 }
 
 #[test]
 fn drift_and_a_changed_instance_ask_for_just_what_differs() {
     let mut world = World::new(web(), instance()).settled();
-    world.edit("ConfigMap", "demo-eu", |live| live["data"]["region"] = json!("mars"));
+    world.edit("ConfigMap", "demo-eu", |live| {
+        live["data"]["region"] = json!("mars")
+    });
     assert_eq!(world::changes(&world.plan()), "workers-0~");
-    world.edit("ConfigMap", "demo-eu", |live| live["data"]["region"] = json!("eu"));
-    world.edit("ConfigMap", "demo-eu", |live| live["data"]["foreign"] = json!("x"));
-    assert_eq!(world::changes(&world.plan()), "", "a field that is not ours is no drift");
+    world.edit("ConfigMap", "demo-eu", |live| {
+        live["data"]["region"] = json!("eu")
+    });
+    world.edit("ConfigMap", "demo-eu", |live| {
+        live["data"]["foreign"] = json!("x")
+    });
+    assert_eq!(
+        world::changes(&world.plan()),
+        "",
+        "a field that is not ours is no drift"
+    );
     world.instance["spec"]["replicas"] = json!(3);
     assert_eq!(world::changes(&world.plan()), "config~ deployment~");
     world.instance["spec"]["replicas"] = json!(2);
@@ -163,15 +206,23 @@ fn what_is_no_longer_wanted_is_pruned_from_the_end() {
     world.instance["spec"]["public"] = json!(false);
     world.instance["spec"]["regions"] = json!(["us"]);
     let plan = world.plan();
-    assert_eq!(world::changes(&plan), "workers-0~", "its index and size have changed");
+    assert_eq!(
+        world::changes(&plan),
+        "workers-0~",
+        "its index and size have changed"
+    );
     assert!(!plan.prune_allowed(), "not before the change is there");
     world.apply(&plan);
     assert_eq!(world::prunes(&world), "workers: demo-eu; ingress: demo");
     let plan = world.plan();
-    assert_eq!(plan.inventory_after.annotations(&world.settings)["applyset.kubernetes.io/contains-group-kinds"],
-        "ConfigMap,Deployment.apps,Service");
+    assert_eq!(
+        plan.inventory_after.annotations(&world.settings)["applyset.kubernetes.io/contains-group-kinds"],
+        "ConfigMap,Deployment.apps,Service"
+    );
     // An object of a node that the graph no longer has goes first.
-    world.edit("Ingress", "demo", |live| live["metadata"]["labels"]["kro.run/node-id"] = json!("gone"));
+    world.edit("Ingress", "demo", |live| {
+        live["metadata"]["labels"]["kro.run/node-id"] = json!("gone")
+    });
     assert_eq!(world::prunes(&world), "?: demo; workers: demo-eu");
 }
 
@@ -195,9 +246,13 @@ fn the_inventory_before_an_apply_remembers_what_was() {
     });
     world.instance["metadata"]["annotations"] = past;
     let plan = world.plan();
-    let text = |inventory: &Inventory, key: &str| inventory.annotations(&world.settings)[key].clone();
+    let text =
+        |inventory: &Inventory, key: &str| inventory.annotations(&world.settings)[key].clone();
     let kinds = "applyset.kubernetes.io/contains-group-kinds";
-    assert_eq!(text(&plan.inventory_before, kinds), "ConfigMap,Ingress.networking.k8s.io");
+    assert_eq!(
+        text(&plan.inventory_before, kinds),
+        "ConfigMap,Ingress.networking.k8s.io"
+    );
     assert_eq!(text(&plan.inventory_after, kinds), "ConfigMap");
     assert_eq!(plan.inventory_before.namespaces, ["old".to_owned()].into());
     assert!(plan.inventory_after.namespaces.is_empty());
@@ -215,7 +270,14 @@ fn a_child_that_is_being_deleted_is_waited_for() {
                 complete before continuing reconciliation";
     assert_eq!(plan.deleting.as_deref(), Some(want));
     assert_eq!(plan.state(), InstanceState::InProgress);
-    assert_eq!(world.condition("ResourcesReady"), ("False".to_owned(), "ResourceDeleting".to_owned(), want.to_owned()));
+    assert_eq!(
+        world.condition("ResourcesReady"),
+        (
+            "False".to_owned(),
+            "ResourceDeleting".to_owned(),
+            want.to_owned()
+        )
+    );
 }
 
 #[test]
@@ -223,7 +285,10 @@ fn failed_applies_are_told_and_not_tried_again_in_the_round() {
     let mut world = World::new(web(), instance());
     let plan = world.plan();
     world.apply(&plan);
-    world.observed.failed("deployment", "admission webhook denied the request".to_owned());
+    world.observed.failed(
+        "deployment",
+        "admission webhook denied the request".to_owned(),
+    );
     let plan = world.plan();
     assert_eq!(world::changes(&plan), "");
     assert!(!plan.prune_allowed());
@@ -234,7 +299,11 @@ fn failed_applies_are_told_and_not_tried_again_in_the_round() {
     );
     world.observed.failed("workers-1", "no".to_owned());
     assert_eq!(
-        world.plan().node("workers").and_then(|node| node.message.clone()).as_deref(),
+        world
+            .plan()
+            .node("workers")
+            .and_then(|node| node.message.clone())
+            .as_deref(),
         Some("collection item 1: no")
     );
 }
@@ -247,7 +316,10 @@ fn an_object_of_another_set_is_not_taken() {
     });
     let plan = world.plan();
     assert_eq!(world::changes(&plan), "");
-    let message = plan.node("config").and_then(|node| node.message.clone()).expect("says why");
+    let message = plan
+        .node("config")
+        .and_then(|node| node.message.clone())
+        .expect("says why");
     let id = crate::applyset_id(&instance());
     assert_eq!(
         message,
@@ -261,9 +333,7 @@ fn an_object_of_another_set_is_not_taken() {
 
 #[test]
 fn two_nodes_that_make_one_object_are_refused() {
-    let object = |id: &str| {
-        json!({"id": id, "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "${schema.spec.name}"}}})
-    };
+    let object = |id: &str| json!({"id": id, "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "${schema.spec.name}"}}});
     let definition = json!({
         "schema": {"kind": "Twice", "apiVersion": "v1", "spec": {"name": "string"}},
         "resources": [object("a"), object("b")],
@@ -312,16 +382,26 @@ fn a_skipped_node_takes_its_dependants_along() {
         )
     );
     world.apply(&plan);
-    assert_eq!(world::states(&world.plan()), "a SKIPPED, b SKIPPED, c SKIPPED, d SYNCED, e SKIPPED");
+    assert_eq!(
+        world::states(&world.plan()),
+        "a SKIPPED, b SKIPPED, c SKIPPED, d SYNCED, e SKIPPED"
+    );
     world.instance["spec"]["on"] = json!(true);
     let plan = world.plan();
     assert_eq!(world::applies(&plan), "a+ d");
     world.edit("ConfigMap", "d", |live| live["data"]["from"] = json!("y"));
-    assert_eq!(world::applies(&world.plan()), "a+ d~ e+", "e reads what is there, before d is put right");
+    assert_eq!(
+        world::applies(&world.plan()),
+        "a+ d~ e+",
+        "e reads what is there, before d is put right"
+    );
     // What an includeWhen reads of the instance must be there.
     world.instance["spec"] = json!({});
     let plan = world.plan();
-    assert_eq!(plan.failure.as_deref(), Some("includeWhen \"schema.spec.on\": eval \"schema.spec.on\": no such key: on"));
+    assert_eq!(
+        plan.failure.as_deref(),
+        Some("includeWhen \"schema.spec.on\": eval \"schema.spec.on\": no such key: on")
+    );
     assert_eq!(plan.state(), InstanceState::Error);
 }
 
@@ -344,13 +424,22 @@ fn collections_expand_to_the_product_of_their_dimensions() {
     instance["spec"] = json!({"a": ["p", "q"], "b": [1, 2]});
     let mut world = World::new(definition, instance);
     let plan = world.plan();
-    let names: Vec<&str> = plan.applies.iter().map(|apply| apply.reference.name.as_str()).collect();
+    let names: Vec<&str> = plan
+        .applies
+        .iter()
+        .map(|apply| apply.reference.name.as_str())
+        .collect();
     assert_eq!(names, ["p-1", "p-2", "q-1", "q-2"]);
     world.apply(&plan);
     let plan = world.plan();
-    assert_eq!(world::states(&plan), "cells WAITING_FOR_READINESS, after IN_PROGRESS");
     assert_eq!(
-        plan.node("cells").and_then(|node| node.message.clone()).as_deref(),
+        world::states(&plan),
+        "cells WAITING_FOR_READINESS, after IN_PROGRESS"
+    );
+    assert_eq!(
+        plan.node("cells")
+            .and_then(|node| node.message.clone())
+            .as_deref(),
         Some(
             "waiting for node \"cells\": readyWhen condition evaluated to false: \"each.data.ready == 'yes'\" (waiting for \
              readiness)"
@@ -359,19 +448,29 @@ fn collections_expand_to_the_product_of_their_dimensions() {
     // Ready by another's hand, which is drift here; the point is that one that is missing holds everything up.
     world.delete("ConfigMap", "q-2");
     let unresolved = world.plan().unresolved.expect("after waits");
-    assert!(unresolved.contains("node \"cells\": collection not ready: observed 3 but desired 4"), "{unresolved}");
+    assert!(
+        unresolved.contains("node \"cells\": collection not ready: observed 3 but desired 4"),
+        "{unresolved}"
+    );
 
     world.instance["spec"]["b"] = json!([]);
     let plan = world.plan();
-    assert_eq!(world::applies(&plan), "after+", "an empty collection is ready");
+    assert_eq!(
+        world::applies(&plan),
+        "after+",
+        "an empty collection is ready"
+    );
     assert_eq!(plan.applies[0].reference.name, "after-0");
     assert_eq!(plan.status, json!({"names": []}));
-    assert_eq!(plan.node("cells").and_then(|node| node.desired_count), Some(0));
+    assert_eq!(
+        plan.node("cells").and_then(|node| node.desired_count),
+        Some(0)
+    );
 
     world.instance["spec"] = json!({"a": ["p", "p"], "b": [1]});
     assert_eq!(
         world.plan().failure.as_deref(),
-        Some("node \"cells\" identity collision: duplicate identity: /v1/ConfigMap/shop/p-1")
+        Some("node \"cells\" identity collision: duplicate identity: /v1/ConfigMap//p-1")
     );
     world.settings.collection_size_max = 3;
     world.instance["spec"] = json!({"a": ["p", "q"], "b": [1, 2]});
@@ -403,28 +502,47 @@ fn external_references_are_wanted_waited_for_and_read() {
     let wanted: Vec<String> = plan
         .wanted
         .iter()
-        .map(|wanted| format!("{} {:?} {:?}", wanted.gvr.resource, wanted.namespace, wanted.target))
+        .map(|wanted| {
+            format!(
+                "{} {:?} {:?}",
+                wanted.gvr.resource, wanted.namespace, wanted.target
+            )
+        })
         .collect();
     assert_eq!(
         wanted,
-        ["configmaps \"shop\" Name(\"a-settings\")", "configmaps \"\" Selector(\"team=blue\")"]
+        [
+            "configmaps \"shop\" Name(\"a-settings\")",
+            "configmaps \"\" Selector(\"team=blue\")"
+        ]
     );
     for wanted in &plan.wanted {
         world.observed.external(wanted, Vec::new());
     }
     let plan = world.plan();
     assert!(!plan.incomplete);
-    assert_eq!(world::states(&plan), "settings WAITING_FOR_READINESS, others SYNCED, copy IN_PROGRESS");
+    assert_eq!(
+        world::states(&plan),
+        "settings WAITING_FOR_READINESS, others SYNCED, copy IN_PROGRESS"
+    );
     assert_eq!(
         world.condition("ResourcesReady").2,
         "resource reconciliation failed: apply results contain errors: waiting for external reference \"settings\": not found"
     );
     let settings = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a-settings"}, "data": {"value": "v"}});
-    world.observed.external(&plan.wanted[0], vec![Arc::new(settings.clone())]);
-    world.observed.external(&plan.wanted[1], vec![Arc::new(settings.clone()), Arc::new(settings)]);
+    world
+        .observed
+        .external(&plan.wanted[0], vec![Arc::new(settings.clone())]);
+    world.observed.external(
+        &plan.wanted[1],
+        vec![Arc::new(settings.clone()), Arc::new(settings)],
+    );
     let plan = world.plan();
     assert_eq!(world::applies(&plan), "copy+");
-    assert_eq!(plan.applies[0].object["data"], json!({"from": "v", "count": "2"}));
+    assert_eq!(
+        plan.applies[0].object["data"],
+        json!({"from": "v", "count": "2"})
+    );
     assert_eq!(plan.inventory_after.group_kinds.len(), 1);
     world.apply(&plan);
     let plan = world.plan();
@@ -446,12 +564,20 @@ fn a_selector_that_is_resolved_is_read_strictly() {
         (json!({"matchLabels": {"a": "b"}}), Ok("a=b")),
         (json!({"matchlabels": {"a": "b"}}), Ok("a=b")),
         (json!({}), Ok("")),
-        (json!({"matchExpressions": [{"key": "a", "operator": "In", "values": ["x", "y"]}]}), Ok("a in (x,y)")),
-        (json!({"matchLabel": {}}), Err("failed to convert selector for all: json: unknown field \"matchLabel\"")),
+        (
+            json!({"matchExpressions": [{"key": "a", "operator": "In", "values": ["x", "y"]}]}),
+            Ok("a in (x,y)"),
+        ),
+        (
+            json!({"matchLabel": {}}),
+            Err("failed to convert selector for all: json: unknown field \"matchLabel\""),
+        ),
         (
             json!({"matchLabels": "x"}),
-            Err("failed to convert selector for all: json: cannot unmarshal string into Go struct field \
-                 LabelSelector.matchLabels of type map[string]string"),
+            Err(
+                "failed to convert selector for all: json: cannot unmarshal string into Go struct field \
+                 LabelSelector.matchLabels of type map[string]string",
+            ),
         ),
         (
             json!({"matchExpressions": [{"key": "a", "operator": "Bad"}]}),
@@ -463,7 +589,13 @@ fn a_selector_that_is_resolved_is_read_strictly() {
         instance["spec"] = json!({"selector": selector});
         let plan = World::new(definition.clone(), instance).plan();
         let got = match (plan.wanted.first(), &plan.failure) {
-            (Some(Wanted { target: Target::Selector(text), .. }), None) => Ok(text.as_str()),
+            (
+                Some(Wanted {
+                    target: Target::Selector(text),
+                    ..
+                }),
+                None,
+            ) => Ok(text.as_str()),
             (_, failure) => Err(failure.as_deref().unwrap_or_default()),
         };
         assert_eq!(got, want, "{selector}");
@@ -473,7 +605,10 @@ fn a_selector_that_is_resolved_is_read_strictly() {
 #[test]
 fn a_missing_field_of_the_instance_is_waited_for_in_a_template() {
     let mut world = World::new(web(), instance());
-    world.instance["spec"].as_object_mut().expect("a map").remove("name");
+    world.instance["spec"]
+        .as_object_mut()
+        .expect("a map")
+        .remove("name");
     let plan = world.plan();
     assert!(plan.failure.is_none(), "{plan:?}");
     assert_eq!(
@@ -496,17 +631,26 @@ fn a_namespaced_child_of_a_cluster_scoped_instance_names_its_namespace() {
         ],
     });
     let mut instance = instance();
-    instance["metadata"].as_object_mut().expect("a map").remove("namespace");
+    instance["metadata"]
+        .as_object_mut()
+        .expect("a map")
+        .remove("namespace");
     instance["spec"] = json!({"name": "n", "ns": "other"});
     let mut world = World::new(definition, instance);
     let plan = world.plan();
     assert_eq!(plan.applies[1].reference.namespace, "other");
     assert_eq!(plan.applies[0].reference.namespace, "");
-    assert!(plan.applies[0].object["metadata"]["labels"].get("kro.run/instance-namespace").is_none());
+    assert!(
+        plan.applies[0].object["metadata"]["labels"]
+            .get("kro.run/instance-namespace")
+            .is_none()
+    );
     assert_eq!(plan.inventory_after.namespaces, ["other".to_owned()].into());
     world.instance["spec"]["ns"] = json!("");
     assert_eq!(
         world.plan().failure.as_deref(),
-        Some("node \"config\" is namespaced and must resolve metadata.namespace when the instance is cluster-scoped")
+        Some(
+            "node \"config\" is namespaced and must resolve metadata.namespace when the instance is cluster-scoped"
+        )
     );
 }

@@ -24,19 +24,39 @@ pub(super) enum Use {
 }
 
 const fn word(singular: &'static str, plural: &'static str) -> Word {
-    Word { singular, plural, alternative: "", use_of: Use::Compound }
+    Word {
+        singular,
+        plural,
+        alternative: "",
+        use_of: Use::Compound,
+    }
 }
 
 const fn either(singular: &'static str, plural: &'static str, alternative: &'static str) -> Word {
-    Word { singular, plural, alternative, use_of: Use::Compound }
+    Word {
+        singular,
+        plural,
+        alternative,
+        use_of: Use::Compound,
+    }
 }
 
 const fn exact(singular: &'static str, plural: &'static str) -> Word {
-    Word { singular, plural, alternative: "", use_of: Use::Exact }
+    Word {
+        singular,
+        plural,
+        alternative: "",
+        use_of: Use::Exact,
+    }
 }
 
 const fn one_way(singular: &'static str, plural: &'static str) -> Word {
-    Word { singular, plural, alternative: "", use_of: Use::OneWay }
+    Word {
+        singular,
+        plural,
+        alternative: "",
+        use_of: Use::OneWay,
+    }
 }
 
 /// Irregular words; a later one wins over an earlier one.

@@ -127,9 +127,8 @@ impl Parser {
         if text.is_empty() {
             return Err("empty marker key".to_owned());
         }
-        let key = Key::parse(text).ok_or_else(|| {
-            format!("invalid marker key {}: unknown marker: {text}", quote(text))
-        })?;
+        let key = Key::parse(text)
+            .ok_or_else(|| format!("invalid marker key {}: unknown marker: {text}", quote(text)))?;
         self.key = Some(key);
         self.buffer.clear();
         Ok(())
@@ -160,7 +159,10 @@ impl Parser {
 
 /// Takes the quotes off a value that is wholly quoted, and undoes `\"` and `\\`; other escapes stay as they are.
 fn unquote(text: &str) -> String {
-    let Some(inner) = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) else {
+    let Some(inner) = text
+        .strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'))
+    else {
         return text.trim().to_owned();
     };
     let mut out = String::with_capacity(inner.len());
@@ -195,7 +197,10 @@ pub(super) fn apply(schema: &mut Value, markers: &[Marker]) -> Result<bool, Stri
     if schema.get("x-kubernetes-list-map-keys").is_some() {
         match schema.get("x-kubernetes-list-type").and_then(Value::as_str) {
             None => {
-                return Err("listMapKey set while listType is unset, listType must be set to map".to_owned());
+                return Err(
+                    "listMapKey set while listType is unset, listType must be set to map"
+                        .to_owned(),
+                );
             }
             Some("map") => {}
             Some(other) => {
@@ -243,7 +248,10 @@ fn apply_one(schema: &mut Value, key: Key, value: &str) -> Result<(), String> {
 }
 
 fn type_of(schema: &Value) -> &str {
-    schema.get("type").and_then(Value::as_str).unwrap_or_default()
+    schema
+        .get("type")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }
 
 fn set_list_type(schema: &Value) -> Option<String> {
@@ -256,13 +264,19 @@ fn default_value(schema_type: &str, value: &str) -> Result<Value, String> {
     let raw = match schema_type {
         "string" => format!("\"{value}\""),
         "integer" if parse_int(value).is_err() => {
-            return Err(format!("default value must be a valid integer, got: {value}"));
+            return Err(format!(
+                "default value must be a valid integer, got: {value}"
+            ));
         }
         "number" if parse_float(value).is_err() => {
-            return Err(format!("default value must be a valid number, got: {value}"));
+            return Err(format!(
+                "default value must be a valid number, got: {value}"
+            ));
         }
         "boolean" if parse_bool(value).is_err() => {
-            return Err(format!("default value must be a valid boolean, got: {value}"));
+            return Err(format!(
+                "default value must be a valid boolean, got: {value}"
+            ));
         }
         _ => value.to_owned(),
     };
@@ -277,7 +291,10 @@ fn bound(name: &str, value: &str) -> Result<Value, String> {
 
 fn add_rule(schema: &mut Value, rule: &str, message: &str) {
     let rule = json!({"rule": rule, "message": message});
-    match schema.get_mut("x-kubernetes-validations").and_then(Value::as_array_mut) {
+    match schema
+        .get_mut("x-kubernetes-validations")
+        .and_then(Value::as_array_mut)
+    {
         Some(rules) => rules.push(rule),
         None => schema["x-kubernetes-validations"] = json!([rule]),
     }
@@ -319,7 +336,9 @@ fn only_for(schema: &Value, name: &str, wanted: &str) -> Result<(), String> {
     if found == wanted {
         return Ok(());
     }
-    Err(format!("{name} marker is only valid for {wanted} types, got type: {found}"))
+    Err(format!(
+        "{name} marker is only valid for {wanted} types, got type: {found}"
+    ))
 }
 
 fn pattern(schema: &mut Value, value: &str) -> Result<(), String> {
@@ -329,8 +348,14 @@ fn pattern(schema: &mut Value, value: &str) -> Result<(), String> {
     only_for(schema, "pattern", "string")?;
     if let Err(error) = Regex::new(value) {
         let text = error.to_string();
-        let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
-        return Err(format!("invalid pattern regex: error parsing regexp: {reason}: `{value}`"));
+        let reason = text
+            .lines()
+            .last()
+            .unwrap_or_default()
+            .trim_start_matches("error: ");
+        return Err(format!(
+            "invalid pattern regex: error parsing regexp: {reason}: `{value}`"
+        ));
     }
     schema["pattern"] = json!(value);
     Ok(())
@@ -379,7 +404,9 @@ fn list_map_key(schema: &mut Value, value: &str) -> Result<(), String> {
     if type_of(schema) != "array" {
         return Err("listMapKey marker only applies to array types".to_owned());
     }
-    let keys = schema.get_mut("x-kubernetes-list-map-keys").and_then(Value::as_array_mut);
+    let keys = schema
+        .get_mut("x-kubernetes-list-map-keys")
+        .and_then(Value::as_array_mut);
     match keys {
         Some(keys) if keys.iter().any(|key| key == value) => {
             return Err(format!("duplicate listMapKey marker, value {value}"));

@@ -5,7 +5,10 @@ use serde_json::{Value, json};
 use super::*;
 
 fn openapi(spec: &Value, types: &Value) -> Result<Value, String> {
-    to_openapi(spec.as_object().expect("a map"), types.as_object().expect("a map"))
+    to_openapi(
+        spec.as_object().expect("a map"),
+        types.as_object().expect("a map"),
+    )
 }
 
 /// The schema of one field `f`.
@@ -21,8 +24,14 @@ fn types_become_openapi() {
         (" integer ", json!({"type": "integer"})),
         ("boolean", json!({"type": "boolean"})),
         ("float", json!({"type": "number"})),
-        ("object", json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})),
-        ("[]string", json!({"type": "array", "items": {"type": "string"}})),
+        (
+            "object",
+            json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
+        ),
+        (
+            "[]string",
+            json!({"type": "array", "items": {"type": "string"}}),
+        ),
         (
             "[]map[string] integer",
             json!({"type": "array", "items": {"type": "object", "additionalProperties": {"type": "integer"}}}),
@@ -44,11 +53,20 @@ fn mistakes_in_types_are_refused() {
         ("", "field f: empty type".to_owned()),
         (" | required=true", "field f: empty type".to_owned()),
         ("[]", "field f: empty slice element type".to_owned()),
-        ("map[int]string", "field f: map key must be string".to_owned()),
-        ("map[string]", "field f: map value type is required".to_owned()),
+        (
+            "map[int]string",
+            "field f: map key must be string".to_owned(),
+        ),
+        (
+            "map[string]",
+            "field f: map value type is required".to_owned(),
+        ),
         ("number", "field f: unknown type: number".to_owned()),
         ("string?", "field f: unknown type: string?".to_owned()),
-        (&deep, "field f: type nesting too deep (max 16): \"string\"".to_owned()),
+        (
+            &deep,
+            "field f: type nesting too deep (max 16): \"string\"".to_owned(),
+        ),
     ];
     for (notation, want) in cases {
         assert_eq!(field(notation), Err(want), "{notation}");
@@ -59,7 +77,10 @@ fn mistakes_in_types_are_refused() {
         (json!(true), "field f: unexpected type: bool"),
         (json!(null), "field f: unexpected type: <nil>"),
     ] {
-        assert_eq!(openapi(&json!({"f": notation}), &json!({})), Err(want.to_owned()));
+        assert_eq!(
+            openapi(&json!({"f": notation}), &json!({})),
+            Err(want.to_owned())
+        );
     }
 }
 
@@ -78,26 +99,62 @@ fn markers_change_the_schema_of_their_field() {
     let cases = [
         ("string | default=abc", string("default", json!("abc"))),
         ("string | default=\"a b\"", string("default", json!("a b"))),
-        (r#"string | default="a\\nb""#, string("default", json!("a\nb"))),
-        (r#"string | default="a\tb""#, string("default", json!("a\tb"))),
+        (
+            r#"string | default="a\\nb""#,
+            string("default", json!("a\nb")),
+        ),
+        (
+            r#"string | default="a\tb""#,
+            string("default", json!("a\tb")),
+        ),
         ("string | default='a'", string("default", json!("'a'"))),
         ("string | default=a=b", string("default", json!("a=b"))),
-        ("integer | default=3", json!({"type": "integer", "default": 3})),
-        ("float | default=3.5", json!({"type": "number", "default": 3.5})),
-        ("boolean | default=true", json!({"type": "boolean", "default": true})),
-        ("boolean | default=1", json!({"type": "boolean", "default": 1})),
+        (
+            "integer | default=3",
+            json!({"type": "integer", "default": 3}),
+        ),
+        (
+            "float | default=3.5",
+            json!({"type": "number", "default": 3.5}),
+        ),
+        (
+            "boolean | default=true",
+            json!({"type": "boolean", "default": true}),
+        ),
+        (
+            "boolean | default=1",
+            json!({"type": "boolean", "default": 1}),
+        ),
         (
             "object | default={\"a\": [1, 2]}",
             json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "default": {"a": [1, 2]}}),
         ),
-        ("[]string | default=[\"a\", \"b\"]", list("default", json!(["a", "b"]))),
-        ("string | description=\"some words\"", string("description", json!("some words"))),
-        ("integer | minimum=1 maximum=2.5", json!({"type": "integer", "minimum": 1, "maximum": 2.5})),
+        (
+            "[]string | default=[\"a\", \"b\"]",
+            list("default", json!(["a", "b"])),
+        ),
+        (
+            "string | description=\"some words\"",
+            string("description", json!("some words")),
+        ),
+        (
+            "integer | minimum=1 maximum=2.5",
+            json!({"type": "integer", "minimum": 1, "maximum": 2.5}),
+        ),
         ("string | minimum=1", string("minimum", json!(1))),
         ("string | enum=\"a, b\"", string("enum", json!(["a", "b"]))),
-        ("integer | enum=\"1,2\"", json!({"type": "integer", "enum": [1, 2]})),
-        ("string | pattern=\"^[a-z]+$\"", string("pattern", json!("^[a-z]+$"))),
-        ("string | minLength=1 maxLength=3", json!({"type": "string", "minLength": 1, "maxLength": 3})),
+        (
+            "integer | enum=\"1,2\"",
+            json!({"type": "integer", "enum": [1, 2]}),
+        ),
+        (
+            "string | pattern=\"^[a-z]+$\"",
+            string("pattern", json!("^[a-z]+$")),
+        ),
+        (
+            "string | minLength=1 maxLength=3",
+            json!({"type": "string", "minLength": 1, "maxLength": 3}),
+        ),
         (
             "string | immutable=true validation=\"self != ''\"",
             string(
@@ -109,8 +166,14 @@ fn markers_change_the_schema_of_their_field() {
             ),
         ),
         ("string | immutable=false", json!({"type": "string"})),
-        ("[]string | uniqueItems=true", list("x-kubernetes-list-type", json!("set"))),
-        ("[]string | listType=atomic", list("x-kubernetes-list-type", json!("atomic"))),
+        (
+            "[]string | uniqueItems=true",
+            list("x-kubernetes-list-type", json!("set")),
+        ),
+        (
+            "[]string | listType=atomic",
+            list("x-kubernetes-list-type", json!("atomic")),
+        ),
         (
             "[]object | listType=map listMapKey=a listMapKey=b minItems=1 maxItems=2",
             json!({
@@ -136,19 +199,31 @@ fn the_marker_parser_has_kros_traps() {
         ("string | required=true ", "marker key '' without a value"),
         ("string |", "marker key '' without a value"),
         ("string | =1", "empty marker key"),
-        ("string | foo bar=1", "invalid marker key \"foobar\": unknown marker: foobar"),
-        ("string | required=true | default=x", "invalid marker key \"|default\": unknown marker: |default"),
+        (
+            "string | foo bar=1",
+            "invalid marker key \"foobar\": unknown marker: foobar",
+        ),
+        (
+            "string | required=true | default=x",
+            "invalid marker key \"|default\": unknown marker: |default",
+        ),
         ("string | default=\"abc", "unclosed quote"),
         ("string | default=\"", "unclosed quote"),
         ("object | default={\"a\": 1", "unclosed bracket/brace"),
         ("object | default=}", "unmatched closing bracket/brace"),
-        ("string | description=role for ACK", "marker key 'forACK' without a value"),
+        (
+            "string | description=role for ACK",
+            "marker key 'forACK' without a value",
+        ),
     ];
     for (notation, want) in cases {
         match field(notation) {
             Ok(schema) => assert_eq!(
                 (notation, schema),
-                ("string | default=", json!({"type": "string", "default": ""}))
+                (
+                    "string | default=",
+                    json!({"type": "string", "default": ""})
+                )
             ),
             Err(error) => assert_eq!(error, format!("field f: {want}"), "{notation}"),
         }
@@ -158,33 +233,104 @@ fn the_marker_parser_has_kros_traps() {
 #[test]
 fn mistakes_in_markers_are_refused() {
     let cases = [
-        ("string | required=yes", "failed to parse required marker value: strconv.ParseBool: parsing \"yes\": invalid syntax"),
-        ("integer | default=x", "default value must be a valid integer, got: x"),
-        ("float | default=x", "default value must be a valid number, got: x"),
-        ("boolean | default=x", "default value must be a valid boolean, got: x"),
-        ("integer | minimum=x", "failed to parse minimum enum value: strconv.ParseFloat: parsing \"x\": invalid syntax"),
-        ("string | enum=\"a,,b\"", "empty enum values are not allowed"),
-        ("boolean | enum=\"true\"", "enum values only supported for string and integer types, got type: boolean"),
-        ("integer | enum=\"1,x\"", "failed to parse integer enum value: strconv.ParseInt: parsing \"x\": invalid syntax"),
-        ("integer | minLength=1", "minLength marker is only valid for string types, got type: integer"),
-        ("string | maxLength=x", "failed to parse maxLength value: strconv.ParseInt: parsing \"x\": invalid syntax"),
-        ("string | maxItems=1", "maxItems marker is only valid for array types, got type: string"),
-        ("string | pattern=\"\"", "pattern marker value cannot be empty"),
-        ("integer | pattern=a", "pattern marker is only valid for string types, got type: integer"),
-        ("string | uniqueItems=true", "uniqueItems marker is only valid for array types, got type: string"),
-        ("[]string | listType=map uniqueItems=true", "cannot set unique when listType is set to map"),
-        ("string | listType=map", "listType marker only applies to array types"),
-        ("[]string | listType=x", "unsupported value for listType x, needs to be one of atomic, set, or map"),
-        ("[]string | listMapKey=a", "listMapKey set while listType is unset, listType must be set to map"),
-        ("[]string | listMapKey=a listType=set", "listMapKey set while listType is set to set, listType must be set to map"),
-        ("[]string | listMapKey=a listMapKey=a", "duplicate listMapKey marker, value a"),
+        (
+            "string | required=yes",
+            "failed to parse required marker value: strconv.ParseBool: parsing \"yes\": invalid syntax",
+        ),
+        (
+            "integer | default=x",
+            "default value must be a valid integer, got: x",
+        ),
+        (
+            "float | default=x",
+            "default value must be a valid number, got: x",
+        ),
+        (
+            "boolean | default=x",
+            "default value must be a valid boolean, got: x",
+        ),
+        (
+            "integer | minimum=x",
+            "failed to parse minimum enum value: strconv.ParseFloat: parsing \"x\": invalid syntax",
+        ),
+        (
+            "string | enum=\"a,,b\"",
+            "empty enum values are not allowed",
+        ),
+        (
+            "boolean | enum=\"true\"",
+            "enum values only supported for string and integer types, got type: boolean",
+        ),
+        (
+            "integer | enum=\"1,x\"",
+            "failed to parse integer enum value: strconv.ParseInt: parsing \"x\": invalid syntax",
+        ),
+        (
+            "integer | minLength=1",
+            "minLength marker is only valid for string types, got type: integer",
+        ),
+        (
+            "string | maxLength=x",
+            "failed to parse maxLength value: strconv.ParseInt: parsing \"x\": invalid syntax",
+        ),
+        (
+            "string | maxItems=1",
+            "maxItems marker is only valid for array types, got type: string",
+        ),
+        (
+            "string | pattern=\"\"",
+            "pattern marker value cannot be empty",
+        ),
+        (
+            "integer | pattern=a",
+            "pattern marker is only valid for string types, got type: integer",
+        ),
+        (
+            "string | uniqueItems=true",
+            "uniqueItems marker is only valid for array types, got type: string",
+        ),
+        (
+            "[]string | listType=map uniqueItems=true",
+            "cannot set unique when listType is set to map",
+        ),
+        (
+            "string | listType=map",
+            "listType marker only applies to array types",
+        ),
+        (
+            "[]string | listType=x",
+            "unsupported value for listType x, needs to be one of atomic, set, or map",
+        ),
+        (
+            "[]string | listMapKey=a",
+            "listMapKey set while listType is unset, listType must be set to map",
+        ),
+        (
+            "[]string | listMapKey=a listType=set",
+            "listMapKey set while listType is set to set, listType must be set to map",
+        ),
+        (
+            "[]string | listMapKey=a listMapKey=a",
+            "duplicate listMapKey marker, value a",
+        ),
         ("string | validation=\" \"", "validation failed"),
-        ("string | immutable=x", "failed to parse immutable marker value: strconv.ParseBool: parsing \"x\": invalid syntax"),
+        (
+            "string | immutable=x",
+            "failed to parse immutable marker value: strconv.ParseBool: parsing \"x\": invalid syntax",
+        ),
     ];
     for (notation, want) in cases {
-        assert_eq!(field(notation), Err(format!("field f: {want}")), "{notation}");
+        assert_eq!(
+            field(notation),
+            Err(format!("field f: {want}")),
+            "{notation}"
+        );
     }
-    assert!(field("string | pattern=\"[a\"").expect_err("no pattern").contains("invalid pattern regex: error parsing regexp: "));
+    assert!(
+        field("string | pattern=\"[a\"")
+            .expect_err("no pattern")
+            .contains("invalid pattern regex: error parsing regexp: ")
+    );
 }
 
 #[test]
@@ -209,7 +355,11 @@ fn an_object_defaults_to_empty_when_its_fields_do_the_rest() {
                 "properties": {"a": {"type": "string"}, "z": {"type": "string", "default": "x"}},
             }),
         ),
-        ("nothing to default", json!({"a": {}}), json!({"type": "object", "properties": {"a": {"type": "object"}}})),
+        (
+            "nothing to default",
+            json!({"a": {}}),
+            json!({"type": "object", "properties": {"a": {"type": "object"}}}),
+        ),
         ("no fields", json!({}), json!({"type": "object"})),
     ];
     for (name, spec, want) in cases {
@@ -226,7 +376,10 @@ fn custom_types_are_copied_in() {
     });
     let port = json!({"type": "object", "required": ["number"], "properties": {"number": {"type": "integer"}}});
     let name = json!({"type": "string", "default": "x"});
-    let got = openapi(&json!({"servers": "[]Server", "n": "Name | default=y", "m": "map[string]Name"}), &types);
+    let got = openapi(
+        &json!({"servers": "[]Server", "n": "Name | default=y", "m": "map[string]Name"}),
+        &types,
+    );
     let want = json!({
         "type": "object",
         "required": ["n"],
@@ -246,11 +399,20 @@ fn custom_types_are_copied_in() {
 fn mistakes_in_custom_types_are_refused() {
     let cases = [
         (json!({"A": "B"}), "node B does not exist"),
-        (json!({"A": {"f": "[]B"}, "B": "A"}), "cyclic dependency in type B: graph contains a cycle: A -> B -> A"),
+        (
+            json!({"A": {"f": "[]B"}, "B": "A"}),
+            "cyclic dependency in type B: graph contains a cycle: A -> B -> A",
+        ),
         (json!({"A": "[]A"}), "self references are not allowed"),
         (json!({"A": 1}), "parsing type A: unexpected type: float64"),
-        (json!({"A": {"f": "[]"}}), "parsing type A: field f: empty slice element type"),
-        (json!({"A": "string | x=1"}), "building schema for A: invalid marker key \"x\": unknown marker: x"),
+        (
+            json!({"A": {"f": "[]"}}),
+            "parsing type A: field f: empty slice element type",
+        ),
+        (
+            json!({"A": "string | x=1"}),
+            "building schema for A: invalid marker key \"x\": unknown marker: x",
+        ),
     ];
     for (types, want) in cases {
         assert_eq!(openapi(&json!({}), &types), Err(want.to_owned()), "{types}");

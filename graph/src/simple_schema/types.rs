@@ -45,7 +45,10 @@ pub(super) fn parse(text: &str) -> Result<Type, String> {
 
 fn parse_nested(text: &str, depth: usize) -> Result<Type, String> {
     if depth > NESTING_MAX {
-        return Err(format!("type nesting too deep (max {NESTING_MAX}): {}", quote(text)));
+        return Err(format!(
+            "type nesting too deep (max {NESTING_MAX}): {}",
+            quote(text)
+        ));
     }
     let text = text.trim();
     let atomic = match text {

@@ -25,21 +25,40 @@ impl World {
     pub(crate) fn new(definition: Value, instance: Value) -> Self {
         let spec: RgdSpec = serde_json::from_value(definition).expect("is a spec");
         let graph = compile(&spec, "test", &BuiltinKinds).unwrap_or_else(|error| panic!("{error}"));
-        Self { graph, instance, observed: Observed::new(), settings: Settings::default(), live: BTreeMap::new() }
+        Self {
+            graph,
+            instance,
+            observed: Observed::new(),
+            settings: Settings::default(),
+            live: BTreeMap::new(),
+        }
     }
 
     pub(crate) fn plan(&self) -> Plan {
-        let Self { instance, observed, settings, .. } = self;
-        self.graph.plan(&PlanInput { instance, observed, settings })
+        let Self {
+            instance,
+            observed,
+            settings,
+            ..
+        } = self;
+        self.graph.plan(&PlanInput {
+            instance,
+            observed,
+            settings,
+        })
     }
 
     /// Does what the plan asks for; the answers are seen at once.
     pub(crate) fn apply(&mut self, plan: &Plan) {
         for apply in plan.changes() {
-            let mut live = self.live.get(&apply.reference).map_or_else(|| json!({}), |live| (**live).clone());
+            let mut live = self
+                .live
+                .get(&apply.reference)
+                .map_or_else(|| json!({}), |live| (**live).clone());
             merge(&mut live, &apply.object);
             live["metadata"]["uid"] = json!(format!("uid-{}", apply.id));
-            self.observed.applied(&apply.reference, Applied::of(&apply.object, &live));
+            self.observed
+                .applied(&apply.reference, Applied::of(&apply.object, &live));
             self.put(live);
         }
     }
@@ -61,7 +80,10 @@ impl World {
 
     /// Changes a live object, if it is there.
     pub(crate) fn edit(&mut self, kind: &str, name: &str, edit: impl FnOnce(&mut Value)) {
-        let found = self.live.iter().find(|(reference, _)| reference.kind == kind && reference.name == name);
+        let found = self
+            .live
+            .iter()
+            .find(|(reference, _)| reference.kind == kind && reference.name == name);
         if let Some((_, live)) = found {
             let mut live = (**live).clone();
             edit(&mut live);
@@ -70,7 +92,10 @@ impl World {
     }
 
     pub(crate) fn delete(&mut self, kind: &str, name: &str) {
-        let reference = self.live.keys().find(|reference| reference.kind == kind && reference.name == name);
+        let reference = self
+            .live
+            .keys()
+            .find(|reference| reference.kind == kind && reference.name == name);
         let reference = reference.expect("is there").clone();
         self.live.remove(&reference);
         self.observed.remove_child(&reference);
@@ -88,7 +113,10 @@ impl World {
     pub(crate) fn condition(&self, kind: &str) -> (String, String, String) {
         let status = self.status();
         let conditions = status["conditions"].as_array().expect("a list");
-        let found = conditions.iter().find(|condition| condition["type"] == kind).expect("is there");
+        let found = conditions
+            .iter()
+            .find(|condition| condition["type"] == kind)
+            .expect("is there");
         let text = |name: &str| found[name].as_str().unwrap_or_default().to_owned();
         (text("status"), text("reason"), text("message"))
     }
@@ -121,19 +149,29 @@ fn mark(change: Change) -> &'static str {
 
 /// The ids that a plan wants, with `+` for those it would make and `~` for those it would change.
 pub(crate) fn applies(plan: &Plan) -> String {
-    let ids: Vec<String> = plan.applies.iter().map(|apply| format!("{}{}", apply.id, mark(apply.change))).collect();
+    let ids: Vec<String> = plan
+        .applies
+        .iter()
+        .map(|apply| format!("{}{}", apply.id, mark(apply.change)))
+        .collect();
     ids.join(" ")
 }
 
 /// The same, of changes only.
 pub(crate) fn changes(plan: &Plan) -> String {
-    let ids: Vec<String> = plan.changes().map(|apply| format!("{}{}", apply.id, mark(apply.change))).collect();
+    let ids: Vec<String> = plan
+        .changes()
+        .map(|apply| format!("{}{}", apply.id, mark(apply.change)))
+        .collect();
     ids.join(" ")
 }
 
 pub(crate) fn states(plan: &Plan) -> String {
-    let states: Vec<String> =
-        plan.nodes.iter().map(|node| format!("{} {}", node.id, node.state.as_str())).collect();
+    let states: Vec<String> = plan
+        .nodes
+        .iter()
+        .map(|node| format!("{} {}", node.id, node.state.as_str()))
+        .collect();
     states.join(", ")
 }
 
@@ -145,7 +183,11 @@ pub(crate) fn prunes(world: &World) -> String {
         .iter()
         .map(|wave| {
             let node = plan.nodes.get(wave.position).map_or("?", |node| &node.id);
-            let names: Vec<&str> = wave.objects.iter().map(|object| api::meta::name(object)).collect();
+            let names: Vec<&str> = wave
+                .objects
+                .iter()
+                .map(|object| api::meta::name(object))
+                .collect();
             format!("{node}: {}", names.join(" "))
         })
         .collect();
