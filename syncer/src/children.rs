@@ -27,16 +27,16 @@ pub(crate) const OWNED_SELECTOR: &str = "kro.run/owned=true";
 
 /// A kind that is watched, with the endpoint to watch it at.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct WatchedKind {
+pub(crate) struct WatchedKind {
     /// The kind.
-    pub gvk: GroupVersionKind,
+    pub(crate) gvk: GroupVersionKind,
     /// Its endpoint.
-    pub gvr: GroupVersionResource,
+    pub(crate) gvr: GroupVersionResource,
 }
 
 /// The watched objects of one target cluster, by the instance that they belong to.
 #[derive(Debug, Default)]
-pub struct ChildCache {
+pub(crate) struct ChildCache {
     // Guards everything below; never held across an await.
     state: Mutex<State>,
 }
@@ -61,16 +61,16 @@ struct KindState {
 
 /// One object of the target cluster.
 #[derive(Debug, Clone)]
-pub struct Child {
+pub(crate) struct Child {
     /// Its endpoint.
-    pub kind: WatchedKind,
+    pub(crate) kind: WatchedKind,
     /// As it was last seen.
-    pub object: Arc<RawObject>,
+    pub(crate) object: Arc<RawObject>,
 }
 
 /// Whether the cache may be believed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Sync {
+pub(crate) enum Sync {
     /// It holds all that there is of the kind.
     Synced,
     /// The watch has not delivered its first list yet; the reason, where one is known.
@@ -81,7 +81,7 @@ pub enum Sync {
 
 impl ChildCache {
     /// Marks a kind as watched. Returns whether it was not before: then the caller starts a watch.
-    pub fn register(&self, kind: &WatchedKind) -> bool {
+    pub(crate) fn register(&self, kind: &WatchedKind) -> bool {
         let mut state = self.state.lock();
         if state.kinds.contains_key(&kind.gvr) {
             return false;
@@ -92,7 +92,7 @@ impl ChildCache {
 
     /// Tells whether a kind is synced; if not, the instance is named by the next call of
     /// [`ChildCache::restarted`].
-    pub fn sync(&self, gvr: &GroupVersionResource, waiting: &InstanceKey) -> Sync {
+    pub(crate) fn sync(&self, gvr: &GroupVersionResource, waiting: &InstanceKey) -> Sync {
         let mut state = self.state.lock();
         match state.kinds.get_mut(gvr) {
             Some(kind) if kind.synced => Sync::Synced,
@@ -105,24 +105,14 @@ impl ChildCache {
     }
 
     /// Tells what belongs to an instance, in the order of [`ObjectRef`].
-    pub fn of(&self, instance: &InstanceKey) -> Vec<(ObjectRef, Child)> {
+    pub(crate) fn of(&self, instance: &InstanceKey) -> Vec<(ObjectRef, Child)> {
         let state = self.state.lock();
         let children = state.by_parent.get(instance).into_iter().flatten();
         children.map(|(reference, child)| (reference.clone(), child.clone())).collect()
     }
 
-    /// Counts the objects that are kept.
-    pub fn len(&self) -> usize {
-        self.state.lock().parent_of.len()
-    }
-
-    /// Tells whether nothing is kept.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Takes up the answer to our own write, unless the watch is past it.
-    pub fn answered(&self, kind: &WatchedKind, object: Arc<RawObject>) {
+    pub(crate) fn answered(&self, kind: &WatchedKind, object: Arc<RawObject>) {
         let mut state = self.state.lock();
         let seen = state.kinds.get(&kind.gvr).map_or("", |kind| kind.seen.as_str());
         if newer(&object.resource_version, seen) {
@@ -131,7 +121,7 @@ impl ChildCache {
     }
 
     /// Forgets an object that an answer to our own deletion says is gone.
-    pub fn gone(&self, reference: &ObjectRef, uid: &str) {
+    pub(crate) fn gone(&self, reference: &ObjectRef, uid: &str) {
         let mut state = self.state.lock();
         let known = state.parent_of.get(reference).cloned();
         let current = known
@@ -143,7 +133,7 @@ impl ChildCache {
     }
 
     /// Takes up an event of the watch and names the instances that it concerns.
-    pub fn take(&self, kind: &WatchedKind, event: reflector::Event) -> Vec<InstanceKey> {
+    pub(crate) fn take(&self, kind: &WatchedKind, event: reflector::Event) -> Vec<InstanceKey> {
         match event {
             reflector::Event::Restarted(objects) => self.restarted(kind, objects),
             reflector::Event::Applied(object) => {

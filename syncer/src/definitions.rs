@@ -42,7 +42,6 @@ pub(crate) struct Served {
     pub(crate) graph: Arc<CompiledGraph>,
     /// The generated CRD, with owner labels.
     pub(crate) definition: CustomResourceDefinition,
-    pub(crate) revision: i64,
     /// The spokes that it is for; `None` means all.
     pub(crate) selector: Option<Selector>,
     /// Whether its CRD is put into spokes at all.

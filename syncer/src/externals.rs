@@ -16,7 +16,7 @@ use crate::{keys::InstanceKey, target::Target};
 
 /// The external objects of one target cluster.
 #[derive(Debug, Default)]
-pub struct ExternalCache {
+pub(crate) struct ExternalCache {
     // Guards the map; never held across an await.
     state: Mutex<HashMap<Reference, ReferenceState>>,
 }
@@ -41,7 +41,7 @@ struct ReferenceState {
 impl ExternalCache {
     /// Reads what a reference points to. `None` means that it is not known yet: the instance is
     /// reconciled again once it is.
-    pub fn read(target: &Target, wanted: &Wanted, reader: &InstanceKey) -> Option<Vec<Arc<Value>>> {
+    pub(crate) fn read(target: &Target, wanted: &Wanted, reader: &InstanceKey) -> Option<Vec<Arc<Value>>> {
         let reference = Reference::of(target, wanted);
         let cache = &target.externals;
         let mut state = cache.state.lock();

@@ -8,13 +8,13 @@ use serde_json::Value;
 
 /// One instance within its logical cluster.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct InstanceKey {
+pub(crate) struct InstanceKey {
     /// Group and kind.
-    pub group_kind: GroupKind,
+    pub(crate) group_kind: GroupKind,
     /// Namespace; empty for a cluster-scoped kind.
-    pub namespace: String,
+    pub(crate) namespace: String,
     /// Name.
-    pub name: String,
+    pub(crate) name: String,
 }
 
 /// Labels on a child that name its instance. Source: kro `pkg/metadata`, kept by `graph`.
@@ -27,7 +27,7 @@ const PARENT_NAMESPACE: &str = "kro.run/instance-namespace";
 
 impl InstanceKey {
     /// Names an instance that a watch delivered.
-    pub fn of_instance(group_kind: &GroupKind, object: &RawObject) -> Self {
+    pub(crate) fn of_instance(group_kind: &GroupKind, object: &RawObject) -> Self {
         Self {
             group_kind: group_kind.clone(),
             namespace: object.namespace.clone().unwrap_or_default(),
@@ -36,7 +36,7 @@ impl InstanceKey {
     }
 
     /// Names the instance that a child's labels point to, if they do.
-    pub fn of_parent(child: &RawObject) -> Option<Self> {
+    pub(crate) fn of_parent(child: &RawObject) -> Option<Self> {
         let label = |key: &str| child.labels.get(key).cloned();
         Some(Self {
             group_kind: GroupKind { group: label(PARENT_GROUP)?, kind: label(PARENT_KIND)? },

@@ -17,7 +17,7 @@ use crate::keys::{InstanceKey, newer};
 
 /// The mirrors of one spoke.
 #[derive(Debug, Default)]
-pub struct MirrorCache {
+pub(crate) struct MirrorCache {
     // Guards everything below; never held across an await.
     state: Mutex<State>,
 }
@@ -37,7 +37,7 @@ struct KindState {
 
 /// What is known of one mirror.
 #[derive(Debug, Clone)]
-pub enum Mirror {
+pub(crate) enum Mirror {
     /// The watch has not delivered its first list yet.
     Unknown,
     /// There is none.
@@ -50,7 +50,7 @@ pub enum Mirror {
 
 impl MirrorCache {
     /// Marks a kind as watched. Returns whether it was not before.
-    pub fn register(&self, group_kind: &GroupKind) -> bool {
+    pub(crate) fn register(&self, group_kind: &GroupKind) -> bool {
         let mut state = self.state.lock();
         if state.kinds.contains_key(group_kind) {
             return false;
@@ -60,13 +60,13 @@ impl MirrorCache {
     }
 
     /// Forgets a kind that is no longer distributed.
-    pub fn deregister(&self, group_kind: &GroupKind) {
+    pub(crate) fn deregister(&self, group_kind: &GroupKind) {
         self.state.lock().kinds.remove(group_kind);
     }
 
     /// Tells what is known of an instance's mirror; if nothing is, the instance is named once the
     /// first list is there.
-    pub fn of(&self, key: &InstanceKey) -> Mirror {
+    pub(crate) fn of(&self, key: &InstanceKey) -> Mirror {
         let mut state = self.state.lock();
         let Some(kind) = state.kinds.get_mut(&key.group_kind) else {
             return Mirror::Unknown;
@@ -79,7 +79,7 @@ impl MirrorCache {
     }
 
     /// Takes up the answer to our own write, unless the watch is past it.
-    pub fn answered(&self, key: &InstanceKey, mirror: Arc<RawObject>) {
+    pub(crate) fn answered(&self, key: &InstanceKey, mirror: Arc<RawObject>) {
         let mut state = self.state.lock();
         if let Some(kind) = state.kinds.get_mut(&key.group_kind)
             && newer(&mirror.resource_version, &kind.seen)
@@ -89,7 +89,7 @@ impl MirrorCache {
     }
 
     /// Forgets a mirror that an answer to our own deletion says is gone.
-    pub fn gone(&self, key: &InstanceKey, uid: &str) {
+    pub(crate) fn gone(&self, key: &InstanceKey, uid: &str) {
         let mut state = self.state.lock();
         if let Some(kind) = state.kinds.get_mut(&key.group_kind)
             && kind.mirrors.get(key).is_some_and(|mirror| mirror.uid == uid)
@@ -99,7 +99,7 @@ impl MirrorCache {
     }
 
     /// Takes up an event of the watch and names the instances that it concerns.
-    pub fn take(&self, group_kind: &GroupKind, event: Event) -> Vec<InstanceKey> {
+    pub(crate) fn take(&self, group_kind: &GroupKind, event: Event) -> Vec<InstanceKey> {
         let mut state = self.state.lock();
         let Some(kind) = state.kinds.get_mut(group_kind) else {
             return Vec::new();

@@ -21,7 +21,7 @@ use tokio::{sync::Notify, time::Instant};
 
 /// A deduplicating queue with delayed additions.
 #[derive(Debug)]
-pub struct WorkQueue<K> {
+pub(crate) struct WorkQueue<K> {
     // Guards the whole state; never held across an await.
     state: Mutex<State<K>>,
     changed: Notify,
@@ -57,13 +57,13 @@ impl<K> Default for WorkQueue<K> {
 
 impl<K: Clone + Eq + Hash> WorkQueue<K> {
     /// Adds a key to be worked on as soon as a worker is free.
-    pub fn add(&self, key: K) {
+    pub(crate) fn add(&self, key: K) {
         self.state.lock().add(key);
         self.changed.notify_one();
     }
 
     /// Adds a key to be worked on after a delay, unless it is due earlier already.
-    pub fn add_after(&self, key: K, delay: Duration) {
+    pub(crate) fn add_after(&self, key: K, delay: Duration) {
         self.state.lock().add_at(key, Instant::now() + delay);
         self.changed.notify_one();
     }
@@ -73,7 +73,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     /// # Cancel safety
     ///
     /// Cancel safe: a key is taken only in the poll that returns it.
-    pub async fn next(&self) -> K {
+    pub(crate) async fn next(&self) -> K {
         loop {
             let due = {
                 let mut state = self.state.lock();
@@ -97,7 +97,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     }
 
     /// Says that the work on a key has ended; the key is ready again if it was added meanwhile.
-    pub fn done(&self, key: &K) {
+    pub(crate) fn done(&self, key: &K) {
         let mut state = self.state.lock();
         state.running.remove(key);
         if state.again.remove(key) {
@@ -107,13 +107,13 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     }
 
     /// Counts the keys that wait or are worked on.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         let state = self.state.lock();
         state.ready.len() + state.running.len() + state.delayed.len()
     }
 
     /// Tells whether no key waits and none is worked on.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }

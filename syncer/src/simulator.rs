@@ -12,7 +12,7 @@ mod leaves;
 mod workloads;
 mod world;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use api::LogicalCluster;
 use client::{DeleteRequest, Dynamic, Endpoint, Patch, reflector};
@@ -140,6 +140,24 @@ pub(crate) fn plan(world: &World, now: &str) -> Vec<Action> {
     for service in world.living(Kind::Service) {
         leaves::service(service, &mut actions);
     }
+    without_the_deleted(actions)
+}
+
+/// Leaves out what would be done to an object that is deleted in the same step.
+fn without_the_deleted(mut actions: Vec<Action>) -> Vec<Action> {
+    let deleted: HashSet<String> = actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::Delete(_, object) => Some(api::meta::uid(object).to_owned()),
+            _ => None,
+        })
+        .collect();
+    actions.retain(|action| match action {
+        Action::Status(_, object) | Action::Change(_, object, _) => {
+            !deleted.contains(api::meta::uid(object))
+        }
+        Action::Create(..) | Action::Delete(..) => true,
+    });
     actions
 }
 

@@ -30,7 +30,7 @@ use crate::{
 
 /// What sort of cluster is behind a logical cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TargetSort {
+pub(crate) enum TargetSort {
     /// The hub's own logical cluster; instances and children live in the hub's store.
     Root,
     /// A logical cluster that this hub serves itself; no mirror.
@@ -41,7 +41,7 @@ pub enum TargetSort {
 
 /// Whether the cluster answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reach {
+pub(crate) enum Reach {
     /// The last probe or call succeeded.
     Reachable,
     /// It did not, since then (RFC 3339), for this reason.
@@ -54,33 +54,33 @@ pub enum Reach {
 }
 
 /// The cluster behind a logical cluster.
-pub struct Target {
+pub(crate) struct Target {
     /// The logical cluster.
-    pub cluster: LogicalCluster,
+    pub(crate) cluster: LogicalCluster,
     /// What is behind it.
-    pub sort: TargetSort,
+    pub(crate) sort: TargetSort,
     /// The client of the cluster (of the hub, unless it is [`TargetSort::Mirrored`]).
-    pub dynamic: Dynamic,
+    pub(crate) dynamic: Dynamic,
     /// What stands before `/api` and `/apis` in its URLs: empty for a real spoke.
-    pub prefix: String,
+    pub(crate) prefix: String,
     /// Children of instances.
-    pub children: Arc<ChildCache>,
+    pub(crate) children: Arc<ChildCache>,
     /// Objects that instances refer to and do not own.
-    pub externals: Arc<ExternalCache>,
+    pub(crate) externals: Arc<ExternalCache>,
     /// Mirrors of instances, where there are any.
-    pub mirrors: Arc<MirrorCache>,
+    pub(crate) mirrors: Arc<MirrorCache>,
     /// How far the CRDs of definitions are here.
     pub(crate) kinds: Kinds,
     /// Instances to be reconciled.
-    pub queue: Arc<WorkQueue<InstanceKey>>,
+    pub(crate) queue: Arc<WorkQueue<InstanceKey>>,
     /// Mirrors whose status is to be written, coalesced.
-    pub mirror_queue: Arc<WorkQueue<InstanceKey>>,
+    pub(crate) mirror_queue: Arc<WorkQueue<InstanceKey>>,
     /// Ends everything that runs for this connection.
-    pub token: CancellationToken,
+    pub(crate) token: CancellationToken,
     /// Asks for a probe at once: a call has failed.
-    pub probe: Notify,
+    pub(crate) probe: Notify,
     /// Digest of the credential that it was connected with.
-    pub credential: Option<u64>,
+    pub(crate) credential: Option<u64>,
     tasks: Tasks,
     // Each guards one value; neither is held across an await nor while the other is.
     reach: Mutex<Reach>,
@@ -92,24 +92,24 @@ pub struct Target {
 /// What the syncer remembers of an instance between two reconciles. Losing it costs work, never
 /// correctness: the ledger and the caches say the same.
 #[derive(Debug, Clone, Default)]
-pub struct Memory {
+pub(crate) struct Memory {
     /// The uid of the hub's instance; another one means another instance of the same name.
-    pub uid: String,
+    pub(crate) uid: String,
     /// What was applied, and what came of it.
-    pub applied: HashMap<ObjectRef, Applied>,
+    pub(crate) applied: HashMap<ObjectRef, Applied>,
     /// The ledger's spec as it was last written or read.
-    pub ledger: Option<api::wheelhouse::InventorySpec>,
+    pub(crate) ledger: Option<api::wheelhouse::InventorySpec>,
     /// Digest of the mirror as it was last written.
-    pub mirror: Option<u64>,
+    pub(crate) mirror: Option<u64>,
     /// Failures in a row, for the backoff.
-    pub failure_count: u32,
+    pub(crate) failure_count: u32,
 }
 
 // === impl Target ===
 
 impl Target {
     /// Makes a target without contacting it.
-    pub fn new(
+    pub(crate) fn new(
         cluster: LogicalCluster,
         sort: TargetSort,
         dynamic: Dynamic,
@@ -143,7 +143,7 @@ impl Target {
     }
 
     /// Names an endpoint in this cluster.
-    pub fn endpoint(&self, gvr: &GroupVersionResource, namespace: &str) -> Endpoint {
+    pub(crate) fn endpoint(&self, gvr: &GroupVersionResource, namespace: &str) -> Endpoint {
         Endpoint {
             prefix: self.prefix.clone(),
             gvr: gvr.clone(),
@@ -152,7 +152,7 @@ impl Target {
     }
 
     /// Names what a reflector reads: all objects of an endpoint, in all namespaces.
-    pub fn source(&self, gvr: &GroupVersionResource, label_selector: &str) -> reflector::Config {
+    pub(crate) fn source(&self, gvr: &GroupVersionResource, label_selector: &str) -> reflector::Config {
         reflector::Config {
             client: self.dynamic.client().clone(),
             path: format!(
@@ -168,7 +168,7 @@ impl Target {
     }
 
     /// Starts the watch of a kind of children, if it does not run yet.
-    pub fn watch_children(&self, kind: &WatchedKind) {
+    pub(crate) fn watch_children(&self, kind: &WatchedKind) {
         if !self.children.register(kind) {
             return;
         }
@@ -184,17 +184,17 @@ impl Target {
     }
 
     /// The tasks that this target's work is counted with.
-    pub const fn tasks(&self) -> &Tasks {
+    pub(crate) const fn tasks(&self) -> &Tasks {
         &self.tasks
     }
 
     /// Tells whether the cluster answers.
-    pub fn reach(&self) -> Reach {
+    pub(crate) fn reach(&self) -> Reach {
         self.reach.lock().clone()
     }
 
     /// Notes the outcome of a probe. Returns whether the cluster came back just now.
-    pub fn note_reach(&self, failure: Option<String>, now: &str) -> bool {
+    pub(crate) fn note_reach(&self, failure: Option<String>, now: &str) -> bool {
         let mut reach = self.reach.lock();
         match failure {
             None => {
@@ -214,28 +214,28 @@ impl Target {
     }
 
     /// Notes the answer of `/version`.
-    pub fn note_version(&self, answer: &[u8]) {
+    pub(crate) fn note_version(&self, answer: &[u8]) {
         let answer: serde_json::Value = serde_json::from_slice(answer).unwrap_or_default();
         *self.version.lock() = answer["gitVersion"].as_str().map(str::to_owned);
     }
 
     /// Tells the version of the cluster's API server, once it has answered.
-    pub fn version(&self) -> Option<String> {
+    pub(crate) fn version(&self) -> Option<String> {
         self.version.lock().clone()
     }
 
     /// Notes the uid of the cluster's namespace `kube-system`, which identifies it.
-    pub fn note_cluster_uid(&self, uid: &str) {
+    pub(crate) fn note_cluster_uid(&self, uid: &str) {
         *self.cluster_uid.lock() = (!uid.is_empty()).then(|| uid.to_owned());
     }
 
     /// Tells the uid of the cluster, once it is known.
-    pub fn cluster_uid(&self) -> Option<String> {
+    pub(crate) fn cluster_uid(&self) -> Option<String> {
         self.cluster_uid.lock().clone()
     }
 
     /// Recalls what is remembered of an instance; nothing, if the uid is another one.
-    pub fn recall(&self, key: &InstanceKey, uid: &str) -> Memory {
+    pub(crate) fn recall(&self, key: &InstanceKey, uid: &str) -> Memory {
         let memory = self.memory.lock();
         match memory.get(key) {
             Some(known) if known.uid == uid => known.clone(),
@@ -244,17 +244,17 @@ impl Target {
     }
 
     /// Remembers an instance.
-    pub fn remember(&self, key: &InstanceKey, memory: Memory) {
+    pub(crate) fn remember(&self, key: &InstanceKey, memory: Memory) {
         self.memory.lock().insert(key.clone(), memory);
     }
 
     /// Forgets an instance that is gone.
-    pub fn forget(&self, key: &InstanceKey) {
+    pub(crate) fn forget(&self, key: &InstanceKey) {
         self.memory.lock().remove(key);
     }
 
     /// Adds an instance to be reconciled after a failure, later the more failures there were.
-    pub fn retry(&self, key: &InstanceKey, failure_count: u32) {
+    pub(crate) fn retry(&self, key: &InstanceKey, failure_count: u32) {
         self.queue.add_after(key.clone(), backoff(failure_count));
     }
 }

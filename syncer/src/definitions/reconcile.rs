@@ -98,7 +98,7 @@ async fn step(engine: &Arc<Engine>, key: &DefinitionKey) -> Result<(), client::E
             set.mark(marks::graph_accepted());
             let number = record(engine, key, &object, &graph, &revisions).await?;
             set.mark(marks::revision_resolved(number));
-            serve(engine, key, &object, &graph, number, &mut set).await;
+            serve(engine, key, &object, &graph, &mut set).await;
             write_status(engine, key, &object, &set, Some((&graph, number))).await?;
             let revisions = revisions::list(engine, key).await?;
             revisions::collect(engine, key, &revisions, Keep::Newest).await
@@ -155,7 +155,6 @@ async fn serve(
     key: &DefinitionKey,
     object: &Value,
     graph: &Arc<CompiledGraph>,
-    number: i64,
     set: &mut ConditionSet,
 ) {
     if let Some(holder) = engine.definitions.holder(key, &graph.group_kind()) {
@@ -168,14 +167,17 @@ async fn serve(
         set.mark(marks::kind_unready(&reason));
         return;
     }
-    let served = match publish(engine, key, object, graph, number) {
+    let served = match publish(engine, key, object, graph) {
         Ok(served) => served,
         Err(reason) => {
             set.mark(marks::kind_unready(&reason));
             return;
         }
     };
-    match distribution::spread(engine, &served).await {
+    let spread = distribution::spread(engine, &served).await;
+    // Only now is there something to watch.
+    instances::watch(engine, &graph.group_kind(), graph.gvr());
+    match spread {
         Spread::Everywhere => {
             set.mark(marks::kind_ready(&graph.group_kind().kind));
             set.mark(marks::controller_running());
@@ -193,7 +195,6 @@ fn publish(
     key: &DefinitionKey,
     object: &Value,
     graph: &Arc<CompiledGraph>,
-    number: i64,
 ) -> Result<Arc<Served>, String> {
     let annotation = |name: &str| object["metadata"]["annotations"][name].as_str();
     let label = |name: &str| object["metadata"]["labels"][name].as_str();
@@ -214,12 +215,10 @@ fn publish(
         owner,
         graph: Arc::clone(graph),
         definition,
-        revision: number,
         selector,
         distribute,
     });
     let changed = engine.definitions.publish(Arc::clone(&served));
-    instances::watch(engine, &graph.group_kind(), graph.gvr());
     if changed {
         for target in engine.fleet.all() {
             engine.distribution_queue.add(target.cluster.clone());
@@ -244,10 +243,11 @@ async fn serve_last_good(
     if engine.definitions.served(key).is_some() {
         return;
     }
-    if let Some((number, graph)) = revisions::last_good(key, revisions, fetched)
-        && let Ok(served) = publish(engine, key, object, &graph, number)
+    if let Some(graph) = revisions::last_good(key, revisions, fetched)
+        && let Ok(served) = publish(engine, key, object, &graph)
     {
         distribution::spread(engine, &served).await;
+        instances::watch(engine, &graph.group_kind(), graph.gvr());
     }
 }
 

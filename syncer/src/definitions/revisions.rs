@@ -149,10 +149,9 @@ pub(crate) fn last_good(
     key: &DefinitionKey,
     revisions: &[Revision],
     resolver: &dyn graph::SchemaResolver,
-) -> Option<(i64, Arc<CompiledGraph>)> {
+) -> Option<Arc<CompiledGraph>> {
     revisions.iter().rev().find_map(|revision| {
-        let compiled = graph::compile(revision.spec.as_ref()?, &key.name, resolver).ok()?;
-        Some((revision.number, compiled))
+        graph::compile(revision.spec.as_ref()?, &key.name, resolver).ok()
     })
 }
 

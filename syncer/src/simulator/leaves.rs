@@ -53,7 +53,7 @@ pub(crate) fn pod(pod: &Value, now: &str, actions: &mut Vec<Action>) {
         .collect();
     let ready = if of_job { "False" } else { "True" };
     let condition = |kind: &str, status: &str| {
-        json!({"type": kind, "status": status, "lastProbeTime": null, "lastTransitionTime": now})
+        json!({"type": kind, "status": status, "lastTransitionTime": now})
     };
     let mut pod = pod.clone();
     pod["status"] = json!({
