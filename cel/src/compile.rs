@@ -4,6 +4,9 @@
 //! types and build the tree in one walk. All issues of a stage are reported together, and a later
 //! stage is reached only without issues.
 //!
+//! Compiling the deepest expression that is allowed takes about 1 MiB of stack without
+//! optimization, nearly all of it in the parser; evaluating takes less.
+//!
 //! Source: `cel-go/cel/env.go` for the order of the stages.
 
 use std::error::Error as _;

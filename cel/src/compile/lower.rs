@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use cel::common::ast::{EntryExpr, Expr, IdedExpr, ListExpr, MapExpr, SourceInfo};
 
 use super::Inspection;
-use super::source::{Issue, Source};
+use super::source::{ISSUES_MAX, Issue, Source};
 use super::unify::{Mapping, most_general};
 use crate::declarations::Declarations;
 use crate::environment::Environment;
@@ -203,28 +203,34 @@ impl<'e> Lowering<'e> {
 
     /// Reports a misused macro or construct, before any question of types.
     pub(super) fn misused(&mut self, id: u64, message: impl Into<String>) {
-        let issue = self.issue(id, message);
-        self.syntax.push(issue);
+        if self.syntax.len() < ISSUES_MAX {
+            let issue = self.issue(id, message);
+            self.syntax.push(issue);
+        }
     }
 
     /// Reports types that do not fit.
     pub(super) fn mistyped(&mut self, id: u64, message: impl Into<String>) {
         if matches!(self.names, Names::Declared(_)) {
-            let issue = self.issue(id, message);
-            self.types.push(issue);
+            self.wrong(id, message);
         }
     }
 
     pub(super) fn undeclared_identifier(&mut self, id: u64, name: &str) {
         push_new(&mut self.unknown.identifiers, name);
-        let issue = self.issue(id, undeclared(name));
-        self.types.push(issue);
+        self.wrong(id, undeclared(name));
     }
 
     pub(super) fn undeclared_function(&mut self, id: u64, name: &str) {
         push_new(&mut self.unknown.functions, name);
-        let issue = self.issue(id, undeclared(name));
-        self.types.push(issue);
+        self.wrong(id, undeclared(name));
+    }
+
+    fn wrong(&mut self, id: u64, message: impl Into<String>) {
+        if self.types.len() < ISSUES_MAX {
+            let issue = self.issue(id, message);
+            self.types.push(issue);
+        }
     }
 
     fn issue(&self, id: u64, message: impl Into<String>) -> Issue {

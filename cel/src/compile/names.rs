@@ -101,7 +101,7 @@ impl Lowering<'_> {
     fn variable(&mut self, name: &str) -> Option<Lowered> {
         let ty = match self.names {
             Names::Declared(declarations) => declarations.get(name).cloned(),
-            Names::Any if type_value(name).is_some() => None,
+            Names::Any if name == RUNTIME || type_value(name).is_some() => None,
             Names::Any => Some(DeclType::Dyn),
         };
         let Some(ty) = ty else {

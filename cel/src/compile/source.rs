@@ -21,7 +21,9 @@ pub(super) struct Issue {
 }
 
 /// cel-go stops here as well.
-const ISSUES_MAX: usize = 100;
+pub(super) const ISSUES_MAX: usize = 100;
+/// cel-go shows no line that is longer.
+const LINE_BYTES_MAX: usize = 16_384;
 
 // === impl Issue ===
 
@@ -79,7 +81,12 @@ impl<'s> Source<'s> {
             message,
         } = issue;
         let head = format!("ERROR: <input>:{line}:{column}: {message}");
-        let Some(text) = self.text.split('\n').nth(line - 1) else {
+        let Some(text) = self
+            .text
+            .split('\n')
+            .nth(line - 1)
+            .filter(|text| text.len() <= LINE_BYTES_MAX)
+        else {
             return head;
         };
         let text = text.replace('\t', " ");

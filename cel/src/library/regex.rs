@@ -37,8 +37,8 @@ pub(super) const FUNCTIONS: &[Entry] = &[
 /// The memory that a compiled pattern may take; ten times what RE2's own limit allows is never
 /// needed by a pattern of an API.
 const COMPILED_BYTES_MAX: usize = 1 << 20;
-/// The steps for compiling a pattern while evaluating, per byte.
-const COMPILE_STEPS_PER_BYTE: usize = 10;
+/// The steps for compiling a pattern while evaluating, which may take milliseconds.
+const COMPILE_STEPS: usize = 2_000;
 
 /// A compiled pattern.
 #[derive(Clone, Debug)]
@@ -101,13 +101,15 @@ fn arguments<'a>(args: &'a [Value<'_>], meter: &mut Meter) -> Result<Arguments<'
     let pattern = match &pattern.0 {
         Kind::Opaque(Opaque::Pattern(pattern)) => Cow::Borrowed(pattern),
         Kind::String(pattern) => {
-            meter.charge_items(pattern.len().saturating_mul(COMPILE_STEPS_PER_BYTE))?;
+            meter.charge_items(COMPILE_STEPS + pattern.len() * 10)?;
             let compiled = Pattern::compile(pattern)
                 .map_err(|error| Failure::new(format!("Illegal regex: {error}")))?;
             Cow::Owned(compiled)
         }
         _ => return Err(Failure::NoOverload),
     };
+    // cel-go: a tenth per byte of the text, times a quarter per byte of the pattern.
+    meter.charge_product(text.len() / 10 + 1, pattern.0.as_str().len() / 4 + 1)?;
     Ok((text, pattern, limit))
 }
 

@@ -7,8 +7,7 @@ pub(crate) fn value(value: &Message) -> Option<String> {
     let (kind, field) = value.fields().first()?;
     Some(match (kind.as_str(), field) {
         ("null_value", _) => "null".to_owned(),
-        ("bool_value", Field::Word(word)) => word.clone(),
-        ("int64_value", Field::Word(word)) => word.clone(),
+        ("bool_value" | "int64_value", Field::Word(word)) => word.clone(),
         ("uint64_value", Field::Word(word)) => format!("{word}u"),
         ("double_value", Field::Word(word)) => double(word),
         ("string_value", field) => text(&field.text()?),
@@ -49,16 +48,16 @@ fn double(word: &str) -> String {
 }
 
 fn text(text: &str) -> String {
-    let escaped: String = text
+    let escaped: Vec<String> = text
         .chars()
         .map(|c| format!("\\U{:08x}", u32::from(c)))
         .collect();
-    format!("'{escaped}'")
+    format!("'{}'", escaped.concat())
 }
 
 fn bytes_literal(bytes: &[u8]) -> String {
-    let escaped: String = bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect();
-    format!("b'{escaped}'")
+    let escaped: Vec<String> = bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect();
+    format!("b'{}'", escaped.concat())
 }
 
 fn type_name(name: &str) -> Option<String> {
