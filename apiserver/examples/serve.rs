@@ -4,10 +4,10 @@
 
 use std::io::Write;
 
-use apiserver::{Config, Hub};
 use tasks::Tasks;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use wheelhouse_apiserver::{Config, Hub};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 

@@ -71,7 +71,7 @@ pub fn serve(
     }
     let form = negotiate::accept(parts, Offer::Plain)?;
     let document = documents.legacy(page).ok_or_else(Refusal::no_such_path)?;
-    respond::value(StatusCode::OK, &form, &document)
+    respond::value(StatusCode::OK, form, &document)
 }
 
 fn aggregated(documents: &Documents, page: Page<'_>, version: &str, parts: &Parts) -> Response {

@@ -25,7 +25,7 @@ mod target;
 use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use api::{cluster::ClusterScope, status::Status};
-use futures::FutureExt;
+use futures::{FutureExt, future::BoxFuture};
 use http::{HeaderValue, Method, header, request::Parts};
 use http_body::Body as _;
 use tokio::time::{Instant, timeout_at};
@@ -119,11 +119,18 @@ impl Hub {
     }
 
     /// Answers one request. Never fails and never panics.
-    pub(crate) async fn answer(
-        &self,
+    ///
+    /// Boxed here, where the connection begins: the future is large, and the compiler proves once that it may move
+    /// between threads.
+    pub(crate) fn answer<'a>(
+        &'a self,
         request: http::Request<RequestBody>,
-        peer: &Peer,
-    ) -> Response {
+        peer: &'a Peer,
+    ) -> BoxFuture<'a, Response> {
+        Box::pin(self.answer_unboxed(request, peer))
+    }
+
+    async fn answer_unboxed(&self, request: http::Request<RequestBody>, peer: &Peer) -> Response {
         let head = Head::of(&request);
         let (parts, body) = request.into_parts();
         let answered = AssertUnwindSafe(self.process(parts, body, peer, &head))
@@ -132,7 +139,7 @@ impl Hub {
         let mut response = answered.unwrap_or_else(|_panic| {
             // The panic hook has logged where it happened.
             tracing::error!(audit_id = ?head.audit_id, "a request panicked");
-            respond::refuse(&Refusal::internal("panic"), &Negotiated::JSON, "")
+            respond::refuse(&Refusal::internal("panic"), Negotiated::JSON, "")
         });
         response
             .headers_mut()
@@ -219,7 +226,7 @@ impl Hub {
             Err(refusal) => {
                 log_cause(&refusal, &head.audit_id);
                 let form = negotiate::accept_refusal(facts.parts);
-                respond::refuse(&refusal, &form, &prefix_of(facts.info))
+                respond::refuse(&refusal, form, &prefix_of(facts.info))
             }
         };
         let warnings = facts.context.take_warnings();
@@ -242,7 +249,7 @@ impl Hub {
         log_cause(refusal, &head.audit_id);
         let form = negotiate::accept_refusal(parts);
         let prefix = info.map(prefix_of).unwrap_or_default();
-        let mut response = respond::refuse(refusal, &form, &prefix);
+        let mut response = respond::refuse(refusal, form, &prefix);
         respond::finish(&mut response, &head.audit_id, &[], head.takes_gzip);
         let code = response.status().as_u16();
         let verb = info.map_or(Verb::Other, |info| info.verb);

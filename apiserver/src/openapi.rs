@@ -149,7 +149,7 @@ fn cacheable(parts: &Parts, bytes: Bytes, hash: &str) -> Response {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         response
     } else {
-        respond::json(StatusCode::OK, &negotiate::Negotiated::JSON, bytes)
+        respond::json(StatusCode::OK, negotiate::Negotiated::JSON, bytes)
     };
     let headers = response.headers_mut();
     if let Some(etag) = etag {

@@ -34,40 +34,50 @@ const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 pub(crate) const AUDIT_ID: header::HeaderName = header::HeaderName::from_static("audit-id");
 
 /// Answers with bytes that are JSON. They go out as they are, unless the client wants them indented or as YAML.
-pub fn json(code: StatusCode, form: &Negotiated, bytes: Bytes) -> Response {
+pub fn json(code: StatusCode, form: Negotiated, bytes: Bytes) -> Response {
     if form.encoding == Encoding::Json && !form.pretty {
         return with_type(code, form.encoding.content_type(), Body::full(bytes));
     }
-    match serde_json::from_slice::<Value>(&bytes) {
-        Ok(value) => encode(code, form, &value),
-        // Not ours to judge here: the bytes are what there is.
-        Err(_not_json) => with_type(code, Encoding::Json.content_type(), Body::full(bytes)),
-    }
+    let other = serde_json::from_slice::<Value>(&bytes)
+        .map_err(Refusal::internal)
+        .and_then(|parsed| self::value(code, form, &parsed));
+    // Not ours to judge here: the bytes are what there is.
+    other.unwrap_or_else(|_not_json| {
+        with_type(code, Encoding::Json.content_type(), Body::full(bytes))
+    })
 }
 
-/// Answers with a value.
+/// Answers with a value in the form that is asked for; JSON has its fields in the order in which the value has them.
 ///
 /// # Errors
 /// 500 for a value that has no JSON form, which is a bug.
 pub fn value<T: Serialize + ?Sized>(
     code: StatusCode,
-    form: &Negotiated,
+    form: Negotiated,
     value: &T,
 ) -> Result<Response, Refusal> {
-    if form.encoding == Encoding::Json && !form.pretty {
-        let bytes = serde_json::to_vec(value).map_err(Refusal::internal)?;
-        return Ok(with_type(
-            code,
-            form.encoding.content_type(),
-            Body::full(bytes),
-        ));
-    }
-    let value = serde_json::to_value(value).map_err(Refusal::internal)?;
-    Ok(encode(code, form, &value))
+    let text = match form.encoding {
+        Encoding::Json if form.pretty => {
+            let mut text = serde_json::to_string_pretty(value).map_err(Refusal::internal)?;
+            text.push('\n');
+            text.into_bytes()
+        }
+        Encoding::Json => serde_json::to_vec(value).map_err(Refusal::internal)?,
+        Encoding::Yaml => {
+            let value = serde_json::to_value(value).map_err(Refusal::internal)?;
+            let text = serde_saphyr::to_string(&value).map_err(Refusal::internal)?;
+            text.into_bytes()
+        }
+    };
+    Ok(with_type(
+        code,
+        form.encoding.content_type(),
+        Body::full(text),
+    ))
 }
 
 /// Answers 200 with JSON that is made piece by piece while it is sent; `length` is the sum of the pieces, where it is known.
-pub fn json_chunks<I>(form: &Negotiated, chunks: I, length: Option<u64>) -> Response
+pub fn json_chunks<I>(form: Negotiated, chunks: I, length: Option<u64>) -> Response
 where
     I: IntoIterator<Item = Bytes>,
     I::IntoIter: Send + 'static,
@@ -107,15 +117,13 @@ pub(crate) fn text(code: StatusCode, text: impl Into<Bytes>) -> Response {
 }
 
 /// Answers with a refusal. `prefix` is what stands before the path in the client's URL.
-pub(crate) fn refuse(refusal: &Refusal, form: &Negotiated, prefix: &str) -> Response {
+pub(crate) fn refuse(refusal: &Refusal, form: Negotiated, prefix: &str) -> Response {
     match refusal.content() {
         Content::Status(status) => {
             let code =
                 StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            let mut response = match serde_json::to_value(status) {
-                Ok(value) => encode(code, form, &value),
-                Err(_never) => text(code, status.message.clone()),
-            };
+            let mut response = value(code, form, status)
+                .unwrap_or_else(|_never| text(code, status.message.clone()));
             let seconds = status
                 .details
                 .as_ref()
@@ -168,25 +176,6 @@ pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
                     matches!(parameter.trim(), "q=0" | "q=0.0" | "q=0.00" | "q=0.000")
                 })
         })
-}
-
-fn encode(code: StatusCode, form: &Negotiated, value: &Value) -> Response {
-    let encoded = match form.encoding {
-        Encoding::Json if form.pretty => serde_json::to_string_pretty(value).map(|mut text| {
-            text.push('\n');
-            text
-        }),
-        Encoding::Json => serde_json::to_string(value),
-        Encoding::Yaml => match serde_saphyr::to_string(value) {
-            Ok(text) => Ok(text),
-            Err(error) => {
-                tracing::error!(error = %error, "a value cannot be written as YAML");
-                serde_json::to_string(value)
-            }
-        },
-    };
-    let text = encoded.expect("a JSON value has string keys and can always be written");
-    with_type(code, form.encoding.content_type(), Body::full(text))
 }
 
 fn with_type(code: StatusCode, content_type: &'static str, body: Body) -> Response {

@@ -59,7 +59,7 @@ pub(crate) fn version(parts: &Parts) -> Result<Response, Refusal> {
     // Kubernetes always indents this one.
     respond::value(
         StatusCode::OK,
-        &Negotiated {
+        Negotiated {
             pretty: true,
             ..form
         },
@@ -130,7 +130,7 @@ pub(crate) fn index(parts: &Parts, groups: &Groups) -> Result<Response, Refusal>
     paths.sort();
     respond::value(
         StatusCode::OK,
-        &Negotiated {
+        Negotiated {
             pretty: true,
             ..form
         },

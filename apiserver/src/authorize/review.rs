@@ -144,7 +144,7 @@ impl Review {
             metadata.insert("creationTimestamp".to_owned(), Value::Null);
         }
         fields.insert("status".to_owned(), status);
-        respond::value(StatusCode::CREATED, &form, &object)
+        respond::value(StatusCode::CREATED, form, &object)
     }
 
     fn check_path(self, info: &RequestInfo) -> Result<(), Refusal> {

@@ -47,14 +47,14 @@ pub(super) async fn delete(call: &Call<'_>, body: RequestBody) -> Result<Respons
             } else {
                 StatusCode::OK
             };
-            output::object(call, &form, code, &shown)
+            output::object(call, form, code, &shown)
         }
         Deleted::Gone(last) if returns_object(call.resource()) => {
-            output::object(call, &form, StatusCode::OK, &Shown::Value(last))
+            output::object(call, form, StatusCode::OK, &Shown::Value(last))
         }
         Deleted::Gone(last) => {
             let status = Status::deleted(call.resource(), &target.name, meta::uid(&last));
-            respond::value(StatusCode::OK, &form, &status)
+            respond::value(StatusCode::OK, form, &status)
         }
     }
 }

@@ -58,7 +58,7 @@ pub(super) async fn delete_collection(
         "metadata": {"resourceVersion": revision.to_string()},
         "items": items,
     });
-    respond::value(StatusCode::OK, &form, &list)
+    respond::value(StatusCode::OK, form, &list)
 }
 
 async fn delete_one(

@@ -16,7 +16,7 @@ pub(super) fn get(call: &Call<'_>) -> Result<Response, Refusal> {
     check_not_newer(call, parse_resource_version(&options.resource_version)?)?;
     let entry = call.shared.store.get(&target.key);
     let entry = entry.ok_or_else(|| call.not_found(&target.name))?;
-    output::object(call, &form, StatusCode::OK, &Shown::Entry(entry))
+    output::object(call, form, StatusCode::OK, &Shown::Entry(entry))
 }
 
 /// Refuses a state that has not been yet. Every read here is of the newest state, so that any state that has been is

@@ -44,7 +44,7 @@ pub(super) fn list(call: &Call<'_>) -> Result<Response, Refusal> {
     let selection = Selection::new(call, &options)?;
     let page = read(call, &options, &selection)?;
     let metadata = metadata(&selection, &page);
-    render(call, &form, &page, metadata)
+    render(call, form, &page, metadata)
 }
 
 /// Reads a page.
@@ -212,7 +212,7 @@ fn metadata(selection: &Selection, page: &Page) -> ListMeta {
 
 fn render(
     call: &Call<'_>,
-    form: &Negotiated,
+    form: Negotiated,
     page: &Page,
     metadata: ListMeta,
 ) -> Result<Response, Refusal> {

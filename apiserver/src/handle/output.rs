@@ -27,7 +27,7 @@ pub(crate) enum Shown {
 /// Answers with one object.
 pub(super) fn object(
     call: &Call<'_>,
-    form: &Negotiated,
+    form: Negotiated,
     code: StatusCode,
     shown: &Shown,
 ) -> Result<Response, Refusal> {

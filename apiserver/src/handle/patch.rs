@@ -55,7 +55,7 @@ pub(super) async fn patch(call: &Call<'_>, body: RequestBody) -> Result<Response
         },
     };
     let written = update::run(call, &target, &change).await?;
-    update::respond(call, &form, &written)
+    update::respond(call, form, &written)
 }
 
 /// The form of a patch; custom resources have no strategic merge.

@@ -37,7 +37,7 @@ pub(super) fn get(call: &Call<'_>) -> Result<Response, Refusal> {
     let entry = entry.ok_or_else(|| call.not_found(&target.name))?;
     let object = convert::served_value(call.scope, &entry)?;
     let scale = scale_of(paths(call)?, &object)?;
-    respond::value(StatusCode::OK, &form, &scale)
+    respond::value(StatusCode::OK, form, &scale)
 }
 
 pub(super) async fn update(call: &Call<'_>, body: RequestBody) -> Result<Response, Refusal> {
@@ -58,7 +58,7 @@ pub(super) async fn update(call: &Call<'_>, body: RequestBody) -> Result<Respons
         track(call, &before, &mut scale, &options.field_manager)?;
         into_object(call, &target, live, &scale)
     };
-    run(call, &target, &form, &make, Mode::of(options.dry_run)).await
+    run(call, &target, form, &make, Mode::of(options.dry_run)).await
 }
 
 pub(super) async fn patch(call: &Call<'_>, body: RequestBody) -> Result<Response, Refusal> {
@@ -74,7 +74,7 @@ pub(super) async fn patch(call: &Call<'_>, body: RequestBody) -> Result<Response
         let scale = patched(call, &patch, &before)?;
         into_object(call, &target, live, &scale)
     };
-    run(call, &target, &form, &make, Mode::of(patch.options.dry_run)).await
+    run(call, &target, form, &make, Mode::of(patch.options.dry_run)).await
 }
 
 fn patched(call: &Call<'_>, patch: &Patch, before: &Value) -> Result<Value, Refusal> {
@@ -155,7 +155,7 @@ fn schema() -> Result<Arc<Schema>, Refusal> {
 async fn run(
     call: &Call<'_>,
     target: &Target,
-    form: &Negotiated,
+    form: Negotiated,
     make: &(dyn Fn(Option<&Value>) -> Result<Value, Refusal> + Send + Sync),
     mode: Mode,
 ) -> Result<Response, Refusal> {

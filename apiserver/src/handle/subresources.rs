@@ -72,7 +72,7 @@ pub(super) async fn bind(call: &Call<'_>, body: RequestBody) -> Result<Response,
         })
         .await;
     }
-    created(&form)
+    created(form)
 }
 
 /// Deletes a pod.
@@ -93,7 +93,7 @@ pub(super) async fn evict(call: &Call<'_>, body: RequestBody) -> Result<Response
     options.dry_run |= created_as.dry_run;
     admit::admit_delete(call, &target)?;
     delete_object(&call.access(), &target, &options).await?;
-    created(&form)
+    created(form)
 }
 
 async fn read(
@@ -106,7 +106,7 @@ async fn read(
     decode(media, &bytes, kind)
 }
 
-fn created(form: &Negotiated) -> Result<Response, Refusal> {
+fn created(form: Negotiated) -> Result<Response, Refusal> {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201,
     });

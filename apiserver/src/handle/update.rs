@@ -71,13 +71,13 @@ pub(super) async fn update(call: &Call<'_>, body: RequestBody) -> Result<Respons
         oversize: Oversize::DropManagedFields,
     };
     let written = run(call, &target, &change).await?;
-    respond(call, &form, &written)
+    respond(call, form, &written)
 }
 
 /// Answers with what a change made.
 pub(super) fn respond(
     call: &Call<'_>,
-    form: &negotiate::Negotiated,
+    form: negotiate::Negotiated,
     written: &Written,
 ) -> Result<Response, Refusal> {
     let code = if written.created {

@@ -54,7 +54,7 @@ pub(super) fn watch(call: &Call<'_>) -> Result<Response, Refusal> {
         shared: Arc::clone(call.shared),
         scope: Arc::clone(call.scope),
         selection: start.selection,
-        encoder: Encoder::new(call, &form)?,
+        encoder: Encoder::new(call, form)?,
         bookmarks: start.bookmarks,
         next_bookmark: Instant::now() + BOOKMARK_INTERVAL,
         end: Instant::now() + start.lifetime,

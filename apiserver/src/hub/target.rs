@@ -109,7 +109,10 @@ impl Target {
                 let parts = &hub.parts;
                 let served = parts.registry.served(&info.cluster);
                 let served = served.ok_or_else(|| no_such_cluster(info))?;
-                parts.relay.answer(request, body, &served, &parts.openapi).await
+                parts
+                    .relay
+                    .answer(request, body, &served, &parts.openapi)
+                    .await
             }
             Self::NoSuchCluster => Err(no_such_cluster(info)),
             Self::Nothing => Err(hub.nothing_served(info)),

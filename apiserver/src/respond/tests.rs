@@ -45,7 +45,7 @@ async fn stored_bytes_go_out_as_they_are_unless_another_form_is_asked_for() {
         ),
         ("yaml", YAML, "a: []\nb: 1\n".to_owned()),
     ] {
-        let response = json(StatusCode::OK, &form, Bytes::from_static(stored));
+        let response = json(StatusCode::OK, form, Bytes::from_static(stored));
         assert_eq!(
             String::from_utf8(body_of(response).await).unwrap(),
             want,
@@ -57,7 +57,7 @@ async fn stored_bytes_go_out_as_they_are_unless_another_form_is_asked_for() {
 #[tokio::test]
 async fn a_refusal_is_a_status_with_its_code_and_its_retry_time() {
     let refusal = Refusal::new(Status::too_many_requests(7));
-    let response = refuse(&refusal, &Negotiated::JSON, "");
+    let response = refuse(&refusal, Negotiated::JSON, "");
     assert_eq!(response.status(), 429);
     assert_eq!(response.headers()["retry-after"], "7");
     assert_eq!(response.headers()["content-type"], "application/json");
@@ -69,7 +69,7 @@ async fn a_refusal_is_a_status_with_its_code_and_its_retry_time() {
 
 #[tokio::test]
 async fn an_unknown_path_is_answered_in_plain_text() {
-    let response = refuse(&Refusal::no_such_path(), &YAML, "");
+    let response = refuse(&Refusal::no_such_path(), YAML, "");
     assert_eq!(response.status(), 404);
     assert_eq!(
         response.headers()["content-type"],
@@ -81,7 +81,7 @@ async fn an_unknown_path_is_answered_in_plain_text() {
 #[test]
 fn a_redirect_stays_below_the_prefix() {
     let refusal = Refusal::moved_to("/openapi/v3/api/v1?hash=A".to_owned());
-    let response = refuse(&refusal, &Negotiated::JSON, "/clusters/east");
+    let response = refuse(&refusal, Negotiated::JSON, "/clusters/east");
     assert_eq!(response.status(), 301);
     assert_eq!(
         response.headers()["location"],
@@ -132,7 +132,7 @@ async fn a_list_is_compressed_piece_by_piece() {
         .map(|n| Bytes::from(format!("{n},").repeat(100)))
         .collect();
     let want: Vec<u8> = pieces.iter().flatten().copied().collect();
-    let mut response = json_chunks(&Negotiated::JSON, pieces, Some(want.len() as u64));
+    let mut response = json_chunks(Negotiated::JSON, pieces, Some(want.len() as u64));
     finish(&mut response, &HeaderValue::from_static("id"), &[], true);
     let sent = body_of(response).await;
     let mut plain = Vec::new();

@@ -105,7 +105,7 @@ pub(crate) async fn serve(
         "token": token,
         "expirationTimestamp": meta::time_now_text(expiration),
     });
-    respond::value(StatusCode::CREATED, &form, &object)
+    respond::value(StatusCode::CREATED, form, &object)
 }
 
 // === impl Spec ===

@@ -49,7 +49,7 @@ const FORM_COUNT: u32 = 4;
 // === impl Encoder ===
 
 impl Encoder {
-    pub(super) fn new(call: &Call<'_>, form: &Negotiated) -> Result<Self, Refusal> {
+    pub(super) fn new(call: &Call<'_>, form: Negotiated) -> Result<Self, Refusal> {
         let columns = match form.shape {
             Shape::Table(_) => table::columns(call.scope),
             Shape::Object | Shape::Metadata | Shape::MetadataList => Vec::new(),
