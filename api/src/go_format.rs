@@ -105,7 +105,23 @@ fn push_escaped(quoted: &mut String, character: char) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn a_quoted_text_is_printable(text in "\\PC{0,16}|.{0,16}") {
+            let quoted = quote(&text);
+            prop_assert!(quoted.len() >= text.len() + 2);
+            prop_assert!(quoted.chars().all(is_print), "{}", quoted);
+        }
+
+        #[test]
+        fn a_float_reads_back_as_itself(value in proptest::num::f64::NORMAL) {
+            prop_assert_eq!(float(value).parse::<f64>(), Ok(value));
+        }
+    }
 
     #[test]
     fn texts_are_quoted_as_go_quotes_them() {

@@ -173,9 +173,31 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_parser_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let refused = serde_json::from_slice::<Value>(&bytes).is_err();
+            prop_assert_eq!(parse(&bytes).is_err(), refused);
+        }
+
+        #[test]
+        fn it_reads_what_serde_json_reads(
+            text in "([\\[{]|\"[a-c]\":|[0-9]{1,20}|[-.e]|null|true|,|[\\]}]){0,24}"
+        ) {
+            match (serde_json::from_str::<Value>(&text), parse_strict(text.as_bytes())) {
+                (Ok(mut want), Ok((got, _))) => {
+                    normalize_numbers(&mut want);
+                    prop_assert_eq!(got, want);
+                }
+                (want, got) => prop_assert_eq!(want.is_err(), got.is_err()),
+            }
+        }
+    }
 
     #[test]
     fn the_last_of_equal_keys_wins_and_each_path_is_noted_once() {

@@ -138,9 +138,14 @@ impl Follower {
             let started = Instant::now();
             let mut event_count = 0;
             let end = self.watch(position, &mut event_count).await;
-            let was_short = event_count == 0 && started.elapsed() < self.timing.watch_min;
+            let was_short = started.elapsed() < self.timing.watch_min;
+            if !was_short {
+                // Only a watch that lasted shows that things are well: a list that succeeds between two watches
+                // that fail would otherwise be repeated at full speed.
+                self.backoff.reset();
+            }
             match end {
-                End::Regular if was_short => {
+                End::Regular if was_short && event_count == 0 => {
                     self.failed("the watch ended as soon as it began", None, false)
                         .await?;
                 }
@@ -245,16 +250,20 @@ impl Follower {
             Ok(body) => body,
             Err(error) => return End::of_open(&error),
         };
-        if self.is_interrupted {
-            self.recovered();
-            if self.send(Event::Resumed).await.is_err() {
-                return End::Closed;
-            }
-        }
         let silence_max = Duration::from_secs(seconds).saturating_add(self.timing.silence_grace);
         let mut lines = Lines::default();
         loop {
-            let frame = match timeout(silence_max, body.frame()).await {
+            // A stream that begins with an error has resumed nothing, so it is looked at for a moment.
+            let patience = if self.is_interrupted {
+                self.timing.watch_min
+            } else {
+                silence_max
+            };
+            let frame = match timeout(patience, body.frame()).await {
+                Err(_elapsed) if self.is_interrupted => match self.resumed().await {
+                    Ok(()) => continue,
+                    Err(ClosedError) => return End::Closed,
+                },
                 Err(_elapsed) => {
                     return End::broken("nothing came for longer than the watch was to last");
                 }
@@ -318,6 +327,7 @@ impl Follower {
             }
             Line::Error(status) => return Err(End::of_status(&status)),
         };
+        self.resumed().await.map_err(|ClosedError| End::Closed)?;
         if self
             .position
             .as_deref()
@@ -330,7 +340,7 @@ impl Follower {
         }
         if let Some(event) = event {
             *event_count += 1;
-            self.backoff.reset();
+
             self.send(event).await.map_err(|ClosedError| End::Closed)?;
         }
         if !version.is_empty() {
@@ -374,6 +384,15 @@ impl Follower {
         }
     }
 
+    /// Tells the consumer that an outage is over, if there was one.
+    async fn resumed(&mut self) -> Result<(), ClosedError> {
+        if self.is_interrupted {
+            self.recovered();
+            self.send(Event::Resumed).await?;
+        }
+        Ok(())
+    }
+
     fn recovered(&mut self) {
         if self.is_interrupted {
             self.is_interrupted = false;
@@ -384,7 +403,6 @@ impl Follower {
                 "following a collection again"
             );
         }
-        self.backoff.reset();
     }
 
     async fn send(&self, event: Event) -> Result<(), ClosedError> {

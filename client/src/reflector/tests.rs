@@ -451,6 +451,53 @@ async fn a_slow_consumer_misses_nothing() {
 }
 
 #[tokio::test]
+async fn lists_between_watches_that_fail_come_ever_more_seldom() {
+    let server = Server::start(|request| {
+        if request
+            .uri()
+            .query()
+            .unwrap_or_default()
+            .contains("watch=true")
+        {
+            answer_json(410, &status(410, "Expired"))
+        } else {
+            list(&["a"], "10", "")
+        }
+    })
+    .await;
+    let timing = Timing {
+        watch_min: Duration::from_secs(5),
+        pause_initial: Duration::from_millis(10),
+        pause_max: Duration::from_secs(1),
+        ..timing()
+    };
+    let tasks = Tasks::new();
+    let config = Config {
+        client: server.connect().await.kube(),
+        path: PATH.to_owned(),
+        label_selector: None,
+        field_selector: None,
+        name: "test".to_owned(),
+    };
+    let started = tokio::time::Instant::now();
+    let events = start_with(config, timing, &tasks, tasks.child_token());
+    let mut followed = Followed {
+        server,
+        tasks,
+        events,
+    };
+    for _ in 0..6 {
+        followed.expect(&["restarted a"]).await;
+    }
+    // Five pauses, each at least a half of 10, 20, 40, 80 and 160 ms.
+    assert!(
+        started.elapsed() >= Duration::from_millis(155),
+        "{:?}",
+        started.elapsed()
+    );
+}
+
+#[tokio::test]
 async fn a_reflector_ends_with_its_token_and_with_its_consumer() {
     let mut followed = follow(vec![|_| list(&["a"], "10", "")], vec![]).await;
     followed.expect(&["restarted a"]).await;
