@@ -109,7 +109,7 @@ pub fn compile_with(
     let status = status::infer(&mut compiler, spec.schema.status.as_ref())?;
     let instance = status.instance;
     let schema = serde_json::to_value(&spec.schema).map_err(|error| error.to_string())?;
-    let definition = definition::define(&names, &schema, spec_schema, status.schema);
+    let definition = definition::define(&names, &schema, &spec_schema, status.schema);
     let definition = CustomResourceDefinition::from_value(&definition)
         .map_err(|status| CompileError::from(status.message))?;
     Ok(Arc::new(CompiledGraph {

@@ -310,11 +310,10 @@ impl ConditionSet {
                     return false;
                 }
             }
-            Some(_) => condition.last_transition_time = Some(self.now.clone()),
             None if self.types.has(&condition.kind) => {
                 condition.last_transition_time.clone_from(&self.created);
             }
-            None => condition.last_transition_time = Some(self.now.clone()),
+            Some(_) | None => condition.last_transition_time = Some(self.now.clone()),
         }
         self.conditions.retain(|other| other.kind != condition.kind);
         if self.deleting {

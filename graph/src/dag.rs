@@ -98,7 +98,7 @@ impl Dag {
     /// Orders the vertices so that each follows its dependencies; among those that could come next, the lowest authored
     /// index does.
     pub(crate) fn topological_order(&self) -> Vec<String> {
-        let mut traversal = Traversal::new(self, Direction::DependenciesFirst);
+        let mut traversal = Traversal::new(self, &Direction::DependenciesFirst);
         let mut order = Vec::with_capacity(self.vertices.len());
         while let Some(id) = traversal.pop() {
             traversal.advance(&id);
@@ -125,7 +125,7 @@ impl Dag {
     }
 
     fn layers_dependents_first(&self) -> Vec<Vec<String>> {
-        let mut traversal = Traversal::new(self, Direction::DependentsFirst);
+        let mut traversal = Traversal::new(self, &Direction::DependentsFirst);
         let mut layers = Vec::new();
         loop {
             let mut layer = Vec::new();
@@ -199,7 +199,7 @@ struct Traversal<'a> {
 // === impl Traversal ===
 
 impl<'a> Traversal<'a> {
-    fn new(dag: &'a Dag, direction: Direction) -> Self {
+    fn new(dag: &'a Dag, direction: &Direction) -> Self {
         let mut remaining: BTreeMap<&str, usize> =
             dag.vertices.keys().map(|id| (id.as_str(), 0)).collect();
         let mut unlocks: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -255,6 +255,13 @@ impl Dag {
 mod tests {
     use super::*;
 
+    /// A name, the lines of a graph, and the order of each vertex.
+    type Case<'a> = (
+        &'a str,
+        &'a [(&'a str, &'a [&'a str])],
+        &'a [(&'a str, i64)],
+    );
+
     /// Builds a graph from `name: dependencies` lines in authored order.
     fn dag(lines: &[(&str, &[&str])]) -> Result<Dag, DagError> {
         let mut dag = Dag::default();
@@ -299,7 +306,7 @@ mod tests {
 
     #[test]
     fn apply_orders_count_down_from_the_objects_nobody_depends_on() {
-        let cases: [(&str, &[(&str, &[&str])], &[(&str, i64)]); 3] = [
+        let cases: [Case<'_>; 3] = [
             ("alone", &[("a", &[]), ("b", &[])], &[("a", 1), ("b", 1)]),
             (
                 "chain",

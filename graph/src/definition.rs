@@ -28,7 +28,7 @@ impl Names<'_> {
 
 /// Writes the definition; `schema` is `spec.schema` of the ResourceGraphDefinition, which brings short names,
 /// categories, columns, labels and annotations.
-pub(crate) fn define(names: &Names<'_>, schema: &Value, spec: Value, status: Value) -> Value {
+pub(crate) fn define(names: &Names<'_>, schema: &Value, spec: &Value, status: Value) -> Value {
     let plural = names.plural();
     let singular = names.kind.to_lowercase();
     let mut metadata = json!({"name": format!("{plural}.{}", names.group)});
@@ -66,7 +66,7 @@ pub(crate) fn define(names: &Names<'_>, schema: &Value, spec: Value, status: Val
                 "name": names.version,
                 "served": true,
                 "storage": true,
-                "schema": {"openAPIV3Schema": root_schema(spec, with_builtin_fields(status))},
+                "schema": {"openAPIV3Schema": root_schema(spec, &with_builtin_fields(status))},
                 "subresources": {"status": {}},
                 "additionalPrinterColumns": columns,
             }],
@@ -81,7 +81,7 @@ fn filled_list<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
 }
 
 /// The schema of the whole instance.
-pub(crate) fn root_schema(spec: Value, status: Value) -> Value {
+fn root_schema(spec: &Value, status: &Value) -> Value {
     json!({
         "type": "object",
         "properties": {

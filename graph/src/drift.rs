@@ -305,7 +305,7 @@ mod tests {
             "f:metadata": {"f:labels": {"f:a": {}}},
             "f:spec": {"f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}, "f:port": {}}}, "f:set": {"v:\"x\"": {}}},
         });
-        assert!(!needed(&desired, &live(exact.clone()), None));
+        assert!(!needed(&desired, &live(exact), None));
         for stale in [
             json!({"f:metadata": {"f:labels": {"f:b": {}}}}),
             json!({"f:spec": {"f:ports": {"k:{\"port\":81}": {}}}}),

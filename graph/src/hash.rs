@@ -83,7 +83,7 @@ fn normalised(spec: &Value) -> String {
     let mut resources: Vec<&Value> = list(spec, "resources").iter().collect();
     resources.sort_by_key(|resource| text(resource, "id"));
     writer.list("resources", &resources, |writer, resource| {
-        write_resource(writer, resource)
+        write_resource(writer, resource);
     });
     writer.json.push('}');
     writer.json
@@ -100,7 +100,7 @@ fn write_schema(writer: &mut Writer, schema: &Value) {
     writer.text("scope", or(text(schema, "scope"), "Namespaced"));
     let columns: Vec<&Value> = list(schema, "additionalPrinterColumns").iter().collect();
     writer.list("additionalPrinterColumns", &columns, |writer, column| {
-        write_column(writer, column)
+        write_column(writer, column);
     });
     writer.texts("shortNames", &texts(schema, "shortNames"));
     writer.texts("categories", &texts(schema, "categories"));
@@ -204,7 +204,7 @@ impl Writer {
 
     fn texts(&mut self, name: &str, values: &[&str]) {
         self.list(name, values, |writer, value| {
-            write_text(&mut writer.json, value)
+            write_text(&mut writer.json, value);
         });
     }
 
@@ -286,7 +286,7 @@ fn write_map(out: &mut String, map: &Map<String, Value>, numbers: Numbers) {
 /// Writes a float64 as Go's encoder does: the shortest digits, with an exponent below 1e-6 and from 1e21 on.
 fn write_float(out: &mut String, value: f64) {
     let magnitude = value.abs();
-    if magnitude != 0.0 && (magnitude < 1e-6 || magnitude >= 1e21) {
+    if magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude) {
         let text = format!("{value:e}");
         match text.split_once('e') {
             Some((digits, exponent)) if !exponent.starts_with('-') => {

@@ -159,6 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table")]
     fn names_are_refused_in_kros_words() {
         let naming = |text: &str| format!("naming convention violation: {text}");
         let cases: [(&str, &[&str], &[&str], String); 11] = [

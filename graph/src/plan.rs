@@ -122,6 +122,10 @@ pub enum InstanceState {
 
 /// An object to be applied.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_field_names,
+    reason = "the annotation is called apply-order"
+)]
 pub struct Apply {
     /// The node's id, for collections with the index behind it: `workers-3`.
     pub id: String,

@@ -80,10 +80,10 @@ fn compare_bounds(path: &str, bound: Bound, old: &Value, new: &Value, report: &m
     match (read(old), read(new)) {
         (None, None) => {}
         (None, Some(new)) => {
-            report.breaking(path, ChangeKind::BoundAdded(bound), "", new.to_string())
+            report.breaking(path, ChangeKind::BoundAdded(bound), "", new.to_string());
         }
         (Some(old), None) => {
-            report.other(path, ChangeKind::BoundRemoved(bound), old.to_string(), "")
+            report.other(path, ChangeKind::BoundRemoved(bound), old.to_string(), "");
         }
         (Some(old), Some(new)) => {
             let Some(order) = new.partial_cmp(&old).filter(|order| order.is_ne()) else {

@@ -54,7 +54,7 @@ pub(super) fn infer(compiler: &mut Compiler<'_>, block: Option<&Value>) -> Resul
             field.path
         ));
     }
-    let read_whole = fields.iter().any(|field| reads_whole_schema(field));
+    let read_whole = fields.iter().any(reads_whole_schema);
     let declared = compiler.schema_type().clone();
     Ok(Status {
         instance: InstanceNode {

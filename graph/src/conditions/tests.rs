@@ -4,7 +4,7 @@ use super::*;
 
 const CREATED: &str = "2026-01-01T00:00:00Z";
 
-fn object(generation: i64, conditions: Value) -> Value {
+fn object(generation: i64, conditions: &Value) -> Value {
     json!({
         "metadata": {"generation": generation, "creationTimestamp": CREATED},
         "status": {"conditions": conditions},
@@ -33,7 +33,7 @@ fn lines(set: &ConditionSet) -> Vec<String> {
 
 #[test]
 fn a_new_object_awaits_its_conditions_since_its_creation() {
-    let set = ConditionSet::open(&INSTANCE, &object(1, json!([])), "2026-01-01T00:00:09Z");
+    let set = ConditionSet::open(&INSTANCE, &object(1, &json!([])), "2026-01-01T00:00:09Z");
     let want = [
         "InstanceManaged Unknown/AwaitingReconciliation @00",
         "GraphResolved Unknown/AwaitingReconciliation @00",
@@ -55,7 +55,7 @@ fn a_new_object_awaits_its_conditions_since_its_creation() {
 
 #[test]
 fn conditions_sort_by_transition_and_the_root_stays_last() {
-    let mut set = ConditionSet::open(&INSTANCE, &object(1, json!([])), "2026-01-01T00:00:03Z");
+    let mut set = ConditionSet::open(&INSTANCE, &object(1, &json!([])), "2026-01-01T00:00:03Z");
     set.mark(Mark::holds("InstanceManaged", "Managed", "m"));
     set.now = "2026-01-01T00:00:05Z".to_owned();
     set.mark(Mark::holds("GraphResolved", "Resolved", "r"));
@@ -78,7 +78,7 @@ fn conditions_sort_by_transition_and_the_root_stays_last() {
 
 #[test]
 fn the_root_copies_the_worst_dependent() {
-    let mut set = ConditionSet::open(&DEFINITION, &object(2, json!([])), "2026-01-01T00:00:03Z");
+    let mut set = ConditionSet::open(&DEFINITION, &object(2, &json!([])), "2026-01-01T00:00:03Z");
     set.mark(Mark::waits(
         "GraphRevisionsResolved",
         "WaitingForGraphRevisionWarmup",
@@ -104,9 +104,9 @@ fn the_root_copies_the_worst_dependent() {
 
 #[test]
 fn the_transition_time_is_kept_while_the_status_is() {
-    let mut set = ConditionSet::open(&INSTANCE, &object(1, json!([])), "2026-01-01T00:00:03Z");
+    let mut set = ConditionSet::open(&INSTANCE, &object(1, &json!([])), "2026-01-01T00:00:03Z");
     set.mark(Mark::fails("ResourcesReady", "NotReady", "one"));
-    let stored = object(1, json!(set.to_values()));
+    let stored = object(1, &json!(set.to_values()));
     let mut set = ConditionSet::open(&INSTANCE, &stored, "2026-01-01T00:00:09Z");
     set.mark(Mark::fails("ResourcesReady", "NotReady", "two"));
     let condition = set.get("ResourcesReady").expect("is set");
@@ -119,11 +119,11 @@ fn the_transition_time_is_kept_while_the_status_is() {
 
 #[test]
 fn marking_what_is_marked_changes_nothing() {
-    let mut set = ConditionSet::open(&INSTANCE, &object(1, json!([])), "2026-01-01T00:00:03Z");
+    let mut set = ConditionSet::open(&INSTANCE, &object(1, &json!([])), "2026-01-01T00:00:03Z");
     for kind in ["InstanceManaged", "GraphResolved", "ResourcesReady"] {
         set.mark(Mark::holds(kind, "Fine", "fine"));
     }
-    let stored = object(1, json!(set.to_values()));
+    let stored = object(1, &json!(set.to_values()));
     let mut again = ConditionSet::open(&INSTANCE, &stored, "2026-01-01T00:00:30Z");
     for kind in ["InstanceManaged", "GraphResolved", "ResourcesReady"] {
         again.mark(Mark::holds(kind, "Fine", "fine"));
@@ -133,10 +133,10 @@ fn marking_what_is_marked_changes_nothing() {
 
 #[test]
 fn a_condition_of_an_older_generation_is_unhealthy() {
-    let mut set = ConditionSet::open(&REVISION, &object(1, json!([])), "2026-01-01T00:00:03Z");
+    let mut set = ConditionSet::open(&REVISION, &object(1, &json!([])), "2026-01-01T00:00:03Z");
     set.mark(Mark::holds("GraphVerified", "Verified", "v"));
     assert!(set.is_ready());
-    let stored = object(2, json!(set.to_values()));
+    let stored = object(2, &json!(set.to_values()));
     let mut set = ConditionSet::open(&REVISION, &stored, "2026-01-01T00:00:05Z");
     assert!(!set.is_ready(), "the root speaks of generation 1");
     set.mark(Mark::holds("GraphVerified", "Verified", "v"));
@@ -147,7 +147,7 @@ fn a_condition_of_an_older_generation_is_unhealthy() {
 fn retired_and_strange_conditions_are_told_apart() {
     let stored = object(
         1,
-        json!([
+        &json!([
             {"type": "ResourceGraphAccepted", "status": "True"},
             {"type": "Mine", "status": "True", "lastTransitionTime": "2026-01-01T00:00:01Z"},
             {"type": "Broken", "status": "Perhaps"},

@@ -35,7 +35,7 @@ impl<'a> Planner<'a> {
             .map(|reference| observed.get_child(reference).map(Arc::clone))
             .collect();
         for (reference, live) in references.iter().zip(&lives) {
-            self.check_not_terminating(node, reference, live.as_deref())?;
+            Self::check_not_terminating(node, reference, live.as_deref())?;
         }
         self.runs[position].observed = Some(lives.iter().flatten().map(Arc::clone).collect());
         let mut worst = Pushed::Settled;

@@ -109,7 +109,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn external_state(&mut self, position: usize, what: &str) -> Result<Outcome, Stop> {
+    fn external_state(&self, position: usize, what: &str) -> Result<Outcome, Stop> {
         match self.readiness(position) {
             Ok(()) => Ok((NodeState::Synced, None)),
             Err(Failed::Pending(why)) => Ok((
@@ -192,11 +192,11 @@ fn decode_requirement(value: &Value) -> Result<LabelSelectorRequirement, String>
     for (key, value) in map.iter().filter(|(_, value)| !value.is_null()) {
         match key.to_ascii_lowercase().as_str() {
             "key" => {
-                requirement.key = text(value, "LabelSelector.matchExpressions.key")?.to_owned()
+                text(value, "LabelSelector.matchExpressions.key")?.clone_into(&mut requirement.key);
             }
             "operator" => {
-                requirement.operator =
-                    text(value, "LabelSelector.matchExpressions.operator")?.to_owned();
+                text(value, "LabelSelector.matchExpressions.operator")?
+                    .clone_into(&mut requirement.operator);
             }
             "values" => {
                 let place = "LabelSelector.matchExpressions.values";

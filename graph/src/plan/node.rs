@@ -220,7 +220,7 @@ impl<'a> Planner<'a> {
         Ok(false)
     }
 
-    fn check_include_dependency(&mut self, dependency: usize) -> Result<(), Stop> {
+    fn check_include_dependency(&self, dependency: usize) -> Result<(), Stop> {
         let id = quote(&self.graph.nodes[dependency].id);
         self.observed_readiness(dependency)
             .map_err(|failed| match failed {
@@ -231,7 +231,7 @@ impl<'a> Planner<'a> {
             })
     }
 
-    fn check_dependencies(&mut self, node: &Node) -> Result<(), Stop> {
+    fn check_dependencies(&self, node: &Node) -> Result<(), Stop> {
         for dependency in &node.dependencies {
             let (id, other) = (quote(&node.id), quote(&self.graph.nodes[*dependency].id));
             self.readiness(*dependency).map_err(|failed| match failed {
@@ -247,7 +247,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Tells whether a node lets its dependants go on; what is not wanted does.
-    pub(super) fn readiness(&mut self, position: usize) -> Result<(), Failed> {
+    pub(super) fn readiness(&self, position: usize) -> Result<(), Failed> {
         match &self.runs[position].ignored {
             Some(Ok(true)) => return Ok(()),
             Some(Err(Stop::Pending(why))) => {
@@ -266,7 +266,7 @@ impl<'a> Planner<'a> {
         self.set_namespace(node, &mut object)?;
         let reference = ObjectRef::of(&object);
         let live = self.input.observed.get_child(&reference).map(Arc::clone);
-        self.check_not_terminating(node, &reference, live.as_deref())?;
+        Self::check_not_terminating(node, &reference, live.as_deref())?;
         self.decorator.decorate(node, &mut object, None);
         let run = &mut self.runs[position];
         run.desired_count = Some(1);
@@ -320,7 +320,7 @@ impl<'a> Planner<'a> {
         pushed
     }
 
-    pub(super) fn state_after(&mut self, position: usize, node: &Node, pushed: Pushed) -> Outcome {
+    pub(super) fn state_after(&self, position: usize, node: &Node, pushed: Pushed) -> Outcome {
         match pushed {
             Pushed::Failed(why) => return (NodeState::Error, Some(why)),
             Pushed::Changes => return (NodeState::InProgress, None),
@@ -372,7 +372,6 @@ impl<'a> Planner<'a> {
     }
 
     pub(super) fn check_not_terminating(
-        &self,
         node: &Node,
         reference: &ObjectRef,
         live: Option<&Value>,

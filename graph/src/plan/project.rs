@@ -82,7 +82,7 @@ pub(super) fn author_conditions(
             Ok(made) => out.conditions.extend(made),
             Err(Failed::Pending(_)) => out.incomplete = true,
             Err(Failed::Other(why)) => {
-                failures.push(format!("{}: {why}", quote(&expression.user_text)))
+                failures.push(format!("{}: {why}", quote(&expression.user_text)));
             }
         }
     }

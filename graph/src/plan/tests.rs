@@ -97,7 +97,7 @@ fn objects_come_as_far_as_readiness_allows() {
         "config SYNCED, deployment WAITING_FOR_READINESS, service IN_PROGRESS, ingress SKIPPED, workers SYNCED"
     );
     world.edit("Deployment", "demo", |live| {
-        live["status"] = json!({"readyReplicas": 2})
+        live["status"] = json!({"readyReplicas": 2});
     });
     let plan = world.plan();
     assert_eq!(
@@ -176,14 +176,14 @@ fn objects_are_decorated_as_kro_decorates_them() {
 fn drift_and_a_changed_instance_ask_for_just_what_differs() {
     let mut world = World::new(web(), instance()).settled();
     world.edit("ConfigMap", "demo-eu", |live| {
-        live["data"]["region"] = json!("mars")
+        live["data"]["region"] = json!("mars");
     });
     assert_eq!(world::changes(&world.plan()), "workers-0~");
     world.edit("ConfigMap", "demo-eu", |live| {
-        live["data"]["region"] = json!("eu")
+        live["data"]["region"] = json!("eu");
     });
     world.edit("ConfigMap", "demo-eu", |live| {
-        live["data"]["foreign"] = json!("x")
+        live["data"]["foreign"] = json!("x");
     });
     assert_eq!(
         world::changes(&world.plan()),
@@ -221,7 +221,7 @@ fn what_is_no_longer_wanted_is_pruned_from_the_end() {
     );
     // An object of a node that the graph no longer has goes first.
     world.edit("Ingress", "demo", |live| {
-        live["metadata"]["labels"]["kro.run/node-id"] = json!("gone")
+        live["metadata"]["labels"]["kro.run/node-id"] = json!("gone");
     });
     assert_eq!(world::prunes(&world), "?: demo; workers: demo-eu");
 }

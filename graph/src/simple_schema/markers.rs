@@ -15,12 +15,12 @@ use crate::go_text::{self, parse_bool, parse_float, parse_int};
 /// One `key=value`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Marker {
-    key: Key,
+    key: Kind,
     value: String,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Key {
+enum Kind {
     Required,
     Default,
     Description,
@@ -39,9 +39,9 @@ enum Key {
     ListMapKey,
 }
 
-// === impl Key ===
+// === impl Kind ===
 
-impl Key {
+impl Kind {
     fn parse(text: &str) -> Option<Self> {
         Some(match text {
             "required" => Self::Required,
@@ -70,7 +70,7 @@ impl Key {
 impl Marker {
     /// Tells whether this marker makes its field required.
     pub(super) fn is_required(&self) -> bool {
-        self.key == Key::Required && parse_bool(&self.value) == Ok(true)
+        self.key == Kind::Required && parse_bool(&self.value) == Ok(true)
     }
 }
 
@@ -79,7 +79,7 @@ impl Marker {
 struct Parser {
     markers: Vec<Marker>,
     /// The key whose value is being read.
-    key: Option<Key>,
+    key: Option<Kind>,
     buffer: String,
     in_quotes: bool,
     escaped: bool,
@@ -127,7 +127,7 @@ impl Parser {
         if text.is_empty() {
             return Err("empty marker key".to_owned());
         }
-        let key = Key::parse(text)
+        let key = Kind::parse(text)
             .ok_or_else(|| format!("invalid marker key {}: unknown marker: {text}", quote(text)))?;
         self.key = Some(key);
         self.buffer.clear();
@@ -187,7 +187,7 @@ fn unquote(text: &str) -> String {
 pub(super) fn apply(schema: &mut Value, markers: &[Marker]) -> Result<bool, String> {
     let mut required = false;
     for marker in markers {
-        if marker.key == Key::Required {
+        if marker.key == Kind::Required {
             required |= parse_bool(&marker.value)
                 .map_err(|error| format!("failed to parse required marker value: {error}"))?;
         } else {
@@ -213,36 +213,36 @@ pub(super) fn apply(schema: &mut Value, markers: &[Marker]) -> Result<bool, Stri
     Ok(required)
 }
 
-fn apply_one(schema: &mut Value, key: Key, value: &str) -> Result<(), String> {
+fn apply_one(schema: &mut Value, key: Kind, value: &str) -> Result<(), String> {
     match key {
-        Key::Required => {}
-        Key::Default => schema["default"] = default_value(type_of(schema), value)?,
-        Key::Description if value.is_empty() => {
+        Kind::Required => {}
+        Kind::Default => schema["default"] = default_value(type_of(schema), value)?,
+        Kind::Description if value.is_empty() => {
             if let Some(map) = schema.as_object_mut() {
                 map.remove("description");
             }
         }
-        Key::Description => schema["description"] = json!(value),
-        Key::Minimum => schema["minimum"] = bound("minimum", value)?,
-        Key::Maximum => schema["maximum"] = bound("maximum", value)?,
-        Key::Validation if value.trim().is_empty() => return Err("validation failed".to_owned()),
-        Key::Validation => add_rule(schema, value, "validation failed"),
-        Key::Immutable => {
+        Kind::Description => schema["description"] = json!(value),
+        Kind::Minimum => schema["minimum"] = bound("minimum", value)?,
+        Kind::Maximum => schema["maximum"] = bound("maximum", value)?,
+        Kind::Validation if value.trim().is_empty() => return Err("validation failed".to_owned()),
+        Kind::Validation => add_rule(schema, value, "validation failed"),
+        Kind::Immutable => {
             let immutable = parse_bool(value)
                 .map_err(|error| format!("failed to parse immutable marker value: {error}"))?;
             if immutable {
                 add_rule(schema, "self == oldSelf", "field is immutable");
             }
         }
-        Key::Enum => schema["enum"] = enum_values(type_of(schema), value)?,
-        Key::MinLength => count(schema, "minLength", "string", value)?,
-        Key::MaxLength => count(schema, "maxLength", "string", value)?,
-        Key::MinItems => count(schema, "minItems", "array", value)?,
-        Key::MaxItems => count(schema, "maxItems", "array", value)?,
-        Key::Pattern => pattern(schema, value)?,
-        Key::UniqueItems => unique_items(schema, value)?,
-        Key::ListType => list_type(schema, value)?,
-        Key::ListMapKey => list_map_key(schema, value)?,
+        Kind::Enum => schema["enum"] = enum_values(type_of(schema), value)?,
+        Kind::MinLength => count(schema, "minLength", "string", value)?,
+        Kind::MaxLength => count(schema, "maxLength", "string", value)?,
+        Kind::MinItems => count(schema, "minItems", "array", value)?,
+        Kind::MaxItems => count(schema, "maxItems", "array", value)?,
+        Kind::Pattern => pattern(schema, value)?,
+        Kind::UniqueItems => unique_items(schema, value)?,
+        Kind::ListType => list_type(schema, value)?,
+        Kind::ListMapKey => list_map_key(schema, value)?,
     }
     Ok(())
 }

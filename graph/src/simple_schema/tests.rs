@@ -85,6 +85,7 @@ fn mistakes_in_types_are_refused() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn markers_change_the_schema_of_their_field() {
     let string = |key: &str, value: Value| {
         let mut schema = json!({"type": "string"});
@@ -231,6 +232,7 @@ fn the_marker_parser_has_kros_traps() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn mistakes_in_markers_are_refused() {
     let cases = [
         (

@@ -14,9 +14,9 @@ pub(super) enum Type {
     Atomic(&'static str),
     /// Any object.
     Object,
-    List(Box<Type>),
+    List(Box<Self>),
     /// A map with string keys.
-    Map(Box<Type>),
+    Map(Box<Self>),
     /// A name that stands in `types`, or nowhere.
     Custom(String),
 }

@@ -12,7 +12,7 @@ use crate::{Applied, Settings, compile};
 const NOW: &str = "2026-01-01T00:00:05Z";
 const LATER: &str = "2026-01-01T00:00:09Z";
 
-fn graph(status: Value) -> Arc<CompiledGraph> {
+fn graph(status: &Value) -> Arc<CompiledGraph> {
     let definition = json!({
         "schema": {"kind": "Web", "apiVersion": "v1", "spec": {"name": "string", "zero": "integer"}, "status": status},
         "resources": [{
@@ -80,7 +80,7 @@ fn conditions(status: &Value) -> Vec<String> {
 
 #[test]
 fn an_instance_becomes_active_in_kros_words() {
-    let graph = graph(json!({"phase": "${config.data.ready}", "state": "${config.data.a}"}));
+    let graph = graph(&json!({"phase": "${config.data.ready}", "state": "${config.data.a}"}));
     let mut instance = instance();
     let status = graph.status(&instance, &plan(&graph, &instance, None), NOW);
     assert_eq!(status["state"], "IN_PROGRESS");
@@ -127,7 +127,7 @@ fn an_instance_becomes_active_in_kros_words() {
 
 #[test]
 fn a_status_field_that_fails_is_told() {
-    let graph = graph(json!({"bad": "${1 / schema.spec.zero}", "good": "${config.data.ready}"}));
+    let graph = graph(&json!({"bad": "${1 / schema.spec.zero}", "good": "${config.data.ready}"}));
     let instance = instance();
     let status = graph.status(&instance, &plan(&graph, &instance, Some("yes")), NOW);
     assert_eq!(status["state"], "ERROR");
@@ -140,7 +140,7 @@ fn a_status_field_that_fails_is_told() {
 
 #[test]
 fn a_suspended_instance_shows_what_it_knows_of_itself() {
-    let graph = graph(json!({"phase": "${config.data.ready}", "name": "${schema.spec.name}"}));
+    let graph = graph(&json!({"phase": "${config.data.ready}", "name": "${schema.spec.name}"}));
     let mut instance = instance();
     instance["status"] = graph.status(&instance, &plan(&graph, &instance, Some("yes")), NOW);
     let status = graph.suspended_status(&instance, LATER);
@@ -155,7 +155,7 @@ fn a_suspended_instance_shows_what_it_knows_of_itself() {
 
 #[test]
 fn an_instance_without_a_graph_keeps_what_it_had() {
-    let graph = graph(json!({"phase": "${config.data.ready}"}));
+    let graph = graph(&json!({"phase": "${config.data.ready}"}));
     let mut instance = instance();
     instance["status"] = graph.status(&instance, &plan(&graph, &instance, Some("yes")), NOW);
     let status = unresolved(
@@ -183,7 +183,7 @@ fn an_instance_without_a_graph_keeps_what_it_had() {
 
 #[test]
 fn deletion_is_told_over_what_was() {
-    let graph = graph(json!({"phase": "${config.data.ready}"}));
+    let graph = graph(&json!({"phase": "${config.data.ready}"}));
     let mut instance = instance();
     instance["status"] = graph.status(&instance, &plan(&graph, &instance, Some("yes")), NOW);
     instance["metadata"]["deletionTimestamp"] = json!(LATER);
@@ -211,7 +211,7 @@ fn the_authors_conditions_stand_in_place_of_kros() {
             "${{runtime.newCondition({{type: '{kind}', status: {status}, reason: 'R', message: ''}})}}"
         )
     };
-    let graph = graph(json!({"conditions": [
+    let graph = graph(&json!({"conditions": [
         new("Available", "config.data.ready == 'yes' ? 'True' : 'False'"),
         new("Mirror", "runtime.condition(schema, 'Ready').status"),
     ]}));
