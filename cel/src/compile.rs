@@ -38,8 +38,10 @@ use source::{Issue, Source};
 pub struct Inspection {
     /// The variables, functions and paths.
     pub uses: Uses,
-    /// The functions that do not exist, in order, once each.
+    /// The functions that do not exist and are called alone, `f(x)`, in order, once each.
     pub unknown_functions: Vec<String>,
+    /// The functions that do not exist and are called on a receiver, `x.f()`, in order, once each.
+    pub unknown_members: Vec<String>,
 }
 
 /// Compiles an expression against declarations, or without any.

@@ -31,7 +31,8 @@ pub enum CompileErrorKind {
     Undeclared {
         /// The identifiers that are not declared, in order, once each.
         identifiers: Vec<String>,
-        /// The functions that do not exist, in order, once each.
+        /// The functions that do not exist, once each: those called alone, then those called on a
+        /// receiver.
         functions: Vec<String>,
     },
     /// Its types do not fit.

@@ -39,7 +39,7 @@ impl Lowering<'_> {
         let name = name.trim_start_matches('.');
         let (nodes, types) = self.arguments(args);
         if !self.environment.has_function(name) {
-            self.undeclared_function(id, name);
+            self.undeclared_function(id, name, Style::Global);
             return placeholder();
         }
         self.uses.functions.insert(name.to_owned());
@@ -57,7 +57,7 @@ impl Lowering<'_> {
         let (nodes, types) = self.arguments(args);
         let (receiver, receiver_ty) = self.lower(target);
         if !self.environment.has_function(name) {
-            self.undeclared_function(id, name);
+            self.undeclared_function(id, name, Style::Member);
             return placeholder();
         }
         let nodes = iter::once(receiver).chain(nodes).collect();

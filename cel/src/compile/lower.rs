@@ -15,6 +15,7 @@ use super::unify::{Mapping, most_general};
 use crate::declarations::Declarations;
 use crate::environment::Environment;
 use crate::error::{CompileError, CompileErrorKind};
+use crate::library::Style;
 use crate::node::{Element, Entry, Node};
 use crate::program::{FieldPathExpr, Uses};
 use crate::types::DeclType;
@@ -55,6 +56,7 @@ pub(super) struct Lowering<'e> {
 pub(super) struct Unknown {
     pub(super) identifiers: Vec<String>,
     pub(super) functions: Vec<String>,
+    pub(super) members: Vec<String>,
 }
 
 // === impl Lowering ===
@@ -103,6 +105,7 @@ impl<'e> Lowering<'e> {
         Ok(Inspection {
             uses: self.uses,
             unknown_functions: self.unknown.functions,
+            unknown_members: self.unknown.members,
         })
     }
 
@@ -221,8 +224,12 @@ impl<'e> Lowering<'e> {
         self.wrong(id, undeclared(name));
     }
 
-    pub(super) fn undeclared_function(&mut self, id: u64, name: &str) {
-        push_new(&mut self.unknown.functions, name);
+    pub(super) fn undeclared_function(&mut self, id: u64, name: &str, style: Style) {
+        let names = match style {
+            Style::Global => &mut self.unknown.functions,
+            Style::Member => &mut self.unknown.members,
+        };
+        push_new(names, name);
         self.wrong(id, undeclared(name));
     }
 
@@ -243,13 +250,14 @@ impl<'e> Lowering<'e> {
 
 impl Unknown {
     fn kind(self) -> CompileErrorKind {
-        if self.identifiers.is_empty() && self.functions.is_empty() {
-            CompileErrorKind::Type
-        } else {
-            CompileErrorKind::Undeclared {
-                identifiers: self.identifiers,
-                functions: self.functions,
-            }
+        let mut functions = self.functions;
+        functions.extend(self.members);
+        if self.identifiers.is_empty() && functions.is_empty() {
+            return CompileErrorKind::Type;
+        }
+        CompileErrorKind::Undeclared {
+            identifiers: self.identifiers,
+            functions,
         }
     }
 }

@@ -115,8 +115,14 @@ impl Formatter<'_, '_> {
 fn text(value: &Value<'_>, meter: &mut Meter) -> Result<String, Failure> {
     meter.charge(1)?;
     Ok(match &value.0 {
-        Kind::String(text) => text.to_string(),
-        Kind::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Kind::String(text) => {
+            meter.charge_bytes(text.len())?;
+            text.to_string()
+        }
+        Kind::Bytes(bytes) => {
+            meter.charge_bytes(bytes.len())?;
+            String::from_utf8_lossy(bytes).into_owned()
+        }
         Kind::Double(value) => double(*value),
         Kind::Duration(span) => span.to_seconds_text(),
         Kind::Null

@@ -10,8 +10,13 @@
 use serde_json::{Map as JsonMap, Number, Value as Json};
 
 use super::{Key, Kind, List, Map, Value, compare};
+use crate::budget::{Budget, Meter};
 use crate::error::{EvaluateError, Failure};
 use crate::library::opaque::Opaque;
+
+/// Values share their parts and JSON does not: a list of a list of a list, each twice the same, is
+/// small until it is written. The limit is a hundred times the largest object that is stored.
+const STEPS_MAX: u64 = 2_000_000;
 
 // === impl Value ===
 
@@ -22,31 +27,36 @@ impl Value<'_> {
     ///
     /// A value that JSON objects cannot hold: bytes, a `uint` beyond `int`, a map key that is no
     /// string, a type, a library's own value, `omit()` at the top (ask [`Value::is_omit`] first),
-    /// or a double that is no number.
+    /// or a double that is no number. A value that is larger than any object may be.
     pub fn to_json(&self) -> Result<Json, EvaluateError> {
-        self.convert().map_err(EvaluateError::from)
+        let mut meter = Meter::new(Budget::steps(STEPS_MAX));
+        self.convert(&mut meter).map_err(EvaluateError::from)
     }
 
-    fn convert(&self) -> Result<Json, Failure> {
+    fn convert(&self, meter: &mut Meter) -> Result<Json, Failure> {
+        meter.charge(1)?;
         Ok(match &self.0 {
             Kind::Null | Kind::Optional(None) => Json::Null,
             Kind::Bool(value) => Json::Bool(*value),
             Kind::Int(value) => Json::from(*value),
             Kind::Uint(value) => return uint(*value),
             Kind::Double(value) => return double(*value),
-            Kind::String(text) => Json::String(text.to_string()),
+            Kind::String(text) => {
+                meter.charge_bytes(text.len())?;
+                Json::String(text.to_string())
+            }
             Kind::Bytes(_) => {
                 return Err(Failure::new(
                     "unsupported type: bytes value cannot be used directly in a resource \
                      template or status field; encode it explicitly, e.g. base64.encode(...)",
                 ));
             }
-            Kind::List(list) => return self::list(list),
-            Kind::Map(map) => return self::map(map),
+            Kind::List(list) => return self::list(list, meter),
+            Kind::Map(map) => return self::map(map, meter),
             Kind::Timestamp(at) if at.is_zero() => Json::Null,
             Kind::Timestamp(at) => Json::String(at.to_seconds_text()),
             Kind::Duration(span) => Json::String(span.to_string()),
-            Kind::Optional(Some(value)) => return value.convert(),
+            Kind::Optional(Some(value)) => return value.convert(meter),
             Kind::Opaque(Opaque::Condition(condition)) => condition.to_json(),
             Kind::Type(_) | Kind::Opaque(_) => {
                 return Err(Failure::new(format!(
@@ -77,20 +87,20 @@ fn double(value: f64) -> Result<Json, Failure> {
         .ok_or_else(|| Failure::new(format!("unsupported value: {value}")))
 }
 
-fn list(list: &List<'_>) -> Result<Json, Failure> {
+fn list(list: &List<'_>, meter: &mut Meter) -> Result<Json, Failure> {
     let mut items = Vec::with_capacity(list.len());
     for value in list.iter() {
         let value = value?;
         if !value.is_omit() {
-            items.push(value.convert()?);
+            items.push(value.convert(meter)?);
         }
     }
     Ok(Json::Array(items))
 }
 
-fn map(map: &Map<'_>) -> Result<Json, Failure> {
+fn map(map: &Map<'_>, meter: &mut Meter) -> Result<Json, Failure> {
     let entries = match map {
-        Map::Json(fields, _) => return Ok(Json::Object((*fields).clone())),
+        Map::Json(fields, _) => return copy_fields(fields, meter),
         Map::Entries(entries) => entries,
     };
     let mut fields = JsonMap::new();
@@ -100,8 +110,35 @@ fn map(map: &Map<'_>) -> Result<Json, Failure> {
             return Err(Failure::new(format!("map key must be string, got {got}")));
         };
         if !value.is_omit() {
-            fields.insert(name.to_string(), value.convert()?);
+            meter.charge_bytes(name.len())?;
+            fields.insert(name.to_string(), value.convert(meter)?);
         }
     }
     Ok(Json::Object(fields))
+}
+
+/// Copies JSON of a binding as it is.
+fn copy(json: &Json, meter: &mut Meter) -> Result<Json, Failure> {
+    meter.charge(1)?;
+    Ok(match json {
+        Json::String(text) => {
+            meter.charge_bytes(text.len())?;
+            Json::String(text.clone())
+        }
+        Json::Array(items) => {
+            let items: Result<_, Failure> = items.iter().map(|item| copy(item, meter)).collect();
+            Json::Array(items?)
+        }
+        Json::Object(fields) => return copy_fields(fields, meter),
+        scalar => scalar.clone(),
+    })
+}
+
+fn copy_fields(fields: &JsonMap<String, Json>, meter: &mut Meter) -> Result<Json, Failure> {
+    let mut copied = JsonMap::new();
+    for (name, value) in fields {
+        meter.charge_bytes(name.len())?;
+        copied.insert(name.clone(), copy(value, meter)?);
+    }
+    Ok(Json::Object(copied))
 }

@@ -101,6 +101,55 @@ fn errors_show_the_place_as_cel_go_does() {
     }
 }
 
+/// The two definitions among kro's examples that its checker refuses, in its words.
+#[test]
+fn the_refusals_of_kros_own_examples_read_the_same() {
+    let field = |name: &str, ty| (name.to_owned(), ty);
+    let log = DeclType::object("log", [field("enabled", DeclType::Bool)]);
+    let values = DeclType::object("values", [field("log", log)]);
+    let schema = DeclType::object("spec", [field("values", values)]);
+    let validation = DeclType::object("v", [field("validationStatus", DeclType::String)]);
+    let metadata = DeclType::object("m", [field("arn", DeclType::String)]);
+    let status = DeclType::object(
+        "status",
+        [
+            field("domainValidations", DeclType::list(validation)),
+            field("ackResourceMetadata", metadata),
+        ],
+    );
+    let certificate = DeclType::object("certificate", [field("status", status)]);
+    let declarations = Declarations::new()
+        .with(
+            "schema",
+            DeclType::object("schema", [field("spec", schema)]),
+        )
+        .with("certificateResource", certificate);
+    for (text, want) in [
+        (
+            "--enable-development-logging=${schema.spec.values.log.enabled}",
+            "ERROR: <input>:1:33: found no matching overload for '_+_' applied to '(string, bool)'
+ | \"--enable-development-logging=\" + (schema.spec.values.log.enabled)
+ | ................................^",
+        ),
+        (
+            "${certificateResource.status.domainValidations[0].validationStatus == \"SUCCESS\" ? \
+             certificateResource.status.ackResourceMetadata.arn : null}",
+            "ERROR: <input>:1:79: found no matching overload for '_?_:_' applied to '(bool, string, null)'
+ | certificateResource.status.domainValidations[0].validationStatus == \"SUCCESS\" ? certificateResource.status.ackResourceMetadata.arn : null
+ | ..............................................................................^",
+        ),
+    ] {
+        let source = template::parse(text)
+            .expect("no nesting")
+            .source()
+            .expect("an expression");
+        let error = Environment::kro()
+            .compile(&source, &declarations)
+            .expect_err(text);
+        assert_eq!(error.message, want);
+    }
+}
+
 #[test]
 fn a_syntax_error_reads_as_in_cel_go() {
     let error = Environment::kro()
@@ -223,7 +272,8 @@ fn an_inspection_needs_no_declarations() {
         .expect("parses");
     let identifiers: Vec<&str> = found.uses.identifiers.iter().map(String::as_str).collect();
     assert_eq!(identifiers, ["math", "runtime", "vpc", "x"]);
-    assert_eq!(found.unknown_functions, ["frob", "greatest"]);
+    assert_eq!(found.unknown_functions, ["frob"]);
+    assert_eq!(found.unknown_members, ["greatest"]);
     assert!(Environment::kro().inspect("1 +").is_err());
 }
 

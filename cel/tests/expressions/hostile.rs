@@ -129,6 +129,33 @@ fn work_that_grows_ends_within_the_budget() {
 }
 
 #[test]
+fn a_value_that_shares_its_parts_is_not_written_out_without_end() {
+    let object = json!({"s": "x".repeat(100_000)});
+    for inner in ["o.s", "{'a': o}"] {
+        let doubling = (0..30).fold("x".to_owned(), |body, _| {
+            format!("cel.bind(x, [x, x], {body})")
+        });
+        let source = format!("cel.bind(x, {inner}, {doubling})");
+        let error = survive(&source, &object)
+            .expect("compiles")
+            .expect_err("too large");
+        assert_eq!(error.class, ErrorClass::Cost, "{inner}: {error}");
+        for function in ["json.marshal(", "'%s'.format([", "string([1] == "] {
+            let close = if function.ends_with('[') { "])" } else { ")" };
+            let read = format!("{function}{source}{close}");
+            let result = survive(&read, &object).expect("compiles");
+            assert!(
+                result
+                    .as_ref()
+                    .is_err_and(|error| error.class == ErrorClass::Cost)
+                    || function.starts_with("string"),
+                "{read}: {result:?}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_spent_budget_is_not_absorbed() {
     for source in [
         "lists.range(100000).size() > 0 || true",
