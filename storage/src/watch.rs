@@ -126,8 +126,8 @@ impl Watcher {
         } else {
             take_revisions(&mut self.replay)
         };
-        if let Some(last) = batch.last() {
-            assert!(last.revision() > self.seen, "a watch goes forward");
+        if let (Some(first), Some(last)) = (batch.first(), batch.last()) {
+            assert!(first.revision() > self.seen, "a watch goes forward");
             self.seen = last.revision();
         }
         Poll::Ready(Ok(batch))

@@ -41,6 +41,10 @@ pub(super) const CASES: &[Case] = &[
         run: |f| Box::pin(bookmarkable(f)),
     },
     Case {
+        name: "a bookmark is true while others write",
+        run: |f| Box::pin(bookmarks_under_load(f)),
+    },
+    Case {
         name: "a list and a watch after it miss nothing",
         run: |f| Box::pin(list_watch(f)),
     },
@@ -256,6 +260,40 @@ async fn bookmarkable(fixture: &dyn Fixture) {
             );
         }
     }
+}
+
+async fn bookmarks_under_load(fixture: &dyn Fixture) {
+    const WRITES: usize = 400;
+    let store = fixture.store();
+    let mut watcher = watch(&*store, KeyRange::prefix("/k/"), start(&*store));
+    let mut tasks = JoinSet::new();
+    let writer = Arc::clone(&store);
+    tasks.spawn(async move {
+        for n in 0..WRITES {
+            put(&*writer, &format!("/k/{}", n % 3), "").await;
+        }
+    });
+    let mut count = 0;
+    let mut bookmark = watcher.progress();
+    let all = async {
+        while count < WRITES {
+            let next = watcher.progress();
+            assert!(next >= bookmark, "{next} goes back behind {bookmark}");
+            bookmark = next;
+            if let Poll::Ready(batch) = poll(&mut watcher) {
+                let batch = batch.expect("the watch goes on");
+                let first = batch[0].revision();
+                assert!(
+                    first > bookmark,
+                    "{first} came after a bookmark at {bookmark}"
+                );
+                count += batch.len();
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    within("the watch", all).await;
+    within("the writer", tasks.join_all()).await;
 }
 
 /// Polls a watch that has no events until its progress is there.
