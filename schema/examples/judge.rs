@@ -1,7 +1,7 @@
 //! Judges objects as the server would, for comparing it with a kube-apiserver by hand.
 //!
 //! Reads one JSON document per line: `{"definition": CRD}`, `{"definition": CRD, "object": {…}, "old": {…}}` or
-//! `{"builtin": object}`. Answers with one line each.
+//! `{"builtin": object}`; `{"openapi": CRD}` or `{"openapi": "apps/v1"}` for documents. Answers with one line each.
 
 use std::io::BufRead as _;
 
@@ -10,6 +10,7 @@ use api::{FieldError, GroupVersionKind};
 use wheelhouse_schema::columns::Columns;
 use wheelhouse_schema::structural::{self, MalformedFields, Schema};
 use wheelhouse_schema::validate::{Part, inspect};
+use wheelhouse_schema::openapi::{self, PublishedKind};
 use wheelhouse_schema::{builtin, definition};
 use serde_json::{Value, json};
 
@@ -18,9 +19,10 @@ type Failure = Box<dyn std::error::Error>;
 fn main() -> Result<(), Failure> {
     for line in std::io::stdin().lock().lines() {
         let request: Value = serde_json::from_str(&line?)?;
-        let answer = match request.get("builtin") {
-            Some(object) => judge_builtin(object.clone()),
-            None => judge(&request).unwrap_or_else(|error| json!({"failure": error.to_string()})),
+        let answer = match (request.get("builtin"), request.get("openapi")) {
+            (Some(object), _) => judge_builtin(object.clone()),
+            (_, Some(subject)) => publish(subject)?,
+            _ => judge(&request).unwrap_or_else(|error| json!({"failure": error.to_string()})),
         };
         use std::io::Write as _;
         writeln!(std::io::stdout(), "{answer}")?;
@@ -62,6 +64,22 @@ fn judge(request: &Value) -> Result<Value, Failure> {
         "object": object, "cells": cells}))
 }
 
+fn publish(subject: &Value) -> Result<Value, Failure> {
+    let kinds = match subject.as_str() {
+        Some(text) => {
+            let (group, version) = text.split_once('/').unwrap_or(("", text));
+            openapi::builtin_kinds(group, version)
+        }
+        None => {
+            let mut definition = CustomResourceDefinition::from_value(subject)?;
+            definition::complete(&mut definition);
+            let versions = definition.spec.versions.iter();
+            versions.filter_map(|it| PublishedKind::of_definition(&definition, &it.name)).collect()
+        }
+    };
+    Ok(openapi::document(&kinds))
+}
+
 fn judge_builtin(mut object: Value) -> Value {
     let Some(gvk) = GroupVersionKind::from_object(&object) else {
         return json!({"failure": "no kind"});
@@ -73,7 +91,15 @@ fn judge_builtin(mut object: Value) -> Value {
     structural::prune(&mut object, &schema);
     structural::drop_nulls(&mut object, &schema);
     builtin::complete(&mut object, &gvk, &schema);
-    builtin::prepare_for_create(&mut object, &gvk, &schema);
+    if object.get("status").is_none() {
+        builtin::prepare_for_create(&mut object, &gvk, &schema);
+    }
     let errors = builtin::validate(&object, &schema);
-    json!({"errors": texts(&errors), "unknown": unknown, "object": object})
+    let resource = builtin::catalog().by_kind(&gvk).map(builtin::Resource::gvr);
+    let columns = resource.as_ref().map(builtin::columns);
+    let now = jiff::Timestamp::now();
+    let cells = columns.as_ref().map(|columns| columns.cells(&object, now));
+    let names = columns.as_ref().map(|columns| serde_json::to_value(columns.definitions()));
+    json!({"errors": texts(&errors), "unknown": unknown, "object": object, "cells": cells,
+        "columns": names.and_then(Result::ok)})
 }

@@ -17,6 +17,7 @@ use serde_json::Value;
 use crate::structural::{References, Schema, SharedNodes, parse_with};
 
 mod canonical;
+mod columns;
 mod defaults;
 
 
@@ -24,6 +25,7 @@ mod quantity;
 mod requirements;
 
 pub use canonical::canonicalize;
+pub use columns::columns;
 pub use defaults::{complete, prepare_for_create};
 
 

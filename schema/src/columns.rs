@@ -26,7 +26,16 @@ enum Source {
     /// The name, and a path per further column.
     Paths(Vec<JsonPath>),
     /// Code, for built-in kinds.
-    Function(fn(&Value, Timestamp) -> Vec<Value>),
+    Function(fn(&Row<'_>) -> Vec<Value>),
+}
+
+/// An object whose cells are made by code.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Row<'a> {
+    /// The object.
+    pub(crate) object: &'a Value,
+    /// The time that ages count to.
+    pub(crate) now: Timestamp,
 }
 
 // === impl Columns ===
@@ -53,7 +62,7 @@ impl Columns {
     /// The columns of a built-in kind.
     pub(crate) fn of_code(
         definitions: Vec<ColumnDefinition>,
-        cells: fn(&Value, Timestamp) -> Vec<Value>,
+        cells: fn(&Row<'_>) -> Vec<Value>,
     ) -> Self {
         Self { definitions, source: Source::Function(cells) }
     }
@@ -66,7 +75,7 @@ impl Columns {
     /// The cells of an object, one per column.
     pub fn cells(&self, object: &Value, now: Timestamp) -> Vec<Value> {
         let paths = match &self.source {
-            Source::Function(cells) => return cells(object, now),
+            Source::Function(cells) => return cells(&Row { object, now }),
             Source::Paths(paths) => paths,
         };
         let name = Value::from(meta::name(object));
