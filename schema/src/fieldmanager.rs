@@ -39,9 +39,7 @@ use serde_json::{Map, Value};
 pub use codec::FieldsError;
 pub use convert::{OneVersion, SameObject, VersionConverter};
 pub use element::{ElementError, KeyField, PathElement, path_text};
-pub use managed::{
-    ManagedEntry, ManagedFields, ManagedFieldsError, ManagerIdentity, Operation,
-};
+pub use managed::{ManagedEntry, ManagedFields, ManagedFieldsError, ManagerIdentity, Operation};
 pub use model::Model;
 pub use operate::Conflict;
 pub use scale::{ReplicasPath, scale_from_parent, scale_to_parent};
@@ -51,6 +49,8 @@ pub use typed::{TypedError, TypedErrors};
 
 pub(crate) use model::OBJECT_META;
 pub(crate) use text::{plain, type_name};
+
+use crate::structural::Schema;
 
 use model::{EMPTY_MAP, MANAGED_FIELDS, Place};
 use operate::{Failure, Ownership, Scope};
@@ -129,7 +129,7 @@ pub struct ApplyInput<'a> {
 }
 
 /// What an apply makes.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApplyOutcome {
     /// The whole object, its owners set.
     pub object: Value,
@@ -162,7 +162,7 @@ pub enum TrackingError {
 }
 
 /// Why an apply is refused.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
     /// Others own fields and want them otherwise; by manager.
     #[error("apply conflicts with other managers")]
@@ -187,21 +187,32 @@ pub enum ApplyError {
     Conversion(String),
 }
 
-use crate::structural::Schema;
-
 /// Gives the writer what its write changed, takes it from the others, and sets the owners in the new object.
 ///
 /// # Errors
 ///
 /// Says why owners cannot be told; the new object is then untracked and can be stored as it is.
 pub fn update(input: UpdateInput<'_>) -> Result<(), TrackingError> {
-    let UpdateInput { context, live, new, manager, now } = input;
+    let UpdateInput {
+        context,
+        live,
+        new,
+        manager,
+        now,
+    } = input;
     let sent = take_managed_fields(new);
     let managed = owners_before(context.subresource, live, sent.as_ref());
     if managed.is_empty() && live.is_some_and(has_uid) {
         return Ok(());
     }
-    let managed = track(context, live.unwrap_or(&EMPTY_MAP), new, managed, manager, now)?;
+    let managed = track(
+        context,
+        live.unwrap_or(&EMPTY_MAP),
+        new,
+        managed,
+        manager,
+        now,
+    )?;
     set_managed_fields(new, managed);
     Ok(())
 }
@@ -212,14 +223,28 @@ pub fn update(input: UpdateInput<'_>) -> Result<(), TrackingError> {
 ///
 /// Names the conflicts with other managers, or what is wrong with the configuration.
 pub fn apply(input: ApplyInput<'_>) -> Result<ApplyOutcome, ApplyError> {
-    let ApplyInput { context, live, config, manager, force, now } = input;
+    let ApplyInput {
+        context,
+        live,
+        config,
+        manager,
+        force,
+        now,
+    } = input;
     let live_object = live.unwrap_or(&EMPTY_MAP);
     let mut managed =
         ManagedFields::decode(managed_fields(live_object)).map_err(ApplyError::ManagedFields)?;
     check_type(context, &config)?;
     if managed.is_empty() && live.is_some() {
-        managed = track(context, &EMPTY_MAP, live_object, managed, BEFORE_FIRST_APPLY, now)
-            .map_err(ApplyError::Existing)?;
+        managed = track(
+            context,
+            &EMPTY_MAP,
+            live_object,
+            managed,
+            BEFORE_FIRST_APPLY,
+            now,
+        )
+        .map_err(ApplyError::Existing)?;
     }
     check_config(context, live_object, &config)?;
     let applied = last_applied::Applied::of(manager, live_object, &config);
@@ -227,7 +252,11 @@ pub fn apply(input: ApplyInput<'_>) -> Result<ApplyOutcome, ApplyError> {
     let one = context.one_version();
     let scope = context.scope(&one);
     let (object, mut managers) = if force || applied.is_none() {
-        let ownership = if force { Ownership::Take } else { Ownership::Respect };
+        let ownership = if force {
+            Ownership::Take
+        } else {
+            Ownership::Respect
+        };
         let done = operate::apply(scope, live_object, config, managed, &identity, ownership)?;
         (done.object, done.managers)
     } else {
@@ -235,9 +264,7 @@ pub fn apply(input: ApplyInput<'_>) -> Result<ApplyOutcome, ApplyError> {
     };
     strip(&mut managers, &identity);
     if object.is_some() {
-        if let Some(entry) = managers.entries_mut().iter_mut().find(|e| e.identity == identity) {
-            entry.time = Some(now.to_owned());
-        }
+        touch(&mut managers, &identity, now);
     }
     let mut changed = object.is_some();
     let mut object = object.unwrap_or_else(|| without_managed_fields(live_object));
@@ -249,11 +276,20 @@ pub fn apply(input: ApplyInput<'_>) -> Result<ApplyOutcome, ApplyError> {
     Ok(ApplyOutcome { object, changed })
 }
 
+/// What an object holds at the leaves of a set: what a manager has applied, given its fields. Keys of list items are
+/// there only as far as they are in the set, as they are in every set of an applier.
+pub fn extract(schema: &Schema, object: &Value, fields: &FieldSet) -> Value {
+    remove::extract_items(Place::Root(schema), object, &fields.clone().leaves())
+}
+
 // === impl TypeContext ===
 
 impl<'a> TypeContext<'a> {
     fn one_version(&self) -> OneVersion<'a> {
-        OneVersion { api_version: self.api_version, schema: self.schema }
+        OneVersion {
+            api_version: self.api_version,
+            schema: self.schema,
+        }
     }
 
     fn scope<'s>(&self, one: &'s OneVersion<'a>) -> Scope<'s>
@@ -312,10 +348,14 @@ fn track(
 ) -> Result<ManagedFields, TrackingError> {
     let one = context.one_version();
     let scope = context.scope(&one);
-    typed::check(scope.place, new, Duplicates::Allowed)
-        .map_err(|errors| TrackingError::New { object: object_text(new), errors })?;
-    typed::check(scope.place, live, Duplicates::Allowed)
-        .map_err(|errors| TrackingError::Live { object: object_text(live), errors })?;
+    typed::check(scope.place, new, Duplicates::Allowed).map_err(|errors| TrackingError::New {
+        object: object_text(new),
+        errors,
+    })?;
+    typed::check(scope.place, live, Duplicates::Allowed).map_err(|errors| TrackingError::Live {
+        object: object_text(live),
+        errors,
+    })?;
     let (mut managed, written) =
         operate::update(scope, live, new, managed).map_err(|failure| match failure {
             Failure::Conversion(message) => TrackingError::Conversion(message),
@@ -325,9 +365,11 @@ fn track(
     let written = written.difference(&NEVER_OWNED);
     // Who changed nothing gains nothing, and its time stays.
     if !written.is_empty() {
-        let identity =
-            ManagerIdentity::updater(manager, context.api_version, context.subresource);
-        let before = managed.take(&identity).map(|entry| entry.set).unwrap_or_default();
+        let identity = ManagerIdentity::updater(manager, context.api_version, context.subresource);
+        let before = managed
+            .take(&identity)
+            .map(|entry| entry.set)
+            .unwrap_or_default();
         managed.put(ManagedEntry {
             identity,
             api_version: context.api_version.to_owned(),
@@ -348,6 +390,13 @@ fn strip(managers: &mut ManagedFields, identity: &ManagerIdentity) {
     }
 }
 
+fn touch(managers: &mut ManagedFields, identity: &ManagerIdentity, now: &str) {
+    let mut entries = managers.entries_mut().iter_mut();
+    if let Some(entry) = entries.find(|entry| entry.identity == *identity) {
+        entry.time = Some(now.to_owned());
+    }
+}
+
 fn check_type(context: TypeContext<'_>, config: &Value) -> Result<(), ApplyError> {
     let text = |name: &str| config.get(name).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
@@ -363,11 +412,7 @@ fn type_text(api_version: &str, kind: &str) -> String {
     format!("{slash}{api_version}, Kind={kind}")
 }
 
-fn check_config(
-    context: TypeContext<'_>,
-    live: &Value,
-    config: &Value,
-) -> Result<(), ApplyError> {
+fn check_config(context: TypeContext<'_>, live: &Value, config: &Value) -> Result<(), ApplyError> {
     if managed_fields(config).is_some_and(|fields| !fields.is_null()) {
         return Err(ApplyError::ManagedFieldsInConfig);
     }
@@ -399,12 +444,17 @@ fn object_text(object: &Value) -> String {
 }
 
 fn has_uid(object: &Value) -> bool {
-    let uid = object.get("metadata").and_then(|metadata| metadata.get("uid"));
-    uid.and_then(Value::as_str).is_some_and(|uid| !uid.is_empty())
+    let uid = object
+        .get("metadata")
+        .and_then(|metadata| metadata.get("uid"));
+    uid.and_then(Value::as_str)
+        .is_some_and(|uid| !uid.is_empty())
 }
 
 fn managed_fields(object: &Value) -> Option<&Value> {
-    object.get("metadata").and_then(|metadata| metadata.get(MANAGED_FIELDS))
+    object
+        .get("metadata")
+        .and_then(|metadata| metadata.get(MANAGED_FIELDS))
 }
 
 fn without_managed_fields(object: &Value) -> Value {

@@ -181,8 +181,11 @@ fn set_element_orders(
     patch: &mut Map<String, Value>,
     schema: &Lookup<'_>,
 ) -> Result<(), PatchError> {
-    let keys: Vec<String> =
-        patch.keys().filter(|key| key.starts_with(SET_ELEMENT_ORDER)).cloned().collect();
+    let keys: Vec<String> = patch
+        .keys()
+        .filter(|key| key.starts_with(SET_ELEMENT_ORDER))
+        .cloned()
+        .collect();
     for key in keys {
         let order = match patch.remove(&key) {
             Some(Value::Array(order)) => order,
@@ -198,8 +201,10 @@ fn set_element_orders(
         let rules = ListRules::of(&field);
         rules.check_order(change.map(Vec::as_slice).unwrap_or_default(), &order)?;
         let server_order = before.cloned().unwrap_or_default();
-        let types = lists::check_types(&server_order, change.map(Vec::as_slice).unwrap_or_default());
-        let server_order = rules.order_after(server_order, change.map(Vec::as_slice).unwrap_or_default());
+        let types =
+            lists::check_types(&server_order, change.map(Vec::as_slice).unwrap_or_default());
+        let server_order =
+            rules.order_after(server_order, change.map(Vec::as_slice).unwrap_or_default());
         let merged = match (before.cloned(), patch.remove(name)) {
             (None, None) => continue,
             (Some(before), Some(Value::Array(change))) => rules.merge(before, change)?,

@@ -3,8 +3,6 @@
 //! Its schemas are in a form of its own; they are turned into ours here. The sets are those that a writer of the whole
 //! object comes to own, before what nobody owns is left out.
 
-#![expect(clippy::indexing_slicing, reason = "tests may panic")]
-
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,17 +15,16 @@ use schema::structural::{Additional, ListType, MapType, ValueType};
 use serde_json::{Value, json};
 use wheelhouse_schema as schema;
 
-fn corpus() -> Option<PathBuf> {
+fn corpus() -> Result<PathBuf, String> {
     let folder = std::env::var_os("WHEELHOUSE_CORPUS").map_or_else(
         || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpus"),
         PathBuf::from,
     );
     let folder = folder.join("smd");
     if folder.is_dir() {
-        return Some(folder);
+        return Ok(folder);
     }
-    println!("skipped: corpus absent ({})", folder.display());
-    None
+    Err(format!("skipped: corpus absent ({})", folder.display()))
 }
 
 fn read(folder: &std::path::Path, file: &str) -> Value {
@@ -47,7 +44,12 @@ impl Types {
         Self(
             types
                 .iter()
-                .map(|named| (named["name"].as_str().unwrap_or_default().to_owned(), named.clone()))
+                .map(|named| {
+                    (
+                        named["name"].as_str().unwrap_or_default().to_owned(),
+                        named.clone(),
+                    )
+                })
                 .collect(),
         )
     }
@@ -60,14 +62,18 @@ impl Types {
         let mut converted = match reference["namedType"].as_str() {
             // Recursive types are cut, as ours are.
             _ if depth > 12 => Schema::any(),
-            Some("__untyped_atomic_") => {
-                Schema { map_type: Some(MapType::Atomic), ..Schema::any() }
-            }
+            Some("__untyped_atomic_") => Schema {
+                map_type: Some(MapType::Atomic),
+                ..Schema::any()
+            },
             Some("__untyped_deduced_") => Schema::any(),
             Some(name) => self.atom(&self.0[name], depth),
             None => self.atom(reference, depth),
         };
-        match (reference["elementRelationship"].as_str(), converted.value_type) {
+        match (
+            reference["elementRelationship"].as_str(),
+            converted.value_type,
+        ) {
             (Some("atomic"), Some(ValueType::Object)) => {
                 converted.map_type = Some(MapType::Atomic);
             }
@@ -80,30 +86,42 @@ impl Types {
     }
 
     fn atom(&self, atom: &Value, depth: usize) -> Schema {
-        let of = |value_type| Schema { value_type: Some(value_type), ..Schema::default() };
+        let of = |value_type| Schema {
+            value_type: Some(value_type),
+            ..Schema::default()
+        };
         let several = atom.get("scalar").is_some() && atom.get("map").is_some();
         if let Some(scalar) = atom["scalar"].as_str().filter(|_| !several) {
             return match scalar {
                 "numeric" => of(ValueType::Number),
                 "boolean" => of(ValueType::Boolean),
                 "string" => of(ValueType::String),
-                _ => Schema { format: Some("untyped".into()), ..of(ValueType::String) },
+                _ => Schema {
+                    format: Some("untyped".into()),
+                    ..of(ValueType::String)
+                },
             };
         }
         if let Some(list) = atom.get("list").filter(|_| !several) {
             return self.list(list, depth);
         }
         let map = &atom["map"];
-        let mut schema = if several { Schema::default() } else { of(ValueType::Object) };
+        let mut schema = if several {
+            Schema::default()
+        } else {
+            of(ValueType::Object)
+        };
         for field in map["fields"].as_array().into_iter().flatten() {
-            let name = field["name"].as_str().expect("a field has a name").to_owned();
+            let name = field["name"]
+                .as_str()
+                .expect("a field has a name")
+                .to_owned();
             let mut field_schema = self.convert(&field["type"], depth + 1);
             field_schema.default = field.get("default").cloned();
             schema.properties.insert(name, Arc::new(field_schema));
         }
         if let Some(element) = map.get("elementType") {
-            schema.additional =
-                Additional::Schema(Arc::new(self.convert(element, depth + 1)));
+            schema.additional = Additional::Schema(Arc::new(self.convert(element, depth + 1)));
         }
         if map["elementRelationship"] == "atomic" {
             schema.map_type = Some(MapType::Atomic);
@@ -135,7 +153,9 @@ impl Types {
 
 fn context<'a>(schema: &'a Schema, object: &'a Value, reset: &'a FieldSet) -> TypeContext<'a> {
     TypeContext {
-        api_version: object["apiVersion"].as_str().expect("an object has a version"),
+        api_version: object["apiVersion"]
+            .as_str()
+            .expect("an object has a version"),
         kind: object["kind"].as_str().expect("an object has a kind"),
         schema,
         model: Model::Dynamic,
@@ -149,8 +169,15 @@ fn context<'a>(schema: &'a Schema, object: &'a Value, reset: &'a FieldSet) -> Ty
 fn never_owned() -> FieldSet {
     let metadata = |name| ["metadata", name];
     let names: Vec<[&str; 2]> = [
-        "name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation",
-        "managedFields", "resourceVersion",
+        "name",
+        "namespace",
+        "creationTimestamp",
+        "selfLink",
+        "uid",
+        "clusterName",
+        "generation",
+        "managedFields",
+        "resourceVersion",
     ]
     .map(metadata)
     .to_vec();
@@ -161,12 +188,19 @@ fn never_owned() -> FieldSet {
 
 #[test]
 fn the_creator_of_a_real_object_owns_the_recorded_fields() {
-    let Some(folder) = corpus() else { return };
+    let folder = match corpus() {
+        Ok(folder) => folder,
+        Err(skipped) => return println!("{skipped}"),
+    };
     let types = Types::read(&folder, "k8s-schema.yaml");
     for (object, set, type_name) in [
         ("pod.yaml", "podset.json", "io.k8s.api.core.v1.Pod"),
         ("node.yaml", "nodeset.json", "io.k8s.api.core.v1.Node"),
-        ("endpoints.yaml", "endpointsset.json", "io.k8s.api.core.v1.Endpoints"),
+        (
+            "endpoints.yaml",
+            "endpointsset.json",
+            "io.k8s.api.core.v1.Endpoints",
+        ),
     ] {
         let schema = types.schema(type_name);
         let mut new = read(&folder, object);
@@ -197,7 +231,10 @@ fn the_creator_of_a_real_object_owns_the_recorded_fields() {
 
 #[test]
 fn a_set_of_a_custom_resource_reads_and_writes_itself() {
-    let Some(folder) = corpus() else { return };
+    let folder = match corpus() {
+        Ok(folder) => folder,
+        Err(skipped) => return println!("{skipped}"),
+    };
     let fields = read(&folder, "prometheus-crdset.json");
     let set = FieldSet::decode(&fields).expect("the set is FieldsV1");
     assert_eq!(set.encode(), fields);
@@ -206,12 +243,23 @@ fn a_set_of_a_custom_resource_reads_and_writes_itself() {
 
 #[test]
 fn applying_a_real_object_twice_changes_nothing() {
-    let Some(folder) = corpus() else { return };
+    let folder = match corpus() {
+        Ok(folder) => folder,
+        Err(skipped) => return println!("{skipped}"),
+    };
     for (object, schema_file, type_name) in [
         ("pod.yaml", "k8s-schema.yaml", "io.k8s.api.core.v1.Pod"),
         ("node.yaml", "k8s-schema.yaml", "io.k8s.api.core.v1.Node"),
-        ("k8s-deployment.yaml", "k8s-schema.yaml", "io.k8s.api.apps.v1.Deployment"),
-        ("apiresourceimport-cr.yaml", "apiresourceimport.yaml", "apiresourceimport"),
+        (
+            "k8s-deployment.yaml",
+            "k8s-schema.yaml",
+            "io.k8s.api.apps.v1.Deployment",
+        ),
+        (
+            "apiresourceimport-cr.yaml",
+            "apiresourceimport.yaml",
+            "apiresourceimport",
+        ),
     ] {
         let schema = Types::read(&folder, schema_file).schema(type_name);
         let mut config = read(&folder, object);

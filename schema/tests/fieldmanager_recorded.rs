@@ -6,8 +6,6 @@
 //! the definition of the custom resource. Steps of a scenario act on one object, from the last `post` on. It was recorded on a fresh server
 //! with `fieldManager` and `force` as query parameters, in the namespace `own`.
 
-#![expect(clippy::indexing_slicing, reason = "tests may panic")]
-
 use std::sync::Arc;
 
 use api::{GroupVersionKind, Status};
@@ -41,12 +39,13 @@ fn kinds(definition: &Value) -> Vec<Kind> {
             version: version.to_owned(),
             kind: kind.to_owned(),
         };
-        schema::builtin::catalog().schema(&gvk).expect("the kind is built in")
+        schema::builtin::catalog()
+            .schema(&gvk)
+            .expect("the kind is built in")
     };
-    let custom = Schema::from_openapi(
-        &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"],
-    )
-    .expect("the definition is structural");
+    let custom =
+        Schema::from_openapi(&definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+            .expect("the definition is structural");
     let names = FieldSet::from_field_names;
     vec![
         Kind {
@@ -113,7 +112,11 @@ fn context<'a>(kind: &'a Kind, subresource: &'a str) -> TypeContext<'a> {
         schema: &kind.schema,
         model: kind.model,
         subresource,
-        reset: if subresource == "status" { &kind.reset_in_status } else { &kind.reset },
+        reset: if subresource == "status" {
+            &kind.reset_in_status
+        } else {
+            &kind.reset
+        },
         converter: None,
     }
 }
@@ -121,7 +124,10 @@ fn context<'a>(kind: &'a Kind, subresource: &'a str) -> TypeContext<'a> {
 /// The time of the write: the latest that an owner has.
 fn time_of(answer: &Value) -> String {
     let owners = answer["metadata"]["managedFields"].as_array();
-    let times = owners.into_iter().flatten().filter_map(|owner| owner["time"].as_str());
+    let times = owners
+        .into_iter()
+        .flatten()
+        .filter_map(|owner| owner["time"].as_str());
     times.max().unwrap_or("2030-01-01T00:00:00Z").to_owned()
 }
 
@@ -138,14 +144,20 @@ fn sent_owners(step: &Value, live: Option<&Value>) -> Value {
     match owners {
         Some(owners) => owners,
         None if step["do"] == "post" || step["do"] == "put" => Value::Null,
-        None => live.map_or(Value::Null, |live| live["metadata"]["managedFields"].clone()),
+        None => live.map_or(Value::Null, |live| {
+            live["metadata"]["managedFields"].clone()
+        }),
     }
 }
 
 /// The object as the field manager saw it: the answer, without what came later.
 fn seen(kind: &Kind, answer: &Value, live: Option<&Value>, owners: Value) -> Value {
     let mut object = answer.clone();
-    for pointer in kind.filled_later.iter().chain(&["/metadata/resourceVersion", "/metadata/uid"]) {
+    for pointer in kind
+        .filled_later
+        .iter()
+        .chain(&["/metadata/resourceVersion", "/metadata/uid"])
+    {
         let (parent, name) = pointer.rsplit_once('/').expect("a pointer has a slash");
         if let Some(Value::Object(fields)) = object.pointer_mut(parent) {
             fields.remove(name);
@@ -160,10 +172,15 @@ fn seen(kind: &Kind, answer: &Value, live: Option<&Value>, owners: Value) -> Val
 
 /// The owners of the object after a write to its scale.
 fn scaled(kinds: &[Kind], parent: &Kind, step: &Value, live: &Value) -> Value {
-    let kind = kinds.iter().find(|kind| kind.kind == "Scale").expect("it is in the list");
+    let kind = kinds
+        .iter()
+        .find(|kind| kind.kind == "Scale")
+        .expect("it is in the list");
     let replicas = vec![PathElement::field("spec"), PathElement::field("replicas")];
-    let paths =
-        [ReplicasPath { api_version: parent.api_version.to_owned(), path: Some(replicas) }];
+    let paths = [ReplicasPath {
+        api_version: parent.api_version.to_owned(),
+        path: Some(replicas),
+    }];
     let owners = &live["metadata"]["managedFields"];
     let scale = |spec: &Value| {
         let owners = scale_from_parent(Some(owners), &paths).expect("the owners are recorded");
@@ -211,7 +228,9 @@ fn is_within(part: &Value, whole: &Value) -> bool {
     match (part, whole) {
         (Value::Object(part), Value::Object(whole)) => part.iter().all(|(name, value)| {
             // Absent and empty are one in a Go struct.
-            whole.get(name).map_or_else(|| is_empty(value), |whole| is_within(value, whole))
+            whole
+                .get(name)
+                .map_or_else(|| is_empty(value), |whole| is_within(value, whole))
         }),
         (Value::Array(part), Value::Array(whole)) => {
             part.len() == whole.len() && part.iter().zip(whole).all(|(p, w)| is_within(p, w))
@@ -249,7 +268,10 @@ fn play_apply(kind: &Kind, step: &Value, live: Option<&Value>, story: &str) {
         // The object itself was refused, behind the field manager.
         Ok(_) if code == 422 => {}
         Ok(outcome) => {
-            assert!(code < 300, "{story}: applied, but the recording says {answer}");
+            assert!(
+                code < 300,
+                "{story}: applied, but the recording says {answer}"
+            );
             let mut object = answer.clone();
             object["metadata"]["managedFields"] =
                 outcome.object["metadata"]["managedFields"].clone();
@@ -261,9 +283,11 @@ fn play_apply(kind: &Kind, step: &Value, live: Option<&Value>, story: &str) {
                 "{story}: owners"
             );
             let mut content = outcome.object;
-            for (section, name) in
-                [("metadata", "managedFields"), ("metadata", "resourceVersion"), ("metadata", "generation")]
-            {
+            for (section, name) in [
+                ("metadata", "managedFields"),
+                ("metadata", "resourceVersion"),
+                ("metadata", "generation"),
+            ] {
                 if let Value::Object(fields) = &mut content[section] {
                     fields.remove(name);
                 }
@@ -272,7 +296,10 @@ fn play_apply(kind: &Kind, step: &Value, live: Option<&Value>, story: &str) {
                 if let Value::Object(fields) = &mut content {
                     fields.remove("status");
                 }
-                assert!(is_within(&content, answer), "{story}: {content} is not within {answer}");
+                assert!(
+                    is_within(&content, answer),
+                    "{story}: {content} is not within {answer}"
+                );
             }
         }
         Err(error) => {
@@ -281,7 +308,10 @@ fn play_apply(kind: &Kind, step: &Value, live: Option<&Value>, story: &str) {
             assert_eq!(wire["message"], answer["message"], "{story}: message");
             assert_eq!(u64::from(status.code), code, "{story}: code");
             assert_eq!(wire.get("reason"), answer.get("reason"), "{story}: reason");
-            assert_eq!(wire["details"]["causes"], answer["details"]["causes"], "{story}: causes");
+            assert_eq!(
+                wire["details"]["causes"], answer["details"]["causes"],
+                "{story}: causes"
+            );
         }
     }
 }
@@ -312,9 +342,17 @@ fn owners_and_conflicts_are_those_of_kube_apiserver() {
     let mut played = 0;
     for scenario in recorded["scenarios"].as_array().expect("it has scenarios") {
         let mut live: Option<Value> = None;
-        for (index, step) in scenario["steps"].as_array().expect("it has steps").iter().enumerate() {
+        for (index, step) in scenario["steps"]
+            .as_array()
+            .expect("it has steps")
+            .iter()
+            .enumerate()
+        {
             let story = format!("{}, step {index}: {}", scenario["name"], step["body"]);
-            let kind = kinds.iter().find(|kind| step["kind"] == kind.kind).expect("it is known");
+            let kind = kinds
+                .iter()
+                .find(|kind| step["kind"] == kind.kind)
+                .expect("it is known");
             let succeeded = step["code"].as_u64().is_some_and(|code| code < 300);
             let is_scale = step["subresource"] == "scale";
             if step["do"] == "post" {
@@ -323,9 +361,16 @@ fn owners_and_conflicts_are_those_of_kube_apiserver() {
             if step["do"] == "apply" && !is_scale {
                 play_apply(kind, step, live.as_ref(), &story);
             } else if succeeded && is_scale {
-                let owners =
-                    scaled(&kinds, kind, step, live.as_ref().expect("a scale is of an object"));
-                assert_eq!(owners, step["answer"]["metadata"]["managedFields"], "{story}: owners");
+                let owners = scaled(
+                    &kinds,
+                    kind,
+                    step,
+                    live.as_ref().expect("a scale is of an object"),
+                );
+                assert_eq!(
+                    owners, step["answer"]["metadata"]["managedFields"],
+                    "{story}: owners"
+                );
             } else if succeeded {
                 play_update(kind, step, live.as_ref(), &story);
             }

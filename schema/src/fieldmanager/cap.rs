@@ -12,14 +12,21 @@ const ANCIENT_CHANGES: &str = "ancient-changes";
 
 /// Merges the oldest updaters until there are at most ten. One that is alone at its version is left alone.
 pub(crate) fn cap_updaters(managed: &mut ManagedFields) {
-    let updaters = managed.entries().iter().filter(|entry| !entry.identity.is_applier());
+    let updaters = managed
+        .entries()
+        .iter()
+        .filter(|entry| !entry.identity.is_applier());
     let mut count = updaters.clone().count();
     if count <= UPDATERS_MAX {
         return;
     }
     let mut by_age: Vec<(String, String, ManagerIdentity)> = updaters
         .map(|entry| {
-            (time_order(entry).to_owned(), entry.identity.sort_key(), entry.identity.clone())
+            (
+                time_order(entry).to_owned(),
+                entry.identity.sort_key(),
+                entry.identity.clone(),
+            )
         })
         .collect();
     by_age.sort();
@@ -28,7 +35,10 @@ pub(crate) fn cap_updaters(managed: &mut ManagedFields) {
         if count <= UPDATERS_MAX {
             return;
         }
-        let Some(version) = managed.get(&identity).map(|entry| entry.api_version.clone()) else {
+        let Some(version) = managed
+            .get(&identity)
+            .map(|entry| entry.api_version.clone())
+        else {
             continue;
         };
         let first = first_of_version.iter().find(|(seen, _)| *seen == version);
@@ -56,7 +66,9 @@ fn merge_into_bucket(
         (held, managed.take(merged))
     };
     let set = |entry: &Option<ManagedEntry>| {
-        entry.as_ref().map_or_else(FieldSet::new, |entry| entry.set.clone())
+        entry
+            .as_ref()
+            .map_or_else(FieldSet::new, |entry| entry.set.clone())
     };
     managed.put(ManagedEntry {
         identity: bucket,

@@ -93,7 +93,11 @@ fn decode_node(value: &Value) -> Result<(FieldSet, bool), FieldsError> {
         }
         if let Some(element) = PathElement::parse(key)? {
             let (children, member) = decode_node(content)?;
-            nodes.push(Node { element, member, children });
+            nodes.push(Node {
+                element,
+                member,
+                children,
+            });
         }
     }
     let children = FieldSet::from_nodes(nodes);
@@ -122,17 +126,33 @@ mod tests {
         let reordered: Value = serde_json::from_str(&set.to_json()).expect("the text is JSON");
         assert_eq!(reordered, fields);
         // Numbers before texts, and by value.
-        assert!(set.to_json().contains(r#"{"v:2":{},"v:10":{},"v:\"a\"":{}}"#), "{}", set.to_json());
+        assert!(
+            set.to_json()
+                .contains(r#"{"v:2":{},"v:10":{},"v:\"a\"":{}}"#),
+            "{}",
+            set.to_json()
+        );
     }
 
     #[test]
     fn what_is_unknown_is_dropped_and_what_is_malformed_refused() {
         let read = |fields: Value| FieldSet::decode(&fields).map(|set| set.encode());
-        assert_eq!(read(json!({"f:a": {"x:b": {}}, "x:c": {}})), Ok(json!({"f:a": {}})));
+        assert_eq!(
+            read(json!({"f:a": {"x:b": {}}, "x:c": {}})),
+            Ok(json!({"f:a": {}}))
+        );
         assert_eq!(read(json!({"f:a": null})), Ok(json!({"f:a": {}})));
         assert_eq!(read(json!({"f:a": {".": {}}})), Ok(json!({"f:a": {}})));
-        assert_eq!(read(json!({"v:1": {}, "v:1.0": {}})), Ok(json!({"v:1": {}})));
-        for malformed in [json!({"f:a": "b"}), json!([]), json!({"a": {}}), json!({"k:1": {}})] {
+        assert_eq!(
+            read(json!({"v:1": {}, "v:1.0": {}})),
+            Ok(json!({"v:1": {}}))
+        );
+        for malformed in [
+            json!({"f:a": "b"}),
+            json!([]),
+            json!({"a": {}}),
+            json!({"k:1": {}}),
+        ] {
             assert!(read(malformed.clone()).is_err(), "{malformed}");
         }
     }

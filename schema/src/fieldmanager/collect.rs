@@ -22,8 +22,14 @@ struct Contribution {
     children: FieldSet,
 }
 
-const LEAF: Contribution = Contribution { member: true, children: FieldSet::new() };
-const NOTHING: Contribution = Contribution { member: false, children: FieldSet::new() };
+const LEAF: Contribution = Contribution {
+    member: true,
+    children: FieldSet::new(),
+};
+const NOTHING: Contribution = Contribution {
+    member: false,
+    children: FieldSet::new(),
+};
 
 fn visit(place: Place<'_>, value: &Value) -> Contribution {
     if matches!(place, Place::Invisible) {
@@ -33,12 +39,18 @@ fn visit(place: Place<'_>, value: &Value) -> Contribution {
         Atom::Scalar(_) => LEAF,
         Atom::Map(map) if map.atomic => LEAF,
         Atom::Map(map) => match value {
-            Value::Object(fields) => Contribution { member: false, children: visit_map(map, fields) },
+            Value::Object(fields) => Contribution {
+                member: false,
+                children: visit_map(map, fields),
+            },
             _ => NOTHING,
         },
         Atom::List(list) if list.relation == Relation::Atomic => LEAF,
         Atom::List(list) => match value {
-            Value::Array(items) => Contribution { member: false, children: visit_list(list, items) },
+            Value::Array(items) => Contribution {
+                member: false,
+                children: visit_list(list, items),
+            },
             _ => NOTHING,
         },
     }
@@ -60,7 +72,11 @@ fn visit_map(map: MapAtom<'_>, fields: &serde_json::Map<String, Value>) -> Field
         };
         let member = member || empty || !matches!(field, Field::Declared(_));
         if member || !children.is_empty() {
-            nodes.push(Node { element: PathElement::field(name), member, children });
+            nodes.push(Node {
+                element: PathElement::field(name),
+                member,
+                children,
+            });
         }
     }
     FieldSet::from_nodes(nodes)
@@ -79,9 +95,16 @@ fn visit_list(list: ListAtom<'_>, items: &[Value]) -> FieldSet {
         while rest.next_if(|(next, _)| *next == element).is_some() {
             duplicated = true;
         }
-        let children =
-            if duplicated { FieldSet::new() } else { visit(list.items, item).children };
-        nodes.push(Node { element, member: true, children });
+        let children = if duplicated {
+            FieldSet::new()
+        } else {
+            visit(list.items, item).children
+        };
+        nodes.push(Node {
+            element,
+            member: true,
+            children,
+        });
     }
     FieldSet::from_nodes(nodes)
 }

@@ -23,8 +23,16 @@ pub(crate) struct Comparison {
 /// Compares two states of an object.
 pub(crate) fn compare(place: Place<'_>, old: &Value, new: &Value, model: Model) -> Comparison {
     let walk = Walk { model };
-    let Sides { removed, modified, added } = walk.both(place, old, new);
-    Comparison { removed: removed.children, modified: modified.children, added: added.children }
+    let Sides {
+        removed,
+        modified,
+        added,
+    } = walk.both(place, old, new);
+    Comparison {
+        removed: removed.children,
+        modified: modified.children,
+        added: added.children,
+    }
 }
 
 /// Whether two states of an object are the same, whoever owns their fields.
@@ -51,7 +59,9 @@ fn same_metadata(old: &Map<String, Value>, new: &Map<String, Value>) -> bool {
     zip(Some(old), Some(new), |name, old, new| {
         same = same
             && (name == MANAGED_FIELDS
-                || old.zip(new).is_some_and(|(old, new)| values_equal(old, new)));
+                || old
+                    .zip(new)
+                    .is_some_and(|(old, new)| values_equal(old, new)));
     });
     same
 }
@@ -94,7 +104,6 @@ impl Comparison {
             added: self.added.recursive_difference(fields),
         }
     }
-
 }
 
 // === impl Walk ===
@@ -109,7 +118,9 @@ impl Walk {
             (Atom::List(_), Atom::List(list)) => self.lists(list, old, new),
             (Atom::Scalar(_), Atom::Scalar(_)) => leaf(old, new),
             // Of two kinds: each kind is walked, and a side that is not of the kind counts as absent.
-            (left, right) => self.as_atom(left, old, new).union(self.as_atom(right, old, new)),
+            (left, right) => self
+                .as_atom(left, old, new)
+                .union(self.as_atom(right, old, new)),
         }
     }
 
@@ -123,7 +134,8 @@ impl Walk {
 
     fn maps(self, map: MapAtom<'_>, old: &Value, new: &Value) -> Sides {
         let (old_fields, new_fields) = (fields(old), fields(new));
-        let both_empty = old_fields.is_none_or(Map::is_empty) && new_fields.is_none_or(Map::is_empty);
+        let both_empty =
+            old_fields.is_none_or(Map::is_empty) && new_fields.is_none_or(Map::is_empty);
         if map.atomic || both_empty {
             return leaf(old, new);
         }
@@ -160,8 +172,18 @@ impl Walk {
                 (_, Some(_)) => Ordering::Greater,
                 (None, None) => break,
             };
-            let old_group = if order.is_le() { old_groups.next() } else { None }.unwrap_or_default();
-            let new_group = if order.is_ge() { new_groups.next() } else { None }.unwrap_or_default();
+            let old_group = if order.is_le() {
+                old_groups.next()
+            } else {
+                None
+            }
+            .unwrap_or_default();
+            let new_group = if order.is_ge() {
+                new_groups.next()
+            } else {
+                None
+            }
+            .unwrap_or_default();
             if let Some((element, _)) = old_group.first().or(new_group.first()) {
                 let sides = self.items(list.items, old_group, new_group);
                 nodes.push(|| element.clone(), sides);
@@ -184,17 +206,29 @@ impl Walk {
             ([], [(_, new)]) => Sides::added(one_sided(place, new)),
             ([_, _, ..], [_, _, ..]) => {
                 let equal = old.len() == new.len()
-                    && old.iter().zip(new).all(|((_, l), (_, r))| values_equal(l, r));
-                Sides { modified: Part::leaf_if(!equal), ..Sides::default() }
+                    && old
+                        .iter()
+                        .zip(new)
+                        .all(|((_, l), (_, r))| values_equal(l, r));
+                Sides {
+                    modified: Part::leaf_if(!equal),
+                    ..Sides::default()
+                }
             }
             ([_, _, ..], _) => Sides {
                 removed: Part::leaf_if(true),
-                added: new.first().map(|(_, new)| one_sided(place, new)).unwrap_or_default(),
+                added: new
+                    .first()
+                    .map(|(_, new)| one_sided(place, new))
+                    .unwrap_or_default(),
                 modified: Part::default(),
             },
             (_, [_, _, ..]) => Sides {
                 added: Part::leaf_if(true),
-                removed: old.first().map(|(_, old)| one_sided(place, old)).unwrap_or_default(),
+                removed: old
+                    .first()
+                    .map(|(_, old)| one_sided(place, old))
+                    .unwrap_or_default(),
                 modified: Part::default(),
             },
         }
@@ -228,20 +262,28 @@ fn one_sided(place: Place<'_>, value: &Value) -> Part {
         }
         (Atom::List(list), Value::Array(items)) if list.relation != Relation::Atomic => {
             let items = grouped(list, items);
-            let nodes = items.chunk_by(|l, r| l.0 == r.0).filter_map(|group| match group {
-                [(element, item)] => one_sided(list.items, item).into_node(|| element.clone()),
-                [(element, _), ..] => Part::leaf_if(true).into_node(|| element.clone()),
-                [] => None,
-            });
+            let nodes = items
+                .chunk_by(|l, r| l.0 == r.0)
+                .filter_map(|group| match group {
+                    [(element, item)] => one_sided(list.items, item).into_node(|| element.clone()),
+                    [(element, _), ..] => Part::leaf_if(true).into_node(|| element.clone()),
+                    [] => None,
+                });
             FieldSet::from_nodes(nodes.collect())
         }
         _ => FieldSet::new(),
     };
-    Part { member: true, children }
+    Part {
+        member: true,
+        children,
+    }
 }
 
 fn leaf(old: &Value, new: &Value) -> Sides {
-    Sides { modified: Part::leaf_if(!values_equal(old, new)), ..Sides::default() }
+    Sides {
+        modified: Part::leaf_if(!values_equal(old, new)),
+        ..Sides::default()
+    }
 }
 
 fn fields(value: &Value) -> Option<&Map<String, Value>> {
@@ -280,7 +322,11 @@ pub(crate) fn zip<'v>(
         let old_field = if order.is_le() { old.next() } else { None };
         let new_field = if order.is_ge() { new.next() } else { None };
         if let Some((name, _)) = old_field.or(new_field) {
-            visit(name, old_field.map(|field| field.1), new_field.map(|field| field.1));
+            visit(
+                name,
+                old_field.map(|field| field.1),
+                new_field.map(|field| field.1),
+            );
         }
     }
 }
@@ -289,7 +335,10 @@ pub(crate) fn zip<'v>(
 
 impl Part {
     fn leaf_if(member: bool) -> Self {
-        Self { member, children: FieldSet::new() }
+        Self {
+            member,
+            children: FieldSet::new(),
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -300,7 +349,11 @@ impl Part {
         if self.is_empty() {
             return None;
         }
-        Some(Node { element: element(), member: self.member, children: self.children })
+        Some(Node {
+            element: element(),
+            member: self.member,
+            children: self.children,
+        })
     }
 
     fn union(self, other: Self) -> Self {
@@ -315,11 +368,17 @@ impl Part {
 
 impl Sides {
     fn removed(removed: Part) -> Self {
-        Self { removed, ..Self::default() }
+        Self {
+            removed,
+            ..Self::default()
+        }
     }
 
     fn added(added: Part) -> Self {
-        Self { added, ..Self::default() }
+        Self {
+            added,
+            ..Self::default()
+        }
     }
 
     fn union(self, other: Self) -> Self {
@@ -341,7 +400,10 @@ impl Nodes {
     }
 
     fn into_sides(self) -> Sides {
-        let below = |nodes| Part { member: false, children: FieldSet::from_nodes(nodes) };
+        let below = |nodes| Part {
+            member: false,
+            children: FieldSet::from_nodes(nodes),
+        };
         Sides {
             removed: below(self.removed),
             modified: below(self.modified),

@@ -48,7 +48,10 @@ impl VersionConverter for OneVersion<'_> {
 
 impl VersionConverter for SameObject<'_> {
     fn schema(&self, api_version: &str) -> Option<&Schema> {
-        let found = self.versions.iter().find(|(version, _)| version == api_version);
+        let found = self
+            .versions
+            .iter()
+            .find(|(version, _)| version == api_version);
         found.map(|(_, schema)| *schema)
     }
 

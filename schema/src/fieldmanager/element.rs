@@ -59,7 +59,10 @@ impl PathElement {
     pub fn key(fields: impl IntoIterator<Item = (String, Value)>) -> Self {
         let mut fields: Vec<KeyField> = fields
             .into_iter()
-            .map(|(name, value)| KeyField { name: name.into(), value })
+            .map(|(name, value)| KeyField {
+                name: name.into(),
+                value,
+            })
             .collect();
         fields.sort_by(|left, right| left.name.cmp(&right.name));
         Self::Key(fields.into())
@@ -133,9 +136,9 @@ impl PathElement {
 }
 
 impl fmt::Display for PathElement {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Field(name) => write!(formatter, ".{name}"),
+            Self::Field(name) => write!(f, ".{name}"),
             Self::Key(fields) => {
                 let mut out = String::from("[");
                 for (index, field) in fields.iter().enumerate() {
@@ -147,15 +150,15 @@ impl fmt::Display for PathElement {
                     text::push_path_value(&mut out, &field.value);
                 }
                 out.push(']');
-                formatter.write_str(&out)
+                f.write_str(&out)
             }
             Self::Value(value) => {
                 let mut out = String::from("[=");
                 text::push_path_value(&mut out, value);
                 out.push(']');
-                formatter.write_str(&out)
+                f.write_str(&out)
             }
-            Self::Index(index) => write!(formatter, "[{index}]"),
+            Self::Index(index) => write!(f, "[{index}]"),
         }
     }
 }
@@ -214,13 +217,13 @@ pub(crate) fn values_equal(left: &Value, right: &Value) -> bool {
 /// Numbers before texts before booleans before lists before maps before null.
 pub(crate) fn compare_values(left: &Value, right: &Value) -> Ordering {
     match (left, right) {
-        (Value::Number(l), Value::Number(r)) => match (l.as_i64(), r.as_i64()) {
-            (Some(l), Some(r)) => l.cmp(&r),
-            _ => {
-                let (l, r) = (l.as_f64().unwrap_or(0.0), r.as_f64().unwrap_or(0.0));
-                l.partial_cmp(&r).unwrap_or(Ordering::Equal)
+        (Value::Number(l), Value::Number(r)) => {
+            if let (Some(l), Some(r)) = (l.as_i64(), r.as_i64()) {
+                return l.cmp(&r);
             }
-        },
+            let (l, r) = (l.as_f64().unwrap_or(0.0), r.as_f64().unwrap_or(0.0));
+            l.partial_cmp(&r).unwrap_or(Ordering::Equal)
+        }
         (Value::String(l), Value::String(r)) => l.cmp(r),
         (Value::Bool(l), Value::Bool(r)) => l.cmp(r),
         (Value::Array(l), Value::Array(r)) => {
@@ -258,7 +261,9 @@ fn compare_keys(left: &[KeyField], right: &[KeyField]) -> Ordering {
     left.iter()
         .zip(right)
         .map(|(l, r)| {
-            l.name.cmp(&r.name).then_with(|| compare_values(&l.value, &r.value))
+            l.name
+                .cmp(&r.name)
+                .then_with(|| compare_values(&l.value, &r.value))
         })
         .find(|order| order.is_ne())
         .unwrap_or_else(|| left.len().cmp(&right.len()))

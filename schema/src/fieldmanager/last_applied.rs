@@ -31,8 +31,8 @@ pub(crate) struct Applied(Value);
 impl Applied {
     /// Keeps the configuration, if there is an annotation that it could have to do with.
     pub(crate) fn of(manager: &str, live: &Value, config: &Value) -> Option<Self> {
-        let concerned = manager == KUBECTL
-            && (annotation(live).is_some() || annotation(config).is_some());
+        let concerned =
+            manager == KUBECTL && (annotation(live).is_some() || annotation(config).is_some());
         concerned.then(|| Self(config.clone()))
     }
 
@@ -75,8 +75,14 @@ pub(crate) fn apply(
     managed: ManagedFields,
     identity: &ManagerIdentity,
 ) -> Result<(Option<Value>, ManagedFields), Failure> {
-    let first =
-        operate::apply(scope, live, config.clone(), managed.clone(), identity, Ownership::Respect);
+    let first = operate::apply(
+        scope,
+        live,
+        config.clone(),
+        managed.clone(),
+        identity,
+        Ownership::Respect,
+    );
     let conflicts = match first {
         Ok(applied) => return Ok((applied.object, applied.managers)),
         Err(Failure::Conflicts(conflicts)) => conflicts,
@@ -119,9 +125,15 @@ fn applied_and_unchanged(scope: Scope<'_>, live: &Value) -> Option<FieldSet> {
 
 fn annotation(object: &Value) -> Option<&str> {
     let annotations = object.get("metadata")?.get("annotations")?;
-    annotations.get(ANNOTATION)?.as_str().filter(|text| !text.is_empty())
+    annotations
+        .get(ANNOTATION)?
+        .as_str()
+        .filter(|text| !text.is_empty())
 }
 
 fn annotations_mut(object: &mut Value) -> Option<&mut Map<String, Value>> {
-    object.get_mut("metadata")?.get_mut("annotations")?.as_object_mut()
+    object
+        .get_mut("metadata")?
+        .get_mut("annotations")?
+        .as_object_mut()
 }

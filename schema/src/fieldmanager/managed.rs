@@ -150,7 +150,11 @@ impl ManagerIdentity {
     }
 
     fn new(manager: &str, operation: Operation, api_version: &str, subresource: &str) -> Self {
-        let manager = if manager.is_empty() { UNKNOWN_MANAGER } else { manager };
+        let manager = if manager.is_empty() {
+            UNKNOWN_MANAGER
+        } else {
+            manager
+        };
         Self {
             manager: manager.to_owned(),
             operation,
@@ -162,14 +166,18 @@ impl ManagerIdentity {
 
 impl fmt::Display for ManagerIdentity {
     /// As conflicts name it: `"name" with subresource "status" using apps/v1`.
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&go_format::quote(&self.manager))?;
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&go_format::quote(&self.manager))?;
         if !self.subresource.is_empty() {
-            write!(formatter, " with subresource {}", go_format::quote(&self.subresource))?;
+            write!(
+                f,
+                " with subresource {}",
+                go_format::quote(&self.subresource)
+            )?;
         }
         match self.operation {
             Operation::Apply => Ok(()),
-            Operation::Update => write!(formatter, " using {}", self.api_version),
+            Operation::Update => write!(f, " using {}", self.api_version),
         }
     }
 }
@@ -199,7 +207,10 @@ impl ManagedEntry {
             FIELDS_TYPE => {}
             "" => return Err(ManagedFieldsError::NoFieldsType(index)),
             other => {
-                return Err(ManagedFieldsError::FieldsType { index, fields_type: other.to_owned() });
+                return Err(ManagedFieldsError::FieldsType {
+                    index,
+                    fields_type: other.to_owned(),
+                });
             }
         }
         let set = match entry.get("fieldsV1") {
@@ -233,7 +244,12 @@ impl ManagedEntry {
         entry.insert("apiVersion".to_owned(), Value::String(self.api_version));
         entry.insert("fieldsType".to_owned(), Value::from(FIELDS_TYPE));
         entry.insert("fieldsV1".to_owned(), self.set.encode());
-        let ManagerIdentity { manager, operation, api_version: _, subresource } = self.identity;
+        let ManagerIdentity {
+            manager,
+            operation,
+            subresource,
+            ..
+        } = self.identity;
         if !manager.is_empty() {
             entry.insert("manager".to_owned(), Value::String(manager));
         }
@@ -260,7 +276,9 @@ impl ManagedFields {
         let Some(Value::Array(entries)) = entries else {
             return Ok(Self::default());
         };
-        let mut managed = Self { entries: Vec::with_capacity(entries.len().saturating_add(1)) };
+        let mut managed = Self {
+            entries: Vec::with_capacity(entries.len().saturating_add(1)),
+        };
         for (index, entry) in entries.iter().enumerate() {
             managed.put(ManagedEntry::decode(index, entry)?);
         }
@@ -293,12 +311,18 @@ impl ManagedFields {
 
     /// The entry of a manager.
     pub fn get(&self, identity: &ManagerIdentity) -> Option<&ManagedEntry> {
-        self.entries.iter().find(|entry| entry.identity == *identity)
+        self.entries
+            .iter()
+            .find(|entry| entry.identity == *identity)
     }
 
     /// Adds an entry, in place of one of the same identity.
     pub fn put(&mut self, entry: ManagedEntry) {
-        match self.entries.iter_mut().find(|present| present.identity == entry.identity) {
+        match self
+            .entries
+            .iter_mut()
+            .find(|present| present.identity == entry.identity)
+        {
             Some(present) => *present = entry,
             None => self.entries.push(entry),
         }
@@ -306,7 +330,10 @@ impl ManagedFields {
 
     /// Takes the entry of a manager out.
     pub fn take(&mut self, identity: &ManagerIdentity) -> Option<ManagedEntry> {
-        let index = self.entries.iter().position(|entry| entry.identity == *identity)?;
+        let index = self
+            .entries
+            .iter()
+            .position(|entry| entry.identity == *identity)?;
         Some(self.entries.swap_remove(index))
     }
 

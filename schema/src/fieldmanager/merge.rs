@@ -132,7 +132,9 @@ impl Index {
         let mut in_config = Vec::with_capacity(live.len());
         for (position, item) in live.iter().enumerate() {
             let found = list.element(item).ok().and_then(|element| {
-                let at = by_element.binary_search_by(|(other, _)| other.cmp(&element)).ok()?;
+                let at = by_element
+                    .binary_search_by(|(other, _)| other.cmp(&element))
+                    .ok()?;
                 by_element.get(at).map(|(_, position)| *position)
             });
             if let Some(seen) = found.and_then(|found| in_live.get_mut(found)) {

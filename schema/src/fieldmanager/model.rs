@@ -9,13 +9,13 @@
 //! Source: `kube-openapi/pkg/schemaconv` (OpenAPI to structured-merge-diff), `structured-merge-diff/schema`,
 //! `apiextensions-apiserver/pkg/controller/openapi/builder` (metadata of custom resources); api-compat 3.2.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use serde_json::{Map, Value};
 
 use super::element::{KeyField, PathElement};
-use crate::structural::{Additional, ListType, MapType, PatchStrategy, Schema, ValueType};
+use crate::builtin;
+use crate::structural::{Additional, ListType, MapType, Schema, ValueType};
 
 /// How an object is held while it is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,7 +115,7 @@ pub(crate) static EMPTY_MAP: LazyLock<Value> = LazyLock::new(|| Value::Object(Ma
 static NULL: Value = Value::Null;
 static TEXT: LazyLock<Schema> = LazyLock::new(|| of_type(ValueType::String));
 /// `ObjectMeta`, as the schemas of Kubernetes have it.
-pub(crate) static OBJECT_META: LazyLock<Schema> = LazyLock::new(object_meta);
+pub(crate) static OBJECT_META: LazyLock<Arc<Schema>> = LazyLock::new(builtin::object_meta);
 
 // === impl Place ===
 
@@ -181,7 +181,10 @@ impl<'a> Place<'a> {
 
     fn list(self) -> ListAtom<'a> {
         let Self::Declared(schema, inherited) = self else {
-            return ListAtom { relation: Relation::Atomic, items: Place::Opaque };
+            return ListAtom {
+                relation: Relation::Atomic,
+                items: Place::Opaque,
+            };
         };
         let preserve = inherited || schema.preserve_unknown_fields;
         let items = match &schema.items {
@@ -342,7 +345,11 @@ impl ListAtom<'_> {
         }
     }
 
-    fn keyed_element<K: AsRef<str>>(&self, keys: &[K], item: &Value) -> Result<PathElement, String> {
+    fn keyed_element<K: AsRef<str>>(
+        &self,
+        keys: &[K],
+        item: &Value,
+    ) -> Result<PathElement, String> {
         let fields = match item {
             Value::Object(fields) => fields,
             Value::Null => {
@@ -358,7 +365,10 @@ impl ListAtom<'_> {
                 Some(value) => Some(value.clone()),
                 None => self.key_default(key)?,
             };
-            element.extend(value.map(|value| KeyField { name: key.into(), value }));
+            element.extend(value.map(|value| KeyField {
+                name: key.into(),
+                value,
+            }));
         }
         if element.is_empty() {
             return Err(no_keys(keys));
@@ -383,8 +393,10 @@ impl ListAtom<'_> {
 }
 
 fn no_keys<K: AsRef<str>>(keys: &[K]) -> String {
-    let quoted: Vec<String> =
-        keys.iter().map(|key| api::go_format::quote(key.as_ref())).collect();
+    let quoted: Vec<String> = keys
+        .iter()
+        .map(|key| api::go_format::quote(key.as_ref()))
+        .collect();
     format!(
         "associative list with keys has an element that omits all key fields [{}] \
          (and doesn't have default values for any key fields)",
@@ -397,9 +409,7 @@ fn set_element(item: &Value) -> Result<PathElement, String> {
         Value::Object(_) => {
             Err("associative list without keys has an element that's a map type".to_owned())
         }
-        Value::Array(_) => {
-            Err("not supported: associative list with lists as elements".to_owned())
-        }
+        Value::Array(_) => Err("not supported: associative list with lists as elements".to_owned()),
         Value::Null => {
             Err("associative list without keys has an element that's an explicit null".to_owned())
         }
@@ -408,12 +418,7 @@ fn set_element(item: &Value) -> Result<PathElement, String> {
 }
 
 /// A field of a node; `closed` says whether the node declares fields, so that others are not free.
-fn declared_field<'a>(
-    schema: &'a Schema,
-    preserve: bool,
-    closed: bool,
-    name: &str,
-) -> Field<'a> {
+fn declared_field<'a>(schema: &'a Schema, preserve: bool, closed: bool, name: &str) -> Field<'a> {
     if let Some(field) = schema.properties.get(name) {
         return Field::Declared(Place::Declared(field, preserve));
     }
@@ -435,71 +440,8 @@ fn is_opaque(schema: &Schema) -> bool {
 }
 
 fn of_type(value_type: ValueType) -> Schema {
-    Schema { value_type: Some(value_type), ..Schema::default() }
-}
-
-fn object_meta() -> Schema {
-    let text = Arc::new(of_type(ValueType::String));
-    let number = Arc::new(of_type(ValueType::Integer));
-    let time = Arc::new(Schema { format: Some("date-time".into()), ..of_type(ValueType::String) });
-    let texts = Arc::new(Schema {
-        additional: Additional::Schema(Arc::clone(&text)),
-        ..of_type(ValueType::Object)
-    });
-    let finalizers = Schema {
-        items: Some(Arc::clone(&text)),
-        list_type: Some(ListType::Set),
-        patch_strategy: PatchStrategy { merge: true, ..PatchStrategy::default() },
-        ..of_type(ValueType::Array)
-    };
-    let managed_fields = Schema {
-        items: Some(Arc::new(of_type(ValueType::Object))),
-        list_type: Some(ListType::Atomic),
-        ..of_type(ValueType::Array)
-    };
-    let mut properties = BTreeMap::new();
-    for (name, schema) in [
-        ("annotations", Arc::clone(&texts)),
-        ("creationTimestamp", Arc::clone(&time)),
-        ("deletionGracePeriodSeconds", Arc::clone(&number)),
-        ("deletionTimestamp", time),
-        ("finalizers", Arc::new(finalizers)),
-        ("generateName", Arc::clone(&text)),
-        ("generation", number),
-        ("labels", texts),
-        ("managedFields", Arc::new(managed_fields)),
-        ("name", Arc::clone(&text)),
-        ("namespace", Arc::clone(&text)),
-        ("ownerReferences", Arc::new(owner_references(&text))),
-        ("resourceVersion", Arc::clone(&text)),
-        ("selfLink", Arc::clone(&text)),
-        ("uid", text),
-    ] {
-        properties.insert(name.to_owned(), schema);
-    }
-    Schema { properties, ..of_type(ValueType::Object) }
-}
-
-fn owner_references(text: &Arc<Schema>) -> Schema {
-    let flag = Arc::new(of_type(ValueType::Boolean));
-    let mut properties = BTreeMap::new();
-    for name in ["apiVersion", "kind", "name", "uid"] {
-        properties.insert(name.to_owned(), Arc::clone(text));
-    }
-    for name in ["blockOwnerDeletion", "controller"] {
-        properties.insert(name.to_owned(), Arc::clone(&flag));
-    }
-    let reference = Schema {
-        properties,
-        map_type: Some(MapType::Atomic),
-        ..of_type(ValueType::Object)
-    };
     Schema {
-        items: Some(Arc::new(reference)),
-        list_type: Some(ListType::Map),
-        list_map_keys: vec!["uid".to_owned()],
-        patch_strategy: PatchStrategy { merge: true, ..PatchStrategy::default() },
-        patch_merge_key: Some("uid".into()),
-        ..of_type(ValueType::Array)
+        value_type: Some(value_type),
+        ..Schema::default()
     }
 }

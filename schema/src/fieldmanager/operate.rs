@@ -103,7 +103,10 @@ pub(crate) fn apply(
     let (managers, _comparison) =
         scope.hand_over(live, &pruned, managers, Some(applier), ownership)?;
     let unchanged = same_object(live, &pruned);
-    Ok(Applied { object: (!unchanged).then_some(pruned), managers })
+    Ok(Applied {
+        object: (!unchanged).then_some(pruned),
+        managers,
+    })
 }
 
 // === impl Failure ===
@@ -117,7 +120,9 @@ impl Failure {
     }
 
     fn within_version(self, object: &str, version: &str) -> Self {
-        self.within(&format!("failed to convert {object} object at version {version}"))
+        self.within(&format!(
+            "failed to convert {object} object at version {version}"
+        ))
     }
 }
 
@@ -165,8 +170,14 @@ impl<'a> Scope<'a> {
     /// Follows changes of the schema, and forgets managers of versions that are not served.
     ///
     /// The live object must have a form at each of their versions, or later comparisons would fail.
-    fn reconcile(&self, live: &Value, mut managers: ManagedFields) -> Result<ManagedFields, Failure> {
-        managers.entries_mut().retain(|entry| self.place_at(&entry.api_version).is_some());
+    fn reconcile(
+        &self,
+        live: &Value,
+        mut managers: ManagedFields,
+    ) -> Result<ManagedFields, Failure> {
+        managers
+            .entries_mut()
+            .retain(|entry| self.place_at(&entry.api_version).is_some());
         let mut checked = vec![self.api_version.to_owned()];
         for entry in managers.entries_mut() {
             if !checked.contains(&entry.api_version) {
@@ -231,23 +242,25 @@ impl<'a> Scope<'a> {
         new: &Value,
         known: &'c mut Vec<(String, Comparison)>,
     ) -> Result<&'c Comparison, Failure> {
-        let index = match known.iter().position(|(version, _)| version == api_version) {
-            Some(index) => index,
-            None => {
-                // Reconciliation left only managers of served versions.
-                let place = self.place_at(api_version).unwrap_or(Place::Deduced);
-                let old = self
-                    .convert(live, api_version)
-                    .map_err(|failure| failure.within("failed to convert old object"))?;
-                let new = self
-                    .convert(new, api_version)
-                    .map_err(|failure| failure.within("failed to convert new object"))?;
-                known.push((api_version.to_owned(), compare(place, &old, &new, self.model)));
-                known.len().saturating_sub(1)
-            }
+        let known_at = |known: &[(String, Comparison)]| {
+            known.iter().position(|(version, _)| version == api_version)
         };
-        let found = known.get(index).map(|(_, comparison)| comparison);
-        found.ok_or_else(|| Failure::Conversion(format!("no comparison at version {api_version}")))
+        if known_at(known).is_none() {
+            // Reconciliation left only managers of served versions.
+            let place = self.place_at(api_version).unwrap_or(Place::Deduced);
+            let old = self
+                .convert(live, api_version)
+                .map_err(|failure| failure.within("failed to convert old object"))?;
+            let new = self
+                .convert(new, api_version)
+                .map_err(|failure| failure.within("failed to convert new object"))?;
+            let comparison = compare(place, &old, &new, self.model);
+            known.push((api_version.to_owned(), comparison));
+        }
+        let found = known_at(known).and_then(|index| known.get(index));
+        found
+            .map(|(_, comparison)| comparison)
+            .ok_or_else(|| Failure::Conversion(format!("no comparison at version {api_version}")))
     }
 
     /// Removes what the applier owned, does not apply any more, and no one else owns.
@@ -274,8 +287,9 @@ impl<'a> Scope<'a> {
         let (pruned, pruned_at) = self
             .add_back_owned(&converted, version, pruned, owned)
             .map_err(|failure| failure.within("failed add back owned items"))?;
-        let pruned =
-            self.convert_between(Cow::Owned(pruned), &pruned_at, version).map_err(|failure| {
+        let pruned = self
+            .convert_between(Cow::Owned(pruned), &pruned_at, version)
+            .map_err(|failure| {
                 failure
                     .within("failed to convert pruned object to last applied version")
                     .within("failed add back dangling items")
@@ -324,7 +338,12 @@ fn keep_owned(place: Place<'_>, merged: &Value, pruned: &Value, owned: FieldSet)
 
 /// Whether managers of its version own all that an entry owned.
 fn is_still_owned(last: &ManagedEntry, managers: &ManagedFields) -> bool {
-    let peers = || managers.entries().iter().filter(|entry| entry.api_version == last.api_version);
+    let peers = || {
+        managers
+            .entries()
+            .iter()
+            .filter(|entry| entry.api_version == last.api_version)
+    };
     if peers().any(|entry| last.set.is_subset(&entry.set)) {
         return true;
     }
@@ -336,13 +355,18 @@ fn is_still_owned(last: &ManagedEntry, managers: &ManagedFields) -> bool {
 fn owned_by_version(managers: &ManagedFields, first: &str) -> Vec<(String, FieldSet)> {
     let mut owned: Vec<(String, FieldSet)> = Vec::new();
     for entry in managers.entries() {
-        match owned.iter_mut().find(|(version, _)| *version == entry.api_version) {
+        match owned
+            .iter_mut()
+            .find(|(version, _)| *version == entry.api_version)
+        {
             Some((_, set)) => *set = std::mem::take(set).union(entry.set.clone()),
             None => owned.push((entry.api_version.clone(), entry.set.clone())),
         }
     }
     owned.sort_by(|(left, _), (right, _)| {
-        (left != first).cmp(&(right != first)).then_with(|| left.cmp(right))
+        (left != first)
+            .cmp(&(right != first))
+            .then_with(|| left.cmp(right))
     });
     owned
 }

@@ -9,12 +9,20 @@ use super::set::{FieldSet, Node};
 /// Follows a schema in which a list or map became atomic: who owned something in it owns it whole. `None` if nothing
 /// is to be changed.
 pub(crate) fn reconcile(place: Place<'_>, fields: &FieldSet) -> Option<FieldSet> {
-    let mut walk = Walk { path: Vec::new(), atomics: FieldSet::new() };
+    let mut walk = Walk {
+        path: Vec::new(),
+        atomics: FieldSet::new(),
+    };
     walk.place(place, fields, false);
     if walk.atomics.is_empty() {
         return None;
     }
-    Some(fields.clone().recursive_difference(&walk.atomics).union(walk.atomics))
+    Some(
+        fields
+            .clone()
+            .recursive_difference(&walk.atomics)
+            .union(walk.atomics),
+    )
 }
 
 /// Adds the declared fields that have members below them: without them a struct would be left behind empty where its
@@ -22,7 +30,11 @@ pub(crate) fn reconcile(place: Place<'_>, fields: &FieldSet) -> Option<FieldSet>
 pub(crate) fn with_named_fields(place: Option<Place<'_>>, mut fields: FieldSet) -> FieldSet {
     let map = place.and_then(Place::as_map);
     let list = place.and_then(Place::as_list);
-    for node in fields.nodes_mut().iter_mut().filter(|node| !node.children.is_empty()) {
+    for node in fields
+        .nodes_mut()
+        .iter_mut()
+        .filter(|node| !node.children.is_empty())
+    {
         let below = match &node.element {
             PathElement::Field(name) => match map.map(|map| map.field(name)) {
                 Some(Field::Declared(place)) => {
@@ -45,18 +57,22 @@ pub(crate) fn with_named_fields(place: Option<Place<'_>>, mut fields: FieldSet) 
 pub(crate) fn is_closed(place: Option<Place<'_>>, fields: &FieldSet) -> bool {
     let map = place.and_then(Place::as_map);
     let list = place.and_then(Place::as_list);
-    fields.nodes().iter().filter(|node| !node.children.is_empty()).all(|node| {
-        let (declared, below) = match &node.element {
-            PathElement::Field(name) => match map.map(|map| map.field(name)) {
-                Some(Field::Declared(place)) => (true, Some(place)),
-                Some(Field::Element(place)) => (false, Some(place)),
-                Some(Field::Undeclared) | None => (false, None),
-            },
-            PathElement::Key(_) => (false, list.map(|list| list.items)),
-            PathElement::Value(_) | PathElement::Index(_) => (false, None),
-        };
-        (declared || node.member) && is_closed(below, &node.children)
-    })
+    fields
+        .nodes()
+        .iter()
+        .filter(|node| !node.children.is_empty())
+        .all(|node| {
+            let (declared, below) = match &node.element {
+                PathElement::Field(name) => match map.map(|map| map.field(name)) {
+                    Some(Field::Declared(place)) => (true, Some(place)),
+                    Some(Field::Element(place)) => (false, Some(place)),
+                    Some(Field::Undeclared) | None => (false, None),
+                },
+                PathElement::Key(_) => (false, list.map(|list| list.items)),
+                PathElement::Value(_) | PathElement::Index(_) => (false, None),
+            };
+            (declared || node.member) && is_closed(below, &node.children)
+        })
 }
 
 struct Walk<'s> {
@@ -94,7 +110,12 @@ impl<'s> Walk<'s> {
         fields: &'s FieldSet,
         place_of: impl Fn(&PathElement) -> Option<Place<'p>>,
     ) {
-        for Node { element, member, children } in fields.nodes() {
+        for Node {
+            element,
+            member,
+            children,
+        } in fields.nodes()
+        {
             if let Some(place) = place_of(element) {
                 self.path.push(element);
                 self.place(place, children, *member && children.is_empty());

@@ -10,8 +10,6 @@ use super::element::PathElement;
 use super::model::{Atom, ListAtom, MapAtom, Place, Relation};
 use super::set::FieldSet;
 
-static NONE: FieldSet = FieldSet::new();
-
 /// Removes the fields of the set, with all that is below them. A container of which only parts were in the set and
 /// nothing is left becomes null.
 pub(crate) fn remove_items(place: Place<'_>, value: &Value, fields: &FieldSet) -> Value {
@@ -53,9 +51,7 @@ fn remove_fields(map: MapAtom<'_>, members: &Map<String, Value>, fields: &FieldS
             continue;
         }
         let value = match node {
-            Some(node) => {
-                remove_items(map.field(name).place_or_opaque(), value, &node.children)
-            }
+            Some(node) => remove_items(map.field(name).place_or_opaque(), value, &node.children),
             None => value.clone(),
         };
         kept.insert(name.clone(), value);
@@ -66,7 +62,10 @@ fn remove_fields(map: MapAtom<'_>, members: &Map<String, Value>, fields: &FieldS
 fn remove_list_items(list: ListAtom<'_>, items: &[Value], fields: &FieldSet) -> Value {
     let mut kept = Vec::new();
     for item in items {
-        let node = list.element(item).ok().and_then(|element| fields.get(&element));
+        let node = list
+            .element(item)
+            .ok()
+            .and_then(|element| fields.get(&element));
         if node.is_some_and(|node| node.member) {
             continue;
         }
@@ -111,14 +110,17 @@ fn extract_list_items(list: ListAtom<'_>, items: &[Value], fields: &FieldSet) ->
 }
 
 fn object_or_null(fields: Map<String, Value>) -> Value {
-    if fields.is_empty() { Value::Null } else { Value::Object(fields) }
+    if fields.is_empty() {
+        Value::Null
+    } else {
+        Value::Object(fields)
+    }
 }
 
 fn array_or_null(items: Vec<Value>) -> Value {
-    if items.is_empty() { Value::Null } else { Value::Array(items) }
-}
-
-/// The set without members, for callers that need one by reference.
-pub(crate) fn no_fields() -> &'static FieldSet {
-    &NONE
+    if items.is_empty() {
+        Value::Null
+    } else {
+        Value::Array(items)
+    }
 }

@@ -37,7 +37,7 @@ pub fn scale_from_parent(
 ) -> Result<Vec<Value>, ManagedFieldsError> {
     let mut scale = ManagedFields::default();
     for entry in ManagedFields::decode(parent)?.entries() {
-        let path = path_at(paths, &entry.api_version).flatten();
+        let path = at(paths, &entry.api_version).and_then(|at| at.path.as_ref());
         if path.is_some_and(|path| entry.set.contains(path)) {
             scale.put(ManagedEntry {
                 identity: entry.identity.clone(),
@@ -65,21 +65,22 @@ pub fn scale_to_parent(
     let mut scale = ManagedFields::decode(scale)?;
     let mut managed = ManagedFields::default();
     for entry in ManagedFields::decode(parent)?.entries() {
-        let Some(path) = path_at(paths, &entry.api_version) else {
+        // Its version is gone, and it with it.
+        let Some(at) = at(paths, &entry.api_version) else {
             continue;
         };
         let mut entry = entry.clone();
-        if let Some(path) = path.filter(|path| entry.set.contains(path)) {
-            if scale.take(&in_scale(&entry.identity)).is_none() {
-                entry.set = entry.set.difference(&FieldSet::from_paths([path]));
-                if entry.set.is_empty() {
-                    continue;
-                }
+        if let Some(path) = at.path.as_ref().filter(|path| entry.set.contains(path))
+            && scale.take(&in_scale(&entry.identity)).is_none()
+        {
+            entry.set = entry.set.difference(&FieldSet::from_paths([path]));
+            if entry.set.is_empty() {
+                continue;
             }
         }
         managed.put(entry);
     }
-    let Some(path) = path_at(paths, api_version).flatten() else {
+    let Some(path) = at(paths, api_version).and_then(|at| at.path.as_ref()) else {
         return Ok(managed.encode());
     };
     let replicas = scale_replicas();
@@ -96,10 +97,8 @@ pub fn scale_to_parent(
     Ok(managed.encode())
 }
 
-/// The path of a version; the outer `None` says that the version is unknown, and then its owners are forgotten.
-fn path_at<'p>(paths: &'p [ReplicasPath], api_version: &str) -> Option<Option<&'p Vec<PathElement>>> {
-    let found = paths.iter().find(|path| path.api_version == api_version);
-    found.map(|found| found.path.as_ref())
+fn at<'p>(paths: &'p [ReplicasPath], api_version: &str) -> Option<&'p ReplicasPath> {
+    paths.iter().find(|path| path.api_version == api_version)
 }
 
 fn scale_replicas() -> FieldSet {

@@ -45,7 +45,9 @@ impl FieldSet {
     /// The set of these paths of field names.
     pub fn from_field_names(paths: &[&[&str]]) -> Self {
         Self::from_paths(paths.iter().map(|path| {
-            path.iter().map(|name| PathElement::field(name)).collect::<Vec<_>>()
+            path.iter()
+                .map(|name| PathElement::field(name))
+                .collect::<Vec<_>>()
         }))
     }
 
@@ -57,8 +59,11 @@ impl FieldSet {
         let index = match self.find(element) {
             Ok(index) => index,
             Err(index) => {
-                let node =
-                    Node { element: element.clone(), member: false, children: Self::new() };
+                let node = Node {
+                    element: element.clone(),
+                    member: false,
+                    children: Self::new(),
+                };
                 self.nodes.insert(index, node);
                 index
             }
@@ -78,7 +83,11 @@ impl FieldSet {
             return false;
         };
         self.get(element).is_some_and(|node| {
-            if rest.is_empty() { node.member } else { node.children.contains(rest) }
+            if rest.is_empty() {
+                node.member
+            } else {
+                node.children.contains(rest)
+            }
         })
     }
 
@@ -145,7 +154,11 @@ impl FieldSet {
                 let member = left.member && right.member;
                 let children = left.children.intersection(&right.children);
                 if member || !children.is_empty() {
-                    nodes.push(Node { element: left.element.clone(), member, children });
+                    nodes.push(Node {
+                        element: left.element.clone(),
+                        member,
+                        children,
+                    });
                 }
             }
         });
@@ -170,7 +183,10 @@ impl FieldSet {
     pub fn is_subset(&self, other: &Self) -> bool {
         let mut others = other.nodes.iter().peekable();
         self.nodes.iter().all(|node| {
-            while others.next_if(|other| other.element < node.element).is_some() {}
+            while others
+                .next_if(|other| other.element < node.element)
+                .is_some()
+            {}
             others.peek().is_some_and(|other| {
                 other.element == node.element
                     && (other.member || !node.member)
@@ -217,7 +233,9 @@ impl FieldSet {
     }
 
     pub(crate) fn get(&self, element: &PathElement) -> Option<&Node> {
-        self.find(element).ok().and_then(|index| self.nodes.get(index))
+        self.find(element)
+            .ok()
+            .and_then(|index| self.nodes.get(index))
     }
 
     pub(crate) fn nodes(&self) -> &[Node] {
@@ -229,7 +247,8 @@ impl FieldSet {
     }
 
     fn find(&self, element: &PathElement) -> Result<usize, usize> {
-        self.nodes.binary_search_by(|node| node.element.cmp(element))
+        self.nodes
+            .binary_search_by(|node| node.element.cmp(element))
     }
 
     fn subtract(&mut self, other: &Self, depth: Depth) {
@@ -238,7 +257,10 @@ impl FieldSet {
         }
         let mut others = other.nodes.iter().peekable();
         self.nodes.retain_mut(|node| {
-            while others.next_if(|other| other.element < node.element).is_some() {}
+            while others
+                .next_if(|other| other.element < node.element)
+                .is_some()
+            {}
             let Some(other) = others.next_if(|other| other.element == node.element) else {
                 return true;
             };

@@ -231,7 +231,10 @@ mod tests {
             r#"map[string]interface {}{"a":"x\"y", "b":[]interface {}{1, 2.5, true, interface {}(nil)}}"#
         );
         let mut json_text = String::new();
-        push_json(&mut json_text, &json!({"k": "<a&b>", "n": [1e21, 1.0, 1e-7, -0.5]}));
+        push_json(
+            &mut json_text,
+            &json!({"k": "<a&b>", "n": [1e21, 1.0, 1e-7, -0.5]}),
+        );
         assert_eq!(
             json_text,
             r#"{"k":"\u003ca\u0026b\u003e","n":[1e+21,1,1e-7,-0.5]}"#

@@ -17,10 +17,13 @@ pub fn keep_times_if_unchanged(live: &Value, new: &mut Value) {
         return;
     };
     let same_owners = before.len() == after.len()
-        && before.iter().zip(after).all(|(before, after)| match (before, after) {
-            (Value::Object(before), Value::Object(after)) => same_but_for_time(before, after),
-            _ => before == after,
-        });
+        && before
+            .iter()
+            .zip(after)
+            .all(|(before, after)| match (before, after) {
+                (Value::Object(before), Value::Object(after)) => same_but_for_time(before, after),
+                _ => before == after,
+            });
     if !same_owners || before == after || !same_object(live, new) {
         return;
     }
@@ -31,9 +34,8 @@ pub fn keep_times_if_unchanged(live: &Value, new: &mut Value) {
 }
 
 fn same_but_for_time(before: &Map<String, Value>, after: &Map<String, Value>) -> bool {
-    let others = |entry: &Map<String, Value>| {
-        entry.iter().filter(|(name, _)| *name != "time").count()
-    };
+    let others =
+        |entry: &Map<String, Value>| entry.iter().filter(|(name, _)| *name != "time").count();
     others(before) == others(after)
         && before
             .iter()

@@ -39,9 +39,17 @@ pub(crate) fn check(
     value: &Value,
     duplicates: Duplicates,
 ) -> Result<(), TypedErrors> {
-    let mut walk = Walk { duplicates, path: Vec::new(), errors: Vec::new() };
+    let mut walk = Walk {
+        duplicates,
+        path: Vec::new(),
+        errors: Vec::new(),
+    };
     walk.value(place, value);
-    if walk.errors.is_empty() { Ok(()) } else { Err(TypedErrors(walk.errors)) }
+    if walk.errors.is_empty() {
+        Ok(())
+    } else {
+        Err(TypedErrors(walk.errors))
+    }
 }
 
 struct Walk<'a, 'v> {
@@ -101,7 +109,8 @@ impl<'a, 'v> Walk<'a, 'v> {
                 Step::Index(index)
             } else {
                 let found = if watch {
-                    list.element(item).map(|element| self.note(&mut seen, element))
+                    list.element(item)
+                        .map(|element| self.note(&mut seen, element))
                 } else {
                     list.check_item(item)
                 };
@@ -134,7 +143,10 @@ impl<'a, 'v> Walk<'a, 'v> {
                 Step::Item(list, item) => list.element(item).ok(),
             })
             .collect();
-        self.errors.push(TypedError { path: path_text(&path), message });
+        self.errors.push(TypedError {
+            path: path_text(&path),
+            message,
+        });
     }
 }
 
@@ -144,9 +156,10 @@ fn scalar_error(scalar: ScalarAtom, value: &Value) -> Option<String> {
         | (ScalarAtom::Text, Value::String(_))
         | (ScalarAtom::Boolean, Value::Bool(_))
         | (ScalarAtom::Untyped, Value::Number(_) | Value::String(_) | Value::Bool(_)) => None,
-        (ScalarAtom::Numeric, other) => {
-            Some(format!("expected numeric (int or float), got {}", text::type_name(other)))
-        }
+        (ScalarAtom::Numeric, other) => Some(format!(
+            "expected numeric (int or float), got {}",
+            text::type_name(other)
+        )),
         (ScalarAtom::Text, other) => Some(format!(
             "expected string, got &value.valueUnstructured{{Value:{}}}",
             text::syntax(other)
@@ -173,12 +186,12 @@ impl TypedErrors {
 }
 
 impl fmt::Display for TypedErrors {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_slice() {
-            [one] => one.fmt(formatter),
+            [one] => one.fmt(f),
             errors => {
-                formatter.write_str("errors:")?;
-                errors.iter().try_for_each(|error| write!(formatter, "\n  {error}"))
+                f.write_str("errors:")?;
+                errors.iter().try_for_each(|error| write!(f, "\n  {error}"))
             }
         }
     }
@@ -187,10 +200,10 @@ impl fmt::Display for TypedErrors {
 impl std::error::Error for TypedErrors {}
 
 impl fmt::Display for TypedError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.path.is_empty() {
-            return formatter.write_str(&self.message);
+            return f.write_str(&self.message);
         }
-        write!(formatter, "{}: {}", self.path, self.message)
+        write!(f, "{}: {}", self.path, self.message)
     }
 }

@@ -35,7 +35,11 @@ impl<'a> ListRules<'a> {
     }
 
     /// Merges a list of the patch into a list of the object.
-    pub(crate) fn merge(self, original: Vec<Value>, patch: Vec<Value>) -> Result<Vec<Value>, PatchError> {
+    pub(crate) fn merge(
+        self,
+        original: Vec<Value>,
+        patch: Vec<Value>,
+    ) -> Result<Vec<Value>, PatchError> {
         if !self.items.merges() {
             return Ok(patch);
         }
@@ -71,14 +75,21 @@ impl<'a> ListRules<'a> {
     }
 
     /// Takes scalars out of a list of the object, whatever its strategy.
-    pub(crate) fn delete(self, original: Vec<Value>, deleted: &[Value]) -> Result<Vec<Value>, PatchError> {
+    pub(crate) fn delete(
+        self,
+        original: Vec<Value>,
+        deleted: &[Value],
+    ) -> Result<Vec<Value>, PatchError> {
         if original.is_empty() && deleted.is_empty() {
             return Ok(original);
         }
         if items_of(&[&original, deleted])? == Items::Maps {
             return self.merge_items(original, deleted.to_vec());
         }
-        Ok(original.into_iter().filter(|item| !deleted.contains(item)).collect())
+        Ok(original
+            .into_iter()
+            .filter(|item| !deleted.contains(item))
+            .collect())
     }
 
     /// Puts merged items in order: those named by `patch_order` as it has them, the others as `server_order` does.
@@ -107,7 +118,9 @@ impl<'a> ListRules<'a> {
         for (_, right) in patch_items {
             let right_position = position(server_order, &right, key)?;
             while let Some((_, item)) = left.next_if(|(position, _)| {
-                position.zip(right_position).is_some_and(|(left, right)| left < right)
+                position
+                    .zip(right_position)
+                    .is_some_and(|(left, right)| left < right)
             }) {
                 ordered.push(item);
             }
@@ -124,8 +137,15 @@ impl<'a> ListRules<'a> {
         let Some(key) = self.items.merge_key().filter(|_| self.items.merges()) else {
             return original;
         };
-        let directive = |item: &Value| item.get(DIRECTIVE).and_then(Value::as_str).map(str::to_owned);
-        if patch.iter().any(|item| directive(item).as_deref() == Some(REPLACE)) {
+        let directive = |item: &Value| {
+            item.get(DIRECTIVE)
+                .and_then(Value::as_str)
+                .map(str::to_owned)
+        };
+        if patch
+            .iter()
+            .any(|item| directive(item).as_deref() == Some(REPLACE))
+        {
             return original;
         }
         let is_deleted = |item: &Value| {
@@ -134,8 +154,10 @@ impl<'a> ListRules<'a> {
             })
         };
         let count = original.len();
-        let mut order: Vec<Value> =
-            original.into_iter().filter(|item| !is_deleted(item)).collect();
+        let mut order: Vec<Value> = original
+            .into_iter()
+            .filter(|item| !is_deleted(item))
+            .collect();
         for item in patch.iter().filter(|item| directive(item).is_none()) {
             let is_new = !order.iter().any(|kept| kept.get(key) == item.get(key));
             if is_new && order.len() < count {
@@ -233,7 +255,10 @@ fn apply_directives(
             kept.push(item);
             continue;
         };
-        match fields.get(DIRECTIVE).map(|directive| (directive, directive.as_str())) {
+        match fields
+            .get(DIRECTIVE)
+            .map(|directive| (directive, directive.as_str()))
+        {
             None => kept.push(item),
             Some((_, Some(DELETE))) => {
                 let Some(value) = fields.get(key) else {
@@ -252,7 +277,11 @@ fn apply_directives(
             Some((directive, _)) => return Err(unknown_directive(directive, fields.clone())),
         }
     }
-    Ok(if replace { (kept, Vec::new()) } else { (original, kept) })
+    Ok(if replace {
+        (kept, Vec::new())
+    } else {
+        (original, kept)
+    })
 }
 
 /// Sorts items by where they stand. An item that stands nowhere, and one compared with it, comes first, whichever is
@@ -267,7 +296,10 @@ fn sort_by_position(items: &mut [(Option<usize>, Value)]) {
             let Some([(before, _), (this, _)]) = items.get(index.saturating_sub(1)..=index) else {
                 break;
             };
-            if this.zip(*before).is_some_and(|(this, before)| this >= before) {
+            if this
+                .zip(*before)
+                .is_some_and(|(this, before)| this >= before)
+            {
                 break;
             }
             items.swap(index.saturating_sub(1), index);
@@ -279,7 +311,9 @@ fn sort_by_position(items: &mut [(Option<usize>, Value)]) {
 fn find(items: &[Value], key: &str, value: &Value) -> Result<Option<usize>, PatchError> {
     for (position, item) in items.iter().enumerate() {
         let Value::Object(fields) = item else {
-            return Err(PatchError::Other(format!("value for key {position} is not a map")));
+            return Err(PatchError::Other(format!(
+                "value for key {position} is not a map"
+            )));
         };
         if fields.get(key) == Some(value) {
             return Ok(Some(position));
@@ -307,9 +341,10 @@ fn same_item(left: &Value, right: &Value, key: Option<&str>) -> Result<bool, Pat
         return Ok(left == right);
     };
     let value = |item: &Value| match item {
-        Value::Object(fields) => {
-            fields.get(key).cloned().ok_or_else(|| no_merge_key(fields, key))
-        }
+        Value::Object(fields) => fields
+            .get(key)
+            .cloned()
+            .ok_or_else(|| no_merge_key(fields, key)),
         other => Err(bad_argument("map[string]interface {}", other)),
     };
     Ok(value(left)? == value(right)?)
@@ -335,17 +370,26 @@ fn deduplicated(mut items: Vec<Value>) -> Vec<Value> {
 fn items_of(lists: &[&[Value]]) -> Result<Items, PatchError> {
     let mut items = lists.iter().copied().flatten();
     let Some(first) = items.next() else {
-        return Err(PatchError::Other("no elements in any of the given slices".to_owned()));
+        return Err(PatchError::Other(
+            "no elements in any of the given slices".to_owned(),
+        ));
     };
     if first.is_array() {
         return Err(PatchError::ListOfLists);
     }
     if items.any(|item| type_name(item) != type_name(first)) {
-        let lists: Vec<Value> = lists.iter().map(|list| Value::Array(list.to_vec())).collect();
+        let lists: Vec<Value> = lists
+            .iter()
+            .map(|list| Value::Array(list.to_vec()))
+            .collect();
         return Err(PatchError::Other(format!(
             "list element types are not identical: {}",
             plain(&Value::Array(lists))
         )));
     }
-    Ok(if first.is_object() { Items::Maps } else { Items::Scalars })
+    Ok(if first.is_object() {
+        Items::Maps
+    } else {
+        Items::Scalars
+    })
 }

@@ -47,7 +47,10 @@ impl<'a> Lookup<'a> {
             Some(items) if items.value_type == Some(ValueType::Array) => {
                 Err(PatchError::Other("unexpected slice of slice".to_owned()))
             }
-            Some(items) => Ok(Self { schema: items, ..field }),
+            Some(items) => Ok(Self {
+                schema: items,
+                ..field
+            }),
             None if field.schema.value_type.is_none() => Ok(field),
             None => Err(PatchError::Other(
                 "expected slice or array type, but got: struct".to_owned(),
@@ -83,7 +86,12 @@ impl<'a> Lookup<'a> {
 
     fn field(&self, name: &str) -> Result<Self, PatchError> {
         if self.is_root && name == "metadata" {
-            return Ok(Self { is_root: false, name: "ObjectMeta", schema: &OBJECT_META, ..*self });
+            return Ok(Self {
+                is_root: false,
+                name: "ObjectMeta",
+                schema: &OBJECT_META,
+                ..*self
+            });
         }
         let Some((name, field)) = self.schema.properties.get_key_value(name) else {
             return Err(PatchError::Other(if self.schema.properties.is_empty() {

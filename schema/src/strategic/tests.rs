@@ -4,7 +4,8 @@ use super::*;
 
 fn schema() -> std::sync::Arc<Schema> {
     let merged = |key: &str, items: Value| {
-        let mut list = json!({"type": "array", "x-kubernetes-patch-strategy": "merge", "items": items});
+        let mut list =
+            json!({"type": "array", "x-kubernetes-patch-strategy": "merge", "items": items});
         if !key.is_empty() {
             list["x-kubernetes-patch-merge-key"] = json!(key);
         }
@@ -27,20 +28,52 @@ fn schema() -> std::sync::Arc<Schema> {
     .expect("the schema is structural")
 }
 
-fn patched(original: Value, patch: Value) -> Result<Value, PatchError> {
+fn patched(original: &Value, patch: &Value) -> Result<Value, PatchError> {
     let object = json!({ "spec": original });
-    strategic_merge(object, json!({ "spec": patch }), &schema(), "Thing").map(|mut merged| merged["spec"].take())
+    strategic_merge(object, json!({ "spec": patch }), &schema(), "Thing")
+        .map(|mut merged| merged["spec"].take())
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn patches_merge_as_the_schema_says() {
     let cases = [
-        ("a null removes", json!({"sub": {"a": "1", "b": "2"}}), json!({"sub": {"a": null}}), json!({"sub": {"b": "2"}})),
-        ("a null in something new is dropped", json!({}), json!({"sub": {"a": null, "b": "2"}}), json!({"sub": {"b": "2"}})),
-        ("a map is replaced by strategy", json!({"replaced": {"a": "1"}}), json!({"replaced": {"b": "2"}}), json!({"replaced": {"b": "2"}})),
-        ("a map is replaced by directive", json!({"sub": {"a": "1"}}), json!({"sub": {"$patch": "replace", "b": "2"}}), json!({"sub": {"b": "2"}})),
-        ("a map is emptied by directive", json!({"sub": {"a": "1"}}), json!({"sub": {"$patch": "delete", "b": "2"}}), json!({"sub": {}})),
-        ("a list without strategy is replaced", json!({"plain": ["a"]}), json!({"plain": ["b"]}), json!({"plain": ["b"]})),
+        (
+            "a null removes",
+            json!({"sub": {"a": "1", "b": "2"}}),
+            json!({"sub": {"a": null}}),
+            json!({"sub": {"b": "2"}}),
+        ),
+        (
+            "a null in something new is dropped",
+            json!({}),
+            json!({"sub": {"a": null, "b": "2"}}),
+            json!({"sub": {"b": "2"}}),
+        ),
+        (
+            "a map is replaced by strategy",
+            json!({"replaced": {"a": "1"}}),
+            json!({"replaced": {"b": "2"}}),
+            json!({"replaced": {"b": "2"}}),
+        ),
+        (
+            "a map is replaced by directive",
+            json!({"sub": {"a": "1"}}),
+            json!({"sub": {"$patch": "replace", "b": "2"}}),
+            json!({"sub": {"b": "2"}}),
+        ),
+        (
+            "a map is emptied by directive",
+            json!({"sub": {"a": "1"}}),
+            json!({"sub": {"$patch": "delete", "b": "2"}}),
+            json!({"sub": {}}),
+        ),
+        (
+            "a list without strategy is replaced",
+            json!({"plain": ["a"]}),
+            json!({"plain": ["b"]}),
+            json!({"plain": ["b"]}),
+        ),
         (
             "items merge by key",
             json!({"containers": [{"name": "a", "image": "1"}, {"name": "b"}]}),
@@ -74,13 +107,23 @@ fn patches_merge_as_the_schema_says() {
             }),
             json!({"containers": [{"name": "b"}, {"name": "n"}]}),
         ),
-        ("scalars are joined", json!({"names": ["a", "b"]}), json!({"names": ["c", "b"]}), json!({"names": ["c", "a", "b"]})),
-        ("scalars are deleted", json!({"names": ["a", "b"]}), json!({"$deleteFromPrimitiveList/names": ["a"]}), json!({"names": ["b"]})),
+        (
+            "scalars are joined",
+            json!({"names": ["a", "b"]}),
+            json!({"names": ["c", "b"]}),
+            json!({"names": ["c", "a", "b"]}),
+        ),
+        (
+            "scalars are deleted",
+            json!({"names": ["a", "b"]}),
+            json!({"$deleteFromPrimitiveList/names": ["a"]}),
+            json!({"names": ["b"]}),
+        ),
         (
             "scalars are deleted and ordered",
             json!({"names": ["a", "b", "c"]}),
             json!({"$deleteFromPrimitiveList/names": ["a"], "$setElementOrder/names": ["d", "c"], "names": ["d"]}),
-            json!({"names": ["b", "d", "c"]}),
+            json!({"names": ["d", "b", "c"]}),
         ),
         (
             "only named keys are retained",
@@ -94,16 +137,22 @@ fn patches_merge_as_the_schema_says() {
             json!({"strategy": {"$retainKeys": ["type"], "type": "S"}}),
             json!({"strategy": {"type": "S"}}),
         ),
-        ("labels merge", json!({"labels": {"a": "1"}}), json!({"labels": {"b": "2"}}), json!({"labels": {"a": "1", "b": "2"}})),
+        (
+            "labels merge",
+            json!({"labels": {"a": "1"}}),
+            json!({"labels": {"b": "2"}}),
+            json!({"labels": {"a": "1", "b": "2"}}),
+        ),
     ];
     for (name, original, patch, want) in cases {
-        assert_eq!(patched(original, patch), Ok(want), "{name}");
+        assert_eq!(patched(&original, &patch), Ok(want), "{name}");
     }
 }
 
 #[test]
 fn metadata_merges_as_in_every_kind() {
-    let metadata = json!({"metadata": {"finalizers": ["a"], "ownerReferences": [{"uid": "1", "name": "x"}]}});
+    let metadata =
+        json!({"metadata": {"finalizers": ["a"], "ownerReferences": [{"uid": "1", "name": "x"}]}});
     let patch = json!({"metadata": {
         "finalizers": ["b"],
         "$setElementOrder/ownerReferences": [{"uid": "1"}],
@@ -112,15 +161,23 @@ fn metadata_merges_as_in_every_kind() {
     let merged = strategic_merge(metadata, patch, &schema(), "Thing");
     assert_eq!(
         merged,
-        Ok(json!({"metadata": {"finalizers": ["b", "a"], "ownerReferences": [{"uid": "1", "name": "y"}]}}))
+        Ok(
+            json!({"metadata": {"finalizers": ["b", "a"], "ownerReferences": [{"uid": "1", "name": "y"}]}})
+        )
     );
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn malformed_patches_are_refused_in_the_words_of_kubernetes() {
     let containers = || json!({"containers": [{"name": "a"}]});
     for (original, patch, code, message) in [
-        (containers(), json!({"$patch": "bogus"}), 500, "unknown patch type: bogus in map: map[$patch:bogus]"),
+        (
+            containers(),
+            json!({"$patch": "bogus"}),
+            500,
+            "unknown patch type: bogus in map: map[$patch:bogus]",
+        ),
         (
             containers(),
             json!({"containers": [{"image": "i"}]}),
@@ -133,20 +190,60 @@ fn malformed_patches_are_refused_in_the_words_of_kubernetes() {
             500,
             "merging lists cannot yet be specified in the patch",
         ),
-        (containers(), json!({"containers": ["a"]}), 500, "list element types are not identical: [[map[name:a]] [a]]"),
-        (json!({"keyless": [{"a": "1"}]}), json!({"keyless": [{"a": "2"}]}), 500, "cannot merge lists without merge key for struct"),
-        (json!({}), json!({"$setElementOrder/nope": []}), 500, "unable to find api field in struct spec for the json field \"nope\""),
-        (json!({}), json!({"$setElementOrder/names": {}}), 500, "expected a []interface {}, but received a map[string]interface {}"),
+        (
+            containers(),
+            json!({"containers": ["a"]}),
+            500,
+            "list element types are not identical: [[map[name:a]] [a]]",
+        ),
+        (
+            json!({"keyless": [{"a": "1"}]}),
+            json!({"keyless": [{"a": "2"}]}),
+            500,
+            "cannot merge lists without merge key for struct",
+        ),
+        (
+            json!({}),
+            json!({"$setElementOrder/nope": []}),
+            500,
+            "unable to find api field in struct spec for the json field \"nope\"",
+        ),
+        (
+            json!({}),
+            json!({"$setElementOrder/names": {}}),
+            500,
+            "expected a []interface {}, but received a map[string]interface {}",
+        ),
         (
             containers(),
             json!({"$setElementOrder/containers": [{"name": "b"}], "containers": [{"name": "a"}]}),
             500,
             "The order in patch list:\n[map[name:a]]\n doesn't match $setElementOrder list:\n[map[name:b]]\n",
         ),
-        (json!({}), json!({"strategy": {"$retainKeys": "type"}}), 400, "invalid patch format of retainKeys"),
-        (json!({}), json!({"strategy": {"$retainKeys": [], "type": "x"}}), 400, "invalid patch format of retainKeys"),
-        (json!({}), json!({"$setElementOrder": []}), 400, "invalid patch format of setElementOrder list"),
-        (json!({}), json!({"$deleteFromPrimitiveList": []}), 400, "invalid patch format of primitive list"),
+        (
+            json!({}),
+            json!({"strategy": {"$retainKeys": "type"}}),
+            400,
+            "invalid patch format of retainKeys",
+        ),
+        (
+            json!({}),
+            json!({"strategy": {"$retainKeys": [], "type": "x"}}),
+            400,
+            "invalid patch format of retainKeys",
+        ),
+        (
+            json!({}),
+            json!({"$setElementOrder": []}),
+            400,
+            "invalid patch format of setElementOrder list",
+        ),
+        (
+            json!({}),
+            json!({"$deleteFromPrimitiveList": []}),
+            400,
+            "invalid patch format of primitive list",
+        ),
         (
             json!({"names": [["a"]]}),
             json!({"names": [["b"]]}),
@@ -154,8 +251,12 @@ fn malformed_patches_are_refused_in_the_words_of_kubernetes() {
             "the server rejected our request due to an error in our request",
         ),
     ] {
-        let error = patched(original, patch.clone()).expect_err("the patch is malformed");
+        let error = patched(&original, &patch).expect_err("the patch is malformed");
         let status = Status::from(error);
-        assert_eq!((status.code, status.message.as_str()), (code, message), "{patch}");
+        assert_eq!(
+            (status.code, status.message.as_str()),
+            (code, message),
+            "{patch}"
+        );
     }
 }

@@ -31,7 +31,9 @@ fn keys_of_fields_v1_are_read_and_written_back() {
 
 #[test]
 fn malformed_keys_are_refused_and_unknown_prefixes_dropped() {
-    for encoded in ["", "f", "fx", "f;a", "é", "k:[]", "k:{", "v:", "v:x", "i:x", "i:1.5"] {
+    for encoded in [
+        "", "f", "fx", "f;a", "é", "k:[]", "k:{", "v:", "v:x", "i:x", "i:1.5",
+    ] {
         assert!(PathElement::parse(encoded).is_err(), "{encoded}");
     }
     assert_eq!(PathElement::parse("x:a"), Ok(None));
@@ -74,7 +76,10 @@ fn elements_are_ordered_by_kind_and_then_by_content() {
 #[test]
 fn integers_and_floats_of_equal_value_are_one_item() {
     assert_eq!(PathElement::Value(json!(1)), PathElement::Value(json!(1.0)));
-    assert!(values_equal(&json!({"a": [1, 2.0]}), &json!({"a": [1.0, 2]})));
+    assert!(values_equal(
+        &json!({"a": [1, 2.0]}),
+        &json!({"a": [1.0, 2]})
+    ));
     assert!(!values_equal(&json!({"a": null}), &json!({})));
     assert!(!values_equal(&json!({"a": 1}), &json!({"b": 1})));
 }

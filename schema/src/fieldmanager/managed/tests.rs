@@ -19,8 +19,13 @@ fn entries_are_written_by_operation_time_and_name() {
         entry("c", "Update", early),
         entry("z", "Apply", late),
     ]);
-    let written = ManagedFields::decode(Some(&list)).expect("the list is well formed").encode();
-    let names: Vec<&str> = written.iter().filter_map(|entry| entry["manager"].as_str()).collect();
+    let written = ManagedFields::decode(Some(&list))
+        .expect("the list is well formed")
+        .encode();
+    let names: Vec<&str> = written
+        .iter()
+        .filter_map(|entry| entry["manager"].as_str())
+        .collect();
     assert_eq!(names, ["z", "b", "c", "a"]);
     assert_eq!(written[1], list[0]);
 }
@@ -45,20 +50,38 @@ fn an_entry_that_cannot_be_used_makes_the_list_unusable() {
         broken[name] = value;
         ManagedFields::decode(Some(&json!([entry("ok", "Apply", ""), broken]))).err()
     };
-    assert_eq!(broken("operation", json!("Patch")), Some(ManagedFieldsError::Operation));
-    assert_eq!(broken("apiVersion", json!("")), Some(ManagedFieldsError::ApiVersion));
-    assert_eq!(broken("fieldsType", Value::Null), Some(ManagedFieldsError::NoFieldsType(1)));
+    assert_eq!(
+        broken("operation", json!("Patch")),
+        Some(ManagedFieldsError::Operation)
+    );
+    assert_eq!(
+        broken("apiVersion", json!("")),
+        Some(ManagedFieldsError::ApiVersion)
+    );
+    assert_eq!(
+        broken("fieldsType", Value::Null),
+        Some(ManagedFieldsError::NoFieldsType(1))
+    );
     assert_eq!(
         broken("fieldsType", json!("FieldsV2")).map(|error| error.to_string()),
         Some("invalid fieldsType \"FieldsV2\" in managed fields entry 1".to_owned())
     );
-    assert_eq!(broken("time", json!("soon")), Some(ManagedFieldsError::Time(1)));
-    assert_eq!(broken("manager", json!(1)), Some(ManagedFieldsError::Malformed(1)));
+    assert_eq!(
+        broken("time", json!("soon")),
+        Some(ManagedFieldsError::Time(1))
+    );
+    assert_eq!(
+        broken("manager", json!(1)),
+        Some(ManagedFieldsError::Malformed(1))
+    );
     assert!(matches!(
         broken("fieldsV1", json!({"spec": {}})),
         Some(ManagedFieldsError::Fields { index: 1, .. })
     ));
-    assert_eq!(ManagedFields::decode(Some(&json!("x"))), Ok(ManagedFields::default()));
+    assert_eq!(
+        ManagedFields::decode(Some(&json!("x"))),
+        Ok(ManagedFields::default())
+    );
 }
 
 #[test]

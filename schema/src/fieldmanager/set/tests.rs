@@ -16,27 +16,71 @@ fn operations_on_sets_follow_the_table() {
     type Case<'a> = [&'a [&'a str]; 6];
     let cases: &[Case<'_>] = &[
         [&[], &["a"], &["a"], &[], &[], &[]],
-        [&["a", "b"], &["b", "c"], &["a", "b", "c"], &["b"], &["a"], &["a"]],
+        [
+            &["a", "b"],
+            &["b", "c"],
+            &["a", "b", "c"],
+            &["b"],
+            &["a"],
+            &["a"],
+        ],
         // A member does not take what lies below it, unless recursively.
         [&["a.b"], &["a"], &["a", "a.b"], &[], &["a.b"], &[]],
         [&["a"], &["a.b"], &["a", "a.b"], &[], &["a"], &["a"]],
         [&["a", "a.b"], &["a"], &["a", "a.b"], &["a"], &["a.b"], &[]],
-        [&["a", "a.b", "a.c"], &["a.b"], &["a", "a.b", "a.c"], &["a.b"], &["a", "a.c"], &["a", "a.c"]],
-        [&["a.b.c", "d"], &["a.b"], &["a.b", "a.b.c", "d"], &[], &["a.b.c", "d"], &["d"]],
+        [
+            &["a", "a.b", "a.c"],
+            &["a.b"],
+            &["a", "a.b", "a.c"],
+            &["a.b"],
+            &["a", "a.c"],
+            &["a", "a.c"],
+        ],
+        [
+            &["a.b.c", "d"],
+            &["a.b"],
+            &["a.b", "a.b.c", "d"],
+            &[],
+            &["a.b.c", "d"],
+            &["d"],
+        ],
     ];
     for [left, right, union, intersection, difference, recursive] in cases {
         let (l, r) = (set(left), set(right));
-        assert_eq!(l.clone().union(r.clone()), set(union), "{left:?} ∪ {right:?}");
-        assert_eq!(r.clone().union(l.clone()), set(union), "{right:?} ∪ {left:?}");
-        assert_eq!(l.intersection(&r), set(intersection), "{left:?} ∩ {right:?}");
-        assert_eq!(l.clone().difference(&r), set(difference), "{left:?} - {right:?}");
-        assert_eq!(l.recursive_difference(&r), set(recursive), "{left:?} -- {right:?}");
+        assert_eq!(
+            l.clone().union(r.clone()),
+            set(union),
+            "{left:?} ∪ {right:?}"
+        );
+        assert_eq!(
+            r.clone().union(l.clone()),
+            set(union),
+            "{right:?} ∪ {left:?}"
+        );
+        assert_eq!(
+            l.intersection(&r),
+            set(intersection),
+            "{left:?} ∩ {right:?}"
+        );
+        assert_eq!(
+            l.clone().difference(&r),
+            set(difference),
+            "{left:?} - {right:?}"
+        );
+        assert_eq!(
+            l.recursive_difference(&r),
+            set(recursive),
+            "{left:?} -- {right:?}"
+        );
     }
 }
 
 #[test]
 fn leaves_have_nothing_below_them() {
-    assert_eq!(set(&["a", "a.b", "c", "d.e", "d.e.f"]).leaves(), set(&["a.b", "c", "d.e.f"]));
+    assert_eq!(
+        set(&["a", "a.b", "c", "d.e", "d.e.f"]).leaves(),
+        set(&["a.b", "c", "d.e.f"])
+    );
 }
 
 #[test]
@@ -61,9 +105,11 @@ fn any_set() -> impl Strategy<Value = FieldSet> {
     let name = prop::sample::select(vec!["a", "b", "c", "d"]);
     let any_path = prop::collection::vec(name, 1..4);
     prop::collection::vec(any_path, 0..12).prop_map(|paths| {
-        FieldSet::from_paths(paths.into_iter().map(|path| {
-            path.into_iter().map(PathElement::field).collect::<Vec<_>>()
-        }))
+        FieldSet::from_paths(
+            paths
+                .into_iter()
+                .map(|path| path.into_iter().map(PathElement::field).collect::<Vec<_>>()),
+        )
     })
 }
 
