@@ -109,6 +109,3 @@ fn is_recursion_limit(error: &ParseError) -> bool {
     error.msg.contains("Recursion limit")
         || cause.is_some_and(|cause| cause.to_string().contains("Recursion limit"))
 }
-
-#[cfg(test)]
-mod tests;

@@ -120,3 +120,20 @@ impl std::fmt::Display for FieldPathExpr {
             .try_for_each(|field| write!(f, ".{field}"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_and_values_are_shared_between_threads() {
+        fn shared<T: Send + Sync + 'static>() {}
+        shared::<Program>();
+        shared::<Value<'static>>();
+    }
+
+    #[test]
+    fn a_value_is_no_larger_than_four_words() {
+        assert_eq!(size_of::<Value<'static>>(), 32);
+    }
+}

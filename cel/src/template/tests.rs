@@ -1,3 +1,5 @@
+//! Templates as kro splits them.
+
 use proptest::prelude::*;
 
 use super::*;
