@@ -28,20 +28,35 @@ pub(crate) fn spokes() -> GroupVersionResource {
 /// Connects to the hub that the flags name.
 pub(crate) async fn hub(flags: &HubFlags) -> Result<HubConnection> {
     let file = kubeconfig_file(flags)?;
-    let text = std::fs::read_to_string(&file)
-        .with_context(|| format!("{}: pass --kubeconfig with the hub's kubeconfig", file.display()))?;
-    let (mut cluster, user) = parts(&text, flags.context.as_deref())
-        .with_context(|| file.display().to_string())?;
-    let server = flags.server.clone().or_else(|| cluster["server"].as_str().map(str::to_owned));
+    let text = std::fs::read_to_string(&file).with_context(|| {
+        format!(
+            "{}: pass --kubeconfig with the hub's kubeconfig",
+            file.display()
+        )
+    })?;
+    let (mut cluster, user) =
+        parts(&text, flags.context.as_deref()).with_context(|| file.display().to_string())?;
+    let server = flags
+        .server
+        .clone()
+        .or_else(|| cluster["server"].as_str().map(str::to_owned));
     let server = server.with_context(|| format!("{} names no server", file.display()))?;
     // A context of a spoke reaches the same hub.
-    let root = server.split("/clusters/").next().unwrap_or(&server).trim_end_matches('/');
+    let root = server
+        .split("/clusters/")
+        .next()
+        .unwrap_or(&server)
+        .trim_end_matches('/');
     cluster["server"] = Value::from(root);
     let config = kubeconfig::single("hub", &cluster, &user).to_string();
     let connection = client::connect(&config, None, &client::Options::default())
         .await
         .with_context(|| file.display().to_string())?;
-    Ok(HubConnection { dynamic: Dynamic::new(connection.kube()), cluster, user })
+    Ok(HubConnection {
+        dynamic: Dynamic::new(connection.kube()),
+        cluster,
+        user,
+    })
 }
 
 /// Makes a kubeconfig whose credential stands in it, with one context: what can be copied into a
@@ -79,15 +94,26 @@ impl HubConnection {
 
     /// Fails where the hub knows no spoke of a name.
     pub(crate) async fn require_spoke(&self, name: &str) -> Result<()> {
-        let endpoint = Endpoint { prefix: String::new(), gvr: spokes(), namespace: None };
-        self.dynamic.get(&endpoint, name).await.with_context(|| format!("spoke {name}"))?;
+        let endpoint = Endpoint {
+            prefix: String::new(),
+            gvr: spokes(),
+            namespace: None,
+        };
+        self.dynamic
+            .get(&endpoint, name)
+            .await
+            .with_context(|| format!("spoke {name}"))?;
         Ok(())
     }
 
     /// Reads all Spokes as a table.
     pub(crate) async fn spokes_table(&self) -> Result<Value> {
         let path = format!("{}/{}", spokes().group_version().path(), spokes().resource);
-        let bytes = self.dynamic.raw_get_as(&path, TABLE).await.context("spokes")?;
+        let bytes = self
+            .dynamic
+            .raw_get_as(&path, TABLE)
+            .await
+            .context("spokes")?;
         serde_json::from_slice(&bytes).context("the hub's answer is no JSON")
     }
 
@@ -105,9 +131,20 @@ impl HubConnection {
 }
 
 async fn names(dynamic: &Dynamic) -> Result<Vec<String>> {
-    let endpoint = Endpoint { prefix: String::new(), gvr: spokes(), namespace: None };
-    let listed = dynamic.list(&endpoint, &ListRequest::default()).await.context("spokes")?;
-    Ok(listed.items.iter().map(|spoke| api::meta::name(spoke).to_owned()).collect())
+    let endpoint = Endpoint {
+        prefix: String::new(),
+        gvr: spokes(),
+        namespace: None,
+    };
+    let listed = dynamic
+        .list(&endpoint, &ListRequest::default())
+        .await
+        .context("spokes")?;
+    Ok(listed
+        .items
+        .iter()
+        .map(|spoke| api::meta::name(spoke).to_owned())
+        .collect())
 }
 
 fn kubeconfig_file(flags: &HubFlags) -> Result<PathBuf> {
@@ -128,18 +165,30 @@ fn parts(text: &str, context: Option<&str>) -> Result<(Value, Value)> {
     let find = |list: &str, name: &str, part: &str| {
         let entries = config[list].as_array().into_iter().flatten();
         let found = entries.into_iter().find(|entry| entry["name"] == name);
-        found.map(|entry| entry[part].clone()).with_context(|| format!("no {part} {name:?}"))
+        found
+            .map(|entry| entry[part].clone())
+            .with_context(|| format!("no {part} {name:?}"))
     };
     let context = find("contexts", name, "context")?;
-    let cluster = find("clusters", context["cluster"].as_str().unwrap_or_default(), "cluster")?;
-    let user = find("users", context["user"].as_str().unwrap_or_default(), "user")?;
+    let cluster = find(
+        "clusters",
+        context["cluster"].as_str().unwrap_or_default(),
+        "cluster",
+    )?;
+    let user = find(
+        "users",
+        context["user"].as_str().unwrap_or_default(),
+        "user",
+    )?;
     Ok((cluster, user))
 }
 
 /// Puts the content of a file that a field names into the field for the content.
 fn inline(part: &mut Value, field: &str) -> Result<()> {
     use base64::{Engine, engine::general_purpose::STANDARD};
-    let Some(file) = part[field].as_str().map(str::to_owned) else { return Ok(()) };
+    let Some(file) = part[field].as_str().map(str::to_owned) else {
+        return Ok(());
+    };
     let content = std::fs::read(&file).with_context(|| file.clone())?;
     part[format!("{field}-data")] = Value::from(STANDARD.encode(content));
     remove(part, field);

@@ -20,7 +20,9 @@ pub(crate) async fn run(arguments: args::Dev) -> Result<()> {
     let config = apiserver::Config::new(dir.join("data"));
     let running = serve::start(config, arguments.listen).await?;
     let hub = Dynamic::new(running.client(api::wheelhouse::keys::USER_SYNCER));
-    let names: Vec<String> = (1..=arguments.spokes).map(|n| format!("spoke-{n}")).collect();
+    let names: Vec<String> = (1..=arguments.spokes)
+        .map(|n| format!("spoke-{n}"))
+        .collect();
     for name in &names {
         apply(&hub, &embedded_spoke(name)).await?;
     }
@@ -29,7 +31,9 @@ pub(crate) async fn run(arguments: args::Dev) -> Result<()> {
     }
     let clusters: Vec<api::LogicalCluster> = names.iter().filter_map(|n| n.parse().ok()).collect();
     syncer::start_simulator(running.client(SIMULATOR), &clusters, &running.tasks);
-    let file = arguments.kubeconfig_out.unwrap_or_else(|| dir.join("kubeconfig"));
+    let file = arguments
+        .kubeconfig_out
+        .unwrap_or_else(|| dir.join("kubeconfig"));
     if !arguments.no_demo {
         demo::apply(&hub, &names).await?;
     }
@@ -53,7 +57,11 @@ async fn apply(hub: &Dynamic, object: &Value) -> Result<()> {
         api::wheelhouse::SPOKE_KIND => connect::spokes(),
         _ => demo::definitions(),
     };
-    let endpoint = Endpoint { prefix: String::new(), gvr, namespace: None };
+    let endpoint = Endpoint {
+        prefix: String::new(),
+        gvr,
+        namespace: None,
+    };
     apply_at(hub, &endpoint, object).await
 }
 
@@ -71,12 +79,7 @@ async fn apply_at(hub: &Dynamic, endpoint: &Endpoint, object: &Value) -> Result<
     Ok(())
 }
 
-fn greet(
-    running: &serve::Running,
-    file: &Path,
-    names: &[String],
-    demo: bool,
-) -> Result<()> {
+fn greet(running: &serve::Running, file: &Path, names: &[String], demo: bool) -> Result<()> {
     let file: PathBuf = file.to_owned();
     let first = names.first().map_or("spoke-1", String::as_str);
     output::line(&format!(

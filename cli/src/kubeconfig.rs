@@ -21,8 +21,12 @@ pub(crate) async fn run(arguments: args::Kubeconfig) -> Result<()> {
 /// Writes the administrator's kubeconfig, complete and at once: user `admin`, a context for root
 /// and one for each spoke that is known now.
 pub(crate) fn publish(running: &Running, file: &Path) -> Result<()> {
-    let text = running.hub.kubeconfig(&format!("https://{}", running.address));
-    let folder = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let text = running
+        .hub
+        .kubeconfig(&format!("https://{}", running.address));
+    let folder = file
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
     if let Some(folder) = folder {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     }

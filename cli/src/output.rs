@@ -16,8 +16,9 @@ pub(crate) fn start_logging(command: &Command) {
     };
     let filter =
         EnvFilter::try_from_env("WHEELHOUSE_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-    let subscriber =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
     subscriber.with_target(false).init();
 }
 
@@ -47,12 +48,21 @@ pub(crate) fn table(table: &Value, wide: bool) -> Result<()> {
         .filter(|index| wide || columns.get(*index).is_some_and(|c| c["priority"] == 0))
         .collect();
     let title = |index: &usize| {
-        columns.get(*index).and_then(|c| c["name"].as_str()).unwrap_or_default().to_uppercase()
+        columns
+            .get(*index)
+            .and_then(|c| c["name"].as_str())
+            .unwrap_or_default()
+            .to_uppercase()
     };
     let mut lines: Vec<Vec<String>> = vec![shown.iter().map(title).collect()];
     for row in array(&table["rows"]) {
         let cells = array(&row["cells"]);
-        lines.push(shown.iter().map(|index| cell(cells.get(*index).copied())).collect());
+        lines.push(
+            shown
+                .iter()
+                .map(|index| cell(cells.get(*index).copied()))
+                .collect(),
+        );
     }
     if lines.len() == 1 {
         return line("No resources found");
@@ -68,15 +78,19 @@ fn aligned(lines: &[Vec<String>]) -> Vec<String> {
     let widths: Vec<usize> = (0..count)
         .map(|index| {
             let cells = lines.iter().filter_map(|line| line.get(index));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
+            cells
+                .map(|cell| cell.chars().count())
+                .max()
+                .unwrap_or_default()
         })
         .collect();
     lines
         .iter()
         .map(|line| {
             let cells = line.iter().zip(&widths);
-            let padded: String =
-                cells.map(|(cell, width)| format!("{cell:<width$}   ")).collect();
+            let padded: String = cells
+                .map(|(cell, width)| format!("{cell:<width$}   "))
+                .collect();
             padded.trim_end().to_owned()
         })
         .collect()
@@ -102,6 +116,10 @@ mod tests {
     fn columns_are_as_wide_as_their_widest_cell() {
         let lines = [["NAME", "READY"], ["a-long-name", "True"]]
             .map(|line| line.map(str::to_owned).to_vec());
-        assert_eq!(aligned(&lines), ["NAME          READY", "a-long-name   True"], "as kubectl");
+        assert_eq!(
+            aligned(&lines),
+            ["NAME          READY", "a-long-name   True"],
+            "as kubectl"
+        );
     }
 }

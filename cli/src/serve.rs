@@ -55,7 +55,9 @@ impl Running {
             }
             served = &mut self.serving => served,
         };
-        served.context("the server ended by itself")?.context("cannot serve")?;
+        served
+            .context("the server ended by itself")?
+            .context("cannot serve")?;
         let report = self.tasks.shutdown(GRACE).await;
         if !report.aborted.is_empty() {
             warn!(aborted = ?report.aborted, "tasks had to be aborted");
@@ -80,8 +82,12 @@ pub(crate) async fn start(mut config: apiserver::Config, listen: SocketAddr) -> 
         config.addresses.push(listen.ip());
     }
     let data_dir = config.data_dir.clone();
-    let listener = TcpListener::bind(listen).await.with_context(|| format!("{listen}"))?;
-    let address = listener.local_addr().context("the listener has no address")?;
+    let listener = TcpListener::bind(listen)
+        .await
+        .with_context(|| format!("{listen}"))?;
+    let address = listener
+        .local_addr()
+        .context("the listener has no address")?;
     let hub = Hub::open(config, &tasks)
         .await
         .with_context(|| format!("cannot open {}", data_dir.display()))?;
@@ -95,7 +101,13 @@ pub(crate) async fn start(mut config: apiserver::Config, listen: SocketAddr) -> 
         hub_id: hub_id(&data_dir)?,
     };
     syncer::start(syncer, &tasks);
-    Ok(Running { hub, tasks, address, serving, drain })
+    Ok(Running {
+        hub,
+        tasks,
+        address,
+        serving,
+        drain,
+    })
 }
 
 /// Reads the hub's name for itself, made at its first start: other writers of a spoke tell hubs

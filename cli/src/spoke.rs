@@ -38,7 +38,9 @@ async fn join(arguments: args::SpokeAdd) -> Result<()> {
     for object in [&secret, &spoke] {
         apply(&hub, object).await?;
     }
-    output::line(&format!("spoke {name} joined; watch it with: wheelhouse spoke list"))
+    output::line(&format!(
+        "spoke {name} joined; watch it with: wheelhouse spoke list"
+    ))
 }
 
 async fn apply(hub: &connect::HubConnection, object: &Value) -> Result<()> {
@@ -60,7 +62,10 @@ async fn apply(hub: &connect::HubConnection, object: &Value) -> Result<()> {
         answer: Answer::Metadata,
     };
     let name = api::meta::name(object);
-    hub.dynamic.patch(&endpoint, name, None, patch).await.with_context(|| format!("{kind} {name}"))?;
+    hub.dynamic
+        .patch(&endpoint, name, None, patch)
+        .await
+        .with_context(|| format!("{kind} {name}"))?;
     Ok(())
 }
 
@@ -81,10 +86,16 @@ async fn show(arguments: args::SpokeList) -> Result<()> {
 
 async fn leave(arguments: args::SpokeRemove) -> Result<()> {
     let hub = connect::hub(&arguments.hub).await?;
-    let endpoint =
-        Endpoint { prefix: String::new(), gvr: connect::spokes(), namespace: None };
+    let endpoint = Endpoint {
+        prefix: String::new(),
+        gvr: connect::spokes(),
+        namespace: None,
+    };
     let name = &arguments.name;
-    let deleted = hub.dynamic.delete(&endpoint, name, &DeleteRequest::default()).await;
+    let deleted = hub
+        .dynamic
+        .delete(&endpoint, name, &DeleteRequest::default())
+        .await;
     if let Deleted::Terminating(_) = deleted.with_context(|| format!("spoke {name}"))? {
         gone(&hub, &endpoint, name).await?;
     }

@@ -108,13 +108,18 @@ impl ChildCache {
     pub(crate) fn of(&self, instance: &InstanceKey) -> Vec<(ObjectRef, Child)> {
         let state = self.state.lock();
         let children = state.by_parent.get(instance).into_iter().flatten();
-        children.map(|(reference, child)| (reference.clone(), child.clone())).collect()
+        children
+            .map(|(reference, child)| (reference.clone(), child.clone()))
+            .collect()
     }
 
     /// Takes up the answer to our own write, unless the watch is past it.
     pub(crate) fn answered(&self, kind: &WatchedKind, object: Arc<RawObject>) {
         let mut state = self.state.lock();
-        let seen = state.kinds.get(&kind.gvr).map_or("", |kind| kind.seen.as_str());
+        let seen = state
+            .kinds
+            .get(&kind.gvr)
+            .map_or("", |kind| kind.seen.as_str());
         if newer(&object.resource_version, seen) {
             state.put(kind, object);
         }
@@ -165,8 +170,10 @@ impl ChildCache {
     fn restarted(&self, kind: &WatchedKind, objects: Vec<Arc<RawObject>>) -> Vec<InstanceKey> {
         let mut state = self.state.lock();
         let mut concerned: HashSet<InstanceKey> = HashSet::new();
-        let listed: HashSet<ObjectRef> =
-            objects.iter().map(|object| reference(kind, object)).collect();
+        let listed: HashSet<ObjectRef> = objects
+            .iter()
+            .map(|object| reference(kind, object))
+            .collect();
         let left: Vec<ObjectRef> = state
             .parent_of
             .keys()
@@ -215,11 +222,17 @@ impl State {
         }
         if let Some(parent) = parent {
             let children = self.by_parent.entry(parent.clone()).or_default();
-            let stale = children
-                .get(&reference)
-                .is_some_and(|known| newer(&known.object.resource_version, &object.resource_version));
+            let stale = children.get(&reference).is_some_and(|known| {
+                newer(&known.object.resource_version, &object.resource_version)
+            });
             if !stale {
-                children.insert(reference.clone(), Child { kind: kind.clone(), object });
+                children.insert(
+                    reference.clone(),
+                    Child {
+                        kind: kind.clone(),
+                        object,
+                    },
+                );
                 self.parent_of.insert(reference, parent.clone());
             }
             concerned.push(parent);

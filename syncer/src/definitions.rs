@@ -25,7 +25,11 @@ use graph::{CompiledGraph, Owner};
 use parking_lot::RwLock;
 use tracing::debug;
 
-use crate::{resources, engine::Engine, target::{Target, TargetSort}};
+use crate::{
+    engine::Engine,
+    resources,
+    target::{Target, TargetSort},
+};
 
 /// Names a definition: where it was authored, and how it is called there.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,7 +80,10 @@ impl Served {
         self.key.cluster.is_root()
             && target.sort != TargetSort::Root
             && self.distribute
-            && self.selector.as_ref().is_none_or(|selector| selector.matches(labels))
+            && self
+                .selector
+                .as_ref()
+                .is_none_or(|selector| selector.matches(labels))
     }
 }
 
@@ -103,7 +110,12 @@ impl Definitions {
         let state = self.state.read();
         let none = BTreeMap::new();
         let labels = state.spoke_labels.get(&target.cluster).unwrap_or(&none);
-        state.served.values().filter(|served| served.is_for(target, labels)).cloned().collect()
+        state
+            .served
+            .values()
+            .filter(|served| served.is_for(target, labels))
+            .cloned()
+            .collect()
     }
 
     /// Tells the definition that serves a kind in a logical cluster: one authored there before one
@@ -114,13 +126,21 @@ impl Definitions {
         group_kind: &GroupKind,
     ) -> Option<Arc<Served>> {
         let state = self.state.read();
-        let mut same = state.served.values().filter(|served| served.graph.group_kind() == *group_kind);
+        let mut same = state
+            .served
+            .values()
+            .filter(|served| served.graph.group_kind() == *group_kind);
         let own = same.clone().find(|served| served.key.cluster == *cluster);
-        own.or_else(|| same.find(|served| served.key.cluster.is_root())).cloned()
+        own.or_else(|| same.find(|served| served.key.cluster.is_root()))
+            .cloned()
     }
 
     /// Tells the other definition that holds a kind, if one does.
-    pub(crate) fn holder(&self, key: &DefinitionKey, group_kind: &GroupKind) -> Option<DefinitionKey> {
+    pub(crate) fn holder(
+        &self,
+        key: &DefinitionKey,
+        group_kind: &GroupKind,
+    ) -> Option<DefinitionKey> {
         let state = self.state.read();
         state
             .served
@@ -167,7 +187,11 @@ impl Definitions {
         cluster: &LogicalCluster,
         labels: &BTreeMap<String, String>,
     ) -> bool {
-        let before = self.state.write().spoke_labels.insert(cluster.clone(), labels.clone());
+        let before = self
+            .state
+            .write()
+            .spoke_labels
+            .insert(cluster.clone(), labels.clone());
         before.as_ref() != Some(labels)
     }
 }
@@ -247,5 +271,8 @@ fn take(engine: &Engine, event: Event) {
 
 fn key_of(object: &RawObject) -> Option<DefinitionKey> {
     let cluster = crate::instances::cluster_of(object)?;
-    Some(DefinitionKey { cluster, name: object.name.clone() })
+    Some(DefinitionKey {
+        cluster,
+        name: object.name.clone(),
+    })
 }

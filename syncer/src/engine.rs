@@ -81,6 +81,9 @@ impl Engine {
 
 impl fmt::Debug for Engine {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Engine").field("hub_id", &self.hub_id).finish_non_exhaustive()
+        formatter
+            .debug_struct("Engine")
+            .field("hub_id", &self.hub_id)
+            .finish_non_exhaustive()
     }
 }

@@ -41,7 +41,11 @@ struct ReferenceState {
 impl ExternalCache {
     /// Reads what a reference points to. `None` means that it is not known yet: the instance is
     /// reconciled again once it is.
-    pub(crate) fn read(target: &Target, wanted: &Wanted, reader: &InstanceKey) -> Option<Vec<Arc<Value>>> {
+    pub(crate) fn read(
+        target: &Target,
+        wanted: &Wanted,
+        reader: &InstanceKey,
+    ) -> Option<Vec<Arc<Value>>> {
         let reference = Reference::of(target, wanted);
         let cache = &target.externals;
         let mut state = cache.state.lock();
@@ -52,10 +56,20 @@ impl ExternalCache {
             }
             let objects = known.objects.values();
             // An object that the API server served is JSON; what is not is not served again.
-            return Some(objects.filter_map(|object| object.value().ok().map(Arc::new)).collect());
+            return Some(
+                objects
+                    .filter_map(|object| object.value().ok().map(Arc::new))
+                    .collect(),
+            );
         }
         let readers = HashSet::from([reader.clone()]);
-        state.insert(reference.clone(), ReferenceState { readers, ..ReferenceState::default() });
+        state.insert(
+            reference.clone(),
+            ReferenceState {
+                readers,
+                ..ReferenceState::default()
+            },
+        );
         drop(state);
         start(target, wanted, reference);
         None
@@ -67,13 +81,18 @@ impl ExternalCache {
             return Vec::new();
         };
         let identity = |object: &RawObject| {
-            (object.namespace.clone().unwrap_or_default(), object.name.clone())
+            (
+                object.namespace.clone().unwrap_or_default(),
+                object.name.clone(),
+            )
         };
         match event {
             Event::Restarted(objects) => {
                 known.synced = true;
-                known.objects =
-                    objects.into_iter().map(|object| (identity(&object), object)).collect();
+                known.objects = objects
+                    .into_iter()
+                    .map(|object| (identity(&object), object))
+                    .collect();
             }
             Event::Applied(object) => {
                 known.objects.insert(identity(&object), object);
@@ -96,13 +115,21 @@ impl Reference {
             "" => String::new(),
             namespace => format!("/namespaces/{namespace}"),
         };
-        let path =
-            format!("{}{}{scope}/{}", target.prefix, gvr.group_version().path(), gvr.resource);
+        let path = format!(
+            "{}{}{scope}/{}",
+            target.prefix,
+            gvr.group_version().path(),
+            gvr.resource
+        );
         let (label_selector, field_selector) = match &wanted.target {
             WantedTarget::Name(name) => (None, Some(format!("metadata.name={name}"))),
             WantedTarget::Selector(selector) => (Some(selector.to_string()), None),
         };
-        Self { path, label_selector, field_selector }
+        Self {
+            path,
+            label_selector,
+            field_selector,
+        }
     }
 }
 

@@ -53,15 +53,24 @@ struct KindState {
 
 impl InstanceCache {
     /// Tells the instance of a key.
-    pub(crate) fn get(&self, cluster: &LogicalCluster, key: &InstanceKey) -> Option<Arc<RawObject>> {
+    pub(crate) fn get(
+        &self,
+        cluster: &LogicalCluster,
+        key: &InstanceKey,
+    ) -> Option<Arc<RawObject>> {
         self.state.lock().instances.get(cluster)?.get(key).cloned()
     }
 
     /// Tells all instances of a logical cluster.
-    pub(crate) fn of_cluster(&self, cluster: &LogicalCluster) -> Vec<(InstanceKey, Arc<RawObject>)> {
+    pub(crate) fn of_cluster(
+        &self,
+        cluster: &LogicalCluster,
+    ) -> Vec<(InstanceKey, Arc<RawObject>)> {
         let state = self.state.lock();
         let instances = state.instances.get(cluster).into_iter().flatten();
-        instances.map(|(key, instance)| (key.clone(), Arc::clone(instance))).collect()
+        instances
+            .map(|(key, instance)| (key.clone(), Arc::clone(instance)))
+            .collect()
     }
 
     /// Tells all keys of a kind, with their clusters.
@@ -70,17 +79,26 @@ impl InstanceCache {
         let clusters = state.instances.iter();
         clusters
             .flat_map(|(cluster, instances)| {
-                instances.keys().map(move |key| (cluster.clone(), key.clone()))
+                instances
+                    .keys()
+                    .map(move |key| (cluster.clone(), key.clone()))
             })
             .filter(|(_, key)| key.group_kind == *group_kind)
             .collect()
     }
 
     /// Takes up the answer to our own write, unless a newer one is there.
-    pub(crate) fn answered(&self, cluster: &LogicalCluster, key: &InstanceKey, object: Arc<RawObject>) {
+    pub(crate) fn answered(
+        &self,
+        cluster: &LogicalCluster,
+        key: &InstanceKey,
+        object: Arc<RawObject>,
+    ) {
         let mut state = self.state.lock();
-        if let Some(known) =
-            state.instances.get_mut(cluster).and_then(|instances| instances.get_mut(key))
+        if let Some(known) = state
+            .instances
+            .get_mut(cluster)
+            .and_then(|instances| instances.get_mut(key))
             && newer(&object.resource_version, &known.resource_version)
         {
             *known = object;
@@ -126,7 +144,11 @@ fn concerns(known: &RawObject, object: &RawObject) -> bool {
 
 /// Tells the logical cluster that the hub says an object is in.
 pub(crate) fn cluster_of(object: &RawObject) -> Option<LogicalCluster> {
-    object.annotations.get(api::cluster::ANNOTATION)?.parse().ok()
+    object
+        .annotations
+        .get(api::cluster::ANNOTATION)?
+        .parse()
+        .ok()
 }
 
 /// Starts the watch of a kind of instances over all logical clusters, unless it runs.
@@ -140,7 +162,11 @@ pub(crate) fn watch(engine: &Arc<Engine>, group_kind: &GroupKind, gvr: &GroupVer
             known.token.cancel();
         }
         let token = engine.tasks.child_token();
-        let kind = KindState { gvr: gvr.clone(), token: token.clone(), synced: false };
+        let kind = KindState {
+            gvr: gvr.clone(),
+            token: token.clone(),
+            synced: false,
+        };
         state.kinds.insert(group_kind.clone(), kind);
         token
     };

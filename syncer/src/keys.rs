@@ -39,7 +39,10 @@ impl InstanceKey {
     pub(crate) fn of_parent(child: &RawObject) -> Option<Self> {
         let label = |key: &str| child.labels.get(key).cloned();
         Some(Self {
-            group_kind: GroupKind { group: label(PARENT_GROUP)?, kind: label(PARENT_KIND)? },
+            group_kind: GroupKind {
+                group: label(PARENT_GROUP)?,
+                kind: label(PARENT_KIND)?,
+            },
             namespace: label(PARENT_NAMESPACE).unwrap_or_default(),
             name: label(PARENT_NAME)?,
         })
@@ -51,7 +54,11 @@ impl fmt::Display for InstanceKey {
         if self.namespace.is_empty() {
             return write!(formatter, "{} {}", self.group_kind, self.name);
         }
-        write!(formatter, "{} {}/{}", self.group_kind, self.namespace, self.name)
+        write!(
+            formatter,
+            "{} {}/{}",
+            self.group_kind, self.namespace, self.name
+        )
     }
 }
 
@@ -77,9 +84,12 @@ mod tests {
 
     #[test]
     fn resource_versions_compare_as_integers() {
-        for (version, than, want) in
-            [("10", "9", true), ("9", "10", false), ("10", "10", false), ("11", "10", true)]
-        {
+        for (version, than, want) in [
+            ("10", "9", true),
+            ("9", "10", false),
+            ("10", "10", false),
+            ("11", "10", true),
+        ] {
             assert_eq!(newer(version, than), want, "{version} newer than {than}");
         }
     }

@@ -31,13 +31,13 @@ use api::LogicalCluster;
 use client::Dynamic;
 use tasks::Tasks;
 
-pub use crate::{
-    simulator::start as start_simulator,
-    spokes::{SECRET_LABEL, join_objects},
-};
 use crate::{
     engine::Engine,
     target::{Target, TargetSort},
+};
+pub use crate::{
+    simulator::start as start_simulator,
+    spokes::{SECRET_LABEL, join_objects},
 };
 
 /// The version of kro whose keys and texts children and conditions carry.
@@ -55,7 +55,10 @@ pub struct Config {
 
 impl fmt::Debug for Config {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Config").field("hub_id", &self.hub_id).finish_non_exhaustive()
+        formatter
+            .debug_struct("Config")
+            .field("hub_id", &self.hub_id)
+            .finish_non_exhaustive()
     }
 }
 

@@ -75,7 +75,9 @@ impl MirrorCache {
             kind.waiting.insert(key.clone());
             return Mirror::Unknown;
         }
-        kind.mirrors.get(key).map_or(Mirror::Absent, |mirror| Mirror::Present(Arc::clone(mirror)))
+        kind.mirrors
+            .get(key)
+            .map_or(Mirror::Absent, |mirror| Mirror::Present(Arc::clone(mirror)))
     }
 
     /// Takes up the answer to our own write, unless the watch is past it.
@@ -92,7 +94,10 @@ impl MirrorCache {
     pub(crate) fn gone(&self, key: &InstanceKey, uid: &str) {
         let mut state = self.state.lock();
         if let Some(kind) = state.kinds.get_mut(&key.group_kind)
-            && kind.mirrors.get(key).is_some_and(|mirror| mirror.uid == uid)
+            && kind
+                .mirrors
+                .get(key)
+                .is_some_and(|mirror| mirror.uid == uid)
         {
             kind.mirrors.remove(key);
         }
@@ -112,9 +117,7 @@ impl MirrorCache {
                     kind.saw(&object.resource_version);
                     let key = InstanceKey::of_instance(group_kind, &object);
                     let known = left.remove(&key);
-                    if known.is_none_or(|known| {
-                        known.resource_version != object.resource_version
-                    }) {
+                    if known.is_none_or(|known| known.resource_version != object.resource_version) {
                         concerned.insert(key.clone());
                     }
                     kind.mirrors.insert(key, object);
@@ -126,7 +129,10 @@ impl MirrorCache {
             Event::Applied(object) => {
                 kind.saw(&object.resource_version);
                 let key = InstanceKey::of_instance(group_kind, &object);
-                let known = kind.mirrors.get(&key).map(|known| known.resource_version.clone());
+                let known = kind
+                    .mirrors
+                    .get(&key)
+                    .map(|known| known.resource_version.clone());
                 // Our own write, taken up from its answer: nothing new.
                 if known.is_some_and(|known| !newer(&object.resource_version, &known)) {
                     return Vec::new();

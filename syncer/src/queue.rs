@@ -51,7 +51,10 @@ impl<K> Default for WorkQueue<K> {
             due: HashMap::new(),
             sequence: 0,
         };
-        Self { state: Mutex::new(state), changed: Notify::new() }
+        Self {
+            state: Mutex::new(state),
+            changed: Notify::new(),
+        }
     }
 }
 

@@ -19,7 +19,11 @@ pub(crate) fn crds() -> GroupVersionResource {
 
 /// Spokes.
 pub(crate) fn spokes() -> GroupVersionResource {
-    GroupVersionResource::new(wheelhouse::GROUP, wheelhouse::VERSION, wheelhouse::SPOKE_RESOURCE)
+    GroupVersionResource::new(
+        wheelhouse::GROUP,
+        wheelhouse::VERSION,
+        wheelhouse::SPOKE_RESOURCE,
+    )
 }
 
 /// Inventories: ledgers of instances.

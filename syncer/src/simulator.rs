@@ -86,7 +86,9 @@ async fn run(
     let mut retry = false;
     loop {
         let event = if retry {
-            tokio::time::timeout(RETRY_DELAY, events.recv()).await.unwrap_or(None)
+            tokio::time::timeout(RETRY_DELAY, events.recv())
+                .await
+                .unwrap_or(None)
         } else {
             match events.recv().await {
                 Some(event) => Some(event),
@@ -189,20 +191,29 @@ async fn perform(
             let name = api::meta::name(object);
             let patch = Patch::Json(&patch);
             let endpoint = endpoint(kind, object);
-            let answer = dynamic.patch(&endpoint, name, Some("status"), patch).await?;
+            let answer = dynamic
+                .patch(&endpoint, name, Some("status"), patch)
+                .await?;
             world.put(*kind, Arc::new(answer));
         }
         Action::Change(kind, object, patch) => {
             let name = api::meta::name(object);
             let endpoint = endpoint(kind, object);
-            let answer = dynamic.patch(&endpoint, name, None, Patch::Merge(patch)).await?;
+            let answer = dynamic
+                .patch(&endpoint, name, None, Patch::Merge(patch))
+                .await?;
             world.put(*kind, Arc::new(answer));
         }
         Action::Delete(kind, object) => {
-            let request =
-                DeleteRequest { uid: Some(api::meta::uid(object).to_owned()), propagation: None };
+            let request = DeleteRequest {
+                uid: Some(api::meta::uid(object).to_owned()),
+                propagation: None,
+            };
             let name = api::meta::name(object);
-            match dynamic.delete(&endpoint(kind, object), name, &request).await {
+            match dynamic
+                .delete(&endpoint(kind, object), name, &request)
+                .await
+            {
                 Ok(client::Deleted::Gone) => world.remove(*kind, object),
                 Ok(client::Deleted::Terminating(left)) => world.put(*kind, Arc::new(left)),
                 Err(error) if error.is_not_found() || error.is_conflict() => {}

@@ -17,12 +17,7 @@ use tracing::debug;
 pub use reconcile::join_objects;
 pub(crate) use reconcile::start as start_target;
 
-use crate::{resources, 
-    definitions::Served,
-    engine::Engine,
-    keys::InstanceKey,
-    target::Target,
-};
+use crate::{definitions::Served, engine::Engine, keys::InstanceKey, resources, target::Target};
 
 /// The label on a Secret of root that names the spoke whose credential it holds.
 pub const SECRET_LABEL: &str = "wheelhouse.dev/spoke";
@@ -131,7 +126,9 @@ fn take_spoke(engine: &Engine, known: &Known, event: Event) {
             }
         }
         Event::Applied(object) => {
-            let Ok(cluster) = object.name.parse::<LogicalCluster>() else { return };
+            let Ok(cluster) = object.name.parse::<LogicalCluster>() else {
+                return;
+            };
             let before = spokes.insert(cluster.clone(), Arc::clone(&object));
             let concerns = before.is_none_or(|before| {
                 before.generation != object.generation

@@ -4,12 +4,7 @@
 //! this hub itself; and root. Each has its own queue, caches and state of reach, so that one that
 //! hangs is not noticeable at another.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use api::{GroupVersionResource, LogicalCluster};
 use client::{Dynamic, Endpoint, reflector};
@@ -152,7 +147,11 @@ impl Target {
     }
 
     /// Names what a reflector reads: all objects of an endpoint, in all namespaces.
-    pub(crate) fn source(&self, gvr: &GroupVersionResource, label_selector: &str) -> reflector::Config {
+    pub(crate) fn source(
+        &self,
+        gvr: &GroupVersionResource,
+        label_selector: &str,
+    ) -> reflector::Config {
         reflector::Config {
             client: self.dynamic.client().clone(),
             path: format!(
@@ -239,7 +238,10 @@ impl Target {
         let memory = self.memory.lock();
         match memory.get(key) {
             Some(known) if known.uid == uid => known.clone(),
-            _ => Memory { uid: uid.to_owned(), ..Memory::default() },
+            _ => Memory {
+                uid: uid.to_owned(),
+                ..Memory::default()
+            },
         }
     }
 
@@ -278,7 +280,9 @@ const BACKOFF_MAX: Duration = Duration::from_secs(30);
 const BACKOFF_MIN: Duration = Duration::from_millis(200);
 
 fn backoff(failure_count: u32) -> Duration {
-    let base = BACKOFF_MIN.saturating_mul(1 << failure_count.min(10)).min(BACKOFF_MAX);
+    let base = BACKOFF_MIN
+        .saturating_mul(1 << failure_count.min(10))
+        .min(BACKOFF_MAX);
     // Up to a quarter earlier, so that what failed together is not tried together.
     base.mul_f64(1.0 - rand::random::<f64>() / 4.0)
 }

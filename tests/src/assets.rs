@@ -8,7 +8,9 @@ use std::{
 
 /// Tells the root folder of the workspace.
 pub fn workspace() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests folder has a parent")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the tests folder has a parent")
 }
 
 /// Tells the folder of kube-apiserver, kube-controller-manager, kubectl and etcd.
@@ -69,7 +71,10 @@ fn run_assets(arguments: &[&str]) -> PathBuf {
         .stderr(std::process::Stdio::inherit())
         .output()
         .expect("hack/assets can be started");
-    assert!(output.status.success(), "hack/assets must find or build the real parts");
+    assert!(
+        output.status.success(),
+        "hack/assets must find or build the real parts"
+    );
     let text = String::from_utf8(output.stdout).expect("a path in UTF-8");
     PathBuf::from(text.trim())
 }

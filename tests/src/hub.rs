@@ -44,7 +44,11 @@ impl Hub {
         let process = Process::start(&command, &self.scratch.file("hub.log"));
         within(Duration::from_secs(60), "the hub is ready", || async {
             assert!(process.runs(), "the hub ended:\n{}", process.log());
-            if kubeconfig.is_file() { Ok(()) } else { Err("no kubeconfig yet".to_owned()) }
+            if kubeconfig.is_file() {
+                Ok(())
+            } else {
+                Err("no kubeconfig yet".to_owned())
+            }
         })
         .await;
         self.process = Some(process);
@@ -74,7 +78,9 @@ impl Hub {
         let text = std::fs::read_to_string(self.kubeconfig()).expect("the hub wrote a kubeconfig");
         let value: serde_json::Value =
             serde_saphyr::from_str(&text).expect("the kubeconfig is YAML");
-        let clusters = value["clusters"].as_array().expect("the kubeconfig has clusters");
+        let clusters = value["clusters"]
+            .as_array()
+            .expect("the kubeconfig has clusters");
         let root = clusters.iter().find(|cluster| cluster["name"] == "root");
         root.expect("a cluster named root")["cluster"]["server"]
             .as_str()
@@ -89,7 +95,8 @@ impl Hub {
 
     /// kubectl at a spoke's logical cluster.
     pub fn at(&self, cluster: &str) -> Kubectl {
-        self.root().server(format!("{}/clusters/{cluster}", self.server()))
+        self.root()
+            .server(format!("{}/clusters/{cluster}", self.server()))
     }
 
     /// Runs the `wheelhouse` command line against this hub.
@@ -112,9 +119,15 @@ impl Hub {
     /// Joins a spoke under its own name and waits until it is Ready.
     pub async fn join(&self, spoke: &Spoke) {
         let from = spoke.kubeconfig().display().to_string();
-        let added = self.wheelhouse(&["spoke", "add", spoke.name(), "--from", &from]).await;
-        added.ok().unwrap_or_else(|why| panic!("spoke add {}: {why}", spoke.name()));
+        let added = self
+            .wheelhouse(&["spoke", "add", spoke.name(), "--from", &from])
+            .await;
+        added
+            .ok()
+            .unwrap_or_else(|why| panic!("spoke add {}: {why}", spoke.name()));
         let name = format!("spoke/{}", spoke.name());
-        self.root().must(&["wait", "--for=condition=Ready", &name, "--timeout=60s"]).await;
+        self.root()
+            .must(&["wait", "--for=condition=Ready", &name, "--timeout=60s"])
+            .await;
     }
 }

@@ -41,7 +41,10 @@ impl Ran {
         if self.code == 0 {
             return Ok(self.stdout);
         }
-        Err(format!("exit {}: {}{}", self.code, self.stderr, self.stdout))
+        Err(format!(
+            "exit {}: {}{}",
+            self.code, self.stderr, self.stdout
+        ))
     }
 }
 
@@ -81,11 +84,18 @@ impl Kubectl {
     /// Makes the command, for a test that wants to hold the process itself.
     pub fn command(&self, arguments: &[&str]) -> tokio::process::Command {
         let mut command = tokio::process::Command::new(&self.binary);
-        command.arg("--kubeconfig").arg(&self.kubeconfig).arg("--cache-dir").arg(&self.cache);
+        command
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .arg("--cache-dir")
+            .arg(&self.cache);
         if let Some(server) = &self.server {
             command.arg("--server").arg(server);
         }
-        command.args(arguments).kill_on_drop(true).stdin(Stdio::null());
+        command
+            .args(arguments)
+            .kill_on_drop(true)
+            .stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         for (name, value) in &self.environment {
             command.env(name, value);
@@ -100,8 +110,11 @@ impl Kubectl {
 
     /// Runs kubectl with a text on standard input.
     pub async fn run_with_input(&self, arguments: &[&str], input: &str) -> Ran {
-        let mut child =
-            self.command(arguments).stdin(Stdio::piped()).spawn().expect("kubectl can be started");
+        let mut child = self
+            .command(arguments)
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("kubectl can be started");
         let mut stdin = child.stdin.take().expect("stdin is piped");
         // kubectl may end without reading; the broken pipe then says nothing new.
         drop(stdin.write_all(input.as_bytes()).await);
@@ -116,13 +129,17 @@ impl Kubectl {
 
     /// Runs kubectl, which must succeed, and passes its output on.
     pub async fn must(&self, arguments: &[&str]) -> String {
-        self.run(arguments).await.ok().unwrap_or_else(|why| panic!("kubectl {arguments:?}: {why}"))
+        self.run(arguments)
+            .await
+            .ok()
+            .unwrap_or_else(|why| panic!("kubectl {arguments:?}: {why}"))
     }
 
     /// Applies a manifest, which must succeed.
     pub async fn apply(&self, manifest: &str) -> String {
         let ran = self.run_with_input(&["apply", "-f", "-"], manifest).await;
-        ran.ok().unwrap_or_else(|why| panic!("kubectl apply: {why}\n{manifest}"))
+        ran.ok()
+            .unwrap_or_else(|why| panic!("kubectl apply: {why}\n{manifest}"))
     }
 
     /// Gets an object or a list as JSON.

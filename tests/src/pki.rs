@@ -31,9 +31,14 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        params.key_usages = vec![
+            KeyUsagePurpose::KeyCertSign,
+            KeyUsagePurpose::DigitalSignature,
+        ];
         let key = KeyPair::generate().expect("a key can be made");
-        Self { issuer: CertifiedIssuer::self_signed(params, key).expect("the CA can be signed") }
+        Self {
+            issuer: CertifiedIssuer::self_signed(params, key).expect("the CA can be signed"),
+        }
     }
 
     /// Tells the authority's own certificate.
@@ -43,7 +48,12 @@ impl Authority {
 
     /// Signs a serving certificate for loopback.
     pub fn serving(&self) -> Pair {
-        let names = ["localhost", "127.0.0.1", "kubernetes.default.svc", "10.0.0.1"];
+        let names = [
+            "localhost",
+            "127.0.0.1",
+            "kubernetes.default.svc",
+            "10.0.0.1",
+        ];
         let mut params = CertificateParams::new(names.map(String::from)).expect("valid names");
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         self.sign(params)
@@ -54,7 +64,9 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, user);
         for group in groups {
-            params.distinguished_name.push(DnType::OrganizationName, *group);
+            params
+                .distinguished_name
+                .push(DnType::OrganizationName, *group);
         }
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         self.sign(params)
@@ -62,8 +74,13 @@ impl Authority {
 
     fn sign(&self, params: CertificateParams) -> Pair {
         let key = KeyPair::generate().expect("a key can be made");
-        let certificate = params.signed_by(&key, &self.issuer).expect("the CA can sign");
-        Pair { certificate: certificate.pem(), key: key.serialize_pem() }
+        let certificate = params
+            .signed_by(&key, &self.issuer)
+            .expect("the CA can sign");
+        Pair {
+            certificate: certificate.pem(),
+            key: key.serialize_pem(),
+        }
     }
 }
 

@@ -10,7 +10,9 @@ pub async fn make_ready(spoke: &Kubectl, namespace: &str, count: usize) {
     eventually("pods are ready", || async {
         let pods = spoke.json(&["get", "pods", "-n", namespace]).await?;
         let pods = pods["items"].as_array().cloned().unwrap_or_default();
-        let living = pods.iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
+        let living = pods
+            .iter()
+            .filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
         let (ready, waiting): (Vec<&Value>, Vec<&Value>) = living.partition(|pod| is_ready(pod));
         for pod in &waiting {
             let name = pod["metadata"]["name"].as_str().unwrap_or_default();
@@ -22,14 +24,26 @@ pub async fn make_ready(spoke: &Kubectl, namespace: &str, count: usize) {
                 ],
             }})
             .to_string();
-            let arguments =
-                ["patch", "pod", name, "-n", namespace, "--subresource=status", "-p", &status];
+            let arguments = [
+                "patch",
+                "pod",
+                name,
+                "-n",
+                namespace,
+                "--subresource=status",
+                "-p",
+                &status,
+            ];
             spoke.run(&arguments).await.ok()?;
         }
         if waiting.is_empty() && ready.len() == count {
             return Ok(());
         }
-        Err(format!("{} ready, {} waiting, want {count}", ready.len(), waiting.len()))
+        Err(format!(
+            "{} ready, {} waiting, want {count}",
+            ready.len(),
+            waiting.len()
+        ))
     })
     .await;
 }

@@ -39,9 +39,16 @@ pub struct Process {
 impl Process {
     /// Starts `command` with its output appended to `log`.
     pub fn start(command: &Command, log: &Path) -> Self {
-        File::options().create(true).append(true).open(log).expect("the log can be made");
+        File::options()
+            .create(true)
+            .append(true)
+            .open(log)
+            .expect("the log can be made");
         let mut guarded = Command::new("sh");
-        guarded.args(["-c", GUARD, "guard"]).arg(log).arg(command.get_program());
+        guarded
+            .args(["-c", GUARD, "guard"])
+            .arg(log)
+            .arg(command.get_program());
         guarded.args(command.get_args());
         for (name, value) in command.get_envs() {
             match value {
@@ -59,7 +66,11 @@ impl Process {
             .read_line(&mut line)
             .expect("the guard tells the process id");
         let pid = line.trim().parse().expect("a process id");
-        Self { guard, pid, log: log.to_owned() }
+        Self {
+            guard,
+            pid,
+            log: log.to_owned(),
+        }
     }
 
     /// Tells the process id of the program itself.
@@ -70,14 +81,26 @@ impl Process {
     /// Sends a signal by its name, `TERM`, `KILL`, `STOP` or `CONT`.
     pub fn signal(&self, name: &str) {
         let signal = format!("-{name}");
-        let sent = Command::new("kill").args([&signal, &self.pid.to_string()]).status();
-        assert!(sent.expect("kill can be started").success(), "kill {signal} {}", self.pid);
+        let sent = Command::new("kill")
+            .args([&signal, &self.pid.to_string()])
+            .status();
+        assert!(
+            sent.expect("kill can be started").success(),
+            "kill {signal} {}",
+            self.pid
+        );
     }
 
     /// Tells whether the program still runs (a zombie does not).
     pub fn runs(&self) -> bool {
-        std::fs::read_to_string(format!("/proc/{}/stat", self.pid))
-            .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").trim_start().starts_with('Z'))
+        std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).is_ok_and(|stat| {
+            !stat
+                .rsplit(')')
+                .next()
+                .unwrap_or("")
+                .trim_start()
+                .starts_with('Z')
+        })
     }
 
     /// Reads what the program printed so far.
@@ -94,7 +117,9 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         drop(self.guard.stdin.take());
-        self.guard.wait().expect("the guard ends once its input ends");
+        self.guard
+            .wait()
+            .expect("the guard ends once its input ends");
     }
 }
 
@@ -159,7 +184,9 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         drop(self.sweeper.stdin.take());
-        self.sweeper.wait().expect("the sweeper ends once its input ends");
+        self.sweeper
+            .wait()
+            .expect("the sweeper ends once its input ends");
     }
 }
 
@@ -167,5 +194,8 @@ impl Drop for Scratch {
 /// asked for beforehand; the kernel hands out a port again only after all others.
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port is free");
-    listener.local_addr().expect("a bound socket has an address").port()
+    listener
+        .local_addr()
+        .expect("a bound socket has an address")
+        .port()
 }

@@ -46,7 +46,10 @@ impl Spoke {
         let scratch = Scratch::new(name);
         let authority = Authority::new(&format!("{name}-ca"));
         let etcd_port = free_port();
-        let etcd = Process::start(&etcd_command(&scratch, etcd_port), &scratch.file("etcd.log"));
+        let etcd = Process::start(
+            &etcd_command(&scratch, etcd_port),
+            &scratch.file("etcd.log"),
+        );
         let port = free_port();
         let server = format!("https://127.0.0.1:{port}");
         let admin = authority.client("admin", &["system:masters"]);
@@ -92,8 +95,12 @@ impl Spoke {
     /// Writes a kubeconfig for another user of this spoke.
     pub fn kubeconfig_for(&self, user: &str, groups: &[&str]) -> PathBuf {
         let client = self.authority.client(user, groups);
-        let text =
-            pki::kubeconfig(&self.name, &self.server, &self.authority.certificate(), &client);
+        let text = pki::kubeconfig(
+            &self.name,
+            &self.server,
+            &self.authority.certificate(),
+            &client,
+        );
         self.scratch.write(&format!("{user}.kubeconfig"), text)
     }
 
@@ -138,7 +145,10 @@ impl Spoke {
             kubectl.run(&["get", "namespace", "default"]).await.ok()?;
             if self.controllers.is_some() {
                 // ServiceAccount admission refuses Pods before the controller made this one.
-                kubectl.run(&["get", "serviceaccount", "default"]).await.ok()?;
+                kubectl
+                    .run(&["get", "serviceaccount", "default"])
+                    .await
+                    .ok()?;
             }
             Ok(())
         })
@@ -148,15 +158,29 @@ impl Spoke {
 
 fn tail(log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
-    lines.iter().skip(lines.len().saturating_sub(15)).map(|line| format!("{line}\n")).collect()
+    lines
+        .iter()
+        .skip(lines.len().saturating_sub(15))
+        .map(|line| format!("{line}\n"))
+        .collect()
 }
 
 fn etcd_command(scratch: &Scratch, port: u16) -> Command {
     let url = format!("http://127.0.0.1:{port}");
     let mut command = Command::new(assets::folder().join("etcd"));
     command.arg("--data-dir").arg(scratch.file("etcd"));
-    command.args(["--listen-client-urls", &url, "--advertise-client-urls", &url]);
-    command.args(["--listen-peer-urls", "http://127.0.0.1:0", "--log-level", "warn"]);
+    command.args([
+        "--listen-client-urls",
+        &url,
+        "--advertise-client-urls",
+        &url,
+    ]);
+    command.args([
+        "--listen-peer-urls",
+        "http://127.0.0.1:0",
+        "--log-level",
+        "warn",
+    ]);
     command
 }
 
@@ -172,21 +196,39 @@ fn api_command(
     let (public, private) = pki::account_key();
     let account_key = scratch.write("service-account.key", private);
     let mut command = Command::new(assets::folder().join("kube-apiserver"));
-    command.args(["--bind-address", "127.0.0.1", "--authorization-mode", "RBAC"]);
-    command.args(["--service-cluster-ip-range", "10.0.0.0/24", "--allow-privileged"]);
+    command.args([
+        "--bind-address",
+        "127.0.0.1",
+        "--authorization-mode",
+        "RBAC",
+    ]);
+    command.args([
+        "--service-cluster-ip-range",
+        "10.0.0.0/24",
+        "--allow-privileged",
+    ]);
     command.args(["--service-account-issuer", "https://kubernetes.default.svc"]);
     command.arg(format!("--etcd-servers=http://127.0.0.1:{etcd_port}"));
     command.arg(format!("--secure-port={port}"));
     command.arg("--cert-dir").arg(scratch.file("certificates"));
-    command.arg("--tls-cert-file").arg(scratch.write("serving.crt", serving.certificate));
-    command.arg("--tls-private-key-file").arg(scratch.write("serving.key", serving.key));
+    command
+        .arg("--tls-cert-file")
+        .arg(scratch.write("serving.crt", serving.certificate));
+    command
+        .arg("--tls-private-key-file")
+        .arg(scratch.write("serving.key", serving.key));
     command.arg("--client-ca-file").arg(ca);
     command
         .arg("--service-account-key-file")
         .arg(scratch.write("service-account.pub", public));
-    command.arg("--service-account-signing-key-file").arg(&account_key);
+    command
+        .arg("--service-account-signing-key-file")
+        .arg(&account_key);
     if options.unthrottled {
-        command.args(["--enable-priority-and-fairness=false", "--max-requests-inflight=800"]);
+        command.args([
+            "--enable-priority-and-fairness=false",
+            "--max-requests-inflight=800",
+        ]);
         command.arg("--max-mutating-requests-inflight=400");
     }
     command
@@ -195,8 +237,13 @@ fn api_command(
 fn controllers_command(scratch: &Scratch, kubeconfig: &PathBuf) -> Command {
     let mut command = Command::new(assets::folder().join("kube-controller-manager"));
     command.arg("--kubeconfig").arg(kubeconfig);
-    command.args(["--leader-elect=false", "--use-service-account-credentials=false"]);
-    command.arg("--service-account-private-key-file").arg(scratch.file("service-account.key"));
+    command.args([
+        "--leader-elect=false",
+        "--use-service-account-credentials=false",
+    ]);
+    command
+        .arg("--service-account-private-key-file")
+        .arg(scratch.file("service-account.key"));
     command.arg("--root-ca-file").arg(scratch.file("ca.crt"));
     command.args(["--bind-address", "127.0.0.1", "--secure-port=0"]);
     command.arg(concat!(

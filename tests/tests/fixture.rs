@@ -5,15 +5,25 @@ use wheelhouse_tests::{Spoke, eventually};
 #[tokio::test]
 async fn a_spoke_starts_and_leaves_no_process_and_no_folder_behind() {
     let spoke = Spoke::start("fixture").await;
-    let folder = spoke.kubeconfig().parent().expect("the kubeconfig lies in a folder").to_owned();
+    let folder = spoke
+        .kubeconfig()
+        .parent()
+        .expect("the kubeconfig lies in a folder")
+        .to_owned();
     let pids = [spoke.api().pid(), spoke.etcd().pid()];
-    let namespaces = spoke.kubectl().must(&["get", "namespaces", "-o", "name"]).await;
+    let namespaces = spoke
+        .kubectl()
+        .must(&["get", "namespaces", "-o", "name"])
+        .await;
     assert!(namespaces.contains("namespace/default"), "{namespaces}");
     drop(spoke);
     assert!(!folder.exists(), "{} is left", folder.display());
     for pid in pids {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        assert!(stat.is_empty() || stat.contains(") Z "), "process {pid} is left: {stat}");
+        assert!(
+            stat.is_empty() || stat.contains(") Z "),
+            "process {pid} is left: {stat}"
+        );
     }
 }
 
@@ -22,7 +32,12 @@ async fn a_spoke_starts_and_leaves_no_process_and_no_folder_behind() {
 async fn a_killed_test_leaves_no_process_and_no_folder_behind() {
     if let Some(report) = std::env::var_os("WHEELHOUSE_FIXTURE_VICTIM") {
         let spoke = Spoke::start("victim").await;
-        let folder = spoke.kubeconfig().parent().expect("in a folder").display().to_string();
+        let folder = spoke
+            .kubeconfig()
+            .parent()
+            .expect("in a folder")
+            .display()
+            .to_string();
         let text = format!("{} {} {folder}", spoke.api().pid(), spoke.etcd().pid());
         std::fs::write(&report, text).expect("the report can be written");
         std::future::pending::<()>().await;
@@ -31,7 +46,10 @@ async fn a_killed_test_leaves_no_process_and_no_folder_behind() {
     let report = folder.path().join("report");
     let program = std::env::current_exe().expect("this test has a program");
     let mut victim = tokio::process::Command::new(program)
-        .args(["--exact", "a_killed_test_leaves_no_process_and_no_folder_behind"])
+        .args([
+            "--exact",
+            "a_killed_test_leaves_no_process_and_no_folder_behind",
+        ])
         .env("WHEELHOUSE_FIXTURE_VICTIM", &report)
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())

@@ -65,14 +65,26 @@ pub(super) async fn ready(
     };
     let end = tokio::time::Instant::now() + PATIENCE;
     loop {
-        let object = hub.get(&endpoint, name).await.with_context(|| name.to_owned())?;
-        let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
-        let found = conditions.into_iter().find(|condition| condition["type"] == "Ready");
+        let object = hub
+            .get(&endpoint, name)
+            .await
+            .with_context(|| name.to_owned())?;
+        let conditions = object["status"]["conditions"]
+            .as_array()
+            .into_iter()
+            .flatten();
+        let found = conditions
+            .into_iter()
+            .find(|condition| condition["type"] == "Ready");
         if found.is_some_and(|condition| condition["status"] == "True") {
             return Ok(());
         }
         if tokio::time::Instant::now() > end {
-            bail!("{} {name} is not Ready after {PATIENCE:?}: {}", gvr.resource, object["status"]);
+            bail!(
+                "{} {name} is not Ready after {PATIENCE:?}: {}",
+                gvr.resource,
+                object["status"]
+            );
         }
         tokio::time::sleep(LOOK_INTERVAL).await;
     }

@@ -16,7 +16,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ("wheelhouse-storage", &[]),
     ("wheelhouse-cel", &[]),
     ("wheelhouse-schema", &["wheelhouse-api", "wheelhouse-cel"]),
-    ("wheelhouse-graph", &["wheelhouse-api", "wheelhouse-cel", "wheelhouse-schema"]),
+    (
+        "wheelhouse-graph",
+        &["wheelhouse-api", "wheelhouse-cel", "wheelhouse-schema"],
+    ),
     ("wheelhouse-client", &["wheelhouse-api", "wheelhouse-tasks"]),
     (
         "wheelhouse-apiserver",
@@ -88,17 +91,26 @@ fn metadata(root: &Path) -> Result<Value> {
         .current_dir(root)
         .output()
         .context("cargo metadata cannot be started")?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    ensure!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     serde_json::from_slice(&output.stdout).context("cargo metadata is JSON")
 }
 
 fn edges(metadata: &Value) -> Result<Vec<String>> {
     let allowed: BTreeMap<&str, &[&str]> = EDGES.iter().copied().collect();
     let mut findings = Vec::new();
-    for package in metadata["packages"].as_array().context("cargo metadata has packages")? {
+    for package in metadata["packages"]
+        .as_array()
+        .context("cargo metadata has packages")?
+    {
         let name = package["name"].as_str().unwrap_or_default();
         let Some(targets) = allowed.get(name) else {
-            findings.push(format!("{name}: a crate that hack/xtask/src/tidy.rs does not know"));
+            findings.push(format!(
+                "{name}: a crate that hack/xtask/src/tidy.rs does not know"
+            ));
             continue;
         };
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
@@ -106,7 +118,9 @@ fn edges(metadata: &Value) -> Result<Vec<String>> {
             let ours = target == "wheelhouse" || target.starts_with("wheelhouse-");
             let development = dependency["kind"].as_str() == Some("dev");
             if ours && !development && !targets.contains(&target) {
-                findings.push(format!("{name} must not import {target}: imports go downwards"));
+                findings.push(format!(
+                    "{name} must not import {target}: imports go downwards"
+                ));
             }
         }
     }
@@ -119,7 +133,11 @@ fn files(root: &Path) -> Result<Vec<String>> {
         .current_dir(root)
         .output()
         .context("git cannot be started")?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    ensure!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let text = String::from_utf8(output.stdout).context("paths are UTF-8")?;
     Ok(text.lines().map(str::to_owned).collect())
 }
@@ -127,7 +145,9 @@ fn files(root: &Path) -> Result<Vec<String>> {
 fn size_exceptions(root: &Path) -> Result<Vec<String>> {
     let file = root.join("hack/xtask/size_exceptions.txt");
     let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-    let lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
+    let lines = text
+        .lines()
+        .filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
     lines
         .map(|line| {
             let (path, reason) = line.split_once(": ").context("`path: reason`")?;
@@ -139,24 +159,35 @@ fn size_exceptions(root: &Path) -> Result<Vec<String>> {
 
 fn text_findings(file: &str, text: &str, exceptions: &[String]) -> Vec<String> {
     let mut findings = Vec::new();
-    let rust = Path::new(file).extension().is_some_and(|extension| extension == "rs");
+    let rust = Path::new(file)
+        .extension()
+        .is_some_and(|extension| extension == "rs");
     let shell = text.starts_with("#!") && text.lines().next().is_some_and(|l| l.contains("sh"));
     if rust {
         if !text.starts_with("//!") && !file.ends_with("/tests.rs") {
             findings.push(format!("{file}: begins without a //! header"));
         }
         if file.ends_with("/mod.rs") {
-            findings.push(format!("{file}: name it after its folder, foo.rs beside foo/"));
+            findings.push(format!(
+                "{file}: name it after its folder, foo.rs beside foo/"
+            ));
         }
-        let body = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or(text);
+        let body = text
+            .split("\n#[cfg(test)]\nmod tests {")
+            .next()
+            .unwrap_or(text);
         let count = body.lines().count();
         let tests = file.contains("/tests/") || file.ends_with("/tests.rs");
         if count > LINE_COUNT_MAX && !tests && !exceptions.iter().any(|path| path == file) {
-            findings.push(format!("{file}: {count} lines without tests, at most {LINE_COUNT_MAX}"));
+            findings.push(format!(
+                "{file}: {count} lines without tests, at most {LINE_COUNT_MAX}"
+            ));
         }
     }
     if shell && text.lines().count() > SHELL_LINE_COUNT_MAX {
-        findings.push(format!("{file}: more than {SHELL_LINE_COUNT_MAX} lines of shell"));
+        findings.push(format!(
+            "{file}: more than {SHELL_LINE_COUNT_MAX} lines of shell"
+        ));
     }
     if rust || shell {
         for (index, line) in text.lines().enumerate() {
@@ -167,7 +198,10 @@ fn text_findings(file: &str, text: &str, exceptions: &[String]) -> Vec<String> {
             if let Some(rest) = line.split_once(concat!("TO", "DO")).map(|(_, rest)| rest)
                 && !rest.starts_with('(')
             {
-                findings.push(format!("{file}:{number}: an unowned {}", concat!("TO", "DO")));
+                findings.push(format!(
+                    "{file}:{number}: an unowned {}",
+                    concat!("TO", "DO")
+                ));
             }
         }
     }
@@ -201,7 +235,12 @@ mod tests {
         let long = format!("//! Header.\n{}", "fn a() {}\n".repeat(LINE_COUNT_MAX));
         let cases = [
             ("no header", "a/src/lib.rs", "fn main() {}\n", 1),
-            ("trailing space", "a/src/lib.rs", "//! A.\nfn main() {} \n", 1),
+            (
+                "trailing space",
+                "a/src/lib.rs",
+                "//! A.\nfn main() {} \n",
+                1,
+            ),
             ("too long", "a/src/lib.rs", long.as_str(), 1),
             ("a long test", "a/src/lib/tests.rs", long.as_str(), 0),
             ("clean", "a/src/lib.rs", "//! A.\nfn main() {}\n", 0),

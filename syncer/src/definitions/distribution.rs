@@ -17,10 +17,11 @@ use serde_json::{Value, json};
 use tracing::{info, warn};
 
 use super::Served;
-use crate::{resources, 
+use crate::{
     children::OWNED_SELECTOR,
     engine::Engine,
     keys::text,
+    resources,
     target::{Reach, Target, TargetSort},
 };
 
@@ -97,7 +98,10 @@ impl Kinds {
     /// Counts the kinds that are served, and tells why others are not.
     pub(crate) fn census(&self) -> (usize, Vec<String>) {
         let state = self.state.lock();
-        let served = state.values().filter(|known| known.progress == Progress::Served).count();
+        let served = state
+            .values()
+            .filter(|known| known.progress == Progress::Served)
+            .count();
         let mut others: Vec<String> = state
             .iter()
             .filter_map(|(kind, known)| match &known.progress {
@@ -113,7 +117,11 @@ impl Kinds {
     fn note(&self, served: &Served, progress: Progress) -> bool {
         let spec_hash = served.graph.spec_hash().to_owned();
         let kind = served.graph.group_kind();
-        let noted = KindState { spec_hash, progress: progress.clone(), stale: false };
+        let noted = KindState {
+            spec_hash,
+            progress: progress.clone(),
+            stale: false,
+        };
         let before = self.state.lock().insert(kind, noted);
         before.is_none_or(|before| before.progress != progress)
     }
@@ -123,7 +131,11 @@ impl Kinds {
 pub(crate) async fn spread(engine: &Arc<Engine>, served: &Arc<Served>) -> Spread {
     let mut waiting = Vec::new();
     for target in engine.fleet.all() {
-        let is_for = engine.definitions.served_in(&target).iter().any(|one| one.key == served.key);
+        let is_for = engine
+            .definitions
+            .served_in(&target)
+            .iter()
+            .any(|one| one.key == served.key);
         if !is_for || target.reach() != Reach::Reachable {
             continue;
         }
@@ -143,7 +155,11 @@ pub(crate) async fn spread(engine: &Arc<Engine>, served: &Arc<Served>) -> Spread
             Progress::Pending => waiting.push(target.cluster.to_string()),
         }
     }
-    if waiting.is_empty() { Spread::Everywhere } else { Spread::Waiting(waiting) }
+    if waiting.is_empty() {
+        Spread::Everywhere
+    } else {
+        Spread::Waiting(waiting)
+    }
 }
 
 /// Starts the worker that looks after the CRDs of targets.
@@ -175,7 +191,10 @@ pub(crate) fn watch(engine: &Arc<Engine>, target: &Arc<Target>) {
     let tasks = engine.tasks.clone();
     tasks.spawn("definitions-in-target", async move {
         while let Some(event) = events.recv().await {
-            if matches!(event, Event::Restarted(_) | Event::Applied(_) | Event::Deleted(_)) {
+            if matches!(
+                event,
+                Event::Restarted(_) | Event::Applied(_) | Event::Deleted(_)
+            ) {
                 target.kinds.expire();
                 engine.distribution_queue.add(target.cluster.clone());
             }
@@ -184,7 +203,9 @@ pub(crate) fn watch(engine: &Arc<Engine>, target: &Arc<Target>) {
 }
 
 async fn look_after(engine: &Arc<Engine>, cluster: &LogicalCluster) {
-    let Some(target) = engine.fleet.get(cluster) else { return };
+    let Some(target) = engine.fleet.get(cluster) else {
+        return;
+    };
     if target.reach() != Reach::Reachable {
         return; // the heartbeat adds it again
     }
@@ -201,7 +222,9 @@ async fn look_after(engine: &Arc<Engine>, cluster: &LogicalCluster) {
     }
     if let Err(error) = retire(engine, &target, &wanted).await {
         warn!(cluster = %cluster, error = %error, "cannot retire a kind");
-        engine.distribution_queue.add_after(cluster.clone(), RETRY_DELAY);
+        engine
+            .distribution_queue
+            .add_after(cluster.clone(), RETRY_DELAY);
     }
     if moved {
         engine.note_census(cluster);
@@ -219,7 +242,9 @@ async fn ensure_and_note(
         Err(error) => {
             warn!(cluster = %target.cluster, name = served.key.name, error = %error, "cannot put a CRD");
             target.probe.notify_one();
-            engine.distribution_queue.add_after(target.cluster.clone(), RETRY_DELAY);
+            engine
+                .distribution_queue
+                .add_after(target.cluster.clone(), RETRY_DELAY);
             Progress::Pending
         }
     };
@@ -286,10 +311,12 @@ fn refusal(engine: &Engine, live: &Value, served: &Served) -> Option<String> {
     if let Some(reason) = graph::ownership(&typed, &served.owner).refusal(name) {
         return Some(reason);
     }
-    let allowed = engine
-        .definitions
-        .known(&served.key)
-        .is_some_and(|known| known.annotations.get(ALLOW_BREAKING).is_some_and(|v| v == "true"));
+    let allowed = engine.definitions.known(&served.key).is_some_and(|known| {
+        known
+            .annotations
+            .get(ALLOW_BREAKING)
+            .is_some_and(|v| v == "true")
+    });
     if allowed {
         return None;
     }
@@ -300,24 +327,33 @@ fn refusal(engine: &Engine, live: &Value, served: &Served) -> Option<String> {
 }
 
 fn established(live: &Value) -> bool {
-    let conditions = live["status"]["conditions"].as_array().into_iter().flatten();
-    conditions.into_iter().any(|condition| {
-        condition["type"] == "Established" && condition["status"] == "True"
-    })
+    let conditions = live["status"]["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    conditions
+        .into_iter()
+        .any(|condition| condition["type"] == "Established" && condition["status"] == "True")
 }
 
 /// Tells whether all that is wanted is there already, so that nothing has to be written.
 fn covers(live: &Value, wanted: &Value) -> bool {
     match (live, wanted) {
-        (Value::Object(live), Value::Object(wanted)) => wanted.iter().all(|(key, value)| {
-            // The server owns these two.
-            key == "status"
-                || key == "creationTimestamp"
-                || live.get(key).is_some_and(|live| covers(live, value))
-        }) && (!wanted.contains_key("openAPIV3Schema") || live.get("openAPIV3Schema") == wanted.get("openAPIV3Schema")),
+        (Value::Object(live), Value::Object(wanted)) => {
+            wanted.iter().all(|(key, value)| {
+                // The server owns these two.
+                key == "status"
+                    || key == "creationTimestamp"
+                    || live.get(key).is_some_and(|live| covers(live, value))
+            }) && (!wanted.contains_key("openAPIV3Schema")
+                || live.get("openAPIV3Schema") == wanted.get("openAPIV3Schema"))
+        }
         (Value::Array(live), Value::Array(wanted)) => {
             live.len() == wanted.len()
-                && live.iter().zip(wanted).all(|(live, wanted)| covers(live, wanted))
+                && live
+                    .iter()
+                    .zip(wanted)
+                    .all(|(live, wanted)| covers(live, wanted))
         }
         _ => live == wanted,
     }
@@ -330,7 +366,9 @@ async fn stranger(target: &Target, served: &Served) -> Result<Option<String>, cl
     let listed = target.dynamic.list(&endpoint, &request).await?;
     let mut strangers = listed.items.iter().filter(|object| {
         let finalizers = api::meta::finalizers(object);
-        !finalizers.iter().any(|name| *name == api::wheelhouse::keys::FINALIZER_MIRROR)
+        !finalizers
+            .iter()
+            .any(|name| *name == api::wheelhouse::keys::FINALIZER_MIRROR)
             && api::meta::deletion_timestamp(object).is_none()
     });
     Ok(strangers.next().map(|object| {
@@ -350,8 +388,7 @@ async fn shadow(
     served: &Served,
     definition: &Value,
 ) -> Result<(), client::Error> {
-    let endpoint =
-        engine.hub_endpoint(&target.cluster, &resources::served_resources(), "");
+    let endpoint = engine.hub_endpoint(&target.cluster, &resources::served_resources(), "");
     let gvr = served.graph.gvr();
     let name = format!("{}.{}", gvr.resource, gvr.group);
     let record = json!({
@@ -366,7 +403,10 @@ async fn shadow(
         Ok(known) if known["spec"] == record["spec"] => return Ok(()),
         Ok(_) => {
             let patch = json!([{"op": "add", "path": "/spec", "value": record["spec"]}]);
-            engine.hub.patch(&endpoint, &name, None, Patch::Json(&patch)).await?;
+            engine
+                .hub
+                .patch(&endpoint, &name, None, Patch::Json(&patch))
+                .await?;
         }
         Err(error) if error.is_not_found() => {
             engine.hub.create(&endpoint, &record).await?;
@@ -385,8 +425,7 @@ async fn retire(
     if target.sort != TargetSort::Mirrored {
         return Ok(());
     }
-    let endpoint =
-        engine.hub_endpoint(&target.cluster, &resources::served_resources(), "");
+    let endpoint = engine.hub_endpoint(&target.cluster, &resources::served_resources(), "");
     let listed = engine.hub.list(&endpoint, &ListRequest::default()).await?;
     for record in &listed.items {
         let name = api::meta::name(record);
@@ -405,11 +444,20 @@ async fn retire(
             .any(|(cluster, _)| *cluster == target.cluster);
         // A definition that is deleted leaves its CRD and its instances, and so their service.
         let defined = engine.definitions.keys().iter().any(|key| {
-            text(record, &["metadata", "labels", "kro.run/resource-graph-definition-name"])
-                == key.name
+            text(
+                record,
+                &[
+                    "metadata",
+                    "labels",
+                    "kro.run/resource-graph-definition-name",
+                ],
+            ) == key.name
         });
         if !kept && !used && !defined && engine.instances.synced() {
-            engine.hub.delete(&endpoint, name, &DeleteRequest::default()).await?;
+            engine
+                .hub
+                .delete(&endpoint, name, &DeleteRequest::default())
+                .await?;
             target.mirrors.deregister(&group_kind);
         }
     }

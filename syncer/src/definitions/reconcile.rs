@@ -25,9 +25,10 @@ use super::{
     resolving,
     revisions::{self, Keep, Revision},
 };
-use crate::{resources, 
+use crate::{
     engine::Engine,
     instances::{self, deletion},
+    resources,
 };
 
 /// Selects the spokes that a definition of root is for.
@@ -75,7 +76,10 @@ async fn step(engine: &Arc<Engine>, key: &DefinitionKey) -> Result<(), client::E
     }
     if !api::meta::has_finalizer(&object, api::kro::keys::FINALIZER) {
         let patch = add_finalizer_of(&object, api::kro::keys::FINALIZER);
-        object = engine.hub.patch(&endpoint, &key.name, None, Patch::Json(&patch)).await?;
+        object = engine
+            .hub
+            .patch(&endpoint, &key.name, None, Patch::Json(&patch))
+            .await?;
     }
     let now = engine.now();
     let mut set = ConditionSet::open(&DEFINITION, &object, &now);
@@ -139,11 +143,16 @@ async fn record(
     revisions: &[Revision],
 ) -> Result<i64, client::Error> {
     if let Some(latest) = revisions.last()
-        && latest.spec.as_ref().is_some_and(|spec| graph::spec_hash(spec) == graph.spec_hash())
+        && latest
+            .spec
+            .as_ref()
+            .is_some_and(|spec| graph::spec_hash(spec) == graph.spec_hash())
     {
         return Ok(latest.number);
     }
-    let issued = object["status"]["lastIssuedRevision"].as_i64().unwrap_or_default();
+    let issued = object["status"]["lastIssuedRevision"]
+        .as_i64()
+        .unwrap_or_default();
     let number = issued.max(revisions.last().map_or(0, |latest| latest.number)) + 1;
     revisions::issue(engine, key, object, graph, number).await?;
     info!(cluster = %key.cluster, name = key.name, revision = number, "issued a revision");
@@ -207,7 +216,10 @@ fn publish(
     };
     let distribute = annotation(DISTRIBUTE_KEY).or_else(|| label(DISTRIBUTE_KEY)) != Some("false");
     let uid = api::meta::uid(object);
-    let owner = Owner { name: key.name.clone(), uid: uid.to_owned() };
+    let owner = Owner {
+        name: key.name.clone(),
+        uid: uid.to_owned(),
+    };
     let mut definition = graph.definition().clone();
     graph::label_definition(&mut definition, &owner, &engine.settings);
     let served = Arc::new(Served {
@@ -275,7 +287,11 @@ async fn release(
     }
     let endpoint = engine.hub_endpoint(&key.cluster, &resources::definitions(), "");
     let patch = deletion::remove_finalizer(object, api::kro::keys::FINALIZER);
-    match engine.hub.patch(&endpoint, &key.name, None, Patch::Json(&patch)).await {
+    match engine
+        .hub
+        .patch(&endpoint, &key.name, None, Patch::Json(&patch))
+        .await
+    {
         Ok(_) => Ok(()),
         Err(error) if error.is_not_found() => Ok(()),
         Err(error) => Err(error),
@@ -306,7 +322,11 @@ async fn write_status(
     status["conditions"] = Value::Array(set.to_values());
     status["state"] = json!(marks::definition_state(set));
     if let Some((graph, number)) = graph {
-        let order: Vec<&str> = graph.topological_order().iter().map(AsRef::as_ref).collect();
+        let order: Vec<&str> = graph
+            .topological_order()
+            .iter()
+            .map(AsRef::as_ref)
+            .collect();
         status["topologicalOrder"] = json!(order);
         status["resources"] = json!(graph.resources_status());
         status["lastIssuedRevision"] = json!(number);
@@ -317,7 +337,11 @@ async fn write_status(
     let endpoint = engine.hub_endpoint(&key.cluster, &resources::definitions(), "");
     let patch = json!([{"op": "add", "path": "/status", "value": status}]);
     let patch = Patch::Json(&patch);
-    match engine.hub.patch(&endpoint, &key.name, Some("status"), patch).await {
+    match engine
+        .hub
+        .patch(&endpoint, &key.name, Some("status"), patch)
+        .await
+    {
         Ok(_) => Ok(()),
         Err(error) if error.is_not_found() => Ok(()),
         Err(error) => Err(error),

@@ -4,7 +4,10 @@
 //! Compiling is pure, so everything that a definition names is fetched before. A kind that the
 //! first cluster asked does not serve is asked of the next.
 
-use std::{collections::{BTreeSet, HashMap}, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use api::{GroupVersion, GroupVersionKind, kro::RgdSpec};
 use graph::{ResolveError, ResolvedKind, SchemaResolver};
@@ -12,7 +15,11 @@ use schema::Schema;
 use serde_json::Value;
 use tracing::debug;
 
-use crate::{engine::Engine, keys::text, target::{Reach, Target, TargetSort}};
+use crate::{
+    engine::Engine,
+    keys::text,
+    target::{Reach, Target, TargetSort},
+};
 
 /// The kinds that one definition names, as far as any receiving cluster serves them.
 #[derive(Debug, Default)]
@@ -25,8 +32,10 @@ pub(crate) struct FetchedSchemas {
 
 /// Fetches what a definition names and the built-in kinds do not have.
 pub(crate) async fn fetch(engine: &Engine, spec: &RgdSpec, home: &Target) -> FetchedSchemas {
-    let mut missing: BTreeSet<GroupVersionKind> =
-        named(spec).into_iter().filter(|gvk| builtin(gvk).is_none()).collect();
+    let mut missing: BTreeSet<GroupVersionKind> = named(spec)
+        .into_iter()
+        .filter(|gvk| builtin(gvk).is_none())
+        .collect();
     let mut fetched = FetchedSchemas::default();
     if missing.is_empty() {
         return fetched;
@@ -40,11 +49,16 @@ pub(crate) async fn fetch(engine: &Engine, spec: &RgdSpec, home: &Target) -> Fet
             break;
         }
         if target.reach() != Reach::Reachable {
-            fetched.unavailable = Some(format!("spoke {:?} is unreachable", target.cluster.as_str()));
+            fetched.unavailable = Some(format!(
+                "spoke {:?} is unreachable",
+                target.cluster.as_str()
+            ));
             continue;
         }
-        let versions: BTreeSet<GroupVersion> =
-            missing.iter().map(GroupVersionKind::group_version).collect();
+        let versions: BTreeSet<GroupVersion> = missing
+            .iter()
+            .map(GroupVersionKind::group_version)
+            .collect();
         for version in versions {
             match fetch_version(&target, &version).await {
                 Ok(Some(kinds)) => {
@@ -69,7 +83,10 @@ pub(crate) async fn fetch(engine: &Engine, spec: &RgdSpec, home: &Target) -> Fet
 fn named(spec: &RgdSpec) -> BTreeSet<GroupVersionKind> {
     let mut kinds = BTreeSet::new();
     for resource in &spec.resources {
-        let template = resource.template.as_ref().and_then(GroupVersionKind::from_object);
+        let template = resource
+            .template
+            .as_ref()
+            .and_then(GroupVersionKind::from_object);
         let external = resource.external_ref.as_ref().and_then(|external| {
             let version: GroupVersion = external.api_version.parse().ok()?;
             Some(version.with_kind(&external.kind))
@@ -96,13 +113,21 @@ async fn fetch_version(
     version: &GroupVersion,
 ) -> Result<Option<Kinds>, client::Error> {
     let path = version.path();
-    let resources = match target.dynamic.raw_get(&format!("{}{path}", target.prefix)).await {
+    let resources = match target
+        .dynamic
+        .raw_get(&format!("{}{path}", target.prefix))
+        .await
+    {
         Ok(bytes) => json(&bytes),
         Err(error) if error.is_not_found() => return Ok(None),
         Err(error) => return Err(error),
     };
-    let document =
-        json(&target.dynamic.raw_get(&format!("{}/openapi/v3{path}", target.prefix)).await?);
+    let document = json(
+        &target
+            .dynamic
+            .raw_get(&format!("{}/openapi/v3{path}", target.prefix))
+            .await?,
+    );
     let mut kinds = Vec::new();
     for resource in resources["resources"].as_array().into_iter().flatten() {
         let (name, kind) = (text(resource, &["name"]), text(resource, &["kind"]));
@@ -112,7 +137,14 @@ async fn fetch_version(
         let gvk = version.with_kind(kind);
         if let Some(schema) = schema_of(&document, &gvk) {
             let namespaced = resource["namespaced"].as_bool().unwrap_or_default();
-            kinds.push((gvk, ResolvedKind { schema, namespaced, resource: name.to_owned() }));
+            kinds.push((
+                gvk,
+                ResolvedKind {
+                    schema,
+                    namespaced,
+                    resource: name.to_owned(),
+                },
+            ));
         }
     }
     Ok(Some(kinds))
@@ -126,7 +158,10 @@ fn json(bytes: &[u8]) -> Value {
 fn schema_of(document: &Value, gvk: &GroupVersionKind) -> Option<Arc<Schema>> {
     let schemas = document["components"]["schemas"].as_object()?;
     let is_kind = |schema: &Value| {
-        let named = schema["x-kubernetes-group-version-kind"].as_array().into_iter().flatten();
+        let named = schema["x-kubernetes-group-version-kind"]
+            .as_array()
+            .into_iter()
+            .flatten();
         named.into_iter().any(|named| {
             text(named, &["group"]) == gvk.group
                 && text(named, &["version"]) == gvk.version
@@ -168,14 +203,17 @@ fn inline(schema: &Value, document: &Value, depth: usize) -> Value {
                 }
                 return inlined;
             }
-            let fields = fields.iter().map(|(key, value)| {
-                (key.clone(), inline(value, document, depth + 1))
-            });
+            let fields = fields
+                .iter()
+                .map(|(key, value)| (key.clone(), inline(value, document, depth + 1)));
             Value::Object(fields.collect())
         }
-        Value::Array(items) => {
-            Value::Array(items.iter().map(|item| inline(item, document, depth + 1)).collect())
-        }
+        Value::Array(items) => Value::Array(
+            items
+                .iter()
+                .map(|item| inline(item, document, depth + 1))
+                .collect(),
+        ),
         other => other.clone(),
     }
 }
@@ -191,10 +229,11 @@ impl SchemaResolver for FetchedSchemas {
             return Err(ResolveError::Unavailable(reason.clone()));
         }
         let version = gvk.group_version();
-        let known = self.served.contains(&version) || schema::builtin::catalog()
-            .resources()
-            .iter()
-            .any(|resource| resource.gvr().group_version() == version);
+        let known = self.served.contains(&version)
+            || schema::builtin::catalog()
+                .resources()
+                .iter()
+                .any(|resource| resource.gvr().group_version() == version);
         if known {
             return Err(ResolveError::KindNotFound(gvk.clone()));
         }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use api::kro::{RgdSpec, ResourceGraphDefinition};
+use api::kro::{ResourceGraphDefinition, RgdSpec};
 use client::{DeleteRequest, ListRequest, Patch};
 use graph::{
     CompiledGraph,
@@ -14,8 +14,8 @@ use graph::{
 use serde_json::{Value, json};
 
 use super::DefinitionKey;
-use crate::resources;
 use crate::engine::Engine;
+use crate::resources;
 
 /// Revisions of a definition that are kept. Source: kro's `--rgd-max-graph-revisions`.
 const REVISION_COUNT_MAX: usize = 5;
@@ -97,8 +97,7 @@ pub(crate) async fn issue(
         Err(error) => return Err(error),
     };
     let now = engine.now();
-    let mut set =
-        ConditionSet::open(&REVISION, &created, &now);
+    let mut set = ConditionSet::open(&REVISION, &created, &now);
     set.mark(graph::definition_conditions::revision_verified());
     let status = json!({
         "topologicalOrder": graph.topological_order().iter().map(AsRef::as_ref).collect::<Vec<&str>>(),
@@ -106,7 +105,10 @@ pub(crate) async fn issue(
         "conditions": set.to_values(),
     });
     let patch = json!([{"op": "add", "path": "/status", "value": status}]);
-    engine.hub.patch(&endpoint, &name, Some("status"), Patch::Json(&patch)).await?;
+    engine
+        .hub
+        .patch(&endpoint, &name, Some("status"), Patch::Json(&patch))
+        .await?;
     Ok(())
 }
 
@@ -123,7 +125,11 @@ pub(crate) async fn collect(
         Keep::None => 0,
     };
     let surplus = revisions.len().saturating_sub(kept);
-    for revision in revisions.iter().take(surplus).filter(|revision| !revision.terminating) {
+    for revision in revisions
+        .iter()
+        .take(surplus)
+        .filter(|revision| !revision.terminating)
+    {
         let request = DeleteRequest::default();
         match engine.hub.delete(&endpoint, &revision.name, &request).await {
             Ok(_) => {}
@@ -150,9 +156,10 @@ pub(crate) fn last_good(
     revisions: &[Revision],
     resolver: &dyn graph::SchemaResolver,
 ) -> Option<Arc<CompiledGraph>> {
-    revisions.iter().rev().find_map(|revision| {
-        graph::compile(revision.spec.as_ref()?, &key.name, resolver).ok()
-    })
+    revisions
+        .iter()
+        .rev()
+        .find_map(|revision| graph::compile(revision.spec.as_ref()?, &key.name, resolver).ok())
 }
 
 fn revision(object: &Value) -> Revision {

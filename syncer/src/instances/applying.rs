@@ -23,9 +23,14 @@ pub(crate) async fn write<'p>(
     target: &Target,
     plan: &'p Plan,
 ) -> Vec<(&'p Apply, Result<Value, client::Error>)> {
-    let writes: Vec<BoxFuture<'_, _>> =
-        plan.changes().map(|apply| write_one(target, apply).boxed()).collect();
-    stream::iter(writes).buffer_unordered(WRITE_COUNT).collect().await
+    let writes: Vec<BoxFuture<'_, _>> = plan
+        .changes()
+        .map(|apply| write_one(target, apply).boxed())
+        .collect();
+    stream::iter(writes)
+        .buffer_unordered(WRITE_COUNT)
+        .collect()
+        .await
 }
 
 async fn write_one<'p>(
@@ -39,7 +44,13 @@ async fn write_one<'p>(
         object: &apply.object,
         answer: Answer::Object,
     };
-    (apply, target.dynamic.patch(&endpoint, &apply.reference.name, None, patch).await)
+    (
+        apply,
+        target
+            .dynamic
+            .patch(&endpoint, &apply.reference.name, None, patch)
+            .await,
+    )
 }
 
 /// Takes up the answers to writes. Returns whether all succeeded; failures are in `observed`, for
@@ -58,7 +69,10 @@ pub(crate) fn absorb(
                 work.memory.applied.insert(apply.reference.clone(), applied);
                 observed.applied(&apply.reference, applied);
                 if let Ok(object) = RawObject::from_value(&live) {
-                    let kind = WatchedKind { gvk: apply.gvk.clone(), gvr: apply.gvr.clone() };
+                    let kind = WatchedKind {
+                        gvk: apply.gvk.clone(),
+                        gvr: apply.gvr.clone(),
+                    };
                     target.children.answered(&kind, Arc::new(object));
                 }
                 observed.child(Arc::new(live));
@@ -68,7 +82,11 @@ pub(crate) fn absorb(
                 if error.unreachable() {
                     target.probe.notify_one();
                 }
-                let verb = if apply.change == Change::Create { "create" } else { "update" };
+                let verb = if apply.change == Change::Create {
+                    "create"
+                } else {
+                    "update"
+                };
                 warn!(cluster = %target.cluster, key = %work.key, child = %apply.id, verb,
                     error = %error, "cannot apply a child");
                 observed.failed(&apply.id, error.to_string());
@@ -85,8 +103,10 @@ pub(crate) fn absorb(
 /// [`Pause::Watch`] while a wave is going, [`Pause::Failure`] where a deletion was refused.
 pub(crate) async fn prune(work: &mut Work<'_>, plan: &Plan) -> Result<(), Pause> {
     let children = work.target.children.of(work.key);
-    let members: Vec<Arc<Value>> =
-        children.iter().filter_map(|(_, child)| child.object.value().ok().map(Arc::new)).collect();
+    let members: Vec<Arc<Value>> = children
+        .iter()
+        .filter_map(|(_, child)| child.object.value().ok().map(Arc::new))
+        .collect();
     for wave in plan.prune(&members) {
         let mut gone = true;
         for object in &wave.objects {
@@ -103,15 +123,25 @@ pub(crate) async fn prune(work: &mut Work<'_>, plan: &Plan) -> Result<(), Pause>
 pub(crate) async fn delete(work: &mut Work<'_>, object: &Value) -> Result<bool, Pause> {
     let reference = ObjectRef::of(object);
     let Some(gvr) = endpoint_of(work, &reference) else {
-        return Err(Pause::Failure(format!("no endpoint is known for {reference:?}")));
+        return Err(Pause::Failure(format!(
+            "no endpoint is known for {reference:?}"
+        )));
     };
     if api::meta::deletion_timestamp(object).is_some() {
         return Ok(false);
     }
     let uid = api::meta::uid(object).to_owned();
     let endpoint = work.target.endpoint(&gvr, &reference.namespace);
-    let request = DeleteRequest { uid: Some(uid.clone()), propagation: None };
-    match work.target.dynamic.delete(&endpoint, &reference.name, &request).await {
+    let request = DeleteRequest {
+        uid: Some(uid.clone()),
+        propagation: None,
+    };
+    match work
+        .target
+        .dynamic
+        .delete(&endpoint, &reference.name, &request)
+        .await
+    {
         Ok(Deleted::Gone) => {}
         Err(error) if error.is_not_found() => {}
         Ok(Deleted::Terminating(_)) => return Ok(false),
@@ -129,13 +159,17 @@ fn endpoint_of(work: &Work<'_>, reference: &ObjectRef) -> Option<GroupVersionRes
     let child = known.into_iter().find(|(known, _)| known == reference);
     child.map(|(_, child)| child.kind.gvr).or_else(|| {
         let kinds = ledger::kinds(work.memory.ledger.as_ref());
-        let mut same = kinds.into_iter().filter(|kind| {
-            kind.gvk.group == reference.group && kind.gvk.kind == reference.kind
-        });
+        let mut same = kinds
+            .into_iter()
+            .filter(|kind| kind.gvk.group == reference.group && kind.gvk.kind == reference.kind);
         same.next().map(|kind| kind.gvr)
     })
 }
 
 fn namespace(apply: &Apply) -> &str {
-    if apply.namespaced { &apply.reference.namespace } else { "" }
+    if apply.namespaced {
+        &apply.reference.namespace
+    } else {
+        ""
+    }
 }

@@ -41,7 +41,9 @@ pub(crate) async fn step(work: &mut Work<'_>) -> Result<(), Pause> {
             .iter()
             .filter_map(|(_, child)| child.object.value().ok().map(Arc::new))
             .collect();
-        let Some(wave) = graph::deletion::next_wave(&members) else { break };
+        let Some(wave) = graph::deletion::next_wave(&members) else {
+            break;
+        };
         let mut gone = true;
         for object in &wave.objects {
             gone &= applying::delete(work, object).await?;
@@ -62,7 +64,10 @@ async fn require_synced(work: &mut Work<'_>) -> Result<(), Pause> {
             Sync::Synced => {}
             Sync::Waiting(None) => return Err(Pause::Watch),
             Sync::Waiting(Some(reason)) => {
-                let message = format!("waiting to read {} in the spoke: {reason}", kind.gvr.resource);
+                let message = format!(
+                    "waiting to read {} in the spoke: {reason}",
+                    kind.gvr.resource
+                );
                 say(work, &message).await?;
                 return Err(Pause::Watch);
             }
@@ -72,7 +77,10 @@ async fn require_synced(work: &mut Work<'_>) -> Result<(), Pause> {
 }
 
 async fn say(work: &mut Work<'_>, message: &str) -> Result<(), Pause> {
-    let served = work.engine.definitions.lookup(&work.target.cluster, &work.key.group_kind);
+    let served = work
+        .engine
+        .definitions
+        .lookup(&work.target.cluster, &work.key.group_kind);
     let now = work.engine.now();
     let graph = served.as_ref().map(|served| served.graph.as_ref());
     let wanted = graph::status::deleting(graph, &work.instance, message, &now);
@@ -84,7 +92,12 @@ async fn release(work: &mut Work<'_>) -> Result<(), Pause> {
     let endpoint = work.hub_endpoint()?;
     let patch = remove_finalizer(&work.instance, api::kro::keys::FINALIZER);
     let patch = client::Patch::Json(&patch);
-    match work.engine.hub.patch(&endpoint, &work.key.name, None, patch).await {
+    match work
+        .engine
+        .hub
+        .patch(&endpoint, &work.key.name, None, patch)
+        .await
+    {
         Ok(_) => Ok(()),
         Err(error) if error.is_not_found() => Ok(()),
         Err(error) => Err(error.into()),
@@ -94,8 +107,10 @@ async fn release(work: &mut Work<'_>) -> Result<(), Pause> {
 /// Makes the JSON patch that takes one finalizer off an object, if the object is still the one
 /// that was read.
 pub(crate) fn remove_finalizer(object: &Value, finalizer: &str) -> Value {
-    let left: Vec<&str> =
-        api::meta::finalizers(object).into_iter().filter(|name| *name != finalizer).collect();
+    let left: Vec<&str> = api::meta::finalizers(object)
+        .into_iter()
+        .filter(|name| *name != finalizer)
+        .collect();
     serde_json::json!([
         {"op": "test", "path": "/metadata/uid", "value": api::meta::uid(object)},
         {"op": "replace", "path": "/metadata/finalizers", "value": left},

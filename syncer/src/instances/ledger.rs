@@ -49,7 +49,9 @@ pub(crate) async fn before(work: &mut Work<'_>, plan: &Plan) -> Result<(), Pause
         .collect();
     let count = members.len();
     for apply in &plan.applies {
-        members.entry(apply.reference.clone()).or_insert_with(|| member(apply, None));
+        members
+            .entry(apply.reference.clone())
+            .or_insert_with(|| member(apply, None));
     }
     if members.len() > count {
         let spec = spec(work, members, Exact::No);
@@ -64,9 +66,16 @@ pub(crate) async fn after(work: &mut Work<'_>, plan: &Plan) -> Result<(), Pause>
     let members: BTreeMap<ObjectRef, InventoryMember> = plan
         .applies
         .iter()
-        .map(|apply| (apply.reference.clone(), member(apply, applied.get(&apply.reference))))
+        .map(|apply| {
+            (
+                apply.reference.clone(),
+                member(apply, applied.get(&apply.reference)),
+            )
+        })
         .collect();
-    work.memory.applied.retain(|reference, _| members.contains_key(reference));
+    work.memory
+        .applied
+        .retain(|reference, _| members.contains_key(reference));
     let spec = spec(work, members, Exact::Yes);
     write(work, spec).await?;
     inventory(work, &plan.inventory_after).await
@@ -76,7 +85,12 @@ pub(crate) async fn after(work: &mut Work<'_>, plan: &Plan) -> Result<(), Pause>
 pub(crate) async fn remove(work: &mut Work<'_>) -> Result<(), Pause> {
     let endpoint = endpoint(work);
     let request = DeleteRequest::default();
-    match work.engine.hub.delete(&endpoint, &work.memory.uid, &request).await {
+    match work
+        .engine
+        .hub
+        .delete(&endpoint, &work.memory.uid, &request)
+        .await
+    {
         Ok(_) => {}
         Err(error) if error.is_not_found() => {}
         Err(error) => return Err(error.into()),
@@ -108,7 +122,9 @@ fn spec(
     members: BTreeMap<ObjectRef, InventoryMember>,
     exact: Exact,
 ) -> InventorySpec {
-    let version = work.instance["apiVersion"].as_str().and_then(|text| text.rsplit('/').next());
+    let version = work.instance["apiVersion"]
+        .as_str()
+        .and_then(|text| text.rsplit('/').next());
     InventorySpec {
         instance: InstanceReference {
             group: work.key.group_kind.group.clone(),
@@ -136,7 +152,9 @@ fn member(apply: &Apply, applied: Option<&Applied>) -> InventoryMember {
         node: apply.node.to_string(),
         order: apply.apply_order,
         applied: applied.map_or_else(String::new, |applied| {
-            let live = applied.live.map_or_else(String::new, |live| format!("{live:016x}"));
+            let live = applied
+                .live
+                .map_or_else(String::new, |live| format!("{live:016x}"));
             format!("{:016x}-{live}", applied.desired)
         }),
     }
@@ -148,7 +166,10 @@ fn applied_of(spec: &InventorySpec) -> HashMap<ObjectRef, Applied> {
         .iter()
         .filter_map(|member| {
             let (desired, live) = member.applied.split_once('-')?;
-            let applied = Applied { desired: digest(desired)?, live: digest(live) };
+            let applied = Applied {
+                desired: digest(desired)?,
+                live: digest(live),
+            };
             Some((reference_of(member), applied))
         })
         .collect()
@@ -164,7 +185,8 @@ fn reference_of(member: &InventoryMember) -> ObjectRef {
 }
 
 fn endpoint(work: &Work<'_>) -> Endpoint {
-    work.engine.hub_endpoint(&work.target.cluster, &resources::inventories(), "")
+    work.engine
+        .hub_endpoint(&work.target.cluster, &resources::inventories(), "")
 }
 
 async fn write(work: &mut Work<'_>, spec: InventorySpec) -> Result<(), Pause> {
@@ -180,7 +202,10 @@ async fn write(work: &mut Work<'_>, spec: InventorySpec) -> Result<(), Pause> {
     } else {
         let patch = json!([{"op": "add", "path": "/spec", "value": spec}]);
         let name = work.memory.uid.clone();
-        work.engine.hub.patch(&endpoint, &name, None, Patch::Json(&patch)).await?;
+        work.engine
+            .hub
+            .patch(&endpoint, &name, None, Patch::Json(&patch))
+            .await?;
     }
     work.memory.ledger = Some(spec);
     Ok(())
@@ -193,5 +218,6 @@ async fn inventory(work: &mut Work<'_>, inventory: &graph::Inventory) -> Result<
     }
     let settings = &work.engine.settings;
     let patch = graph::instance::inventory_patch(&work.instance, inventory, settings);
-    work.apply_to_instance(&patch, api::kro::keys::MANAGER_APPLYSET_PARENT).await
+    work.apply_to_instance(&patch, api::kro::keys::MANAGER_APPLYSET_PARENT)
+        .await
 }

@@ -17,7 +17,10 @@ use client::{Answer, DeleteRequest, Deleted, Endpoint, Force, Patch, reflector::
 use serde_json::{Map, Value, json};
 use tracing::{debug, warn};
 
-use super::{deletion, reconcile::{Pause, Work}};
+use super::{
+    deletion,
+    reconcile::{Pause, Work},
+};
 use crate::{
     definitions::Served,
     engine::Engine,
@@ -43,7 +46,11 @@ const FOREIGN_PREFIXES: &[&str] = &[
 ];
 
 /// Labels that Helm and Argo CD set on what they track.
-const FOREIGN_LABELS: &[&str] = &["app.kubernetes.io/managed-by", "app.kubernetes.io/instance", "helm.sh/chart"];
+const FOREIGN_LABELS: &[&str] = &[
+    "app.kubernetes.io/managed-by",
+    "app.kubernetes.io/instance",
+    "helm.sh/chart",
+];
 
 /// Makes the mirror what it should be. Returns the digest to be remembered of it.
 pub(crate) async fn apply(work: &Work<'_>, served: &Served) -> Result<u64, Pause> {
@@ -75,7 +82,11 @@ pub(crate) async fn apply(work: &Work<'_>, served: &Served) -> Result<u64, Pause
         object: &desired,
         answer: Answer::Object,
     };
-    let answer = work.target.dynamic.patch(&endpoint, &work.key.name, None, patch).await?;
+    let answer = work
+        .target
+        .dynamic
+        .patch(&endpoint, &work.key.name, None, patch)
+        .await?;
     if let Ok(object) = RawObject::from_value(&answer) {
         work.target.mirrors.answered(work.key, Arc::new(object));
     }
@@ -88,7 +99,10 @@ pub(crate) async fn remove(work: &mut Work<'_>) -> Result<(), Pause> {
     if work.target.sort != TargetSort::Mirrored {
         return Ok(());
     }
-    let Some(served) = work.engine.definitions.lookup(&work.target.cluster, &work.key.group_kind)
+    let Some(served) = work
+        .engine
+        .definitions
+        .lookup(&work.target.cluster, &work.key.group_kind)
     else {
         return Ok(());
     };
@@ -107,9 +121,16 @@ pub(crate) async fn remove_orphan(engine: &Arc<Engine>, target: &Arc<Target>, ke
     if target.sort != TargetSort::Mirrored || !engine.instances.synced() {
         return;
     }
-    let Some(served) = engine.definitions.lookup(&target.cluster, &key.group_kind) else { return };
-    let Mirror::Present(mirror) = target.mirrors.of(key) else { return };
-    let ours = mirror.finalizers.iter().any(|name| name == api::wheelhouse::keys::FINALIZER_MIRROR);
+    let Some(served) = engine.definitions.lookup(&target.cluster, &key.group_kind) else {
+        return;
+    };
+    let Mirror::Present(mirror) = target.mirrors.of(key) else {
+        return;
+    };
+    let ours = mirror
+        .finalizers
+        .iter()
+        .any(|name| name == api::wheelhouse::keys::FINALIZER_MIRROR);
     let of_this_hub = mirror.annotations.get(api::wheelhouse::keys::HUB) == Some(&engine.hub_id);
     if !ours || !of_this_hub {
         return;
@@ -152,15 +173,21 @@ pub(crate) fn start_status_worker(engine: &Arc<Engine>, target: &Arc<Target>) {
 }
 
 async fn write_status(engine: &Engine, target: &Target, key: &InstanceKey) -> Result<(), Pause> {
-    let Some(object) = engine.instances.get(&target.cluster, key) else { return Ok(()) };
-    let Mirror::Present(mirror) = target.mirrors.of(key) else { return Ok(()) };
+    let Some(object) = engine.instances.get(&target.cluster, key) else {
+        return Ok(());
+    };
+    let Mirror::Present(mirror) = target.mirrors.of(key) else {
+        return Ok(());
+    };
     let Some(served) = engine.definitions.lookup(&target.cluster, &key.group_kind) else {
         return Ok(());
     };
     if target.reach() != Reach::Reachable || object.deletion_timestamp.is_some() {
         return Ok(()); // on return the instance is reconciled, which comes back here
     }
-    let (Ok(instance), Ok(live)) = (object.value(), mirror.value()) else { return Ok(()) };
+    let (Ok(instance), Ok(live)) = (object.value(), mirror.value()) else {
+        return Ok(());
+    };
     let endpoint = endpoint(target, &served, &key.namespace);
     // The inventory may have grown since the mirror was written.
     let desired = desired(&instance, &engine.hub_id);
@@ -171,7 +198,10 @@ async fn write_status(engine: &Engine, target: &Target, key: &InstanceKey) -> Re
             object: &desired,
             answer: Answer::Metadata,
         };
-        target.dynamic.patch(&endpoint, &key.name, None, patch).await?;
+        target
+            .dynamic
+            .patch(&endpoint, &key.name, None, patch)
+            .await?;
     }
     let wanted = status(&instance, &live);
     if wanted.is_null() || live["status"] == wanted {
@@ -181,7 +211,11 @@ async fn write_status(engine: &Engine, target: &Target, key: &InstanceKey) -> Re
         {"op": "test", "path": "/metadata/uid", "value": mirror.uid},
         {"op": "add", "path": "/status", "value": wanted},
     ]);
-    match target.dynamic.patch(&endpoint, &key.name, Some("status"), Patch::Json(&patch)).await {
+    match target
+        .dynamic
+        .patch(&endpoint, &key.name, Some("status"), Patch::Json(&patch))
+        .await
+    {
         Ok(_) => Ok(()),
         Err(error) if error.is_not_found() => Ok(()),
         Err(error) => Err(error.into()),
@@ -207,7 +241,11 @@ fn status(instance: &Value, mirror: &Value) -> Value {
 
 fn desired(instance: &Value, hub_id: &str) -> Value {
     let metadata = &instance["metadata"];
-    let foreign = |key: &str| FOREIGN_PREFIXES.iter().any(|prefix| key.starts_with(prefix));
+    let foreign = |key: &str| {
+        FOREIGN_PREFIXES
+            .iter()
+            .any(|prefix| key.starts_with(prefix))
+    };
     let kept = |value: &Value, drop_labels: bool| -> Map<String, Value> {
         let entries = value.as_object().into_iter().flatten();
         entries
@@ -247,8 +285,13 @@ fn holds(desired: &Value, mirror: &RawObject) -> bool {
     let metadata = &desired["metadata"];
     within(&metadata["labels"], &mirror.labels)
         && within(&metadata["annotations"], &mirror.annotations)
-        && mirror.finalizers.iter().any(|name| name == api::wheelhouse::keys::FINALIZER_MIRROR)
-        && mirror.value().is_ok_and(|live| live["spec"] == desired["spec"])
+        && mirror
+            .finalizers
+            .iter()
+            .any(|name| name == api::wheelhouse::keys::FINALIZER_MIRROR)
+        && mirror
+            .value()
+            .is_ok_and(|live| live["spec"] == desired["spec"])
 }
 
 fn without_inventory(desired: &Value) -> Value {
@@ -282,12 +325,22 @@ async fn release_finalizer(
     key: &InstanceKey,
     mirror: &RawObject,
 ) -> Result<(), Pause> {
-    if !mirror.finalizers.iter().any(|name| name == api::wheelhouse::keys::FINALIZER_MIRROR) {
+    if !mirror
+        .finalizers
+        .iter()
+        .any(|name| name == api::wheelhouse::keys::FINALIZER_MIRROR)
+    {
         return Ok(());
     }
-    let object = mirror.value().map_err(|error| Pause::Failure(error.to_string()))?;
+    let object = mirror
+        .value()
+        .map_err(|error| Pause::Failure(error.to_string()))?;
     let patch = deletion::remove_finalizer(&object, api::wheelhouse::keys::FINALIZER_MIRROR);
-    match target.dynamic.patch(endpoint, &key.name, None, Patch::Json(&patch)).await {
+    match target
+        .dynamic
+        .patch(endpoint, &key.name, None, Patch::Json(&patch))
+        .await
+    {
         Ok(_) => Ok(()),
         Err(error) if error.is_not_found() => Ok(()),
         Err(error) => Err(error.into()),
@@ -300,7 +353,10 @@ async fn delete(
     key: &InstanceKey,
     uid: &str,
 ) -> Result<(), Pause> {
-    let request = DeleteRequest { uid: Some(uid.to_owned()), propagation: None };
+    let request = DeleteRequest {
+        uid: Some(uid.to_owned()),
+        propagation: None,
+    };
     match target.dynamic.delete(endpoint, &key.name, &request).await {
         Ok(Deleted::Terminating(left)) => {
             let holders = text(&left, &["metadata", "name"]).to_owned();

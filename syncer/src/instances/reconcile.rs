@@ -68,13 +68,21 @@ pub(crate) async fn run(engine: &Arc<Engine>, target: &Arc<Target>, key: &Instan
         }
     };
     let memory = target.recall(key, &object.uid);
-    let mut work = Work { engine, target, key, instance, memory };
+    let mut work = Work {
+        engine,
+        target,
+        key,
+        instance,
+        memory,
+    };
     let outcome = work.step().await;
     let failure = match outcome {
         Ok(()) | Err(Pause::Watch) => None,
         Err(Pause::Failure(reason)) => Some(reason),
     };
-    work.memory.failure_count = failure.as_ref().map_or(0, |_| work.memory.failure_count + 1);
+    work.memory.failure_count = failure
+        .as_ref()
+        .map_or(0, |_| work.memory.failure_count + 1);
     if let Some(reason) = failure {
         let attempt = work.memory.failure_count;
         debug!(cluster = %target.cluster, key = %key, attempt, reason, "reconcile failed");
@@ -88,10 +96,16 @@ pub(crate) async fn run(engine: &Arc<Engine>, target: &Arc<Target>, key: &Instan
 
 impl Work<'_> {
     async fn step(&mut self) -> Result<(), Pause> {
-        if !api::meta::deletion_timestamp(&self.instance).unwrap_or_default().is_empty() {
+        if !api::meta::deletion_timestamp(&self.instance)
+            .unwrap_or_default()
+            .is_empty()
+        {
             return deletion::step(self).await;
         }
-        let Some(served) = self.engine.definitions.lookup(&self.target.cluster, &self.key.group_kind)
+        let Some(served) = self
+            .engine
+            .definitions
+            .lookup(&self.target.cluster, &self.key.group_kind)
         else {
             return Err(Pause::Watch);
         };
@@ -116,7 +130,8 @@ impl Work<'_> {
         let patch = graph::instance::labeller_patch(&self.instance, &served.owner, settings)
             .map_err(Pause::Failure)?;
         if let Some(patch) = patch {
-            self.apply_to_instance(&patch, api::kro::keys::MANAGER_LABELLER).await?;
+            self.apply_to_instance(&patch, api::kro::keys::MANAGER_LABELLER)
+                .await?;
         }
         Ok(())
     }
@@ -134,7 +149,11 @@ impl Work<'_> {
             object: patch,
             answer: client::Answer::Object,
         };
-        self.instance = self.engine.hub.patch(&endpoint, &self.key.name, None, patch).await?;
+        self.instance = self
+            .engine
+            .hub
+            .patch(&endpoint, &self.key.name, None, patch)
+            .await?;
         self.answered();
         Ok(())
     }
@@ -143,19 +162,26 @@ impl Work<'_> {
     pub(crate) fn answered(&self) {
         if let Ok(object) = client::reflector::RawObject::from_value(&self.instance) {
             let (cluster, key) = (&self.target.cluster, self.key);
-            self.engine.instances.answered(cluster, key, Arc::new(object));
+            self.engine
+                .instances
+                .answered(cluster, key, Arc::new(object));
         }
     }
 
     /// Names the endpoint of the instance on the hub.
     pub(crate) fn hub_endpoint(&self) -> Result<client::Endpoint, Pause> {
-        let served = self.engine.definitions.lookup(&self.target.cluster, &self.key.group_kind);
+        let served = self
+            .engine
+            .definitions
+            .lookup(&self.target.cluster, &self.key.group_kind);
         // A definition that is gone leaves the CRD, so the instance is still served.
         let gvr = served
             .map(|served| served.graph.gvr().clone())
             .or_else(|| self.engine.definitions.last_gvr(&self.key.group_kind))
             .ok_or(Pause::Watch)?;
-        Ok(self.engine.hub_endpoint(&self.target.cluster, &gvr, &self.key.namespace))
+        Ok(self
+            .engine
+            .hub_endpoint(&self.target.cluster, &gvr, &self.key.namespace))
     }
 
     fn require_synced(&self, served: &Served) -> Result<(), Pause> {
@@ -164,7 +190,10 @@ impl Work<'_> {
             .child_kinds()
             .into_iter()
             .filter(|kind| !kind.external)
-            .map(|kind| WatchedKind { gvk: kind.gvk, gvr: kind.gvr })
+            .map(|kind| WatchedKind {
+                gvk: kind.gvk,
+                gvr: kind.gvr,
+            })
             .collect();
         kinds.extend(ledger::kinds(self.memory.ledger.as_ref()));
         let mut trouble = None;
@@ -196,7 +225,11 @@ impl Work<'_> {
             if mirrored.is_none() {
                 // Beside the first round's children: neither needs the other.
                 let writes = async {
-                    if changes { applying::write(self.target, &plan).await } else { Vec::new() }
+                    if changes {
+                        applying::write(self.target, &plan).await
+                    } else {
+                        Vec::new()
+                    }
                 };
                 let (answers, mirror) = tokio::join!(writes, self.mirror(served));
                 mirrored = Some(mirror.map(|digest| self.memory.mirror = digest));
@@ -262,7 +295,11 @@ impl Work<'_> {
         failed: bool,
         mirrored: Option<Result<(), Pause>>,
     ) -> Result<(), Pause> {
-        let pruned = if failed { Ok(()) } else { applying::prune(self, plan).await };
+        let pruned = if failed {
+            Ok(())
+        } else {
+            applying::prune(self, plan).await
+        };
         if !failed && pruned.is_ok() && plan.prune_allowed() {
             ledger::after(self, plan).await?;
         }
@@ -274,7 +311,10 @@ impl Work<'_> {
             mirrored?;
         }
         if failed || plan.failure.is_some() {
-            let reason = plan.failure.clone().unwrap_or_else(|| "an apply failed".to_owned());
+            let reason = plan
+                .failure
+                .clone()
+                .unwrap_or_else(|| "an apply failed".to_owned());
             return Err(Pause::Failure(reason));
         }
         Ok(())

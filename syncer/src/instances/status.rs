@@ -18,7 +18,11 @@ pub(crate) async fn write(work: &mut Work<'_>, wanted: Value) -> Result<(), Paus
         {"op": "add", "path": "/status", "value": wanted},
     ]);
     let name = &work.key.name;
-    let answer = work.engine.hub.patch(&endpoint, name, Some("status"), Patch::Json(&patch)).await;
+    let answer = work
+        .engine
+        .hub
+        .patch(&endpoint, name, Some("status"), Patch::Json(&patch))
+        .await;
     match answer {
         Ok(instance) => work.instance = instance,
         Err(error) if error.is_not_found() => return Ok(()),

@@ -17,17 +17,27 @@ const NODE_ADDRESS: &str = "192.0.2.10";
 pub(crate) fn collect_garbage(world: &World, actions: &mut Vec<Action>) {
     for kind in [Kind::ReplicaSet, Kind::Pod] {
         for object in world.living(kind) {
-            let Some(owner) = api::meta::controller_of(object) else { continue };
-            let Some(known) = Kind::ALL.into_iter().find(|known| known.name() == owner.kind) else {
+            let Some(owner) = api::meta::controller_of(object) else {
                 continue;
             };
-            let there = world.all(known).any(|object| api::meta::uid(object) == owner.uid);
+            let Some(known) = Kind::ALL
+                .into_iter()
+                .find(|known| known.name() == owner.kind)
+            else {
+                continue;
+            };
+            let there = world
+                .all(known)
+                .any(|object| api::meta::uid(object) == owner.uid);
             if !there {
                 actions.push(Action::Delete(kind, object.clone()));
             }
         }
     }
-    for pod in world.all(Kind::Pod).filter(|pod| api::meta::is_terminating(pod)) {
+    for pod in world
+        .all(Kind::Pod)
+        .filter(|pod| api::meta::is_terminating(pod))
+    {
         // What a kubelet does once the containers have ended.
         if !pod["metadata"]["deletionGracePeriodSeconds"].is_null()
             && pod["metadata"]["deletionGracePeriodSeconds"] != 0
@@ -52,9 +62,7 @@ pub(crate) fn pod(pod: &Value, now: &str, actions: &mut Vec<Action>) {
         .map(|container| container_status(container, of_job, now))
         .collect();
     let ready = if of_job { "False" } else { "True" };
-    let condition = |kind: &str, status: &str| {
-        json!({"type": kind, "status": status, "lastTransitionTime": now})
-    };
+    let condition = |kind: &str, status: &str| json!({"type": kind, "status": status, "lastTransitionTime": now});
     let mut pod = pod.clone();
     pod["status"] = json!({
         "phase": wanted,
@@ -95,7 +103,11 @@ fn container_status(container: &Value, ended: bool, now: &str) -> Value {
 
 /// Binds a claim.
 pub(crate) fn claim(claim: &Value, actions: &mut Vec<Action>) {
-    if claim["spec"]["volumeName"].as_str().unwrap_or_default().is_empty() {
+    if claim["spec"]["volumeName"]
+        .as_str()
+        .unwrap_or_default()
+        .is_empty()
+    {
         let volume = format!("pvc-{}", api::meta::uid(claim));
         let patch = json!({"spec": {"volumeName": volume}});
         actions.push(Action::Change(Kind::Claim, claim.clone(), patch));
@@ -120,7 +132,8 @@ pub(crate) fn service(service: &Value, actions: &mut Vec<Action>) {
     if balances && !has {
         let mut service = service.clone();
         let address = format!("198.51.100.{}", octet(api::meta::uid(&service)));
-        service["status"] = json!({"loadBalancer": {"ingress": [{"ip": address, "ipMode": "VIP"}]}});
+        service["status"] =
+            json!({"loadBalancer": {"ingress": [{"ip": address, "ipMode": "VIP"}]}});
         actions.push(Action::Status(Kind::Service, service));
     }
 }

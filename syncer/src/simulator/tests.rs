@@ -75,11 +75,17 @@ fn only(world: &World, kind: Kind) -> &Value {
 #[test]
 fn a_deployment_becomes_available_with_a_replica_set_and_its_pods() {
     let mut world = World::default();
-    world.put(Kind::Deployment, Arc::new(object(Kind::Deployment, workload(3))));
+    world.put(
+        Kind::Deployment,
+        Arc::new(object(Kind::Deployment, workload(3))),
+    );
     settle(&mut world);
     let deployment = only(&world, Kind::Deployment);
     assert_eq!(deployment["status"]["availableReplicas"], 3, "{deployment}");
-    assert_eq!(deployment["status"]["observedGeneration"], 1, "{deployment}");
+    assert_eq!(
+        deployment["status"]["observedGeneration"], 1,
+        "{deployment}"
+    );
     assert_eq!(world.all(Kind::ReplicaSet).count(), 1, "one ReplicaSet");
     assert_eq!(world.all(Kind::Pod).count(), 3, "three Pods");
 }
@@ -87,7 +93,10 @@ fn a_deployment_becomes_available_with_a_replica_set_and_its_pods() {
 #[test]
 fn a_changed_template_replaces_the_replica_set_and_a_smaller_count_the_pods() {
     let mut world = World::default();
-    world.put(Kind::Deployment, Arc::new(object(Kind::Deployment, workload(3))));
+    world.put(
+        Kind::Deployment,
+        Arc::new(object(Kind::Deployment, workload(3))),
+    );
     settle(&mut world);
     let mut changed = only(&world, Kind::Deployment).clone();
     changed["spec"]["replicas"] = json!(1);
@@ -95,15 +104,20 @@ fn a_changed_template_replaces_the_replica_set_and_a_smaller_count_the_pods() {
     world.put(Kind::Deployment, Arc::new(changed));
     settle(&mut world);
     assert_eq!(world.all(Kind::ReplicaSet).count(), 1, "the old one went");
-    let images: Vec<&Value> =
-        world.all(Kind::Pod).map(|pod| &pod["spec"]["containers"][0]["image"]).collect();
+    let images: Vec<&Value> = world
+        .all(Kind::Pod)
+        .map(|pod| &pod["spec"]["containers"][0]["image"])
+        .collect();
     assert_eq!(images, [&json!("web:2")], "the new Pod alone");
 }
 
 #[test]
 fn what_loses_its_owner_goes() {
     let mut world = World::default();
-    world.put(Kind::Deployment, Arc::new(object(Kind::Deployment, workload(2))));
+    world.put(
+        Kind::Deployment,
+        Arc::new(object(Kind::Deployment, workload(2))),
+    );
     settle(&mut world);
     let deployment = only(&world, Kind::Deployment).clone();
     world.remove(Kind::Deployment, &deployment);
@@ -117,8 +131,18 @@ fn every_other_kind_becomes_ready_too() {
     let cases: [(Kind, Value, &str, Value); 5] = [
         (Kind::StatefulSet, workload(2), "readyReplicas", json!(2)),
         (Kind::DaemonSet, workload(1), "numberReady", json!(1)),
-        (Kind::Job, json!({"completions": 2, "template": {"spec": {}}}), "succeeded", json!(2)),
-        (Kind::Pod, json!({"containers": []}), "phase", json!("Running")),
+        (
+            Kind::Job,
+            json!({"completions": 2, "template": {"spec": {}}}),
+            "succeeded",
+            json!(2),
+        ),
+        (
+            Kind::Pod,
+            json!({"containers": []}),
+            "phase",
+            json!("Running"),
+        ),
         (
             Kind::Claim,
             json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}),
@@ -139,9 +163,16 @@ fn every_other_kind_becomes_ready_too() {
 fn only_a_load_balancer_gets_an_address() {
     for (kind, want) in [("LoadBalancer", true), ("ClusterIP", false)] {
         let mut world = World::default();
-        world.put(Kind::Service, Arc::new(object(Kind::Service, json!({"type": kind}))));
+        world.put(
+            Kind::Service,
+            Arc::new(object(Kind::Service, json!({"type": kind}))),
+        );
         settle(&mut world);
         let service = only(&world, Kind::Service);
-        assert_eq!(!service["status"]["loadBalancer"].is_null(), want, "{kind}: {service}");
+        assert_eq!(
+            !service["status"]["loadBalancer"].is_null(),
+            want,
+            "{kind}: {service}"
+        );
     }
 }

@@ -38,14 +38,18 @@ pub(crate) fn deployment(world: &World, deployment: &Value, now: &str, actions: 
         }
         Some(_) => {}
     }
-    let ready = current.map_or(0, |set| set["status"]["readyReplicas"].as_i64().unwrap_or(0));
+    let ready = current.map_or(0, |set| {
+        set["status"]["readyReplicas"].as_i64().unwrap_or(0)
+    });
     if current.is_some() && ready >= replicas {
         for old in sets.iter().filter(|set| api::meta::name(set) != name) {
             actions.push(Action::Delete(Kind::ReplicaSet, (*old).clone()));
         }
     }
-    let total: i64 =
-        sets.iter().map(|set| set["status"]["replicas"].as_i64().unwrap_or(0)).sum();
+    let total: i64 = sets
+        .iter()
+        .map(|set| set["status"]["replicas"].as_i64().unwrap_or(0))
+        .sum();
     let available = if ready >= replicas { "True" } else { "False" };
     let mut status = json!({
         "observedGeneration": deployment["metadata"]["generation"],
@@ -59,8 +63,20 @@ pub(crate) fn deployment(world: &World, deployment: &Value, now: &str, actions: 
         status["unavailableReplicas"] = json!(replicas - ready);
     }
     status["conditions"] = json!([
-        condition(deployment, "Available", available, "MinimumReplicasAvailable", now),
-        condition(deployment, "Progressing", "True", "NewReplicaSetAvailable", now),
+        condition(
+            deployment,
+            "Available",
+            available,
+            "MinimumReplicasAvailable",
+            now
+        ),
+        condition(
+            deployment,
+            "Progressing",
+            "True",
+            "NewReplicaSetAvailable",
+            now
+        ),
     ]);
     put_status(Kind::Deployment, deployment, status, actions);
 }
@@ -70,8 +86,15 @@ pub(crate) fn replica_set(world: &World, set: &Value, actions: &mut Vec<Action>)
     let replicas = count_of(&set["spec"]["replicas"]);
     let pods: Vec<&Value> = world.owned(Kind::Pod, set).collect();
     for _ in pods.len()..replicas {
-        let name = format!("{}-{:05x}", api::meta::name(set), rand::random::<u32>() & 0xf_ffff);
-        actions.push(Action::Create(Kind::Pod, pod_of(set, Kind::ReplicaSet, &name)));
+        let name = format!(
+            "{}-{:05x}",
+            api::meta::name(set),
+            rand::random::<u32>() & 0xf_ffff
+        );
+        actions.push(Action::Create(
+            Kind::Pod,
+            pod_of(set, Kind::ReplicaSet, &name),
+        ));
     }
     for surplus in pods.iter().skip(replicas) {
         actions.push(Action::Delete(Kind::Pod, (*surplus).clone()));
@@ -96,7 +119,11 @@ pub(crate) fn stateful_set(world: &World, set: &Value, actions: &mut Vec<Action>
     let pods: Vec<&Value> = world.owned(Kind::Pod, set).collect();
     for index in 0..replicas {
         let pod_name = format!("{name}-{index}");
-        for template in set["spec"]["volumeClaimTemplates"].as_array().into_iter().flatten() {
+        for template in set["spec"]["volumeClaimTemplates"]
+            .as_array()
+            .into_iter()
+            .flatten()
+        {
             let claim_name = format!("{}-{pod_name}", api::meta::name(template));
             let there = world.all(Kind::Claim).any(|claim| {
                 api::meta::name(claim) == claim_name
@@ -119,11 +146,17 @@ pub(crate) fn stateful_set(world: &World, set: &Value, actions: &mut Vec<Action>
             }
         }
         if !pods.iter().any(|pod| api::meta::name(pod) == pod_name) {
-            actions.push(Action::Create(Kind::Pod, pod_of(set, Kind::StatefulSet, &pod_name)));
+            actions.push(Action::Create(
+                Kind::Pod,
+                pod_of(set, Kind::StatefulSet, &pod_name),
+            ));
         }
     }
     let in_range = |pod: &Value| {
-        let index = api::meta::name(pod).rsplit('-').next().and_then(|text| text.parse().ok());
+        let index = api::meta::name(pod)
+            .rsplit('-')
+            .next()
+            .and_then(|text| text.parse().ok());
         index.is_some_and(|index: usize| index < replicas)
     };
     let (kept, surplus): (Vec<&Value>, Vec<&Value>) =
@@ -132,7 +165,10 @@ pub(crate) fn stateful_set(world: &World, set: &Value, actions: &mut Vec<Action>
         actions.push(Action::Delete(Kind::Pod, pod.clone()));
     }
     let ready = ready_count(&kept);
-    let revision = format!("{name}-{:x}", digest(set["spec"]["template"].to_string()) & 0xffff_ffff);
+    let revision = format!(
+        "{name}-{:x}",
+        digest(set["spec"]["template"].to_string()) & 0xffff_ffff
+    );
     let mut status = json!({
         "observedGeneration": set["metadata"]["generation"],
         "readyReplicas": ready,
@@ -153,8 +189,15 @@ pub(crate) fn stateful_set(world: &World, set: &Value, actions: &mut Vec<Action>
 pub(crate) fn daemon_set(world: &World, set: &Value, actions: &mut Vec<Action>) {
     let pods: Vec<&Value> = world.owned(Kind::Pod, set).collect();
     if pods.is_empty() {
-        let name = format!("{}-{:05x}", api::meta::name(set), rand::random::<u32>() & 0xf_ffff);
-        actions.push(Action::Create(Kind::Pod, pod_of(set, Kind::DaemonSet, &name)));
+        let name = format!(
+            "{}-{:05x}",
+            api::meta::name(set),
+            rand::random::<u32>() & 0xf_ffff
+        );
+        actions.push(Action::Create(
+            Kind::Pod,
+            pod_of(set, Kind::DaemonSet, &name),
+        ));
     }
     let ready = ready_count(&pods);
     let mut status = json!({
@@ -175,7 +218,10 @@ pub(crate) fn job(world: &World, job: &Value, now: &str, actions: &mut Vec<Actio
     let completions = job["spec"]["completions"].as_i64().unwrap_or(1);
     let completions = usize::try_from(completions).unwrap_or(0);
     let pods: Vec<&Value> = world.owned(Kind::Pod, job).collect();
-    let succeeded = pods.iter().filter(|pod| pod["status"]["phase"] == "Succeeded").count();
+    let succeeded = pods
+        .iter()
+        .filter(|pod| pod["status"]["phase"] == "Succeeded")
+        .count();
     let suspended = job["spec"]["suspend"] == true;
     let complete = job["status"]["conditions"]
         .as_array()
@@ -186,11 +232,16 @@ pub(crate) fn job(world: &World, job: &Value, now: &str, actions: &mut Vec<Actio
         return;
     }
     for _ in pods.len()..completions {
-        let name = format!("{}-{:05x}", api::meta::name(job), rand::random::<u32>() & 0xf_ffff);
+        let name = format!(
+            "{}-{:05x}",
+            api::meta::name(job),
+            rand::random::<u32>() & 0xf_ffff
+        );
         actions.push(Action::Create(Kind::Pod, pod_of(job, Kind::Job, &name)));
     }
     let start = job["status"]["startTime"].as_str().unwrap_or(now);
-    let mut status = json!({"startTime": start, "active": pods.len() - succeeded, "succeeded": succeeded});
+    let mut status =
+        json!({"startTime": start, "active": pods.len() - succeeded, "succeeded": succeeded});
     drop_zeros(&mut status);
     if succeeded >= completions {
         status["ready"] = json!(0);
@@ -244,8 +295,13 @@ fn pod_of(owner: &Value, owner_kind: Kind, name: &str) -> Value {
 }
 
 fn condition(object: &Value, kind: &str, status: &str, reason: &str, now: &str) -> Value {
-    let known = object["status"]["conditions"].as_array().into_iter().flatten();
-    let same = known.into_iter().find(|known| known["type"] == kind && known["status"] == status);
+    let known = object["status"]["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    let same = known
+        .into_iter()
+        .find(|known| known["type"] == kind && known["status"] == status);
     same.cloned().unwrap_or_else(|| {
         json!({
             "type": kind,
@@ -262,13 +318,17 @@ fn ready_count(pods: &[&Value]) -> usize {
     pods.iter()
         .filter(|pod| {
             let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-            conditions.into_iter().any(|c| c["type"] == "Ready" && c["status"] == "True")
+            conditions
+                .into_iter()
+                .any(|c| c["type"] == "Ready" && c["status"] == "True")
         })
         .count()
 }
 
 fn count_of(value: &Value) -> usize {
-    value.as_u64().map_or(1, |count| usize::try_from(count).unwrap_or(usize::MAX))
+    value
+        .as_u64()
+        .map_or(1, |count| usize::try_from(count).unwrap_or(usize::MAX))
 }
 
 /// Go leaves counters of zero out (`omitempty`).

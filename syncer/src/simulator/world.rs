@@ -86,7 +86,8 @@ impl World {
         match event {
             Event::Restarted(objects) => {
                 let fresh = objects.iter().filter_map(|object| parsed(object));
-                self.objects.insert(kind, fresh.map(|object| (key(&object), object)).collect());
+                self.objects
+                    .insert(kind, fresh.map(|object| (key(&object), object)).collect());
             }
             Event::Applied(object) => {
                 if let Some(object) = parsed(&object) {
@@ -124,23 +125,35 @@ impl World {
     pub(crate) fn remove(&mut self, kind: Kind, object: &Value) {
         let objects = self.objects.entry(kind).or_default();
         let key = key(object);
-        if objects.get(&key).is_some_and(|known| api::meta::uid(known) == api::meta::uid(object)) {
+        if objects
+            .get(&key)
+            .is_some_and(|known| api::meta::uid(known) == api::meta::uid(object))
+        {
             objects.remove(&key);
         }
     }
 
     /// Tells all objects of a kind that are not being deleted.
     pub(crate) fn living(&self, kind: Kind) -> impl Iterator<Item = &Value> {
-        self.all(kind).filter(|object| !api::meta::is_terminating(object))
+        self.all(kind)
+            .filter(|object| !api::meta::is_terminating(object))
     }
 
     /// Tells all objects of a kind.
     pub(crate) fn all(&self, kind: Kind) -> impl Iterator<Item = &Value> {
-        self.objects.get(&kind).into_iter().flat_map(BTreeMap::values).map(AsRef::as_ref)
+        self.objects
+            .get(&kind)
+            .into_iter()
+            .flat_map(BTreeMap::values)
+            .map(AsRef::as_ref)
     }
 
     /// Tells the living objects of a kind whose controller is an object.
-    pub(crate) fn owned<'w>(&'w self, kind: Kind, owner: &'w Value) -> impl Iterator<Item = &'w Value> {
+    pub(crate) fn owned<'w>(
+        &'w self,
+        kind: Kind,
+        owner: &'w Value,
+    ) -> impl Iterator<Item = &'w Value> {
         let uid = api::meta::uid(owner);
         self.living(kind).filter(move |object| {
             api::meta::controller_of(object).is_some_and(|reference| reference.uid == uid)
@@ -149,5 +162,8 @@ impl World {
 }
 
 fn key(object: &Value) -> (String, String) {
-    (api::meta::namespace(object).to_owned(), api::meta::name(object).to_owned())
+    (
+        api::meta::namespace(object).to_owned(),
+        api::meta::name(object).to_owned(),
+    )
 }

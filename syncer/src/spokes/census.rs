@@ -6,8 +6,9 @@ use api::{Condition, LogicalCluster};
 use client::Patch;
 use serde_json::{Value, json};
 
-use crate::{resources, 
+use crate::{
     engine::Engine,
+    resources,
     target::{Reach, Target},
 };
 
@@ -17,14 +18,19 @@ pub(super) async fn write(
     cluster: &LogicalCluster,
     object: &Value,
 ) -> Result<(), client::Error> {
-    let Some(target) = engine.fleet.get(cluster) else { return Ok(()) };
+    let Some(target) = engine.fleet.get(cluster) else {
+        return Ok(());
+    };
     let mut counts = Counts::default();
     for (_, instance) in engine.instances.of_cluster(cluster) {
         let state = instance.value().ok().map(|value| {
             if instance.deletion_timestamp.is_some() {
                 return "DELETING".to_owned();
             }
-            value["status"]["state"].as_str().unwrap_or_default().to_owned()
+            value["status"]["state"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
         });
         counts.count(state.as_deref().unwrap_or_default());
     }
@@ -45,7 +51,11 @@ pub(super) async fn write(
     }
     rows.push(match fault {
         None => Row::new("Ready", "True", "Ready", ""),
-        Some(row) => Row { type_: "Ready", status: "False", ..row },
+        Some(row) => Row {
+            type_: "Ready",
+            status: "False",
+            ..row
+        },
     });
     put(engine, object, status, rows).await
 }
@@ -97,7 +107,12 @@ fn rows(target: &Target, served: usize, others: &[String], counts: &Counts) -> V
             Row::new("Synced", "True", "Synced", "")
         } else {
             // Work under way is no fault: Ready does not hang on it.
-            Row::new("Synced", "True", "Working", format!("{unsettled} instances are under way"))
+            Row::new(
+                "Synced",
+                "True",
+                "Working",
+                format!("{unsettled} instances are under way"),
+            )
         },
     ]
 }
@@ -111,7 +126,12 @@ impl Row {
         reason: &'static str,
         message: impl Into<String>,
     ) -> Self {
-        Self { type_, status, reason, message: message.into() }
+        Self {
+            type_,
+            status,
+            reason,
+            message: message.into(),
+        }
     }
 }
 
@@ -144,7 +164,11 @@ async fn put(
     let endpoint = engine.hub_endpoint(&LogicalCluster::root(), &resources::spokes(), "");
     let patch = json!([{"op": "add", "path": "/status", "value": status}]);
     let name = api::meta::name(object);
-    match engine.hub.patch(&endpoint, name, Some("status"), Patch::Json(&patch)).await {
+    match engine
+        .hub
+        .patch(&endpoint, name, Some("status"), Patch::Json(&patch))
+        .await
+    {
         Ok(_) => Ok(()),
         Err(error) if error.is_not_found() => Ok(()),
         Err(error) => Err(error),

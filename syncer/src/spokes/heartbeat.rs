@@ -4,8 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use tracing::{info, warn};
 
-use crate::{resources, 
+use crate::{
     engine::Engine,
+    resources,
     target::{Reach, Target},
 };
 

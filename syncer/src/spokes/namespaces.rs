@@ -7,10 +7,13 @@
 
 use std::sync::Arc;
 
-use client::{DeleteRequest, reflector::{self, Event}};
+use client::{
+    DeleteRequest,
+    reflector::{self, Event},
+};
 use tracing::{info, warn};
 
-use crate::{resources, engine::Engine, target::Target};
+use crate::{engine::Engine, resources, target::Target};
 
 /// Starts the watch of a spoke's namespaces. It ends with the target's token.
 pub(super) fn watch(engine: &Arc<Engine>, target: &Arc<Target>) {
@@ -36,7 +39,9 @@ pub(super) fn watch(engine: &Arc<Engine>, target: &Arc<Target>) {
 
 async fn empty(engine: &Arc<Engine>, target: &Target, namespace: &str) {
     for key in super::in_namespace(engine, &target.cluster, namespace) {
-        let Some(gvr) = engine.definitions.last_gvr(&key.group_kind) else { continue };
+        let Some(gvr) = engine.definitions.last_gvr(&key.group_kind) else {
+            continue;
+        };
         info!(cluster = %target.cluster, key = %key, "deleted with its namespace");
         let endpoint = engine.hub_endpoint(&target.cluster, &gvr, namespace);
         let request = DeleteRequest::default();

@@ -21,10 +21,11 @@ use serde_json::{Value, json};
 use tracing::{info, warn};
 
 use super::{census, heartbeat, namespaces};
-use crate::{resources, 
+use crate::{
     definitions::{distribution, reconcile::add_finalizer_of},
     engine::Engine,
     instances::{self, deletion},
+    resources,
     target::{Target, TargetSort},
 };
 
@@ -64,7 +65,10 @@ async fn step(
     }
     if !api::meta::has_finalizer(&object, FINALIZER) {
         let patch = add_finalizer_of(&object, FINALIZER);
-        object = engine.hub.patch(&endpoint, &known.name, None, Patch::Json(&patch)).await?;
+        object = engine
+            .hub
+            .patch(&endpoint, &known.name, None, Patch::Json(&patch))
+            .await?;
     }
     if engine.definitions.note_spoke(cluster, &known.labels) {
         engine.distribution_queue.add(cluster.clone());
@@ -90,11 +94,20 @@ async fn step(
 }
 
 fn connect_embedded(engine: &Arc<Engine>, cluster: &LogicalCluster) {
-    if engine.fleet.get(cluster).is_none_or(|target| target.sort != TargetSort::Embedded) {
+    if engine
+        .fleet
+        .get(cluster)
+        .is_none_or(|target| target.sort != TargetSort::Embedded)
+    {
         let token = engine.tasks.child_token();
         let dynamic = engine.hub.clone();
-        let target =
-            Target::new(cluster.clone(), TargetSort::Embedded, dynamic, &engine.tasks, token);
+        let target = Target::new(
+            cluster.clone(),
+            TargetSort::Embedded,
+            dynamic,
+            &engine.tasks,
+            token,
+        );
         start(engine, Arc::new(target));
     }
 }
@@ -107,7 +120,11 @@ async fn connect(
     cluster: &LogicalCluster,
     spoke: &Spoke,
 ) -> Result<Result<(), String>, client::Error> {
-    let reference = spoke.spec.connection.as_ref().and_then(|it| it.secret_ref.as_ref());
+    let reference = spoke
+        .spec
+        .connection
+        .as_ref()
+        .and_then(|it| it.secret_ref.as_ref());
     let Some(reference) = reference else {
         return Ok(Err("spec.connection.secretRef is missing".to_owned()));
     };
@@ -142,8 +159,13 @@ async fn connect(
     };
     let dynamic = Dynamic::new(connection.kube());
     let token = engine.tasks.child_token();
-    let mut target =
-        Target::new(cluster.clone(), TargetSort::Mirrored, dynamic, &engine.tasks, token);
+    let mut target = Target::new(
+        cluster.clone(),
+        TargetSort::Mirrored,
+        dynamic,
+        &engine.tasks,
+        token,
+    );
     target.credential = Some(credential);
     start(engine, Arc::new(target));
     Ok(Ok(()))
@@ -187,7 +209,10 @@ async fn end(
     let listed = engine.hub.list(&records, &ListRequest::default()).await?;
     for record in &listed.items {
         let name = api::meta::name(record);
-        engine.hub.delete(&records, name, &DeleteRequest::default()).await?;
+        engine
+            .hub
+            .delete(&records, name, &DeleteRequest::default())
+            .await?;
     }
     if !api::meta::has_finalizer(object, FINALIZER) {
         return Ok(());
@@ -195,7 +220,11 @@ async fn end(
     let endpoint = engine.hub_endpoint(&LogicalCluster::root(), &resources::spokes(), "");
     let patch = deletion::remove_finalizer(object, FINALIZER);
     let name = api::meta::name(object);
-    match engine.hub.patch(&endpoint, name, None, Patch::Json(&patch)).await {
+    match engine
+        .hub
+        .patch(&endpoint, name, None, Patch::Json(&patch))
+        .await
+    {
         Ok(_) => Ok(()),
         Err(error) if error.is_not_found() => Ok(()),
         Err(error) => Err(error),

@@ -19,10 +19,16 @@ async fn a_hub_killed_at_ten_random_points_ends_in_the_same_state() {
     let mut state = seed;
     for round in 0..10 {
         let name = format!("app-{round}");
-        stage.path().apply(&instance(&name, "message: hello, expose: true")).await;
+        stage
+            .path()
+            .apply(&instance(&name, "message: hello, expose: true"))
+            .await;
         // A linear congruential step, Knuth's constants: a few good bits are enough.
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let delay = SPAN.mul_f64(f64::from(u32::try_from(state >> 33).unwrap_or(0)) / f64::from(u32::MAX >> 1));
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let delay = SPAN
+            .mul_f64(f64::from(u32::try_from(state >> 33).unwrap_or(0)) / f64::from(u32::MAX >> 1));
         // Not a wait for a condition: the point in time is what the test varies.
         tokio::time::sleep(delay).await;
         stage.hub.kill();
@@ -31,9 +37,11 @@ async fn a_hub_killed_at_ten_random_points_ends_in_the_same_state() {
         path.must(&["get", "webapp", &name]).await; // acknowledged, so it is there
         pods::make_ready(&stage.direct(), "default", 1).await;
         let resource = format!("webapp/{name}");
-        path.must(&["wait", "--for=condition=Ready", &resource, "--timeout=60s"]).await;
+        path.must(&["wait", "--for=condition=Ready", &resource, "--timeout=60s"])
+            .await;
         assert_children(&stage, &name, round).await;
-        path.must(&["delete", "webapp", &name, "--wait=false"]).await;
+        path.must(&["delete", "webapp", &name, "--wait=false"])
+            .await;
         gone(&path, &["get", "webapp", &name]).await;
         gone(&stage.direct(), &["get", "webapp", &name]).await;
         eventually("no pod is left", || async {
@@ -52,7 +60,11 @@ async fn assert_children(stage: &Stage, name: &str, round: usize) {
     let selector = format!("kro.run/instance-name={name}");
     let kinds = "configmaps,deployments,services,ingresses";
     let arguments = ["get", kinds, "-A", "-l", selector.as_str()];
-    let listed = stage.direct().json(&arguments).await.expect("the spoke lists");
+    let listed = stage
+        .direct()
+        .json(&arguments)
+        .await
+        .expect("the spoke lists");
     let mut names: Vec<String> = listed["items"]
         .as_array()
         .into_iter()

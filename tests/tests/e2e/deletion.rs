@@ -17,8 +17,11 @@ async fn deletion_takes_children_away_in_reverse_order_and_leaves_the_spoke_as_i
 
     // A finalizer of the test's own holds the first wave: the others must wait for it.
     let hold = r#"{"metadata":{"finalizers":["example.com/hold"]}}"#;
-    direct.must(&["patch", "ingress", "shop", "--type=merge", "-p", hold]).await;
-    path.must(&["delete", "webapp", "shop", "--wait=false"]).await;
+    direct
+        .must(&["patch", "ingress", "shop", "--type=merge", "-p", hold])
+        .await;
+    path.must(&["delete", "webapp", "shop", "--wait=false"])
+        .await;
     eventually("the ingress is being deleted", || async {
         let ingress = direct.json(&["get", "ingress", "shop"]).await?;
         if ingress["metadata"]["deletionTimestamp"].is_null() {
@@ -27,28 +30,58 @@ async fn deletion_takes_children_away_in_reverse_order_and_leaves_the_spoke_as_i
         Ok(())
     })
     .await;
-    for (kind, name) in [("service", "shop"), ("deployment", "shop"), ("configmap", "shop-config")] {
-        let child = direct.json(&["get", kind, name]).await.expect("a later wave");
-        assert!(child["metadata"]["deletionTimestamp"].is_null(), "{kind} waits: {child}");
+    for (kind, name) in [
+        ("service", "shop"),
+        ("deployment", "shop"),
+        ("configmap", "shop-config"),
+    ] {
+        let child = direct
+            .json(&["get", kind, name])
+            .await
+            .expect("a later wave");
+        assert!(
+            child["metadata"]["deletionTimestamp"].is_null(),
+            "{kind} waits: {child}"
+        );
     }
-    let waiting = path.json(&["get", "webapp", "shop"]).await.expect("it waits");
+    let waiting = path
+        .json(&["get", "webapp", "shop"])
+        .await
+        .expect("it waits");
     assert_eq!(waiting["status"]["state"], "DELETING", "{waiting}");
     let free = r#"{"metadata":{"finalizers":null}}"#;
-    direct.must(&["patch", "ingress", "shop", "--type=merge", "-p", free]).await;
+    direct
+        .must(&["patch", "ingress", "shop", "--type=merge", "-p", free])
+        .await;
     gone(&path, &["get", "webapp", "shop"]).await;
     gone(&direct, &["get", "webapp", "shop"]).await;
     eventually("the spoke is as it was", || async {
         let after = inventory(&direct).await;
-        if after == before { Ok(()) } else { Err(format!("{before:?} became {after:?}")) }
+        if after == before {
+            Ok(())
+        } else {
+            Err(format!("{before:?} became {after:?}"))
+        }
     })
     .await;
-    let ledgers = stage.path().json(&["get", "inventories"]).await.expect("they list");
-    assert_eq!(ledgers["items"].as_array().map(Vec::len), Some(0), "no ledger is left: {ledgers}");
+    let ledgers = stage
+        .path()
+        .json(&["get", "inventories"])
+        .await
+        .expect("they list");
+    assert_eq!(
+        ledgers["items"].as_array().map(Vec::len),
+        Some(0),
+        "no ledger is left: {ledgers}"
+    );
 }
 
 /// Tells name and uid of everything in the default namespace.
 async fn inventory(kubectl: &Kubectl) -> BTreeMap<String, String> {
-    let listed = kubectl.json(&["get", KINDS, "-n", "default"]).await.expect("the spoke lists");
+    let listed = kubectl
+        .json(&["get", KINDS, "-n", "default"])
+        .await
+        .expect("the spoke lists");
     let items = listed["items"].as_array().cloned().unwrap_or_default();
     items
         .iter()

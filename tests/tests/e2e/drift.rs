@@ -10,41 +10,76 @@ async fn children_follow_the_instance_and_nothing_else() {
 
     // Edited in the spoke: undone.
     let edit = r#"{"data":{"message":"tampered"}}"#;
-    direct.must(&["patch", "configmap", "shop-config", "-p", edit]).await;
+    direct
+        .must(&["patch", "configmap", "shop-config", "-p", edit])
+        .await;
     let config = ["get", "configmap", "shop-config"];
-    until(&direct, &config, "the edit is undone", |o| o["data"]["message"] == "hello").await;
-
-    // Deleted in the spoke: put back.
-    let before = direct.json(&["get", "service", "shop"]).await.expect("the service");
-    direct.must(&["delete", "service", "shop"]).await;
-    let service = until(&direct, &["get", "service", "shop"], "the service is back", |o| {
-        o["metadata"]["uid"] != before["metadata"]["uid"]
+    until(&direct, &config, "the edit is undone", |o| {
+        o["data"]["message"] == "hello"
     })
     .await;
-    assert_eq!(service["spec"]["ports"][0]["port"], 80, "as it was: {service}");
+
+    // Deleted in the spoke: put back.
+    let before = direct
+        .json(&["get", "service", "shop"])
+        .await
+        .expect("the service");
+    direct.must(&["delete", "service", "shop"]).await;
+    let service = until(
+        &direct,
+        &["get", "service", "shop"],
+        "the service is back",
+        |o| o["metadata"]["uid"] != before["metadata"]["uid"],
+    )
+    .await;
+    assert_eq!(
+        service["spec"]["ports"][0]["port"], 80,
+        "as it was: {service}"
+    );
 
     // Fields that others own stay theirs.
-    direct.must(&["annotate", "configmap", "shop-config", "example.com/note=mine"]).await;
+    direct
+        .must(&[
+            "annotate",
+            "configmap",
+            "shop-config",
+            "example.com/note=mine",
+        ])
+        .await;
 
     // Changed at the path: the children change.
-    path.apply(&instance("shop", "message: goodbye, expose: true")).await;
-    let config =
-        until(&direct, &config, "the change arrives", |o| o["data"]["message"] == "goodbye").await;
-    assert_eq!(config["metadata"]["annotations"]["example.com/note"], "mine", "{config}");
+    path.apply(&instance("shop", "message: goodbye, expose: true"))
+        .await;
+    let config = until(&direct, &config, "the change arrives", |o| {
+        o["data"]["message"] == "goodbye"
+    })
+    .await;
+    assert_eq!(
+        config["metadata"]["annotations"]["example.com/note"], "mine",
+        "{config}"
+    );
 
     // A condition that turns false prunes.
     direct.must(&["get", "ingress", "shop"]).await;
-    path.apply(&instance("shop", "message: goodbye, expose: false")).await;
+    path.apply(&instance("shop", "message: goodbye, expose: false"))
+        .await;
     gone(&direct, &["get", "ingress", "shop"]).await;
     direct.must(&["get", "service", "shop"]).await;
 
     // The mirror's spec is not an intent, and neither is its deletion.
     let mirror = ["get", "webapp", "shop"];
     let edit = r#"{"spec":{"message":"tampered"}}"#;
-    direct.must(&["patch", "webapp", "shop", "--type=merge", "-p", edit]).await;
-    until(&direct, &mirror, "the mirror is undone", |o| o["spec"]["message"] == "goodbye").await;
+    direct
+        .must(&["patch", "webapp", "shop", "--type=merge", "-p", edit])
+        .await;
+    until(&direct, &mirror, "the mirror is undone", |o| {
+        o["spec"]["message"] == "goodbye"
+    })
+    .await;
     let before = direct.json(&mirror).await.expect("the mirror");
-    direct.must(&["delete", "webapp", "shop", "--wait=false"]).await;
+    direct
+        .must(&["delete", "webapp", "shop", "--wait=false"])
+        .await;
     until(&direct, &mirror, "the mirror is back", |o| {
         o["metadata"]["uid"] != before["metadata"]["uid"]
             && o["metadata"]["deletionTimestamp"].is_null()

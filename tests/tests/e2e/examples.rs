@@ -9,7 +9,9 @@ use super::stage::{Stage, gone};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_kubernetes_examples_of_kro_are_accepted_and_served() {
-    let Some(corpus) = assets::corpus() else { return };
+    let Some(corpus) = assets::corpus() else {
+        return;
+    };
     let stage = Stage::bare().await;
     let examples = read(&corpus.join("kro-examples"));
     assert_eq!(examples.len(), 12, "{examples:?}");
@@ -19,19 +21,28 @@ async fn the_kubernetes_examples_of_kro_are_accepted_and_served() {
     let mut second: Vec<&Example> = Vec::new();
     for example in &examples {
         let taken = first.iter().any(|other| other.kind == example.kind);
-        if taken { second.push(example) } else { first.push(example) }
+        if taken {
+            second.push(example)
+        } else {
+            first.push(example)
+        }
     }
     let root = stage.hub.root();
     for example in &first {
-        root.must(&["apply", "-f", &example.file.display().to_string()]).await;
+        root.must(&["apply", "-f", &example.file.display().to_string()])
+            .await;
     }
     for example in &first {
         served(&stage, example).await;
     }
     for example in &second {
-        let holder = first.iter().find(|other| other.kind == example.kind).expect("it has one");
+        let holder = first
+            .iter()
+            .find(|other| other.kind == example.kind)
+            .expect("it has one");
         withdraw(&stage, holder).await;
-        root.must(&["apply", "-f", &example.file.display().to_string()]).await;
+        root.must(&["apply", "-f", &example.file.display().to_string()])
+            .await;
         served(&stage, example).await;
     }
 }
@@ -48,7 +59,10 @@ fn read(folder: &Path) -> Vec<Example> {
     let entries = std::fs::read_dir(folder).expect("the corpus has kro's examples");
     let mut folders: Vec<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("kubernetes-")))
+        .filter(|path| {
+            path.file_name()
+                .is_some_and(|n| n.to_string_lossy().starts_with("kubernetes-"))
+        })
         .collect();
     folders.sort();
     folders
@@ -61,9 +75,15 @@ fn read(folder: &Path) -> Vec<Example> {
             let group = schema["group"].as_str().unwrap_or("kro.run");
             Example {
                 file,
-                name: definition["metadata"]["name"].as_str().expect("a name").to_owned(),
+                name: definition["metadata"]["name"]
+                    .as_str()
+                    .expect("a name")
+                    .to_owned(),
                 kind: schema["kind"].as_str().expect("a kind").to_owned(),
-                api_version: format!("{group}/{}", schema["apiVersion"].as_str().expect("a version")),
+                api_version: format!(
+                    "{group}/{}",
+                    schema["apiVersion"].as_str().expect("a version")
+                ),
             }
         })
         .collect()
@@ -73,9 +93,13 @@ async fn served(stage: &Stage, example: &Example) {
     let name = format!("rgd/{}", example.name);
     eventually(&format!("{name} is Active and Ready"), || async {
         let definition = stage.hub.root().json(&["get", &name]).await?;
-        let conditions = definition["status"]["conditions"].as_array().into_iter().flatten();
-        let ready =
-            conditions.into_iter().any(|c| c["type"] == "Ready" && c["status"] == "True");
+        let conditions = definition["status"]["conditions"]
+            .as_array()
+            .into_iter()
+            .flatten();
+        let ready = conditions
+            .into_iter()
+            .any(|c| c["type"] == "Ready" && c["status"] == "True");
         if ready && definition["status"]["state"] == "Active" {
             return Ok(());
         }
@@ -84,8 +108,13 @@ async fn served(stage: &Stage, example: &Example) {
     .await;
     let api_version = format!("--api-version={}", example.api_version);
     for kubectl in [stage.path(), stage.direct()] {
-        let explained = kubectl.must(&["explain", &example.kind, &api_version]).await;
-        assert!(explained.contains(&example.kind), "{example:?} is served: {explained}");
+        let explained = kubectl
+            .must(&["explain", &example.kind, &api_version])
+            .await;
+        assert!(
+            explained.contains(&example.kind),
+            "{example:?} is served: {explained}"
+        );
     }
 }
 
@@ -96,7 +125,9 @@ async fn withdraw(stage: &Stage, example: &Example) {
     root.must(&["delete", "rgd", &example.name]).await;
     let places: [Kubectl; 2] = [root, stage.path()];
     for kubectl in &places {
-        let listed = kubectl.must(&["get", "crd", "-l", &selector, "-o", "name"]).await;
+        let listed = kubectl
+            .must(&["get", "crd", "-l", &selector, "-o", "name"])
+            .await;
         for crd in listed.lines() {
             kubectl.must(&["delete", crd]).await;
             gone(kubectl, &["get", crd]).await;

@@ -19,11 +19,22 @@ async fn every_kubectl_verb_works_at_the_path() {
 
 async fn surface(stage: &Stage, kubectl: Kubectl, name: &str) {
     let resources = kubectl.must(&["api-resources"]).await;
-    for line in ["webapps", "deployments", "resourcegraphdefinitions", "customresourcedefinitions"] {
-        assert!(resources.contains(line), "{line} in api-resources:\n{resources}");
+    for line in [
+        "webapps",
+        "deployments",
+        "resourcegraphdefinitions",
+        "customresourcedefinitions",
+    ] {
+        assert!(
+            resources.contains(line),
+            "{line} in api-resources:\n{resources}"
+        );
     }
     let explained = kubectl.must(&["explain", "webapp.spec"]).await;
-    assert!(explained.contains("message") && explained.contains("<string>"), "{explained}");
+    assert!(
+        explained.contains("message") && explained.contains("<string>"),
+        "{explained}"
+    );
 
     // Apply, watch from before it, and bring it to Ready.
     let mut watch = kubectl
@@ -31,24 +42,38 @@ async fn surface(stage: &Stage, kubectl: Kubectl, name: &str) {
         .spawn()
         .expect("kubectl can be started");
     let manifest = instance(name, "message: hello");
-    let differs = kubectl.run_with_input(&["diff", "-f", "-"], &manifest).await;
+    let differs = kubectl
+        .run_with_input(&["diff", "-f", "-"], &manifest)
+        .await;
     assert_eq!(differs.code, 1, "diff of what is not there: {differs:?}");
     kubectl.apply(&manifest).await;
     pods::make_ready(&stage.direct(), "default", 1).await;
     let resource = format!("webapp/{name}");
-    kubectl.must(&["wait", "--for=condition=Ready", &resource, "--timeout=30s"]).await;
+    kubectl
+        .must(&["wait", "--for=condition=Ready", &resource, "--timeout=30s"])
+        .await;
     watched(&mut watch, &format!("webapp.kro.run/{name}")).await;
-    let same = kubectl.run_with_input(&["diff", "-f", "-"], &manifest).await;
+    let same = kubectl
+        .run_with_input(&["diff", "-f", "-"], &manifest)
+        .await;
     assert_eq!(same.code, 0, "no difference after the apply: {same:?}");
 
     let wide = kubectl.must(&["get", "webapps", "-o", "wide"]).await;
     assert!(wide.contains("STATE") && wide.contains("ACTIVE"), "{wide}");
     let described = kubectl.must(&["describe", "webapp", name]).await;
-    assert!(described.contains("All Resources Ready") || described.contains("AllResourcesReady"), "{described}");
+    assert!(
+        described.contains("All Resources Ready") || described.contains("AllResourcesReady"),
+        "{described}"
+    );
     let applied = kubectl
-        .run_with_input(&["apply", "--server-side", "--force-conflicts", "-f", "-"], &manifest)
+        .run_with_input(
+            &["apply", "--server-side", "--force-conflicts", "-f", "-"],
+            &manifest,
+        )
         .await;
-    applied.ok().unwrap_or_else(|why| panic!("apply --server-side: {why}"));
+    applied
+        .ok()
+        .unwrap_or_else(|why| panic!("apply --server-side: {why}"));
 
     edit(&kubectl, name).await;
     patch(&kubectl, name).await;
@@ -56,7 +81,9 @@ async fn surface(stage: &Stage, kubectl: Kubectl, name: &str) {
 
     let all = kubectl.must(&["get", "all", "-A"]).await;
     assert!(all.contains(&format!("deployment.apps/{name}")), "{all}");
-    kubectl.must(&["delete", "webapp", name, "--timeout=60s"]).await;
+    kubectl
+        .must(&["delete", "webapp", name, "--timeout=60s"])
+        .await;
     gone(&stage.direct(), &["get", "deployment", name]).await;
 }
 
@@ -80,36 +107,72 @@ async fn watched(watch: &mut tokio::process::Child, want: &str) {
 
 async fn edit(kubectl: &Kubectl, name: &str) {
     let editor = "sed -i s/hello/edited/";
-    let edited = kubectl.clone().env("KUBE_EDITOR", editor).env("EDITOR", editor);
+    let edited = kubectl
+        .clone()
+        .env("KUBE_EDITOR", editor)
+        .env("EDITOR", editor);
     edited.must(&["edit", "webapp", name]).await;
-    let object = kubectl.json(&["get", "webapp", name]).await.expect("it is there");
+    let object = kubectl
+        .json(&["get", "webapp", name])
+        .await
+        .expect("it is there");
     assert_eq!(object["spec"]["message"], "edited", "{object}");
 }
 
 async fn patch(kubectl: &Kubectl, name: &str) {
     for (kind, patch, want) in [
         ("merge", r#"{"spec":{"message":"merged"}}"#, "merged"),
-        ("json", r#"[{"op":"replace","path":"/spec/message","value":"replaced"}]"#, "replaced"),
+        (
+            "json",
+            r#"[{"op":"replace","path":"/spec/message","value":"replaced"}]"#,
+            "replaced",
+        ),
     ] {
         let kind = format!("--type={kind}");
-        kubectl.must(&["patch", "webapp", name, &kind, "-p", patch]).await;
-        let object = kubectl.json(&["get", "webapp", name]).await.expect("it is there");
+        kubectl
+            .must(&["patch", "webapp", name, &kind, "-p", patch])
+            .await;
+        let object = kubectl
+            .json(&["get", "webapp", name])
+            .await
+            .expect("it is there");
         assert_eq!(object["spec"]["message"], want, "{kind}: {object}");
     }
     // The third type, on a child, which the spoke serves.
     let strategic = r#"{"metadata":{"annotations":{"example.com/note":"kept"}}}"#;
-    kubectl.must(&["patch", "deployment", name, "--type=strategic", "-p", strategic]).await;
-    let child = kubectl.json(&["get", "deployment", name]).await.expect("it is there");
-    assert_eq!(child["metadata"]["annotations"]["example.com/note"], "kept", "{child}");
+    kubectl
+        .must(&[
+            "patch",
+            "deployment",
+            name,
+            "--type=strategic",
+            "-p",
+            strategic,
+        ])
+        .await;
+    let child = kubectl
+        .json(&["get", "deployment", name])
+        .await
+        .expect("it is there");
+    assert_eq!(
+        child["metadata"]["annotations"]["example.com/note"], "kept",
+        "{child}"
+    );
     // And a kube-apiserver's answer to it on a custom resource.
-    let refused =
-        kubectl.run(&["patch", "webapp", name, "--type=strategic", "-p", strategic]).await;
-    assert_ne!(refused.code, 0, "strategic merge is not for custom resources: {refused:?}");
+    let refused = kubectl
+        .run(&["patch", "webapp", name, "--type=strategic", "-p", strategic])
+        .await;
+    assert_ne!(
+        refused.code, 0,
+        "strategic merge is not for custom resources: {refused:?}"
+    );
 }
 
 /// A scaled child is drift: kubectl's command succeeds, and the definition's value comes back.
 async fn scale(stage: &Stage, kubectl: &Kubectl, name: &str) {
-    let scaled = kubectl.must(&["scale", "deployment", name, "--replicas=3"]).await;
+    let scaled = kubectl
+        .must(&["scale", "deployment", name, "--replicas=3"])
+        .await;
     assert!(scaled.contains("scaled"), "{scaled}");
     eventually("the scale is undone", || async {
         let deployment = stage.direct().json(&["get", "deployment", name]).await?;
@@ -125,9 +188,18 @@ async fn scale(stage: &Stage, kubectl: &Kubectl, name: &str) {
 async fn refusals_read_as_those_of_a_kube_apiserver() {
     let stage = Stage::set().await;
     let cases = [
-        ("a bad field", instance("bad", "message: hello, colour: red")),
-        ("a wrong type", instance("bad", "message: hello, replicas: many")),
-        ("out of bounds", instance("bad", "message: hello, replicas: 11")),
+        (
+            "a bad field",
+            instance("bad", "message: hello, colour: red"),
+        ),
+        (
+            "a wrong type",
+            instance("bad", "message: hello, replicas: many"),
+        ),
+        (
+            "out of bounds",
+            instance("bad", "message: hello, replicas: 11"),
+        ),
         ("a required field", instance("bad", "replicas: 1")),
         (
             "an unknown kind",
@@ -143,11 +215,25 @@ async fn refusals_read_as_those_of_a_kube_apiserver() {
     binaries.extend(assets::kubectl_of_minor("1.29"));
     for binary in &binaries {
         for (what, manifest) in &cases {
-            for apply in [&["apply", "-f", "-"][..], &["apply", "--server-side", "-f", "-"][..]] {
-                let ours = stage.path().binary(binary).run_with_input(apply, manifest).await;
-                let peer = stage.direct().binary(binary).run_with_input(apply, manifest).await;
+            for apply in [
+                &["apply", "-f", "-"][..],
+                &["apply", "--server-side", "-f", "-"][..],
+            ] {
+                let ours = stage
+                    .path()
+                    .binary(binary)
+                    .run_with_input(apply, manifest)
+                    .await;
+                let peer = stage
+                    .direct()
+                    .binary(binary)
+                    .run_with_input(apply, manifest)
+                    .await;
                 assert_ne!(peer.code, 0, "{what}: the peer refuses: {peer:?}");
-                assert_eq!(ours.stderr, peer.stderr, "{what}: {apply:?} with {binary:?}");
+                assert_eq!(
+                    ours.stderr, peer.stderr,
+                    "{what}: {apply:?} with {binary:?}"
+                );
                 assert_eq!(ours.code, peer.code, "{what}: {apply:?} with {binary:?}");
             }
         }

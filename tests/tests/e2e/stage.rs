@@ -25,7 +25,13 @@ impl Stage {
         let stage = Self::bare().await;
         let root = stage.hub.root();
         root.apply(WEBAPP).await;
-        root.must(&["wait", "--for=condition=Ready", "rgd/webapp", "--timeout=30s"]).await;
+        root.must(&[
+            "wait",
+            "--for=condition=Ready",
+            "rgd/webapp",
+            "--timeout=30s",
+        ])
+        .await;
         stage
     }
 
@@ -44,7 +50,9 @@ impl Stage {
         self.path().apply(&instance(name, spec)).await;
         pods::make_ready(&self.direct(), "default", 1).await;
         let resource = format!("webapp/{name}");
-        self.path().must(&["wait", "--for=condition=Ready", &resource, "--timeout=30s"]).await;
+        self.path()
+            .must(&["wait", "--for=condition=Ready", &resource, "--timeout=30s"])
+            .await;
     }
 }
 
@@ -77,7 +85,11 @@ pub(crate) async fn until(
 ) -> Value {
     eventually(what, || async {
         let object = kubectl.json(arguments).await?;
-        if holds(&object) { Ok(object) } else { Err(object.to_string()) }
+        if holds(&object) {
+            Ok(object)
+        } else {
+            Err(object.to_string())
+        }
     })
     .await
 }

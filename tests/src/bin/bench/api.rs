@@ -77,16 +77,33 @@ async fn ours(count: usize) -> Side {
 }
 
 async fn peer(count: usize) -> Side {
-    let options = Options { without_controllers: true, unthrottled: true };
+    let options = Options {
+        without_controllers: true,
+        unthrottled: true,
+    };
     let spoke = Spoke::start_with("peer", options).await;
     define(&spoke.kubectl()).await;
     let api = Api::connect(spoke.kubeconfig(), "").await;
-    measure(&api, count, &[spoke.api(), spoke.etcd()], "kube-apiserver and etcd").await
+    measure(
+        &api,
+        count,
+        &[spoke.api(), spoke.etcd()],
+        "kube-apiserver and etcd",
+    )
+    .await
 }
 
 async fn define(kubectl: &Kubectl) {
-    kubectl.apply(include_str!("../../../fixtures/widget.yaml")).await;
-    kubectl.must(&["wait", "--for=condition=Established", "crd/widgets.bench.example.com"]).await;
+    kubectl
+        .apply(include_str!("../../../fixtures/widget.yaml"))
+        .await;
+    kubectl
+        .must(&[
+            "wait",
+            "--for=condition=Established",
+            "crd/widgets.bench.example.com",
+        ])
+        .await;
     eventually("widgets are served", || async {
         kubectl.run(&["get", "--raw", ALL]).await.ok()?;
         Ok(())
@@ -97,15 +114,36 @@ async fn define(kubectl: &Kubectl) {
 async fn measure(api: &Api, count: usize, processes: &[&Process], side: &str) -> Side {
     let objects: Vec<Value> = (0..count).map(|index| widget("w", index)).collect();
     let create = cost(processes, count, api.create_all(PATH, &objects, LOAD_WIDTH)).await;
-    say(&format!("{side}: create {:.0} µs, {:.0}/s", create.cpu_us, create.rate));
+    say(&format!(
+        "{side}: create {:.0} µs, {:.0}/s",
+        create.cpu_us, create.rate
+    ));
     let get = cost(processes, GET_COUNT, get_all(api, count)).await;
-    say(&format!("{side}: get {:.0} µs, {:.0}/s", get.cpu_us, get.rate));
+    say(&format!(
+        "{side}: get {:.0} µs, {:.0}/s",
+        get.cpu_us, get.rate
+    ));
     let list = cost(processes, LIST_COUNT, list_all(api, count)).await;
-    say(&format!("{side}: list {:.0} µs, {:.2}/s", list.cpu_us, list.rate));
-    let rss_mb = processes.iter().map(|process| process.usage().1 >> 20).sum::<u64>();
+    say(&format!(
+        "{side}: list {:.0} µs, {:.2}/s",
+        list.cpu_us, list.rate
+    ));
+    let rss_mb = processes
+        .iter()
+        .map(|process| process.usage().1 >> 20)
+        .sum::<u64>();
     let watch = fan_out(api, processes).await;
-    say(&format!("{side}: watch delivery {:.2} µs, {:.0}/s", watch.cpu_us, watch.rate));
-    Side { create, get, list, watch, rss_mb: small(rss_mb) }
+    say(&format!(
+        "{side}: watch delivery {:.2} µs, {:.0}/s",
+        watch.cpu_us, watch.rate
+    ));
+    Side {
+        create,
+        get,
+        list,
+        watch,
+        rss_mb: small(rss_mb),
+    }
 }
 
 async fn get_all(api: &Api, count: usize) {
@@ -132,7 +170,9 @@ async fn fan_out(api: &Api, processes: &[&Process]) -> Cost {
     let namespace = json!({
         "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "fan-out"},
     });
-    let (code, body) = api.send("POST", "/api/v1/namespaces", Some(&namespace)).await;
+    let (code, body) = api
+        .send("POST", "/api/v1/namespaces", Some(&namespace))
+        .await;
     assert_eq!(code, 201, "{}", String::from_utf8_lossy(&body));
     let path = PATH.replace("/default/", "/fan-out/");
     let mut watchers = Vec::new();
@@ -140,8 +180,15 @@ async fn fan_out(api: &Api, processes: &[&Process]) -> Cost {
         watchers.push(api.watch(&path).await);
     }
     // What the creates cost is measured alone, and taken off: other objects, nobody watching.
-    let alone: Vec<Value> = (0..EVENT_COUNT).map(|index| widget("alone", index)).collect();
-    let writes = cost(processes, EVENT_COUNT, api.create_all(PATH, &alone, LOAD_WIDTH)).await;
+    let alone: Vec<Value> = (0..EVENT_COUNT)
+        .map(|index| widget("alone", index))
+        .collect();
+    let writes = cost(
+        processes,
+        EVENT_COUNT,
+        api.create_all(PATH, &alone, LOAD_WIDTH),
+    )
+    .await;
     let objects: Vec<Value> = (0..EVENT_COUNT)
         .map(|index| {
             let mut widget = widget("event", index);
@@ -152,22 +199,35 @@ async fn fan_out(api: &Api, processes: &[&Process]) -> Cost {
     let delivered = async {
         api.create_all(&path, &objects, LOAD_WIDTH).await;
         for watcher in &mut watchers {
-            watcher.until(PATIENCE, |seen| seen.total == EVENT_COUNT).await;
+            watcher
+                .until(PATIENCE, |seen| seen.total == EVENT_COUNT)
+                .await;
         }
     };
     let deliveries = WATCHER_COUNT * EVENT_COUNT;
     let both = cost(processes, deliveries, delivered).await;
     let per_delivery = writes.cpu_us / small(WATCHER_COUNT as u64);
-    Cost { cpu_us: (both.cpu_us - per_delivery).max(0.01), rate: both.rate }
+    Cost {
+        cpu_us: (both.cpu_us - per_delivery).max(0.01),
+        rate: both.rate,
+    }
 }
 
 async fn cost(processes: &[&Process], operations: usize, work: impl Future<Output = ()>) -> Cost {
-    let cpu = || processes.iter().map(|process| process.usage().0).sum::<u64>();
+    let cpu = || {
+        processes
+            .iter()
+            .map(|process| process.usage().0)
+            .sum::<u64>()
+    };
     let (before, start) = (cpu(), Instant::now());
     work.await;
     let (used_ms, elapsed) = (cpu() - before, start.elapsed());
     let operations = small(operations as u64);
-    Cost { cpu_us: small(used_ms) * 1000.0 / operations, rate: operations / elapsed.as_secs_f64() }
+    Cost {
+        cpu_us: small(used_ms) * 1000.0 / operations,
+        rate: operations / elapsed.as_secs_f64(),
+    }
 }
 
 fn widget(prefix: &str, index: usize) -> Value {

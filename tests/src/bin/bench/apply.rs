@@ -43,51 +43,138 @@ struct Side {
 pub(crate) async fn run(count: usize, report: &mut Report) {
     let ours = ours(count).await;
     let peer = kro(count).await;
-    report.row("created to ACTIVE", "instances/s", ours.create_rate, peer.create_rate, Better::More);
-    report.row("deleted to gone", "instances/s", ours.delete_rate, peer.delete_rate, Better::More);
+    report.row(
+        "created to ACTIVE",
+        "instances/s",
+        ours.create_rate,
+        peer.create_rate,
+        Better::More,
+    );
+    report.row(
+        "deleted to gone",
+        "instances/s",
+        ours.delete_rate,
+        peer.delete_rate,
+        Better::More,
+    );
     let rows = [
-        ("controller CPU, create", &ours.create_cpu_ms, &peer.create_cpu_ms, 0),
-        ("kube-apiserver CPU, create", &ours.create_cpu_ms, &peer.create_cpu_ms, 1),
-        ("etcd CPU, create", &ours.create_cpu_ms, &peer.create_cpu_ms, 2),
-        ("controller CPU, delete", &ours.delete_cpu_ms, &peer.delete_cpu_ms, 0),
-        ("kube-apiserver CPU, delete", &ours.delete_cpu_ms, &peer.delete_cpu_ms, 1),
-        ("etcd CPU, delete", &ours.delete_cpu_ms, &peer.delete_cpu_ms, 2),
+        (
+            "controller CPU, create",
+            &ours.create_cpu_ms,
+            &peer.create_cpu_ms,
+            0,
+        ),
+        (
+            "kube-apiserver CPU, create",
+            &ours.create_cpu_ms,
+            &peer.create_cpu_ms,
+            1,
+        ),
+        (
+            "etcd CPU, create",
+            &ours.create_cpu_ms,
+            &peer.create_cpu_ms,
+            2,
+        ),
+        (
+            "controller CPU, delete",
+            &ours.delete_cpu_ms,
+            &peer.delete_cpu_ms,
+            0,
+        ),
+        (
+            "kube-apiserver CPU, delete",
+            &ours.delete_cpu_ms,
+            &peer.delete_cpu_ms,
+            1,
+        ),
+        (
+            "etcd CPU, delete",
+            &ours.delete_cpu_ms,
+            &peer.delete_cpu_ms,
+            2,
+        ),
     ];
     for (what, ours, peer, index) in rows {
-        report.row(what, "ms/instance", ours[index].1, peer[index].1, Better::Less);
+        report.row(
+            what,
+            "ms/instance",
+            ours[index].1,
+            peer[index].1,
+            Better::Less,
+        );
     }
     for index in 0..3 {
         let what = format!("RSS of {} / {}", ours.rss_mb[index].0, peer.rss_mb[index].0);
-        report.row(&what, "MB", ours.rss_mb[index].1, peer.rss_mb[index].1, Better::Less);
+        report.row(
+            &what,
+            "MB",
+            ours.rss_mb[index].1,
+            peer.rss_mb[index].1,
+            Better::Less,
+        );
     }
-    report.note(format!("{count} instances of five ConfigMaps in a chain; ours: hub with mirror."));
+    report.note(format!(
+        "{count} instances of five ConfigMaps in a chain; ours: hub with mirror."
+    ));
 }
 
 async fn ours(count: usize) -> Side {
-    let options = Options { without_controllers: true, unthrottled: true };
+    let options = Options {
+        without_controllers: true,
+        unthrottled: true,
+    };
     let (hub, spoke) = tokio::join!(Hub::start(), Spoke::start_with("east", options));
     hub.join(&spoke).await;
     hub.root().apply(DEFINITION).await;
-    hub.root().must(&["wait", "--for=condition=Ready", "rgd/chain", "--timeout=60s"]).await;
+    hub.root()
+        .must(&[
+            "wait",
+            "--for=condition=Ready",
+            "rgd/chain",
+            "--timeout=60s",
+        ])
+        .await;
     let api = Api::connect(&hub.kubeconfig(), "/clusters/east").await;
-    let processes = [("hub", hub.process()), ("kube-apiserver", spoke.api()), ("etcd", spoke.etcd())];
+    let processes = [
+        ("hub", hub.process()),
+        ("kube-apiserver", spoke.api()),
+        ("etcd", spoke.etcd()),
+    ];
     let side = measure(&api, count, &processes, "ours").await;
     left_clean(&spoke.kubectl()).await;
     side
 }
 
 async fn kro(count: usize) -> Side {
-    let options = Options { without_controllers: true, unthrottled: true };
+    let options = Options {
+        without_controllers: true,
+        unthrottled: true,
+    };
     let spoke = Spoke::start_with("peer", options).await;
     let scratch = Scratch::new("kro");
     let crds = assets::peers_folder().join("kro-crds");
-    spoke.kubectl().must(&["apply", "--server-side", "-f", &crds.display().to_string()]).await;
+    spoke
+        .kubectl()
+        .must(&["apply", "--server-side", "-f", &crds.display().to_string()])
+        .await;
     let controller = start_kro(spoke.kubeconfig(), &scratch);
     spoke.kubectl().apply(DEFINITION).await;
-    spoke.kubectl().must(&["wait", "--for=condition=Ready", "rgd/chain", "--timeout=60s"]).await;
+    spoke
+        .kubectl()
+        .must(&[
+            "wait",
+            "--for=condition=Ready",
+            "rgd/chain",
+            "--timeout=60s",
+        ])
+        .await;
     let api = Api::connect(spoke.kubeconfig(), "").await;
-    let processes =
-        [("kro", &controller), ("kube-apiserver", spoke.api()), ("etcd", spoke.etcd())];
+    let processes = [
+        ("kro", &controller),
+        ("kube-apiserver", spoke.api()),
+        ("etcd", spoke.etcd()),
+    ];
     let side = measure(&api, count, &processes, "kro").await;
     left_clean(&spoke.kubectl()).await;
     side
@@ -97,7 +184,11 @@ fn start_kro(kubeconfig: &Path, scratch: &Scratch) -> Process {
     let mut command = Command::new(assets::peers_folder().join("kro"));
     command.arg("--kubeconfig").arg(kubeconfig);
     command.args(["--metrics-bind-address=0", "--health-probe-bind-address=0"]);
-    for worker in ["resource-graph-definition", "graph-revision", "dynamic-controller"] {
+    for worker in [
+        "resource-graph-definition",
+        "graph-revision",
+        "dynamic-controller",
+    ] {
         command.arg(format!("--{worker}-concurrent-reconciles=40"));
     }
     command.args([
@@ -115,21 +206,34 @@ async fn measure(api: &Api, count: usize, processes: &[(&str, &Process); 3], sid
     let start = Instant::now();
     let objects: Vec<Value> = (0..count).map(instance).collect();
     api.create_all(PATH, &objects, LOAD_WIDTH).await;
-    watch.until(PATIENCE, |seen: &Counted| seen.active == count).await;
+    watch
+        .until(PATIENCE, |seen: &Counted| seen.active == count)
+        .await;
     let created = start.elapsed();
     let middle = usages(processes);
-    say(&format!("{side}: {count} created to ACTIVE in {created:.1?}"));
+    say(&format!(
+        "{side}: {count} created to ACTIVE in {created:.1?}"
+    ));
     let start = Instant::now();
     let names: Vec<String> = (0..count).map(name).collect();
     api.delete_all(PATH, &names, LOAD_WIDTH).await;
-    watch.until(PATIENCE, |seen: &Counted| seen.total == 0).await;
+    watch
+        .until(PATIENCE, |seen: &Counted| seen.total == 0)
+        .await;
     let deleted = start.elapsed();
     let after = usages(processes);
     say(&format!("{side}: {count} deleted in {deleted:.1?}"));
     let instances = per(count);
     let cpu = |from: &[(u64, u64)], to: &[(u64, u64)]| {
-        let used = from.iter().zip(to).map(|(from, to)| per_instance(to.0 - from.0, count));
-        processes.iter().map(|(name, _)| (*name).to_owned()).zip(used).collect()
+        let used = from
+            .iter()
+            .zip(to)
+            .map(|(from, to)| per_instance(to.0 - from.0, count));
+        processes
+            .iter()
+            .map(|(name, _)| (*name).to_owned())
+            .zip(used)
+            .collect()
     };
     Side {
         create_rate: instances / created.as_secs_f64(),
@@ -145,12 +249,24 @@ async fn measure(api: &Api, count: usize, processes: &[(&str, &Process); 3], sid
 }
 
 async fn left_clean(spoke: &Kubectl) {
-    let left = spoke.must(&["get", "configmaps", "-l", "kro.run/owned=true", "-o", "name"]).await;
+    let left = spoke
+        .must(&[
+            "get",
+            "configmaps",
+            "-l",
+            "kro.run/owned=true",
+            "-o",
+            "name",
+        ])
+        .await;
     assert!(left.trim().is_empty(), "nothing is left behind: {left}");
 }
 
 fn usages(processes: &[(&str, &Process); 3]) -> Vec<(u64, u64)> {
-    processes.iter().map(|(_, process)| process.usage()).collect()
+    processes
+        .iter()
+        .map(|(_, process)| process.usage())
+        .collect()
 }
 
 fn name(index: usize) -> String {

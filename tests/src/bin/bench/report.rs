@@ -31,12 +31,29 @@ pub(crate) enum Better {
 impl Report {
     /// Begins a report.
     pub(crate) fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), rows: Vec::new(), notes: Vec::new() }
+        Self {
+            name: name.to_owned(),
+            rows: Vec::new(),
+            notes: Vec::new(),
+        }
     }
 
     /// Adds a row.
-    pub(crate) fn row(&mut self, what: &str, unit: &'static str, ours: f64, peer: f64, better: Better) {
-        self.rows.push(Row { what: what.to_owned(), unit, ours, peer, better });
+    pub(crate) fn row(
+        &mut self,
+        what: &str,
+        unit: &'static str,
+        ours: f64,
+        peer: f64,
+        better: Better,
+    ) {
+        self.rows.push(Row {
+            what: what.to_owned(),
+            unit,
+            ours,
+            peer,
+            better,
+        });
     }
 
     /// Adds a line of text below the rows.
