@@ -19,7 +19,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use tasks::{Shutdown, Tasks};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 mod follow;
 mod lines;
@@ -64,12 +64,24 @@ pub enum Event {
 
 /// Starts following a collection, until the token is cancelled or the receiver is dropped.
 pub fn start(config: Config, tasks: &Tasks, shutdown: Shutdown) -> mpsc::Receiver<Event> {
-    start_with(config, follow::Timing::default(), tasks, shutdown)
+    start_woken(config, Arc::default(), tasks, shutdown)
+}
+
+/// [`start`], with a way to end the pause after a failure: whoever knows that the server is back calls
+/// `notify_waiters`.
+pub fn start_woken(
+    config: Config,
+    wake: Arc<Notify>,
+    tasks: &Tasks,
+    shutdown: Shutdown,
+) -> mpsc::Receiver<Event> {
+    start_with(config, follow::Timing::default(), wake, tasks, shutdown)
 }
 
 pub(crate) fn start_with(
     config: Config,
     timing: follow::Timing,
+    wake: Arc<Notify>,
     tasks: &Tasks,
     shutdown: Shutdown,
 ) -> mpsc::Receiver<Event> {
@@ -78,7 +90,7 @@ pub(crate) fn start_with(
     // the channel closes, which consumers see.
     tasks.spawn(
         "reflector",
-        follow::Follower::new(config, timing, sender).run(shutdown),
+        follow::Follower::new(config, timing, wake, sender).run(shutdown),
     );
     receiver
 }

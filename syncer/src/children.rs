@@ -18,7 +18,7 @@ use client::reflector::{self, RawObject};
 use graph::ObjectRef;
 use parking_lot::Mutex;
 use tasks::Tasks;
-use tokio_util::sync::CancellationToken;
+use tokio::sync::mpsc;
 
 use crate::keys::{InstanceKey, newer};
 
@@ -256,13 +256,11 @@ impl State {
 pub(crate) fn watch(
     cache: &Arc<ChildCache>,
     kind: WatchedKind,
-    source: reflector::Config,
+    mut events: mpsc::Receiver<reflector::Event>,
     tasks: &Tasks,
-    token: &CancellationToken,
     concern: impl Fn(InstanceKey) + Send + 'static,
 ) {
     let cache = Arc::clone(cache);
-    let mut events = reflector::start(source, tasks, token.clone());
     tasks.spawn("children", async move {
         // Ends when the reflector does, which ends with its token.
         while let Some(event) = events.recv().await {

@@ -138,7 +138,7 @@ fn start(target: &Target, wanted: &Wanted, reference: Reference) {
     config.path.clone_from(&reference.path);
     config.label_selector.clone_from(&reference.label_selector);
     config.field_selector.clone_from(&reference.field_selector);
-    let mut events = client::reflector::start(config, target.tasks(), target.token.clone());
+    let mut events = target.follow(config);
     let cache = Arc::clone(&target.externals);
     let queue = Arc::clone(&target.queue);
     target.tasks().spawn("externals", async move {

@@ -67,7 +67,7 @@ pub(crate) fn watch_mirrors(engine: &Arc<Engine>, target: &Arc<Target>, served: 
         return;
     }
     let source = target.source(served.graph.gvr(), "");
-    let mut events = reflector::start(source, &engine.tasks, target.token.clone());
+    let mut events = target.follow(source);
     let target = Arc::clone(target);
     engine.tasks.spawn("mirrors", async move {
         while let Some(event) = events.recv().await {

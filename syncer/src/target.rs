@@ -11,7 +11,7 @@ use client::{Dynamic, Endpoint, reflector};
 use graph::{Applied, ObjectRef};
 use parking_lot::Mutex;
 use tasks::Tasks;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -74,6 +74,8 @@ pub(crate) struct Target {
     pub(crate) token: CancellationToken,
     /// Asks for a probe at once: a call has failed.
     pub(crate) probe: Notify,
+    /// Ends the pauses of this target's watches: it answers again.
+    pub(crate) wake: Arc<Notify>,
     /// Digest of the credential that it was connected with.
     pub(crate) credential: Option<u64>,
     tasks: Tasks,
@@ -128,6 +130,7 @@ impl Target {
             mirror_queue: Arc::default(),
             token,
             probe: Notify::new(),
+            wake: Arc::default(),
             credential: None,
             tasks: tasks.clone(),
             reach: Mutex::new(Reach::Reachable),
@@ -166,6 +169,12 @@ impl Target {
         }
     }
 
+    /// Follows a collection of this cluster for as long as the target is there.
+    pub(crate) fn follow(&self, source: reflector::Config) -> mpsc::Receiver<reflector::Event> {
+        let (wake, end) = (Arc::clone(&self.wake), self.token.clone());
+        reflector::start_woken(source, wake, &self.tasks, end)
+    }
+
     /// Starts the watch of a kind of children, if it does not run yet.
     pub(crate) fn watch_children(&self, kind: &WatchedKind) {
         if !self.children.register(kind) {
@@ -175,9 +184,8 @@ impl Target {
         children::watch(
             &self.children,
             kind.clone(),
-            self.source(&kind.gvr, OWNED_SELECTOR),
+            self.follow(self.source(&kind.gvr, OWNED_SELECTOR)),
             &self.tasks,
-            &self.token,
             move |instance| queue.add(instance),
         );
     }

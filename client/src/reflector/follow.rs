@@ -11,7 +11,7 @@ use http_body_util::BodyExt as _;
 use kube::client::Body;
 use rand::Rng as _;
 use tasks::{Backoff, Shutdown};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, timeout};
 
 use super::lines::Lines;
@@ -48,6 +48,8 @@ pub(super) struct Follower {
     config: Config,
     timing: Timing,
     sender: mpsc::Sender<Event>,
+    /// Ends a pause early.
+    wake: Arc<Notify>,
     backoff: Backoff,
     /// Where the next watch begins; `None` where everything must be listed.
     position: Option<String>,
@@ -105,12 +107,18 @@ impl Default for Timing {
 // === impl Follower ===
 
 impl Follower {
-    pub(super) fn new(config: Config, timing: Timing, sender: mpsc::Sender<Event>) -> Self {
+    pub(super) fn new(
+        config: Config,
+        timing: Timing,
+        wake: Arc<Notify>,
+        sender: mpsc::Sender<Event>,
+    ) -> Self {
         let backoff = Backoff::new(timing.pause_initial, timing.pause_max);
         Self {
             config,
             timing,
             sender,
+            wake,
             backoff,
             position: None,
             freshness: Freshness::NotOlderThan("0".to_owned()),
@@ -380,6 +388,10 @@ impl Follower {
         tokio::select! {
             biased;
             () = self.sender.closed() => Err(ClosedError),
+            () = self.wake.notified() => {
+                self.backoff.reset();
+                Ok(())
+            }
             () = tokio::time::sleep(pause) => Ok(()),
         }
     }

@@ -57,7 +57,7 @@ async fn follow(lists: Vec<fn(&str) -> Reply>, watches: Vec<fn(&str) -> Reply>) 
         field_selector: None,
         name: "test".to_owned(),
     };
-    let events = start_with(config, timing(), &tasks, tasks.child_token());
+    let events = start_with(config, timing(), Arc::default(), &tasks, tasks.child_token());
     Followed {
         server,
         tasks,
@@ -401,7 +401,7 @@ async fn a_stream_that_falls_silent_is_given_up() {
         field_selector: None,
         name: "test".to_owned(),
     };
-    let events = start_with(config, timing, &tasks, tasks.child_token());
+    let events = start_with(config, timing, Arc::default(), &tasks, tasks.child_token());
     let mut followed = Followed {
         server,
         tasks,
@@ -480,7 +480,7 @@ async fn lists_between_watches_that_fail_come_ever_more_seldom() {
         name: "test".to_owned(),
     };
     let started = tokio::time::Instant::now();
-    let events = start_with(config, timing, &tasks, tasks.child_token());
+    let events = start_with(config, timing, Arc::default(), &tasks, tasks.child_token());
     let mut followed = Followed {
         server,
         tasks,

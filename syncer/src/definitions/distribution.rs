@@ -186,7 +186,7 @@ pub(crate) fn start(engine: &Arc<Engine>) {
 /// Starts the watch of our CRDs in a target: one that vanishes or is edited is put back.
 pub(crate) fn watch(engine: &Arc<Engine>, target: &Arc<Target>) {
     let source = target.source(&resources::crds(), OWNED_SELECTOR);
-    let mut events = client::reflector::start(source, &engine.tasks, target.token.clone());
+    let mut events = target.follow(source);
     let (engine, target) = (Arc::clone(engine), Arc::clone(target));
     let tasks = engine.tasks.clone();
     tasks.spawn("definitions-in-target", async move {

@@ -84,6 +84,10 @@ fn note(engine: &Arc<Engine>, target: &Arc<Target>, failure: Option<String>, fir
     if back {
         info!(spoke = %target.cluster, "spoke reachable again");
     }
+    if after == Reach::Reachable {
+        // What waits for another reason asks once more, which is cheap.
+        target.wake.notify_waiters();
+    }
     if back || (first && after == Reach::Reachable) {
         engine.distribution_queue.add(target.cluster.clone());
         engine.requeue_cluster(&target.cluster);

@@ -18,7 +18,7 @@ use crate::{engine::Engine, resources, target::Target};
 /// Starts the watch of a spoke's namespaces. It ends with the target's token.
 pub(super) fn watch(engine: &Arc<Engine>, target: &Arc<Target>) {
     let source = target.source(&resources::core("namespaces"), "");
-    let mut events = reflector::start(source, &engine.tasks, target.token.clone());
+    let mut events = target.follow(source);
     let (engine, target) = (Arc::clone(engine), Arc::clone(target));
     let tasks = engine.tasks.clone();
     tasks.spawn("namespaces", async move {
