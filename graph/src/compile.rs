@@ -12,6 +12,8 @@ mod author_conditions;
 mod dependencies;
 mod expression;
 mod external;
+mod inspect;
+mod reads;
 mod resource;
 mod status;
 mod types;
@@ -102,12 +104,13 @@ pub fn compile_with(
     }
     let instance_type = types::instance_type(&spec_schema, names.cluster_scoped)?;
     let mut compiler = Compiler::new(&drafts, environment, &instance_type, &order);
-    let nodes = order
+    let mut nodes = order
         .iter()
         .map(|id| compiler.node(id))
         .collect::<Result<Vec<_>, String>>()?;
     let status = status::infer(&mut compiler, spec.schema.status.as_ref())?;
-    let instance = status.instance;
+    let mut instance = status.instance;
+    reads::note(&mut nodes, &mut instance);
     let schema = serde_json::to_value(&spec.schema).map_err(|error| error.to_string())?;
     let definition = definition::define(&names, &schema, &spec_schema, status.schema);
     let definition = CustomResourceDefinition::from_value(&definition)
@@ -125,7 +128,7 @@ pub fn compile_with(
             .filter_map(|id| resource_information(id, &drafts.get(id)?.dependencies))
             .collect(),
         expression_count: compiler.slot_count(),
-        nodes: expression::with_reads(nodes, &instance),
+        nodes,
         instance,
     }))
 }

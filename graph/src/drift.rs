@@ -12,8 +12,6 @@
 use api::kro::keys;
 use serde_json::{Map, Value};
 
-use crate::hash::Fnv64;
-
 /// What is remembered of an apply.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Applied {
@@ -55,66 +53,92 @@ pub(crate) fn needs_apply(
 
 /// Hashes a value.
 pub(crate) fn digest(value: &Value) -> u64 {
-    let mut hash = Fnv64::default();
-    feed(&mut hash, Some(value));
-    hash.finish()
+    let mut hash = Digest::default();
+    hash.feed(Some(value));
+    hash.0
 }
 
 /// Hashes those parts of a live object that stand at the places that `desired` names.
 fn projection(desired: &Value, live: &Value) -> u64 {
-    let mut hash = Fnv64::default();
-    project(&mut hash, desired, Some(live));
-    hash.finish()
+    let mut hash = Digest::default();
+    hash.project(desired, Some(live));
+    hash.0
 }
 
-fn project(hash: &mut Fnv64, desired: &Value, live: Option<&Value>) {
-    match (desired, live) {
-        (Value::Object(desired), Some(Value::Object(live))) => {
-            hash.write(b"{");
-            for (name, value) in desired {
-                hash.write(name.as_bytes());
-                project(hash, value, live.get(name));
-            }
-        }
-        (Value::Array(desired), Some(Value::Array(live))) => {
-            hash.write(b"[");
-            for (index, value) in desired.iter().enumerate() {
-                project(hash, value, live.get(index));
-            }
-        }
-        (_, live) => feed(hash, live),
+/// A hash for telling whether something has changed, eight bytes at a step. It is kept for as long as the process runs,
+/// or in the ledger; whoever makes two of his own objects collide loses an update of his own.
+#[derive(Default)]
+struct Digest(u64);
+
+/// An odd constant without a pattern: the first digits of the golden ratio.
+const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+// === impl Digest ===
+
+impl Digest {
+    fn mix(&mut self, word: u64) {
+        let product = u128::from(self.0 ^ word ^ MULTIPLIER) * u128::from(MULTIPLIER);
+        let [low, high] = [product, product >> 64].map(|half| half & u128::from(u64::MAX));
+        self.0 = u64::try_from(low ^ high).expect("both are halves");
     }
-}
 
-fn feed(hash: &mut Fnv64, value: Option<&Value>) {
-    match value {
-        None => hash.write(b"-"),
-        Some(Value::Null) => hash.write(b"n"),
-        Some(Value::Bool(value)) => hash.write(if *value { b"t" } else { b"f" }),
-        Some(Value::Number(number)) => match number.as_i64() {
-            Some(integer) => hash.write(&integer.to_le_bytes()),
-            None => hash.write(&number.as_f64().unwrap_or_default().to_le_bytes()),
-        },
-        Some(Value::String(text)) => {
-            hash.write(b"\"");
-            hash.write(text.as_bytes());
-            hash.write(b"\0");
+    fn tag(&mut self, kind: u8, length: usize) {
+        self.mix(u64::from(kind) << 56 | length as u64);
+    }
+
+    fn text(&mut self, text: &str) {
+        self.tag(b'"', text.len());
+        for chunk in text.as_bytes().chunks(8) {
+            let mut word = [0; 8];
+            word.iter_mut()
+                .zip(chunk)
+                .for_each(|(place, byte)| *place = *byte);
+            self.mix(u64::from_le_bytes(word));
         }
-        Some(Value::Array(items)) => {
-            hash.write(b"[");
-            for item in items {
-                feed(hash, Some(item));
+    }
+
+    fn feed(&mut self, value: Option<&Value>) {
+        match value {
+            None => self.tag(b'-', 0),
+            Some(Value::Null) => self.tag(b'n', 0),
+            Some(Value::Bool(value)) => self.tag(b'b', usize::from(*value)),
+            Some(Value::Number(number)) => match number.as_i64() {
+                Some(integer) => self.mix(u64::from_le_bytes(integer.to_le_bytes())),
+                None => self.mix(number.as_f64().unwrap_or_default().to_bits()),
+            },
+            Some(Value::String(text)) => self.text(text),
+            Some(Value::Array(items)) => {
+                self.tag(b'[', items.len());
+                for item in items {
+                    self.feed(Some(item));
+                }
             }
-            hash.write(b"]");
+            Some(Value::Object(map)) => {
+                self.tag(b'{', map.len());
+                for (name, value) in map {
+                    self.text(name);
+                    self.feed(Some(value));
+                }
+            }
         }
-        Some(Value::Object(map)) => {
-            hash.write(b"{");
-            for (name, value) in map {
-                hash.write(name.as_bytes());
-                hash.write(b"\0");
-                feed(hash, Some(value));
+    }
+
+    fn project(&mut self, desired: &Value, live: Option<&Value>) {
+        match (desired, live) {
+            (Value::Object(desired), Some(Value::Object(live))) => {
+                self.tag(b'{', desired.len());
+                for (name, value) in desired {
+                    self.text(name);
+                    self.project(value, live.get(name));
+                }
             }
-            hash.write(b"}");
+            (Value::Array(desired), Some(Value::Array(live))) => {
+                self.tag(b'[', desired.len());
+                for (index, value) in desired.iter().enumerate() {
+                    self.project(value, live.get(index));
+                }
+            }
+            (_, live) => self.feed(live),
         }
     }
 }
@@ -215,6 +239,8 @@ fn find<'v>(element: &str, value: &'v Value) -> Option<&'v Value> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use serde_json::json;
 
     use super::*;
@@ -265,6 +291,42 @@ mod tests {
             .expect("a map")
             .remove("x");
         assert!(needed(&desired(), &removed, Some(&record)));
+    }
+
+    #[test]
+    fn digests_tell_values_apart() {
+        let values = [
+            json!(null),
+            json!(true),
+            json!(false),
+            json!(0),
+            json!(1),
+            json!(-1),
+            json!(0.5),
+            json!(""),
+            json!("a"),
+            json!("b"),
+            json!("ab"),
+            json!("abcdefgh"),
+            json!("abcdefghi"),
+            json!([]),
+            json!([[]]),
+            json!(["a"]),
+            json!(["a", "b"]),
+            json!([["a"], "b"]),
+            json!({}),
+            json!({"a": null}),
+            json!({"a": "b"}),
+            json!({"a": {"b": null}}),
+            json!({"ab": ""}),
+            json!({"a": "", "b": ""}),
+        ];
+        let digests: BTreeSet<u64> = values.iter().map(digest).collect();
+        assert_eq!(digests.len(), values.len());
+        assert_eq!(
+            digest(&json!({"b": 1, "a": 2})),
+            digest(&json!({"a": 2, "b": 1}))
+        );
     }
 
     #[test]

@@ -21,34 +21,10 @@ pub(crate) fn hash_spec(spec: &Value) -> String {
     format!("{:016x}", fnv_64a(normalised(spec).as_bytes()))
 }
 
-/// FNV-64a, fed bit by bit.
-#[derive(Debug)]
-pub(crate) struct Fnv64(u64);
-
-// === impl Fnv64 ===
-
-impl Default for Fnv64 {
-    fn default() -> Self {
-        Self(FNV_64_OFFSET)
-    }
-}
-
-impl Fnv64 {
-    pub(crate) fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(FNV_64_PRIME);
-        }
-    }
-
-    pub(crate) fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
 fn fnv_64a(bytes: &[u8]) -> u64 {
-    let mut hash = Fnv64::default();
-    hash.write(bytes);
-    hash.finish()
+    bytes.iter().fold(FNV_64_OFFSET, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(FNV_64_PRIME)
+    })
 }
 
 /// Hashes a name for the case that it has to be cut.
@@ -357,6 +333,12 @@ mod tests {
         for (name, spec, want) in cases {
             assert_eq!(hash_spec(&spec), want, "{name}: {}", normalised(&spec));
         }
+    }
+
+    #[test]
+    fn a_spec_that_was_read_hashes_as_it_was_written() {
+        let spec: api::kro::RgdSpec = serde_json::from_value(everything()).expect("is a spec");
+        assert_eq!(crate::spec_hash(&spec), "cd461c7a8f10dbdc");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use expressions::Environment;
 
 use super::resource::Draft;
 use super::{CompileOptions, Connected};
-use crate::compile::expression::Inspector;
+use crate::compile::inspect::Inspector;
 use crate::dag::Dag;
 use crate::go_text::words;
 use crate::scalar::Source;

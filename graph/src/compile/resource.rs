@@ -12,7 +12,7 @@ use api::{GroupVersion, GroupVersionKind, GroupVersionResource};
 use expressions::Environment;
 use serde_json::{Value, json};
 
-use super::expression::Inspector;
+use super::inspect::Inspector;
 use super::{Connected, ResourceError, SharedSchema, external, types};
 use crate::graph::NodeKind;
 use crate::resolve::SchemaResolver;

@@ -13,7 +13,7 @@ use super::{author_conditions, resource};
 use crate::declarations;
 use crate::field_path::{self, Segment};
 use crate::go_text::words;
-use crate::graph::{Field, InstanceNode, Reference};
+use crate::graph::{Field, InstanceNode};
 use crate::template::{self, Found};
 
 /// What the status block says.
@@ -54,25 +54,16 @@ pub(super) fn infer(compiler: &mut Compiler<'_>, block: Option<&Value>) -> Resul
             field.path
         ));
     }
-    let read_whole = fields.iter().any(reads_whole_schema);
     let declared = compiler.schema_type().clone();
     Ok(Status {
         instance: InstanceNode {
             fields,
             conditions,
             declared,
-            read_whole,
+            read_whole: false,
         },
         schema,
     })
-}
-
-/// Tells whether an expression could see the status through `schema`.
-fn reads_whole_schema(field: &Field) -> bool {
-    field.expression.references.contains(&Reference::Schema)
-        && field.expression.program.paths().iter().any(|path| {
-            path.root == "schema" && path.fields.first().is_none_or(|first| first == "status")
-        })
 }
 
 fn infer_fields(compiler: &mut Compiler<'_>, block: &Value) -> Result<(Vec<Field>, Value), String> {

@@ -17,6 +17,10 @@ use super::node::Run;
 use crate::field_path;
 use crate::graph::{CompiledGraph, Expression, Field, Reference};
 
+/// The steps of one evaluation. kro has no limit; here a thousand objects, the most a collection may have, can still be
+/// held against each other at ten steps a pair.
+pub(super) const EVALUATION_BUDGET: Budget = Budget::steps(10_000_000);
+
 /// Why an expression has no value.
 #[derive(Clone, Debug)]
 pub(super) enum Failed {
@@ -150,7 +154,7 @@ impl<'a> Values<'a> {
         }
         let value = expression
             .program
-            .evaluate(&bindings, Budget::default())
+            .evaluate(&bindings, EVALUATION_BUDGET)
             .map_err(|error| ("eval", error))?;
         if value.is_omit() {
             return Ok(Evaluated::Omit);

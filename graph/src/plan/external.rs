@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::NodeState;
 use super::evaluate::Failed;
-use super::node::{Outcome, Planner, Stop};
+use super::node::{NAMELESS, Outcome, Planner, Stop};
 use crate::graph::Node;
 
 /// An external reference with its expressions resolved.
@@ -48,7 +48,15 @@ impl<'a> Planner<'a> {
     pub(super) fn external(&mut self, position: usize, node: &'a Node) -> Result<Outcome, Stop> {
         let mut object = self.resolve_template(node)?;
         self.set_namespace(node, &mut object)?;
-        let target = Target::Name(meta::name(&object).to_owned());
+        let name = meta::name(&object);
+        if name.is_empty() {
+            let (gvk, namespace) = (&node.gvk, meta::namespace(&object));
+            return Err(Stop::Failed(format!(
+                "external ref get {}/{}, Kind={} {namespace}/: {NAMELESS}",
+                gvk.group, gvk.version, gvk.kind
+            )));
+        }
+        let target = Target::Name(name.to_owned());
         let wanted = wanted(node, meta::namespace(&object), target);
         let found = self
             .input

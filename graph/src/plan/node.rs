@@ -21,6 +21,9 @@ use crate::drift;
 use crate::graph::{CompiledGraph, Node, NodeKind, Reference};
 use crate::inventory::Inventory;
 
+/// What a client says of an object without a name, before it asks any server.
+pub(super) const NAMELESS: &str = "name is required";
+
 /// Makes a plan.
 pub(super) struct Planner<'a> {
     pub(super) graph: &'a CompiledGraph,
@@ -265,6 +268,9 @@ impl<'a> Planner<'a> {
         let mut object = self.resolve_template(node)?;
         self.set_namespace(node, &mut object)?;
         let reference = ObjectRef::of(&object);
+        if reference.name.is_empty() {
+            return Err(Stop::Failed(NAMELESS.to_owned()));
+        }
         let live = self.input.observed.get_child(&reference).map(Arc::clone);
         Self::check_not_terminating(node, &reference, live.as_deref())?;
         self.decorator.decorate(node, &mut object, None);
@@ -294,8 +300,9 @@ impl<'a> Planner<'a> {
         };
         let conflict = live.and_then(|live| outcome::membership_conflict(&object, node, live));
         let failed = self.input.observed.get_failure(&id).map(str::to_owned);
-        let is_conflict = conflict.is_some();
-        let pushed = match failed.or(conflict) {
+        let nameless = reference.name.is_empty().then(|| NAMELESS.to_owned());
+        let is_refused = conflict.is_some() || nameless.is_some();
+        let pushed = match failed.or(conflict).or(nameless) {
             Some(why) => Pushed::Failed(why),
             None if change == Change::Unchanged => Pushed::Settled,
             None => Pushed::Changes,
@@ -311,7 +318,7 @@ impl<'a> Planner<'a> {
             object,
             digest,
             // An object of another set is not written, but counts for the inventory, as in kro.
-            change: if is_conflict {
+            change: if is_refused {
                 Change::Unchanged
             } else {
                 change

@@ -8,11 +8,11 @@
 use std::sync::Arc;
 
 use api::go_format::quote;
-use expressions::{Bindings, Budget, ErrorClass};
+use expressions::{Bindings, ErrorClass};
 use serde_json::{Map, Value, json};
 
 use super::Plan;
-use super::evaluate::{Evaluated, Failed, Values, bind_objects, without_status};
+use super::evaluate::{EVALUATION_BUDGET, Evaluated, Failed, Values, bind_objects, without_status};
 use super::node::Run;
 use crate::conditions::Condition;
 use crate::field_path;
@@ -145,7 +145,7 @@ fn evaluate(
     }
     let value = expression
         .program
-        .evaluate(&bindings, Budget::default())
+        .evaluate(&bindings, EVALUATION_BUDGET)
         .map_err(|error| {
             let text = error.to_string();
             if error.class == ErrorClass::DataPending {

@@ -654,3 +654,85 @@ fn a_namespaced_child_of_a_cluster_scoped_instance_names_its_namespace() {
         )
     );
 }
+
+#[test]
+fn an_object_without_a_name_is_not_asked_for() {
+    let config = |id: &str, name: &str| json!({"id": id, "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}});
+    let schema =
+        json!({"kind": "Web", "apiVersion": "v1", "spec": {"name": "string", "names": "[]string"}});
+    let mut instance = instance();
+    instance["spec"] = json!({"name": "", "names": ["a", ""]});
+    let single = json!({"schema": schema, "resources": [config("a", "${schema.spec.name}")]});
+    let plan = World::new(single, instance.clone()).plan();
+    assert_eq!(plan.failure.as_deref(), Some("name is required"));
+    let mut many = config("a", "${n}");
+    many["forEach"] = json!([{"n": "${schema.spec.names}"}]);
+    let many = json!({"schema": schema, "resources": [many]});
+    let plan = World::new(many, instance.clone()).plan();
+    assert_eq!(world::changes(&plan), "a-0+");
+    assert_eq!(
+        plan.nodes[0].message.as_deref(),
+        Some("collection item 1: name is required")
+    );
+    let external = json!({"schema": schema, "resources": [{"id": "e", "externalRef": {
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "${schema.spec.name}"},
+    }}]});
+    assert_eq!(
+        World::new(external, instance).plan().failure.as_deref(),
+        Some("external ref get /v1, Kind=ConfigMap shop/: name is required")
+    );
+}
+
+#[test]
+fn expressions_never_see_the_status_of_the_instance() {
+    let definition = json!({
+        "schema": {"kind": "Web", "apiVersion": "v1", "spec": {"name": "string"}},
+        "resources": [{"id": "a", "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"},
+            "data": {"all": "${json.marshal(schema)}"}}}],
+    });
+    let mut instance = instance();
+    instance["status"] = json!({"state": "ACTIVE"});
+    let plan = World::new(definition, instance).plan();
+    let all = plan.applies[0].object["data"]["all"]
+        .as_str()
+        .expect("a text");
+    assert!(all.contains("\"spec\"") && !all.contains("ACTIVE"), "{all}");
+}
+
+#[test]
+fn a_graph_knows_what_it_reads_of_its_children() {
+    let world = World::new(web(), instance());
+    let reads = |id: &str| -> Vec<String> {
+        world
+            .graph
+            .node(id)
+            .map(|node| node.reads().iter().cloned().collect())
+            .expect("is there")
+    };
+    assert_eq!(
+        reads("deployment"),
+        ["metadata.name", "spec.replicas", "status.readyReplicas"]
+    );
+    assert_eq!(reads("service"), ["metadata.name", "spec.clusterIP"]);
+    assert_eq!(
+        reads("workers"),
+        [""],
+        "what a macro reads of each is not told apart"
+    );
+    assert!(reads("ingress").is_empty());
+    let kinds: Vec<String> = world
+        .graph
+        .child_kinds()
+        .iter()
+        .map(|kind| format!("{} {}", kind.gvr.resource, kind.applied))
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            "configmaps true",
+            "services true",
+            "deployments true",
+            "ingresses true"
+        ]
+    );
+}
