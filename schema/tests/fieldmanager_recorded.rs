@@ -22,7 +22,7 @@ static RECORDED: &str = include_str!("recorded/ownership.json");
 /// A kind of the recording.
 struct Kind {
     api_version: &'static str,
-    kind: &'static str,
+    name: &'static str,
     schema: Arc<Schema>,
     model: Model,
     reset: FieldSet,
@@ -31,6 +31,7 @@ struct Kind {
     filled_later: &'static [&'static str],
 }
 
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn kinds(definition: &Value) -> Vec<Kind> {
     let builtin = |api_version: &str, kind: &str| {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -50,7 +51,7 @@ fn kinds(definition: &Value) -> Vec<Kind> {
     vec![
         Kind {
             api_version: "v1",
-            kind: "ConfigMap",
+            name: "ConfigMap",
             schema: builtin("v1", "ConfigMap"),
             model: Model::Native,
             reset: FieldSet::new(),
@@ -59,7 +60,7 @@ fn kinds(definition: &Value) -> Vec<Kind> {
         },
         Kind {
             api_version: "apps/v1",
-            kind: "Deployment",
+            name: "Deployment",
             schema: builtin("apps/v1", "Deployment"),
             model: Model::Native,
             reset: names(&[&["status"]]),
@@ -68,7 +69,7 @@ fn kinds(definition: &Value) -> Vec<Kind> {
         },
         Kind {
             api_version: "v1",
-            kind: "Service",
+            name: "Service",
             schema: builtin("v1", "Service"),
             model: Model::Native,
             reset: names(&[&["status"]]),
@@ -84,7 +85,7 @@ fn kinds(definition: &Value) -> Vec<Kind> {
         },
         Kind {
             api_version: "own.example.com/v1",
-            kind: "Widget",
+            name: "Widget",
             schema: custom,
             model: Model::Dynamic,
             reset: names(&[&["status"]]),
@@ -93,7 +94,7 @@ fn kinds(definition: &Value) -> Vec<Kind> {
         },
         Kind {
             api_version: "autoscaling/v1",
-            kind: "Scale",
+            name: "Scale",
             schema: schema::builtin::catalog()
                 .definition("io.k8s.api.autoscaling.v1.Scale")
                 .expect("the data file holds it"),
@@ -108,7 +109,7 @@ fn kinds(definition: &Value) -> Vec<Kind> {
 fn context<'a>(kind: &'a Kind, subresource: &'a str) -> TypeContext<'a> {
     TypeContext {
         api_version: kind.api_version,
-        kind: kind.kind,
+        kind: kind.name,
         schema: &kind.schema,
         model: kind.model,
         subresource,
@@ -174,7 +175,7 @@ fn seen(kind: &Kind, answer: &Value, live: Option<&Value>, owners: Value) -> Val
 fn scaled(kinds: &[Kind], parent: &Kind, step: &Value, live: &Value) -> Value {
     let kind = kinds
         .iter()
-        .find(|kind| kind.kind == "Scale")
+        .find(|kind| kind.name == "Scale")
         .expect("it is in the list");
     let replicas = vec![PathElement::field("spec"), PathElement::field("replicas")];
     let paths = [ReplicasPath {
@@ -351,7 +352,7 @@ fn owners_and_conflicts_are_those_of_kube_apiserver() {
             let story = format!("{}, step {index}: {}", scenario["name"], step["body"]);
             let kind = kinds
                 .iter()
-                .find(|kind| step["kind"] == kind.kind)
+                .find(|kind| step["kind"] == kind.name)
                 .expect("it is known");
             let succeeded = step["code"].as_u64().is_some_and(|code| code < 300);
             let is_scale = step["subresource"] == "scale";
