@@ -4,12 +4,14 @@
 //! kept for ever. Hashes are made from what goes into a document, so the index costs nothing to make, and a document is made
 //! when it is first asked for and shared by all logical clusters that serve the same kinds.
 //!
-//! OpenAPI v2 is not served yet: kubectl from 1.29 on does not ask for it where v3 is there. It is asked for with 406.
+//! OpenAPI v2 is one document for all groups, made of the others, as JSON and as protobuf: client-go knows it only as that.
 //!
 //! Source: `kube-openapi/pkg/handler3/handler.go`, `api-compat.md` 1.3.
 
 mod cache;
+mod gnostic;
 mod published;
+mod v2;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -26,6 +28,7 @@ use crate::{
 };
 
 const JSON: &str = "application/json";
+const PROTOBUF_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// Seconds for which a document may be kept under its hash: a year.
 const IMMUTABLE_SECONDS: i64 = 365 * 24 * 60 * 60;
@@ -57,6 +60,14 @@ pub struct Document {
     pub hash: String,
 }
 
+/// The document of version 2 in both of its forms.
+#[derive(Clone, Debug)]
+pub(crate) struct DocumentsV2 {
+    json: Bytes,
+    protobuf: Bytes,
+    hash: String,
+}
+
 // === impl Page ===
 
 impl<'a> Page<'a> {
@@ -86,10 +97,31 @@ impl Index {
     }
 }
 
-/// Says what is answered for OpenAPI v2.
-pub(crate) fn refuse_v2() -> Refusal {
-    let accepted: &[&str] = &[];
-    Status::not_acceptable(accepted).into()
+/// Answers with the document of version 2.
+///
+/// # Errors
+/// 406.
+pub(crate) fn serve_v2(documents: &DocumentsV2, parts: &Parts) -> Result<Response, Refusal> {
+    const ASKED: [&str; 2] = [
+        "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+        "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+    ];
+    let headers = &parts.headers;
+    let is_json = negotiate::accepts(headers, JSON);
+    if !is_json && !ASKED.iter().any(|form| negotiate::accepts(headers, form)) {
+        return Err(Status::not_acceptable(&[JSON, PROTOBUF_V2]).into());
+    }
+    let bytes = if is_json {
+        &documents.json
+    } else {
+        &documents.protobuf
+    };
+    let mut response = cacheable(parts, bytes.clone(), &documents.hash);
+    if !is_json {
+        let value = HeaderValue::from_static(PROTOBUF_V2);
+        response.headers_mut().insert(header::CONTENT_TYPE, value);
+    }
+    Ok(response)
 }
 
 /// Answers with the index.

@@ -7,7 +7,7 @@
 use std::{fmt, sync::Arc};
 
 use api::group::{GroupVersionKind, GroupVersionResource};
-use schema::structural::Schema;
+use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 /// One kind in one version, as it is published.
@@ -33,8 +33,9 @@ pub struct ServedKind {
     pub subresources: Vec<ServedSubresource>,
     /// Base64 of the first 8 bytes of SHA-256 over `group/version/kind` of the storage version; empty for kinds that are not stored.
     pub storage_version_hash: String,
-    /// The schema of the version; `None` for a definition without one.
-    pub schema: Option<Arc<Schema>>,
+    /// The schema of a definition's version as it was written, as JSON: what OpenAPI shows. `None` for a built-in kind, whose schema the
+    /// catalogue has.
+    pub definition_schema: Option<Bytes>,
     /// Tells schemas apart: equal hashes mean equal schemas. Zero where there is none.
     pub schema_hash: u64,
     /// JSON paths that field selectors may use beside metadata's, for `x-kubernetes-selectable-fields`.
@@ -170,6 +171,14 @@ impl ServedKind {
             (true, KindSource::Definition) => "namespaced definition",
             (false, KindSource::Definition) => "cluster definition",
         });
+        text_of_schema(digest, self.definition_schema.as_deref());
         digest.update(self.schema_hash.to_le_bytes());
     }
+}
+
+/// Feeds a schema to `digest`, and whether there is one.
+fn text_of_schema(digest: &mut Sha256, schema: Option<&[u8]>) {
+    let length = schema.map_or(u64::MAX, |schema| schema.len() as u64);
+    digest.update(length.to_le_bytes());
+    digest.update(schema.unwrap_or_default());
 }

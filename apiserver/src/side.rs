@@ -121,6 +121,7 @@ pub(crate) fn index(parts: &Parts, groups: &Groups) -> Result<Response, Refusal>
             "/healthz",
             "/livez",
             "/metrics",
+            "/openapi/v2",
             "/openapi/v3",
             "/readyz",
             "/version",

@@ -35,7 +35,7 @@ fn served(group: &str, version: &str, resource: &str, kind: &str) -> Arc<ServedK
         categories: vec!["all".to_owned()],
         verbs: vec!["get".to_owned(), "list".to_owned()],
         storage_version_hash: "abc=".to_owned(),
-        schema: None,
+        definition_schema: None,
         schema_hash: 0,
         selectable_fields: Vec::new(),
         source: KindSource::Definition,

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
 use api::cluster::LogicalCluster;
 use storage::{Store, embedded};
-use tasks::Tasks;
+use tasks::{OnPanic, Tasks};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -83,7 +83,12 @@ impl Hub {
             registry: Arc::clone(&registry),
             authorizer: Arc::clone(&authorizer),
         });
-        tasks.spawn("role bindings", follower.run(tasks.child_token()));
+        // Its end would leave policies as they are for ever: better no hub than one that obeys old bindings.
+        tasks.spawn_with(
+            "role bindings",
+            OnPanic::ShutDown,
+            follower.run(tasks.child_token()),
+        );
         handlers.start(tasks);
         let lifecycle = Lifecycle::new(config.shutdown_delay);
         let accounts = Arc::new(ServiceAccounts::open(&config.data_dir, Arc::clone(&store))?);

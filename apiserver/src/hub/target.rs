@@ -172,7 +172,7 @@ impl Hub {
             return discovery::serve(&self.parts.discovery.of(&served), page, parts);
         }
         match openapi::Page::of(&info.path).ok_or_else(Refusal::no_such_path)? {
-            openapi::Page::V2 => Err(openapi::refuse_v2()),
+            openapi::Page::V2 => openapi::serve_v2(&self.parts.openapi.v2(&served), parts),
             openapi::Page::Index => openapi::serve_index(&self.parts.openapi.index(&served), parts),
             openapi::Page::Document(name) => {
                 let document = self.parts.openapi.document(&served, name);

@@ -18,7 +18,7 @@ fn served(group: &str, resource: &str, schema_hash: u64) -> Arc<ServedKind> {
         verbs: vec!["get".to_owned()],
         subresources: Vec::new(),
         storage_version_hash: String::new(),
-        schema: None,
+        definition_schema: None,
         schema_hash,
         selectable_fields: Vec::new(),
         source: KindSource::Definition,

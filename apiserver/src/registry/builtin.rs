@@ -331,7 +331,7 @@ fn served_kind(resource: &Resource, schema: Option<&Arc<Schema>>) -> ServedKind 
         storage_version_hash: schema
             .map(|_| storage_version_hash(&gvk))
             .unwrap_or_default(),
-        schema: schema.map(Arc::clone),
+        definition_schema: None,
         schema_hash: if schema.is_some() { TAG } else { 0 },
         selectable_fields: Vec::new(),
         source: KindSource::BuiltIn,

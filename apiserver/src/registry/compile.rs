@@ -317,10 +317,9 @@ fn served_kind(
         verbs,
         subresources,
         storage_version_hash,
-        schema: version
+        definition_schema: version
             .open_api_schema()
-            .is_some()
-            .then(|| Arc::clone(&rules.schema)),
+            .map(|schema| schema.to_string().into()),
         schema_hash: rules.hash,
         selectable_fields: version
             .selectable_fields

@@ -86,8 +86,8 @@ pub(super) fn load(registry: &Registry, store: &dyn Store) -> Result<(), OpenErr
 /// Follows the store. If the watch is lost, what is in the store is read again.
 pub(super) fn start(registry: Arc<Registry>, store: Arc<dyn Store>, tasks: &tasks::Tasks) {
     let token = tasks.child_token();
-    // A follower that ends is a bug or the store's end; the hub goes on with the views that it has.
-    tasks.spawn("registry", async move {
+    // Without it the hub would serve for ever what it served at that moment.
+    tasks.spawn_with("registry", tasks::OnPanic::ShutDown, async move {
         while !token.is_cancelled() {
             follow(&registry, &store, &token).await;
         }
@@ -167,8 +167,12 @@ fn resync(registry: &Registry, store: &dyn Store, revision: Revision) {
         .into_iter()
         .filter(|key| !found.iter().any(|entry| entry.key() == key.as_slice()))
         .collect();
-    gone.iter().for_each(|key| remove(registry, key));
-    found.iter().for_each(|entry| put(registry, entry));
+    for key in &gone {
+        remove(registry, key);
+    }
+    for entry in &found {
+        put(registry, entry);
+    }
     registry.seen.send_replace(revision);
 }
 
@@ -208,13 +212,13 @@ fn put(registry: &Registry, entry: &Entry) {
         crd::RESOURCE => match CustomResourceDefinition::from_value(&object) {
             Ok(definition) => registry.put_definition(&cluster, Source::Crd(Box::new(definition))),
             Err(error) => {
-                tracing::error!(cluster = %cluster, error = %error, "a definition is malformed")
+                tracing::error!(cluster = %cluster, error = %error, "a definition is malformed");
             }
         },
         wheelhouse::SERVED_RESOURCE_RESOURCE => match ServedResource::deserialize(&object) {
             Ok(served) => registry.put_definition(&cluster, Source::Served(Box::new(served))),
             Err(error) => {
-                tracing::error!(cluster = %cluster, error = %error, "a served resource is malformed")
+                tracing::error!(cluster = %cluster, error = %error, "a served resource is malformed");
             }
         },
         _ => {}
@@ -307,17 +311,21 @@ impl Registry {
                 .map(|(_, name)| name.clone())
                 .collect()
         };
-        names.iter().for_each(|name| self.refresh(cluster, name));
-        self.kinds
-            .send_modify(|kinds| drop(Arc::make_mut(kinds).insert(cluster.clone(), kind)));
+        for name in &names {
+            self.refresh(cluster, name);
+        }
+        self.kinds.send_modify(|kinds| {
+            Arc::make_mut(kinds).insert(cluster.clone(), kind);
+        });
     }
 
     fn remove_cluster(&self, cluster: &LogicalCluster) {
         if let Some(view) = self.clusters.remove(cluster) {
             view.all_installed()
                 .for_each(|installed| installed.life.ended.cancel());
-            self.kinds
-                .send_modify(|kinds| drop(Arc::make_mut(kinds).remove(cluster)));
+            self.kinds.send_modify(|kinds| {
+                Arc::make_mut(kinds).remove(cluster);
+            });
         }
     }
 
