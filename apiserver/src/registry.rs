@@ -128,11 +128,6 @@ impl Registry {
             .unwrap_or_default()
     }
 
-    /// The clusters that there are, root included.
-    pub(crate) fn cluster_names(&self) -> Vec<LogicalCluster> {
-        self.clusters.names()
-    }
-
     /// Follows which definitions change.
     pub(crate) fn definitions(&self) -> broadcast::Receiver<DefinitionChanged> {
         self.changed.subscribe()

@@ -34,10 +34,10 @@ pub(crate) enum ShownState<'e> {
 ///
 /// # Errors
 /// Those of the selection.
-pub(crate) fn translate<'e, E>(
-    event: &'e Event,
+pub(crate) fn translate<E>(
+    event: &Event,
     mut matches: impl FnMut(&Entry) -> Result<bool, E>,
-) -> Result<Option<(WatchEventType, ShownState<'e>)>, E> {
+) -> Result<Option<(WatchEventType, ShownState<'_>)>, E> {
     let matched = match event.previous() {
         Some(previous) => matches(previous)?,
         None => false,

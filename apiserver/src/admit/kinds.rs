@@ -100,19 +100,17 @@ pub(crate) fn validate_update(
     object: &Value,
     live: &Value,
 ) -> Vec<FieldError> {
-    let mut errors = match name(scope) {
-        (api::crd::GROUP, api::crd::RESOURCE) => {
-            return definitions::strategy::validate_update(object, live);
-        }
-        ("", "pods") => pods::validate_update(object, live),
-        _ => workloads::validate_update(name(scope), object, live),
-    };
-    match name(scope) {
-        ("", "secrets") => errors.extend(secrets::validate_update(object, live)),
-        ("", "configmaps") => errors.extend(secrets::validate_config_map_update(object, live)),
-        _ => {}
+    let (group, resource) = name(scope);
+    if (group, resource) == (api::crd::GROUP, api::crd::RESOURCE) {
+        return definitions::strategy::validate_update(object, live);
     }
-    errors.extend(validate_create(scope, object));
+    let mut errors = validate_create(scope, object);
+    errors.extend(match (group, resource) {
+        ("", "pods") => pods::validate_update(object, live),
+        ("", "secrets") => secrets::validate_update(object, live),
+        ("", "configmaps") => secrets::validate_config_map_update(object, live),
+        name => workloads::validate_update(name, object, live),
+    });
     errors
 }
 

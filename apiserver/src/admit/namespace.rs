@@ -88,13 +88,13 @@ async fn phase(
     namespace: &str,
 ) -> Result<NamespacePhase, Refusal> {
     match call.shared.registry.cluster_kind(cluster) {
-        Some(ClusterKind::Composite) => match call.shared.spoke_namespaces.get() {
-            Some(view) => view.phase(cluster, namespace).await,
-            None => {
-                let text = format!("the namespaces of spoke {cluster:?} are not known yet");
-                Err(Status::service_unavailable(text).into())
-            }
-        },
+        Some(ClusterKind::Composite) => {
+            let Some(view) = call.shared.spoke_namespaces.get() else {
+                let text = format!("the namespaces of spoke {cluster} are not known yet");
+                return Err(Status::service_unavailable(text).into());
+            };
+            view.phase(cluster, namespace).await
+        }
         Some(ClusterKind::Root | ClusterKind::Embedded) | None => {
             Ok(call.shared.namespaces.phase(cluster, namespace))
         }

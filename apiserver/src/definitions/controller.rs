@@ -166,7 +166,9 @@ impl Cleanup {
     async fn condition(&self, status: &'static str, reason: &'static str, message: &'static str) {
         let terminating = || Condition::new(CONDITION_TERMINATING, status, reason, message);
         let _written = self
-            .change(|object, now| drop(set_conditions(object, [terminating()], now)))
+            .change(|object, now| {
+                set_conditions(object, [terminating()], now);
+            })
             .await;
     }
 
@@ -211,7 +213,9 @@ impl Cleanup {
             .await;
         }
         let _released = self
-            .change(|object, _now| drop(meta::remove_finalizer(object, FINALIZER_CLEANUP)))
+            .change(|object, _now| {
+                meta::remove_finalizer(object, FINALIZER_CLEANUP);
+            })
             .await;
     }
 

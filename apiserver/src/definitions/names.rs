@@ -70,9 +70,10 @@ pub(crate) fn decide(
         .short_names
         .iter()
         .filter(|name| !accepted.short_names.contains(name));
-    let all = fresh.fold(true, |all, name| {
-        claim("ShortNamesConflict", name, "", &taken.resources) && all
-    });
+    let mut all = true;
+    for name in fresh {
+        all &= claim("ShortNamesConflict", name, "", &taken.resources);
+    }
     if all {
         names.short_names.clone_from(&wanted.short_names);
     }

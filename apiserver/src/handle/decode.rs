@@ -113,11 +113,13 @@ pub(super) fn normalize(
             structural::unknown_fields(value, schema)
         }
     };
-    structural::coerce_metadata(value, schema, MalformedFields::Refused)
-        .map_err(|error| error.to_string())?;
     if !scope.is_custom() {
+        // Go takes null for any type: clients send `creationTimestamp: null` with every object.
+        structural::drop_nulls(value, schema);
         check_go_types(scope, value)?;
     }
+    structural::coerce_metadata(value, schema, MalformedFields::Refused)
+        .map_err(|error| error.to_string())?;
     structural::prune(value, schema);
     structural::drop_nulls(value, schema);
     default_object(scope, value);
@@ -194,7 +196,10 @@ pub(super) fn parse(
         | MediaType::MergePatch
         | MediaType::StrategicMergePatch => {
             let (value, paths) = json::parse_strict(bytes).map_err(|error| {
-                let cause = format!("couldn't get version/kind; json parse error: {error}");
+                let cause = format!(
+                    "couldn't get version/kind; json parse error: {}",
+                    json_error(&error)
+                );
                 unrecognized(expected, &cause, bytes)
             })?;
             Ok(Parsed {
@@ -208,16 +213,38 @@ pub(super) fn parse(
 /// 400 for a body of which not even the kind is known.
 fn unrecognized(expected: &GroupVersionKind, cause: &str, bytes: &[u8]) -> Refusal {
     const SUMMARY_BYTES: usize = 30;
-    let summary = match bytes.get(..SUMMARY_BYTES) {
-        None if bytes.is_empty() => "<empty>".to_owned(),
-        None => String::from_utf8_lossy(bytes).into_owned(),
-        Some(start) => format!("{} ...", String::from_utf8_lossy(start)),
+    let start = bytes.get(..SUMMARY_BYTES.min(bytes.len())).unwrap_or(bytes);
+    let start = match bytes.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => String::from_utf8_lossy(start).into_owned(),
+        Some(_) => hex(start),
+    };
+    let summary = if bytes.len() > SUMMARY_BYTES {
+        format!("{start} ...")
+    } else {
+        start
     };
     let kind = &expected.kind;
     let text = format!(
         "the object provided is unrecognized (must be of type {kind}): {cause} ({summary})"
     );
     Status::bad_request(text).into()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits
+        .filter_map(|digit| char::from_digit(u32::from(digit), 16))
+        .collect()
+}
+
+/// A syntax error in the words of Go, where they differ most.
+pub(super) fn json_error(error: &json::ParseJsonError) -> String {
+    let text = error.to_string();
+    if text.starts_with("EOF while parsing") {
+        return "unexpected end of JSON input".to_owned();
+    }
+    text
 }
 
 /// What an object without type is taken for.
@@ -235,51 +262,91 @@ fn check_type(
     missing: TypeMissing,
     bytes: &[u8],
 ) -> Result<(), Refusal> {
+    let found = go_json_type(value);
     let Some(fields) = value.as_object_mut() else {
-        let cause = "couldn't get version/kind; json parse error: json: cannot unmarshal value \
-                     into Go value of type struct { APIVersion string; Kind string }";
-        return Err(unrecognized(expected, cause, bytes));
+        let cause = format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type struct \
+             {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
+             \"json:\\\"kind,omitempty\\\"\" }}"
+        );
+        return Err(unrecognized(expected, &cause, bytes));
     };
     let api_version = expected.api_version();
-    for (name, want) in [
-        ("kind", expected.kind.as_str()),
-        ("apiVersion", &api_version),
-    ] {
-        let said = fields.get(name).and_then(Value::as_str).unwrap_or_default();
-        if !said.is_empty() {
-            continue;
+    let blank = |fields: &serde_json::Map<String, Value>, name: &str| {
+        fields
+            .get(name)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .is_empty()
+    };
+    if missing == TypeMissing::IsExpected {
+        for (name, want) in [
+            ("kind", expected.kind.as_str()),
+            ("apiVersion", &api_version),
+        ] {
+            if blank(fields, name) {
+                fields.insert(name.to_owned(), Value::from(want));
+            }
         }
-        if missing == TypeMissing::IsError {
-            let body = String::from_utf8_lossy(bytes);
-            let text = format!("Object '{}' is missing in '{}'", name, body.trim());
-            return Err(Status::bad_request(unrecognized_text(&text, expected)).into());
-        }
-        fields.insert(name.to_owned(), Value::from(want));
+    } else if blank(fields, "kind") {
+        let body = String::from_utf8_lossy(bytes);
+        let cause = format!("Object 'Kind' is missing in '{}'", body.trim());
+        return Err(unrecognized(expected, &cause, bytes));
     }
-    let said = meta::api_version(value);
+    let (said, kind) = (meta::api_version(value), meta::kind(value));
+    if missing == TypeMissing::IsExpected && (said != api_version || kind != expected.kind) {
+        check_built_in_type(value, expected)?;
+    }
     if said != api_version {
         let text = format!(
             "the API version in the data ({said}) does not match the expected API version ({api_version})"
         );
         return Err(Status::bad_request(text).into());
     }
-    let kind = meta::kind(value);
-    if missing == TypeMissing::IsExpected && kind != expected.kind {
-        let text = format!(
-            "{kind} in version {} cannot be handled as a {}: the kinds differ",
-            api::go_format::quote(&expected.version),
-            expected.kind
-        );
-        return Err(Status::bad_request(text).into());
-    }
     Ok(())
 }
 
-fn unrecognized_text(cause: &str, expected: &GroupVersionKind) -> String {
-    format!(
-        "the object provided is unrecognized (must be of type {}): {cause}",
-        expected.kind
-    )
+/// Refuses a built-in object of another kind in the words of Go's type registry.
+fn check_built_in_type(value: &Value, expected: &GroupVersionKind) -> Result<(), Refusal> {
+    let (api_version, kind) = (meta::api_version(value), meta::kind(value));
+    let version = version_of(value);
+    let known = GroupVersionKind::from_object(value)
+        .is_some_and(|gvk| schema::builtin::catalog().by_kind(&gvk).is_some());
+    let cause = if !known {
+        let (kind, api_version) = (
+            api::go_format::quote(kind),
+            api::go_format::quote(api_version),
+        );
+        format!(
+            "no kind {kind} is registered for version {api_version} in scheme \"pkg/runtime/scheme.go:111\""
+        )
+    } else if kind != expected.kind {
+        let package = match expected.group.split('.').next() {
+            None | Some("") => "core",
+            Some(package) => package,
+        };
+        format!(
+            "converting ({version}.{kind}) to ({package}.{}): unknown conversion",
+            expected.kind
+        )
+    } else {
+        return Ok(());
+    };
+    let (version, wanted) = (api::go_format::quote(version), &expected.kind);
+    let text = format!("{kind} in version {version} cannot be handled as a {wanted}: {cause}");
+    Err(Status::bad_request(text).into())
+}
+
+/// A JSON type as Go's decoder names it.
+pub(super) fn go_json_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
 }
 
 fn version_of(value: &Value) -> &str {
@@ -308,11 +375,7 @@ impl Duplicates {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.texts.is_empty()
-    }
-
-    /// The texts of warnings.
+    #[cfg(test)]
     pub(super) fn texts(&self) -> &[String] {
         &self.texts
     }
@@ -327,6 +390,12 @@ impl Duplicates {
                 self.texts.join("\n  ")
             )),
         }
+    }
+
+    /// The same with more texts.
+    pub(super) fn and(mut self, texts: Vec<String>) -> Self {
+        self.texts.extend(texts);
+        self
     }
 
     /// The same with something before each text.

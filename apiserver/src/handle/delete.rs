@@ -39,6 +39,7 @@ pub(super) async fn delete(call: &Call<'_>, body: RequestBody) -> Result<Respons
     let options = options(call, body).await?;
     let target = call.target()?;
     admit::admit_delete(call, &target)?;
+    warn_of_orphans(call, &options);
     match delete_object(&call.access(), &target, &options).await? {
         Deleted::Waits(shown) => {
             let accepted = options.orphan_dependents == Some(false);
@@ -56,6 +57,17 @@ pub(super) async fn delete(call: &Call<'_>, body: RequestBody) -> Result<Respons
             let status = Status::deleted(call.resource(), &target.name, meta::uid(&last));
             respond::value(StatusCode::OK, form, &status)
         }
+    }
+}
+
+/// Jobs leave their pods behind, for reasons of history, which few expect.
+fn warn_of_orphans(call: &Call<'_>, options: &DeleteOptions) {
+    let says = options.orphan_dependents.is_some() || options.propagation.is_some();
+    if call.scope.is("batch", "jobs") && !says {
+        call.context.warn(
+            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them \
+             or set propagationPolicy=Orphan to suppress this warning",
+        );
     }
 }
 

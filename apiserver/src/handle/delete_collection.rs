@@ -68,7 +68,7 @@ async fn delete_one(
 ) -> Result<Option<Value>, Refusal> {
     admit::admit_delete(call, target)?;
     match delete_object(&call.access(), target, options).await {
-        Ok(Deleted::Gone(object)) | Ok(Deleted::Waits(Shown::Value(object))) => Ok(Some(object)),
+        Ok(Deleted::Gone(object) | Deleted::Waits(Shown::Value(object))) => Ok(Some(object)),
         Ok(Deleted::Waits(Shown::Entry(entry))) => {
             convert::served_value(call.scope, &entry).map(Some)
         }

@@ -65,7 +65,7 @@ pub(super) fn read(
         revision_of(call, options)?
     } else {
         let token = ContinueToken::decode(&options.continue_token)
-            .map_err(|error| Status::bad_request(error.to_string()))?;
+            .map_err(|error| Status::bad_request(format!("invalid continue token: {error}")))?;
         range.start = [&*selection.range.start, token.start.as_bytes()]
             .concat()
             .into();

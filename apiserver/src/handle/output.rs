@@ -90,7 +90,10 @@ pub(super) fn include_object(query: &Query) -> Result<IncludeObject, Refusal> {
         "Object" => Ok(IncludeObject::Object),
         other => {
             let quoted = api::go_format::quote(other);
-            let text = format!("unrecognized includeObject value: {quoted}");
+            let text = format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: {quoted}: must be 'Metadata', \
+                 'Object', 'None', or empty"
+            );
             Err(Status::bad_request(text).into())
         }
     }

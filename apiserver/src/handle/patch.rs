@@ -4,8 +4,9 @@
 //! An apply is merged by ownership, and creates what is not there.
 //! Source: apiserver/pkg/endpoints/handlers/patch.go.
 
+mod operations;
+
 use api::query::{FieldValidation, PatchKind, PatchOptions};
-use api::status::StatusReason;
 use api::{FieldError, FieldPath, GroupKind, Status, meta};
 use schema::strategic::strategic_merge;
 use serde_json::Value;
@@ -17,9 +18,6 @@ use super::update::{self, Absent, Change};
 use super::write::{BODY_BYTES_MAX, Mode, Oversize};
 use crate::negotiate::{self, MediaType, Offer};
 use crate::respond::{Refusal, RequestBody, Response};
-
-/// The most operations of a JSON patch.
-const OPERATIONS_MAX: usize = 10_000;
 
 /// A parsed patch.
 pub(super) struct Patch {
@@ -93,46 +91,46 @@ pub(super) fn parse(
     bytes: &[u8],
     options: PatchOptions,
 ) -> Result<Patch, Refusal> {
-    let decoding = |cause: String| Status::bad_request(format!("error decoding patch: {cause}"));
     let Parsed {
         value: body,
-        duplicates,
+        mut duplicates,
     } = match kind {
         PatchKind::Apply => decode::parse_yaml(bytes)
             .map_err(|cause| Status::bad_request(format!("error decoding YAML: {cause}")))?,
         PatchKind::Json | PatchKind::Merge | PatchKind::Strategic => {
-            let (value, paths) =
-                api::json::parse_strict(bytes).map_err(|error| decoding(error.to_string()))?;
+            let (value, paths) = api::json::parse_strict(bytes)
+                .map_err(|error| not_decoded(&decode::json_error(&error)))?;
             Parsed {
                 value,
                 duplicates: Duplicates::json(paths),
             }
         }
     };
-    let duplicates = if kind == PatchKind::Json {
-        duplicates.prefixed("json patch ")
-    } else {
-        duplicates
+    let found = decode::go_json_type(&body);
+    let wrong = |wanted: &str| {
+        not_decoded(&format!(
+            "json: cannot unmarshal {found} into Go value of type {wanted}"
+        ))
     };
     match kind {
         PatchKind::Json => {
-            let Some(operations) = body.as_array() else {
-                return Err(decoding(
-                    "json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"
-                        .into(),
-                )
-                .into());
-            };
-            if operations.len() > OPERATIONS_MAX {
-                let count = operations.len();
-                let text = format!(
-                    "The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {count}"
-                );
-                return Err(Status::failure(413, StatusReason::RequestEntityTooLarge, text).into());
-            }
+            let operations = body
+                .as_array()
+                .ok_or_else(|| wrong("[]handlers.jsonPatchOp"))?;
+            operations::check_count(operations)?;
+            duplicates = duplicates
+                .and(operations::unknown_members(operations))
+                .prefixed("json patch ");
         }
-        PatchKind::Merge | PatchKind::Strategic | PatchKind::Apply if !body.is_object() => {
-            return Err(decoding("the patch is no JSON object".into()).into());
+        PatchKind::Merge | PatchKind::Strategic if !body.is_object() => {
+            return Err(wrong("map[string]interface {}"));
+        }
+        PatchKind::Apply if !body.is_object() => {
+            let text = format!(
+                "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into \
+                 Go value of type map[string]interface {{}}"
+            );
+            return Err(Status::bad_request(text).into());
         }
         PatchKind::Merge | PatchKind::Strategic | PatchKind::Apply => {}
     }
@@ -142,6 +140,10 @@ pub(super) fn parse(
         duplicates,
         options,
     })
+}
+
+fn not_decoded(cause: &str) -> Refusal {
+    Status::bad_request(format!("error decoding patch: {cause}")).into()
 }
 
 /// Makes the new object.
@@ -164,7 +166,7 @@ fn make(
         Refusal::from(Status::invalid(&GroupKind::new("", ""), "", vec![error]))
     };
     if !object.is_object() {
-        return Err(invalid(&object, "the patched object is no JSON object"));
+        return Err(operations::not_applicable());
     }
     let sent = object.clone();
     let unknown = decode::normalize(call.scope, &mut object, options.field_validation)
@@ -185,12 +187,10 @@ fn make(
 pub(super) fn patched(call: &Call<'_>, patch: &Patch, mut object: Value) -> Result<Value, Refusal> {
     match patch.kind {
         PatchKind::Json => {
-            let operations: json_patch::Patch = serde_json::from_value(patch.body.clone())
-                .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
-            json_patch::patch(&mut object, &operations).map_err(|error| {
-                let text = "the server rejected our request due to an error in our request";
-                Refusal::new(Status::failure(422, StatusReason::Invalid, text)).because(error)
-            })?;
+            operations::apply(
+                &mut object,
+                patch.body.as_array().map_or(&[], Vec::as_slice),
+            )?;
             Ok(object)
         }
         PatchKind::Merge => {
@@ -215,7 +215,7 @@ fn apply(
 ) -> Result<Value, Refusal> {
     let options = &patch.options;
     let mut config = patch.body.clone();
-    if meta::name(&config).is_empty() && config.get("metadata").is_none_or(|it| it.is_object()) {
+    if meta::name(&config).is_empty() && config.get("metadata").is_none_or(Value::is_object) {
         meta::set_name(&mut config, &target.name);
     }
     let said = meta::uid(&config).to_owned();

@@ -195,12 +195,9 @@ fn into_object(
 ) -> Result<Value, Refusal> {
     let paths = paths(call)?;
     let path = &paths.spec_replicas;
-    let Some(replicas) = scale["spec"]["replicas"].as_i64() else {
-        let quoted = api::go_format::quote(path);
-        let text = format!("the spec replicas field {quoted} cannot be empty");
-        return Err(Status::bad_request(text).into());
-    };
-    if replicas < 0 {
+    // A Go integer that is not sent is zero.
+    let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
+    if replicas < 0 && !call.scope.is_custom() {
         let path = FieldPath::new("spec").child("replicas");
         let error = FieldError::invalid(&path, replicas, "must be greater than or equal to 0");
         let kind = GroupKind::new("autoscaling", KIND);
@@ -271,7 +268,7 @@ fn scale_of(paths: &ScalePaths, object: &Value) -> Result<Value, Refusal> {
     }
     Ok(json!({
         "kind": KIND, "apiVersion": API_VERSION, "metadata": metadata,
-        "spec": {"replicas": replicas}, "status": status,
+        "spec": if replicas == 0 { json!({}) } else { json!({"replicas": replicas}) }, "status": status,
     }))
 }
 
@@ -329,7 +326,8 @@ fn segments(path: &str) -> impl Iterator<Item = &str> {
     path.trim_start_matches('.').split('.')
 }
 
-fn at<'v>(object: &'v Value, path: &str) -> Option<&'v Value> {
+/// Finds a value by its path.
+pub(super) fn at<'v>(object: &'v Value, path: &str) -> Option<&'v Value> {
     segments(path).try_fold(object, |value, name| value.get(name))
 }
 

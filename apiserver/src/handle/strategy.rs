@@ -3,7 +3,7 @@
 //! Source: apiserver/pkg/registry/rest/{create,update,meta}.go, apiextensions-apiserver/pkg/registry/customresource.
 
 use api::crd::Scope;
-use api::{FieldError, FieldPath, Status, meta, validation};
+use api::{FieldError, FieldPath, GroupKind, Status, meta, validation};
 use schema::validate::{Findings, Part, inspect};
 use serde_json::Value;
 
@@ -169,6 +169,7 @@ pub(super) fn validate_create(call: &Call<'_>, object: &Value) -> Result<(), Ref
     } = inspect_object(call, object, None);
     errors.extend(schema_errors);
     errors.extend(kinds::validate_create(scope, object));
+    errors.extend(scale_errors(scope, object));
     refuse(scope, object, errors)?;
     for warning in warnings.into_iter().chain(finalizer_warnings(object, None)) {
         call.context.warn(warning);
@@ -202,6 +203,7 @@ pub(super) fn validate_update(
     } = inspect_object(call, object, Some(live));
     errors.extend(schema_errors);
     errors.extend(kinds::validate_update(scope, object, live));
+    errors.extend(scale_errors(scope, object));
     refuse(scope, object, errors)?;
     for warning in warnings
         .into_iter()
@@ -235,6 +237,31 @@ fn type_errors(scope: &ResourceScope, object: &Value) -> Vec<FieldError> {
     .collect()
 }
 
+/// The counts of replicas of a custom resource are counts.
+fn scale_errors(scope: &ResourceScope, object: &Value) -> Vec<FieldError> {
+    let (true, Some(paths)) = (scope.is_custom(), &scope.version.scale) else {
+        return Vec::new();
+    };
+    let mut errors = Vec::new();
+    for path in [&paths.spec_replicas, &paths.status_replicas] {
+        let Some(count) = super::scale::at(object, path).and_then(Value::as_i64) else {
+            continue;
+        };
+        let field = FieldPath::new(path.as_str());
+        if count < 0 {
+            errors.push(FieldError::invalid(
+                &field,
+                count,
+                "should be a non-negative integer",
+            ));
+        } else if count > i64::from(i32::MAX) {
+            let detail = format!("should be less than or equal to {}", i32::MAX);
+            errors.push(FieldError::invalid(&field, count, detail));
+        }
+    }
+    errors
+}
+
 /// Judges an object by its schema. Built-in kinds know no ratcheting.
 fn inspect_object(call: &Call<'_>, object: &Value, live: Option<&Value>) -> Findings {
     let schema = &call.scope.version.schema;
@@ -263,7 +290,17 @@ fn refuse(scope: &ResourceScope, object: &Value, errors: Vec<FieldError>) -> Res
     if errors.is_empty() {
         return Ok(());
     }
-    Err(Status::invalid(&scope.gvk().group_kind(), meta::name(object), errors).into())
+    // As in Kubernetes, a custom resource is called what it calls itself.
+    let kind = if scope.is_custom() {
+        let group = match meta::api_version(object).split_once('/') {
+            Some((group, _)) => group,
+            None => "",
+        };
+        GroupKind::new(group, meta::kind(object))
+    } else {
+        scope.gvk().group_kind()
+    };
+    Err(Status::invalid(&kind, meta::name(object), errors).into())
 }
 
 /// Copies a top-level field, absence included.

@@ -26,6 +26,12 @@ pub(super) async fn bind(call: &Call<'_>, body: RequestBody) -> Result<Response,
     let binding = read(call, body, &GroupVersionKind::new("", "v1", "Binding")).await?;
     let options = CreateOptions::from_query(call.query)?;
     let target = call.target()?;
+    let named = meta::name(&binding);
+    if named != target.name {
+        return Err(
+            Status::bad_request("name in URL does not match name in Binding object").into(),
+        );
+    }
     let node = binding["target"]["name"]
         .as_str()
         .unwrap_or_default()

@@ -53,7 +53,10 @@ pub(super) async fn update(call: &Call<'_>, body: RequestBody) -> Result<Respons
     let make = |live: Option<&Value>| {
         let mut object = sent.clone();
         match live {
-            Some(live) => fields::track_update(call, live, &mut object, &options.field_manager),
+            Some(live) => {
+                check_uid(call, &sent, live)?;
+                fields::track_update(call, live, &mut object, &options.field_manager);
+            }
             None => fields::track_create(call, &mut object, &options.field_manager),
         }
         Ok(object)
@@ -130,9 +133,8 @@ async fn create_once(
     check_name(&object, target)?;
     let asked = Attributes::of_request(call.context, call.info).with_verb("create");
     call.shared.authorizer.require(&asked).await?;
-    if !meta::resource_version(&object).is_empty() {
-        return Err(call.not_found(&target.name).into());
-    }
+    // As in Kubernetes, the version of an object that is not there is not looked at.
+    meta::remove_field(&mut object, "resourceVersion");
     let shown = write::insert(call, object, change.mode, change.oversize).await?;
     Ok(Written {
         shown,
@@ -151,7 +153,7 @@ async fn change_once(
     check_namespace(call, &mut object)?;
     check_name(&object, target)?;
     admit::admit_update(call, &mut object, &live);
-    check_preconditions(call, target, &mut object, &live)?;
+    check_version(call, target, &mut object, &live)?;
     strategy::prepare_update(call, &mut object, &live);
     strategy::validate_update(call, &object, &live)?;
     let beside = kinds::allocate(&call.access(), target, &mut object, Some(&live))?;
@@ -218,21 +220,25 @@ pub(super) fn check_name(object: &Value, target: &Target) -> Result<(), Refusal>
     Err(Status::bad_request(text).into())
 }
 
-/// The uid and the resource version that the object says must be those that it has; a missing version is the live one
-/// where the resource allows that.
-fn check_preconditions(
+/// The uid that a PUT says is a precondition. (That of a patch is a change of what cannot be changed.)
+fn check_uid(call: &Call<'_>, sent: &Value, live: &Value) -> Result<(), Refusal> {
+    let (uid, live_uid) = (meta::uid(sent), meta::uid(live));
+    if uid.is_empty() || uid == live_uid {
+        return Ok(());
+    }
+    let detail =
+        format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {live_uid}");
+    Err(Status::conflict(call.resource(), meta::name(live), &detail).into())
+}
+
+/// The resource version that the object says must be the one that it has; a missing one is the live one where the
+/// resource allows that.
+fn check_version(
     call: &Call<'_>,
     target: &Target,
     object: &mut Value,
     live: &Value,
 ) -> Result<(), Refusal> {
-    let (uid, live_uid) = (meta::uid(object), meta::uid(live));
-    if !uid.is_empty() && uid != live_uid {
-        let detail = format!(
-            "Precondition failed: UID in precondition: {uid}, UID in object meta: {live_uid}"
-        );
-        return Err(Status::conflict(call.resource(), &target.name, &detail).into());
-    }
     let version = meta::resource_version(object);
     if version == meta::resource_version(live) {
         return Ok(());

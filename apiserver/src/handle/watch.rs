@@ -31,12 +31,12 @@ use start::{Beginning, Start};
 /// What goes out in one piece, unless one revision is larger. Source: perf-reliability 1.8.
 const CHUNK_BYTES: usize = 16 * 1024;
 /// How often a watch that has nothing to tell says so.
-const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
 /// How long before its end a watch says how far it has come.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 /// How long a watch lasts whose client does not say: this and up to as long again.
 /// Source: apiserver/pkg/server/config.go MinRequestTimeout.
-const LIFETIME_MIN: Duration = Duration::from_secs(1800);
+const LIFETIME_MIN: Duration = Duration::from_mins(30);
 
 /// Whether bookmarks are welcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,18 +84,10 @@ enum Phase {
     Initial {
         entries: std::vec::IntoIter<Entry>,
         revision: Revision,
-        bookmark: InitialBookmark,
     },
     /// Changes.
     Live(Watcher),
     Done,
-}
-
-/// Whether the end of the objects that are there is told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum InitialBookmark {
-    Sent,
-    None,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,11 +125,7 @@ impl WatchStream {
             self.phase = match phase {
                 Phase::Done => return None,
                 Phase::Beginning(beginning) => self.begin(beginning, &mut out),
-                Phase::Initial {
-                    entries,
-                    revision,
-                    bookmark,
-                } => self.initial(entries, revision, bookmark, &mut out),
+                Phase::Initial { entries, revision } => self.initial(entries, revision, &mut out),
                 Phase::Live(watcher) => self.live(watcher, &mut out).await,
             };
             if !out.is_empty() {
@@ -146,18 +134,13 @@ impl WatchStream {
         }
     }
 
-    fn begin(&mut self, beginning: Beginning, out: &mut Vec<u8>) -> Phase {
+    fn begin(&self, beginning: Beginning, out: &mut Vec<u8>) -> Phase {
         match beginning {
             Beginning::After(revision) => self.follow(revision, out),
-            Beginning::Refused(status) => self.fail(&status, out),
-            Beginning::WithObjects {
-                entries,
-                revision,
-                bookmark,
-            } => Phase::Initial {
+            Beginning::Refused(status) => Self::fail(&status, out),
+            Beginning::WithObjects { entries, revision } => Phase::Initial {
                 entries: entries.into_iter(),
                 revision,
-                bookmark,
             },
         }
     }
@@ -166,12 +149,11 @@ impl WatchStream {
         &mut self,
         mut entries: std::vec::IntoIter<Entry>,
         revision: Revision,
-        bookmark: InitialBookmark,
         out: &mut Vec<u8>,
     ) -> Phase {
         while out.len() < CHUNK_BYTES {
             let Some(entry) = entries.next() else {
-                if bookmark == InitialBookmark::Sent && self.bookmarks == Bookmarks::Sent {
+                if self.bookmarks == Bookmarks::Sent {
                     self.encoder
                         .bookmark(out, &self.scope, revision, encode::Initial::Ends);
                 }
@@ -188,18 +170,14 @@ impl WatchStream {
                         .entry(out, &self.scope, WatchEventType::Added, &entry)
                 });
             if let Err(refusal) = told {
-                return self.fail_with(&refusal, out);
+                return Self::fail_with(&refusal, out);
             }
         }
-        Phase::Initial {
-            entries,
-            revision,
-            bookmark,
-        }
+        Phase::Initial { entries, revision }
     }
 
     /// Begins to follow the store.
-    fn follow(&mut self, after: Revision, out: &mut Vec<u8>) -> Phase {
+    fn follow(&self, after: Revision, out: &mut Vec<u8>) -> Phase {
         let query = WatchQuery {
             range: self.selection.range.clone(),
             after,
@@ -208,9 +186,9 @@ impl WatchStream {
             Ok(watcher) => Phase::Live(watcher),
             Err(storage::Error::Compacted { requested, floor }) => {
                 let text = format!("too old resource version: {requested} ({floor})");
-                self.fail(&Status::expired(text), out)
+                Self::fail(&Status::expired(text), out)
             }
-            Err(error) => self.fail_with(&error.into(), out),
+            Err(error) => Self::fail_with(&error.into(), out),
         }
     }
 
@@ -221,7 +199,7 @@ impl WatchStream {
                 let mut ready = Some(events);
                 while let Some(events) = ready.take() {
                     if let Err(refusal) = self.tell(&events, out) {
-                        return self.fail_with(&refusal, out);
+                        return Self::fail_with(&refusal, out);
                     }
                     if out.len() < CHUNK_BYTES {
                         ready = watcher.next().now_or_never().and_then(Result::ok);
@@ -234,7 +212,7 @@ impl WatchStream {
             Woken::Events(Err(_end)) => Phase::Done,
             Woken::KindEnded => {
                 let text = "the definition of the resource changed, list again";
-                self.fail(&Status::expired(text), out)
+                Self::fail(&Status::expired(text), out)
             }
             Woken::TimeIsUp => Phase::Done,
             Woken::Bookmark => {
@@ -289,15 +267,15 @@ impl WatchStream {
         Ok(())
     }
 
-    fn fail(&mut self, status: &Status, out: &mut Vec<u8>) -> Phase {
+    fn fail(status: &Status, out: &mut Vec<u8>) -> Phase {
         Encoder::error(out, status);
         Phase::Done
     }
 
-    fn fail_with(&mut self, refusal: &Refusal, out: &mut Vec<u8>) -> Phase {
+    fn fail_with(refusal: &Refusal, out: &mut Vec<u8>) -> Phase {
         tracing::warn!(error = %refusal, "a watch cannot go on");
         match refusal.status() {
-            Some(status) => self.fail(status, out),
+            Some(status) => Self::fail(status, out),
             None => Phase::Done,
         }
     }

@@ -9,7 +9,7 @@ use super::output::Shown;
 use super::{convert, strategy};
 use crate::admit;
 use crate::admit::kinds;
-use crate::objects::{Encoded, RevisionSlot, encode};
+use crate::objects::Encoded;
 use crate::respond::Refusal;
 
 /// The largest object: etcd's limit, which clients know.
@@ -201,11 +201,6 @@ pub(super) fn already_exists(call: &Call<'_>, name: &str, existing: Option<&Entr
         return Status::already_exists_terminating(call.resource(), name).into();
     }
     Status::already_exists(call.resource(), name).into()
-}
-
-/// The JSON of an object that is not stored.
-pub(super) fn unsaved_bytes(object: &Value) -> bytes::Bytes {
-    encode(object, RevisionSlot::Keep).bytes.into()
 }
 
 // === impl Put ===

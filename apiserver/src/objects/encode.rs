@@ -100,8 +100,8 @@ impl Writer {
                 slot_due = false;
             }
             match (name.as_str(), self.slot) {
-                ("managedFields", _) => {}
-                ("resourceVersion", RevisionSlot::Reserve | RevisionSlot::Omit) => {}
+                ("managedFields", _)
+                | ("resourceVersion", RevisionSlot::Reserve | RevisionSlot::Omit) => {}
                 _ => {
                     self.name(name, &mut first);
                     self.value(value);

@@ -59,7 +59,7 @@ pub fn head(bytes: &[u8]) -> Option<Head<'_>> {
                 found = true;
                 return Some(Walk::Stop);
             }
-            _ => drop(cursor.value()?),
+            _ => cursor.skip()?,
         }
         Some(Walk::On)
     })?;
@@ -83,7 +83,7 @@ fn metadata<'a>(cursor: &mut Cursor<'a>, head: &mut Head<'a>) -> Option<()> {
             b"deletionTimestamp" => head.deleting = cursor.is_filled()?,
             b"finalizers" => head.finalized = cursor.is_filled()?,
             b"ownerReferences" => head.owned = cursor.is_filled()?,
-            _ => drop(cursor.value()?),
+            _ => cursor.skip()?,
         }
         Some(Walk::On)
     })
@@ -235,7 +235,9 @@ impl<'a> Cursor<'a> {
         self.space();
         let start = self.at;
         match self.peek()? {
-            b'"' => drop(self.raw_string()?),
+            b'"' => {
+                self.raw_string()?;
+            }
             b'{' | b'[' => self.container()?,
             _ => {
                 while !matches!(self.peek(), None | Some(b',' | b'}' | b']' | b' ' | b'\n')) {
@@ -247,6 +249,10 @@ impl<'a> Cursor<'a> {
             }
         }
         Some(start..self.at)
+    }
+
+    fn skip(&mut self) -> Option<()> {
+        self.value().map(|_range| ())
     }
 
     fn container(&mut self) -> Option<()> {

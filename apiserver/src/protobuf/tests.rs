@@ -1,3 +1,8 @@
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a value that is not there fails the test"
+)]
+
 use serde_json::json;
 
 use super::tables::Tables;
@@ -93,10 +98,10 @@ fn durations_are_printed_as_go_does() {
     let varint = |mut value: u64| {
         let mut bytes = vec![8];
         while value >= 0x80 {
-            bytes.push((value & 0x7f) as u8 | 0x80);
+            bytes.push(u8::try_from(value & 0x7f).expect("seven bits") | 0x80);
             value >>= 7;
         }
-        bytes.push(value as u8);
+        bytes.push(u8::try_from(value).expect("the rest"));
         bytes
     };
     for (nanos, want) in [

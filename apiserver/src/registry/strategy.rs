@@ -10,24 +10,24 @@ use api::validation::NameRule;
 
 /// The rules of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Strategy {
+pub(crate) struct Strategy {
     /// Custom resources are told from built-in ones in several places where Kubernetes does.
-    pub origin: Origin,
+    pub(crate) origin: Origin,
     /// What a name may be.
-    pub name: NameRule,
+    pub(crate) name: NameRule,
     /// Whether changes of the desired state are counted.
-    pub generation: Generation,
+    pub(crate) generation: Generation,
     /// What a PUT of an object that is not there does.
-    pub put_of_absent: PutOfAbsent,
+    pub(crate) put_of_absent: PutOfAbsent,
     /// What a PUT without resourceVersion does.
-    pub put_without_version: PutWithoutVersion,
+    pub(crate) put_without_version: PutWithoutVersion,
     /// What becomes of dependents where the deleter does not say.
-    pub default_propagation: Propagation,
+    pub(crate) default_propagation: Propagation,
 }
 
 /// Where the rules come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
+pub(crate) enum Origin {
     /// A definition, or one of our own kinds that behave as if they had one.
     Custom,
     /// Kubernetes itself.
@@ -36,7 +36,7 @@ pub enum Origin {
 
 /// `metadata.generation`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Generation {
+pub(crate) enum Generation {
     /// Counts changes outside of metadata and (where it is a subresource) status.
     Counted,
     /// Is not set.
@@ -45,7 +45,7 @@ pub enum Generation {
 
 /// A PUT of an object that is not there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PutOfAbsent {
+pub(crate) enum PutOfAbsent {
     /// 404.
     NotFound,
     /// Creates it.
@@ -54,7 +54,7 @@ pub enum PutOfAbsent {
 
 /// A PUT without resourceVersion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PutWithoutVersion {
+pub(crate) enum PutWithoutVersion {
     /// 422.
     Refused,
     /// Replaces whatever is there.
@@ -63,7 +63,7 @@ pub enum PutWithoutVersion {
 
 /// What becomes of the dependents of a deleted object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Propagation {
+pub(crate) enum Propagation {
     /// They are collected after it is gone.
     Background,
     /// They stay.
@@ -136,7 +136,7 @@ fn listed(table: &[(&str, &[&str])], resource: &GroupResource) -> bool {
 
 impl Strategy {
     /// The rules of custom resources.
-    pub const fn custom() -> Self {
+    pub(crate) const fn custom() -> Self {
         Self {
             origin: Origin::Custom,
             name: NameRule::DnsSubdomain,
@@ -148,10 +148,9 @@ impl Strategy {
     }
 
     /// The rules of a built-in resource.
-    pub fn built_in(resource: &GroupResource) -> Self {
+    pub(crate) fn built_in(resource: &GroupResource) -> Self {
         let name = match (resource.group.as_str(), resource.resource.as_str()) {
-            ("", "namespaces") => NameRule::DnsLabel,
-            ("", "services") => NameRule::Dns1035Label,
+            ("", "namespaces" | "services") => NameRule::DnsLabel,
             ("rbac.authorization.k8s.io", _) => NameRule::PathSegment,
             _ => NameRule::DnsSubdomain,
         };

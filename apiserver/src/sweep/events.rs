@@ -20,7 +20,7 @@ use crate::objects::{parse_key, prefix};
 /// How long an event is kept.
 const KEPT: SignedDuration = SignedDuration::from_hours(1);
 /// How often events are looked at.
-const INTERVAL: Duration = Duration::from_secs(300);
+const INTERVAL: Duration = Duration::from_mins(5);
 
 pub(super) fn start(shared: &Arc<Shared>, tasks: &Tasks) {
     let (shared, token) = (Arc::clone(shared), tasks.child_token());

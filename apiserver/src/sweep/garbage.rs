@@ -136,7 +136,8 @@ impl Collector {
 
     fn observe_state(&mut self, key: &Key, value: &[u8]) {
         let Some(head) = head(value) else { return };
-        if !head.owned && !(head.deleting && head.finalized) && !self.graph.knows(key) {
+        let concerns = head.owned || (head.deleting && head.finalized) || self.graph.knows(key);
+        if !concerns {
             return;
         }
         let cluster = parse_key(key).and_then(|parts| parts.cluster.parse().ok());
@@ -193,7 +194,7 @@ impl Collector {
     }
 
     /// Deletes an object that has no owner left, and drops references to owners that are gone.
-    async fn look_at_owners(&mut self, key: &Key) {
+    async fn look_at_owners(&self, key: &Key) {
         let Some(found) = self.find(key) else { return };
         if meta::is_terminating(&found.object) {
             return;
@@ -217,16 +218,19 @@ impl Collector {
             return;
         }
         let has_dependents = !self.graph.dependents(meta::uid(&found.object)).is_empty();
-        let propagation = match (any(Owner::Waiting), has_dependents) {
-            (true, true) => Some(Propagation::Foreground),
-            (true, false) => Some(Propagation::Background),
-            (false, _) if meta::has_finalizer(&found.object, FINALIZER_ORPHAN) => {
-                Some(Propagation::Orphan)
+        let has = |finalizer| meta::has_finalizer(&found.object, finalizer);
+        let propagation = if any(Owner::Waiting) {
+            if has_dependents {
+                Propagation::Foreground
+            } else {
+                Propagation::Background
             }
-            (false, _) if meta::has_finalizer(&found.object, FINALIZER_FOREGROUND) => {
-                Some(Propagation::Foreground)
-            }
-            (false, _) => Some(Propagation::Background),
+        } else if has(FINALIZER_ORPHAN) {
+            Propagation::Orphan
+        } else if has(FINALIZER_FOREGROUND) {
+            Propagation::Foreground
+        } else {
+            Propagation::Background
         };
         let uid = Some(meta::uid(&found.object).to_owned());
         let preconditions = Preconditions {
@@ -234,7 +238,7 @@ impl Collector {
             ..Preconditions::default()
         };
         let options = DeleteOptions {
-            propagation,
+            propagation: Some(propagation),
             preconditions,
             ..DeleteOptions::default()
         };

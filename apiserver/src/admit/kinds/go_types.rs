@@ -21,9 +21,29 @@ pub(crate) fn go_type_error(scope: &ResourceScope, error: &FieldError) -> String
                 let field = format!("{}.{}", scope.kind.gvk.kind, segments.join("."));
                 (field, "string".to_owned())
             });
+    if let (true, Some(text)) = (
+        go_type == "[]uint8",
+        error.value.as_ref().and_then(Value::as_str),
+    ) {
+        return format!(
+            "illegal base64 data at input byte {}",
+            first_not_base64(text)
+        );
+    }
     let found = error.value.as_ref().map_or("value", json_type);
     // The decoder names the struct and the path from the root.
     format!("json: cannot unmarshal {found} into Go struct field {field} of type {go_type}")
+}
+
+/// Where Go's decoder stops: at the first byte that is not of the alphabet, or where the padding is wrong.
+fn first_not_base64(text: &str) -> usize {
+    let of_alphabet = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    let stop = text
+        .bytes()
+        .position(|byte| !of_alphabet(byte))
+        .unwrap_or(text.len());
+    let is_end = stop == text.len();
+    if is_end { stop - stop % 4 } else { stop }
 }
 
 fn json_type(value: &Value) -> &'static str {

@@ -5,17 +5,64 @@
 use api::selector::LabelSelector;
 use api::{FieldError, FieldPath, meta};
 use serde::Deserialize as _;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::immutable;
 
 pub(super) fn validate((group, resource): (&str, &str), object: &Value) -> Vec<FieldError> {
+    let spec = FieldPath::new("spec");
+    let template = spec.child("template");
     match (group, resource) {
         ("apps", "deployments" | "daemonsets" | "replicasets" | "statefulsets") => {
-            validate_selector(object)
+            let mut errors = validate_selector(object);
+            errors.extend(validate_pod(
+                &object["spec"]["template"]["spec"],
+                &template.child("spec"),
+            ));
+            errors
         }
+        ("batch", "jobs") => {
+            validate_pod(&object["spec"]["template"]["spec"], &template.child("spec"))
+        }
+        ("batch", "cronjobs") => {
+            let path = spec
+                .child("jobTemplate")
+                .child("spec")
+                .child("template")
+                .child("spec");
+            validate_pod(
+                &object["spec"]["jobTemplate"]["spec"]["template"]["spec"],
+                &path,
+            )
+        }
+        ("", "pods") => validate_pod(&object["spec"], &spec),
         _ => Vec::new(),
     }
+}
+
+/// A pod has a container, and each has an image.
+fn validate_pod(spec: &Value, path: &FieldPath) -> Vec<FieldError> {
+    let path = path.child("containers");
+    let Some(containers) = spec["containers"]
+        .as_array()
+        .filter(|list| !list.is_empty())
+    else {
+        // Where the field is missing altogether, the schema has said so.
+        let said = spec.get("containers").is_none();
+        return if said {
+            Vec::new()
+        } else {
+            vec![FieldError::required(&path, "")]
+        };
+    };
+    let blank = |container: &Value| container["image"].as_str().unwrap_or_default().is_empty();
+    let without = containers
+        .iter()
+        .enumerate()
+        .filter(|(_, container)| blank(container));
+    without
+        .map(|(index, _)| FieldError::required(&path.index(index).child("image"), ""))
+        .collect()
 }
 
 /// The selector must select the pods of the template.
@@ -24,8 +71,8 @@ fn validate_selector(object: &Value) -> Vec<FieldError> {
     let path = spec.child("selector");
     let selector = &object["spec"]["selector"];
     if selector.is_null() {
-        // The schema says that it is required.
-        return Vec::new();
+        // That it is required, the schema has said.
+        return vec![unmatched(object)];
     }
     if selector.as_object().is_some_and(serde_json::Map::is_empty) {
         let detail = "empty selector is invalid for deployment";
@@ -35,17 +82,21 @@ fn validate_selector(object: &Value) -> Vec<FieldError> {
         return Vec::new();
     };
     let mut errors = typed.validate(&path);
-    let template = &object["spec"]["template"];
     if let Ok(parsed) = typed.to_selector()
-        && !parsed.matches(&meta::labels(template))
+        && !parsed.matches(&meta::labels(&object["spec"]["template"]))
     {
-        let labels = spec.child("template").child("metadata").child("labels");
-        let value = template["metadata"]["labels"].clone();
-        let value = if value.is_null() { json!({}) } else { value };
-        let detail = "`selector` does not match template `labels`";
-        errors.push(FieldError::invalid(&labels, value, detail));
+        errors.push(unmatched(object));
     }
     errors
+}
+
+fn unmatched(object: &Value) -> FieldError {
+    let path = FieldPath::new("spec")
+        .child("template")
+        .child("metadata")
+        .child("labels");
+    let value = object["spec"]["template"]["metadata"]["labels"].clone();
+    FieldError::invalid(&path, value, "`selector` does not match template `labels`")
 }
 
 pub(super) fn validate_update(

@@ -57,7 +57,7 @@ async fn pages_go_on_at_the_revision_of_the_first() {
         .await;
     assert_eq!(
         (broken.code, broken.message()),
-        (400, "continue key is not valid")
+        (400, "invalid continue token: continue key is not valid")
     );
 }
 

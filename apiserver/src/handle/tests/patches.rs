@@ -150,6 +150,13 @@ async fn an_apply_creates_merges_and_respects_owners() {
         json!({"size": 3}),
         "what nobody wants any more goes"
     );
+}
+
+#[tokio::test]
+async fn an_apply_that_makes_no_sense_is_refused() {
+    let bench = Bench::with_widgets().await;
+    let path = |manager: &str| format!("{WIDGETS}/a?fieldManager={manager}");
+    let config = |spec: serde_json::Value| widget("a", &spec);
     for (name, path, body, code, message) in [
         (
             "no manager",

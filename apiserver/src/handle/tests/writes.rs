@@ -61,7 +61,7 @@ async fn bad_objects_are_refused_in_kubernetes_words() {
     for (name, object, code, message) in [
         ("type", widget("a", &json!({"size": "big"})), 422, invalid(&format!("[spec.size: Invalid value: \"string\": spec.size in body must be of type integer: \"string\", {UNCHECKED}]"))),
         ("bound", widget("a", &json!({"size": 11})), 422, invalid("spec.size: Invalid value: 11: spec.size in body should be less than or equal to 10")),
-        ("rule", widget("a", &json!({"color": "mauve"})), 422, invalid("spec: Invalid value: \"object\": no mauve")),
+        ("rule", widget("a", &json!({"color": "mauve"})), 422, invalid("spec: Invalid value: no mauve")),
         ("set", widget("a", &json!({"tags": ["x", "x"]})), 422, invalid("spec.tags[1]: Duplicate value: \"x\"")),
         (
             "name",
@@ -88,7 +88,7 @@ async fn bad_objects_are_refused_in_kubernetes_words() {
             "kind",
             json!({"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "a"}}),
             422,
-            "Widget.example.com \"a\" is invalid: kind: Invalid value: \"Gadget\": must be Widget".to_owned(),
+            "Gadget.example.com \"a\" is invalid: kind: Invalid value: \"Gadget\": must be Widget".to_owned(),
         ),
         (
             "namespace",

@@ -6,7 +6,7 @@ use api::Status;
 use api::query::ListOptions;
 use storage::{Entry, RangeQuery, Revision};
 
-use super::{Bookmarks, InitialBookmark, LIFETIME_MIN};
+use super::{Bookmarks, LIFETIME_MIN};
 use crate::handle::call::Call;
 use crate::handle::selection::Selection;
 use crate::respond::Refusal;
@@ -27,7 +27,6 @@ pub(super) enum Beginning {
     WithObjects {
         entries: Vec<Entry>,
         revision: Revision,
-        bookmark: InitialBookmark,
     },
     /// That it cannot begin there: told in the stream, since clients retry for ever what fails before it.
     Refused(Box<Status>),
@@ -88,11 +87,9 @@ fn beginning(
         .shared
         .store
         .range(RangeQuery::of(selection.range.clone()))?;
-    let bookmark = InitialBookmark::Sent;
     Ok(Beginning::WithObjects {
         entries: found.entries,
         revision: found.revision,
-        bookmark,
     })
 }
 
