@@ -7,12 +7,12 @@ use std::io::BufRead as _;
 
 use api::crd::CustomResourceDefinition;
 use api::{FieldError, GroupVersionKind};
+use serde_json::{Value, json};
 use wheelhouse_schema::columns::Columns;
+use wheelhouse_schema::openapi::{self, PublishedKind};
 use wheelhouse_schema::structural::{self, MalformedFields, Schema};
 use wheelhouse_schema::validate::{Part, inspect};
-use wheelhouse_schema::openapi::{self, PublishedKind};
 use wheelhouse_schema::{builtin, definition};
-use serde_json::{Value, json};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -41,15 +41,19 @@ fn judge(request: &Value) -> Result<Value, Failure> {
     let Some(object) = request.get("object") else {
         let errors = definition::validate_definition(&crd);
         let warnings = definition::warnings(&crd, None);
-        return Ok(json!({"errors": texts(&errors), "warnings": warnings, "object": crd.to_value()}));
+        return Ok(
+            json!({"errors": texts(&errors), "warnings": warnings, "object": crd.to_value()}),
+        );
     };
     let version = crd.spec.versions.first().ok_or("no version")?;
-    let schema = version.schema.as_ref().and_then(|it| it.open_api_v3_schema.as_ref());
+    let schema = version
+        .schema
+        .as_ref()
+        .and_then(|it| it.open_api_v3_schema.as_ref());
     let schema = Schema::from_openapi(schema.ok_or("no schema")?)?;
     let mut object = object.clone();
     let unknown = structural::unknown_fields(&object, &schema);
-    if let Err(error) =
-        structural::coerce_metadata(&mut object, &schema, MalformedFields::Refused)
+    if let Err(error) = structural::coerce_metadata(&mut object, &schema, MalformedFields::Refused)
     {
         return Ok(json!({"errors": [error.to_string()], "unknown": unknown}));
     }
@@ -60,8 +64,10 @@ fn judge(request: &Value) -> Result<Value, Failure> {
     let found = inspect(&object, &schema, old, Part::Object);
     let cells = Columns::of_version(&version.additional_printer_columns)?;
     let cells = cells.cells(&object, jiff::Timestamp::now());
-    Ok(json!({"errors": texts(&found.errors), "warnings": found.warnings, "unknown": unknown,
-        "object": object, "cells": cells}))
+    Ok(
+        json!({"errors": texts(&found.errors), "warnings": found.warnings, "unknown": unknown,
+        "object": object, "cells": cells}),
+    )
 }
 
 fn publish(subject: &Value) -> Result<Value, Failure> {
@@ -74,7 +80,9 @@ fn publish(subject: &Value) -> Result<Value, Failure> {
             let mut definition = CustomResourceDefinition::from_value(subject)?;
             definition::complete(&mut definition);
             let versions = definition.spec.versions.iter();
-            versions.filter_map(|it| PublishedKind::of_definition(&definition, &it.name)).collect()
+            versions
+                .filter_map(|it| PublishedKind::of_definition(&definition, &it.name))
+                .collect()
         }
     };
     Ok(openapi::document(&kinds))
@@ -99,7 +107,9 @@ fn judge_builtin(mut object: Value) -> Value {
     let columns = resource.as_ref().map(builtin::columns);
     let now = jiff::Timestamp::now();
     let cells = columns.as_ref().map(|columns| columns.cells(&object, now));
-    let names = columns.as_ref().map(|columns| serde_json::to_value(columns.definitions()));
+    let names = columns
+        .as_ref()
+        .map(|columns| serde_json::to_value(columns.definitions()));
     json!({"errors": texts(&errors), "unknown": unknown, "object": object, "cells": cells,
         "columns": names.and_then(Result::ok)})
 }

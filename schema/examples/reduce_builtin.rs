@@ -41,7 +41,9 @@ const KEYWORDS: [&str; 10] = [
 const REFERENCE_PREFIX: &str = "#/components/schemas/";
 
 fn main() -> Result<(), Failure> {
-    let folder = std::env::args().nth(1).ok_or("usage: reduce_builtin FOLDER > kubernetes.json")?;
+    let folder = std::env::args()
+        .nth(1)
+        .ok_or("usage: reduce_builtin FOLDER > kubernetes.json")?;
     let folder = Path::new(&folder);
     let (definitions, kinds) = definitions(&folder.join("schemas"))?;
     let resources = resources(folder, &kinds)?;
@@ -63,7 +65,11 @@ fn write(resources: &[Value], definitions: &Definitions) -> Result<(), Failure> 
     }
     writeln!(output, "],\"definitions\":{{")?;
     for (index, (name, definition)) in definitions.iter().enumerate() {
-        let comma = if index + 1 < definitions.len() { "," } else { "" };
+        let comma = if index + 1 < definitions.len() {
+            ","
+        } else {
+            ""
+        };
         writeln!(output, "{}:{definition}{comma}", Value::from(name.as_str()))?;
     }
     writeln!(output, "}}}}")?;
@@ -82,7 +88,11 @@ fn files(folder: &Path) -> Result<Vec<Value>, Failure> {
 }
 
 fn text(value: &Value, name: &str) -> String {
-    value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
+    value
+        .get(name)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned()
 }
 
 // --- resources ---
@@ -98,8 +108,13 @@ fn resources(folder: &Path, kinds: &Kinds) -> Result<Vec<Value>, Failure> {
     let mut found = Vec::new();
     for list in files(&folder.join("resources"))? {
         let group_version = text(&list, "groupVersion");
-        let (group, version) = group_version.split_once('/').unwrap_or(("", &group_version));
-        let priority = order.iter().position(|it| *it == group_version).unwrap_or(usize::MAX);
+        let (group, version) = group_version
+            .split_once('/')
+            .unwrap_or(("", &group_version));
+        let priority = order
+            .iter()
+            .position(|it| *it == group_version)
+            .unwrap_or(usize::MAX);
         for entry in list["resources"].as_array().into_iter().flatten() {
             let name = text(entry, "name");
             if name.contains('/') {
@@ -134,7 +149,10 @@ fn subresources(
     let mut found = Vec::new();
     for entry in list["resources"].as_array().into_iter().flatten() {
         let name = text(entry, "name");
-        let Some(subresource) = name.strip_prefix(resource).and_then(|it| it.strip_prefix('/')) else {
+        let Some(subresource) = name
+            .strip_prefix(resource)
+            .and_then(|it| it.strip_prefix('/'))
+        else {
             continue;
         };
         let mut described = describe(entry, group, version, kinds);
@@ -153,7 +171,11 @@ fn describe(entry: &Value, group: &str, version: &str, kinds: &Kinds) -> Map<Str
     };
     // A kind of another group says so; a version alone is never given.
     let elsewhere = entry.get("version").is_some();
-    let group = if elsewhere { text(entry, "group") } else { group.to_owned() };
+    let group = if elsewhere {
+        text(entry, "group")
+    } else {
+        group.to_owned()
+    };
     let version = own("version", version);
     let mut described = Map::new();
     if let Some(schema) = kinds.get(&(group.clone(), version.clone(), kind.clone())) {
@@ -170,7 +192,12 @@ fn collect_schemas(value: &Value, wanted: &mut BTreeSet<String>) {
     if let Some(schema) = value.get("schema").and_then(Value::as_str) {
         wanted.insert(schema.to_owned());
     }
-    for subresource in value.get("subresources").and_then(Value::as_array).into_iter().flatten() {
+    for subresource in value
+        .get("subresources")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
         collect_schemas(subresource, wanted);
     }
 }
@@ -181,8 +208,14 @@ fn definitions(folder: &Path) -> Result<(Definitions, Kinds), Failure> {
     let mut definitions = Definitions::new();
     let mut kinds = Kinds::new();
     for document in files(folder)? {
-        for (name, schema) in document["components"]["schemas"].as_object().into_iter().flatten() {
-            let gvks = schema.get("x-kubernetes-group-version-kind").and_then(Value::as_array);
+        for (name, schema) in document["components"]["schemas"]
+            .as_object()
+            .into_iter()
+            .flatten()
+        {
+            let gvks = schema
+                .get("x-kubernetes-group-version-kind")
+                .and_then(Value::as_array);
             for gvk in gvks.into_iter().flatten() {
                 let key = (text(gvk, "group"), text(gvk, "version"), text(gvk, "kind"));
                 kinds.insert(key, name.clone());
@@ -201,7 +234,9 @@ fn reachable(definitions: &Definitions, wanted: BTreeSet<String>) -> Definitions
         if reduced.contains_key(&name) {
             continue;
         }
-        let Some(definition) = definitions.get(&name) else { continue };
+        let Some(definition) = definitions.get(&name) else {
+            continue;
+        };
         let mut definition = special(&name).unwrap_or_else(|| reduce(definition));
         cut_recursion(&mut definition, &name, definitions);
         references(&definition, &mut queue);
@@ -223,7 +258,7 @@ fn special(name: &str) -> Option<Value> {
         }
         "io.k8s.apimachinery.pkg.runtime.RawExtension"
         | "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1" => opaque,
-        name if name.contains("apiextensions") && name.ends_with(".JSON") => opaque,
+        name if name.contains("apiextensions") && name.rsplit('.').next() == Some("JSON") => opaque,
         name if name.contains("JSONSchemaPropsOr") => {
             json!({"x-kubernetes-preserve-unknown-fields": true})
         }
@@ -233,10 +268,20 @@ fn special(name: &str) -> Option<Value> {
 
 fn reduce(schema: &Value) -> Value {
     let mut reduced = Map::new();
-    let alone = |list: &str| schema.get(list).and_then(Value::as_array).and_then(|it| it.first());
-    let reference = schema.get("$ref").or_else(|| alone("allOf").and_then(|it| it.get("$ref")));
+    let alone = |list: &str| {
+        schema
+            .get(list)
+            .and_then(Value::as_array)
+            .and_then(|it| it.first())
+    };
+    let reference = schema
+        .get("$ref")
+        .or_else(|| alone("allOf").and_then(|it| it.get("$ref")));
     if let Some(reference) = reference.and_then(Value::as_str) {
-        reduced.insert("$ref".into(), json!(reference.trim_start_matches(REFERENCE_PREFIX)));
+        reduced.insert(
+            "$ref".into(),
+            json!(reference.trim_start_matches(REFERENCE_PREFIX)),
+        );
     }
     for keyword in KEYWORDS {
         if let Some(value) = schema.get(keyword) {
@@ -244,8 +289,10 @@ fn reduce(schema: &Value) -> Value {
         }
     }
     if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
-        let properties: Map<String, Value> =
-            properties.iter().map(|(name, property)| (name.clone(), reduce(property))).collect();
+        let properties: Map<String, Value> = properties
+            .iter()
+            .map(|(name, property)| (name.clone(), reduce(property)))
+            .collect();
         reduced.insert("properties".into(), Value::Object(properties));
     }
     for child in ["items", "additionalProperties"] {
@@ -267,8 +314,12 @@ fn cut_recursion(value: &mut Value, name: &str, definitions: &Definitions) {
         return;
     }
     match value {
-        Value::Object(map) => map.values_mut().for_each(|it| cut_recursion(it, name, definitions)),
-        Value::Array(items) => items.iter_mut().for_each(|it| cut_recursion(it, name, definitions)),
+        Value::Object(map) => map
+            .values_mut()
+            .for_each(|it| cut_recursion(it, name, definitions)),
+        Value::Array(items) => items
+            .iter_mut()
+            .for_each(|it| cut_recursion(it, name, definitions)),
         _ => {}
     }
 }

@@ -20,14 +20,12 @@ mod canonical;
 mod columns;
 mod defaults;
 
-
 mod quantity;
 mod requirements;
 
 pub use canonical::canonicalize;
 pub use columns::columns;
 pub use defaults::{complete, prepare_for_create};
-
 
 pub use quantity::Quantity;
 pub use requirements::validate;
@@ -56,6 +54,7 @@ pub struct Resource {
     /// The version.
     pub version: String,
     /// The plural name in paths.
+    #[expect(clippy::struct_field_names, reason = "the word of the field")]
     pub resource: String,
     /// The singular name.
     pub singular: String,
@@ -112,7 +111,9 @@ pub fn catalog() -> &'static Catalog {
 
 /// The schema of object metadata.
 pub fn object_meta() -> Arc<Schema> {
-    catalog().definition(OBJECT_META).expect("the data file holds it, as a test checks")
+    catalog()
+        .definition(OBJECT_META)
+        .expect("the data file holds it, as a test checks")
 }
 
 // === impl Catalog ===
@@ -120,11 +121,18 @@ pub fn object_meta() -> Arc<Schema> {
 impl Catalog {
     fn load() -> Self {
         let resources: Vec<Resource> = resource_lines()
-            .map(|line| serde_json::from_str(line).expect("the data file is well-formed, as a test checks"))
+            .map(|line| {
+                serde_json::from_str(line).expect("the data file is well-formed, as a test checks")
+            })
             .collect();
         let by_kind = resources.iter().map(Resource::gvk).zip(0..).collect();
         let by_resource = resources.iter().map(Resource::gvr).zip(0..).collect();
-        Self { resources, by_kind, by_resource, definitions: Definitions::default() }
+        Self {
+            resources,
+            by_kind,
+            by_resource,
+            definitions: Definitions::default(),
+        }
     }
 
     /// All resources; group-versions in the order of preference.
@@ -134,12 +142,16 @@ impl Catalog {
 
     /// The resource of a kind.
     pub fn by_kind(&self, gvk: &GroupVersionKind) -> Option<&Resource> {
-        self.by_kind.get(gvk).and_then(|index| self.resources.get(*index))
+        self.by_kind
+            .get(gvk)
+            .and_then(|index| self.resources.get(*index))
     }
 
     /// A resource.
     pub fn by_resource(&self, gvr: &GroupVersionResource) -> Option<&Resource> {
-        self.by_resource.get(gvr).and_then(|index| self.resources.get(*index))
+        self.by_resource
+            .get(gvr)
+            .and_then(|index| self.resources.get(*index))
     }
 
     /// The schema of a kind.
@@ -199,7 +211,11 @@ impl References for Definitions {
 
 impl SharedNodes for Definitions {
     fn get(&self, text: &str) -> Option<Arc<Schema>> {
-        self.parsed.lock().unwrap_or_else(PoisonError::into_inner).get(text).cloned()
+        self.parsed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(text)
+            .cloned()
     }
 
     fn keep(&self, text: String, schema: Arc<Schema>) -> Arc<Schema> {
@@ -216,8 +232,11 @@ const DEFINITIONS_END: &str = "\n}}\n";
 
 /// The two sections of the file.
 static SECTIONS: LazyLock<(&str, &str)> = LazyLock::new(|| {
-    let body = DATA.strip_prefix(RESOURCES_START).and_then(|it| it.strip_suffix(DEFINITIONS_END));
-    body.and_then(|body| body.split_once(RESOURCES_END)).unwrap_or_default()
+    let body = DATA
+        .strip_prefix(RESOURCES_START)
+        .and_then(|it| it.strip_suffix(DEFINITIONS_END));
+    body.and_then(|body| body.split_once(RESOURCES_END))
+        .unwrap_or_default()
 });
 
 /// The lines of resources, without their commas.
@@ -232,7 +251,10 @@ fn definition_line(name: &str) -> Option<&'static str> {
     while low < high {
         let middle = low + (high - low) / 2;
         // The file is ASCII, so every offset is a border.
-        let line_start = definitions.get(..middle)?.rfind('\n').map_or(0, |index| index + 1);
+        let line_start = definitions
+            .get(..middle)?
+            .rfind('\n')
+            .map_or(0, |index| index + 1);
         let after = definitions.get(middle..)?.find('\n');
         let line_end = after.map_or(definitions.len(), |index| middle + index);
         let line = definitions.get(line_start..line_end)?;

@@ -56,7 +56,10 @@ impl Columns {
             paths.push(JsonPath::parse(".metadata.creationTimestamp")?);
             definitions.push(ColumnDefinition::age());
         }
-        Ok(Self { definitions, source: Source::Paths(paths) })
+        Ok(Self {
+            definitions,
+            source: Source::Paths(paths),
+        })
     }
 
     /// The columns of a built-in kind.
@@ -64,7 +67,10 @@ impl Columns {
         definitions: Vec<ColumnDefinition>,
         cells: fn(&Row<'_>) -> Vec<Value>,
     ) -> Self {
-        Self { definitions, source: Source::Function(cells) }
+        Self {
+            definitions,
+            source: Source::Function(cells),
+        }
     }
 
     /// What the cells are.
@@ -88,7 +94,10 @@ impl Columns {
 
 fn definition(column: &PrinterColumn) -> ColumnDefinition {
     let description = if column.description.is_empty() {
-        format!("Custom resource definition column (in JSONPath format): {}", column.json_path)
+        format!(
+            "Custom resource definition column (in JSONPath format): {}",
+            column.json_path
+        )
     } else {
         column.description.clone()
     };
@@ -103,8 +112,13 @@ fn definition(column: &PrinterColumn) -> ColumnDefinition {
 
 /// The first value of the path in the type of the column; null where there is none.
 fn cell(object: &Value, column_type: &str, path: &JsonPath, now: Timestamp) -> Value {
-    let found = path.evaluate(object).ok().and_then(|values| values.into_iter().next());
-    let Some(value) = found else { return Value::Null };
+    let found = path
+        .evaluate(object)
+        .ok()
+        .and_then(|values| values.into_iter().next());
+    let Some(value) = found else {
+        return Value::Null;
+    };
     match (column_type, value.as_ref()) {
         // Kubernetes itself stumbles over a null here.
         (_, Value::Null) => Value::Null,
@@ -117,9 +131,14 @@ fn cell(object: &Value, column_type: &str, path: &JsonPath, now: Timestamp) -> V
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "cuts the fraction and saturates, as intended")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "cuts the fraction and saturates, as intended"
+)]
 fn integer(number: &serde_json::Number) -> Option<i64> {
-    number.as_i64().or_else(|| number.as_f64().map(|float| float as i64))
+    number
+        .as_i64()
+        .or_else(|| number.as_f64().map(|float| float as i64))
 }
 
 /// How long ago `time` was: `5d3h`, `<unknown>` for no time, `<invalid>` for what is none.
@@ -170,16 +189,25 @@ mod tests {
         let now = "2024-01-03T00:00:00Z".parse().unwrap();
         for (column_type, path, want) in cases {
             let columns = Columns::of_version(&[column("C", column_type, path)]).unwrap();
-            assert_eq!(columns.cells(&object, now), vec![json!("n"), want], "{column_type} {path}");
+            assert_eq!(
+                columns.cells(&object, now),
+                vec![json!("n"), want],
+                "{column_type} {path}"
+            );
         }
     }
 
     #[test]
     fn kinds_without_columns_show_their_age() {
         let columns = Columns::of_version(&[]).unwrap();
-        let names: Vec<&str> = columns.definitions().iter().map(|it| it.name.as_str()).collect();
+        let names: Vec<&str> = columns
+            .definitions()
+            .iter()
+            .map(|it| it.name.as_str())
+            .collect();
         assert_eq!(names, ["Name", "Age"]);
-        let object = json!({"metadata": {"name": "n", "creationTimestamp": "2024-01-01T00:00:00Z"}});
+        let object =
+            json!({"metadata": {"name": "n", "creationTimestamp": "2024-01-01T00:00:00Z"}});
         let now = "2024-01-01T00:01:30Z".parse().unwrap();
         assert_eq!(columns.cells(&object, now), vec![json!("n"), json!("90s")]);
     }

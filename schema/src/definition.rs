@@ -39,14 +39,19 @@ pub fn complete(definition: &mut CustomResourceDefinition) {
     if names.list_kind.is_empty() && !names.kind.is_empty() {
         names.list_kind = format!("{}List", names.kind);
     }
-    let conversion = definition.spec.conversion.get_or_insert_with(|| Conversion {
-        strategy: "None".to_owned(),
-        ..Conversion::default()
+    let conversion = definition
+        .spec
+        .conversion
+        .get_or_insert_with(|| Conversion {
+            strategy: "None".to_owned(),
+            ..Conversion::default()
+        });
+    let service = conversion.webhook.as_mut().and_then(|webhook| {
+        webhook
+            .get_mut("clientConfig")?
+            .get_mut("service")?
+            .as_object_mut()
     });
-    let service = conversion
-        .webhook
-        .as_mut()
-        .and_then(|webhook| webhook.get_mut("clientConfig")?.get_mut("service")?.as_object_mut());
     if let Some(service) = service {
         service.entry("port").or_insert_with(|| Value::from(443));
     }
@@ -54,8 +59,14 @@ pub fn complete(definition: &mut CustomResourceDefinition) {
 
 /// Notes the storage version among those in which objects may be stored.
 pub fn note_stored_version(definition: &mut CustomResourceDefinition) {
-    let storage = definition.spec.versions.iter().find(|version| version.storage);
-    let Some(name) = storage.map(|version| version.name.clone()) else { return };
+    let storage = definition
+        .spec
+        .versions
+        .iter()
+        .find(|version| version.storage);
+    let Some(name) = storage.map(|version| version.name.clone()) else {
+        return;
+    };
     let status = definition.status.get_or_insert_default();
     if !status.stored_versions.contains(&name) {
         status.stored_versions.push(name);
@@ -66,8 +77,12 @@ pub fn note_stored_version(definition: &mut CustomResourceDefinition) {
 pub fn validate_definition(definition: &CustomResourceDefinition) -> Vec<FieldError> {
     let object = definition.to_value();
     let metadata = FieldPath::new("metadata");
-    let mut errors =
-        validation::validate_object_meta(&object, Scope::Cluster, NameRule::DnsSubdomain, &metadata);
+    let mut errors = validation::validate_object_meta(
+        &object,
+        Scope::Cluster,
+        NameRule::DnsSubdomain,
+        &metadata,
+    );
     let wanted = format!("{}.{}", definition.spec.names.plural, definition.spec.group);
     if definition.metadata.name != wanted {
         errors.push(FieldError::invalid(
@@ -93,7 +108,11 @@ pub fn validate_definition_update(
     let (object, old_object) = (definition.to_value(), old.to_value());
     let mut errors = validation::validate_object_meta_update(&object, &old_object, &metadata);
     errors.extend(validate_parts(definition));
-    errors.extend(validate_immutable(&definition.spec, &old.spec, is_established(old)));
+    errors.extend(validate_immutable(
+        &definition.spec,
+        &old.spec,
+        is_established(old),
+    ));
     errors.extend(approval::validate(definition, Some(old)));
     if definition.spec.preserve_unknown_fields && !old.spec.preserve_unknown_fields {
         errors.push(preserves_unknown_fields());
@@ -142,28 +161,47 @@ fn validate_spec(spec: &DefinitionSpec) -> Vec<FieldError> {
     } else {
         let wrong = validation::is_dns_subdomain(&spec.group);
         if !wrong.is_empty() {
-            errors.push(FieldError::invalid(&group_path, spec.group.as_str(), wrong.join(",")));
+            errors.push(FieldError::invalid(
+                &group_path,
+                spec.group.as_str(),
+                wrong.join(","),
+            ));
         } else if !spec.group.contains('.') {
             let detail = "should be a domain with at least one dot";
-            errors.push(FieldError::invalid(&group_path, spec.group.as_str(), detail));
+            errors.push(FieldError::invalid(
+                &group_path,
+                spec.group.as_str(),
+                detail,
+            ));
         }
     }
     errors.extend(versions::validate(spec, &path));
     errors.extend(names::validate_required(&spec.names, &path.child("names")));
     errors.extend(names::validate(&spec.names, &path.child("names")));
-    errors.extend(conversion::validate(spec.conversion.as_ref(), &path.child("conversion")));
+    errors.extend(conversion::validate(
+        spec.conversion.as_ref(),
+        &path.child("conversion"),
+    ));
     errors
 }
 
 fn validate_accepted_names(definition: &CustomResourceDefinition) -> Vec<FieldError> {
-    let accepted = definition.status.as_ref().map(|status| &status.accepted_names);
+    let accepted = definition
+        .status
+        .as_ref()
+        .map(|status| &status.accepted_names);
     let path = FieldPath::new("status.acceptedNames");
-    accepted.map(|names| names::validate(names, &path)).unwrap_or_default()
+    accepted
+        .map(|names| names::validate(names, &path))
+        .unwrap_or_default()
 }
 
 fn validate_stored_versions(definition: &CustomResourceDefinition) -> Vec<FieldError> {
     let path = FieldPath::new("status.storedVersions");
-    let stored = definition.status.as_ref().map(|it| it.stored_versions.as_slice());
+    let stored = definition
+        .status
+        .as_ref()
+        .map(|it| it.stored_versions.as_slice());
     let stored = stored.unwrap_or_default();
     if stored.is_empty() {
         let detail = "must have at least one stored version";
@@ -171,9 +209,16 @@ fn validate_stored_versions(definition: &CustomResourceDefinition) -> Vec<FieldE
     }
     let mut errors = Vec::new();
     let versions = &definition.spec.versions;
-    for version in versions.iter().filter(|it| it.storage && !stored.contains(&it.name)) {
+    for version in versions
+        .iter()
+        .filter(|it| it.storage && !stored.contains(&it.name))
+    {
         let detail = format!("must have the storage version {}", version.name);
-        errors.push(FieldError::invalid(&path, Value::from(stored.to_vec()), detail));
+        errors.push(FieldError::invalid(
+            &path,
+            Value::from(stored.to_vec()),
+            detail,
+        ));
     }
     for (index, name) in stored.iter().enumerate() {
         if !versions.iter().any(|version| version.name == *name) {
@@ -182,7 +227,11 @@ fn validate_stored_versions(definition: &CustomResourceDefinition) -> Vec<FieldE
                  until a storage migration ensures no data remains persisted in {name} and removes {name} from \
                  status.storedVersions"
             );
-            errors.push(FieldError::invalid(&path.index(index), name.as_str(), detail));
+            errors.push(FieldError::invalid(
+                &path.index(index),
+                name.as_str(),
+                detail,
+            ));
         }
     }
     errors
@@ -197,7 +246,11 @@ fn validate_immutable(
     let mut errors = Vec::new();
     let mut immutable = |path: &str, new: &str, old: &str| {
         if new != old {
-            errors.push(FieldError::invalid(&FieldPath::new(path), new, "field is immutable"));
+            errors.push(FieldError::invalid(
+                &FieldPath::new(path),
+                new,
+                "field is immutable",
+            ));
         }
     };
     if established {
@@ -211,7 +264,11 @@ fn validate_immutable(
 
 /// Judges a name by the rule of labels that begin with a letter.
 fn label(text: &str, path: &FieldPath, prefix: &str) -> Option<FieldError> {
-    let judged = if prefix.is_empty() { text.to_owned() } else { text.to_lowercase() };
+    let judged = if prefix.is_empty() {
+        text.to_owned()
+    } else {
+        text.to_lowercase()
+    };
     let wrong = is_dns1035_label(&judged);
     let detail = || format!("{prefix}{}", wrong.join(","));
     (!wrong.is_empty()).then(|| FieldError::invalid(path, text, detail()))

@@ -35,9 +35,17 @@ enum Node {
     Field(String),
     Wildcard,
     Recursive,
-    Slice { start: Option<i64>, end: SliceEnd, step: Option<i64> },
+    Slice {
+        start: Option<i64>,
+        end: SliceEnd,
+        step: Option<i64>,
+    },
     Union(Vec<JsonPath>),
-    Filter { left: JsonPath, operator: String, right: JsonPath },
+    Filter {
+        left: JsonPath,
+        operator: String,
+        right: JsonPath,
+    },
     Literal(Value),
 }
 
@@ -73,9 +81,15 @@ impl JsonPath {
         if depth > DEPTH_MAX {
             return Err(JsonPathError("filters are nested too deep".to_owned()));
         }
-        let mut parser = Parser { rest: text, depth, nodes: Vec::new() };
+        let mut parser = Parser {
+            rest: text,
+            depth,
+            nodes: Vec::new(),
+        };
         parser.run()?;
-        Ok(Self { nodes: parser.nodes })
+        Ok(Self {
+            nodes: parser.nodes,
+        })
     }
 
     /// The values that the path selects in `value`, in order.
@@ -88,11 +102,14 @@ impl JsonPath {
 
     /// The names of a path that is fields alone, such as `.spec.color`.
     pub fn simple_fields(&self) -> Option<Vec<&str>> {
-        let name = |node| match node {
-            &Node::Field(ref name) if !name.is_empty() => Some(name.as_str()),
-            _ => None,
-        };
-        self.nodes.iter().map(name).collect()
+        let mut names = Vec::with_capacity(self.nodes.len());
+        for node in &self.nodes {
+            match node {
+                Node::Field(name) if !name.is_empty() => names.push(name.as_str()),
+                _ => return None,
+            }
+        }
+        Some(names)
     }
 
     fn walk<'v>(&self, start: Vec<Cow<'v, Value>>) -> Result<Vec<Cow<'v, Value>>, JsonPathError> {
@@ -127,7 +144,9 @@ impl Node {
         let mut found = Vec::new();
         match self {
             Self::Field(name) => found.extend(current.into_iter().filter_map(|it| field(it, name))),
-            Self::Wildcard => current.into_iter().for_each(|it| found.extend(children(it))),
+            Self::Wildcard => current
+                .into_iter()
+                .for_each(|it| found.extend(children(it))),
             Self::Recursive => {
                 for value in current {
                     descend(value, &mut found)?;
@@ -143,7 +162,11 @@ impl Node {
                     found.extend(path.walk(current.clone())?);
                 }
             }
-            Self::Filter { left, operator, right } => {
+            Self::Filter {
+                left,
+                operator,
+                right,
+            } => {
                 for value in current {
                     filter(value, left, operator, right, &mut found)?;
                 }
@@ -175,7 +198,10 @@ fn children(value: Cow<'_, Value>) -> Vec<Cow<'_, Value>> {
 }
 
 /// Lists and maps that are not empty, from the outside in.
-fn descend<'v>(value: Cow<'v, Value>, found: &mut Vec<Cow<'v, Value>>) -> Result<(), JsonPathError> {
+fn descend<'v>(
+    value: Cow<'v, Value>,
+    found: &mut Vec<Cow<'v, Value>>,
+) -> Result<(), JsonPathError> {
     let inner = children(value.clone());
     if inner.is_empty() {
         return Ok(());
@@ -193,11 +219,20 @@ fn slice<'v>(
     found: &mut Vec<Cow<'v, Value>>,
 ) -> Result<(), JsonPathError> {
     if !value.is_array() {
-        return Err(JsonPathError(format!("{} is not array or slice", go_type(&value))));
+        return Err(JsonPathError(format!(
+            "{} is not array or slice",
+            go_type(&value)
+        )));
     }
     let items = children(value);
     let length = i64::try_from(items.len()).unwrap_or(i64::MAX);
-    let from_end = |index: i64| if index < 0 { index.saturating_add(length) } else { index };
+    let from_end = |index: i64| {
+        if index < 0 {
+            index.saturating_add(length)
+        } else {
+            index
+        }
+    };
     let first = from_end(start.unwrap_or(0));
     let last = match end {
         SliceEnd::AfterStart => match start.unwrap_or(0).saturating_add(1) {
@@ -211,7 +246,9 @@ fn slice<'v>(
         return Ok(());
     }
     let out_of_bounds = |index: i64| {
-        JsonPathError(format!("array index out of bounds: index {index}, length {length}"))
+        JsonPathError(format!(
+            "array index out of bounds: index {index}, length {length}"
+        ))
     };
     if first >= length || first < 0 {
         return Err(out_of_bounds(first));
@@ -242,7 +279,9 @@ fn filter<'v>(
 ) -> Result<(), JsonPathError> {
     if !value.is_array() {
         let shown = text(&value);
-        return Err(JsonPathError(format!("{shown} is not array or slice and cannot be filtered")));
+        return Err(JsonPathError(format!(
+            "{shown} is not array or slice and cannot be filtered"
+        )));
     }
     for item in children(value) {
         let lefts = left.walk(vec![item.clone()]);
@@ -260,7 +299,11 @@ fn filter<'v>(
                 }
             }
             ([], _) | (_, []) => {}
-            _ => return Err(JsonPathError("can only compare one element at a time".to_owned())),
+            _ => {
+                return Err(JsonPathError(
+                    "can only compare one element at a time".to_owned(),
+                ));
+            }
         }
     }
     Ok(())
@@ -281,7 +324,10 @@ fn compares(left: &Value, operator: &str, right: &Value) -> Result<bool, JsonPat
         (Value::Number(left), Value::Number(right)) if left.is_f64() == right.is_f64() => {
             match (left.as_i64(), right.as_i64()) {
                 (Some(left), Some(right)) => Some(left.cmp(&right)),
-                _ => left.as_f64().zip(right.as_f64()).and_then(|(l, r)| l.partial_cmp(&r)),
+                _ => left
+                    .as_f64()
+                    .zip(right.as_f64())
+                    .and_then(|(l, r)| l.partial_cmp(&r)),
             }
         }
         _ => return Err(incomparable()),
@@ -357,7 +403,10 @@ impl<'a> Parser<'a> {
 
     /// Takes the first `length` bytes, which must end at a border of a character.
     fn take(&mut self, length: usize) -> &'a str {
-        let (taken, rest) = self.rest.split_at_checked(length).unwrap_or((self.rest, ""));
+        let (taken, rest) = self
+            .rest
+            .split_at_checked(length)
+            .unwrap_or((self.rest, ""));
         self.rest = rest;
         taken
     }
@@ -385,11 +434,16 @@ impl<'a> Parser<'a> {
 
     fn recursive(&mut self) -> Result<(), JsonPathError> {
         if self.nodes.last() == Some(&Node::Recursive) {
-            return Err(JsonPathError("invalid multiple recursive descent".to_owned()));
+            return Err(JsonPathError(
+                "invalid multiple recursive descent".to_owned(),
+            ));
         }
         self.take(2);
         self.nodes.push(Node::Recursive);
-        if self.rest.starts_with(|next: char| next == '_' || next.is_alphanumeric()) {
+        if self
+            .rest
+            .starts_with(|next: char| next == '_' || next.is_alphanumeric())
+        {
             self.field();
         }
         Ok(())
@@ -432,13 +486,14 @@ impl<'a> Parser<'a> {
         };
         let text = body.get(..end).unwrap_or_default().to_owned();
         self.take(end + 2);
-        self.nodes.push(Node::Literal(Value::String(unescape(&text))));
+        self.nodes
+            .push(Node::Literal(Value::String(unescape(&text))));
         Ok(())
     }
 
     fn array(&mut self) -> Result<(), JsonPathError> {
-        let Some(end) = self.rest.find([']', '\n']).filter(|it| self.rest[*it..].starts_with(']'))
-        else {
+        let line = self.rest.lines().next().unwrap_or_default();
+        let Some(end) = line.find(']') else {
             return Err(JsonPathError("unterminated array".to_owned()));
         };
         let text = self.take(end + 1).get(1..end).unwrap_or_default();
@@ -456,7 +511,8 @@ impl<'a> Parser<'a> {
             self.nodes.extend(inner.nodes);
             return Ok(());
         }
-        self.nodes.push(slice_node(if text == "*" { ":" } else { text })?);
+        self.nodes
+            .push(slice_node(if text == "*" { ":" } else { text })?);
         Ok(())
     }
 
@@ -551,7 +607,11 @@ fn slice_node(text: &str) -> Result<Node, JsonPathError> {
         (Some(_), None) => SliceEnd::Last,
         (Some(_), Some(end)) => SliceEnd::At(end),
     };
-    Ok(Node::Slice { start: number(parts.first())?, end, step: number(parts.get(2))? })
+    Ok(Node::Slice {
+        start: number(parts.first())?,
+        end,
+        step: number(parts.get(2))?,
+    })
 }
 
 /// The escapes of Go that appear in practice; an unknown one stands for its character.
@@ -606,22 +666,37 @@ mod tests {
             (".a.d[:2]", json!([1, 2])),
             (".a.d[::2]", json!([1, 3])),
             (".a.d[0,2]", json!([1, 3])),
-            (".a.d[5]", json!("array index out of bounds: index 5, length 3")),
+            (
+                ".a.d[5]",
+                json!("array index out of bounds: index 5, length 3"),
+            ),
             (".a.d[x]", json!("invalid array index x")),
             (".a.d[0", json!("unterminated array")),
-            (".a[0]", json!("map[string]interface {} is not array or slice")),
+            (
+                ".a[0]",
+                json!("map[string]interface {} is not array or slice"),
+            ),
             (".missing[0]", json!([])),
             (".conditions[?(@.type==\"Ready\")].status", json!(["True"])),
             (".conditions[?(@.type=='Ready')].status", json!(["True"])),
-            (".conditions[?(@.type == \"Ready\")].status", json!(["True"])),
+            (
+                ".conditions[?(@.type == \"Ready\")].status",
+                json!(["True"]),
+            ),
             (".conditions[?(@.type==\"A)b\")].status", json!(["False"])),
             (".conditions[?(@.type!=\"Ready\")].n", json!([2])),
             (".conditions[?(@.n>1)].n", json!([2])),
             (".conditions[?(@.n<=1)].n", json!([1])),
             (".conditions[?(@.ok==true)].n", json!([1])),
             (".conditions[?(@.ok)].n", json!([1])),
-            (".conditions[?(@.n==\"1\")].n", json!("incompatible types for comparison")),
-            (".conditions[?(@.type==Ready)].n", json!("unrecognized identifier Ready")),
+            (
+                ".conditions[?(@.n==\"1\")].n",
+                json!("incompatible types for comparison"),
+            ),
+            (
+                ".conditions[?(@.type==Ready)].n",
+                json!("unrecognized identifier Ready"),
+            ),
             (".conditions[*].type", json!(["Ready", "A)b"])),
             ("..type", json!(["Ready", "A)b"])),
             (".a....b", json!("invalid multiple recursive descent")),

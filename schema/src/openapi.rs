@@ -21,8 +21,16 @@ mod paths;
 mod schemas;
 
 /// The verbs of a custom resource, in the order of Kubernetes.
-const CUSTOM_VERBS: [&str; 8] =
-    ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+const CUSTOM_VERBS: [&str; 8] = [
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "create",
+    "update",
+    "watch",
+];
 /// The verbs of the status and the scale of a custom resource.
 const SUBRESOURCE_VERBS: [&str; 3] = ["get", "patch", "update"];
 
@@ -42,7 +50,7 @@ pub(crate) mod meta {
 }
 
 /// A kind as one group-version serves it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublishedKind {
     /// The kind.
     pub gvk: GroupVersionKind,
@@ -74,7 +82,7 @@ pub struct PublishedSubresource {
 }
 
 /// What objects look like.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PublishedSchema {
     /// A definition of the built-in kinds; absent for kinds that are not published.
     BuiltIn(Option<String>),
@@ -123,12 +131,13 @@ impl PublishedKind {
             version: version.name.clone(),
             kind: spec.names.kind.clone(),
         };
-        let subresource = |name: &str, gvk: GroupVersionKind, definition: Option<&str>| PublishedSubresource {
-            name: name.to_owned(),
-            gvk,
-            verbs: SUBRESOURCE_VERBS.map(str::to_owned).into(),
-            definition: definition.map(str::to_owned),
-        };
+        let subresource =
+            |name: &str, gvk: GroupVersionKind, definition: Option<&str>| PublishedSubresource {
+                name: name.to_owned(),
+                gvk,
+                verbs: SUBRESOURCE_VERBS.map(str::to_owned).into(),
+                definition: definition.map(str::to_owned),
+            };
         let declared = version.subresources.as_ref();
         let mut subresources = Vec::new();
         if declared.is_some_and(|it| it.status.is_some()) {

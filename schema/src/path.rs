@@ -8,30 +8,30 @@ pub(crate) enum Path<'a> {
     /// The value itself.
     Root,
     /// A field or a key of a map.
-    Field(&'a Path<'a>, &'a str),
+    Field(&'a Self, &'a str),
     /// A key of a map, where it is told from a field.
-    Key(&'a Path<'a>, &'a str),
+    Key(&'a Self, &'a str),
     /// An item of a list.
-    Index(&'a Path<'a>, usize),
+    Index(&'a Self, usize),
 }
 
 impl fmt::Display for Path<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Path::Root => Ok(()),
-            Path::Field(Path::Root, name) => formatter.write_str(name),
+            Path::Field(Path::Root, name) => f.write_str(name),
             Path::Field(parent, name) => {
-                parent.fmt(formatter)?;
-                formatter.write_char('.')?;
-                formatter.write_str(name)
+                parent.fmt(f)?;
+                f.write_char('.')?;
+                f.write_str(name)
             }
             Path::Key(parent, key) => {
-                parent.fmt(formatter)?;
-                write!(formatter, "[{key}]")
+                parent.fmt(f)?;
+                write!(f, "[{key}]")
             }
             Path::Index(parent, index) => {
-                parent.fmt(formatter)?;
-                write!(formatter, "[{index}]")
+                parent.fmt(f)?;
+                write!(f, "[{index}]")
             }
         }
     }

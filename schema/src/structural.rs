@@ -39,15 +39,19 @@ pub use rules::{Rule, Rules};
 ///
 /// Descriptions are not kept: they are published from the definition as it was written.
 #[derive(Debug, Clone, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a keyword of its own"
+)]
 pub struct Schema {
     /// The JSON type; absent for int-or-string and for nodes that preserve everything.
     pub value_type: Option<ValueType>,
     /// Declared fields of an object.
-    pub properties: BTreeMap<String, Arc<Schema>>,
+    pub properties: BTreeMap<String, Arc<Self>>,
     /// What `additionalProperties` says.
     pub additional: Additional,
     /// The schema of each item of a list.
-    pub items: Option<Arc<Schema>>,
+    pub items: Option<Arc<Self>>,
     /// Fields that must be present.
     pub required: Vec<String>,
     /// Whether `null` is a value of its own and is kept.
@@ -179,7 +183,10 @@ pub struct Constraints {
 ///
 /// The default is "anything": a schema that is built by hand is walked wholly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "four independent facts, each named at its use")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "four independent facts, each named at its use"
+)]
 pub struct Below {
     /// Defaults.
     pub defaults: bool,
@@ -237,7 +244,12 @@ impl Schema {
 
 impl Default for Below {
     fn default() -> Self {
-        Self { defaults: true, rules: true, associative_lists: true, embedded_resources: true }
+        Self {
+            defaults: true,
+            rules: true,
+            associative_lists: true,
+            embedded_resources: true,
+        }
     }
 }
 

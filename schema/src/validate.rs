@@ -33,7 +33,7 @@ pub(crate) use rules::{CompiledRules, compile_rules, run_rules_on_default};
 use correlation::Correlation;
 
 /// What is wrong with an object, and what is only doubtful.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Findings {
     /// Broken rules; the object is refused unless empty.
     pub errors: Vec<FieldError>,
@@ -57,15 +57,18 @@ pub fn validate(object: &Value, schema: &Schema, old: Option<&Value>) -> Vec<Fie
 
 /// Like [`validate`], with warnings, and for the status subresource too.
 pub fn inspect(object: &Value, schema: &Schema, old: Option<&Value>, part: Part) -> Findings {
-    let mut findings = Findings::default();
-    findings.errors = match part {
+    let errors = match part {
         Part::Object => keywords::validate(
             object,
             schema,
-            old.map(|old| Correlation::new(old)),
+            old.map(Correlation::new),
             &FieldPath::root(),
         ),
         Part::Status => validate_status(object, schema, old),
+    };
+    let mut findings = Findings {
+        errors,
+        warnings: Vec::new(),
     };
     findings.errors.extend(embedded::validate(object, schema));
     findings.errors.extend(validate_lists(object, schema, old));
@@ -97,7 +100,11 @@ fn validate_status(object: &Value, schema: &Schema, old: Option<&Value>) -> Vec<
 /// Duplicates are tolerated altogether where the old object had any.
 fn validate_lists(object: &Value, schema: &Schema, old: Option<&Value>) -> Vec<FieldError> {
     let tolerated = old.is_some_and(|old| !lists::validate(old, schema).is_empty());
-    if tolerated { Vec::new() } else { lists::validate(object, schema) }
+    if tolerated {
+        Vec::new()
+    } else {
+        lists::validate(object, schema)
+    }
 }
 
 /// Rules assume the types and sizes that the schema promises.
@@ -118,6 +125,10 @@ pub(crate) fn validate_value(value: &Value, schema: &Schema, path: &FieldPath) -
 }
 
 /// Embedded resources in a default; the value itself counts as one where `schema` says so.
-pub(crate) fn validate_embedded(value: &Value, schema: &Schema, path: &FieldPath) -> Vec<FieldError> {
+pub(crate) fn validate_embedded(
+    value: &Value,
+    schema: &Schema,
+    path: &FieldPath,
+) -> Vec<FieldError> {
     embedded::validate_at(value, schema, path)
 }

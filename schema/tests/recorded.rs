@@ -5,9 +5,9 @@
 
 use std::collections::BTreeSet;
 
+use api::FieldError;
 use api::GroupVersionKind;
 use api::crd::CustomResourceDefinition;
-use api::FieldError;
 use serde_json::{Value, json};
 use wheelhouse_schema::structural::{self, MalformedFields, Schema};
 use wheelhouse_schema::validate::{Part, inspect};
@@ -31,21 +31,22 @@ fn wanted(texts: &Value) -> BTreeSet<String> {
 
 #[test]
 fn objects_are_pruned_defaulted_and_judged_alike() {
-    let records = records(include_str!("data/objects.json"));
+    let records = records(include_str!("recorded/objects.json"));
     let schema = Schema::from_openapi(&records["schema"]).unwrap();
     for case in cases(&records) {
         let mut object = case["object"].clone();
         let shown = object.to_string();
         let unknown = structural::unknown_fields(&object, &schema);
-        let errors = match structural::coerce_metadata(&mut object, &schema, MalformedFields::Refused) {
-            Err(error) => BTreeSet::from([error.to_string()]),
-            Ok(()) => {
-                structural::prune(&mut object, &schema);
-                structural::drop_nulls(&mut object, &schema);
-                structural::default(&mut object, &schema);
-                texts(&inspect(&object, &schema, None, Part::Object).errors)
-            }
-        };
+        let errors =
+            match structural::coerce_metadata(&mut object, &schema, MalformedFields::Refused) {
+                Err(error) => BTreeSet::from([error.to_string()]),
+                Ok(()) => {
+                    structural::prune(&mut object, &schema);
+                    structural::drop_nulls(&mut object, &schema);
+                    structural::default(&mut object, &schema);
+                    texts(&inspect(&object, &schema, None, Part::Object).errors)
+                }
+            };
         if let Some(want) = case.get("errors") {
             assert_eq!(errors, wanted(want), "{shown}");
             continue;
@@ -62,9 +63,12 @@ fn objects_are_pruned_defaulted_and_judged_alike() {
 /// Go writes floats without a fraction as integers; here that is left to the parser and the writer of JSON.
 fn as_go_writes(value: Value) -> Value {
     match value {
-        Value::Object(fields) => {
-            Value::Object(fields.into_iter().map(|(name, it)| (name, as_go_writes(it))).collect())
-        }
+        Value::Object(fields) => Value::Object(
+            fields
+                .into_iter()
+                .map(|(name, it)| (name, as_go_writes(it)))
+                .collect(),
+        ),
         Value::Array(items) => Value::Array(items.into_iter().map(as_go_writes).collect()),
         Value::Number(number) => match number.as_f64() {
             #[expect(clippy::cast_possible_truncation, reason = "integral and small")]
@@ -79,7 +83,7 @@ fn as_go_writes(value: Value) -> Value {
 
 #[test]
 fn definitions_are_judged_alike() {
-    let records = records(include_str!("data/definitions.json"));
+    let records = records(include_str!("recorded/definitions.json"));
     for case in cases(&records) {
         let name = &case["name"];
         let mut crd = CustomResourceDefinition::from_value(&case["definition"]).unwrap();
@@ -94,12 +98,10 @@ fn definitions_are_judged_alike() {
 
 #[test]
 fn updates_are_ratcheted_alike() {
-    let records = records(include_str!("data/updates.json"));
+    let records = records(include_str!("recorded/updates.json"));
     let schema = Schema::from_openapi(&records["schema"]).unwrap();
     for case in cases(&records) {
-        let object = |spec: &Value| {
-            json!({"apiVersion": "example.com/v1", "kind": "Rat", "metadata": {"name": "r"}, "spec": spec})
-        };
+        let object = |spec: &Value| json!({"apiVersion": "example.com/v1", "kind": "Rat", "metadata": {"name": "r"}, "spec": spec});
         let old = object(&case["old"]);
         let mut new = old.clone();
         for (field, value) in case["change"].as_object().unwrap() {
@@ -109,7 +111,12 @@ fn updates_are_ratcheted_alike() {
             new["metadata"]["labels"] = json!({"x": "y"});
         }
         let found = inspect(&new, &schema, Some(&old), Part::Object);
-        assert_eq!(texts(&found.errors), wanted(&case["errors"]), "{}", case["change"]);
+        assert_eq!(
+            texts(&found.errors),
+            wanted(&case["errors"]),
+            "{}",
+            case["change"]
+        );
         let warnings: BTreeSet<String> = found.warnings.into_iter().collect();
         assert_eq!(warnings, wanted(&case["warnings"]), "{}", case["change"]);
     }
@@ -147,7 +154,7 @@ fn remove(value: &mut Value, pointer: &str) {
 
 #[test]
 fn built_in_objects_are_completed_alike() {
-    let records = records(include_str!("data/builtin.json"));
+    let records = records(include_str!("recorded/builtin.json"));
     for case in cases(&records) {
         let mut object = case["object"].clone();
         let gvk = GroupVersionKind::from_object(&object).unwrap();
@@ -155,7 +162,11 @@ fn built_in_objects_are_completed_alike() {
         let mut want = case["result"].clone();
         if gvk.kind == "Job" {
             // The selector carries a random identity, which the record gives.
-            let uid = want.pointer("/spec/selector/matchLabels").unwrap().as_object().unwrap();
+            let uid = want
+                .pointer("/spec/selector/matchLabels")
+                .unwrap()
+                .as_object()
+                .unwrap();
             object["metadata"]["uid"] = uid.values().next().unwrap().clone();
         }
         builtin::complete(&mut object, &gvk, &schema);

@@ -15,20 +15,26 @@ use crate::structural::{Schema, ValueType};
 pub fn canonicalize(object: &mut Value, schema: &Schema) {
     match object {
         Value::Object(fields) => fields.retain(|name, field| {
-            let Some(child) = schema.field(name) else { return true };
+            let Some(child) = schema.field(name) else {
+                return true;
+            };
             canonicalize(field, child);
             let is_declared = schema.properties.contains_key(name);
             let is_required = schema.required.iter().any(|it| it == name);
             !is_declared || is_required || !is_left_out(field, child)
         }),
         Value::Array(items) => {
-            let Some(item_schema) = &schema.items else { return };
+            let Some(item_schema) = &schema.items else {
+                return;
+            };
             for item in items {
                 canonicalize(item, item_schema);
             }
         }
         Value::String(_) | Value::Number(_) if is_quantity(schema) => {
-            let text = object.as_str().map_or_else(|| object.to_string(), str::to_owned);
+            let text = object
+                .as_str()
+                .map_or_else(|| object.to_string(), str::to_owned);
             if let Ok(quantity) = Quantity::parse(&text) {
                 *object = Value::String(quantity.to_string());
             }

@@ -61,7 +61,10 @@ fn definitions(columns: &str) -> Vec<ColumnDefinition> {
         let (column, priority) = column.strip_prefix('@').map_or((column, 0), |it| (it, 1));
         let (name, column_type) = column.split_once(':').unwrap_or((column, "string"));
         if name == "Name" {
-            return ColumnDefinition { priority, ..ColumnDefinition::name() };
+            return ColumnDefinition {
+                priority,
+                ..ColumnDefinition::name()
+            };
         }
         ColumnDefinition {
             name: name.to_owned(),
@@ -130,7 +133,10 @@ impl Row<'_> {
     }
 
     fn list(&self, path: &str) -> &[Value] {
-        self.get(path).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+        self.get(path)
+            .and_then(Value::as_array)
+            .map(Vec::as_slice)
+            .unwrap_or_default()
     }
 
     fn name(&self) -> Value {
@@ -171,7 +177,8 @@ const UNSET: &str = "<unset>";
 const UNKNOWN: &str = "<unknown>";
 
 fn at<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
-    path.split('.').try_fold(value, |value, name| value.get(name))
+    path.split('.')
+        .try_fold(value, |value, name| value.get(name))
 }
 
 fn text_at<'v>(value: &'v Value, path: &str) -> &'v str {
@@ -180,28 +187,46 @@ fn text_at<'v>(value: &'v Value, path: &str) -> &'v str {
 
 /// Scalars as text: ports may be numbers or names, quantities are texts.
 fn scalar(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// `a=b,c=d` of a map of labels.
 fn labels(value: Option<&Value>) -> String {
     let pairs = value.and_then(Value::as_object).into_iter().flatten();
-    let pairs: Vec<String> =
-        pairs.map(|(key, value)| format!("{key}={}", scalar(value))).collect();
-    if pairs.is_empty() { NONE.to_owned() } else { pairs.join(",") }
+    let pairs: Vec<String> = pairs
+        .map(|(key, value)| format!("{key}={}", scalar(value)))
+        .collect();
+    if pairs.is_empty() {
+        NONE.to_owned()
+    } else {
+        pairs.join(",")
+    }
 }
 
 /// A label selector as kubectl writes it.
 fn selector(value: Option<&Value>) -> String {
-    let Some(value) = value else { return NONE.to_owned() };
+    let Some(value) = value else {
+        return NONE.to_owned();
+    };
     let mut parts = Vec::new();
-    for (key, label) in value.get("matchLabels").and_then(Value::as_object).into_iter().flatten() {
+    for (key, label) in value
+        .get("matchLabels")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
         parts.push((key.clone(), format!("{key}={}", scalar(label))));
     }
     let expressions = value.get("matchExpressions").and_then(Value::as_array);
     for expression in expressions.into_iter().flatten() {
         let key = text_at(expression, "key");
-        let values = expression.get("values").and_then(Value::as_array).into_iter().flatten();
+        let values = expression
+            .get("values")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
         let mut values: Vec<String> = values.map(scalar).collect();
         values.sort();
         let values = values.join(",");
@@ -215,14 +240,22 @@ fn selector(value: Option<&Value>) -> String {
     }
     parts.sort();
     let texts: Vec<String> = parts.into_iter().map(|(_, text)| text).collect();
-    if texts.is_empty() { NONE.to_owned() } else { texts.join(",") }
+    if texts.is_empty() {
+        NONE.to_owned()
+    } else {
+        texts.join(",")
+    }
 }
 
 /// The names and the images of the containers of a pod spec.
 fn containers(spec: Option<&Value>) -> [Value; 2] {
     let containers = spec.and_then(|it| it.get("containers")?.as_array());
     let join = |field: &str| {
-        let texts: Vec<&str> = containers.into_iter().flatten().map(|it| text_at(it, field)).collect();
+        let texts: Vec<&str> = containers
+            .into_iter()
+            .flatten()
+            .map(|it| text_at(it, field))
+            .collect();
         json!(texts.join(","))
     };
     [join("name"), join("image")]
@@ -245,14 +278,19 @@ mod tests {
 
     #[test]
     fn every_printer_belongs_to_a_kind_and_fills_its_columns() {
-        let object = json!({"metadata": {"name": "a", "creationTimestamp": "2024-01-01T00:00:00Z"}});
+        let object =
+            json!({"metadata": {"name": "a", "creationTimestamp": "2024-01-01T00:00:00Z"}});
         let now = "2024-01-02T00:00:00Z".parse().unwrap();
         for printer in printers().flatten() {
-            let known = catalog().resources().iter().any(|it| {
-                it.group == printer.group && it.resource == printer.resource
-            });
+            let known = catalog()
+                .resources()
+                .iter()
+                .any(|it| it.group == printer.group && it.resource == printer.resource);
             assert!(known, "{}", printer.resource);
-            let cells = (printer.cells)(&Row { object: &object, now });
+            let cells = (printer.cells)(&Row {
+                object: &object,
+                now,
+            });
             let columns = definitions(printer.columns);
             assert_eq!(cells.len(), columns.len(), "{}", printer.resource);
         }

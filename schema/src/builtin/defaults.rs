@@ -35,7 +35,9 @@ pub fn complete(object: &mut Value, gvk: &GroupVersionKind, schema: &Schema) {
 
 /// Sets what a new object begins with and clients cannot choose: its first status, and the like.
 pub fn prepare_for_create(object: &mut Value, gvk: &GroupVersionKind, schema: &Schema) {
-    let Some(fields) = object.as_object_mut() else { return };
+    let Some(fields) = object.as_object_mut() else {
+        return;
+    };
     if schema.properties.contains_key("status") {
         fields.insert("status".to_owned(), json!({}));
     }
@@ -78,7 +80,9 @@ fn complete_kind(fields: &mut Fields, gvk: &GroupVersionKind) {
         ("admissionregistration.k8s.io", _) => admission::complete(fields, kind),
         ("apiregistration.k8s.io", _) => {
             let service = child_if_any(child(fields, "spec"), "service");
-            service.into_iter().for_each(|service| set(service, "port", json!(443)));
+            if let Some(service) = service {
+                set(service, "port", json!(443));
+            }
         }
         ("scheduling.k8s.io", _) => set(fields, "preemptionPolicy", json!("PreemptLowerPriority")),
         ("apiextensions.k8s.io", _) => complete_definition(fields),
@@ -122,7 +126,9 @@ fn complete_core(fields: &mut Fields, kind: &str) {
 /// `stringData` is written into `data`.
 fn complete_secret(fields: &mut Fields) {
     set(fields, "type", json!("Opaque"));
-    let Some(Value::Object(texts)) = fields.remove("stringData") else { return };
+    let Some(Value::Object(texts)) = fields.remove("stringData") else {
+        return;
+    };
     let data = child(fields, "data");
     for (key, text) in texts {
         let bytes = text.as_str().unwrap_or_default();
@@ -136,12 +142,18 @@ fn complete_limit_range(fields: &mut Fields) {
             continue;
         }
         // A limit is the default of what is greater, a request that of what is smaller.
-        for (source, target) in
-            [("max", "default"), ("default", "defaultRequest"), ("min", "defaultRequest")]
-        {
-            let Some(Value::Object(amounts)) = limit.get(source).cloned() else { continue };
+        for (source, target) in [
+            ("max", "default"),
+            ("default", "defaultRequest"),
+            ("min", "defaultRequest"),
+        ] {
+            let Some(Value::Object(amounts)) = limit.get(source).cloned() else {
+                continue;
+            };
             let target = child(limit, target);
-            amounts.into_iter().for_each(|(name, amount)| set(target, &name, amount));
+            amounts
+                .into_iter()
+                .for_each(|(name, amount)| set(target, &name, amount));
         }
     }
 }
@@ -172,7 +184,8 @@ fn complete_definition(fields: &mut Fields) {
     }
     let conversion = child(spec, "conversion");
     set(conversion, "strategy", json!("None"));
-    let client = child_if_any(conversion, "webhook").and_then(|it| child_if_any(it, "clientConfig"));
+    let client =
+        child_if_any(conversion, "webhook").and_then(|it| child_if_any(it, "clientConfig"));
     if let Some(service) = client.and_then(|it| child_if_any(it, "service")) {
         set(service, "port", json!(443));
     }
@@ -223,6 +236,10 @@ fn child_if_any<'v>(fields: &'v mut Fields, name: &str) -> Option<&'v mut Fields
 
 /// The structs of a list, if it is there.
 fn list<'v>(fields: &'v mut Fields, name: &str) -> impl Iterator<Item = &'v mut Fields> {
-    let items = fields.get_mut(name).and_then(Value::as_array_mut).into_iter().flatten();
+    let items = fields
+        .get_mut(name)
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten();
     items.filter_map(Value::as_object_mut)
 }

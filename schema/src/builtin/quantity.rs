@@ -51,8 +51,9 @@ impl Quantity {
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         let text = text.trim();
         let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-        let number_end =
-            unsigned.find(|it: char| !it.is_ascii_digit() && it != '.').unwrap_or(unsigned.len());
+        let number_end = unsigned
+            .find(|it: char| !it.is_ascii_digit() && it != '.')
+            .unwrap_or(unsigned.len());
         let (number, suffix) = unsigned.split_at(number_end);
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
@@ -67,36 +68,58 @@ impl Quantity {
             long if long.len() > DIGITS_MAX => return Ok(Self::largest(text, family)),
             digits => digits.parse::<i128>().map_err(|_overflow| QuantityError)?,
         };
-        let mantissa = if text.starts_with('-') { -mantissa } else { mantissa };
+        let mantissa = if text.starts_with('-') {
+            -mantissa
+        } else {
+            mantissa
+        };
         let scaled = match base {
             2 => mantissa.checked_mul(1 << power.clamp(0, 60)),
             _ => Some(mantissa),
         };
-        let exponent = if base == 2 { -fraction_length } else { power - fraction_length };
+        let exponent = if base == 2 {
+            -fraction_length
+        } else {
+            power - fraction_length
+        };
         match scaled {
-            Some(mantissa) => Ok(Self { mantissa, exponent, family }.rounded().capped()),
+            Some(mantissa) => Ok(Self {
+                mantissa,
+                exponent,
+                family,
+            }
+            .rounded()
+            .capped()),
             None => Ok(Self::largest(text, family)),
         }
     }
 
     /// Cuts what is greater than the largest amount.
     fn capped(self) -> Self {
-        let fits = match u32::try_from(self.exponent) {
-            Ok(_) => self.integer().is_some_and(|amount| amount.abs() <= AMOUNT_MAX),
-            Err(_) => {
-                let divisor = 10_i128.checked_pow(self.exponent.unsigned_abs());
-                divisor.is_none_or(|divisor| self.mantissa.abs() / divisor <= AMOUNT_MAX)
-            }
+        let fits = if self.exponent >= 0 {
+            self.integer()
+                .is_some_and(|amount| amount.abs() <= AMOUNT_MAX)
+        } else {
+            let divisor = 10_i128.checked_pow(self.exponent.unsigned_abs());
+            divisor.is_none_or(|divisor| self.mantissa.abs() / divisor <= AMOUNT_MAX)
         };
         if fits {
             return self;
         }
-        Self { mantissa: self.mantissa.signum() * AMOUNT_MAX, exponent: 0, family: self.family }
+        Self {
+            mantissa: self.mantissa.signum() * AMOUNT_MAX,
+            exponent: 0,
+            family: self.family,
+        }
     }
 
     fn largest(text: &str, family: Family) -> Self {
         let sign = if text.starts_with('-') { -1 } else { 1 };
-        Self { mantissa: sign * AMOUNT_MAX, exponent: 0, family }
+        Self {
+            mantissa: sign * AMOUNT_MAX,
+            exponent: 0,
+            family,
+        }
     }
 
     /// Drops what is finer than nano, away from zero, and trailing zeros.
@@ -130,21 +153,27 @@ impl Quantity {
             scaled.mantissa = scaled.mantissa / 10 + (scaled.mantissa % 10).signum();
             exponent += 1;
         }
-        let factor = u32::try_from(exponent).ok().and_then(|it| 10_i128.checked_pow(it));
+        let factor = u32::try_from(exponent)
+            .ok()
+            .and_then(|it| 10_i128.checked_pow(it));
         factor.map_or(i128::MAX, |factor| scaled.mantissa.saturating_mul(factor))
     }
 
-    fn fmt_binary(self, formatter: &mut fmt::Formatter<'_>, mut amount: i128) -> fmt::Result {
+    fn fmt_binary(f: &mut fmt::Formatter<'_>, mut amount: i128) -> fmt::Result {
         const SUFFIXES: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
         let mut suffix = 0;
         while amount % 1024 == 0 && suffix + 1 < SUFFIXES.len() {
             amount /= 1024;
             suffix += 1;
         }
-        write!(formatter, "{amount}{}", SUFFIXES.get(suffix).copied().unwrap_or_default())
+        write!(
+            f,
+            "{amount}{}",
+            SUFFIXES.get(suffix).copied().unwrap_or_default()
+        )
     }
 
-    fn fmt_decimal(self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn fmt_decimal(self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (mut mantissa, mut exponent) = (self.mantissa, self.exponent);
         while exponent.rem_euclid(3) != 0 {
             mantissa = mantissa.saturating_mul(10);
@@ -152,8 +181,8 @@ impl Quantity {
         }
         if self.family == Family::Exponent {
             return match exponent {
-                0 => write!(formatter, "{mantissa}"),
-                exponent => write!(formatter, "{mantissa}e{exponent}"),
+                0 => write!(f, "{mantissa}"),
+                exponent => write!(f, "{mantissa}e{exponent}"),
             };
         }
         let suffix = match exponent {
@@ -168,19 +197,22 @@ impl Quantity {
             18 => "E",
             _ => "",
         };
-        write!(formatter, "{mantissa}{suffix}")
+        write!(f, "{mantissa}{suffix}")
     }
 }
 
 impl fmt::Display for Quantity {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.mantissa == 0 {
-            return formatter.write_str("0");
+            return f.write_str("0");
         }
         // Small and fractional amounts are clearer in decimal.
-        match self.integer().filter(|it| self.family == Family::Binary && it.abs() >= 1024) {
-            Some(amount) => self.fmt_binary(formatter, amount),
-            None => self.fmt_decimal(formatter),
+        match self
+            .integer()
+            .filter(|it| self.family == Family::Binary && it.abs() >= 1024)
+        {
+            Some(amount) => Self::fmt_binary(f, amount),
+            None => self.fmt_decimal(f),
         }
     }
 }
@@ -244,7 +276,10 @@ mod tests {
             ("0.0000000001", "1n"),
             (".5", "500m"),
             ("5.", "5"),
-            ("123456789012345678901234567890123456789", "9223372036854775807"),
+            (
+                "123456789012345678901234567890123456789",
+                "9223372036854775807",
+            ),
             ("100", "100"),
             ("1500", "1500"),
             ("2000k", "2M"),
@@ -256,7 +291,9 @@ mod tests {
 
     #[test]
     fn what_is_no_quantity_is_refused() {
-        for text in ["", "a", "1.2.3", "1Kib", "1 Gi", "--1", "e3", ".", "1e", "1ki"] {
+        for text in [
+            "", "a", "1.2.3", "1Kib", "1 Gi", "--1", "e3", ".", "1e", "1ki",
+        ] {
             assert_eq!(Quantity::parse(text), Err(QuantityError), "{text}");
         }
     }

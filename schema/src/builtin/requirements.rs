@@ -42,14 +42,20 @@ fn walk(value: &Value, schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldE
             }
         }
         Value::Array(items) => {
-            let Some(item_schema) = &schema.items else { return };
+            let Some(item_schema) = &schema.items else {
+                return;
+            };
             for (index, item) in items.iter().enumerate() {
                 walk(item, item_schema, &Path::Index(path, index), errors);
             }
         }
         Value::String(text) if is_quantity(schema) => {
             if let Err(error) = Quantity::parse(text) {
-                errors.push(FieldError::invalid(&field(path), text.as_str(), error.to_string()));
+                errors.push(FieldError::invalid(
+                    &field(path),
+                    text.as_str(),
+                    error.to_string(),
+                ));
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}

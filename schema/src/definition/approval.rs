@@ -62,23 +62,33 @@ pub(super) fn validate(
         Approval::Missing(reason) => Some(FieldError::required(&path, reason)),
         Approval::Invalid(reason) => {
             let value = definition.metadata.annotations.get(ANNOTATION_API_APPROVED);
-            Some(FieldError::invalid(&path, value.map_or("", String::as_str), reason))
+            Some(FieldError::invalid(
+                &path,
+                value.map_or("", String::as_str),
+                reason,
+            ))
         }
     }
 }
 
 fn is_protected(group: &str) -> bool {
     ["k8s.io", "kubernetes.io"].iter().any(|domain| {
-        group.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        group
+            .strip_suffix(domain)
+            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     })
 }
 
 /// A URL with a scheme and a host.
 fn is_url(text: &str) -> bool {
-    let Some((scheme, rest)) = text.split_once("://") else { return false };
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return false;
+    };
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     !scheme.is_empty()
-        && scheme.bytes().all(|it| it.is_ascii_alphanumeric() || b"+-.".contains(&it))
+        && scheme
+            .bytes()
+            .all(|it| it.is_ascii_alphanumeric() || b"+-.".contains(&it))
         && !host.is_empty()
         && !text.contains(|it: char| it.is_whitespace() || it.is_control())
 }

@@ -14,24 +14,30 @@ use super::label;
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
 pub(super) fn validate(conversion: Option<&Conversion>, path: &FieldPath) -> Vec<FieldError> {
-    let Some(conversion) = conversion else { return Vec::new() };
+    let Some(conversion) = conversion else {
+        return Vec::new();
+    };
     let strategy_path = path.child("strategy");
     let mut errors = Vec::new();
     let webhook = conversion.webhook.as_ref().filter(|it| !it.is_null());
-    let client = webhook.and_then(|it| it.get("clientConfig")).filter(|it| !it.is_null());
+    let client = webhook
+        .and_then(|it| it.get("clientConfig"))
+        .filter(|it| !it.is_null());
     let client_path = path.child("webhookClientConfig");
     let reviews = webhook.and_then(|it| it.get("conversionReviewVersions"));
-    let reviews = reviews.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let reviews = reviews
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     let reviews_path = path.child("conversionReviewVersions");
     match conversion.strategy.as_str() {
         "" => errors.push(FieldError::required(&strategy_path, "")),
         "Webhook" => {
-            match client {
-                Some(client) => errors.extend(validate_client(client, &client_path)),
-                None => {
-                    let detail = "required when strategy is set to Webhook";
-                    errors.push(FieldError::required(&client_path, detail));
-                }
+            if let Some(client) = client {
+                errors.extend(validate_client(client, &client_path));
+            } else {
+                let detail = "required when strategy is set to Webhook";
+                errors.push(FieldError::required(&client_path, detail));
             }
             errors.extend(validate_reviews(reviews, &reviews_path));
             return errors;
@@ -57,7 +63,10 @@ fn validate_client(client: &Value, path: &FieldPath) -> Vec<FieldError> {
     match (given("url"), given("service")) {
         (Some(url), None) => validate_url(url.as_str().unwrap_or_default(), &path.child("url")),
         (None, Some(service)) => validate_service(service, &path.child("service")),
-        _ => vec![FieldError::required(path, "exactly one of url or service is required")],
+        _ => vec![FieldError::required(
+            path,
+            "exactly one of url or service is required",
+        )],
     }
 }
 
@@ -74,10 +83,17 @@ fn validate_url(url: &str, path: &FieldPath) -> Vec<FieldError> {
     }
     let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let authority = if scheme.is_empty() { "" } else { rest.split('/').next().unwrap_or_default() };
+    let authority = if scheme.is_empty() {
+        ""
+    } else {
+        rest.split('/').next().unwrap_or_default()
+    };
     let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
     if host.is_empty() {
-        refuse(host, "host must be specified; desired format: https://host[/path]");
+        refuse(
+            host,
+            "host must be specified; desired format: https://host[/path]",
+        );
     }
     for (value, detail) in [
         (user, "user information is not permitted in the URL"),
@@ -92,7 +108,12 @@ fn validate_url(url: &str, path: &FieldPath) -> Vec<FieldError> {
 }
 
 fn validate_service(service: &Value, path: &FieldPath) -> Vec<FieldError> {
-    let text = |name| service.get(name).and_then(Value::as_str).unwrap_or_default();
+    let text = |name| {
+        service
+            .get(name)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
     let mut errors = Vec::new();
     for name in ["name", "namespace"] {
         if text(name).is_empty() {
@@ -138,16 +159,26 @@ fn validate_reviews(reviews: &[Value], path: &FieldPath) -> Vec<FieldError> {
         return vec![FieldError::required(path, "")];
     }
     let mut errors = Vec::new();
-    let names: Vec<&str> = reviews.iter().map(|it| it.as_str().unwrap_or_default()).collect();
+    let names: Vec<&str> = reviews
+        .iter()
+        .map(|it| it.as_str().unwrap_or_default())
+        .collect();
     for (index, name) in names.iter().enumerate() {
         if names.iter().take(index).any(|earlier| earlier == name) {
-            errors.push(FieldError::invalid(&path.index(index), *name, "duplicate version"));
+            errors.push(FieldError::invalid(
+                &path.index(index),
+                *name,
+                "duplicate version",
+            ));
             continue;
         }
         errors.extend(label(name, &path.index(index), ""));
     }
     if !names.iter().any(|name| REVIEW_VERSIONS.contains(name)) {
-        let detail = format!("must include at least one of {}", REVIEW_VERSIONS.join(", "));
+        let detail = format!(
+            "must include at least one of {}",
+            REVIEW_VERSIONS.join(", ")
+        );
         errors.push(FieldError::invalid(path, Value::from(names), detail));
     }
     errors

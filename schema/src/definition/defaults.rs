@@ -30,7 +30,11 @@ struct Position<'s> {
 /// What is wrong with the defaults of a sound schema.
 pub(super) fn validate(schema: &Schema, path: &FieldPath) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let mut position = Position { resource: schema, way: Vec::new(), inside_meta: false };
+    let mut position = Position {
+        resource: schema,
+        way: Vec::new(),
+        inside_meta: false,
+    };
     walk(schema, Level::Resource, &mut position, path, &mut errors);
     errors
 }
@@ -46,7 +50,11 @@ fn walk<'s>(
         return;
     }
     if schema.embedded_resource && !std::ptr::eq(schema, position.resource) {
-        let mut inner = Position { resource: schema, way: Vec::new(), inside_meta: false };
+        let mut inner = Position {
+            resource: schema,
+            way: Vec::new(),
+            inside_meta: false,
+        };
         return node(schema, Level::Resource, &mut inner, path, errors);
     }
     node(schema, level, position, path, errors);
@@ -78,7 +86,13 @@ fn node<'s>(
         let is_meta = level == Level::Resource && META_FIELDS.contains(&name.as_str());
         position.inside_meta = was_inside || is_meta;
         position.way.push(Segment::Field(name.clone()));
-        walk(property, Level::Field, position, &path.child("properties").key(name), errors);
+        walk(
+            property,
+            Level::Field,
+            position,
+            &path.child("properties").key(name),
+            errors,
+        );
         position.way.pop();
     }
     position.inside_meta = was_inside;
@@ -93,7 +107,11 @@ fn plain(default: &Value, schema: &Schema, level: Level, place: &FieldPath) -> V
         prune_part(&mut pruned, schema);
     }
     if pruned != *default {
-        errors.push(FieldError::invalid(place, default.clone(), "must not have unknown fields"));
+        errors.push(FieldError::invalid(
+            place,
+            default.clone(),
+            "must not have unknown fields",
+        ));
     }
     let mut coerced = default.clone();
     if let Err(error) = coerce_part(&mut coerced, schema, MalformedFields::Refused, place) {
@@ -128,26 +146,29 @@ fn in_metadata(
     let mut resource = surround(default.clone(), &position.way);
     if let Some(fields) = resource.as_object_mut() {
         fields.entry("kind").or_insert_with(|| json!("Validation"));
-        fields.entry("apiVersion").or_insert_with(|| json!("validation/v1"));
+        fields
+            .entry("apiVersion")
+            .or_insert_with(|| json!("validation/v1"));
     }
     let coerced = coerce_metadata(&mut resource, position.resource, MalformedFields::Refused);
-    let wrong = match coerced {
-        Err(error) => error.to_string(),
-        Ok(()) => {
-            let errors = validate_embedded(&resource, position.resource, &FieldPath::root());
-            if errors.is_empty() {
-                return judge(default, schema, Level::Field, place);
-            }
-            aggregate(&errors)
+    let wrong = if let Err(error) = coerced {
+        error.to_string()
+    } else {
+        let errors = validate_embedded(&resource, position.resource, &FieldPath::root());
+        if errors.is_empty() {
+            return judge(default, schema, Level::Field, place);
         }
+        aggregate(&errors)
     };
     let detail = format!("must result in valid metadata: {wrong}");
     vec![FieldError::invalid(place, default.clone(), detail)]
 }
 
 fn surround(value: Value, way: &[Segment]) -> Value {
-    way.iter().rev().fold(value, |inner, segment| match segment {
-        Segment::Field(name) => Value::Object(Map::from_iter([(name.clone(), inner)])),
-        Segment::Item => Value::Array(vec![inner]),
-    })
+    way.iter()
+        .rev()
+        .fold(value, |inner, segment| match segment {
+            Segment::Field(name) => Value::Object(Map::from_iter([(name.clone(), inner)])),
+            Segment::Item => Value::Array(vec![inner]),
+        })
 }

@@ -39,16 +39,36 @@ const ROOT_KEYWORDS: [(&str, &str); 22] = [
     ("Properties", "properties"),
     ("ExternalDocs", "externalDocs"),
     ("Example", "example"),
-    ("XPreserveUnknownFields", "x-kubernetes-preserve-unknown-fields"),
+    (
+        "XPreserveUnknownFields",
+        "x-kubernetes-preserve-unknown-fields",
+    ),
     ("XValidations", "x-kubernetes-validations"),
 ];
 
 /// Other keywords that Kubernetes knows. What it does not know it drops unseen.
 const OTHER_KEYWORDS: [&str; 22] = [
-    "id", "$schema", "$ref", "maxProperties", "minProperties", "enum", "allOf", "oneOf", "anyOf",
-    "not", "additionalProperties", "patternProperties", "dependencies", "additionalItems",
-    "definitions", "default", "nullable", "x-kubernetes-embedded-resource",
-    "x-kubernetes-int-or-string", "x-kubernetes-list-map-keys", "x-kubernetes-list-type",
+    "id",
+    "$schema",
+    "$ref",
+    "maxProperties",
+    "minProperties",
+    "enum",
+    "allOf",
+    "oneOf",
+    "anyOf",
+    "not",
+    "additionalProperties",
+    "patternProperties",
+    "dependencies",
+    "additionalItems",
+    "definitions",
+    "default",
+    "nullable",
+    "x-kubernetes-embedded-resource",
+    "x-kubernetes-int-or-string",
+    "x-kubernetes-list-map-keys",
+    "x-kubernetes-list-type",
     "x-kubernetes-map-type",
 ];
 
@@ -77,7 +97,11 @@ pub(super) struct Surroundings<'s> {
 /// What is wrong with the schema of a version.
 pub(super) fn validate(schema: &Value, has_status: bool, path: &FieldPath) -> Vec<FieldError> {
     let Some(keywords) = schema.as_object() else {
-        return vec![FieldError::invalid(path, schema.clone(), "must be an object")];
+        return vec![FieldError::invalid(
+            path,
+            schema.clone(),
+            "must be an object",
+        )];
     };
     let mut errors = Vec::new();
     if has_status {
@@ -120,8 +144,7 @@ pub(super) fn validate(schema: &Value, has_status: bool, path: &FieldPath) -> Ve
 fn root_keywords(keywords: &Keywords, path: &FieldPath) -> Option<FieldError> {
     let value_type = text(keywords, "type");
     if !value_type.is_empty() && value_type != "object" {
-        let detail =
-            "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
+        let detail = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
         return Some(FieldError::invalid(&path.child("type"), value_type, detail));
     }
     let is_foreign = |name: &&str| keywords.get(*name).is_some_and(|value| !is_zero(value));
@@ -131,7 +154,11 @@ fn root_keywords(keywords: &Keywords, path: &FieldPath) -> Option<FieldError> {
     let detail = format!(
         "only [{names}] fields are allowed at the root of the schema if the status subresource is enabled"
     );
-    Some(FieldError::invalid(path, Value::Object(keywords.clone()), detail))
+    Some(FieldError::invalid(
+        path,
+        Value::Object(keywords.clone()),
+        detail,
+    ))
 }
 
 /// Whether decoding a keyword yields the zero value of its type.
@@ -146,7 +173,10 @@ fn is_zero(value: &Value) -> bool {
 }
 
 pub(super) fn text<'v>(keywords: &'v Keywords, name: &str) -> &'v str {
-    keywords.get(name).and_then(Value::as_str).unwrap_or_default()
+    keywords
+        .get(name)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }
 
 pub(super) fn object<'v>(keywords: &'v Keywords, name: &str) -> Option<&'v Keywords> {
@@ -160,7 +190,9 @@ fn node(keywords: &Keywords, around: &Surroundings<'_>, path: &FieldPath) -> Sch
     children(keywords, around, path, &mut errors);
     combinators(keywords, around, path, &mut errors);
     errors.schema.extend(lists::validate(keywords, path));
-    errors.schema.extend(rules::validate_form(keywords, around, path));
+    errors
+        .schema
+        .extend(rules::validate_form(keywords, around, path));
     if errors.schema.is_empty() {
         errors.rules.extend(rules::validate_compiled(around, path));
     }
@@ -176,28 +208,49 @@ fn standard(keywords: &Keywords, around: &Surroundings<'_>, path: &FieldPath) ->
     if let (Some(reason), true) = (&around.defaults_forbidden, is_given(keywords, "default")) {
         forbid("default", format!("must not be set {reason}"));
     }
-    for keyword in ["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"] {
+    for keyword in [
+        "id",
+        "additionalItems",
+        "patternProperties",
+        "definitions",
+        "dependencies",
+        "$ref",
+    ] {
         let is_empty_map = object(keywords, keyword).is_some_and(Map::is_empty);
         if is_given(keywords, keyword) && !is_empty_map {
             forbid(keyword, format!("{keyword} is not supported"));
         }
     }
     if text(keywords, "type") == "null" {
-        forbid("type", "type cannot be set to null, use nullable as an alternative".to_owned());
+        forbid(
+            "type",
+            "type cannot be set to null, use nullable as an alternative".to_owned(),
+        );
     }
     if keywords.get("items").is_some_and(Value::is_array) {
-        forbid("items", "items must be a schema object and not an array".to_owned());
+        forbid(
+            "items",
+            "items must be a schema object and not an array".to_owned(),
+        );
     }
     if around.inside_meta && keywords.get("x-kubernetes-embedded-resource") == Some(&true.into()) {
-        forbid("x-kubernetes-embedded-resource", "must not be used inside of resource meta".to_owned());
+        forbid(
+            "x-kubernetes-embedded-resource",
+            "must not be used inside of resource meta".to_owned(),
+        );
     }
     if keywords.get("uniqueItems") == Some(&Value::Bool(true)) {
-        let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
+        let detail =
+            "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
         forbid("uniqueItems", detail.to_owned());
     }
     let value_type = text(keywords, "type");
     if !value_type.is_empty() && !TYPES.contains(&value_type) {
-        errors.push(FieldError::not_supported(&path.child("type"), value_type, TYPES));
+        errors.push(FieldError::not_supported(
+            &path.child("type"),
+            value_type,
+            TYPES,
+        ));
     }
     let preserves = "x-kubernetes-preserve-unknown-fields";
     if keywords.get(preserves) == Some(&Value::Bool(false)) {
@@ -218,7 +271,10 @@ fn children(
     errors: &mut SchemaErrors,
 ) {
     let properties = object(keywords, "properties").filter(|it| !it.is_empty());
-    if let Some(additional) = keywords.get("additionalProperties").filter(|it| !it.is_null()) {
+    if let Some(additional) = keywords
+        .get("additionalProperties")
+        .filter(|it| !it.is_null())
+    {
         let place = path.child("additionalProperties");
         if properties.is_some() && *additional != Value::Bool(true) {
             let detail = "additionalProperties and properties are mutual exclusive";
@@ -236,7 +292,9 @@ fn children(
     let is_resource =
         around.is_root || keywords.get("x-kubernetes-embedded-resource") == Some(&true.into());
     for (name, property) in properties.into_iter().flatten() {
-        let Some(property) = property.as_object() else { continue };
+        let Some(property) = property.as_object() else {
+            continue;
+        };
         let mut below = around.below(|parsed| parsed.properties.get(name).map(AsRef::as_ref));
         if is_resource && META_FIELDS.contains(&name.as_str()) {
             below.inside_meta = true;
@@ -269,7 +327,11 @@ fn combinators(
         errors.add(node(not, &inside, &path.child("not")));
     }
     for name in ["allOf", "oneOf", "anyOf"] {
-        let branches = keywords.get(name).and_then(Value::as_array).into_iter().flatten();
+        let branches = keywords
+            .get(name)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
         for (index, branch) in branches.enumerate() {
             if let Some(branch) = branch.as_object() {
                 errors.add(node(branch, &inside, &path.child(name).index(index)));
@@ -279,7 +341,11 @@ fn combinators(
     let definitions = object(keywords, "definitions").into_iter().flatten();
     for (name, definition) in definitions {
         if let Some(definition) = definition.as_object() {
-            errors.add(node(definition, &inside, &path.child("definitions").key(name)));
+            errors.add(node(
+                definition,
+                &inside,
+                &path.child("definitions").key(name),
+            ));
         }
     }
 }

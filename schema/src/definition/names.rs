@@ -17,7 +17,9 @@ pub(super) fn validate_required(names: &Names, path: &FieldPath) -> Vec<FieldErr
         ("listKind", &names.list_kind),
     ];
     let missing = required.into_iter().filter(|(_, name)| name.is_empty());
-    missing.map(|(field, _)| FieldError::required(&path.child(field), "")).collect()
+    missing
+        .map(|(field, _)| FieldError::required(&path.child(field), ""))
+        .collect()
 }
 
 /// Names that are there, in the spec or among the accepted ones.
@@ -42,7 +44,11 @@ pub(super) fn validate(names: &Names, path: &FieldPath) -> Vec<FieldError> {
     list("shortNames", &names.short_names, &mut errors);
     if !names.kind.is_empty() && names.kind == names.list_kind {
         let detail = "kind and listKind may not be the same";
-        errors.push(FieldError::invalid(&path.child("listKind"), names.list_kind.as_str(), detail));
+        errors.push(FieldError::invalid(
+            &path.child("listKind"),
+            names.list_kind.as_str(),
+            detail,
+        ));
     }
     list("categories", &names.categories, &mut errors);
     errors

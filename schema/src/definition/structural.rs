@@ -50,17 +50,32 @@ pub(super) fn unsupported(schema: &Value) -> Option<String> {
             return Some(format!("OpenAPIV3Schema '{name}' is not supported"));
         }
     }
-    if keywords.get("items").is_some_and(|items| items.as_array().is_some_and(|it| !it.is_empty())) {
+    if keywords
+        .get("items")
+        .is_some_and(|items| items.as_array().is_some_and(|it| !it.is_empty()))
+    {
         return Some("OpenAPIV3Schema 'items' must be a schema, but is an array".to_owned());
     }
-    let single = ["items", "additionalProperties", "not"].iter().filter_map(|it| keywords.get(*it));
-    let lists = ["allOf", "anyOf", "oneOf"].iter().filter_map(|it| keywords.get(*it)?.as_array());
-    let properties = object(keywords, "properties").into_iter().flat_map(Map::values);
-    single.chain(lists.flatten()).chain(properties).find_map(unsupported)
+    let single = ["items", "additionalProperties", "not"]
+        .iter()
+        .filter_map(|it| keywords.get(*it));
+    let lists = ["allOf", "anyOf", "oneOf"]
+        .iter()
+        .filter_map(|it| keywords.get(*it)?.as_array());
+    let properties = object(keywords, "properties")
+        .into_iter()
+        .flat_map(Map::values);
+    single
+        .chain(lists.flatten())
+        .chain(properties)
+        .find_map(unsupported)
 }
 
 fn text<'v>(keywords: &'v Keywords, name: &str) -> &'v str {
-    keywords.get(name).and_then(Value::as_str).unwrap_or_default()
+    keywords
+        .get(name)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }
 
 fn flag(keywords: &Keywords, name: &str) -> bool {
@@ -80,26 +95,45 @@ fn children<'v>(
 }
 
 fn branches<'v>(keywords: &'v Keywords, name: &str) -> impl Iterator<Item = (usize, &'v Keywords)> {
-    let entries = keywords.get(name).and_then(Value::as_array).into_iter().flatten();
-    entries.enumerate().filter_map(|(index, branch)| Some((index, branch.as_object()?)))
+    let entries = keywords
+        .get(name)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
+    entries
+        .enumerate()
+        .filter_map(|(index, branch)| Some((index, branch.as_object()?)))
 }
 
 fn node(schema: &Keywords, level: Level, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let value_type = text(schema, "type");
     let items = object(schema, "items");
     if value_type == "array" && items.is_none() {
-        errors.push(FieldError::required(&path.child("items"), "must be specified"));
+        errors.push(FieldError::required(
+            &path.child("items"),
+            "must be specified",
+        ));
     }
     if let Some(items) = items {
         node(items, Level::Item, &path.child("items"), errors);
     }
     for (name, property) in children(schema, "properties") {
-        node(property, Level::Field, &path.child("properties").key(name), errors);
+        node(
+            property,
+            Level::Field,
+            &path.child("properties").key(name),
+            errors,
+        );
     }
     let additional_path = path.child("additionalProperties");
-    let additional = schema.get("additionalProperties").filter(|it| !it.is_null());
+    let additional = schema
+        .get("additionalProperties")
+        .filter(|it| !it.is_null());
     if additional.is_some() && level == Level::Root {
-        errors.push(FieldError::forbidden(&additional_path, "must not be used at the root"));
+        errors.push(FieldError::forbidden(
+            &additional_path,
+            "must not be used at the root",
+        ));
     }
     if let Some(element) = additional.and_then(Value::as_object) {
         node(element, Level::Field, &additional_path, errors);
@@ -133,13 +167,22 @@ fn types(schema: &Keywords, level: Level, path: &FieldPath, errors: &mut Vec<Fie
         };
         errors.push(FieldError::required(&type_path, detail));
     }
-    let has_additional = schema.get("additionalProperties").is_some_and(|it| !it.is_null());
+    let has_additional = schema
+        .get("additionalProperties")
+        .is_some_and(|it| !it.is_null());
     if embedded && has_additional {
         let detail = "must not be used if x-kubernetes-embedded-resource is set";
-        errors.push(FieldError::forbidden(&path.child("additionalProperties"), detail));
+        errors.push(FieldError::forbidden(
+            &path.child("additionalProperties"),
+            detail,
+        ));
     }
     if level == Level::Root && !value_type.is_empty() && value_type != "object" {
-        errors.push(FieldError::invalid(&type_path, value_type, "must be object at the root"));
+        errors.push(FieldError::invalid(
+            &type_path,
+            value_type,
+            "must be object at the root",
+        ));
     }
     let has_properties = object(schema, "properties").is_some_and(|it| !it.is_empty());
     if embedded && !preserves && !has_properties {
@@ -152,13 +195,21 @@ fn types(schema: &Keywords, level: Level, path: &FieldPath, errors: &mut Vec<Fie
 /// Schemas may restrict the type and the name of a resource, and nothing else of its metadata.
 fn meta_fields(schema: &Keywords, level: Level, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let is_resource = level == Level::Root || flag(schema, "x-kubernetes-embedded-resource");
-    let Some(properties) = object(schema, "properties") else { return };
+    let Some(properties) = object(schema, "properties") else {
+        return;
+    };
     let must_be = |name: &str, wanted: &str, errors: &mut Vec<FieldError>| {
-        let Some(property) = properties.get(name).and_then(Value::as_object) else { return };
+        let Some(property) = properties.get(name).and_then(Value::as_object) else {
+            return;
+        };
         let found = text(property, "type");
         if is_resource && found != wanted {
             let place = path.child("properties").key(name).child("type");
-            errors.push(FieldError::invalid(&place, found, format!("must be {wanted}")));
+            errors.push(FieldError::invalid(
+                &place,
+                found,
+                format!("must be {wanted}"),
+            ));
         }
     };
     must_be("kind", "string", errors);
@@ -169,18 +220,25 @@ fn meta_fields(schema: &Keywords, level: Level, path: &FieldPath, errors: &mut V
         && !restricts_names_alone(metadata)
     {
         let detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";
-        errors.push(FieldError::forbidden(&path.child("properties").key("metadata"), detail));
+        errors.push(FieldError::forbidden(
+            &path.child("properties").key("metadata"),
+            detail,
+        ));
     }
 }
 
 fn restricts_names_alone(metadata: &Keywords) -> bool {
-    metadata.iter().all(|(keyword, value)| match keyword.as_str() {
-        "type" | "default" => true,
-        "properties" => value.as_object().is_some_and(|properties| {
-            properties.keys().all(|name| name == "name" || name == "generateName")
-        }),
-        _ => is_zero(value),
-    })
+    metadata
+        .iter()
+        .all(|(keyword, value)| match keyword.as_str() {
+            "type" | "default" => true,
+            "properties" => value.as_object().is_some_and(|properties| {
+                properties
+                    .keys()
+                    .all(|name| name == "name" || name == "generateName")
+            }),
+            _ => is_zero(value),
+        })
 }
 
 /// Keywords with the zero value of their type are as good as absent.
@@ -204,7 +262,10 @@ fn extensions(schema: &Keywords, path: &FieldPath, errors: &mut Vec<FieldError>)
     if !flag(schema, "x-kubernetes-int-or-string") {
         return;
     }
-    for name in ["x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"] {
+    for name in [
+        "x-kubernetes-preserve-unknown-fields",
+        "x-kubernetes-embedded-resource",
+    ] {
         if flag(schema, name) {
             let detail = "must be false if x-kubernetes-int-or-string is true";
             errors.push(FieldError::invalid(&path.child(name), true, detail));
@@ -252,12 +313,30 @@ fn nested(schema: &Keywords, skip_any_of: bool, path: &FieldPath, errors: &mut V
         ("title", "must be empty to be structural"),
         ("description", "must be empty to be structural"),
         ("nullable", "must be false to be structural"),
-        ("x-kubernetes-preserve-unknown-fields", "must be false to be structural"),
-        ("x-kubernetes-embedded-resource", "must be false to be structural"),
-        ("x-kubernetes-int-or-string", "must be false to be structural"),
-        ("x-kubernetes-list-map-keys", "must be empty to be structural"),
-        ("x-kubernetes-list-type", "must be undefined to be structural"),
-        ("x-kubernetes-map-type", "must be undefined to be structural"),
+        (
+            "x-kubernetes-preserve-unknown-fields",
+            "must be false to be structural",
+        ),
+        (
+            "x-kubernetes-embedded-resource",
+            "must be false to be structural",
+        ),
+        (
+            "x-kubernetes-int-or-string",
+            "must be false to be structural",
+        ),
+        (
+            "x-kubernetes-list-map-keys",
+            "must be empty to be structural",
+        ),
+        (
+            "x-kubernetes-list-type",
+            "must be undefined to be structural",
+        ),
+        (
+            "x-kubernetes-map-type",
+            "must be undefined to be structural",
+        ),
     ];
     value_validation(schema, (skip_any_of, false), path, errors);
     if let Some(items) = object(schema, "items") {
@@ -279,13 +358,22 @@ fn nested(schema: &Keywords, skip_any_of: bool, path: &FieldPath, errors: &mut V
             errors.push(FieldError::forbidden(&path.child(keyword), detail));
         }
     }
-    if schema.get("x-kubernetes-validations").is_some_and(|rules| !is_zero(rules)) {
+    if schema
+        .get("x-kubernetes-validations")
+        .is_some_and(|rules| !is_zero(rules))
+    {
         let place = path.child("x-kubernetes-validations");
-        errors.push(FieldError::forbidden(&place, "must be empty to be structural"));
+        errors.push(FieldError::forbidden(
+            &place,
+            "must be empty to be structural",
+        ));
     }
     if object(schema, "properties").is_some_and(|it| it.contains_key("metadata")) {
         let place = path.child("properties").key("metadata");
-        errors.push(FieldError::forbidden(&place, "must not be specified in a nested context"));
+        errors.push(FieldError::forbidden(
+            &place,
+            "must not be specified in a nested context",
+        ));
     }
 }
 

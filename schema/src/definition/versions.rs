@@ -12,8 +12,16 @@ use crate::structural::{Schema, ValueType};
 use crate::validate::{Brackets, resolve_field_path};
 
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
-const COLUMN_FORMATS: [&str; 8] =
-    ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
+const COLUMN_FORMATS: [&str; 8] = [
+    "byte",
+    "date",
+    "date-time",
+    "double",
+    "float",
+    "int32",
+    "int64",
+    "password",
+];
 
 /// How many fields a version may be selected by. Source: `MaxSelectableFields`.
 const SELECTABLE_FIELDS_MAX: usize = 8;
@@ -22,6 +30,10 @@ const DEPRECATION_WARNING_BYTES_MAX: usize = 256;
 
 /// What all versions have in common is judged once, and shown at the spec: so does Kubernetes, of which the older API
 /// had it there.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "four independent facts, each named at its use"
+)]
 struct Common {
     schema: bool,
     subresources: bool,
@@ -35,7 +47,10 @@ pub(super) fn validate(spec: &DefinitionSpec, path: &FieldPath) -> Vec<FieldErro
     let mut errors = Vec::new();
     for (index, version) in spec.versions.iter().enumerate() {
         if schema_of(version).is_none() {
-            let place = versions_path.index(index).child("schema").child("openAPIV3Schema");
+            let place = versions_path
+                .index(index)
+                .child("schema")
+                .child("openAPIV3Schema");
             errors.push(FieldError::required(&place, ""));
         }
     }
@@ -44,25 +59,46 @@ pub(super) fn validate(spec: &DefinitionSpec, path: &FieldPath) -> Vec<FieldErro
         let place = versions_path.index(index);
         errors.extend(label(&version.name, &place.child("name"), ""));
         errors.extend(deprecation(version, &place.child("deprecationWarning")));
-        errors.extend(validate_parts(version, &common, has_status(version), Place::Version(&place)));
+        errors.extend(validate_parts(
+            version,
+            &common,
+            has_status(version),
+            Place::Version(&place),
+        ));
     }
     if let Some(first) = spec.versions.first() {
         errors.extend(label(&first.name, &path.child("version"), ""));
         let has_status = spec.versions.iter().any(has_status);
-        errors.extend(validate_parts(first, &common, has_status, Place::Spec(path)));
+        errors.extend(validate_parts(
+            first,
+            &common,
+            has_status,
+            Place::Spec(path),
+        ));
     }
     // Without the schemas, which would drown the message.
     let shown = || {
         let versions = spec.versions.iter();
-        let brief = versions.map(|it| json!({"name": it.name, "served": it.served, "storage": it.storage}));
+        let brief =
+            versions.map(|it| json!({"name": it.name, "served": it.served, "storage": it.storage}));
         Value::Array(brief.collect())
     };
     let mut names = HashSet::new();
-    if !spec.versions.iter().all(|version| names.insert(version.name.as_str())) {
+    if !spec
+        .versions
+        .iter()
+        .all(|version| names.insert(version.name.as_str()))
+    {
         let detail = "must contain unique version names";
         errors.push(FieldError::invalid(&versions_path, shown(), detail));
     }
-    if spec.versions.iter().filter(|version| version.storage).count() != 1 {
+    if spec
+        .versions
+        .iter()
+        .filter(|version| version.storage)
+        .count()
+        != 1
+    {
         let detail = "must have exactly one version marked as storage version";
         errors.push(FieldError::invalid(&versions_path, shown(), detail));
     }
@@ -81,7 +117,10 @@ fn schema_of(version: &DefinitionVersion) -> Option<&Value> {
 }
 
 fn has_status(version: &DefinitionVersion) -> bool {
-    version.subresources.as_ref().is_some_and(|it| it.status.is_some())
+    version
+        .subresources
+        .as_ref()
+        .is_some_and(|it| it.status.is_some())
 }
 
 /// The parts of a version that are shown at this place.
@@ -101,7 +140,10 @@ fn validate_parts(
         let schema_path = path.child(schema_name).child("openAPIV3Schema");
         errors.extend(keywords::validate(schema, has_status, &schema_path));
     }
-    let scale = version.subresources.as_ref().and_then(|it| it.scale.as_ref());
+    let scale = version
+        .subresources
+        .as_ref()
+        .and_then(|it| it.scale.as_ref());
     if let (Some(scale), true) = (scale, belongs(common.subresources)) {
         errors.extend(validate_scale(scale, &path.child("subresources")));
     }
@@ -114,7 +156,11 @@ fn validate_parts(
     if belongs(common.selectable_fields) && !version.selectable_fields.is_empty() {
         let parsed = schema_of(version).and_then(|schema| Schema::from_openapi(schema).ok());
         if let Some(schema) = parsed {
-            errors.extend(selectable_fields(version, &schema, &path.child("selectableFields")));
+            errors.extend(selectable_fields(
+                version,
+                &schema,
+                &path.child("selectableFields"),
+            ));
         }
     }
     errors
@@ -125,7 +171,9 @@ fn validate_parts(
 impl Common {
     fn of(versions: &[DefinitionVersion]) -> Self {
         let same = |differs: fn(&DefinitionVersion, &DefinitionVersion) -> bool| {
-            versions.windows(2).all(|pair| matches!(pair, [left, right] if !differs(left, right)))
+            versions
+                .windows(2)
+                .all(|pair| matches!(pair, [left, right] if !differs(left, right)))
         };
         let schema = same(|left, right| left.schema != right.schema);
         Self {
@@ -142,25 +190,32 @@ impl Common {
 }
 
 fn deprecation(version: &DefinitionVersion, path: &FieldPath) -> Vec<FieldError> {
-    let Some(warning) = version.deprecation_warning.as_deref() else { return Vec::new() };
+    let Some(warning) = version.deprecation_warning.as_deref() else {
+        return Vec::new();
+    };
     let mut details = Vec::new();
-    if !version.deprecated {
-        details.push("can only be set for deprecated versions".to_owned());
-    } else {
+    if version.deprecated {
         if warning.len() > DEPRECATION_WARNING_BYTES_MAX {
             details.push("must be <= 256 characters long".to_owned());
         }
         if warning.is_empty() {
             details.push("must not be an empty string".to_owned());
         }
-        let unprintable = warning.char_indices().find(|(_, it)| !go_format::is_print(*it));
+        let unprintable = warning
+            .char_indices()
+            .find(|(_, it)| !go_format::is_print(*it));
         if let Some((index, _)) = unprintable {
             details.push(format!(
                 "must only contain printable UTF-8 characters; non-printable character found at index {index}"
             ));
         }
+    } else {
+        details.push("can only be set for deprecated versions".to_owned());
     }
-    details.into_iter().map(|detail| FieldError::invalid(path, warning, detail)).collect()
+    details
+        .into_iter()
+        .map(|detail| FieldError::invalid(path, warning, detail))
+        .collect()
 }
 
 fn validate_column(column: &PrinterColumn, path: &FieldPath) -> Vec<FieldError> {
@@ -172,11 +227,19 @@ fn validate_column(column: &PrinterColumn, path: &FieldPath) -> Vec<FieldError> 
     if column.type_.is_empty() {
         errors.push(FieldError::required(&path.child("type"), types));
     } else if !COLUMN_TYPES.contains(&column.type_.as_str()) {
-        errors.push(FieldError::invalid(&path.child("type"), column.type_.as_str(), types));
+        errors.push(FieldError::invalid(
+            &path.child("type"),
+            column.type_.as_str(),
+            types,
+        ));
     }
     if !column.format.is_empty() && !COLUMN_FORMATS.contains(&column.format.as_str()) {
         let detail = format!("must be one of {}", COLUMN_FORMATS.join(","));
-        errors.push(FieldError::invalid(&path.child("format"), column.format.as_str(), detail));
+        errors.push(FieldError::invalid(
+            &path.child("format"),
+            column.format.as_str(),
+            detail,
+        ));
     }
     let json_path = path.child("JSONPath");
     if column.json_path.is_empty() {
@@ -196,8 +259,16 @@ fn simple_path(text: &str, path: &FieldPath) -> Option<FieldError> {
 fn validate_scale(scale: &ScaleSubresource, path: &FieldPath) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let required = [
-        ("scale.specReplicasPath", &scale.spec_replicas_path, ".spec."),
-        ("scale.statusReplicasPath", &scale.status_replicas_path, ".status."),
+        (
+            "scale.specReplicasPath",
+            &scale.spec_replicas_path,
+            ".spec.",
+        ),
+        (
+            "scale.statusReplicasPath",
+            &scale.status_replicas_path,
+            ".status.",
+        ),
     ];
     for (field, text, prefix) in required {
         let place = path.child(field);
@@ -211,7 +282,11 @@ fn validate_scale(scale: &ScaleSubresource, path: &FieldPath) -> Vec<FieldError>
             errors.push(FieldError::invalid(&place, text.as_str(), detail));
         }
     }
-    if let Some(text) = scale.label_selector_path.as_deref().filter(|text| !text.is_empty()) {
+    if let Some(text) = scale
+        .label_selector_path
+        .as_deref()
+        .filter(|text| !text.is_empty())
+    {
         let place = path.child("scale.labelSelectorPath");
         if let Some(error) = simple_path(text, &place) {
             errors.push(error);
@@ -263,7 +338,11 @@ fn selectable_fields(
         }
     }
     if unique.len() > SELECTABLE_FIELDS_MAX {
-        errors.push(FieldError::too_many(path, unique.len(), SELECTABLE_FIELDS_MAX));
+        errors.push(FieldError::too_many(
+            path,
+            unique.len(),
+            SELECTABLE_FIELDS_MAX,
+        ));
     }
     errors
 }

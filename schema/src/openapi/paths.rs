@@ -60,7 +60,11 @@ struct Subject<'k> {
 /// Adds the paths of a kind.
 pub(super) fn add(kind: &PublishedKind, paths: &mut Map<String, Value>) {
     let GroupVersionKind { group, version, .. } = &kind.gvk;
-    let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
+    let root = if group.is_empty() {
+        format!("/api/{version}")
+    } else {
+        format!("/apis/{group}/{version}")
+    };
     let resource = &kind.resource;
     let collection = if kind.namespaced {
         format!("{root}/namespaces/{{namespace}}/{resource}")
@@ -81,17 +85,35 @@ pub(super) fn add(kind: &PublishedKind, paths: &mut Map<String, Value>) {
     insert(paths, &collection, operations, kind.namespaced, false);
     if kind.namespaced && kind.can("list") {
         let all = list(kind, &subject, "ForAllNamespaces");
-        insert(paths, &format!("{root}/{resource}"), Map::from_iter([("get".to_owned(), all)]), false, false);
+        insert(
+            paths,
+            &format!("{root}/{resource}"),
+            Map::from_iter([("get".to_owned(), all)]),
+            false,
+            false,
+        );
     }
     let item = format!("{collection}/{{name}}");
-    insert(paths, &item, item_operations(&kind.verbs, &subject), kind.namespaced, true);
+    insert(
+        paths,
+        &item,
+        item_operations(&kind.verbs, &subject),
+        kind.namespaced,
+        true,
+    );
     for subresource in &kind.subresources {
         let subject = Subject::of_subresource(kind, subresource);
         let mut operations = item_operations(&subresource.verbs, &subject);
         if subresource.verbs.iter().any(|verb| verb == "create") && subject.definition.is_some() {
             operations.insert("post".to_owned(), create(&subject));
         }
-        insert(paths, &format!("{item}/{}", subresource.name), operations, kind.namespaced, true);
+        insert(
+            paths,
+            &format!("{item}/{}", subresource.name),
+            operations,
+            kind.namespaced,
+            true,
+        );
     }
 }
 
@@ -131,7 +153,8 @@ fn insert(
     for (name, is_used) in [("name", is_item), ("namespace", in_namespace)] {
         if is_used {
             let schema = json!({"type": "string", "uniqueItems": true});
-            parameters.push(json!({"name": name, "in": "path", "required": true, "schema": schema}));
+            parameters
+                .push(json!({"name": name, "in": "path", "required": true, "schema": schema}));
         }
     }
     if !parameters.is_empty() {
@@ -144,13 +167,21 @@ fn list(kind: &PublishedKind, subject: &Subject<'_>, suffix: &str) -> Value {
     let mut listed = operation(subject, ("list", "list"), &LIST_PARAMETERS, None);
     if let (Some(name), Some(operation)) = (kind.list_name(), listed.as_object_mut()) {
         operation.insert("responses".to_owned(), answer(Some(&name)));
-        operation.insert("operationId".to_owned(), json!(format!("list{}{suffix}", subject.name)));
+        operation.insert(
+            "operationId".to_owned(),
+            json!(format!("list{}{suffix}", subject.name)),
+        );
     }
     listed
 }
 
 fn create(subject: &Subject<'_>) -> Value {
-    operation(subject, ("post", "create"), &WRITE_PARAMETERS, Some(subject.body()))
+    operation(
+        subject,
+        ("post", "create"),
+        &WRITE_PARAMETERS,
+        Some(subject.body()),
+    )
 }
 
 fn patch(subject: &Subject<'_>) -> Value {
@@ -181,15 +212,25 @@ fn operation(
     parameters: &[(&str, &str)],
     body: Option<Value>,
 ) -> Value {
-    let query = |(name, value_type): &(&str, &str)| {
-        json!({"name": name, "in": "query", "schema": {"type": value_type, "uniqueItems": true}})
-    };
+    let query = |(name, value_type): &(&str, &str)| json!({"name": name, "in": "query", "schema": {"type": value_type, "uniqueItems": true}});
     let mut operation = Map::new();
-    operation.insert("operationId".to_owned(), json!(format!("{verb}{}", subject.name)));
-    operation.insert("parameters".to_owned(), parameters.iter().map(query).collect());
-    operation.insert("responses".to_owned(), answer(subject.definition.as_deref()));
+    operation.insert(
+        "operationId".to_owned(),
+        json!(format!("{verb}{}", subject.name)),
+    );
+    operation.insert(
+        "parameters".to_owned(),
+        parameters.iter().map(query).collect(),
+    );
+    operation.insert(
+        "responses".to_owned(),
+        answer(subject.definition.as_deref()),
+    );
     operation.insert("x-kubernetes-action".to_owned(), json!(action));
-    operation.insert("x-kubernetes-group-version-kind".to_owned(), gvk_extension(subject.gvk));
+    operation.insert(
+        "x-kubernetes-group-version-kind".to_owned(),
+        gvk_extension(subject.gvk),
+    );
     if let Some(body) = body {
         operation.insert("requestBody".to_owned(), body);
     }
@@ -249,8 +290,16 @@ impl<'k> Subject<'k> {
 
 /// `ExampleComV1NamespacedWidgetStatus`.
 fn operation_name(kind: &PublishedKind, subresource: &str) -> String {
-    let GroupVersionKind { group, version, kind: name } = &kind.gvk;
-    let group = if group.is_empty() { "core" } else { group.trim_end_matches(".k8s.io") };
+    let GroupVersionKind {
+        group,
+        version,
+        kind: name,
+    } = &kind.gvk;
+    let group = if group.is_empty() {
+        "core"
+    } else {
+        group.trim_end_matches(".k8s.io")
+    };
     let mut joined: String = group.split(['.', '-']).map(capitalized).collect();
     joined.push_str(&capitalized(version));
     if kind.namespaced {

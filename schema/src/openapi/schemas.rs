@@ -15,7 +15,9 @@ type Schemas = Map<String, Value>;
 
 /// Adds the schemas of a kind and of its lists.
 pub(super) fn add(kind: &PublishedKind, schemas: &mut Schemas) {
-    let Some(name) = kind.schema_name() else { return };
+    let Some(name) = kind.schema_name() else {
+        return;
+    };
     let mut schema = match &kind.schema {
         PublishedSchema::BuiltIn(_) => published(&name),
         PublishedSchema::Custom(schema, selectable) => custom(schema, selectable),
@@ -25,7 +27,8 @@ pub(super) fn add(kind: &PublishedKind, schemas: &mut Schemas) {
     }
     schemas.insert(name.clone(), schema);
     if let (Some(list_name), true) = (kind.list_name(), kind.can("list")) {
-        let gvk = json!({"group": kind.gvk.group, "kind": kind.list_kind, "version": kind.gvk.version});
+        let gvk =
+            json!({"group": kind.gvk.group, "kind": kind.list_kind, "version": kind.gvk.version});
         let list = json!({
             "type": "object",
             "required": ["items"],
@@ -58,14 +61,19 @@ pub(super) fn complete(schemas: &mut Schemas, wanted: BTreeSet<String>) {
 
 /// Says which kinds the options of a delete are: of each group-version, and of none.
 pub(super) fn name_options(schemas: &mut Schemas, kinds: &[PublishedKind]) {
-    let Some(options) = schemas.get_mut(meta::DELETE_OPTIONS).and_then(Value::as_object_mut) else {
+    let Some(options) = schemas
+        .get_mut(meta::DELETE_OPTIONS)
+        .and_then(Value::as_object_mut)
+    else {
         return;
     };
     let mut scopes: BTreeSet<(&str, &str)> = BTreeSet::from([("", "v1")]);
-    scopes.extend(kinds.iter().map(|kind| (kind.gvk.group.as_str(), kind.gvk.version.as_str())));
-    let name = |(group, version): (&str, &str)| {
-        json!({"group": group, "kind": "DeleteOptions", "version": version})
-    };
+    scopes.extend(
+        kinds
+            .iter()
+            .map(|kind| (kind.gvk.group.as_str(), kind.gvk.version.as_str())),
+    );
+    let name = |(group, version): (&str, &str)| json!({"group": group, "kind": "DeleteOptions", "version": version});
     options.insert(GVK.to_owned(), scopes.into_iter().map(name).collect());
 }
 
@@ -74,7 +82,11 @@ pub(super) fn references(value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(map) => {
             let reference = map.get("$ref").and_then(Value::as_str);
-            found.extend(reference.and_then(|it| it.strip_prefix(PREFIX)).map(str::to_owned));
+            found.extend(
+                reference
+                    .and_then(|it| it.strip_prefix(PREFIX))
+                    .map(str::to_owned),
+            );
             map.values().for_each(|it| references(it, found));
         }
         Value::Array(items) => items.iter().for_each(|it| references(it, found)),
@@ -93,7 +105,9 @@ fn published(name: &str) -> Value {
 }
 
 fn expand(schema: &Value) -> Value {
-    let Some(keywords) = schema.as_object() else { return schema.clone() };
+    let Some(keywords) = schema.as_object() else {
+        return schema.clone();
+    };
     let mut expanded = Map::new();
     for (keyword, value) in keywords {
         match keyword.as_str() {
@@ -107,8 +121,9 @@ fn expand(schema: &Value) -> Value {
             }
             "properties" => {
                 let properties = value.as_object().into_iter().flatten();
-                let properties: Map<String, Value> =
-                    properties.map(|(name, property)| (name.clone(), expand(property))).collect();
+                let properties: Map<String, Value> = properties
+                    .map(|(name, property)| (name.clone(), expand(property)))
+                    .collect();
                 expanded.insert(keyword.clone(), Value::Object(properties));
             }
             "items" | "additionalProperties" => {
@@ -135,7 +150,10 @@ fn custom(schema: &Value, selectable: &[String]) -> Value {
     add_embedded(&mut published);
     resource_fields(&mut published);
     if let (Some(keywords), false) = (published.as_object_mut(), selectable.is_empty()) {
-        let fields = selectable.iter().map(|path| json!({"fieldPath": path})).collect();
+        let fields = selectable
+            .iter()
+            .map(|path| json!({"fieldPath": path}))
+            .collect();
         keywords.insert("x-kubernetes-selectable-fields".to_owned(), fields);
     }
     published
@@ -143,12 +161,19 @@ fn custom(schema: &Value, selectable: &[String]) -> Value {
 
 /// Gives embedded resources the fields of every resource too.
 fn add_embedded(schema: &mut Value) {
-    let Some(keywords) = schema.as_object_mut() else { return };
+    let Some(keywords) = schema.as_object_mut() else {
+        return;
+    };
     for child in ["items", "additionalProperties"] {
         keywords.get_mut(child).into_iter().for_each(add_embedded);
     }
-    let properties = keywords.get_mut("properties").and_then(Value::as_object_mut);
-    properties.into_iter().flat_map(Map::values_mut).for_each(add_embedded);
+    let properties = keywords
+        .get_mut("properties")
+        .and_then(Value::as_object_mut);
+    properties
+        .into_iter()
+        .flat_map(Map::values_mut)
+        .for_each(add_embedded);
     if keywords.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true)) {
         resource_fields(schema);
     }
@@ -156,12 +181,18 @@ fn add_embedded(schema: &mut Value) {
 
 /// Metadata is what it is, whatever the schema restricts; the type is text.
 fn resource_fields(schema: &mut Value) {
-    let Some(keywords) = schema.as_object_mut() else { return };
+    let Some(keywords) = schema.as_object_mut() else {
+        return;
+    };
     keywords.entry("type").or_insert_with(|| json!("object"));
     let properties = keywords.entry("properties").or_insert_with(|| json!({}));
-    let Some(properties) = properties.as_object_mut() else { return };
+    let Some(properties) = properties.as_object_mut() else {
+        return;
+    };
     for name in ["apiVersion", "kind"] {
-        properties.entry(name).or_insert_with(|| json!({"type": "string"}));
+        properties
+            .entry(name)
+            .or_insert_with(|| json!({"type": "string"}));
     }
     let metadata = json!({"allOf": [{"$ref": format!("{PREFIX}{OBJECT_META}")}]});
     properties.insert("metadata".to_owned(), metadata);

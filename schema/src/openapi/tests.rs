@@ -42,25 +42,54 @@ fn custom_kinds_are_published_with_what_kubectl_reads() {
         .iter()
         .map(|it| it["name"].as_str().unwrap())
         .collect();
-    assert_eq!(names, ["dryRun", "fieldManager", "fieldValidation", "force", "pretty"]);
-    let types: Vec<&String> = patch["requestBody"]["content"].as_object().unwrap().keys().collect();
+    assert_eq!(
+        names,
+        [
+            "dryRun",
+            "fieldManager",
+            "fieldValidation",
+            "force",
+            "pretty"
+        ]
+    );
+    let types: Vec<&String> = patch["requestBody"]["content"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .collect();
     assert_eq!(
         types,
-        ["application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json"]
+        [
+            "application/apply-patch+yaml",
+            "application/json-patch+json",
+            "application/merge-patch+json"
+        ]
     );
     assert!(document["paths"]["/apis/example.com/v1/widgets"]["get"].is_object());
     let scale = "/apis/example.com/v1/namespaces/{namespace}/widgets/{name}/scale";
-    assert_eq!(document["paths"][scale]["get"]["x-kubernetes-group-version-kind"]["kind"], "Scale");
+    assert_eq!(
+        document["paths"][scale]["get"]["x-kubernetes-group-version-kind"]["kind"],
+        "Scale"
+    );
     let schemas = &document["components"]["schemas"];
     let schema = &schemas["com.example.v1.Widget"];
     assert_eq!(schema["description"], "A widget.");
-    assert_eq!(schema["properties"]["spec"]["description"], "What is wanted.");
-    assert_eq!(schema["x-kubernetes-selectable-fields"], json!([{"fieldPath": "spec.color"}]));
+    assert_eq!(
+        schema["properties"]["spec"]["description"],
+        "What is wanted."
+    );
+    assert_eq!(
+        schema["x-kubernetes-selectable-fields"],
+        json!([{"fieldPath": "spec.color"}])
+    );
     assert_eq!(
         schema["properties"]["spec"]["properties"]["template"]["properties"]["metadata"],
         schema["properties"]["metadata"]
     );
-    assert_eq!(schemas["com.example.v1.WidgetList"]["x-kubernetes-group-version-kind"][0]["kind"], "WidgetList");
+    assert_eq!(
+        schemas["com.example.v1.WidgetList"]["x-kubernetes-group-version-kind"][0]["kind"],
+        "WidgetList"
+    );
 }
 
 #[test]
@@ -69,7 +98,9 @@ fn built_in_kinds_take_strategic_merges_and_refer_to_each_other() {
     let document = document(&kinds);
     assert_complete(&document);
     let path = "/apis/apps/v1/namespaces/{namespace}/deployments/{name}";
-    let types = document["paths"][path]["patch"]["requestBody"]["content"].as_object().unwrap();
+    let types = document["paths"][path]["patch"]["requestBody"]["content"]
+        .as_object()
+        .unwrap();
     assert!(types.contains_key("application/strategic-merge-patch+json"));
     let schemas = &document["components"]["schemas"];
     let spec = &schemas["io.k8s.api.apps.v1.DeploymentSpec"];
@@ -90,7 +121,9 @@ fn built_in_kinds_take_strategic_merges_and_refer_to_each_other() {
 #[test]
 fn every_built_in_group_version_has_a_complete_document() {
     let resources = builtin::catalog().resources().iter();
-    let scopes: BTreeSet<_> = resources.map(|it| (it.group.clone(), it.version.clone())).collect();
+    let scopes: BTreeSet<_> = resources
+        .map(|it| (it.group.clone(), it.version.clone()))
+        .collect();
     for (group, version) in scopes {
         assert_complete(&document(&builtin_kinds(&group, &version)));
     }

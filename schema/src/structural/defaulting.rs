@@ -16,7 +16,9 @@ pub fn default(value: &mut Value, schema: &Schema) {
     match value {
         Value::Object(fields) => {
             for (name, property) in &schema.properties {
-                let Some(default) = &property.default else { continue };
+                let Some(default) = &property.default else {
+                    continue;
+                };
                 match fields.get_mut(name) {
                     None => drop(fields.insert(name.clone(), default.clone())),
                     Some(field) => replace_null(field, property),
@@ -32,7 +34,9 @@ pub fn default(value: &mut Value, schema: &Schema) {
             }
         }
         Value::Array(items) => {
-            let Some(item_schema) = &schema.items else { return };
+            let Some(item_schema) = &schema.items else {
+                return;
+            };
             for item in items {
                 replace_null(item, item_schema);
                 default(item, item_schema);
@@ -82,7 +86,11 @@ mod tests {
                 json!({"spec": {"a": "1", "b": {}, "n": "1", "l": [{}, {"p": "UDP"}, 3]}}),
                 json!({"spec": {"a": "1", "b": {"c": 1}, "n": "1", "l": [{"p": "TCP"}, {"p": "UDP"}, 3]}}),
             ),
-            ("another type", json!({"spec": "text"}), json!({"spec": "text"})),
+            (
+                "another type",
+                json!({"spec": "text"}),
+                json!({"spec": "text"}),
+            ),
         ];
         for (name, mut value, want) in cases {
             default(&mut value, &schema);

@@ -53,11 +53,19 @@ struct GoField {
 }
 
 const fn field(name: &'static str, go_type: GoType) -> GoField {
-    GoField { name, go_type, omit_empty: true }
+    GoField {
+        name,
+        go_type,
+        omit_empty: true,
+    }
 }
 
 const fn kept(name: &'static str, go_type: GoType) -> GoField {
-    GoField { name, go_type, omit_empty: false }
+    GoField {
+        name,
+        go_type,
+        omit_empty: false,
+    }
 }
 
 /// `metav1.ObjectMeta`.
@@ -136,12 +144,17 @@ pub(super) fn report_unknown(metadata: &Value, path: &Path<'_>, found: &mut Vec<
 }
 
 fn report_struct(value: &Value, fields: &[GoField], path: &Path<'_>, found: &mut Vec<String>) {
-    let Some(object) = value.as_object() else { return };
+    let Some(object) = value.as_object() else {
+        return;
+    };
     for (name, inner) in object {
         let inner_path = Path::Field(path, name);
         match fields.iter().find(|field| field.name == name) {
             None => found.push(inner_path.to_string()),
-            Some(GoField { go_type: GoType::Structs(fields), .. }) => {
+            Some(GoField {
+                go_type: GoType::Structs(fields),
+                ..
+            }) => {
                 for (index, item) in inner.as_array().into_iter().flatten().enumerate() {
                     report_struct(item, fields, &Path::Index(&inner_path, index), found);
                 }
@@ -166,7 +179,11 @@ pub(crate) fn coerce_part(
         let sent = (malformed == MalformedFields::Refused).then(|| value.clone());
         if let Err((name, detail)) = coerce_resource(value, malformed) {
             let shown = sent.and_then(|mut it| it.get_mut(name).map(Value::take));
-            return Err(FieldError::invalid(&path.child(name), shown.unwrap_or_default(), detail));
+            return Err(FieldError::invalid(
+                &path.child(name),
+                shown.unwrap_or_default(),
+                detail,
+            ));
         }
     }
     match value {
@@ -180,7 +197,9 @@ pub(crate) fn coerce_part(
             }
         }
         Value::Array(items) => {
-            let Some(item_schema) = &schema.items else { return Ok(()) };
+            let Some(item_schema) = &schema.items else {
+                return Ok(());
+            };
             for (index, item) in items.iter_mut().enumerate() {
                 coerce_part(item, item_schema, malformed, &path.index(index))?;
             }
@@ -195,9 +214,13 @@ fn coerce_resource(
     resource: &mut Value,
     malformed: MalformedFields,
 ) -> Result<(), (&'static str, String)> {
-    let Some(fields) = resource.as_object_mut() else { return Ok(()) };
+    let Some(fields) = resource.as_object_mut() else {
+        return Ok(());
+    };
     for name in META_FIELDS {
-        let Some(value) = fields.get_mut(name) else { continue };
+        let Some(value) = fields.get_mut(name) else {
+            continue;
+        };
         let result = match name {
             "metadata" => coerce_object_meta(value, malformed),
             _ if value.is_string() => Ok(()),
@@ -218,7 +241,9 @@ fn coerce_object_meta(value: &mut Value, malformed: MalformedFields) -> Result<(
             *value = Value::Object(Map::new());
             Ok(())
         }
-        Value::Object(metadata) => coerce_struct(metadata, OBJECT_META, "ObjectMeta", "", malformed),
+        Value::Object(metadata) => {
+            coerce_struct(metadata, OBJECT_META, "ObjectMeta", "", malformed)
+        }
         other => Err(mismatch(other, "", "v1.ObjectMeta")),
     }
 }
@@ -233,8 +258,14 @@ fn coerce_struct(
 ) -> Result<(), String> {
     let mut failure = None;
     object.retain(|name, value| {
-        let Some(field) = fields.iter().find(|field| field.name == name) else { return false };
-        let field_path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        let Some(field) = fields.iter().find(|field| field.name == name) else {
+            return false;
+        };
+        let field_path = if path.is_empty() {
+            name.clone()
+        } else {
+            format!("{path}.{name}")
+        };
         match coerce_value(value, field.go_type, struct_name, &field_path) {
             Ok(()) => !(field.omit_empty && is_empty(value, field.go_type)),
             Err(message) => {
@@ -248,7 +279,9 @@ fn coerce_struct(
         _ => {}
     }
     for field in fields.iter().filter(|field| !field.omit_empty) {
-        object.entry(field.name).or_insert_with(|| Value::String(String::new()));
+        object
+            .entry(field.name)
+            .or_insert_with(|| Value::String(String::new()));
     }
     Ok(())
 }
@@ -320,7 +353,11 @@ fn coerce_structs(
         }
         match item {
             Value::Object(object) => {
-                let name = if path == "ownerReferences" { "OwnerReference" } else { "ManagedFieldsEntry" };
+                let name = if path == "ownerReferences" {
+                    "OwnerReference"
+                } else {
+                    "ManagedFieldsEntry"
+                };
                 coerce_struct(object, fields, name, path, MalformedFields::Refused)?;
             }
             other => {
@@ -356,7 +393,11 @@ fn mismatch(value: &Value, target: &str, go_type: &str) -> String {
         Value::Array(_) => "array",
         Value::Object(_) => "object",
     };
-    let into = if target.is_empty() { String::from("Go value") } else { target.to_owned() };
+    let into = if target.is_empty() {
+        String::from("Go value")
+    } else {
+        target.to_owned()
+    };
     format!("json: cannot unmarshal {found} into {into} of type {go_type}")
 }
 
@@ -365,11 +406,10 @@ fn mismatch(value: &Value, target: &str, go_type: &str) -> String {
 impl GoType {
     fn name(self, path: &str) -> &'static str {
         match self {
-            Self::Text if path == "uid" || path.ends_with(".uid") => "types.UID",
-            Self::Text => "string",
+            Self::Text if path.rsplit('.').next() == Some("uid") => "types.UID",
+            Self::Text | Self::Time => "string",
             Self::Integer => "int64",
             Self::Flag => "bool",
-            Self::Time => "string",
             Self::Texts => "map[string]string",
             Self::TextList => "[]string",
             Self::Structs(_) if path == "ownerReferences" => "[]v1.OwnerReference",

@@ -72,7 +72,11 @@ pub(crate) fn parse_with(
     schema: &Value,
     references: &dyn References,
 ) -> Result<Arc<Schema>, SchemaError> {
-    Parser { references, path: Vec::new() }.child(schema)
+    Parser {
+        references,
+        path: Vec::new(),
+    }
+    .child(schema)
 }
 
 // === impl NoReferences ===
@@ -144,7 +148,10 @@ impl Parser<'_> {
                 .ok_or_else(|| self.wrong(&format!("type {name:?} is not known")))?;
             schema.value_type = Some(value_type);
         }
-        if let Some(format) = self.text(keywords, "format")?.filter(|format| !format.is_empty()) {
+        if let Some(format) = self
+            .text(keywords, "format")?
+            .filter(|format| !format.is_empty())
+        {
             schema.format = Some(format.into());
         }
         if let Some(nullable) = self.flag(keywords, "nullable")? {
@@ -184,13 +191,15 @@ impl Parser<'_> {
         };
         let mut parsed = BTreeMap::new();
         for (name, property) in properties {
-            let node = self.at(&format!("properties[{name}]"), |parser| parser.child(property))?;
+            let node = self.at(&format!("properties[{name}]"), |parser| {
+                parser.child(property)
+            })?;
             parsed.insert(name.clone(), node);
         }
         Ok(parsed)
     }
 
-    fn extensions(&mut self, keywords: &Keywords, schema: &mut Schema) -> Result<(), SchemaError> {
+    fn extensions(&self, keywords: &Keywords, schema: &mut Schema) -> Result<(), SchemaError> {
         let flag = |name| self.flag(keywords, name);
         if let Some(it) = flag("x-kubernetes-int-or-string")? {
             schema.int_or_string = it;
@@ -222,7 +231,10 @@ impl Parser<'_> {
         if let Some(key) = self.text(keywords, "x-kubernetes-patch-merge-key")? {
             schema.patch_merge_key = Some(key.into());
         }
-        if let Some(rules) = keywords.get("x-kubernetes-validations").filter(|it| !it.is_null()) {
+        if let Some(rules) = keywords
+            .get("x-kubernetes-validations")
+            .filter(|it| !it.is_null())
+        {
             schema.validations = Rules::new(self.rules(rules)?);
         }
         Ok(())
@@ -253,11 +265,27 @@ impl Parser<'_> {
 
     fn constraints(&mut self, keywords: &Keywords) -> Result<Option<Constraints>, SchemaError> {
         const KEYWORDS: [&str; 16] = [
-            "enum", "minimum", "maximum", "multipleOf", "pattern", "minLength", "maxLength",
-            "minItems", "maxItems", "minProperties", "maxProperties", "allOf", "anyOf", "oneOf",
-            "not", "exclusiveMinimum",
+            "enum",
+            "minimum",
+            "maximum",
+            "multipleOf",
+            "pattern",
+            "minLength",
+            "maxLength",
+            "minItems",
+            "maxItems",
+            "minProperties",
+            "maxProperties",
+            "allOf",
+            "anyOf",
+            "oneOf",
+            "not",
+            "exclusiveMinimum",
         ];
-        if !KEYWORDS.iter().any(|name| keywords.get(*name).is_some_and(|it| !it.is_null())) {
+        if !KEYWORDS
+            .iter()
+            .any(|name| keywords.get(*name).is_some_and(|it| !it.is_null()))
+        {
             return Ok(None);
         }
         Ok(Some(Constraints {
@@ -265,7 +293,10 @@ impl Parser<'_> {
             minimum: self.bound(keywords, "minimum", "exclusiveMinimum")?,
             maximum: self.bound(keywords, "maximum", "exclusiveMaximum")?,
             multiple_of: self.float(keywords, "multipleOf")?,
-            pattern: self.text(keywords, "pattern")?.filter(|it| !it.is_empty()).map(Pattern::new),
+            pattern: self
+                .text(keywords, "pattern")?
+                .filter(|it| !it.is_empty())
+                .map(Pattern::new),
             min_length: self.count(keywords, "minLength")?,
             max_length: self.count(keywords, "maxLength")?,
             min_items: self.count(keywords, "minItems")?,
@@ -297,7 +328,9 @@ impl Parser<'_> {
         exclusive: &str,
     ) -> Result<Option<Bound>, SchemaError> {
         let exclusive = self.flag(keywords, exclusive)?.unwrap_or(false);
-        Ok(self.float(keywords, name)?.map(|value| Bound { value, exclusive }))
+        Ok(self
+            .float(keywords, name)?
+            .map(|value| Bound { value, exclusive }))
     }
 
     // --- keywords by type ---
@@ -349,7 +382,10 @@ impl Parser<'_> {
     }
 
     fn texts(&self, keywords: &Keywords, name: &str) -> Result<Vec<String>, SchemaError> {
-        let texts = self.list(keywords, name)?.iter().map(|it| it.as_str().map(str::to_owned));
+        let texts = self
+            .list(keywords, name)?
+            .iter()
+            .map(|it| it.as_str().map(str::to_owned));
         texts
             .collect::<Option<Vec<_>>>()
             .ok_or_else(|| self.wrong(&format!("{name} must be a list of strings")))
@@ -367,7 +403,10 @@ impl Parser<'_> {
     }
 
     fn wrong(&self, detail: &str) -> SchemaError {
-        SchemaError { path: self.path.join("."), detail: detail.to_owned() }
+        SchemaError {
+            path: self.path.join("."),
+            detail: detail.to_owned(),
+        }
     }
 }
 
@@ -379,13 +418,20 @@ fn integer(value: &Value) -> Option<i64> {
         return Some(integer);
     }
     let float = value.as_f64()?;
-    #[expect(clippy::cast_possible_truncation, reason = "integral and within the exact range")]
-    (float.trunc() == float && float.abs() <= EXACT_MAX).then_some(float as i64)
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "integral and within the exact range"
+    )]
+    (float.fract().abs() == 0.0 && float.abs() <= EXACT_MAX).then_some(float as i64)
 }
 
 /// What the node and its structural children hold. Combinators cannot hold any of it.
 fn below(schema: &Schema) -> Below {
-    let children = schema.properties.values().chain(schema.additional.schema()).chain(&schema.items);
+    let children = schema
+        .properties
+        .values()
+        .chain(schema.additional.schema())
+        .chain(&schema.items);
     let mut below = Below {
         defaults: schema.default.is_some(),
         rules: !schema.validations.is_empty(),
@@ -434,7 +480,11 @@ impl PatchStrategy {
     /// Reads the comma-separated strategies; unknown ones mean nothing.
     pub fn from_text(text: &str) -> Self {
         let has = |name| text.split(',').any(|strategy| strategy == name);
-        Self { merge: has("merge"), replace: has("replace"), retain_keys: has("retainKeys") }
+        Self {
+            merge: has("merge"),
+            replace: has("replace"),
+            retain_keys: has("retainKeys"),
+        }
     }
 }
 
@@ -449,18 +499,33 @@ mod tests {
         let cases = [
             ("not an object", json!([]), ": must be an object"),
             ("type", json!({"type": 1}), ": type must be a string"),
-            ("unknown type", json!({"type": "null"}), ": type \"null\" is not known"),
+            (
+                "unknown type",
+                json!({"type": "null"}),
+                ": type \"null\" is not known",
+            ),
             (
                 "nested",
                 json!({"properties": {"a": {"items": {"maxItems": "x"}}}}),
                 "properties[a].items: maxItems must be an integer",
             ),
-            ("reference", json!({"$ref": "#/x"}), ": $ref \"#/x\" cannot be resolved"),
-            ("rules", json!({"x-kubernetes-validations": [1]}),
-                ": an entry of x-kubernetes-validations must be an object"),
+            (
+                "reference",
+                json!({"$ref": "#/x"}),
+                ": $ref \"#/x\" cannot be resolved",
+            ),
+            (
+                "rules",
+                json!({"x-kubernetes-validations": [1]}),
+                ": an entry of x-kubernetes-validations must be an object",
+            ),
         ];
         for (name, schema, want) in cases {
-            assert_eq!(Schema::from_openapi(&schema).unwrap_err().to_string(), want, "{name}");
+            assert_eq!(
+                Schema::from_openapi(&schema).unwrap_err().to_string(),
+                want,
+                "{name}"
+            );
         }
     }
 
@@ -482,6 +547,6 @@ mod tests {
                 embedded_resources: false
             }
         );
-        assert_eq!(schema.properties["spec"].properties["b"].below.defaults, false);
+        assert!(!schema.properties["spec"].properties["b"].below.defaults);
     }
 }

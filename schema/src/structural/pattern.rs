@@ -41,7 +41,10 @@ struct Rewriter<'a> {
 impl Pattern {
     /// A pattern that is not yet compiled.
     pub fn new(source: &str) -> Self {
-        Self { source: source.into(), compiled: OnceLock::new() }
+        Self {
+            source: source.into(),
+            compiled: OnceLock::new(),
+        }
     }
 
     /// As it was written.
@@ -54,7 +57,10 @@ impl Pattern {
     /// # Errors
     /// The pattern does not compile.
     pub fn is_match(&self, text: &str) -> Result<bool, PatternError> {
-        match self.compiled.get_or_init(|| compile(&self.source).map(Arc::new)) {
+        match self
+            .compiled
+            .get_or_init(|| compile(&self.source).map(Arc::new))
+        {
             Ok(regex) => Ok(regex.is_match(text)),
             Err(error) => Err(error.clone()),
         }
@@ -83,8 +89,10 @@ fn last_line(message: &str) -> String {
 }
 
 fn rewrite(source: &str) -> Result<String, PatternError> {
-    let mut rewriter =
-        Rewriter { input: source.chars().peekable(), output: String::with_capacity(source.len()) };
+    let mut rewriter = Rewriter {
+        input: source.chars().peekable(),
+        output: String::with_capacity(source.len()),
+    };
     rewriter.run()?;
     Ok(rewriter.output)
 }
@@ -124,7 +132,12 @@ impl Rewriter<'_> {
 
     /// A brace is a repetition, or a literal.
     fn brace(&mut self) -> Result<(), PatternError> {
-        let ahead: String = self.input.clone().take_while(|it| *it != '}').take(16).collect();
+        let ahead: String = self
+            .input
+            .clone()
+            .take_while(|it| *it != '}')
+            .take(16)
+            .collect();
         let closed = self.input.clone().nth(ahead.chars().count()) == Some('}');
         let Some((least, greatest)) = closed.then(|| repetition(&ahead)).flatten() else {
             self.output.push_str("\\{");
@@ -145,7 +158,9 @@ impl Rewriter<'_> {
     /// An escape outside of a class.
     fn escape(&mut self) -> Result<(), PatternError> {
         let Some(escaped) = self.input.next() else {
-            return Err(PatternError("trailing backslash at end of expression: ``".to_owned()));
+            return Err(PatternError(
+                "trailing backslash at end of expression: ``".to_owned(),
+            ));
         };
         match escaped {
             'd' => self.output.push_str("[0-9]"),
@@ -170,7 +185,8 @@ impl Rewriter<'_> {
                 self.input.next();
                 return;
             }
-            self.output.push_str(&regex::escape(next.encode_utf8(&mut [0; 4])));
+            self.output
+                .push_str(&regex::escape(next.encode_utf8(&mut [0; 4])));
         }
     }
 
@@ -238,7 +254,10 @@ impl Rewriter<'_> {
     /// Copies `[:alpha:]`, of which the opening bracket was read.
     fn named_class(&mut self) -> bool {
         let ahead: String = self.input.clone().take(12).collect();
-        let Some((name, _)) = ahead.strip_prefix(':').and_then(|rest| rest.split_once(":]")) else {
+        let Some((name, _)) = ahead
+            .strip_prefix(':')
+            .and_then(|rest| rest.split_once(":]"))
+        else {
             return false;
         };
         self.output.push_str("[:");
@@ -253,7 +272,8 @@ impl Rewriter<'_> {
     /// A dash between two characters is a range; elsewhere it is a literal.
     fn dash(&mut self, first: bool) {
         let last = self.input.peek() == Some(&']');
-        self.output.push_str(if first || last { "\\-" } else { "-" });
+        self.output
+            .push_str(if first || last { "\\-" } else { "-" });
         // The end of a range that is itself a dash.
         if !first && !last && self.input.next_if_eq(&'-').is_some() {
             self.output.push_str("\\-");
@@ -330,22 +350,42 @@ mod tests {
             ("ignoring case", "(?i)^abc$", "ABC", true),
         ];
         for (name, pattern, text, want) in cases {
-            assert_eq!(Pattern::new(pattern).is_match(text), Ok(want), "{name}: {pattern}");
+            assert_eq!(
+                Pattern::new(pattern).is_match(text),
+                Ok(want),
+                "{name}: {pattern}"
+            );
         }
     }
 
     #[test]
     fn what_go_refuses_is_refused() {
         let cases = [
-            ("look-ahead", "(?!a)", "invalid or unsupported Perl syntax: `(?!`"),
-            ("look-behind", "(?<=a)b", "invalid or unsupported Perl syntax: `(?<=`"),
+            (
+                "look-ahead",
+                "(?!a)",
+                "invalid or unsupported Perl syntax: `(?!`",
+            ),
+            (
+                "look-behind",
+                "(?<=a)b",
+                "invalid or unsupported Perl syntax: `(?<=`",
+            ),
             ("repetition", "a{1001}", "invalid repeat count: `{1001}`"),
             ("class", "[a", "missing closing ]: `[a`"),
-            ("backslash", "a\\", "trailing backslash at end of expression: ``"),
+            (
+                "backslash",
+                "a\\",
+                "trailing backslash at end of expression: ``",
+            ),
         ];
         for (name, pattern, want) in cases {
             let error = Pattern::new(pattern).check().unwrap_err();
-            assert_eq!(error.to_string(), format!("error parsing regexp: {want}"), "{name}");
+            assert_eq!(
+                error.to_string(),
+                format!("error parsing regexp: {want}"),
+                "{name}"
+            );
         }
         assert!(Pattern::new("(a").check().is_err());
     }

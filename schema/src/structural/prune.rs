@@ -60,7 +60,9 @@ enum Known<'s> {
 }
 
 fn known<'s>(schema: Option<&'s Schema>, name: &str, met: Met) -> Known<'s> {
-    let Some(schema) = schema else { return Known::No };
+    let Some(schema) = schema else {
+        return Known::No;
+    };
     let is_resource = met == Met::AsRoot || schema.embedded_resource;
     if is_resource && META_FIELDS.contains(&name) {
         return Known::Meta;
@@ -81,7 +83,9 @@ fn known<'s>(schema: Option<&'s Schema>, name: &str, met: Met) -> Known<'s> {
 
 /// How the items of a list are met; `None` where they are kept as they are.
 fn items(schema: Option<&Schema>, met: Met) -> Option<(Option<&Schema>, Met)> {
-    let Some(schema) = schema else { return Some((None, Met::AsDeclared)) };
+    let Some(schema) = schema else {
+        return Some((None, Met::AsDeclared));
+    };
     let preserved = schema.preserve_unknown_fields || met == Met::Preserved;
     match (&schema.items, preserved) {
         (Some(items), true) => Some((Some(items), Met::Preserved)),
@@ -102,7 +106,9 @@ fn prune_node(value: &mut Value, schema: Option<&Schema>, met: Met) {
             true
         }),
         Value::Array(list) => {
-            let Some((item_schema, met)) = items(schema, met) else { return };
+            let Some((item_schema, met)) = items(schema, met) else {
+                return;
+            };
             for item in list {
                 prune_node(item, item_schema, met);
             }
@@ -135,7 +141,9 @@ fn report_node(
             }
         }
         Value::Array(list) => {
-            let Some((item_schema, met)) = items(schema, met) else { return };
+            let Some((item_schema, met)) = items(schema, met) else {
+                return;
+            };
             for (index, item) in list.iter().enumerate() {
                 report_node(item, item_schema, met, &Path::Index(path, index), found);
             }
@@ -147,7 +155,9 @@ fn report_node(
 fn drop_nulls_node(value: &mut Value, schema: Option<&Schema>) {
     match value {
         Value::Object(fields) => fields.retain(|name, field| {
-            let child = schema.and_then(|schema| schema.field(name)).map(AsRef::as_ref);
+            let child = schema
+                .and_then(|schema| schema.field(name))
+                .map(AsRef::as_ref);
             if field.is_null() {
                 return child.is_none_or(|child| child.nullable || child.default.is_some());
             }

@@ -10,6 +10,7 @@ use crate::validate::CompiledRules;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rule {
     /// The expression.
+    #[expect(clippy::struct_field_names, reason = "the keyword of Kubernetes")]
     pub rule: String,
     /// The message where it does not hold.
     pub message: Option<String>,
@@ -35,7 +36,10 @@ pub struct Rules {
 impl Rules {
     /// Rules in the order in which they run.
     pub fn new(rules: Vec<Rule>) -> Self {
-        Self { rules, compiled: OnceLock::new() }
+        Self {
+            rules,
+            compiled: OnceLock::new(),
+        }
     }
 
     /// The rules as written.

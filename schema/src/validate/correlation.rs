@@ -19,11 +19,6 @@ impl<'a> Correlation<'a> {
         Self { old }
     }
 
-    /// The old value.
-    pub(super) fn old(self) -> &'a Value {
-        self.old
-    }
-
     /// The old value of a field that both have and the schema knows.
     pub(super) fn field(self, schema: &Schema, name: &str) -> Option<Self> {
         schema.field(name)?;
@@ -47,7 +42,8 @@ impl<'a> Correlation<'a> {
                     return old_items == items;
                 };
                 items.iter().all(|item| {
-                    self.item(schema, item).is_some_and(|old| old.is_unchanged(item, item_schema))
+                    self.item(schema, item)
+                        .is_some_and(|old| old.is_unchanged(item, item_schema))
                 })
             }
             (Value::Object(old_fields), Value::Object(fields)) => {
@@ -55,7 +51,9 @@ impl<'a> Correlation<'a> {
                     && fields.iter().all(|(name, field)| {
                         let child = schema.field(name);
                         let old = self.field(schema, name);
-                        child.zip(old).is_some_and(|(child, old)| old.is_unchanged(field, child))
+                        child
+                            .zip(old)
+                            .is_some_and(|(child, old)| old.is_unchanged(field, child))
                     })
             }
             (old, new) => old == new,
@@ -73,7 +71,9 @@ pub(super) fn old_item<'a>(
         return None;
     }
     let keys = keys(schema, item)?;
-    old_items.iter().find(|old| self::keys(schema, old).is_some_and(|old| old == keys))
+    old_items
+        .iter()
+        .find(|old| self::keys(schema, old).is_some_and(|old| old == keys))
 }
 
 fn is_list_map(schema: &Schema) -> bool {
@@ -85,6 +85,11 @@ fn is_list_map(schema: &Schema) -> bool {
 /// The scalar keys of an item; `None` if one is missing.
 fn keys<'a>(schema: &Schema, item: &'a Value) -> Option<Vec<&'a Value>> {
     let fields = item.as_object()?;
-    let scalar = |value: &&Value| matches!(value, Value::Bool(_) | Value::Number(_) | Value::String(_));
-    schema.list_map_keys.iter().map(|key| fields.get(key).filter(scalar)).collect()
+    let scalar =
+        |value: &&Value| matches!(value, Value::Bool(_) | Value::Number(_) | Value::String(_));
+    schema
+        .list_map_keys
+        .iter()
+        .map(|key| fields.get(key).filter(scalar))
+        .collect()
 }

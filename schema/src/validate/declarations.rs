@@ -41,7 +41,10 @@ fn declare(schema: &Schema, level: Level, name: &str) -> Option<DeclType> {
                 Some(ListType::Map) => ListKind::Map(schema.list_map_keys.clone()),
                 Some(ListType::Atomic) | None => ListKind::Atomic,
             };
-            Some(DeclType::List(Arc::new(expressions::ListType { element, kind })))
+            Some(DeclType::List(Arc::new(expressions::ListType {
+                element,
+                kind,
+            })))
         }
         ValueType::Object => match schema.additional.schema() {
             Some(element) => {
@@ -64,7 +67,11 @@ fn declare(schema: &Schema, level: Level, name: &str) -> Option<DeclType> {
 }
 
 fn declare_child(schema: &Schema, name: &str) -> Option<DeclType> {
-    let level = if schema.embedded_resource { Level::Resource } else { Level::Field };
+    let level = if schema.embedded_resource {
+        Level::Resource
+    } else {
+        Level::Field
+    };
     declare(schema, level, name)
 }
 
@@ -80,7 +87,11 @@ fn object(schema: &Schema, level: Level, name: &str) -> DeclType {
         fields.insert("kind".to_owned(), DeclType::String);
         fields.insert("metadata".to_owned(), object_meta(name));
     }
-    DeclType::Object(Arc::new(ObjectType { name: name.to_owned(), fields, open: false }))
+    DeclType::Object(Arc::new(ObjectType {
+        name: name.to_owned(),
+        fields,
+        open: false,
+    }))
 }
 
 /// All that rules may know of metadata.

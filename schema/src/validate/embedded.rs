@@ -39,7 +39,9 @@ fn walk(value: &Value, schema: &Schema, path: &FieldPath, errors: &mut Vec<Field
             }
         }
         Value::Array(items) => {
-            let Some(item_schema) = &schema.items else { return };
+            let Some(item_schema) = &schema.items else {
+                return;
+            };
             for (index, item) in items.iter().enumerate() {
                 walk(item, item_schema, &path.index(index), errors);
             }
@@ -58,7 +60,11 @@ fn resource(fields: &Map<String, Value>, path: &FieldPath, errors: &mut Vec<Fiel
             }
             Some(Value::String(text)) if name == "apiVersion" => {
                 if let Err(error) = text.parse::<GroupVersion>() {
-                    errors.push(FieldError::invalid(&place, text.as_str(), error.to_string()));
+                    errors.push(FieldError::invalid(
+                        &place,
+                        text.as_str(),
+                        error.to_string(),
+                    ));
                 }
             }
             Some(Value::String(text)) => {
@@ -72,7 +78,11 @@ fn resource(fields: &Map<String, Value>, path: &FieldPath, errors: &mut Vec<Fiel
                 }
             }
             Some(other) => {
-                errors.push(FieldError::invalid(&place, other.clone(), "must be a string"));
+                errors.push(FieldError::invalid(
+                    &place,
+                    other.clone(),
+                    "must be a string",
+                ));
             }
         }
     }
@@ -90,6 +100,15 @@ fn object_meta(metadata: &Value, path: &FieldPath, errors: &mut Vec<FieldError>)
         }
     }
     let resource = json!({ "metadata": metadata });
-    let scope = if meta::namespace(&resource).is_empty() { Scope::Cluster } else { Scope::Namespaced };
-    errors.extend(validation::validate_object_meta(&resource, scope, NameRule::PathSegment, path));
+    let scope = if meta::namespace(&resource).is_empty() {
+        Scope::Cluster
+    } else {
+        Scope::Namespaced
+    };
+    errors.extend(validation::validate_object_meta(
+        &resource,
+        scope,
+        NameRule::PathSegment,
+        path,
+    ));
 }

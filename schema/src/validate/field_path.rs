@@ -28,14 +28,20 @@ pub(crate) fn resolve<'s>(
     let mut schema = schema;
     let mut tokens = tokens(text).into_iter();
     while let Some(token) = tokens.next() {
-        let mut next = || tokens.next().ok_or_else(|| "unexpected end of JSON path".to_owned());
+        let mut next = || {
+            tokens
+                .next()
+                .ok_or_else(|| "unexpected end of JSON path".to_owned())
+        };
         let name = match token {
             "[" if brackets == Brackets::Refused => {
                 return Err("array notation is not allowed".to_owned());
             }
             "[" => {
                 let quoted = next()?;
-                let inner = quoted.strip_prefix('\'').and_then(|it| it.strip_suffix('\''));
+                let inner = quoted
+                    .strip_prefix('\'')
+                    .and_then(|it| it.strip_suffix('\''));
                 let inner = inner
                     .ok_or_else(|| format!("expected single quoted string but got {quoted}"))?;
                 let name = unescape(inner)?;
@@ -113,7 +119,9 @@ fn unescape(text: &str) -> Result<String, String> {
             Some('\'') => '\'',
             Some('\\') | None => '\\',
             Some(other) => {
-                return Err(format!("invalid string literal: invalid escape char \\{other}"));
+                return Err(format!(
+                    "invalid string literal: invalid escape char \\{other}"
+                ));
             }
         });
     }
@@ -145,7 +153,10 @@ mod tests {
             (".a[", Err("unexpected end of JSON path")),
             (".a[0]", Err("expected single quoted string but got 0")),
             (".m['k'", Err("unexpected end of JSON path")),
-            (".m['\\q']", Err("invalid string literal: invalid escape char \\q")),
+            (
+                ".m['\\q']",
+                Err("invalid string literal: invalid escape char \\q"),
+            ),
         ];
         for (text, want) in cases {
             let found = resolve(text, &schema, Brackets::Allowed);

@@ -14,19 +14,49 @@ use crate::structural::{Schema, ValueType};
 
 /// Formats of strings, without dashes.
 const STRING_FORMATS: [&str; 26] = [
-    "bsonobjectid", "uri", "email", "hostname", "ipv4", "ipv6", "cidr", "mac", "uuid", "uuid3",
-    "uuid4", "uuid5", "isbn", "isbn10", "isbn13", "creditcard", "ssn", "hexcolor", "rgbcolor",
-    "byte", "password", "date", "duration", "datetime", "k8sshortname", "k8slongname",
+    "bsonobjectid",
+    "uri",
+    "email",
+    "hostname",
+    "ipv4",
+    "ipv6",
+    "cidr",
+    "mac",
+    "uuid",
+    "uuid3",
+    "uuid4",
+    "uuid5",
+    "isbn",
+    "isbn10",
+    "isbn13",
+    "creditcard",
+    "ssn",
+    "hexcolor",
+    "rgbcolor",
+    "byte",
+    "password",
+    "date",
+    "duration",
+    "datetime",
+    "k8sshortname",
+    "k8slongname",
 ];
 
 /// The format of a schema, if it is one that its type can have.
 pub(super) fn effective(schema: &Schema) -> Option<&str> {
-    schema.format.as_deref().filter(|format| is_recognised(schema, format))
+    schema
+        .format
+        .as_deref()
+        .filter(|format| is_recognised(schema, format))
 }
 
 /// Whether `format` is checked for values of this schema. If not, a definition that names it gets a warning.
 pub(crate) fn is_recognised(schema: &Schema, format: &str) -> bool {
-    let value_type = if schema.int_or_string { None } else { schema.value_type };
+    let value_type = if schema.int_or_string {
+        None
+    } else {
+        schema.value_type
+    };
     match value_type {
         None | Some(ValueType::String) => is_known_format(format),
         Some(ValueType::Integer) => matches!(format, "int32" | "int64"),
@@ -88,7 +118,9 @@ static RGB_COLOR: LazyLock<Regex> = LazyLock::new(|| {
     let byte = "(0|[1-9][0-9]?|1[0-9][0-9]?|2[0-4][0-9]|25[0-5])";
     let space = r"[\t\n\x0C\r ]*";
     let comma = format!("{space},{space}");
-    pattern(&format!(r"^rgb\({space}{byte}{comma}{byte}{comma}{byte}{space}\)$"))
+    pattern(&format!(
+        r"^rgb\({space}{byte}{comma}{byte}{comma}{byte}{space}\)$"
+    ))
 });
 static BASE64: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})$")
@@ -122,18 +154,27 @@ fn is_request_uri(text: &str) -> bool {
     if text == "*" || text.starts_with('/') {
         return true;
     }
-    let Some((scheme, rest)) = text.split_once(':') else { return false };
-    let starts_with_letter = scheme.bytes().next().is_some_and(|it| it.is_ascii_alphabetic());
-    let plain = scheme.bytes().all(|it| it.is_ascii_alphanumeric() || b"+-.".contains(&it));
+    let Some((scheme, rest)) = text.split_once(':') else {
+        return false;
+    };
+    let starts_with_letter = scheme
+        .bytes()
+        .next()
+        .is_some_and(|it| it.is_ascii_alphabetic());
+    let plain = scheme
+        .bytes()
+        .all(|it| it.is_ascii_alphanumeric() || b"+-.".contains(&it));
     // An opaque URI (`mailto:a@b`) is not one of a request: a rooted path must follow.
-    starts_with_letter && plain && (!rest.starts_with("//") || is_authority(rest)) 
+    starts_with_letter && plain && (!rest.starts_with("//") || is_authority(rest))
 }
 
 /// The part between `//` and the path: no spaces, a numeric port.
 fn is_authority(rest: &str) -> bool {
     let after = rest.trim_start_matches('/');
     let authority = after.split(['/', '?']).next().unwrap_or_default();
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let host = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host)| host);
     if host.contains([' ', '<', '>', '"', '\\', '^', '`', '{', '|', '}']) {
         return false;
     }
@@ -143,7 +184,8 @@ fn is_authority(rest: &str) -> bool {
             None => None,
         }
     } else {
-        host.split_once(':').map_or(Some(""), |(_, port)| Some(port))
+        host.split_once(':')
+            .map_or(Some(""), |(_, port)| Some(port))
     };
     port.is_some_and(|port| port.bytes().all(|it| it.is_ascii_digit()))
 }
@@ -168,7 +210,9 @@ fn is_email(text: &str) -> bool {
     let trimmed = text.trim_matches([' ', '\t']);
     let address = match (trimmed.strip_suffix('>'), trimmed.find('<')) {
         (Some(inner), Some(_)) => {
-            let Some((name, address)) = inner.split_once('<') else { return false };
+            let Some((name, address)) = inner.split_once('<') else {
+                return false;
+            };
             if !is_phrase(name.trim()) {
                 return false;
             }
@@ -176,7 +220,9 @@ fn is_email(text: &str) -> bool {
         }
         _ => trimmed,
     };
-    let Some((local, domain)) = address.rsplit_once('@') else { return false };
+    let Some((local, domain)) = address.rsplit_once('@') else {
+        return false;
+    };
     let local_ok = match local.strip_prefix('"').and_then(|it| it.strip_suffix('"')) {
         Some(quoted) => !quoted.contains(['"', '\\', '\n', '\r']),
         None => is_dot_atom(local),
@@ -188,7 +234,9 @@ fn is_phrase(name: &str) -> bool {
     if let Some(quoted) = name.strip_prefix('"').and_then(|it| it.strip_suffix('"')) {
         return !quoted.contains(['"', '\\']);
     }
-    name.split([' ', '\t']).filter(|word| !word.is_empty()).all(is_dot_atom)
+    name.split([' ', '\t'])
+        .filter(|word| !word.is_empty())
+        .all(is_dot_atom)
 }
 
 fn is_dot_atom(text: &str) -> bool {
@@ -198,7 +246,9 @@ fn is_dot_atom(text: &str) -> bool {
             || !character.is_ascii()
     };
     !text.is_empty()
-        && text.split('.').all(|atom| !atom.is_empty() && atom.chars().all(is_atom_char))
+        && text
+            .split('.')
+            .all(|atom| !atom.is_empty() && atom.chars().all(is_atom_char))
 }
 
 fn is_domain_literal(domain: &str) -> bool {
@@ -235,14 +285,19 @@ fn sloppy_ip(text: &str) -> Option<Ip> {
 }
 
 fn is_cidr(text: &str) -> bool {
-    let Some((address, length)) = text.split_once('/') else { return false };
+    let Some((address, length)) = text.split_once('/') else {
+        return false;
+    };
     let length_max = match sloppy_ip(address) {
         Some(Ip::V4) => 32,
         Some(Ip::V6) => 128,
         None => return false,
     };
     let digits = !length.is_empty() && length.bytes().all(|it| it.is_ascii_digit());
-    digits && length.parse::<u32>().is_ok_and(|length| length <= length_max)
+    digits
+        && length
+            .parse::<u32>()
+            .is_ok_and(|length| length <= length_max)
 }
 
 /// EUI-48, EUI-64 or a 20-byte InfiniBand address, in the three notations of `net.ParseMAC`.
@@ -275,11 +330,14 @@ fn uuid_version(text: &str) -> Option<u8> {
 }
 
 fn has_rfc_variant(text: &str) -> bool {
-    uuid_digit(text, 16).is_some_and(|it| matches!(it.to_ascii_lowercase(), b'8' | b'9' | b'a' | b'b'))
+    uuid_digit(text, 16)
+        .is_some_and(|it| matches!(it.to_ascii_lowercase(), b'8' | b'9' | b'a' | b'b'))
 }
 
 fn isbn_digits(text: &str) -> String {
-    text.chars().filter(|it| !matches!(it, '-' | ' ' | '\t' | '\n' | '\r')).collect()
+    text.chars()
+        .filter(|it| !matches!(it, '-' | ' ' | '\t' | '\n' | '\r'))
+        .collect()
 }
 
 fn is_isbn10(text: &str) -> bool {
@@ -296,7 +354,7 @@ fn is_isbn10(text: &str) -> bool {
         };
         sum += weight * value;
     }
-    sum % 11 == 0
+    sum.is_multiple_of(11)
 }
 
 fn is_isbn13(text: &str) -> bool {
@@ -309,7 +367,7 @@ fn is_isbn13(text: &str) -> bool {
         .zip([1_u32, 3].into_iter().cycle())
         .map(|(byte, weight)| weight * u32::from(byte - b'0'))
         .sum();
-    sum % 10 == 0
+    sum.is_multiple_of(10)
 }
 
 fn is_credit_card(text: &str) -> bool {
@@ -330,7 +388,7 @@ fn is_credit_card(text: &str) -> bool {
             }
         })
         .sum();
-    sum % 10 == 0
+    sum.is_multiple_of(10)
 }
 
 fn is_date(text: &str) -> bool {
@@ -341,11 +399,15 @@ fn is_date(text: &str) -> bool {
 fn is_date_time(text: &str) -> bool {
     let lower = text.to_lowercase();
     let mut parts = lower.split('t');
-    let (Some(date), Some(time)) = (parts.next(), parts.next()) else { return false };
+    let (Some(date), Some(time)) = (parts.next(), parts.next()) else {
+        return false;
+    };
     if text.len() < 4 || !is_date(date) {
         return false;
     }
-    let Some(found) = TIME_OF_DAY.captures(time) else { return false };
+    let Some(found) = TIME_OF_DAY.captures(time) else {
+        return false;
+    };
     let within = |group: usize, most: &str| found.get(group).is_some_and(|it| it.as_str() <= most);
     within(1, "23") && within(2, "59") && within(3, "59")
 }
@@ -375,7 +437,8 @@ fn is_scala_duration(text: &str) -> bool {
         }
         let unit = group(2).to_lowercase();
         known |= UNITS.iter().any(|names| {
-            names.contains(&unit.as_str()) || names.last().is_some_and(|last| unit.starts_with(last))
+            names.contains(&unit.as_str())
+                || names.last().is_some_and(|last| unit.starts_with(last))
         });
     }
     known
@@ -389,9 +452,13 @@ fn is_go_duration(text: &str) -> bool {
     }
     let mut nanoseconds = 0_f64;
     while !rest.is_empty() {
-        let number_end = rest.find(|it: char| !it.is_ascii_digit() && it != '.').unwrap_or(rest.len());
+        let number_end = rest
+            .find(|it: char| !it.is_ascii_digit() && it != '.')
+            .unwrap_or(rest.len());
         let (number, after) = rest.split_at(number_end);
-        let unit_end = after.find(|it: char| it.is_ascii_digit() || it == '.').unwrap_or(after.len());
+        let unit_end = after
+            .find(|it: char| it.is_ascii_digit() || it == '.')
+            .unwrap_or(after.len());
         let (unit, after) = after.split_at(unit_end);
         let factor = match unit {
             "ns" => 1.0,

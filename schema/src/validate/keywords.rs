@@ -20,7 +20,10 @@ pub(super) fn validate(
     old: Option<Correlation<'_>>,
     base: &FieldPath,
 ) -> Vec<FieldError> {
-    let place = Place { base, path: &Path::Root };
+    let place = Place {
+        base,
+        path: &Path::Root,
+    };
     ratcheted(value, schema, old, place).into_errors()
 }
 
@@ -94,7 +97,10 @@ fn node(value: &Value, schema: &Schema, old: Option<Correlation<'_>>, place: Pla
 
 /// A null has a type and may be enumerated; nothing else applies to it.
 fn null(schema: &Schema, place: Place<'_>) -> Outcome {
-    let mut outcome = Outcome { checks_count: 1, ..Outcome::default() };
+    let mut outcome = Outcome {
+        checks_count: 1,
+        ..Outcome::default()
+    };
     let typed = schema.value_type.is_some() || schema.int_or_string;
     if typed && !schema.nullable {
         outcome.add(Failure::wrong_type(place, type_names(schema), "null"));
@@ -126,7 +132,10 @@ fn has_type(schema: &Schema, value_type: ValueType) -> bool {
 }
 
 fn types(value: &Value, schema: &Schema, format: Option<&str>, place: Place<'_>) -> Outcome {
-    let mut outcome = Outcome { checks_count: 1, ..Outcome::default() };
+    let mut outcome = Outcome {
+        checks_count: 1,
+        ..Outcome::default()
+    };
     let (found, found_format) = type_of(value);
     let is_numeric = has_type(schema, ValueType::Number) || has_type(schema, ValueType::Integer);
     let fits = has_type(schema, found)
@@ -144,7 +153,11 @@ fn types(value: &Value, schema: &Schema, format: Option<&str>, place: Place<'_>)
         Some(_) if is_text_or_list && !is_numeric => {}
         _ if !fits => {
             outcome = Outcome::default();
-            outcome.add(Failure::wrong_type(place, type_names(schema), found.as_str()));
+            outcome.add(Failure::wrong_type(
+                place,
+                type_names(schema),
+                found.as_str(),
+            ));
         }
         _ => {}
     }
@@ -192,7 +205,11 @@ fn string(text: &str, constraints: &Constraints, place: Place<'_>) -> Option<Fai
 
 fn enumeration(value: &Value, constraints: &Constraints, place: Place<'_>) -> Option<Failure> {
     let permitted = &constraints.enumeration;
-    if permitted.is_empty() || permitted.iter().any(|it| !it.is_null() && equals(value, it)) {
+    if permitted.is_empty()
+        || permitted
+            .iter()
+            .any(|it| !it.is_null() && equals(value, it))
+    {
         return None;
     }
     Some(Failure::not_supported(place, value, permitted))
@@ -223,7 +240,9 @@ fn list(
             outcome.merge(ratcheted(item, item_schema, old, place.at(&path)));
         }
     }
-    let Some(constraints) = schema.constraints.as_deref() else { return outcome };
+    let Some(constraints) = schema.constraints.as_deref() else {
+        return outcome;
+    };
     let count = i64::try_from(items.len()).unwrap_or(i64::MAX);
     if let Some(min) = constraints.min_items.filter(|min| count < *min) {
         let rest = format_args!("should have at least {min} items");
@@ -256,11 +275,15 @@ fn object(
     }
     let is_root = matches!(place.path, Path::Root) && place.base.is_root();
     for (name, field) in fields {
-        let Some(property) = schema.properties.get(name) else { continue };
+        let Some(property) = schema.properties.get(name) else {
+            continue;
+        };
         let path = Path::Field(place.path, name);
         // What is new about them cannot be seen: both sides were converted to this version.
         let hidden = is_root && (name == "apiVersion" || name == "kind");
-        let old = old.filter(|_| !hidden).and_then(|old| old.field(schema, name));
+        let old = old
+            .filter(|_| !hidden)
+            .and_then(|old| old.field(schema, name));
         outcome.merge(ratcheted(field, property, old, place.at(&path)));
     }
     for name in &schema.required {
@@ -312,7 +335,11 @@ fn combinators(
             outcome.merge(result);
         }
         if valid_count != constraints.all_of.len() {
-            let none = if valid_count == 0 { ". None validated" } else { "" };
+            let none = if valid_count == 0 {
+                ". None validated"
+            } else {
+                ""
+            };
             let text = format!("{} must validate all the schemas (allOf){none}", quoted());
             outcome.add(Failure::general(place, text));
         }
@@ -328,7 +355,10 @@ fn combinators(
 
 /// Keeps the result in which most was checked.
 fn keep_better(best: &mut Option<Outcome>, result: Outcome) {
-    if best.as_ref().is_none_or(|best| result.checks_count > best.checks_count) {
+    if best
+        .as_ref()
+        .is_none_or(|best| result.checks_count > best.checks_count)
+    {
         *best = Some(result);
     }
 }
@@ -381,7 +411,10 @@ fn one_of(
         count => format!("Found {count} valid alternatives"),
     };
     let mut outcome = Outcome::default();
-    let text = format!("{} must validate one and only one schema (oneOf). {found}", quoted());
+    let text = format!(
+        "{} must validate one and only one schema (oneOf). {found}",
+        quoted()
+    );
     outcome.add(Failure::general(place, text));
     outcome.merge(best_failure.unwrap_or_default());
     outcome

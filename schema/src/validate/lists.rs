@@ -39,7 +39,9 @@ fn walk(value: &Value, schema: &Schema, path: &FieldPath, errors: &mut Vec<Field
                 Some(ListType::Map) => map(items, schema, path, errors),
                 Some(ListType::Atomic) | None => {}
             }
-            let Some(item_schema) = &schema.items else { return };
+            let Some(item_schema) = &schema.items else {
+                return;
+            };
             for (index, item) in items.iter().enumerate() {
                 walk(item, item_schema, &path.index(index), errors);
             }
@@ -50,7 +52,11 @@ fn walk(value: &Value, schema: &Schema, path: &FieldPath, errors: &mut Vec<Field
 
 fn set(items: &[Value], path: &FieldPath, errors: &mut Vec<FieldError>) {
     for index in second_occurrences(items.iter().map(Value::to_string)) {
-        errors.extend(items.get(index).map(|item| FieldError::duplicate(&path.index(index), item.clone())));
+        errors.extend(
+            items
+                .get(index)
+                .map(|item| FieldError::duplicate(&path.index(index), item.clone())),
+        );
     }
 }
 
@@ -58,13 +64,20 @@ fn map(items: &[Value], schema: &Schema, path: &FieldPath, errors: &mut Vec<Fiel
     for (index, item) in items.iter().enumerate() {
         if !item.is_object() && !item.is_null() {
             let detail = "must be an object for an array of list-type map";
-            errors.push(FieldError::invalid(&path.index(index), item.clone(), detail));
+            errors.push(FieldError::invalid(
+                &path.index(index),
+                item.clone(),
+                detail,
+            ));
             return;
         }
     }
     let keys: Vec<Value> = items.iter().map(|item| key(item, schema)).collect();
     for index in second_occurrences(keys.iter().map(Value::to_string)) {
-        errors.extend(keys.get(index).map(|key| FieldError::duplicate(&path.index(index), key.clone())));
+        errors.extend(
+            keys.get(index)
+                .map(|key| FieldError::duplicate(&path.index(index), key.clone())),
+        );
     }
 }
 
@@ -108,14 +121,26 @@ mod tests {
         }}))
         .unwrap();
         let cases = [
-            ("distinct", json!({"s": ["a", "b"], "m": [{"p": 1}, {"p": 1, "q": "x"}]}), vec![]),
-            ("set", json!({"s": ["a", "b", "a", "a"]}), vec!["s[2]: Duplicate value: \"a\""]),
+            (
+                "distinct",
+                json!({"s": ["a", "b"], "m": [{"p": 1}, {"p": 1, "q": "x"}]}),
+                vec![],
+            ),
+            (
+                "set",
+                json!({"s": ["a", "b", "a", "a"]}),
+                vec!["s[2]: Duplicate value: \"a\""],
+            ),
             (
                 "map",
                 json!({"m": [{"p": 1, "q": "x", "v": 1}, {"p": 1, "q": "x"}]}),
                 vec!["m[1]: Duplicate value: {\"p\":1,\"q\":\"x\"}"],
             ),
-            ("no keys", json!({"m": [{}, null]}), vec!["m[1]: Duplicate value: {}"]),
+            (
+                "no keys",
+                json!({"m": [{}, null]}),
+                vec!["m[1]: Duplicate value: {}"],
+            ),
             (
                 "no object",
                 json!({"m": [1]}),
@@ -123,8 +148,10 @@ mod tests {
             ),
         ];
         for (name, object, want) in cases {
-            let errors: Vec<String> =
-                validate(&object, &schema).iter().map(ToString::to_string).collect();
+            let errors: Vec<String> = validate(&object, &schema)
+                .iter()
+                .map(ToString::to_string)
+                .collect();
             assert_eq!(errors, want, "{name}");
         }
     }

@@ -65,12 +65,16 @@ impl Outcome {
     /// Removes repeated texts, which alternatives of one node produce.
     pub(super) fn deduplicate(&mut self) {
         let mut seen = HashSet::with_capacity(self.failures.len());
-        self.failures.retain(|failure| seen.insert(failure.text.clone()));
+        self.failures
+            .retain(|failure| seen.insert(failure.text.clone()));
     }
 
     pub(super) fn into_errors(mut self) -> Vec<FieldError> {
         self.deduplicate();
-        self.failures.into_iter().map(|failure| failure.error).collect()
+        self.failures
+            .into_iter()
+            .map(|failure| failure.error)
+            .collect()
     }
 }
 
@@ -79,56 +83,87 @@ impl Outcome {
 impl Failure {
     /// A sentence about the object as a whole.
     pub(super) fn general(place: Place<'_>, text: String) -> Self {
-        Self { error: FieldError::invalid(place.base, "", text.clone()), text }
+        Self {
+            error: FieldError::invalid(place.base, "", text.clone()),
+            text,
+        }
     }
 
     /// `<path> in body <rest>`.
-    pub(super) fn invalid(place: Place<'_>, value: impl Into<Value>, rest: impl fmt::Display) -> Self {
+    pub(super) fn invalid(
+        place: Place<'_>,
+        value: impl Into<Value>,
+        rest: impl fmt::Display,
+    ) -> Self {
         let text = place.in_body(rest);
-        Self { error: FieldError::invalid(&place.field(), value, text.clone()), text }
+        Self {
+            error: FieldError::invalid(&place.field(), value, text.clone()),
+            text,
+        }
     }
 
     /// A text of its own.
     pub(super) fn worded(place: Place<'_>, value: impl Into<Value>, text: String) -> Self {
-        Self { error: FieldError::invalid(&place.field(), value, text.clone()), text }
+        Self {
+            error: FieldError::invalid(&place.field(), value, text.clone()),
+            text,
+        }
     }
 
     /// A value of a wrong type; `found` names the type, or is the text that is not of the format.
     pub(super) fn wrong_type(place: Place<'_>, expected: &str, found: &str) -> Self {
         let quoted = go_format::quote(found);
         let text = place.in_body(format_args!("must be of type {expected}: {quoted}"));
-        Self { error: FieldError::type_invalid(&place.field(), found, text.clone()), text }
+        Self {
+            error: FieldError::type_invalid(&place.field(), found, text.clone()),
+            text,
+        }
     }
 
     pub(super) fn required(place: Place<'_>) -> Self {
         let error = FieldError::required(&place.field(), "");
-        Self { text: place.in_body("is required"), error }
+        Self {
+            text: place.in_body("is required"),
+            error,
+        }
     }
 
     pub(super) fn not_supported(place: Place<'_>, value: &Value, supported: &[Value]) -> Self {
         let texts: Vec<String> = supported
             .iter()
-            .map(|it| it.as_str().map_or_else(|| go_format::json(it), str::to_owned))
+            .map(|it| {
+                it.as_str()
+                    .map_or_else(|| go_format::json(it), str::to_owned)
+            })
             .collect();
         let error = FieldError::not_supported(
             &place.field(),
             value.clone(),
             texts.iter().map(String::as_str),
         );
-        Self { text: place.in_body(format_args!("should be one of {texts:?}")), error }
+        Self {
+            text: place.in_body(format_args!("should be one of {texts:?}")),
+            error,
+        }
     }
 
     pub(super) fn too_long(place: Place<'_>, length_max: i64) -> Self {
         let text = place.in_body(format_args!("should be at most {length_max} chars long"));
         let bytes_max = usize::try_from(length_max).unwrap_or(0);
-        Self { error: FieldError::too_long(&place.field(), bytes_max), text }
+        Self {
+            error: FieldError::too_long(&place.field(), bytes_max),
+            text,
+        }
     }
 
     /// Too many `members`, which are `items` or `properties`.
     pub(super) fn too_many(place: Place<'_>, count: usize, count_max: i64, members: &str) -> Self {
         let text = place.in_body(format_args!("should have at most {count_max} {members}"));
         let count_max = usize::try_from(count_max).unwrap_or(0);
-        Self { error: FieldError::too_many(&place.field(), count, count_max), text }
+        Self {
+            error: FieldError::too_many(&place.field(), count, count_max),
+            text,
+        }
     }
 }
 
@@ -136,7 +171,10 @@ impl Failure {
 
 impl<'a> Place<'a> {
     pub(super) fn at(self, path: &'a Path<'a>) -> Self {
-        Self { base: self.base, path }
+        Self {
+            base: self.base,
+            path,
+        }
     }
 
     pub(super) fn field(self) -> FieldPath {

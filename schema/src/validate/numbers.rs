@@ -37,15 +37,39 @@ pub(super) fn validate(
     if let Some(failure) = range.failure(amount, "Checked", place) {
         outcome.add(failure);
     }
-    let Some(constraints) = schema.constraints.as_deref() else { return outcome };
+    let Some(constraints) = schema.constraints.as_deref() else {
+        return outcome;
+    };
     multiple(amount, constraints, &range, place, &mut outcome);
     if let Some(bound) = constraints.minimum {
-        let words = if bound.exclusive { "greater than" } else { "greater than or equal to" };
-        bounded(amount, bound, words, &range, ("Minimum boundary", place), &mut outcome);
+        let words = if bound.exclusive {
+            "greater than"
+        } else {
+            "greater than or equal to"
+        };
+        bounded(
+            amount,
+            bound,
+            words,
+            &range,
+            ("Minimum boundary", place),
+            &mut outcome,
+        );
     }
     if let Some(bound) = constraints.maximum {
-        let words = if bound.exclusive { "less than" } else { "less than or equal to" };
-        bounded(amount, bound, words, &range, ("Maximum boundary", place), &mut outcome);
+        let words = if bound.exclusive {
+            "less than"
+        } else {
+            "less than or equal to"
+        };
+        bounded(
+            amount,
+            bound,
+            words,
+            &range,
+            ("Maximum boundary", place),
+            &mut outcome,
+        );
     }
     outcome
 }
@@ -74,16 +98,30 @@ fn bounded(
     let (broken, shown) = match amount {
         Amount::Integer(integer) if misfit.is_none() => {
             let limit = truncated(bound.value);
-            let order = if is_minimum { limit.cmp(&integer) } else { integer.cmp(&limit) };
-            (order.is_gt() || (bound.exclusive && order.is_eq()), limit.to_string())
+            let order = if is_minimum {
+                limit.cmp(&integer)
+            } else {
+                integer.cmp(&limit)
+            };
+            (
+                order.is_gt() || (bound.exclusive && order.is_eq()),
+                limit.to_string(),
+            )
         }
         _ => {
             let float = amount.float();
-            let (low, high) = if is_minimum { (float, bound.value) } else { (bound.value, float) };
-            (low < high || (bound.exclusive && low <= high), go_format::float(bound.value))
+            let (low, high) = if is_minimum {
+                (float, bound.value)
+            } else {
+                (bound.value, float)
+            };
+            (
+                low < high || (bound.exclusive && low <= high),
+                go_format::float(bound.value),
+            )
         }
     };
-    misfit.into_iter().for_each(|failure| outcome.add(failure));
+    outcome.failures.extend(misfit);
     if broken {
         let rest = format_args!("should be {words} {shown}");
         outcome.add(Failure::invalid(place, amount.value(), rest));
@@ -97,22 +135,39 @@ fn multiple(
     place: Place<'_>,
     outcome: &mut Outcome,
 ) {
-    let Some(factor) = constraints.multiple_of else { return };
+    let Some(factor) = constraints.multiple_of else {
+        return;
+    };
     let misfit = range.failure(Amount::Float(factor), "MultipleOf", place);
     let (positive, divides, shown) = match amount {
         Amount::Integer(integer) if misfit.is_none() => {
             let factor = truncated(factor);
-            (factor > 0, factor > 0 && integer % factor == 0, factor.to_string())
+            (
+                factor > 0,
+                factor > 0 && integer % factor == 0,
+                factor.to_string(),
+            )
         }
         _ => {
             let float = amount.float();
-            let quotient = if factor < 1.0 { 1.0 / factor * float } else { float / factor };
-            (factor > 0.0, is_integral(quotient), go_format::float(factor))
+            let quotient = if factor < 1.0 {
+                1.0 / factor * float
+            } else {
+                float / factor
+            };
+            (
+                factor > 0.0,
+                is_integral(quotient),
+                go_format::float(factor),
+            )
         }
     };
-    misfit.into_iter().for_each(|failure| outcome.add(failure));
+    outcome.failures.extend(misfit);
     if !positive {
-        let text = format!("factor MultipleOf declared for {} must be positive: {shown}", place.path);
+        let text = format!(
+            "factor MultipleOf declared for {} must be positive: {shown}",
+            place.path
+        );
         outcome.add(Failure::worded(place, factor_value(factor), text));
     } else if !divides {
         let rest = format_args!("should be a multiple of {shown}");
@@ -141,7 +196,11 @@ struct Range<'s> {
 impl<'s> Range<'s> {
     /// Only a single type restricts, and only a format of that type.
     fn of(schema: &'s Schema, format: Option<&'s str>) -> Self {
-        let value_type = if schema.int_or_string { None } else { schema.value_type };
+        let value_type = if schema.int_or_string {
+            None
+        } else {
+            schema.value_type
+        };
         let format = format.filter(|format| match value_type {
             Some(ValueType::Integer) => matches!(*format, "int32" | "int64"),
             Some(ValueType::Number) => matches!(*format, "float" | "double"),
@@ -153,10 +212,16 @@ impl<'s> Range<'s> {
     fn failure(&self, amount: Amount, prefix: &str, place: Place<'_>) -> Option<Failure> {
         let holds = match (self.value_type, self.format) {
             (Some(ValueType::Integer), format) => match amount {
-                Amount::Integer(integer) => format != Some("int32") || i32::try_from(integer).is_ok(),
+                Amount::Integer(integer) => {
+                    format != Some("int32") || i32::try_from(integer).is_ok()
+                }
                 Amount::Float(float) => {
-                    let limit = if format == Some("int32") { 2_147_483_648.0 } else { 9.223_372_036_854_776e18 };
-                    float.trunc() == float && float >= -limit && float < limit
+                    let limit = if format == Some("int32") {
+                        2_147_483_648.0
+                    } else {
+                        9.223_372_036_854_776e18
+                    };
+                    float.fract().abs() == 0.0 && float >= -limit && float < limit
                 }
             },
             (_, Some("float")) => amount.float().abs() <= f64::from(f32::MAX),
@@ -170,7 +235,10 @@ impl<'s> Range<'s> {
             Some(format) => format!("with format {format}"),
             None => "(default format)".to_owned(),
         };
-        let text = format!("{prefix} value must be of type {type_name} {form} in {}", place.path);
+        let text = format!(
+            "{prefix} value must be of type {type_name} {form} in {}",
+            place.path
+        );
         Some(Failure::general(place, text))
     }
 }

@@ -34,10 +34,26 @@ const MESSAGE_BYTES_MAX: usize = 5 * 1024;
 
 /// Runs the rules of an object.
 pub(super) fn run(object: &Value, schema: &Schema, old: Option<&Value>, findings: &mut Findings) {
-    let ratchet = Ratchet { current: old.map(|old| Unchanged::new(old, object, schema)), parent: None };
-    let mut runner =
-        Runner { findings, base: &FieldPath::root(), steps_left: OBJECT_STEPS_MAX, exhausted: false };
-    runner.node(Node { value: object, schema, level: Level::Resource }, old, ratchet, &Path::Root);
+    let ratchet = Ratchet {
+        current: old.map(|old| Unchanged::new(old, object, schema)),
+        parent: None,
+    };
+    let mut runner = Runner {
+        findings,
+        base: &FieldPath::root(),
+        steps_left: OBJECT_STEPS_MAX,
+        exhausted: false,
+    };
+    runner.node(
+        Node {
+            value: object,
+            schema,
+            level: Level::Resource,
+        },
+        old,
+        ratchet,
+        &Path::Root,
+    );
 }
 
 /// Runs the rules on a default, which is at `path` of a definition: as unchanged and as new.
@@ -55,7 +71,16 @@ pub(crate) fn run_rules_on_default(
             steps_left: OBJECT_STEPS_MAX,
             exhausted: false,
         };
-        runner.node(Node { value, schema, level }, old, Ratchet::default(), &Path::Root);
+        runner.node(
+            Node {
+                value,
+                schema,
+                level,
+            },
+            old,
+            Ratchet::default(),
+            &Path::Root,
+        );
         if !findings.errors.is_empty() {
             break;
         }
@@ -102,20 +127,38 @@ impl<'a> Ratchet<'a> {
     }
 
     fn field(self, name: &str, value: &'a Value, schema: &'a Schema) -> Self {
-        let Some(current) = self.current else { return self };
+        let Some(current) = self.current else {
+            return self;
+        };
         if self.parent.is_none() && (name == "apiVersion" || name == "kind") {
             return Self::default();
         }
         let correlation = current.correlation.field(current.schema, name);
-        let child = correlation.map(|correlation| Unchanged { correlation, value, schema });
-        Self { current: child, parent: Some(current) }
+        let child = correlation.map(|correlation| Unchanged {
+            correlation,
+            value,
+            schema,
+        });
+        Self {
+            current: child,
+            parent: Some(current),
+        }
     }
 
     fn item(self, value: &'a Value, schema: &'a Schema) -> Self {
-        let Some(current) = self.current else { return self };
+        let Some(current) = self.current else {
+            return self;
+        };
         let correlation = current.correlation.item(current.schema, value);
-        let child = correlation.map(|correlation| Unchanged { correlation, value, schema });
-        Self { current: child, parent: Some(current) }
+        let child = correlation.map(|correlation| Unchanged {
+            correlation,
+            value,
+            schema,
+        });
+        Self {
+            current: child,
+            parent: Some(current),
+        }
     }
 }
 
@@ -123,7 +166,11 @@ impl<'a> Ratchet<'a> {
 
 impl<'a> Unchanged<'a> {
     fn new(old: &'a Value, value: &'a Value, schema: &'a Schema) -> Self {
-        Self { correlation: Correlation::new(old), value, schema }
+        Self {
+            correlation: Correlation::new(old),
+            value,
+            schema,
+        }
     }
 }
 
@@ -161,22 +208,41 @@ impl Runner<'_> {
                 }
             }
             Value::Array(items) => {
-                let Some(schema) = &node.schema.items else { return };
+                let Some(schema) = &node.schema.items else {
+                    return;
+                };
                 let old_items = old.and_then(Value::as_array);
                 for (index, value) in items.iter().enumerate() {
                     let old = old_items.and_then(|old| old_item(node.schema, old, value));
                     let ratchet = ratchet.item(value, schema);
-                    self.node(Node::below(value, schema), old, ratchet, &Path::Index(path, index));
+                    self.node(
+                        Node::below(value, schema),
+                        old,
+                        ratchet,
+                        &Path::Index(path, index),
+                    );
                 }
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
     }
 
-    fn rules(&mut self, node: Node<'_>, old: Option<&Value>, ratchet: Ratchet<'_>, path: &Path<'_>) {
+    fn rules(
+        &mut self,
+        node: Node<'_>,
+        old: Option<&Value>,
+        ratchet: Ratchet<'_>,
+        path: &Path<'_>,
+    ) {
         let compiled = node.schema.compiled_rules(node.level);
         let place = self.field(path);
-        for (rule, program) in node.schema.validations.as_slice().iter().zip(&compiled.rules) {
+        for (rule, program) in node
+            .schema
+            .validations
+            .as_slice()
+            .iter()
+            .zip(&compiled.rules)
+        {
             if self.exhausted {
                 return;
             }
@@ -190,7 +256,16 @@ impl Runner<'_> {
             }
             let mut bindings = Bindings::new();
             bind(&mut bindings, node.value, old, compiled, optional);
-            self.rule(rule, program, &bindings, Judged { node, ratchet, place: &place });
+            self.rule(
+                rule,
+                program,
+                &bindings,
+                Judged {
+                    node,
+                    ratchet,
+                    place: &place,
+                },
+            );
         }
     }
 
@@ -201,7 +276,9 @@ impl Runner<'_> {
         bindings: &Bindings<'_>,
         judged: Judged<'_>,
     ) {
-        let Some(program) = &compiled.program else { return };
+        let Some(program) = &compiled.program else {
+            return;
+        };
         let (place, schema) = (judged.place, judged.node.schema);
         let result = match self.evaluate(program, bindings) {
             Ok(result) => result,
@@ -214,7 +291,11 @@ impl Runner<'_> {
             Some(path) => place.child(path),
             None => place.clone(),
         };
-        let detail = match compiled.message.as_ref().map(|it| self.message(it, rule, bindings)) {
+        let detail = match compiled
+            .message
+            .as_ref()
+            .map(|it| self.message(it, rule, bindings))
+        {
             Some(Message::Made(text)) => text,
             Some(Message::Fatal(text)) => {
                 self.exhausted = true;
@@ -295,7 +376,9 @@ impl Runner<'_> {
     /// An error about a rule itself, which shows the type of the node.
     fn refuse(&mut self, place: &FieldPath, schema: &Schema, text: String) {
         let type_name = schema.value_type.map_or("", ValueType::as_str);
-        self.findings.errors.push(FieldError::invalid(place, type_name, text));
+        self.findings
+            .errors
+            .push(FieldError::invalid(place, type_name, text));
     }
 
     fn field(&self, path: &Path<'_>) -> FieldPath {
@@ -335,8 +418,16 @@ enum Message {
 
 impl<'a> Node<'a> {
     fn below(value: &'a Value, schema: &'a Schema) -> Self {
-        let level = if schema.embedded_resource { Level::Resource } else { Level::Field };
-        Self { value, schema, level }
+        let level = if schema.embedded_resource {
+            Level::Resource
+        } else {
+            Level::Field
+        };
+        Self {
+            value,
+            schema,
+            level,
+        }
     }
 }
 
@@ -362,8 +453,10 @@ fn bind<'v>(
 
 fn error_of(rule: &Rule, place: &FieldPath, node: Node<'_>, detail: String) -> FieldError {
     // Of objects and lists only the path is shown.
-    let is_compound =
-        matches!(node.schema.value_type, Some(ValueType::Object | ValueType::Array));
+    let is_compound = matches!(
+        node.schema.value_type,
+        Some(ValueType::Object | ValueType::Array)
+    );
     let shown = (!is_compound).then(|| node.value.clone());
     let with_value = |kind, detail: String| FieldError::new(kind, place, shown.clone(), detail);
     match rule.reason.as_deref() {

@@ -43,7 +43,10 @@ pub(super) const PRINTERS: &[Printer] = &[
 fn binding(row: &Row<'_>) -> Vec<Value> {
     let role = format!("{}/{}", row.text("roleRef.kind"), row.text("roleRef.name"));
     let subjects = |kind: &str| {
-        let named = row.list("subjects").iter().filter(|it| text_at(it, "kind") == kind);
+        let named = row
+            .list("subjects")
+            .iter()
+            .filter(|it| text_at(it, "kind") == kind);
         let names: Vec<String> = named
             .map(|it| match (kind, text_at(it, "namespace")) {
                 ("ServiceAccount", namespace) => format!("{namespace}/{}", text_at(it, "name")),
@@ -53,7 +56,14 @@ fn binding(row: &Row<'_>) -> Vec<Value> {
         json!(names.join(", "))
     };
     let (users, groups) = (subjects("User"), subjects("Group"));
-    vec![row.name(), json!(role), row.age(), users, groups, subjects("ServiceAccount")]
+    vec![
+        row.name(),
+        json!(role),
+        row.age(),
+        users,
+        groups,
+        subjects("ServiceAccount"),
+    ]
 }
 
 fn request_state(row: &Row<'_>) -> String {

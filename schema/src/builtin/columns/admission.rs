@@ -53,7 +53,14 @@ pub(super) const PRINTERS: &[Printer] = &[
             let method = json!(row.text_or("spec.distinguisherMethod.type", "<none>"));
             let dangling = row.condition("Dangling").unwrap_or("?");
             let precedence = json!(row.count("spec.matchingPrecedence"));
-            vec![row.name(), level, precedence, method, row.age(), json!(dangling)]
+            vec![
+                row.name(),
+                level,
+                precedence,
+                method,
+                row.age(),
+                json!(dangling),
+            ]
         },
     },
     Printer {
@@ -63,7 +70,12 @@ pub(super) const PRINTERS: &[Printer] = &[
                   QueueLengthLimit:string,Age:string",
         cells: priority_level,
     },
-    Printer { group: "resource.k8s.io", resource: "deviceclasses", columns: NAME_AGE_COLUMNS, cells: name_age },
+    Printer {
+        group: "resource.k8s.io",
+        resource: "deviceclasses",
+        columns: NAME_AGE_COLUMNS,
+        cells: name_age,
+    },
     Printer {
         group: "resource.k8s.io",
         resource: "resourceclaimtemplates",
@@ -97,7 +109,12 @@ fn policy(row: &Row<'_>, expressions: &str) -> Vec<Value> {
         || UNSET.to_owned(),
         |it| format!("{}/{}", text_at(it, "apiVersion"), text_at(it, "kind")),
     );
-    vec![row.name(), json!(row.list(expressions).len()), json!(parameters), row.age()]
+    vec![
+        row.name(),
+        json!(row.list(expressions).len()),
+        json!(parameters),
+        row.age(),
+    ]
 }
 
 fn binding(row: &Row<'_>) -> Vec<Value> {
@@ -109,7 +126,12 @@ fn binding(row: &Row<'_>) -> Vec<Value> {
             namespace => format!("{namespace}/{name}"),
         },
     };
-    vec![row.name(), json!(row.text("spec.policyName")), json!(parameters), row.age()]
+    vec![
+        row.name(),
+        json!(row.text("spec.policyName")),
+        json!(parameters),
+        row.age(),
+    ]
 }
 
 fn priority_level(row: &Row<'_>) -> Vec<Value> {
@@ -121,7 +143,15 @@ fn priority_level(row: &Row<'_>) -> Vec<Value> {
     let shares = limited("nominalConcurrencyShares");
     let (level_type, queues) = (json!(row.text("spec.type")), queuing("queues"));
     let (hand, length) = (queuing("handSize"), queuing("queueLengthLimit"));
-    vec![row.name(), level_type, shares, queues, hand, length, row.age()]
+    vec![
+        row.name(),
+        level_type,
+        shares,
+        queues,
+        hand,
+        length,
+        row.age(),
+    ]
 }
 
 fn claim_state(row: &Row<'_>) -> String {

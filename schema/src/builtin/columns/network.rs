@@ -17,10 +17,22 @@ pub(super) const PRINTERS: &[Printer] = &[
         cells: |row| {
             let inner = json!(row.text_or("spec.clusterIP", NONE));
             let ports: Vec<String> = row.list("spec.ports").iter().map(service_port).collect();
-            let ports = if ports.is_empty() { NONE.to_owned() } else { ports.join(",") };
+            let ports = if ports.is_empty() {
+                NONE.to_owned()
+            } else {
+                ports.join(",")
+            };
             let selected = json!(labels(row.get("spec.selector")));
             let kind = json!(row.text("spec.type"));
-            vec![row.name(), kind, inner, json!(external(row)), json!(ports), row.age(), selected]
+            vec![
+                row.name(),
+                kind,
+                inner,
+                json!(external(row)),
+                json!(ports),
+                row.age(),
+                selected,
+            ]
         },
     },
     Printer {
@@ -35,16 +47,29 @@ pub(super) const PRINTERS: &[Printer] = &[
         columns: "Name:string,AddressType:string,Ports:string,Endpoints:string,Age:string",
         cells: |row| {
             let ports = row.list("ports").iter();
-            let ports: Vec<String> =
-                ports.map(|it| it.get("port").map_or_else(|| "*".to_owned(), scalar)).collect();
+            let ports: Vec<String> = ports
+                .map(|it| it.get("port").map_or_else(|| "*".to_owned(), scalar))
+                .collect();
             let addresses = row.list("endpoints").iter();
-            let addresses = addresses.filter_map(|it| it.get("addresses")?.as_array()).flatten();
+            let addresses = addresses
+                .filter_map(|it| it.get("addresses")?.as_array())
+                .flatten();
             let addresses: Vec<String> = addresses.map(scalar).collect();
             let or_unset = |items: &[String]| {
-                json!(if items.is_empty() { UNSET.to_owned() } else { shortened(items, SHOWN) })
+                json!(if items.is_empty() {
+                    UNSET.to_owned()
+                } else {
+                    shortened(items, SHOWN)
+                })
             };
             let kind = json!(row.text("addressType"));
-            vec![row.name(), kind, or_unset(&ports), or_unset(&addresses), row.age()]
+            vec![
+                row.name(),
+                kind,
+                or_unset(&ports),
+                or_unset(&addresses),
+                row.age(),
+            ]
         },
     },
     Printer {
@@ -53,12 +78,29 @@ pub(super) const PRINTERS: &[Printer] = &[
         columns: "Name:string,Class:string,Hosts:string,Address:string,Ports:string,Age:string",
         cells: |row| {
             let old_class = row.get("metadata.annotations").map_or("", |it| {
-                it.get("kubernetes.io/ingress.class").and_then(Value::as_str).unwrap_or_default()
+                it.get("kubernetes.io/ingress.class")
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
             });
-            let class = if old_class.is_empty() { NONE } else { old_class };
+            let class = if old_class.is_empty() {
+                NONE
+            } else {
+                old_class
+            };
             let class = json!(row.text_or("spec.ingressClassName", class));
-            let ports = if row.list("spec.tls").is_empty() { "80" } else { "80, 443" };
-            vec![row.name(), class, json!(hosts(row)), json!(balancers(row)), json!(ports), row.age()]
+            let ports = if row.list("spec.tls").is_empty() {
+                "80"
+            } else {
+                "80, 443"
+            };
+            vec![
+                row.name(),
+                class,
+                json!(hosts(row)),
+                json!(balancers(row)),
+                json!(ports),
+                row.age(),
+            ]
         },
     },
     Printer {
@@ -69,30 +111,49 @@ pub(super) const PRINTERS: &[Printer] = &[
             let parameters = row.get("spec.parameters").map(|it| {
                 let group = text_at(it, "apiGroup");
                 let dot = if group.is_empty() { "" } else { "." };
-                format!("{}{dot}{group}/{}", text_at(it, "kind"), text_at(it, "name"))
+                format!(
+                    "{}{dot}{group}/{}",
+                    text_at(it, "kind"),
+                    text_at(it, "name")
+                )
             });
             let parameters = json!(parameters.unwrap_or_else(|| NONE.to_owned()));
-            vec![row.name(), json!(row.text("spec.controller")), parameters, row.age()]
+            vec![
+                row.name(),
+                json!(row.text("spec.controller")),
+                parameters,
+                row.age(),
+            ]
         },
     },
     Printer {
         group: "networking.k8s.io",
         resource: "networkpolicies",
         columns: "Name:string,Pod-Selector:string,Age:string",
-        cells: |row| vec![row.name(), json!(selector(row.get("spec.podSelector"))), row.age()],
+        cells: |row| {
+            vec![
+                row.name(),
+                json!(selector(row.get("spec.podSelector"))),
+                row.age(),
+            ]
+        },
     },
     Printer {
         group: "networking.k8s.io",
         resource: "ipaddresses",
         columns: "Name:string,ParentRef:string",
         cells: |row| {
-            let parent = row.get("spec.parentRef").map_or_else(|| NONE.to_owned(), |it| {
-                let parts = ["group", "resource", "namespace", "name"].map(|field| text_at(it, field));
-                let [group, resource, namespace, name] = parts;
-                let dot = if group.is_empty() { "" } else { "." };
-                let slash = if namespace.is_empty() { "" } else { "/" };
-                format!("{resource}{dot}{group}/{namespace}{slash}{name}")
-            });
+            let parent = row.get("spec.parentRef").map_or_else(
+                || NONE.to_owned(),
+                |it| {
+                    let parts =
+                        ["group", "resource", "namespace", "name"].map(|field| text_at(it, field));
+                    let [group, resource, namespace, name] = parts;
+                    let dot = if group.is_empty() { "" } else { "." };
+                    let slash = if namespace.is_empty() { "" } else { "/" };
+                    format!("{resource}{dot}{group}/{namespace}{slash}{name}")
+                },
+            );
             vec![row.name(), json!(parent)]
         },
     },
@@ -150,16 +211,20 @@ fn balancers(row: &Row<'_>) -> String {
 
 fn hosts(row: &Row<'_>) -> String {
     let rules = row.list("spec.rules");
-    let hosts: Vec<&str> =
-        rules.iter().map(|rule| text_at(rule, "host")).filter(|host| !host.is_empty()).collect();
+    let hosts: Vec<&str> = rules
+        .iter()
+        .map(|rule| text_at(rule, "host"))
+        .filter(|host| !host.is_empty())
+        .collect();
     if hosts.is_empty() {
         return "*".to_owned();
     }
     let first: Vec<&str> = hosts.iter().take(SHOWN).copied().collect();
     let joined = first.join(",");
-    match hosts.len() > SHOWN {
-        true => format!("{joined} + {} more...", rules.len() - SHOWN),
-        false => joined,
+    if hosts.len() > SHOWN {
+        format!("{joined} + {} more...", rules.len() - SHOWN)
+    } else {
+        joined
     }
 }
 
@@ -170,7 +235,12 @@ fn endpoints(row: &Row<'_>) -> String {
     }
     let mut found = Vec::new();
     for subset in subsets {
-        let list = |field| at(subset, field).and_then(Value::as_array).into_iter().flatten();
+        let list = |field| {
+            at(subset, field)
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+        };
         if list("ports").next().is_none() {
             found.extend(list("addresses").map(|it| text_at(it, "ip").to_owned()));
         }

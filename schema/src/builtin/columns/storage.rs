@@ -12,8 +12,15 @@ pub(super) const PRINTERS: &[Printer] = &[
                   VolumeAttributesClass:string,Age:string,@VolumeMode:string",
         cells: |row| {
             let is_bound = !row.text("spec.volumeName").is_empty();
-            let capacity = row.get("status.capacity.storage").map(scalar).filter(|_| is_bound);
-            let modes = if is_bound { modes(row.list("status.accessModes")) } else { String::new() };
+            let capacity = row
+                .get("status.capacity.storage")
+                .map(scalar)
+                .filter(|_| is_bound);
+            let modes = if is_bound {
+                modes(row.list("status.accessModes"))
+            } else {
+                String::new()
+            };
             let attributes = match row.text("status.currentVolumeAttributesClassName") {
                 "" => row.text_or("spec.volumeAttributesClassName", UNSET),
                 current => current,
@@ -37,12 +44,15 @@ pub(super) const PRINTERS: &[Printer] = &[
         columns: "Name:string,Capacity:string,Access Modes:string,Reclaim Policy:string,Status:string,Claim:string,\
                   StorageClass:string,VolumeAttributesClass:string,Reason:string,Age:string,@VolumeMode:string",
         cells: |row| {
-            let claim = row.get("spec.claimRef").map(|it| {
-                format!("{}/{}", text_at(it, "namespace"), text_at(it, "name"))
-            });
+            let claim = row
+                .get("spec.claimRef")
+                .map(|it| format!("{}/{}", text_at(it, "namespace"), text_at(it, "name")));
             vec![
                 row.name(),
-                json!(row.get("spec.capacity.storage").map_or_else(|| "0".to_owned(), scalar)),
+                json!(
+                    row.get("spec.capacity.storage")
+                        .map_or_else(|| "0".to_owned(), scalar)
+                ),
                 json!(modes(row.list("spec.accessModes"))),
                 json!(row.text("spec.persistentVolumeReclaimPolicy")),
                 json!(phase(row)),
@@ -62,16 +72,32 @@ pub(super) const PRINTERS: &[Printer] = &[
                   AllowVolumeExpansion:string,Age:string",
         cells: |row| {
             let is_default = row.get("metadata.annotations").is_some_and(|annotations| {
-                ["storageclass.kubernetes.io", "storageclass.beta.kubernetes.io"]
-                    .iter()
-                    .any(|prefix| annotations.get(format!("{prefix}/is-default-class")) == Some(&json!("true")))
+                [
+                    "storageclass.kubernetes.io",
+                    "storageclass.beta.kubernetes.io",
+                ]
+                .iter()
+                .any(|prefix| {
+                    annotations.get(format!("{prefix}/is-default-class")) == Some(&json!("true"))
+                })
             });
             let name = row.text("metadata.name");
-            let name = if is_default { format!("{name} (default)") } else { name.to_owned() };
+            let name = if is_default {
+                format!("{name} (default)")
+            } else {
+                name.to_owned()
+            };
             let expands = row.get("allowVolumeExpansion") == Some(&Value::Bool(true));
             let text = |path| json!(row.text(path));
             let (policy, mode) = (text("reclaimPolicy"), text("volumeBindingMode"));
-            vec![json!(name), text("provisioner"), policy, mode, json!(expands), row.age()]
+            vec![
+                json!(name),
+                text("provisioner"),
+                policy,
+                mode,
+                json!(expands),
+                row.age(),
+            ]
         },
     },
     Printer {
@@ -82,11 +108,17 @@ pub(super) const PRINTERS: &[Printer] = &[
         cells: |row| {
             let flag = |path| json!(row.get(path) == Some(&Value::Bool(true)));
             let texts = |path: &str, field: Option<&str>| -> Vec<String> {
-                let text = |it: &Value| field.map_or_else(|| scalar(it), |name| text_at(it, name).to_owned());
+                let text = |it: &Value| {
+                    field.map_or_else(|| scalar(it), |name| text_at(it, name).to_owned())
+                };
                 row.list(path).iter().map(text).collect()
             };
             let tokens = texts("spec.tokenRequests", Some("audience"));
-            let tokens = if tokens.is_empty() { UNSET.to_owned() } else { tokens.join(",") };
+            let tokens = if tokens.is_empty() {
+                UNSET.to_owned()
+            } else {
+                tokens.join(",")
+            };
             let attach = row.get("spec.attachRequired") != Some(&Value::Bool(false));
             vec![
                 row.name(),
@@ -114,7 +146,14 @@ pub(super) const PRINTERS: &[Printer] = &[
             let attached = row.get("status.attached") == Some(&Value::Bool(true));
             let text = |path| json!(row.text(path));
             let volume = text("spec.source.persistentVolumeName");
-            vec![row.name(), text("spec.attacher"), volume, text("spec.nodeName"), json!(attached), row.age()]
+            vec![
+                row.name(),
+                text("spec.attacher"),
+                volume,
+                text("spec.nodeName"),
+                json!(attached),
+                row.age(),
+            ]
         },
     },
     Printer {
@@ -126,7 +165,11 @@ pub(super) const PRINTERS: &[Printer] = &[
 ];
 
 fn phase<'v>(row: &'v Row<'_>) -> &'v str {
-    if row.is_terminating() { "Terminating" } else { row.text("status.phase") }
+    if row.is_terminating() {
+        "Terminating"
+    } else {
+        row.text("status.phase")
+    }
 }
 
 /// Modes in their short names, in their usual order.
@@ -138,7 +181,10 @@ fn modes(modes: &[Value]) -> String {
         ("ReadWriteOncePod", "RWOP"),
     ];
     let has = |name: &str| modes.iter().any(|mode| mode == name);
-    let found: Vec<&str> =
-        short.into_iter().filter(|(name, _)| has(name)).map(|(_, short)| short).collect();
+    let found: Vec<&str> = short
+        .into_iter()
+        .filter(|(name, _)| has(name))
+        .map(|(_, short)| short)
+        .collect();
     found.join(",")
 }

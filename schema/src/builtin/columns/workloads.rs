@@ -3,7 +3,9 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{NONE, Printer, Row, UNKNOWN, UNSET, at, containers, labels, scalar, selector, text_at};
+use super::{
+    NONE, Printer, Row, UNKNOWN, UNSET, at, containers, labels, scalar, selector, text_at,
+};
 use api::duration::human_duration;
 
 const REPLICAS_COLUMNS: &str = "Name:string,Desired:integer,Current:integer,Ready:integer,Age:string,@Containers:string,\
@@ -17,11 +19,24 @@ pub(super) const PRINTERS: &[Printer] = &[
                   @Images:string,@Selector:string",
         cells: |row| {
             let [names, images] = containers(row.get("spec.template.spec"));
-            let ready = format!("{}/{}", row.count("status.readyReplicas"), row.count("spec.replicas"));
+            let ready = format!(
+                "{}/{}",
+                row.count("status.readyReplicas"),
+                row.count("spec.replicas")
+            );
             let updated = json!(row.count("status.updatedReplicas"));
             let available = json!(row.count("status.availableReplicas"));
             let selected = json!(selector(row.get("spec.selector")));
-            vec![row.name(), json!(ready), updated, available, row.age(), names, images, selected]
+            vec![
+                row.name(),
+                json!(ready),
+                updated,
+                available,
+                row.age(),
+                names,
+                images,
+                selected,
+            ]
         },
     },
     Printer {
@@ -34,7 +49,16 @@ pub(super) const PRINTERS: &[Printer] = &[
             let (desired, current) = (count("spec.replicas"), count("status.replicas"));
             let ready = count("status.readyReplicas");
             let selected = json!(selector(row.get("spec.selector")));
-            vec![row.name(), desired, current, ready, row.age(), names, images, selected]
+            vec![
+                row.name(),
+                desired,
+                current,
+                ready,
+                row.age(),
+                names,
+                images,
+                selected,
+            ]
         },
     },
     Printer {
@@ -43,7 +67,11 @@ pub(super) const PRINTERS: &[Printer] = &[
         columns: "Name:string,Ready:string,Age:string,@Containers:string,@Images:string",
         cells: |row| {
             let [names, images] = containers(row.get("spec.template.spec"));
-            let ready = format!("{}/{}", row.count("status.readyReplicas"), row.count("spec.replicas"));
+            let ready = format!(
+                "{}/{}",
+                row.count("status.readyReplicas"),
+                row.count("spec.replicas")
+            );
             vec![row.name(), json!(ready), row.age(), names, images]
         },
     },
@@ -110,10 +138,23 @@ pub(super) const PRINTERS: &[Printer] = &[
         cells: |row| {
             let target = |field: &str| row.text(&format!("spec.scaleTargetRef.{field}")).to_owned();
             let reference = format!("{}/{}", target("kind"), target("name"));
-            let least = row.get("spec.minReplicas").map_or_else(|| UNSET.to_owned(), scalar);
-            let (most, current) = (row.count("spec.maxReplicas"), row.count("status.currentReplicas"));
+            let least = row
+                .get("spec.minReplicas")
+                .map_or_else(|| UNSET.to_owned(), scalar);
+            let (most, current) = (
+                row.count("spec.maxReplicas"),
+                row.count("status.currentReplicas"),
+            );
             let targets = json!(targets(row));
-            vec![row.name(), json!(reference), targets, json!(least), json!(most), json!(current), row.age()]
+            vec![
+                row.name(),
+                json!(reference),
+                targets,
+                json!(least),
+                json!(most),
+                json!(current),
+                row.age(),
+            ]
         },
     },
     Printer {
@@ -123,7 +164,13 @@ pub(super) const PRINTERS: &[Printer] = &[
         cells: |row| {
             let amount = |path| json!(row.get(path).map_or_else(|| "N/A".to_owned(), scalar));
             let (least, most) = (amount("spec.minAvailable"), amount("spec.maxUnavailable"));
-            vec![row.name(), least, most, json!(row.count("status.disruptionsAllowed")), row.age()]
+            vec![
+                row.name(),
+                least,
+                most,
+                json!(row.count("status.disruptionsAllowed")),
+                row.age(),
+            ]
         },
     },
 ];
@@ -131,7 +178,10 @@ pub(super) const PRINTERS: &[Printer] = &[
 fn job(row: &Row<'_>) -> Vec<Value> {
     let [names, images] = containers(row.get("spec.template.spec"));
     let succeeded = row.count("status.succeeded");
-    let completions = match (row.get("spec.completions").and_then(Value::as_i64), row.count("spec.parallelism")) {
+    let completions = match (
+        row.get("spec.completions").and_then(Value::as_i64),
+        row.count("spec.parallelism"),
+    ) {
         (Some(wanted), _) => format!("{succeeded}/{wanted}"),
         (None, parallel) if parallel > 1 => format!("{succeeded}/1 of {parallel}"),
         (None, _) => format!("{succeeded}/1"),
@@ -167,7 +217,9 @@ fn job(row: &Row<'_>) -> Vec<Value> {
 /// How long the job ran, or has been running.
 fn job_duration(row: &Row<'_>) -> String {
     let time = |path| row.text(path).parse::<Timestamp>().ok();
-    let Some(start) = time("status.startTime") else { return String::new() };
+    let Some(start) = time("status.startTime") else {
+        return String::new();
+    };
     let end = time("status.completionTime").unwrap_or(row.now);
     human_duration(end.as_second().saturating_sub(start.as_second()))
 }
@@ -185,8 +237,11 @@ fn targets(row: &Row<'_>) -> String {
         return NONE.to_owned();
     }
     let statuses = row.list("status.currentMetrics");
-    let texts: Vec<String> =
-        metrics.iter().zip(0..).map(|(metric, index)| target(metric, statuses.get(index))).collect();
+    let texts: Vec<String> = metrics
+        .iter()
+        .zip(0..)
+        .map(|(metric, index)| target(metric, statuses.get(index)))
+        .collect();
     let first: Vec<&str> = texts.iter().take(SHOWN).map(String::as_str).collect();
     let joined = first.join(", ");
     match texts.len().saturating_sub(SHOWN) {
@@ -210,17 +265,30 @@ fn target(metric: &Value, status: Option<&Value>) -> String {
         value.map_or_else(|| UNKNOWN.to_owned(), |it| format!("{}{unit}", scalar(it)))
     };
     let name = match source {
-        "resource" | "containerResource" => format!("{}: ", text_at(metric, &format!("{source}.name"))),
+        "resource" | "containerResource" => {
+            format!("{}: ", text_at(metric, &format!("{source}.name")))
+        }
         _ => String::new(),
     };
     let (average, utilization) = (wanted("averageValue"), wanted("averageUtilization"));
     match (average, utilization) {
         (Some(average), _) => {
-            let unit = if matches!(source, "external" | "object") { " (avg)" } else { "" };
-            format!("{name}{}/{}{unit}", shown(current("averageValue"), ""), scalar(average))
+            let unit = if matches!(source, "external" | "object") {
+                " (avg)"
+            } else {
+                ""
+            };
+            format!(
+                "{name}{}/{}{unit}",
+                shown(current("averageValue"), ""),
+                scalar(average)
+            )
         }
         (None, Some(utilization)) => {
-            format!("{name}{}/{utilization}%", shown(current("averageUtilization"), "%"))
+            format!(
+                "{name}{}/{utilization}%",
+                shown(current("averageUtilization"), "%")
+            )
         }
         (None, None) => {
             let value = wanted("value").map_or_else(|| "<auto>".to_owned(), scalar);

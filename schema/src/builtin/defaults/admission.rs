@@ -19,11 +19,15 @@ pub(super) fn complete(fields: &mut Fields, kind: &str) {
         "ValidatingAdmissionPolicy" | "MutatingAdmissionPolicy" => {
             let spec = child(fields, "spec");
             set(spec, "failurePolicy", json!("Fail"));
-            child_if_any(spec, "matchConstraints").into_iter().for_each(complete_match);
+            child_if_any(spec, "matchConstraints")
+                .into_iter()
+                .for_each(complete_match);
         }
         "ValidatingAdmissionPolicyBinding" | "MutatingAdmissionPolicyBinding" => {
             let spec = child(fields, "spec");
-            child_if_any(spec, "matchResources").into_iter().for_each(complete_match);
+            child_if_any(spec, "matchResources")
+                .into_iter()
+                .for_each(complete_match);
         }
         _ => {}
     }
@@ -35,7 +39,9 @@ fn complete_webhook(webhook: &mut Fields) {
     set(webhook, "namespaceSelector", json!({}));
     set(webhook, "objectSelector", json!({}));
     set(webhook, "timeoutSeconds", json!(10));
-    if let Some(service) = child_if_any(webhook, "clientConfig").and_then(|it| child_if_any(it, "service")) {
+    if let Some(service) =
+        child_if_any(webhook, "clientConfig").and_then(|it| child_if_any(it, "service"))
+    {
         set(service, "port", json!(443));
     }
     list(webhook, "rules").for_each(|rule| set(rule, "scope", json!("*")));
@@ -53,7 +59,10 @@ fn complete_match(resources: &mut Fields) {
 pub(super) fn complete_flow_control(fields: &mut Fields, kind: &str) {
     let spec = child(fields, "spec");
     if kind == "FlowSchema" {
-        if spec.get("matchingPrecedence").is_none_or(|it| it.is_null() || it == 0) {
+        if spec
+            .get("matchingPrecedence")
+            .is_none_or(|it| it.is_null() || it == 0)
+        {
             spec.insert("matchingPrecedence".to_owned(), json!(1000));
         }
         return;
@@ -63,7 +72,9 @@ pub(super) fn complete_flow_control(fields: &mut Fields, kind: &str) {
         set(limited, "lendablePercent", json!(0));
         let response = child(limited, "limitResponse");
         if text(response, "type") == "Queue" {
-            let Some(queuing) = child_if_any(response, "queuing") else { return };
+            let Some(queuing) = child_if_any(response, "queuing") else {
+                return;
+            };
             for (name, value) in [("queues", 64), ("queueLengthLimit", 50), ("handSize", 8)] {
                 if queuing.get(name).is_none_or(|it| it.is_null() || it == 0) {
                     queuing.insert(name.to_owned(), json!(value));

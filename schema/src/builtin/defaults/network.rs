@@ -65,10 +65,16 @@ pub(super) fn complete(fields: &mut Fields, kind: &str) {
 
 fn complete_policy(spec: &mut Fields) {
     let has = |spec: &Fields, name: &str| {
-        spec.get(name).and_then(Value::as_array).is_some_and(|it| !it.is_empty())
+        spec.get(name)
+            .and_then(Value::as_array)
+            .is_some_and(|it| !it.is_empty())
     };
     if !has(spec, "policyTypes") {
-        let types = if has(spec, "egress") { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) };
+        let types = if has(spec, "egress") {
+            json!(["Ingress", "Egress"])
+        } else {
+            json!(["Ingress"])
+        };
         spec.insert("policyTypes".to_owned(), types);
     }
     for direction in ["ingress", "egress"] {

@@ -51,16 +51,24 @@ pub(super) fn admit(spec: &mut Fields) {
     set(spec, "priority", json!(0));
     set_filled(spec, "preemptionPolicy", json!("PreemptLowerPriority"));
     let tolerations = child_list(spec, "tolerations");
-    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+    for key in [
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+    ] {
         let tolerates = |toleration: &Value| {
             let is = |name: &str, wanted: &str| {
-                toleration.get(name).and_then(Value::as_str).is_none_or(|it| it.is_empty() || it == wanted)
+                toleration
+                    .get(name)
+                    .and_then(Value::as_str)
+                    .is_none_or(|it| it.is_empty() || it == wanted)
             };
             is("key", key) && is("effect", "NoExecute")
         };
         if !tolerations.iter().any(tolerates) {
-            tolerations.push(json!({"effect": "NoExecute", "key": key, "operator": "Exists",
-                "tolerationSeconds": STAY_SECONDS}));
+            tolerations.push(
+                json!({"effect": "NoExecute", "key": key, "operator": "Exists",
+                "tolerationSeconds": STAY_SECONDS}),
+            );
         }
     }
 }
@@ -94,17 +102,30 @@ fn same_account(spec: &mut Fields) {
 }
 
 fn complete_container(container: &mut Fields) {
-    let policy = if has_latest_tag(text(container, "image")) { "Always" } else { "IfNotPresent" };
+    let policy = if has_latest_tag(text(container, "image")) {
+        "Always"
+    } else {
+        "IfNotPresent"
+    };
     set_filled(container, "imagePullPolicy", json!(policy));
-    set_filled(container, "terminationMessagePath", json!("/dev/termination-log"));
+    set_filled(
+        container,
+        "terminationMessagePath",
+        json!("/dev/termination-log"),
+    );
     set_filled(container, "terminationMessagePolicy", json!("File"));
     for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        child_if_any(container, name).into_iter().for_each(complete_probe);
+        child_if_any(container, name)
+            .into_iter()
+            .for_each(complete_probe);
     }
     if let Some(lifecycle) = child_if_any(container, "lifecycle") {
         for name in ["postStart", "preStop"] {
             let action = child_if_any(lifecycle, name);
-            action.and_then(|it| child_if_any(it, "httpGet")).into_iter().for_each(complete_http);
+            action
+                .and_then(|it| child_if_any(it, "httpGet"))
+                .into_iter()
+                .for_each(complete_http);
         }
     }
     for port in list(container, "ports") {
@@ -113,7 +134,9 @@ fn complete_container(container: &mut Fields) {
     for variable in list(container, "env") {
         let source = child_if_any(variable, "valueFrom");
         let field = source.and_then(|it| child_if_any(it, "fieldRef"));
-        field.into_iter().for_each(|field| set_filled(field, "apiVersion", json!("v1")));
+        if let Some(field) = field {
+            set_filled(field, "apiVersion", json!("v1"));
+        }
     }
 }
 
@@ -127,15 +150,20 @@ fn has_latest_tag(image: &str) -> bool {
 }
 
 fn complete_probe(probe: &mut Fields) {
-    for (name, value) in
-        [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)]
-    {
+    for (name, value) in [
+        ("timeoutSeconds", 1),
+        ("periodSeconds", 10),
+        ("successThreshold", 1),
+        ("failureThreshold", 3),
+    ] {
         // Zero is the same as nothing for these.
         if probe.get(name).is_none_or(|it| it.is_null() || it == 0) {
             probe.insert(name.to_owned(), json!(value));
         }
     }
-    child_if_any(probe, "httpGet").into_iter().for_each(complete_http);
+    child_if_any(probe, "httpGet")
+        .into_iter()
+        .for_each(complete_http);
     if let Some(call) = child_if_any(probe, "grpc") {
         set(call, "service", json!(""));
     }
@@ -147,7 +175,9 @@ fn complete_http(action: &mut Fields) {
 }
 
 fn complete_volume(volume: &mut Fields) {
-    let has_source = volume.iter().any(|(name, source)| name != "name" && !source.is_null());
+    let has_source = volume
+        .iter()
+        .any(|(name, source)| name != "name" && !source.is_null());
     if !has_source {
         volume.insert("emptyDir".to_owned(), json!({}));
     }
@@ -159,7 +189,9 @@ fn complete_volume(volume: &mut Fields) {
                 if let Some(token) = child_if_any(inner, "serviceAccountToken") {
                     set(token, "expirationSeconds", json!(3600));
                 }
-                child_if_any(inner, "downwardAPI").into_iter().for_each(downward_items);
+                child_if_any(inner, "downwardAPI")
+                    .into_iter()
+                    .for_each(downward_items);
             }
         }
     }
@@ -168,10 +200,15 @@ fn complete_volume(volume: &mut Fields) {
     }
     if let Some(image) = child_if_any(volume, "image") {
         let reference = text(image, "reference");
-        let policy = if has_latest_tag(reference) { "Always" } else { "IfNotPresent" };
+        let policy = if has_latest_tag(reference) {
+            "Always"
+        } else {
+            "IfNotPresent"
+        };
         set_filled(image, "pullPolicy", json!(policy));
     }
-    let template = child_if_any(volume, "ephemeral").and_then(|it| child_if_any(it, "volumeClaimTemplate"));
+    let template =
+        child_if_any(volume, "ephemeral").and_then(|it| child_if_any(it, "volumeClaimTemplate"));
     if let Some(template) = template {
         set(child(template, "spec"), "volumeMode", json!("Filesystem"));
     }
@@ -186,26 +223,39 @@ fn downward_items(source: &mut Fields) {
 }
 
 fn requests_from_limits(container: &mut Fields) {
-    child_if_any(container, "resources").into_iter().for_each(requests_from);
+    if let Some(resources) = child_if_any(container, "resources") {
+        requests_from(resources);
+    }
 }
 
 /// What is limited and not requested is requested as much as it is limited.
 fn requests_from(resources: &mut Fields) {
-    let Some(Value::Object(limits)) = resources.get("limits").cloned() else { return };
+    let Some(Value::Object(limits)) = resources.get("limits").cloned() else {
+        return;
+    };
     let requests = child(resources, "requests");
-    limits.into_iter().for_each(|(name, amount)| set(requests, &name, amount));
+    for (name, amount) in limits {
+        set(requests, &name, amount);
+    }
 }
 
 /// The quality of service that a pod gets.
 pub(super) fn quality_of_service(spec: &Value) -> &'static str {
     let lists = ["containers", "initContainers"].iter();
-    let containers = lists.filter_map(|name| spec.get(*name)?.as_array()).flatten();
+    let containers = lists
+        .filter_map(|name| spec.get(*name)?.as_array())
+        .flatten();
     let (mut is_guaranteed, mut is_best_effort) = (true, true);
     for container in containers {
         let amount = |group: &str, name: &str| {
             let amount = container.get("resources")?.get(group)?.get(name)?;
-            let text = amount.as_str().map_or_else(|| amount.to_string(), str::to_owned);
-            Quantity::parse(&text).ok().map(Quantity::milli).filter(|amount| *amount > 0)
+            let text = amount
+                .as_str()
+                .map_or_else(|| amount.to_string(), str::to_owned);
+            Quantity::parse(&text)
+                .ok()
+                .map(Quantity::milli)
+                .filter(|amount| *amount > 0)
         };
         for name in ["cpu", "memory"] {
             let (request, limit) = (amount("requests", name), amount("limits", name));

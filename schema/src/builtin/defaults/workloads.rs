@@ -87,11 +87,19 @@ fn complete_job(spec: &mut Fields) {
     }
     set(spec, "parallelism", json!(1));
     let per_index = !is_missing(spec, "backoffLimitPerIndex");
-    set(spec, "backoffLimit", if per_index { json!(i32::MAX) } else { json!(6) });
+    set(
+        spec,
+        "backoffLimit",
+        if per_index { json!(i32::MAX) } else { json!(6) },
+    );
     set(spec, "completionMode", json!("NonIndexed"));
     set(spec, "suspend", json!(false));
     let fails_by_policy = !is_missing(spec, "podFailurePolicy");
-    let replaced = if fails_by_policy { "Failed" } else { "TerminatingOrFailed" };
+    let replaced = if fails_by_policy {
+        "Failed"
+    } else {
+        "TerminatingOrFailed"
+    };
     set(spec, "podReplacementPolicy", json!(replaced));
     set(spec, "manualSelector", json!(false));
     complete_failure_policy(spec);
@@ -99,7 +107,9 @@ fn complete_job(spec: &mut Fields) {
 }
 
 fn complete_failure_policy(job: &mut Fields) {
-    let Some(policy) = child_if_any(job, "podFailurePolicy") else { return };
+    let Some(policy) = child_if_any(job, "podFailurePolicy") else {
+        return;
+    };
     for rule in list(policy, "rules") {
         list(rule, "onPodConditions").for_each(|it| set_filled(it, "status", json!("True")));
     }
@@ -108,7 +118,10 @@ fn complete_failure_policy(job: &mut Fields) {
 /// A job selects its pods by its own identity, unless it says otherwise.
 pub(super) fn generate_selector(fields: &mut Fields) {
     let metadata = child(fields, "metadata");
-    let (name, uid) = (text(metadata, "name").to_owned(), text(metadata, "uid").to_owned());
+    let (name, uid) = (
+        text(metadata, "name").to_owned(),
+        text(metadata, "uid").to_owned(),
+    );
     let spec = child(fields, "spec");
     if spec.get("manualSelector") == Some(&Value::Bool(true)) || uid.is_empty() {
         return;
@@ -131,8 +144,12 @@ pub(super) fn generate_selector(fields: &mut Fields) {
 /// An object without labels has those of its pods.
 fn labels_from_template(fields: &mut Fields) {
     let template = child(fields, "spec").get("template");
-    let labels = template.and_then(|it| it.get("metadata")?.get("labels")).cloned();
-    let Some(Value::Object(labels)) = labels.filter(|it| *it != json!({})) else { return };
+    let labels = template
+        .and_then(|it| it.get("metadata")?.get("labels"))
+        .cloned();
+    let Some(Value::Object(labels)) = labels.filter(|it| *it != json!({})) else {
+        return;
+    };
     let own = child(child(fields, "metadata"), "labels");
     if own.is_empty() {
         *own = labels;
@@ -148,14 +165,23 @@ pub(super) fn complete_autoscaling(fields: &mut Fields, gvk: &GroupVersionKind) 
     if gvk.version == "v1" {
         return;
     }
-    let has_metrics = spec.get("metrics").and_then(Value::as_array).is_some_and(|it| !it.is_empty());
+    let has_metrics = spec
+        .get("metrics")
+        .and_then(Value::as_array)
+        .is_some_and(|it| !it.is_empty());
     if !has_metrics {
         let target = json!({"type": "Utilization", "averageUtilization": 80});
         let metric = json!({"type": "Resource", "resource": {"name": "cpu", "target": target}});
         spec.insert("metrics".to_owned(), json!([metric]));
     }
-    let Some(behavior) = child_if_any(spec, "behavior") else { return };
-    complete_scaling(child(behavior, "scaleUp"), Some(0), &[("Pods", 4), ("Percent", 100)]);
+    let Some(behavior) = child_if_any(spec, "behavior") else {
+        return;
+    };
+    complete_scaling(
+        child(behavior, "scaleUp"),
+        Some(0),
+        &[("Pods", 4), ("Percent", 100)],
+    );
     complete_scaling(child(behavior, "scaleDown"), None, &[("Percent", 100)]);
 }
 
@@ -164,16 +190,21 @@ fn complete_scaling(rules: &mut Fields, window_seconds: Option<i64>, policies: &
     if let Some(seconds) = window_seconds {
         set(rules, "stabilizationWindowSeconds", json!(seconds));
     }
-    let policy = |(name, value): &(&str, i64)| json!({"type": name, "value": value, "periodSeconds": 15});
+    let policy =
+        |(name, value): &(&str, i64)| json!({"type": name, "value": value, "periodSeconds": 15});
     set(rules, "policies", policies.iter().map(policy).collect());
 }
 
 pub(super) fn complete_replication_controller(fields: &mut Fields) {
     let labels = child(fields, "spec").get("template");
-    let labels = labels.and_then(|it| it.get("metadata")?.get("labels")).cloned();
+    let labels = labels
+        .and_then(|it| it.get("metadata")?.get("labels"))
+        .cloned();
     if let Some(labels @ Value::Object(_)) = labels {
         let selector = child(fields, "spec").get("selector");
-        let is_empty = selector.and_then(Value::as_object).is_none_or(serde_json::Map::is_empty);
+        let is_empty = selector
+            .and_then(Value::as_object)
+            .is_none_or(serde_json::Map::is_empty);
         if is_empty {
             child(fields, "spec").insert("selector".to_owned(), labels);
         }

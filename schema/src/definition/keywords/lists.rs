@@ -26,24 +26,35 @@ pub(super) fn validate(keywords: &Keywords, path: &FieldPath) -> Vec<FieldError>
     if list_type == Some("map") {
         list_map(keywords, &keys, path, &mut errors);
     }
-    if let (Some(list_type @ ("set" | "map")), Some(items)) = (list_type, object(keywords, "items")) {
+    if let (Some(list_type @ ("set" | "map")), Some(items)) = (list_type, object(keywords, "items"))
+    {
         identity(items, list_type, &keys, &path.child("items"), &mut errors);
     }
     errors
 }
 
 fn keys(keywords: &Keywords) -> Vec<&str> {
-    let keys = keywords.get(KEYS).and_then(Value::as_array).into_iter().flatten();
+    let keys = keywords
+        .get(KEYS)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
     keys.filter_map(Value::as_str).collect()
 }
 
 fn map_type(keywords: &Keywords, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    let Some(map_type) = keywords.get(MAP_TYPE).and_then(Value::as_str) else { return };
+    let Some(map_type) = keywords.get(MAP_TYPE).and_then(Value::as_str) else {
+        return;
+    };
     let value_type = text(keywords, "type");
     must_be("object", value_type, MAP_TYPE, path, errors);
     if !matches!(map_type, "atomic" | "granular") {
         let supported = ["atomic", "granular"];
-        errors.push(FieldError::not_supported(&path.child(MAP_TYPE), map_type, supported));
+        errors.push(FieldError::not_supported(
+            &path.child(MAP_TYPE),
+            map_type,
+            supported,
+        ));
     }
 }
 
@@ -87,12 +98,20 @@ fn list_type_of(
             // The value shown is that of the list type, also for maps.
             let shown = items.get(LIST_TYPE).cloned().unwrap_or_default();
             let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
-            errors.push(FieldError::invalid(&path.child("items").child(keyword), shown, detail));
+            errors.push(FieldError::invalid(
+                &path.child("items").child(keyword),
+                shown,
+                detail,
+            ));
         }
     }
     if !matches!(list_type, "atomic" | "set" | "map") {
         let supported = ["atomic", "set", "map"];
-        errors.push(FieldError::not_supported(&path.child(LIST_TYPE), list_type, supported));
+        errors.push(FieldError::not_supported(
+            &path.child(LIST_TYPE),
+            list_type,
+            supported,
+        ));
     }
 }
 
@@ -110,7 +129,11 @@ fn list_map(keywords: &Keywords, keys: &[&str], path: &FieldPath, errors: &mut V
     let item_type = text(items, "type");
     if item_type != "object" {
         let detail = "must be object if parent array's x-kubernetes-list-type is map";
-        errors.push(FieldError::invalid(&items_path.child("type"), item_type, detail));
+        errors.push(FieldError::invalid(
+            &items_path.child("type"),
+            item_type,
+            detail,
+        ));
         return;
     }
     let properties = object(items, "properties");
@@ -119,7 +142,8 @@ fn list_map(keywords: &Keywords, keys: &[&str], path: &FieldPath, errors: &mut V
         match properties.and_then(|it| it.get(*key)?.as_object()) {
             Some(property) if matches!(text(property, "type"), "array" | "object") => {
                 let place = items_path.child("properties").key(key).child("type");
-                let detail = "must be a scalar type if parent array's x-kubernetes-list-type is map";
+                let detail =
+                    "must be a scalar type if parent array's x-kubernetes-list-type is map";
                 errors.push(FieldError::invalid(&place, item_type, detail));
             }
             Some(_) => {}

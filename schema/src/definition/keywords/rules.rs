@@ -21,28 +21,48 @@ pub(super) fn validate_form(
     around: &Surroundings<'_>,
     path: &FieldPath,
 ) -> Vec<FieldError> {
-    let entries = keywords.get(VALIDATIONS).and_then(Value::as_array).into_iter().flatten();
+    let entries = keywords
+        .get(VALIDATIONS)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
     let mut errors = Vec::new();
     for (index, entry) in entries.enumerate() {
         let place = path.child(VALIDATIONS).index(index);
         match entry.as_object() {
             Some(entry) => form(entry, around.parsed, &place, &mut errors),
-            None => errors.push(FieldError::invalid(&place, entry.clone(), "must be an object")),
+            None => errors.push(FieldError::invalid(
+                &place,
+                entry.clone(),
+                "must be an object",
+            )),
         }
     }
     errors
 }
 
-fn form(entry: &Keywords, schema: Option<&Schema>, place: &FieldPath, errors: &mut Vec<FieldError>) {
+fn form(
+    entry: &Keywords,
+    schema: Option<&Schema>,
+    place: &FieldPath,
+    errors: &mut Vec<FieldError>,
+) {
     let (rule, message) = (text(entry, "rule").trim(), text(entry, "message"));
     let message_path = place.child("message");
     if rule.is_empty() {
-        errors.push(FieldError::required(&place.child("rule"), "rule is not specified"));
+        errors.push(FieldError::required(
+            &place.child("rule"),
+            "rule is not specified",
+        ));
     } else if !message.is_empty() && message.trim().is_empty() {
         let detail = "must be non-empty if specified";
         errors.push(FieldError::invalid(&message_path, message, detail));
     } else if has_line_breaks(message.trim()) {
-        errors.push(FieldError::invalid(&message_path, message, "must not contain line breaks"));
+        errors.push(FieldError::invalid(
+            &message_path,
+            message,
+            "must not contain line breaks",
+        ));
     } else if has_line_breaks(rule) && message.is_empty() {
         let detail = "message must be specified if rule contains line breaks";
         errors.push(FieldError::required(&message_path, detail));
@@ -50,14 +70,26 @@ fn form(entry: &Keywords, schema: Option<&Schema>, place: &FieldPath, errors: &m
     let expression = text(entry, "messageExpression");
     if !expression.is_empty() && expression.trim().is_empty() {
         let detail = "messageExpression must be non-empty if specified";
-        errors.push(FieldError::required(&place.child("messageExpression"), detail));
+        errors.push(FieldError::required(
+            &place.child("messageExpression"),
+            detail,
+        ));
     }
     if let Some(reason) = entry.get("reason").and_then(Value::as_str)
         && !REASONS.contains(&reason)
     {
-        errors.push(FieldError::not_supported(&place.child("reason"), reason, REASONS));
+        errors.push(FieldError::not_supported(
+            &place.child("reason"),
+            reason,
+            REASONS,
+        ));
     }
-    field_path(text(entry, "fieldPath"), schema, &place.child("fieldPath"), errors);
+    field_path(
+        text(entry, "fieldPath"),
+        schema,
+        &place.child("fieldPath"),
+        errors,
+    );
 }
 
 fn field_path(
@@ -70,10 +102,18 @@ fn field_path(
         return;
     }
     if text.trim().is_empty() {
-        errors.push(FieldError::invalid(place, text, "must be non-empty if specified"));
+        errors.push(FieldError::invalid(
+            place,
+            text,
+            "must be non-empty if specified",
+        ));
     }
     if has_line_breaks(text) {
-        errors.push(FieldError::invalid(place, text, "must not contain line breaks"));
+        errors.push(FieldError::invalid(
+            place,
+            text,
+            "must not contain line breaks",
+        ));
     }
     let leads_nowhere =
         |schema: &Schema| resolve_field_path(text, schema, Brackets::Allowed).is_err();
@@ -92,7 +132,11 @@ pub(super) fn validate_compiled(around: &Surroundings<'_>, path: &FieldPath) -> 
         return Vec::new();
     };
     let is_resource = around.is_root || schema.embedded_resource;
-    let level = if is_resource { Level::Resource } else { Level::Field };
+    let level = if is_resource {
+        Level::Resource
+    } else {
+        Level::Field
+    };
     let compiled = schema.compiled_rules(level);
     let mut errors = Vec::new();
     let rules = schema.validations.as_slice().iter().zip(&compiled.rules);
@@ -100,13 +144,25 @@ pub(super) fn validate_compiled(around: &Surroundings<'_>, path: &FieldPath) -> 
         let place = path.child(VALIDATIONS).index(index);
         if let Some(error) = &program.error {
             let detail = error.as_str();
-            errors.push(FieldError::invalid(&place.child("rule"), shown(rule), detail));
+            errors.push(FieldError::invalid(
+                &place.child("rule"),
+                shown(rule),
+                detail,
+            ));
         }
         if let Some(error) = &program.message_error {
             let detail = error.as_str();
-            errors.push(FieldError::invalid(&place.child("messageExpression"), shown(rule), detail));
+            errors.push(FieldError::invalid(
+                &place.child("messageExpression"),
+                shown(rule),
+                detail,
+            ));
         }
-        match (program.uses_old_self, &around.uncorrelatable, rule.optional_old_self) {
+        match (
+            program.uses_old_self,
+            &around.uncorrelatable,
+            rule.optional_old_self,
+        ) {
             (true, Some(above), _) => {
                 let detail = format!(
                     "oldSelf cannot be used on the uncorrelatable portion of the schema within {above}"
@@ -116,7 +172,11 @@ pub(super) fn validate_compiled(around: &Surroundings<'_>, path: &FieldPath) -> 
             }
             (false, _, Some(optional)) => {
                 let detail = "may not be set if oldSelf is not used in rule";
-                errors.push(FieldError::invalid(&place.child("optionalOldSelf"), optional, detail));
+                errors.push(FieldError::invalid(
+                    &place.child("optionalOldSelf"),
+                    optional,
+                    detail,
+                ));
             }
             _ => {}
         }

@@ -45,17 +45,23 @@ pub(crate) fn compile_rules(schema: &Schema, level: Level) -> CompiledRules {
     let declaration = declaration(schema, level);
     let optional_declaration = declaration.clone().map(DeclType::optional);
     let rules = schema.validations.as_slice().iter();
-    let rules = match (&declaration, &optional_declaration) {
-        (Some(own), Some(optional)) => {
-            rules.map(|rule| compile(rule, schema, own, optional)).collect()
-        }
-        _ => {
-            let text = "failed to convert to declType for CEL validation rules";
-            let error = || CompiledRule { error: Some(text.to_owned()), ..CompiledRule::default() };
-            rules.map(|_| error()).collect()
-        }
+    let rules = if let (Some(own), Some(optional)) = (&declaration, &optional_declaration) {
+        rules
+            .map(|rule| compile(rule, schema, own, optional))
+            .collect()
+    } else {
+        let text = "failed to convert to declType for CEL validation rules";
+        let error = || CompiledRule {
+            error: Some(text.to_owned()),
+            ..CompiledRule::default()
+        };
+        rules.map(|_| error()).collect()
     };
-    CompiledRules { declaration, optional_declaration, rules }
+    CompiledRules {
+        declaration,
+        optional_declaration,
+        rules,
+    }
 }
 
 fn compile(rule: &Rule, schema: &Schema, own: &DeclType, optional: &DeclType) -> CompiledRule {
@@ -63,8 +69,14 @@ fn compile(rule: &Rule, schema: &Schema, own: &DeclType, optional: &DeclType) ->
     if rule.rule.trim().is_empty() {
         return compiled;
     }
-    let old = if rule.optional_old_self == Some(true) { optional } else { own };
-    let declarations = Declarations::new().with(SELF, own.clone()).with(OLD_SELF, old.clone());
+    let old = if rule.optional_old_self == Some(true) {
+        optional
+    } else {
+        own
+    };
+    let declarations = Declarations::new()
+        .with(SELF, own.clone())
+        .with(OLD_SELF, old.clone());
     let environment = Environment::validation();
     match environment.compile(&rule.rule, &declarations) {
         Ok(program) if !is_or_may_be(program.result_type(), &DeclType::Bool) => {
