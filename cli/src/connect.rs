@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use api::{GroupVersionResource, LogicalCluster, wheelhouse};
-use client::{Dynamic, Endpoint, ListRequest};
+use client::{CredentialSources, Dynamic, Endpoint, ListRequest, Options};
 use serde_json::Value;
 
 use crate::{args::HubFlags, kubeconfig};
@@ -49,7 +49,13 @@ pub(crate) async fn hub(flags: &HubFlags) -> Result<HubConnection> {
         .trim_end_matches('/');
     cluster["server"] = Value::from(root);
     let config = kubeconfig::single("hub", &cluster, &user).to_string();
-    let connection = client::connect(&config, None, &client::Options::default())
+    // The caller's own kubeconfig, read with the caller's own rights: files and plug-ins are theirs
+    // to name.
+    let options = Options {
+        sources: CredentialSources::Anywhere,
+        ..Options::default()
+    };
+    let connection = client::connect(&config, None, &options)
         .await
         .with_context(|| file.display().to_string())?;
     Ok(HubConnection {

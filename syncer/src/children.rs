@@ -279,3 +279,6 @@ pub(crate) fn reference(kind: &WatchedKind, object: &RawObject) -> ObjectRef {
         name: object.name.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -44,13 +44,12 @@ pub(crate) struct Engine {
 
 impl Engine {
     /// Tells the time as the wire writes it.
-    pub(crate) fn now(&self) -> String {
+    pub(crate) fn now() -> String {
         api::meta::time_now_text(jiff::Timestamp::now())
     }
 
     /// Names an endpoint of a logical cluster on the hub.
     pub(crate) fn hub_endpoint(
-        &self,
         cluster: &LogicalCluster,
         gvr: &GroupVersionResource,
         namespace: &str,
@@ -80,9 +79,8 @@ impl Engine {
 }
 
 impl fmt::Debug for Engine {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Engine")
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
             .field("hub_id", &self.hub_id)
             .finish_non_exhaustive()
     }

@@ -123,7 +123,7 @@ impl Reference {
         );
         let (label_selector, field_selector) = match &wanted.target {
             WantedTarget::Name(name) => (None, Some(format!("metadata.name={name}"))),
-            WantedTarget::Selector(selector) => (Some(selector.to_string()), None),
+            WantedTarget::Selector(selector) => (Some(selector.clone()), None),
         };
         Self {
             path,

@@ -50,15 +50,11 @@ impl InstanceKey {
 }
 
 impl fmt::Display for InstanceKey {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.namespace.is_empty() {
-            return write!(formatter, "{} {}", self.group_kind, self.name);
+            return write!(f, "{} {}", self.group_kind, self.name);
         }
-        write!(
-            formatter,
-            "{} {}/{}",
-            self.group_kind, self.namespace, self.name
-        )
+        write!(f, "{} {}/{}", self.group_kind, self.namespace, self.name)
     }
 }
 

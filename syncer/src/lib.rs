@@ -54,9 +54,8 @@ pub struct Config {
 // === impl Config ===
 
 impl fmt::Debug for Config {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Config")
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
             .field("hub_id", &self.hub_id)
             .finish_non_exhaustive()
     }
@@ -89,7 +88,7 @@ pub fn start(config: Config, tasks: &Tasks) {
         tasks,
         tasks.child_token(),
     );
-    spokes::start_target(&engine, Arc::new(root));
+    spokes::start_target(&engine, &Arc::new(root));
     definitions::start(&engine);
     spokes::start(&engine);
 }

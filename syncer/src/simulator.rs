@@ -43,7 +43,7 @@ pub(crate) enum Action {
 }
 
 /// Starts the simulator for some logical clusters. It ends with `tasks`.
-pub fn start(client: kube::Client, clusters: &[LogicalCluster], tasks: &Tasks) {
+pub fn start(client: &kube::Client, clusters: &[LogicalCluster], tasks: &Tasks) {
     for cluster in clusters {
         let (sender, receiver) = mpsc::channel(EVENT_COUNT_MAX);
         for kind in Kind::ALL {

@@ -62,7 +62,7 @@ pub(crate) fn start(engine: &Arc<Engine>) {
 
 /// Starts the watch of a kind's mirrors in a spoke, unless it runs.
 pub(crate) fn watch_mirrors(engine: &Arc<Engine>, target: &Arc<Target>, served: &Served) {
-    let group_kind = served.graph.group_kind().clone();
+    let group_kind = served.graph.group_kind();
     if !target.mirrors.register(&group_kind) {
         return;
     }

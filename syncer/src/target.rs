@@ -4,7 +4,12 @@
 //! this hub itself; and root. Each has its own queue, caches and state of reach, so that one that
 //! hangs is not noticeable at another.
 
-use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
 
 use api::{GroupVersionResource, LogicalCluster};
 use client::{Dynamic, Endpoint, reflector};
@@ -93,7 +98,7 @@ pub(crate) struct Memory {
     /// The uid of the hub's instance; another one means another instance of the same name.
     pub(crate) uid: String,
     /// What was applied, and what came of it.
-    pub(crate) applied: HashMap<ObjectRef, Applied>,
+    pub(crate) applied: BTreeMap<ObjectRef, Applied>,
     /// The ledger's spec as it was last written or read.
     pub(crate) ledger: Option<api::wheelhouse::InventorySpec>,
     /// Digest of the mirror as it was last written.
@@ -270,9 +275,8 @@ impl Target {
 }
 
 impl fmt::Debug for Target {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Target")
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Target")
             .field("cluster", &self.cluster)
             .field("sort", &self.sort)
             .field("reach", &*self.reach.lock())

@@ -8,23 +8,21 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let command = std::env::args().nth(1);
-    match command.as_deref() {
-        Some("tidy") => match tidy::check(&tidy::workspace()) {
-            Ok(findings) if findings.is_empty() => ExitCode::SUCCESS,
-            Ok(findings) => {
-                for finding in findings {
-                    say(&finding);
-                }
-                ExitCode::FAILURE
+    if command.as_deref() != Some("tidy") {
+        say("usage: cargo run -p wheelhouse-xtask -- tidy");
+        return ExitCode::from(2);
+    }
+    match tidy::check(&tidy::workspace()) {
+        Ok(findings) if findings.is_empty() => ExitCode::SUCCESS,
+        Ok(findings) => {
+            for finding in findings {
+                say(&finding);
             }
-            Err(error) => {
-                say(&format!("xtask: {error:#}"));
-                ExitCode::FAILURE
-            }
-        },
-        _ => {
-            say("usage: cargo run -p wheelhouse-xtask -- tidy");
-            ExitCode::from(2)
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            say(&format!("xtask: {error:#}"));
+            ExitCode::FAILURE
         }
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! Source: kro `pkg/client/crd`, KREP-013b for the spokes.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use api::{GroupKind, LogicalCluster, crd::CustomResourceDefinition};
 use client::{Answer, DeleteRequest, Force, ListRequest, Patch, reflector::Event};
@@ -46,7 +46,7 @@ pub(crate) enum Progress {
 #[derive(Debug, Default)]
 pub(crate) struct Kinds {
     // Guards the map; never held across an await.
-    state: Mutex<HashMap<GroupKind, KindState>>,
+    state: Mutex<BTreeMap<GroupKind, KindState>>,
 }
 
 #[derive(Debug)]
@@ -114,7 +114,7 @@ impl Kinds {
         (served, others)
     }
 
-    fn note(&self, served: &Served, progress: Progress) -> bool {
+    fn note(&self, served: &Served, progress: &Progress) -> bool {
         let spec_hash = served.graph.spec_hash().to_owned();
         let kind = served.graph.group_kind();
         let noted = KindState {
@@ -123,7 +123,7 @@ impl Kinds {
             stale: false,
         };
         let before = self.state.lock().insert(kind, noted);
-        before.is_none_or(|before| before.progress != progress)
+        before.is_none_or(|before| before.progress != *progress)
     }
 }
 
@@ -148,10 +148,9 @@ pub(crate) async fn spread(engine: &Arc<Engine>, served: &Arc<Served>) -> Spread
             None => Progress::Pending,
         };
         match progress {
-            Progress::Served => {}
             Progress::Refused(reason) if home => return Spread::Refused(reason),
-            // Reported at that spoke; it holds nobody else back.
-            Progress::Refused(_) => {}
+            // A refusal is reported at that spoke; it holds nobody else back.
+            Progress::Served | Progress::Refused(_) => {}
             Progress::Pending => waiting.push(target.cluster.to_string()),
         }
     }
@@ -248,7 +247,7 @@ async fn ensure_and_note(
             Progress::Pending
         }
     };
-    if target.kinds.note(served, progress.clone()) && progress == Progress::Served {
+    if target.kinds.note(served, &progress) && progress == Progress::Served {
         info!(cluster = %target.cluster, kind = %served.graph.group_kind(), "kind served");
         engine.requeue_cluster(&target.cluster);
     }
@@ -366,9 +365,7 @@ async fn stranger(target: &Target, served: &Served) -> Result<Option<String>, cl
     let listed = target.dynamic.list(&endpoint, &request).await?;
     let mut strangers = listed.items.iter().filter(|object| {
         let finalizers = api::meta::finalizers(object);
-        !finalizers
-            .iter()
-            .any(|name| *name == api::wheelhouse::keys::FINALIZER_MIRROR)
+        !finalizers.contains(&api::wheelhouse::keys::FINALIZER_MIRROR)
             && api::meta::deletion_timestamp(object).is_none()
     });
     Ok(strangers.next().map(|object| {
@@ -388,7 +385,7 @@ async fn shadow(
     served: &Served,
     definition: &Value,
 ) -> Result<(), client::Error> {
-    let endpoint = engine.hub_endpoint(&target.cluster, &resources::served_resources(), "");
+    let endpoint = Engine::hub_endpoint(&target.cluster, &resources::served_resources(), "");
     let gvr = served.graph.gvr();
     let name = format!("{}.{}", gvr.resource, gvr.group);
     let record = json!({
@@ -425,7 +422,7 @@ async fn retire(
     if target.sort != TargetSort::Mirrored {
         return Ok(());
     }
-    let endpoint = engine.hub_endpoint(&target.cluster, &resources::served_resources(), "");
+    let endpoint = Engine::hub_endpoint(&target.cluster, &resources::served_resources(), "");
     let listed = engine.hub.list(&endpoint, &ListRequest::default()).await?;
     for record in &listed.items {
         let name = api::meta::name(record);
@@ -462,4 +459,121 @@ async fn retire(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crd_covers_what_is_wanted_if_all_of_it_is_there() {
+        let cases = [
+            ("the same", json!({"a": 1}), json!({"a": 1}), true),
+            ("more there", json!({"a": 1, "b": 2}), json!({"a": 1}), true),
+            (
+                "less there",
+                json!({"a": 1}),
+                json!({"a": 1, "b": 2}),
+                false,
+            ),
+            ("another value", json!({"a": 1}), json!({"a": 2}), false),
+            ("another type", json!({"a": {}}), json!({"a": []}), false),
+            (
+                "more below",
+                json!({"a": {"b": 1, "c": 2}}),
+                json!({"a": {"b": 1}}),
+                true,
+            ),
+            (
+                "less below",
+                json!({"a": {}}),
+                json!({"a": {"b": 1}}),
+                false,
+            ),
+            ("more in a list", json!([1, 2]), json!([1]), false),
+            ("less in a list", json!([1]), json!([1, 2]), false),
+            ("another order", json!([2, 1]), json!([1, 2]), false),
+            (
+                "more in an element",
+                json!([{"a": 1, "b": 2}]),
+                json!([{"a": 1}]),
+                true,
+            ),
+            (
+                "the server's time",
+                json!({}),
+                json!({"creationTimestamp": null}),
+                true,
+            ),
+            (
+                "the server's status",
+                json!({}),
+                json!({"status": {"a": 1}}),
+                true,
+            ),
+        ];
+        for (name, live, wanted, want) in cases {
+            assert_eq!(covers(&live, &wanted), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_schema_is_covered_by_the_same_schema_alone() {
+        let schema = |properties: Value| json!({"openAPIV3Schema": {"properties": properties}});
+        let cases = [
+            (
+                "the same schema",
+                schema(json!({"a": {}})),
+                schema(json!({"a": {}})),
+                true,
+            ),
+            // A property that a new graph no longer has must go.
+            (
+                "a wider schema",
+                schema(json!({"a": {}, "b": {}})),
+                schema(json!({"a": {}})),
+                false,
+            ),
+            (
+                "a narrower schema",
+                schema(json!({})),
+                schema(json!({"a": {}})),
+                false,
+            ),
+            (
+                "status in a schema",
+                schema(json!({})),
+                schema(json!({"status": {}})),
+                false,
+            ),
+        ];
+        for (name, live, wanted, want) in cases {
+            assert_eq!(covers(&live, &wanted), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_crd_is_established_only_if_the_server_says_so() {
+        for (name, conditions, want) in [
+            ("no conditions", json!(null), false),
+            (
+                "true",
+                json!([{"type": "Established", "status": "True"}]),
+                true,
+            ),
+            (
+                "false",
+                json!([{"type": "Established", "status": "False"}]),
+                false,
+            ),
+            (
+                "another one",
+                json!([{"type": "NamesAccepted", "status": "True"}]),
+                false,
+            ),
+        ] {
+            let crd = json!({"status": {"conditions": conditions}});
+            assert_eq!(established(&crd), want, "{name}");
+        }
+    }
 }

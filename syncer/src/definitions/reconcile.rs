@@ -57,7 +57,7 @@ pub(crate) async fn run(engine: &Arc<Engine>, key: &DefinitionKey) {
 }
 
 async fn step(engine: &Arc<Engine>, key: &DefinitionKey) -> Result<(), client::Error> {
-    let endpoint = engine.hub_endpoint(&key.cluster, &resources::definitions(), "");
+    let endpoint = Engine::hub_endpoint(&key.cluster, &resources::definitions(), "");
     let Some(known) = engine.definitions.known(key) else {
         withdraw(engine, key);
         return Ok(());
@@ -81,7 +81,7 @@ async fn step(engine: &Arc<Engine>, key: &DefinitionKey) -> Result<(), client::E
             .patch(&endpoint, &key.name, None, Patch::Json(&patch))
             .await?;
     }
-    let now = engine.now();
+    let now = Engine::now();
     let mut set = ConditionSet::open(&DEFINITION, &object, &now);
     let definition = match revisions::typed(&object) {
         Ok(definition) => definition,
@@ -285,7 +285,7 @@ async fn release(
     if !api::meta::has_finalizer(object, api::kro::keys::FINALIZER) {
         return Ok(());
     }
-    let endpoint = engine.hub_endpoint(&key.cluster, &resources::definitions(), "");
+    let endpoint = Engine::hub_endpoint(&key.cluster, &resources::definitions(), "");
     let patch = deletion::remove_finalizer(object, api::kro::keys::FINALIZER);
     match engine
         .hub
@@ -334,7 +334,7 @@ async fn write_status(
     if object["status"] == status {
         return Ok(());
     }
-    let endpoint = engine.hub_endpoint(&key.cluster, &resources::definitions(), "");
+    let endpoint = Engine::hub_endpoint(&key.cluster, &resources::definitions(), "");
     let patch = json!([{"op": "add", "path": "/status", "value": status}]);
     let patch = Patch::Json(&patch);
     match engine

@@ -34,7 +34,7 @@ pub(crate) async fn list(
     engine: &Engine,
     key: &DefinitionKey,
 ) -> Result<Vec<Revision>, client::Error> {
-    let endpoint = engine.hub_endpoint(&key.cluster, &resources::revisions(), "");
+    let endpoint = Engine::hub_endpoint(&key.cluster, &resources::revisions(), "");
     let request = ListRequest {
         field_selector: Some(format!("spec.snapshot.name={}", key.name)),
         ..ListRequest::default()
@@ -53,7 +53,7 @@ pub(crate) async fn issue(
     graph: &CompiledGraph,
     number: i64,
 ) -> Result<(), client::Error> {
-    let endpoint = engine.hub_endpoint(&key.cluster, &resources::revisions(), "");
+    let endpoint = Engine::hub_endpoint(&key.cluster, &resources::revisions(), "");
     let name = graph::revision_name(&key.name, number);
     let mut annotations = json!({});
     let author = &definition["metadata"]["annotations"][api::wheelhouse::keys::ANNOTATION_AUTHOR];
@@ -96,7 +96,7 @@ pub(crate) async fn issue(
         Err(error) if error.is_already_exists() => engine.hub.get(&endpoint, &name).await?,
         Err(error) => return Err(error),
     };
-    let now = engine.now();
+    let now = Engine::now();
     let mut set = ConditionSet::open(&REVISION, &created, &now);
     set.mark(graph::definition_conditions::revision_verified());
     let status = json!({
@@ -119,7 +119,7 @@ pub(crate) async fn collect(
     revisions: &[Revision],
     keep: Keep,
 ) -> Result<(), client::Error> {
-    let endpoint = engine.hub_endpoint(&key.cluster, &resources::revisions(), "");
+    let endpoint = Engine::hub_endpoint(&key.cluster, &resources::revisions(), "");
     let kept = match keep {
         Keep::Newest => REVISION_COUNT_MAX,
         Keep::None => 0,

@@ -18,7 +18,7 @@ use super::{
     reconcile::{Pause, Work},
     status,
 };
-use crate::{children::Sync, target::Reach};
+use crate::{children::Sync, engine::Engine, target::Reach};
 
 /// Goes as far with a deletion as it can go now.
 pub(crate) async fn step(work: &mut Work<'_>) -> Result<(), Pause> {
@@ -81,14 +81,14 @@ async fn say(work: &mut Work<'_>, message: &str) -> Result<(), Pause> {
         .engine
         .definitions
         .lookup(&work.target.cluster, &work.key.group_kind);
-    let now = work.engine.now();
+    let now = Engine::now();
     let graph = served.as_ref().map(|served| served.graph.as_ref());
     let wanted = graph::status::deleting(graph, &work.instance, message, &now);
     status::write(work, wanted).await
 }
 
 /// Takes our finalizer off the hub's instance.
-async fn release(work: &mut Work<'_>) -> Result<(), Pause> {
+async fn release(work: &Work<'_>) -> Result<(), Pause> {
     let endpoint = work.hub_endpoint()?;
     let patch = remove_finalizer(&work.instance, api::kro::keys::FINALIZER);
     let patch = client::Patch::Json(&patch);

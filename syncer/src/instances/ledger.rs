@@ -6,7 +6,7 @@
 //! Before an apply it names a superset of what will be there; after a prune it is exact. A hub that
 //! is killed at any point finds in it every kind that it has to look into.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::{
     GroupVersionKind, GroupVersionResource,
@@ -17,7 +17,7 @@ use graph::{Applied, Apply, ObjectRef, Plan};
 use serde_json::json;
 
 use super::reconcile::{Pause, Work};
-use crate::{children::WatchedKind, resources};
+use crate::{children::WatchedKind, engine::Engine, resources};
 
 /// Reads the ledger into the memory of the instance, once.
 pub(crate) async fn recall(work: &mut Work<'_>) -> Result<(), Pause> {
@@ -160,7 +160,7 @@ fn member(apply: &Apply, applied: Option<&Applied>) -> InventoryMember {
     }
 }
 
-fn applied_of(spec: &InventorySpec) -> HashMap<ObjectRef, Applied> {
+fn applied_of(spec: &InventorySpec) -> BTreeMap<ObjectRef, Applied> {
     let digest = |text: &str| u64::from_str_radix(text, 16).ok();
     spec.members
         .iter()
@@ -185,8 +185,7 @@ fn reference_of(member: &InventoryMember) -> ObjectRef {
 }
 
 fn endpoint(work: &Work<'_>) -> Endpoint {
-    work.engine
-        .hub_endpoint(&work.target.cluster, &resources::inventories(), "")
+    Engine::hub_endpoint(&work.target.cluster, &resources::inventories(), "")
 }
 
 async fn write(work: &mut Work<'_>, spec: InventorySpec) -> Result<(), Pause> {

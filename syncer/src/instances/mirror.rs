@@ -95,7 +95,7 @@ pub(crate) async fn apply(work: &Work<'_>, served: &Served) -> Result<u64, Pause
 }
 
 /// Takes the mirror away, after everything else of the instance.
-pub(crate) async fn remove(work: &mut Work<'_>) -> Result<(), Pause> {
+pub(crate) async fn remove(work: &Work<'_>) -> Result<(), Pause> {
     if work.target.sort != TargetSort::Mirrored {
         return Ok(());
     }
@@ -367,4 +367,138 @@ async fn delete(
         Err(error) => return Err(error.into()),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn instance(metadata: &Value) -> Value {
+        json!({
+            "apiVersion": "kro.run/v1alpha1", "kind": "App",
+            "metadata": metadata, "spec": {"size": 3}, "status": {"state": "ACTIVE"},
+        })
+    }
+
+    #[test]
+    fn a_mirror_carries_the_users_keys_and_drops_those_of_other_tools() {
+        // (what stands in the hub, whether as a label it is mirrored, whether as an annotation)
+        let cases = [
+            ("team", true, true),
+            ("example.com/owner", true, true),
+            ("kro.run/owned", true, true),
+            ("app.kubernetes.io/name", true, true),
+            ("applyset.kubernetes.io/id", true, true),
+            ("argocd.argoproj.io/tracking-id", false, false),
+            ("kustomize.toolkit.fluxcd.io/name", false, false),
+            ("helm.toolkit.fluxcd.io/name", false, false),
+            ("meta.helm.sh/release-name", false, false),
+            (
+                "kubectl.kubernetes.io/last-applied-configuration",
+                false,
+                false,
+            ),
+            ("internal.wheelhouse.dev/author", false, false),
+            ("kcp.io/cluster", false, false),
+            ("app.kubernetes.io/managed-by", false, true),
+            ("app.kubernetes.io/instance", false, true),
+            ("helm.sh/chart", false, true),
+        ];
+        for (key, as_label, as_annotation) in cases {
+            let hub_object = instance(&json!({
+                "name": "a", "labels": {key: "x"}, "annotations": {key: "x"},
+            }));
+            let metadata = desired(&hub_object, "hub-1")["metadata"].clone();
+            assert_eq!(metadata["labels"][key] == "x", as_label, "label {key}");
+            let mirrored = metadata["annotations"][key] == "x";
+            assert_eq!(mirrored, as_annotation, "annotation {key}");
+        }
+    }
+
+    #[test]
+    fn a_mirror_has_our_finalizer_our_mark_the_spec_and_nothing_else_of_the_instance() {
+        let hub_object = instance(&json!({
+            "name": "a", "namespace": "default", "uid": "u", "resourceVersion": "7",
+            "generation": 4, "finalizers": ["kro.run/finalizer", "example.com/hold"],
+            "ownerReferences": [{"name": "owner"}], "managedFields": [{}],
+        }));
+        let want = json!({
+            "apiVersion": "kro.run/v1alpha1", "kind": "App",
+            "metadata": {
+                "name": "a", "namespace": "default", "labels": {},
+                "annotations": {api::wheelhouse::keys::HUB: "hub-1"},
+                "finalizers": [api::wheelhouse::keys::FINALIZER_MIRROR],
+            },
+            "spec": {"size": 3},
+        });
+        assert_eq!(desired(&hub_object, "hub-1"), want, "what is written");
+    }
+
+    #[test]
+    fn a_mirror_holds_what_is_desired_if_all_that_we_write_is_there() {
+        let hub_object = instance(&json!({"name": "a", "labels": {"team": "x"}}));
+        let desired = desired(&hub_object, "hub-1");
+        let hub = format!(
+            "/metadata/annotations/{}",
+            api::wheelhouse::keys::HUB.replace('/', "~1")
+        );
+        // (what, where the live mirror differs, what stands there)
+        let cases = [
+            ("nothing differs", "/kind", json!("App"), true),
+            ("a status beside it", "/metadata/generation", json!(4), true),
+            (
+                "a foreign label beside ours",
+                "/metadata/labels",
+                json!({"team": "x", "b": "y"}),
+                true,
+            ),
+            (
+                "our label changed",
+                "/metadata/labels",
+                json!({"team": "y"}),
+                false,
+            ),
+            ("our label gone", "/metadata/labels", json!({}), false),
+            ("another hub's mark", hub.as_str(), json!("hub-2"), false),
+            (
+                "our finalizer gone",
+                "/metadata/finalizers",
+                json!(["other"]),
+                false,
+            ),
+            ("the spec changed", "/spec/size", json!(4), false),
+            (
+                "more in the spec",
+                "/spec",
+                json!({"size": 3, "more": 1}),
+                false,
+            ),
+        ];
+        for (name, path, value, want) in cases {
+            let mut live = desired.clone();
+            live["metadata"]["generation"] = json!(1);
+            *live.pointer_mut(path).expect("the mirror has it") = value;
+            let mirror = RawObject::from_value(&live).expect("an object");
+            assert_eq!(holds(&desired, &mirror), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn conditions_of_the_current_generation_speak_of_the_mirrors_own() {
+        // (observed in the hub at generation 4, what the mirror at generation 9 says)
+        for (name, observed, want) in [
+            ("current", json!(4), json!(9)),
+            ("behind", json!(3), json!(3)),
+            ("none", json!(null), json!(null)),
+        ] {
+            let mut hub_object = instance(&json!({"name": "a", "generation": 4}));
+            hub_object["status"]["conditions"] =
+                json!([{"type": "Ready", "observedGeneration": observed}]);
+            let written = status(&hub_object, &json!({"metadata": {"generation": 9}}));
+            let condition = &written["conditions"][0];
+            assert_eq!(condition["observedGeneration"], want, "{name}");
+            assert_eq!(condition["type"], "Ready", "{name}: the rest stays");
+            assert_eq!(written["state"], "ACTIVE", "{name}: the rest stays");
+        }
+    }
 }

@@ -115,7 +115,7 @@ impl Work<'_> {
         }
         self.manage(&served).await?;
         if graph::instance::is_suspended(&self.instance) {
-            let now = self.engine.now();
+            let now = Engine::now();
             let wanted = served.graph.suspended_status(&self.instance, &now);
             return status::write(self, wanted).await;
         }
@@ -179,9 +179,11 @@ impl Work<'_> {
             .map(|served| served.graph.gvr().clone())
             .or_else(|| self.engine.definitions.last_gvr(&self.key.group_kind))
             .ok_or(Pause::Watch)?;
-        Ok(self
-            .engine
-            .hub_endpoint(&self.target.cluster, &gvr, &self.key.namespace))
+        Ok(Engine::hub_endpoint(
+            &self.target.cluster,
+            &gvr,
+            &self.key.namespace,
+        ))
     }
 
     fn require_synced(&self, served: &Served) -> Result<(), Pause> {
@@ -261,7 +263,7 @@ impl Work<'_> {
             }
         }
         for (reference, applied) in &self.memory.applied {
-            observed.applied(reference, applied.clone());
+            observed.applied(reference, *applied);
         }
         observed
     }
@@ -303,7 +305,7 @@ impl Work<'_> {
         if !failed && pruned.is_ok() && plan.prune_allowed() {
             ledger::after(self, plan).await?;
         }
-        let now = self.engine.now();
+        let now = Engine::now();
         let wanted = served.graph.status(&self.instance, plan, &now);
         status::write(self, wanted).await?;
         pruned?;

@@ -5,7 +5,7 @@ use graph::conditions::{ConditionSet, INSTANCE, Mark};
 use serde_json::{Value, json};
 
 use super::reconcile::{Pause, Work};
-use crate::target::TargetSort;
+use crate::{engine::Engine, target::TargetSort};
 
 /// Writes a complete status, unless it is the one that is there.
 pub(crate) async fn write(work: &mut Work<'_>, wanted: Value) -> Result<(), Pause> {
@@ -55,7 +55,7 @@ pub(crate) async fn waiting_for_spoke(
     let cluster = &work.target.cluster;
     let message =
         format!("waiting for spoke {cluster:?}, which is unreachable since {since}: {reason}");
-    let now = work.engine.now();
+    let now = Engine::now();
     let mut wanted = work.instance["status"].clone();
     if !wanted.is_object() {
         wanted = json!({});

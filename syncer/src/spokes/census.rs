@@ -141,7 +141,7 @@ async fn put(
     mut status: Value,
     rows: Vec<Row>,
 ) -> Result<(), client::Error> {
-    let now = engine.now();
+    let now = Engine::now();
     let mut conditions: Vec<Condition> =
         serde_json::from_value(object["status"]["conditions"].clone()).unwrap_or_default();
     let generation = api::meta::generation(object);
@@ -161,7 +161,7 @@ async fn put(
         return Ok(());
     }
     status["lastHeartbeatTime"] = json!(now);
-    let endpoint = engine.hub_endpoint(&LogicalCluster::root(), &resources::spokes(), "");
+    let endpoint = Engine::hub_endpoint(&LogicalCluster::root(), &resources::spokes(), "");
     let patch = json!([{"op": "add", "path": "/status", "value": status}]);
     let name = api::meta::name(object);
     match engine
@@ -211,5 +211,43 @@ impl Counts {
             "deleting": self.deleting,
             "summary": format!("{}/{}", self.ready, self.total),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instance_is_counted_by_its_state_and_what_is_not_ready_is_unsettled() {
+        // [total, ready, inProgress, error, deleting]
+        let cases = [
+            ("none", vec![], [0, 0, 0, 0, 0], 0, "0/0"),
+            ("ready", vec!["ACTIVE"], [1, 1, 0, 0, 0], 0, "1/1"),
+            ("failed", vec!["ERROR"], [1, 0, 0, 1, 0], 1, "0/1"),
+            ("going", vec!["DELETING"], [1, 0, 0, 0, 1], 1, "0/1"),
+            ("under way", vec!["IN_PROGRESS"], [1, 0, 1, 0, 0], 1, "0/1"),
+            ("no state yet", vec![""], [1, 0, 1, 0, 0], 1, "0/1"),
+            (
+                "all of them",
+                vec!["ACTIVE", "ACTIVE", "ERROR", "DELETING", ""],
+                [5, 2, 1, 1, 1],
+                3,
+                "2/5",
+            ),
+        ];
+        for (name, states, counted, unsettled, summary) in cases {
+            let mut counts = Counts::default();
+            for state in states {
+                counts.count(state);
+            }
+            let [total, ready, in_progress, error, deleting] = counted;
+            let want = json!({
+                "total": total, "ready": ready, "inProgress": in_progress, "error": error,
+                "deleting": deleting, "summary": summary,
+            });
+            assert_eq!(counts.to_value(), want, "{name}");
+            assert_eq!(counts.unsettled(), unsettled, "{name}");
+        }
     }
 }

@@ -70,7 +70,7 @@ async fn probe(target: &Target) -> Option<String> {
 
 fn note(engine: &Arc<Engine>, target: &Arc<Target>, failure: Option<String>, first: bool) {
     let before = target.reach();
-    let back = target.note_reach(failure, &engine.now());
+    let back = target.note_reach(failure, &Engine::now());
     let after = target.reach();
     let same = std::mem::discriminant(&before) == std::mem::discriminant(&after);
     match &after {

@@ -7,10 +7,7 @@
 
 use std::sync::Arc;
 
-use client::{
-    DeleteRequest,
-    reflector::{self, Event},
-};
+use client::{DeleteRequest, reflector::Event};
 use tracing::{info, warn};
 
 use crate::{engine::Engine, resources, target::Target};
@@ -43,7 +40,7 @@ async fn empty(engine: &Arc<Engine>, target: &Target, namespace: &str) {
             continue;
         };
         info!(cluster = %target.cluster, key = %key, "deleted with its namespace");
-        let endpoint = engine.hub_endpoint(&target.cluster, &gvr, namespace);
+        let endpoint = Engine::hub_endpoint(&target.cluster, &gvr, namespace);
         let request = DeleteRequest::default();
         match engine.hub.delete(&endpoint, &key.name, &request).await {
             Ok(_) => {}

@@ -54,7 +54,7 @@ async fn step(
     cluster: &LogicalCluster,
     known: &RawObject,
 ) -> Result<(), client::Error> {
-    let endpoint = engine.hub_endpoint(&LogicalCluster::root(), &resources::spokes(), "");
+    let endpoint = Engine::hub_endpoint(&LogicalCluster::root(), &resources::spokes(), "");
     let mut object = match engine.hub.get(&endpoint, &known.name).await {
         Ok(object) => object,
         Err(error) if error.is_not_found() => return Ok(()),
@@ -108,7 +108,7 @@ fn connect_embedded(engine: &Arc<Engine>, cluster: &LogicalCluster) {
             &engine.tasks,
             token,
         );
-        start(engine, Arc::new(target));
+        start(engine, &Arc::new(target));
     }
 }
 
@@ -128,7 +128,7 @@ async fn connect(
     let Some(reference) = reference else {
         return Ok(Err("spec.connection.secretRef is missing".to_owned()));
     };
-    let secrets = engine.hub_endpoint(
+    let secrets = Engine::hub_endpoint(
         &LogicalCluster::root(),
         &resources::core("secrets"),
         &reference.namespace,
@@ -167,19 +167,19 @@ async fn connect(
         token,
     );
     target.credential = Some(credential);
-    start(engine, Arc::new(target));
+    start(engine, &Arc::new(target));
     Ok(Ok(()))
 }
 
 /// Starts everything that runs for a target.
-pub(crate) fn start(engine: &Arc<Engine>, target: Arc<Target>) {
+pub(crate) fn start(engine: &Arc<Engine>, target: &Arc<Target>) {
     info!(cluster = %target.cluster, sort = ?target.sort, "connected");
-    engine.fleet.connect(Arc::clone(&target));
-    distribution::watch(engine, &target);
-    instances::start_workers(engine, &target);
+    engine.fleet.connect(Arc::clone(target));
+    distribution::watch(engine, target);
+    instances::start_workers(engine, target);
     if target.sort == TargetSort::Mirrored {
-        heartbeat::start(engine, &target);
-        namespaces::watch(engine, &target);
+        heartbeat::start(engine, target);
+        namespaces::watch(engine, target);
     }
     engine.distribution_queue.add(target.cluster.clone());
     engine.requeue_cluster(&target.cluster);
@@ -205,7 +205,7 @@ async fn end(
         return Ok(());
     }
     engine.fleet.disconnect(cluster);
-    let records = engine.hub_endpoint(cluster, &resources::served_resources(), "");
+    let records = Engine::hub_endpoint(cluster, &resources::served_resources(), "");
     let listed = engine.hub.list(&records, &ListRequest::default()).await?;
     for record in &listed.items {
         let name = api::meta::name(record);
@@ -217,7 +217,7 @@ async fn end(
     if !api::meta::has_finalizer(object, FINALIZER) {
         return Ok(());
     }
-    let endpoint = engine.hub_endpoint(&LogicalCluster::root(), &resources::spokes(), "");
+    let endpoint = Engine::hub_endpoint(&LogicalCluster::root(), &resources::spokes(), "");
     let patch = deletion::remove_finalizer(object, FINALIZER);
     let name = api::meta::name(object);
     match engine
