@@ -3,7 +3,7 @@
 //! A request arrives at [`serve`] over a connection that [`tls`] has made; [`route`] reads from its path which logical
 //! cluster and which resource it means; [`authenticate`] says who asks and [`authorize`] whether they may; [`hub`] then
 //! hands it to whoever answers: [`side`] (health, version, index), [`discovery`], [`openapi`], the reviews of
-//! [`authorize`], [`handle`] (what the hub's own store serves) or `relay` (what a spoke serves). [`respond`] makes the
+//! [`authorize`], [`handle`] (what the hub's own store serves) or [`relay`] (what a spoke serves). [`respond`] makes the
 //! answer, [`audit`] the record of it.
 //!
 //! # Invariants
@@ -47,10 +47,12 @@ mod sweep;
 mod table;
 mod watch;
 
+// Answers from a spoke.
+pub(crate) mod relay;
+
 // The way out.
 pub mod audit;
 pub mod respond;
 
 pub use config::{Anonymous, Config};
 pub use hub::Hub;
-

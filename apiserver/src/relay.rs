@@ -47,8 +47,11 @@ impl Relay {
     /// Starts to follow the Spokes, and lets admission and authorization see them.
     pub(crate) fn start(&self, hub: &Hub, handlers: &Handlers, tasks: &Tasks) {
         links::follow(&self.links, hub, tasks);
-        handlers.set_spoke_namespaces(Arc::new(namespaces::SpokeNamespaces::new(Arc::clone(&self.links))));
-        hub.authorizer().set_spoke_reviewer(review::reviewer(Arc::clone(&self.links)));
+        handlers.set_spoke_namespaces(Arc::new(namespaces::SpokeNamespaces::new(Arc::clone(
+            &self.links,
+        ))));
+        hub.authorizer()
+            .set_spoke_reviewer(review::reviewer(Arc::clone(&self.links)));
     }
 
     /// Answers a request for a spoke. `served` is what the hub stores for it, `own` the documents of that.

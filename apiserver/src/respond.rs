@@ -40,7 +40,7 @@ pub fn json(code: StatusCode, form: Negotiated, bytes: Bytes) -> Response {
     }
     let other = serde_json::from_slice::<Value>(&bytes)
         .map_err(Refusal::internal)
-        .and_then(|parsed| self::value(code, form, &parsed));
+        .and_then(|parsed| value(code, form, &parsed));
     // Not ours to judge here: the bytes are what there is.
     other.unwrap_or_else(|_not_json| {
         with_type(code, Encoding::Json.content_type(), Body::full(bytes))

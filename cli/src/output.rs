@@ -88,10 +88,10 @@ fn aligned(lines: &[Vec<String>]) -> Vec<String> {
         .iter()
         .map(|line| {
             let cells = line.iter().zip(&widths);
-            let padded: String = cells
-                .map(|(cell, width)| format!("{cell:<width$}   "))
+            let padded: Vec<String> = cells
+                .map(|(cell, width)| format!("{cell:<width$}"))
                 .collect();
-            padded.trim_end().to_owned()
+            padded.join("   ").trim_end().to_owned()
         })
         .collect()
 }

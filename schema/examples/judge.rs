@@ -4,6 +4,7 @@
 //! `{"builtin": object}`; `{"openapi": CRD}` or `{"openapi": "apps/v1"}` for documents. Answers with one line each.
 
 use std::io::BufRead as _;
+use std::io::Write as _;
 
 use api::crd::CustomResourceDefinition;
 use api::{FieldError, GroupVersionKind};
@@ -24,7 +25,6 @@ fn main() -> Result<(), Failure> {
             (_, Some(subject)) => publish(subject)?,
             _ => judge(&request).unwrap_or_else(|error| json!({"failure": error.to_string()})),
         };
-        use std::io::Write as _;
         writeln!(std::io::stdout(), "{answer}")?;
     }
     Ok(())
@@ -71,19 +71,16 @@ fn judge(request: &Value) -> Result<Value, Failure> {
 }
 
 fn publish(subject: &Value) -> Result<Value, Failure> {
-    let kinds = match subject.as_str() {
-        Some(text) => {
-            let (group, version) = text.split_once('/').unwrap_or(("", text));
-            openapi::builtin_kinds(group, version)
-        }
-        None => {
-            let mut definition = CustomResourceDefinition::from_value(subject)?;
-            definition::complete(&mut definition);
-            let versions = definition.spec.versions.iter();
-            versions
-                .filter_map(|it| PublishedKind::of_definition(&definition, &it.name))
-                .collect()
-        }
+    let kinds = if let Some(text) = subject.as_str() {
+        let (group, version) = text.split_once('/').unwrap_or(("", text));
+        openapi::builtin_kinds(group, version)
+    } else {
+        let mut definition = CustomResourceDefinition::from_value(subject)?;
+        definition::complete(&mut definition);
+        let versions = definition.spec.versions.iter();
+        versions
+            .filter_map(|it| PublishedKind::of_definition(&definition, &it.name))
+            .collect()
     };
     Ok(openapi::document(&kinds))
 }

@@ -7,12 +7,12 @@
 //!
 //! Invariant: a schema that [`Schema::from_openapi`] returned never makes any of these panic, whatever the value.
 
-mod path;
 pub mod builtin;
 pub mod columns;
 pub mod definition;
 pub mod jsonpath;
 pub mod openapi;
+mod path;
 pub mod structural;
 pub mod validate;
 

@@ -14,11 +14,11 @@ use wheelhouse_schema::validate::{Part, inspect};
 use wheelhouse_schema::{builtin, definition};
 
 fn records(text: &str) -> Value {
-    serde_json::from_str(text).unwrap()
+    serde_json::from_str(text).expect("records are JSON")
 }
 
 fn cases(records: &Value) -> &[Value] {
-    records["cases"].as_array().unwrap()
+    records["cases"].as_array().expect("records have cases")
 }
 
 fn texts(errors: &[FieldError]) -> BTreeSet<String> {
@@ -26,7 +26,7 @@ fn texts(errors: &[FieldError]) -> BTreeSet<String> {
 }
 
 fn wanted(texts: &Value) -> BTreeSet<String> {
-    serde_json::from_value(texts.clone()).unwrap()
+    serde_json::from_value(texts.clone()).expect("a list of texts")
 }
 
 #[test]
@@ -37,16 +37,16 @@ fn objects_are_pruned_defaulted_and_judged_alike() {
         let mut object = case["object"].clone();
         let shown = object.to_string();
         let unknown = structural::unknown_fields(&object, &schema);
-        let errors =
-            match structural::coerce_metadata(&mut object, &schema, MalformedFields::Refused) {
-                Err(error) => BTreeSet::from([error.to_string()]),
-                Ok(()) => {
-                    structural::prune(&mut object, &schema);
-                    structural::drop_nulls(&mut object, &schema);
-                    structural::default(&mut object, &schema);
-                    texts(&inspect(&object, &schema, None, Part::Object).errors)
-                }
-            };
+        let errors = if let Err(error) =
+            structural::coerce_metadata(&mut object, &schema, MalformedFields::Refused)
+        {
+            BTreeSet::from([error.to_string()])
+        } else {
+            structural::prune(&mut object, &schema);
+            structural::drop_nulls(&mut object, &schema);
+            structural::default(&mut object, &schema);
+            texts(&inspect(&object, &schema, None, Part::Object).errors)
+        };
         if let Some(want) = case.get("errors") {
             assert_eq!(errors, wanted(want), "{shown}");
             continue;
@@ -146,7 +146,7 @@ const ADDED_BY_CLUSTER: [(&str, &str); 18] = [
 ];
 
 fn remove(value: &mut Value, pointer: &str) {
-    let (parent, name) = pointer.rsplit_once('/').unwrap();
+    let (parent, name) = pointer.rsplit_once('/').expect("a pointer has a slash");
     if let Some(fields) = value.pointer_mut(parent).and_then(Value::as_object_mut) {
         fields.remove(name);
     }

@@ -1,6 +1,6 @@
 //! A hub: the `wheelhouse` binary as a user starts it.
 
-use std::{path::PathBuf, process::Command, time::Duration};
+use std::{io::Write as _, path::PathBuf, process::Command, time::Duration};
 
 use crate::{
     Spoke, assets,
@@ -8,6 +8,9 @@ use crate::{
     process::{Process, Scratch},
     wait::within,
 };
+
+/// Lines of the hub's log that a failed test shows.
+const LOG_LINE_COUNT: usize = 60;
 
 /// A running hub. Dropping it ends the process and removes its folder.
 #[derive(Debug)]
@@ -28,7 +31,9 @@ impl Hub {
         hub.launch().await;
         // A restart must find the port that kubeconfigs name.
         let server = hub.server();
-        hub.listen = server.trim_start_matches("https://").to_owned();
+        server
+            .trim_start_matches("https://")
+            .clone_into(&mut hub.listen);
         hub
     }
 
@@ -41,8 +46,11 @@ impl Hub {
         command.arg(self.scratch.file("data"));
         command.arg("--kubeconfig-out").arg(&kubeconfig);
         command.env("RUST_BACKTRACE", "1");
+        command.env("NO_COLOR", "1");
+        // Requests would bury what a failed test wants to know.
+        command.env("WHEELHOUSE_LOG", "info,audit=warn");
         let process = Process::start(&command, &self.scratch.file("hub.log"));
-        within(Duration::from_secs(60), "the hub is ready", || async {
+        within(Duration::from_mins(1), "the hub is ready", || async {
             assert!(process.runs(), "the hub ended:\n{}", process.log());
             if kubeconfig.is_file() {
                 Ok(())
@@ -122,12 +130,24 @@ impl Hub {
         let added = self
             .wheelhouse(&["spoke", "add", spoke.name(), "--from", &from])
             .await;
-        added
-            .ok()
-            .unwrap_or_else(|why| panic!("spoke add {}: {why}", spoke.name()));
+        added.succeeded(&format!("spoke add {}", spoke.name()));
         let name = format!("spoke/{}", spoke.name());
         self.root()
             .must(&["wait", "--for=condition=Ready", &name, "--timeout=60s"])
             .await;
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(self.scratch.file("hub.log")).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            let from = lines.len().saturating_sub(LOG_LINE_COUNT);
+            let (_, last) = lines.split_at(from);
+            let last = last.join("\n");
+            // Nobody is left to tell when standard error is gone.
+            drop(writeln!(std::io::stderr(), "the hub's last lines:\n{last}"));
+        }
     }
 }

@@ -46,6 +46,22 @@ impl Ran {
             self.code, self.stderr, self.stdout
         ))
     }
+
+    /// Passes the standard output on; the run must have succeeded.
+    ///
+    /// # Panics
+    ///
+    /// Where it failed, with both outputs: the test cannot go on.
+    pub fn succeeded(self, what: &str) -> String {
+        assert!(
+            self.code == 0,
+            "{what}: exit {}: {}{}",
+            self.code,
+            self.stderr,
+            self.stdout
+        );
+        self.stdout
+    }
 }
 
 impl Kubectl {
@@ -129,17 +145,14 @@ impl Kubectl {
 
     /// Runs kubectl, which must succeed, and passes its output on.
     pub async fn must(&self, arguments: &[&str]) -> String {
-        self.run(arguments)
-            .await
-            .ok()
-            .unwrap_or_else(|why| panic!("kubectl {arguments:?}: {why}"))
+        let ran = self.run(arguments).await;
+        ran.succeeded(&format!("kubectl {arguments:?}"))
     }
 
     /// Applies a manifest, which must succeed.
     pub async fn apply(&self, manifest: &str) -> String {
         let ran = self.run_with_input(&["apply", "-f", "-"], manifest).await;
-        ran.ok()
-            .unwrap_or_else(|why| panic!("kubectl apply: {why}\n{manifest}"))
+        ran.succeeded(&format!("kubectl apply of {manifest}"))
     }
 
     /// Gets an object or a list as JSON.

@@ -20,8 +20,8 @@ pub struct Authority {
 }
 
 impl std::fmt::Debug for Authority {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Authority").finish_non_exhaustive()
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Authority").finish_non_exhaustive()
     }
 }
 
@@ -56,7 +56,7 @@ impl Authority {
         ];
         let mut params = CertificateParams::new(names.map(String::from)).expect("valid names");
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        self.sign(params)
+        self.sign(&params)
     }
 
     /// Signs a client certificate: the user's name and groups.
@@ -69,10 +69,10 @@ impl Authority {
                 .push(DnType::OrganizationName, *group);
         }
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        self.sign(params)
+        self.sign(&params)
     }
 
-    fn sign(&self, params: CertificateParams) -> Pair {
+    fn sign(&self, params: &CertificateParams) -> Pair {
         let key = KeyPair::generate().expect("a key can be made");
         let certificate = params
             .signed_by(&key, &self.issuer)

@@ -5,10 +5,11 @@ use serde_json::{Value, json};
 
 use crate::{kubectl::Kubectl, wait::eventually};
 
-/// Makes every Pod of a namespace Running and Ready, until `count` of them are.
-pub async fn make_ready(spoke: &Kubectl, namespace: &str, count: usize) {
-    eventually("pods are ready", || async {
-        let pods = spoke.json(&["get", "pods", "-n", namespace]).await?;
+/// Makes the one Pod of an application in the default namespace Running and Ready, once it is there.
+pub async fn make_ready(spoke: &Kubectl, app: &str) {
+    let selector = format!("app={app}");
+    eventually(&format!("the pod of {app} is ready"), || async {
+        let pods = spoke.json(&["get", "pods", "-l", &selector]).await?;
         let pods = pods["items"].as_array().cloned().unwrap_or_default();
         let living = pods
             .iter()
@@ -24,26 +25,13 @@ pub async fn make_ready(spoke: &Kubectl, namespace: &str, count: usize) {
                 ],
             }})
             .to_string();
-            let arguments = [
-                "patch",
-                "pod",
-                name,
-                "-n",
-                namespace,
-                "--subresource=status",
-                "-p",
-                &status,
-            ];
+            let arguments = ["patch", "pod", name, "--subresource=status", "-p", &status];
             spoke.run(&arguments).await.ok()?;
         }
-        if waiting.is_empty() && ready.len() == count {
+        if waiting.is_empty() && ready.len() == 1 {
             return Ok(());
         }
-        Err(format!(
-            "{} ready, {} waiting, want {count}",
-            ready.len(),
-            waiting.len()
-        ))
+        Err(format!("{} ready, {} waiting", ready.len(), waiting.len()))
     })
     .await;
 }

@@ -158,11 +158,8 @@ impl Spoke {
 
 fn tail(log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
-    lines
-        .iter()
-        .skip(lines.len().saturating_sub(15))
-        .map(|line| format!("{line}\n"))
-        .collect()
+    let (_, last) = lines.split_at(lines.len().saturating_sub(15));
+    last.join("\n")
 }
 
 fn etcd_command(scratch: &Scratch, port: u16) -> Command {

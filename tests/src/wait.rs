@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// How long [`eventually`] waits where the test does not say.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Between two looks at a condition: short against every deadline, long against the look itself.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);

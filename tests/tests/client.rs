@@ -71,6 +71,7 @@ async fn next(events: &mut mpsc::Receiver<Event>) -> String {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a story is told in one piece")]
 async fn objects_are_made_changed_and_deleted() {
     let (_spoke, _connection, dynamic) = start("client-objects").await;
     let at = config_maps();
@@ -177,6 +178,7 @@ async fn objects_are_made_changed_and_deleted() {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a story is told in one piece")]
 async fn the_definitions_of_our_kinds_are_established_and_their_rules_hold() {
     let (_spoke, _connection, dynamic) = start("client-definitions").await;
     let crds = endpoint(

@@ -112,6 +112,7 @@ fn user(name: &str) -> UserInfo {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a story is told in one piece")]
 async fn two_gates_stand_before_a_spokes_cluster() {
     let authorizer = authorizer();
     let masters = UserInfo::system("root");

@@ -187,6 +187,10 @@ impl Message {
         outer
     }
 
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "a part is made where it is put in"
+    )]
     fn message(&mut self, field: u64, inner: Self) {
         self.bytes(field, &inner.0);
     }

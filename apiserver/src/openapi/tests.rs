@@ -115,3 +115,114 @@ fn what_is_not_served_has_no_document() {
     let kinds = ServedKinds::new(vec![served("a.io", "widgets", 1)]);
     assert!(Cache::default().document(&kinds, "apis/b.io/v1").is_none());
 }
+
+#[test]
+fn version_2_is_made_of_all_documents_of_version_3() {
+    let schema = serde_json::json!({"type": "object", "properties": {
+        "count": {"type": "integer", "default": 1, "minimum": 0},
+        "port": {"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]},
+        "open": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"a": {"type": "string"}}},
+        "maybe": {"type": "string", "nullable": true},
+    }});
+    let mut kind = ServedKind::clone(&served("a.io", "widgets", 1));
+    kind.gvk.kind = "Widget".to_owned();
+    kind.list_kind = "WidgetList".to_owned();
+    kind.verbs = vec!["get".to_owned(), "patch".to_owned()];
+    kind.definition_schema = Some(schema.to_string().into());
+    let kinds = ServedKinds::new(vec![Arc::new(kind)]);
+    let cache = Cache::default();
+    let documents = cache.v2(&kinds);
+    let document: Value = serde_json::from_slice(&documents.json).unwrap();
+
+    assert_eq!(document["swagger"], "2.0");
+    let widget = &document["definitions"]["io.a.v1.Widget"];
+    assert_eq!(
+        widget["properties"]["metadata"]["$ref"],
+        "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+    );
+    for (name, want) in [
+        (
+            "count",
+            serde_json::json!({"type": "integer", "minimum": 0}),
+        ),
+        (
+            "port",
+            serde_json::json!({"x-kubernetes-int-or-string": true}),
+        ),
+        (
+            "open",
+            serde_json::json!({"x-kubernetes-preserve-unknown-fields": true}),
+        ),
+        ("maybe", serde_json::json!({})),
+    ] {
+        assert_eq!(widget["properties"][name], want, "{name}");
+    }
+    let patch = &document["paths"]["/apis/a.io/v1/namespaces/{namespace}/widgets/{name}"]["patch"];
+    assert_eq!(patch["x-kubernetes-group-version-kind"]["kind"], "Widget");
+    let consumed = patch["consumes"].as_array().unwrap();
+    assert!(
+        consumed.contains(&serde_json::json!("application/apply-patch+yaml")),
+        "{consumed:?}"
+    );
+    let names: Vec<&str> = patch["parameters"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|parameter| parameter["name"].as_str().unwrap())
+        .collect();
+    assert!(
+        names.contains(&"fieldValidation") && names.contains(&"body"),
+        "{names:?}"
+    );
+    let unresolved: Vec<String> = references(&document)
+        .into_iter()
+        .filter(|name| document["definitions"].get(name).is_none())
+        .collect();
+    assert_eq!(unresolved, [""; 0], "every reference resolves");
+}
+
+/// The names of all definitions that a document refers to.
+fn references(value: &Value) -> Vec<String> {
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .flat_map(|(key, value)| match value.as_str() {
+                Some(text) if key == "$ref" => {
+                    vec![text.trim_start_matches("#/definitions/").to_owned()]
+                }
+                _ => references(value),
+            })
+            .collect(),
+        Value::Array(items) => items.iter().flat_map(references).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+fn version_2_is_json_or_protobuf_as_the_client_asks() {
+    let documents = Cache::default().v2(&ServedKinds::new(vec![served("a.io", "widgets", 1)]));
+    let protobuf = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+    for (accept, want) in [
+        ("", Some("application/json")),
+        ("application/json, */*", Some("application/json")),
+        (
+            "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+            Some(protobuf),
+        ),
+        (protobuf, Some(protobuf)),
+        ("text/html", None),
+    ] {
+        let headers = [("accept", accept)];
+        let headers = if accept.is_empty() {
+            &[][..]
+        } else {
+            &headers[..]
+        };
+        let got = serve_v2(&documents, &parts("/openapi/v2", headers));
+        let got = got
+            .as_ref()
+            .ok()
+            .map(|response| &response.headers()["content-type"]);
+        assert_eq!(got.map(|value| value.to_str().unwrap()), want, "{accept}");
+    }
+}

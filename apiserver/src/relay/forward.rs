@@ -4,6 +4,8 @@
 //! - `Authorization`, `Impersonate-*`, `X-Remote-*` and `X-Forwarded-*` of the client never reach the spoke.
 //! - A user of the hub whose name begins with `system:` does not become that user in the spoke.
 
+use std::fmt::Write;
+
 use api::Status;
 use bytes::Bytes;
 use futures::StreamExt;
@@ -67,7 +69,10 @@ pub(super) async fn forward(
         return Err(no_upgrade().into());
     }
     let mut headers = relayed(&parts.headers);
-    match (context.origin, identity_of(&context.user, link.trusts_masters)) {
+    match (
+        context.origin,
+        identity_of(&context.user, link.trusts_masters),
+    ) {
         (RequestOrigin::InProcess, _) | (_, Identity::Hub) => {}
         (RequestOrigin::Network, Identity::User { name, groups }) => {
             impersonate(&mut headers, &context.user, &name, &groups)?;
@@ -80,7 +85,10 @@ pub(super) async fn forward(
     *outgoing.method_mut() = parts.method.clone();
     *outgoing.uri_mut() = below_cluster(&parts.uri)?;
     *outgoing.headers_mut() = headers;
-    let answered = link.connection.send(outgoing, client::Identity::Kubeconfig).await;
+    let answered = link
+        .connection
+        .send(outgoing, client::Identity::Kubeconfig)
+        .await;
     let answer = answered.map_err(|error| link.unreachable(&error))?;
     link.answered();
     let (head, body) = answer.into_parts();
@@ -90,7 +98,10 @@ pub(super) async fn forward(
             let whole = piece.is_ok();
             async move { whole }
         });
-        Body::stream(pieces.filter_map(|piece| async { piece.ok() }), context.watches_end.clone())
+        Body::stream(
+            pieces.filter_map(|piece| async { piece.ok() }),
+            context.watches_end.clone(),
+        )
     } else {
         Body::foreign(body.map_frame(|frame| frame.map_data(Bytes::from)))
     };
@@ -114,8 +125,12 @@ pub(super) fn identity_of(user: &UserInfo, trusts_masters: bool) -> Identity {
     } else {
         user.username.clone()
     };
-    let mut groups: Vec<String> =
-        user.groups.iter().filter(|group| !group.starts_with("system:")).cloned().collect();
+    let mut groups: Vec<String> = user
+        .groups
+        .iter()
+        .filter(|group| !group.starts_with("system:"))
+        .cloned()
+        .collect();
     groups.push(AUTHENTICATED.to_owned());
     if trusts_masters && user.in_group(MASTERS) {
         groups.push(MASTERS.to_owned());
@@ -151,7 +166,8 @@ fn percent_encoded(key: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte) {
             encoded.push(char::from(byte));
         } else {
-            encoded.push_str(&format!("%{byte:02X}"));
+            // Writing to a String cannot fail.
+            let _infallible = write!(encoded, "%{byte:02X}");
         }
     }
     encoded
@@ -167,7 +183,9 @@ fn relayed(headers: &HeaderMap) -> HeaderMap {
             || named.iter().any(|named| named == text)
             || name == header::AUTHORIZATION
             || name == header::HOST
-            || IDENTITY_PREFIXES.iter().any(|prefix| text.starts_with(prefix));
+            || IDENTITY_PREFIXES
+                .iter()
+                .any(|prefix| text.starts_with(prefix));
         if !stays {
             relayed.append(name.clone(), value.clone());
         }
@@ -207,7 +225,10 @@ fn connection_names(headers: &HeaderMap) -> Vec<String> {
 fn below_cluster(uri: &Uri) -> Result<Uri, Refusal> {
     let path = uri.path();
     let below = match path.strip_prefix("/clusters/") {
-        Some(rest) => rest.find('/').and_then(|index| rest.get(index..)).unwrap_or("/"),
+        Some(rest) => rest
+            .find('/')
+            .and_then(|index| rest.get(index..))
+            .unwrap_or("/"),
         None => path,
     };
     let text = match uri.query() {

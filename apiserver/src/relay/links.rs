@@ -125,8 +125,11 @@ pub(super) fn follow(links: &Arc<Links>, hub: &Hub, tasks: &Tasks) {
         field_selector: None,
         name: format!("relay{path}"),
     };
-    let mut spokes =
-        reflector::start(source("/apis/wheelhouse.dev/v1alpha1/spokes", None), tasks, tasks.child_token());
+    let mut spokes = reflector::start(
+        source("/apis/wheelhouse.dev/v1alpha1/spokes", None),
+        tasks,
+        tasks.child_token(),
+    );
     let mut secrets = reflector::start(
         source("/api/v1/secrets", Some(SECRET_LABEL)),
         tasks,
@@ -197,14 +200,17 @@ impl Follower {
         Ok(())
     }
 
-    async fn take_secret(&mut self, event: Event) -> Result<(), client::Error> {
+    async fn take_secret(&self, event: Event) -> Result<(), client::Error> {
         let objects = match event {
             Event::Restarted(objects) => objects,
             Event::Applied(object) | Event::Deleted(object) => vec![object],
             Event::Interrupted(_) | Event::Resumed => Vec::new(),
         };
         for secret in objects {
-            let named = secret.labels.get(SECRET_LABEL).and_then(|name| name.parse().ok());
+            let named = secret
+                .labels
+                .get(SECRET_LABEL)
+                .and_then(|name| name.parse().ok());
             if let Some(cluster) = named {
                 self.connect(&cluster).await?;
             }
@@ -214,10 +220,19 @@ impl Follower {
 
     /// Makes the link of a spoke anew, if what it is made from has changed.
     async fn connect(&self, cluster: &LogicalCluster) -> Result<(), client::Error> {
-        let Some(object) = self.spokes.get(cluster) else { return Ok(()) };
-        let spoke = object.value().ok().and_then(|value| Spoke::from_value(&value).ok());
+        let Some(object) = self.spokes.get(cluster) else {
+            return Ok(());
+        };
+        let spoke = object
+            .value()
+            .ok()
+            .and_then(|value| Spoke::from_value(&value).ok());
         let Some(spoke) = spoke else { return Ok(()) };
-        let reference = spoke.spec.connection.as_ref().and_then(|it| it.secret_ref.as_ref());
+        let reference = spoke
+            .spec
+            .connection
+            .as_ref()
+            .and_then(|it| it.secret_ref.as_ref());
         let Some(reference) = reference.filter(|_| !spoke.spec.suspended) else {
             self.links.remove(cluster);
             return Ok(());
@@ -235,13 +250,22 @@ impl Follower {
             }
             Err(error) => return Err(error),
         };
-        let encoded = secret["data"][reference.key.as_str()].as_str().unwrap_or_default();
-        let kubeconfig = STANDARD.decode(encoded).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        let encoded = secret["data"][reference.key.as_str()]
+            .as_str()
+            .unwrap_or_default();
+        let kubeconfig = STANDARD
+            .decode(encoded)
+            .ok()
+            .and_then(|bytes| String::from_utf8(bytes).ok());
         let credential = Credential {
             kubeconfig: kubeconfig.unwrap_or_default(),
             trusts_masters: spoke.spec.trust_masters,
         };
-        if self.links.get(cluster).is_some_and(|link| link.credential == credential) {
+        if self
+            .links
+            .get(cluster)
+            .is_some_and(|link| link.credential == credential)
+        {
             return Ok(());
         }
         let options = client::Options::default();

@@ -49,7 +49,10 @@ impl SpokeNamespaces {
         cluster: &LogicalCluster,
         namespace: &str,
     ) -> Result<NamespacePhase, Refusal> {
-        let link = self.links.get(cluster).ok_or_else(|| not_connected(cluster))?;
+        let link = self
+            .links
+            .get(cluster)
+            .ok_or_else(|| not_connected(cluster))?;
         if let Some(known) = link.namespaces.phases.lock().get(namespace) {
             return Ok(*known);
         }
@@ -94,7 +97,10 @@ impl NamespaceCache {
         let mut phases = self.phases.lock();
         match event {
             Event::Restarted(objects) => {
-                *phases = objects.iter().map(|it| (it.name.clone(), phase(it))).collect();
+                *phases = objects
+                    .iter()
+                    .map(|it| (it.name.clone(), phase(it)))
+                    .collect();
             }
             Event::Applied(object) => {
                 phases.insert(object.name.clone(), phase(&object));

@@ -79,8 +79,12 @@ pub(super) async fn discovery(link: Option<&Link>, served: &ServedKinds) -> Arc<
         }
     }
     let documents = Arc::new(Documents::new(spoke.overlaid(groups_of(served))));
-    let discovered =
-        Discovered { core, groups, served: served.hash(), documents: Arc::clone(&documents) };
+    let discovered = Discovered {
+        core,
+        groups,
+        served: served.hash(),
+        documents: Arc::clone(&documents),
+    };
     *link.published.discovery.lock() = Some(discovered);
     documents
 }
@@ -155,7 +159,9 @@ async fn read(link: &Link) -> Result<(Bytes, Bytes), client::Error> {
 
 /// The hashes of a spoke's OpenAPI documents, the last known ones while it is away.
 async fn spoke_index(link: Option<&Link>) -> BTreeMap<String, String> {
-    let Some(link) = link else { return BTreeMap::new() };
+    let Some(link) = link else {
+        return BTreeMap::new();
+    };
     match link.dynamic().raw_get("/openapi/v3").await {
         Ok(bytes) => {
             let index: Value = serde_json::from_slice(&bytes).unwrap_or_default();
@@ -185,17 +191,23 @@ fn merged_hash(spoke: &str, hub: &str) -> String {
 fn merged(spoke: &[u8], hub: &[u8]) -> Result<Bytes, Refusal> {
     let parse = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes);
     let mut document = parse(spoke).map_err(|error| {
-        Refusal::new(Status::service_unavailable("the spoke's OpenAPI document is no JSON"))
-            .because(error)
+        Refusal::new(Status::service_unavailable(
+            "the spoke's OpenAPI document is no JSON",
+        ))
+        .because(error)
     })?;
     let mut ours = parse(hub).map_err(Refusal::internal)?;
     for pointer in ["/paths", "/components/schemas"] {
-        let Some(Value::Object(over)) = ours.pointer_mut(pointer).map(Value::take) else { continue };
+        let Some(Value::Object(over)) = ours.pointer_mut(pointer).map(Value::take) else {
+            continue;
+        };
         if let Some(Value::Object(under)) = document.pointer_mut(pointer) {
             under.extend(over);
         }
     }
-    serde_json::to_vec(&document).map(Bytes::from).map_err(Refusal::internal)
+    serde_json::to_vec(&document)
+        .map(Bytes::from)
+        .map_err(Refusal::internal)
 }
 
 #[cfg(test)]

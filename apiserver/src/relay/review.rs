@@ -53,7 +53,10 @@ async fn ask(links: &Links, attributes: &Attributes<'_>) -> Decision {
         }
         Err(error) => {
             let reason = error.chain();
-            refuse(format!("spoke {:?} could not be asked: {reason}", cluster.as_str()))
+            refuse(format!(
+                "spoke {:?} could not be asked: {reason}",
+                cluster.as_str()
+            ))
         }
     }
 }

@@ -122,7 +122,7 @@ async fn requests_are_counted_under_kubernetes_names() {
     let metrics = Metrics::default();
     metrics.count(Verb::Get, 200, Duration::from_micros(40));
     metrics.count(Verb::Get, 200, Duration::from_millis(3));
-    metrics.count(Verb::Create, 418, Duration::from_secs(60));
+    metrics.count(Verb::Create, 418, Duration::from_mins(1));
     let _running = metrics.running(true);
     let text = text_of(metrics.serve()).await;
     for line in [

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{apply as apply_in_root, apply_at};
 
 /// How long anything of the demo may take; it takes about a second.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Between two looks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);

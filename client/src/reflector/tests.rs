@@ -57,7 +57,13 @@ async fn follow(lists: Vec<fn(&str) -> Reply>, watches: Vec<fn(&str) -> Reply>) 
         field_selector: None,
         name: "test".to_owned(),
     };
-    let events = start_with(config, timing(), Arc::default(), &tasks, tasks.child_token());
+    let events = start_with(
+        config,
+        timing(),
+        Arc::default(),
+        &tasks,
+        tasks.child_token(),
+    );
     Followed {
         server,
         tasks,

@@ -21,7 +21,9 @@ fn settle(world: &mut World) -> usize {
             serial += 1;
             match action {
                 Action::Create(kind, mut object) => {
-                    object["metadata"]["uid"] = json!(format!("uid-{round}-{serial}"));
+                    // The name makes it unique over several calls, which all count from zero.
+                    let name = api::meta::name(&object).to_owned();
+                    object["metadata"]["uid"] = json!(format!("uid-{name}-{round}-{serial}"));
                     object["metadata"]["generation"] = json!(1);
                     world.put(kind, Arc::new(object));
                 }
@@ -48,7 +50,7 @@ fn merge(into: &mut Value, patch: &Value) {
     }
 }
 
-fn object(kind: Kind, spec: Value) -> Value {
+fn object(kind: Kind, spec: &Value) -> Value {
     json!({
         "apiVersion": kind.gvr().group_version().to_string(),
         "kind": kind.name(),
@@ -77,7 +79,7 @@ fn a_deployment_becomes_available_with_a_replica_set_and_its_pods() {
     let mut world = World::default();
     world.put(
         Kind::Deployment,
-        Arc::new(object(Kind::Deployment, workload(3))),
+        Arc::new(object(Kind::Deployment, &workload(3))),
     );
     settle(&mut world);
     let deployment = only(&world, Kind::Deployment);
@@ -95,7 +97,7 @@ fn a_changed_template_replaces_the_replica_set_and_a_smaller_count_the_pods() {
     let mut world = World::default();
     world.put(
         Kind::Deployment,
-        Arc::new(object(Kind::Deployment, workload(3))),
+        Arc::new(object(Kind::Deployment, &workload(3))),
     );
     settle(&mut world);
     let mut changed = only(&world, Kind::Deployment).clone();
@@ -116,7 +118,7 @@ fn what_loses_its_owner_goes() {
     let mut world = World::default();
     world.put(
         Kind::Deployment,
-        Arc::new(object(Kind::Deployment, workload(2))),
+        Arc::new(object(Kind::Deployment, &workload(2))),
     );
     settle(&mut world);
     let deployment = only(&world, Kind::Deployment).clone();
@@ -152,7 +154,7 @@ fn every_other_kind_becomes_ready_too() {
     ];
     for (kind, spec, field, want) in cases {
         let mut world = World::default();
-        world.put(kind, Arc::new(object(kind, spec)));
+        world.put(kind, Arc::new(object(kind, &spec)));
         settle(&mut world);
         let object = only(&world, kind);
         assert_eq!(object["status"][field], want, "{kind:?}: {object}");
@@ -165,7 +167,7 @@ fn only_a_load_balancer_gets_an_address() {
         let mut world = World::default();
         world.put(
             Kind::Service,
-            Arc::new(object(Kind::Service, json!({"type": kind}))),
+            Arc::new(object(Kind::Service, &json!({"type": kind}))),
         );
         settle(&mut world);
         let service = only(&world, Kind::Service);

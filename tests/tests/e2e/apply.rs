@@ -7,6 +7,7 @@ use wheelhouse_tests::{Hub, Spoke, pods, wait::within};
 use super::stage::{WEBAPP, instance};
 
 #[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::too_many_lines, reason = "a story is told in one piece")]
 async fn an_instance_at_a_path_comes_alive_in_that_spoke_and_in_no_other() {
     let (hub, east, west) = tokio::join!(Hub::start(), Spoke::start("east"), Spoke::start("west"));
     tokio::join!(hub.join(&east), hub.join(&west));
@@ -22,7 +23,7 @@ async fn an_instance_at_a_path_comes_alive_in_that_spoke_and_in_no_other() {
     let path = hub.at("east");
     path.apply(&instance("shop", "message: hello, expose: true"))
         .await;
-    pods::make_ready(&east.kubectl(), "default", 1).await;
+    pods::make_ready(&east.kubectl(), "shop").await;
     within(
         Duration::from_secs(30),
         "the Deployment's status turns ready",

@@ -35,7 +35,7 @@ async fn a_hub_killed_at_ten_random_points_ends_in_the_same_state() {
         stage.hub.launch().await;
         let path = stage.path();
         path.must(&["get", "webapp", &name]).await; // acknowledged, so it is there
-        pods::make_ready(&stage.direct(), "default", 1).await;
+        pods::make_ready(&stage.direct(), &name).await;
         let resource = format!("webapp/{name}");
         path.must(&["wait", "--for=condition=Ready", &resource, "--timeout=60s"])
             .await;

@@ -36,7 +36,9 @@ async fn dev_brings_the_demo_up_and_every_line_that_it_prints_works_as_typed() {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut script = "set -e\n".to_owned();
     for line in &lines {
-        script.push_str(&format!("echo '== {}'\n{line}\n", line.replace('\'', "")));
+        for part in ["echo '== ", &line.replace('\'', ""), "'\n", line, "\n"] {
+            script.push_str(part);
+        }
     }
     let output = tokio::process::Command::new("sh")
         .args(["-c", &script])

@@ -3,6 +3,7 @@
 use super::stage::{Stage, gone, instance, until};
 
 #[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::too_many_lines, reason = "a story is told in one piece")]
 async fn children_follow_the_instance_and_nothing_else() {
     let stage = Stage::set().await;
     let (path, direct) = (stage.path(), stage.direct());

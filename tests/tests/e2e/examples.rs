@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use serde_saphyr::DuplicateKeyPolicy;
 use wheelhouse_tests::{Kubectl, assets, eventually};
 
 use super::stage::{Stage, gone};
@@ -22,9 +23,9 @@ async fn the_kubernetes_examples_of_kro_are_accepted_and_served() {
     for example in &examples {
         let taken = first.iter().any(|other| other.kind == example.kind);
         if taken {
-            second.push(example)
+            second.push(example);
         } else {
-            first.push(example)
+            first.push(example);
         }
     }
     let root = stage.hub.root();
@@ -70,7 +71,10 @@ fn read(folder: &Path) -> Vec<Example> {
         .map(|folder| {
             let file = folder.join("rgd.yaml");
             let text = std::fs::read_to_string(&file).expect("it can be read");
-            let definition: Value = serde_saphyr::from_str(&text).expect("it is YAML");
+            // One of them repeats a key: the last one counts, as for kubectl.
+            let options = serde_saphyr::options! { duplicate_keys: DuplicateKeyPolicy::LastWins };
+            let definition: Value =
+                serde_saphyr::from_str_with_options(&text, options).expect("it is YAML");
             let schema = &definition["spec"]["schema"];
             let group = schema["group"].as_str().unwrap_or("kro.run");
             Example {

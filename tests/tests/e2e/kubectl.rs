@@ -47,7 +47,7 @@ async fn surface(stage: &Stage, kubectl: Kubectl, name: &str) {
         .await;
     assert_eq!(differs.code, 1, "diff of what is not there: {differs:?}");
     kubectl.apply(&manifest).await;
-    pods::make_ready(&stage.direct(), "default", 1).await;
+    pods::make_ready(&stage.direct(), name).await;
     let resource = format!("webapp/{name}");
     kubectl
         .must(&["wait", "--for=condition=Ready", &resource, "--timeout=30s"])
@@ -71,9 +71,7 @@ async fn surface(stage: &Stage, kubectl: Kubectl, name: &str) {
             &manifest,
         )
         .await;
-    applied
-        .ok()
-        .unwrap_or_else(|why| panic!("apply --server-side: {why}"));
+    applied.succeeded("apply --server-side");
 
     edit(&kubectl, name).await;
     patch(&kubectl, name).await;
@@ -94,14 +92,14 @@ async fn watched(watch: &mut tokio::process::Child, want: &str) {
     let seen = async {
         while let Ok(Some(line)) = lines.next_line().await {
             if line == want {
-                return;
+                return true;
             }
         }
-        panic!("the watch ended without {want}");
+        false
     };
-    tokio::time::timeout(std::time::Duration::from_secs(30), seen)
-        .await
-        .unwrap_or_else(|_| panic!("the watch did not show {want}"));
+    let shown = tokio::time::timeout(std::time::Duration::from_secs(30), seen).await;
+    assert!(shown.is_ok(), "the watch did not show {want}");
+    assert_eq!(shown, Ok(true), "the watch ended without {want}");
     watch.kill().await.expect("kubectl can be killed");
 }
 

@@ -63,7 +63,7 @@ async fn with_the_spoke_away_the_hub_goes_on_and_everything_converges_on_return(
     gone(&path, &["get", "webapp", "shop"]).await;
     let direct = stage.direct();
     gone(&direct, &["get", "configmap", "shop-config"]).await;
-    wheelhouse_tests::pods::make_ready(&direct, "default", 1).await;
+    wheelhouse_tests::pods::make_ready(&direct, "late").await;
     path.must(&[
         "wait",
         "--for=condition=Ready",

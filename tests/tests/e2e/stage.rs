@@ -48,7 +48,7 @@ impl Stage {
     /// Applies an instance and brings it to Ready.
     pub(crate) async fn bring_up(&self, name: &str, spec: &str) {
         self.path().apply(&instance(name, spec)).await;
-        pods::make_ready(&self.direct(), "default", 1).await;
+        pods::make_ready(&self.direct(), name).await;
         let resource = format!("webapp/{name}");
         self.path()
             .must(&["wait", "--for=condition=Ready", &resource, "--timeout=30s"])

@@ -123,6 +123,7 @@ fn binding(namespace: &str, name: &str, role_kind: &str, role: &str, subject: &V
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a story is told in one piece")]
 fn bindings_reach_users_groups_and_service_accounts_in_their_scope() {
     let objects = [
         ("clusterroles", role("", "pod-reader", "pods")),

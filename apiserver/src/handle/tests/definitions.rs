@@ -161,7 +161,9 @@ async fn a_definition_goes_after_its_instances() {
         .await
         .expect(200);
     bench.until(&path, |answer| answer.code == 404).await;
-    bench.until(WIDGETS, |answer| answer.body == json!("404 page not found")).await;
+    bench
+        .until(WIDGETS, |answer| answer.body == json!("404 page not found"))
+        .await;
     bench.post(CRDS, &widgets()).await.expect(201);
     let empty = bench.get(WIDGETS).await.expect(200);
     assert_eq!(empty["items"], json!([]));

@@ -11,14 +11,22 @@ fn user(name: &str, groups: &[&str]) -> UserInfo {
 
 fn entered(name: &str, groups: &[&str]) -> Identity {
     let groups = groups.iter().map(|group| (*group).to_owned()).collect();
-    Identity::User { name: name.to_owned(), groups }
+    Identity::User {
+        name: name.to_owned(),
+        groups,
+    }
 }
 
 /// The rule is attacked: no name and no group of the hub's may become a privileged one of the spoke's.
 #[test]
 fn nobody_becomes_a_system_user_of_the_spoke() {
     for (what, user, trusts, want) in [
-        ("a person", user("alice", &["dev"]), true, entered("alice", &["dev", AUTHENTICATED])),
+        (
+            "a person",
+            user("alice", &["dev"]),
+            true,
+            entered("alice", &["dev", AUTHENTICATED]),
+        ),
         (
             "an administrator, trusted",
             user("admin", &[MASTERS]),
@@ -39,16 +47,27 @@ fn nobody_becomes_a_system_user_of_the_spoke() {
         ),
         (
             "a ServiceAccount of root",
-            user("system:serviceaccount:kube-system:default", &["system:serviceaccounts"]),
+            user(
+                "system:serviceaccount:kube-system:default",
+                &["system:serviceaccounts"],
+            ),
             true,
             entered("wheelhouse:root:kube-system:default", &[AUTHENTICATED]),
         ),
     ] {
         assert_eq!(identity_of(&user, trusts), want, "{what}");
     }
-    for name in ["system:admin", "system:node:a", "system:anonymous", "system:kube-scheduler"] {
+    for name in [
+        "system:admin",
+        "system:node:a",
+        "system:anonymous",
+        "system:kube-scheduler",
+    ] {
         let identity = identity_of(&user(name, &[MASTERS]), true);
-        assert!(matches!(identity, Identity::Refused(_)), "{name}: {identity:?}");
+        assert!(
+            matches!(identity, Identity::Refused(_)),
+            "{name}: {identity:?}"
+        );
     }
     // The name alone does not make a controller of this process.
     let forged = identity_of(&user("system:wheelhouse:syncer", &["dev"]), true);
@@ -75,10 +94,16 @@ fn what_says_who_the_client_is_stays_behind() {
         let name = HeaderName::from_static(name);
         headers.append(name, HeaderValue::from_static(value));
     }
-    let mut names: Vec<String> =
-        relayed(&headers).keys().map(|name| name.as_str().to_owned()).collect();
+    let mut names: Vec<String> = relayed(&headers)
+        .keys()
+        .map(|name| name.as_str().to_owned())
+        .collect();
     names.sort();
-    assert_eq!(names, ["accept", "content-type", "user-agent"], "nothing else goes on");
+    assert_eq!(
+        names,
+        ["accept", "content-type", "user-agent"],
+        "nothing else goes on"
+    );
 }
 
 #[test]
@@ -86,7 +111,10 @@ fn the_path_goes_on_as_the_client_wrote_it() {
     for (uri, want) in [
         ("/clusters/east/api/v1/pods?limit=5", "/api/v1/pods?limit=5"),
         ("/clusters/east", "/"),
-        ("/clusters/east/api/v1/namespaces/a%2Fb/x", "/api/v1/namespaces/a%2Fb/x"),
+        (
+            "/clusters/east/api/v1/namespaces/a%2Fb/x",
+            "/api/v1/namespaces/a%2Fb/x",
+        ),
         ("/clusters/east/?a=%20", "/?a=%20"),
     ] {
         let uri: Uri = uri.parse().unwrap();
@@ -96,7 +124,10 @@ fn the_path_goes_on_as_the_client_wrote_it() {
 
 #[test]
 fn keys_of_extras_are_escaped_as_client_go_does() {
-    for (key, want) in [("scopes", "scopes"), ("example.com/a b", "example.com%2Fa%20b")] {
+    for (key, want) in [
+        ("scopes", "scopes"),
+        ("example.com/a b", "example.com%2Fa%20b"),
+    ] {
         assert_eq!(percent_encoded(key), want);
     }
 }

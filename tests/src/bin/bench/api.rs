@@ -28,7 +28,7 @@ const LIST_COUNT: usize = 10;
 const WATCHER_COUNT: usize = 100;
 const EVENT_COUNT: usize = 500;
 
-const PATIENCE: Duration = Duration::from_secs(600);
+const PATIENCE: Duration = Duration::from_mins(10);
 
 const PATH: &str = "/apis/bench.example.com/v1/namespaces/default/widgets";
 const ALL: &str = "/apis/bench.example.com/v1/widgets";

@@ -23,8 +23,6 @@ pub(crate) struct Counted {
     pub(crate) total: usize,
     /// Objects whose `status.state` is ACTIVE.
     pub(crate) active: usize,
-    /// Events since the start.
-    pub(crate) events: usize,
 }
 
 /// A running watch that counts.
@@ -42,21 +40,36 @@ impl Api {
         let connection = client::connect(&text, None, &client::Options::default())
             .await
             .expect("the kubeconfig is sound");
-        Self { client: connection.kube(), prefix: prefix.to_owned() }
+        Self {
+            client: connection.kube(),
+            prefix: prefix.to_owned(),
+        }
     }
 
     /// Sends a request and reads the whole answer.
-    pub(crate) async fn send(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Bytes) {
+    pub(crate) async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> (u16, Bytes) {
         let request = http::Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.prefix))
             .header("content-type", "application/json")
             .header("accept", "application/json");
         let bytes = body.map(|value| serde_json::to_vec(value).expect("JSON"));
-        let request = request.body(Body::from(bytes.unwrap_or_default())).expect("a request");
+        let request = request
+            .body(Body::from(bytes.unwrap_or_default()))
+            .expect("a request");
         let response = self.client.send(request).await.expect("an answer");
         let code = response.status().as_u16();
-        let body = response.into_body().collect().await.expect("the whole answer").to_bytes();
+        let body = response
+            .into_body()
+            .collect()
+            .await
+            .expect("the whole answer")
+            .to_bytes();
         (code, body)
     }
 
@@ -90,23 +103,35 @@ impl Api {
         assert_eq!(response.status().as_u16(), 200, "the watch is accepted");
         let (sender, seen) = watch::channel(Counted::default());
         let mut body = response.into_body();
-        #[expect(clippy::disallowed_methods, reason = "the watch is aborted when it is dropped")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the watch is aborted when it is dropped"
+        )]
         let task = tokio::spawn(async move {
             let mut rest = Vec::new();
             let mut states: HashMap<String, bool> = HashMap::new();
-            let mut events = 0;
             while let Some(Ok(frame)) = body.frame().await {
-                let Ok(data) = frame.into_data() else { continue };
+                let Ok(data) = frame.into_data() else {
+                    continue;
+                };
                 rest.extend_from_slice(&data);
-                let Some(end) = rest.iter().rposition(|byte| *byte == b'\n') else { continue };
-                for line in rest.drain(..=end).collect::<Vec<u8>>().split(|byte| *byte == b'\n') {
+                let Some(end) = rest.iter().rposition(|byte| *byte == b'\n') else {
+                    continue;
+                };
+                for line in rest
+                    .drain(..=end)
+                    .collect::<Vec<u8>>()
+                    .split(|byte| *byte == b'\n')
+                {
                     if !line.is_empty() {
-                        events += 1;
                         count(&mut states, line);
                     }
                 }
                 let active = states.values().filter(|active| **active).count();
-                let counted = Counted { total: states.len(), active, events };
+                let counted = Counted {
+                    total: states.len(),
+                    active,
+                };
                 if sender.send(counted).is_err() {
                     return;
                 }
@@ -119,7 +144,10 @@ impl Api {
 fn count(states: &mut HashMap<String, bool>, line: &[u8]) {
     let event: Value = serde_json::from_slice(line).expect("an event is JSON");
     let object = &event["object"];
-    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let name = object["metadata"]["name"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
     match event["type"].as_str() {
         Some("ADDED" | "MODIFIED") => {
             states.insert(name, object["status"]["state"] == "ACTIVE");
@@ -127,8 +155,7 @@ fn count(states: &mut HashMap<String, bool>, line: &[u8]) {
         Some("DELETED") => {
             states.remove(&name);
         }
-        Some("BOOKMARK") => {}
-        _ => panic!("{event}"),
+        kind => assert_eq!(kind, Some("BOOKMARK"), "{event}"),
     }
 }
 
@@ -138,11 +165,10 @@ impl CountingWatch {
     /// Waits until what was seen is enough.
     pub(crate) async fn until(&mut self, patience: Duration, enough: impl Fn(&Counted) -> bool) {
         let waited = tokio::time::timeout(patience, self.seen.wait_for(|seen| enough(seen))).await;
-        match waited {
-            Ok(Ok(_)) => {}
-            Ok(Err(_)) => panic!("the watch ended"),
-            Err(_) => panic!("not within {patience:?}; seen: {:?}", *self.seen.borrow()),
-        }
+        let ended = waited.map(|seen| seen.is_err());
+        let seen = *self.seen.borrow();
+        assert!(ended.is_ok(), "not within {patience:?}; seen: {seen:?}");
+        assert_eq!(ended, Ok(false), "the watch ended; seen: {seen:?}");
     }
 }
 

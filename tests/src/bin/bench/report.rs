@@ -1,6 +1,6 @@
 //! What a benchmark found: rows of ours, theirs, and the ratio.
 
-use std::{fmt::Write as _, io::Write as _};
+use std::io::Write as _;
 
 /// The rows of one run.
 pub(crate) struct Report {
@@ -85,11 +85,13 @@ impl Report {
                 "| {} | {} | {:.2} | {:.2} | {ratio:.1}x |",
                 row.what, row.unit, row.ours, row.peer
             );
-            // Writing to a String cannot fail.
-            drop(writeln!(text, "{line}"));
+            text.push_str(&line);
+            text.push('\n');
         }
         for note in &self.notes {
-            drop(write!(text, "\n{note}\n"));
+            text.push('\n');
+            text.push_str(note);
+            text.push('\n');
         }
         text
     }
