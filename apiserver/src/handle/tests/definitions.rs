@@ -1,3 +1,5 @@
+//! Definitions through the handlers, over a real store.
+
 use serde_json::{Value, json};
 
 use super::bench::{Bench, CRDS, MERGE, WIDGETS, widget, widgets};

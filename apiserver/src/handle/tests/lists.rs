@@ -1,3 +1,5 @@
+//! Lists through the handlers, over a real store.
+
 use http::Method;
 use serde_json::{Value, json};
 

@@ -1,3 +1,5 @@
+//! Watches through the handlers, over a real store.
+
 use serde_json::json;
 
 use super::bench::{Bench, CRDS, MERGE, WIDGETS, widget, widgets};

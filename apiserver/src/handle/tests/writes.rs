@@ -1,3 +1,5 @@
+//! Writes through the handlers, over a real store.
+
 use http::Method;
 use serde_json::json;
 
