@@ -150,6 +150,9 @@ impl ChildCache {
                 let mut state = self.state.lock();
                 state.saw(&kind.gvr, &object.resource_version);
                 let reference = reference(kind, &object);
+                if state.has_successor(&reference, &object.uid) {
+                    return Vec::new(); // ours, made since: its own event is on the way
+                }
                 state.remove(&reference).into_iter().collect()
             }
             reflector::Event::Interrupted(reason) => {
@@ -238,6 +241,15 @@ impl State {
             concerned.push(parent);
         }
         concerned
+    }
+
+    /// Tells whether another object of the same name is known already.
+    fn has_successor(&self, reference: &ObjectRef, uid: &str) -> bool {
+        let known = self
+            .parent_of
+            .get(reference)
+            .and_then(|parent| self.by_parent.get(parent)?.get(reference));
+        known.is_some_and(|child| child.object.uid != uid)
     }
 
     fn remove(&mut self, reference: &ObjectRef) -> Option<InstanceKey> {

@@ -143,6 +143,13 @@ impl MirrorCache {
             Event::Deleted(object) => {
                 kind.saw(&object.resource_version);
                 let key = InstanceKey::of_instance(group_kind, &object);
+                if kind
+                    .mirrors
+                    .get(&key)
+                    .is_some_and(|known| known.uid != object.uid)
+                {
+                    return Vec::new(); // ours, made since: its own event is on the way
+                }
                 kind.mirrors.remove(&key);
                 vec![key]
             }

@@ -14,7 +14,6 @@ use api::crd::CustomResourceDefinition;
 use api::{GroupResource, GroupVersionKind, kro, wheelhouse};
 use schema::Schema;
 use schema::builtin::{Resource, catalog};
-use schema::columns::Columns;
 
 use super::clusters::ClusterKind;
 use super::compile::{Blueprint, Pool, install, storage_version_hash};
@@ -198,7 +197,7 @@ fn built_in(resource: &Resource) -> ResourceScope {
         api_version,
         schema: Arc::clone(&schema),
         hash: TAG,
-        columns: Arc::new(columns(&gvk)),
+        columns: Arc::new(schema::builtin::columns(&resource.gvr())),
         selectable: selectable(&name),
         status: if has("status") {
             StatusMode::Subresource
@@ -275,11 +274,6 @@ fn selectable(resource: &GroupResource) -> Vec<SelectableField> {
         }
     };
     labels.iter().map(field).collect()
-}
-
-/// The columns of a built-in kind.
-fn columns(_gvk: &GroupVersionKind) -> Columns {
-    Columns::of_version(&[]).expect("no columns have no wrong paths")
 }
 
 fn scale_paths(resource: &GroupResource) -> ScalePaths {

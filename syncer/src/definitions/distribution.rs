@@ -273,7 +273,7 @@ async fn ensure(
         return Ok(Progress::Refused(reason));
     }
     let live = match live {
-        Some(live) if covers(&live, &wanted) => live,
+        Some(live) if is_as_wanted(&live, &wanted) => live,
         _ => {
             let patch = Patch::Apply {
                 manager: api::wheelhouse::keys::MANAGER_SYNCER,
@@ -335,17 +335,32 @@ fn established(live: &Value) -> bool {
         .any(|condition| condition["type"] == "Established" && condition["status"] == "True")
 }
 
-/// Tells whether all that is wanted is there already, so that nothing has to be written.
+/// Parts of a definition of which nothing more may be there than is wanted: the server adds nothing to them.
+const EXACT: &[&str] = &[
+    "openAPIV3Schema",
+    "additionalPrinterColumns",
+    "shortNames",
+    "categories",
+];
+
+/// Tells whether a live definition is as wanted already, so that nothing has to be written.
+fn is_as_wanted(live: &Value, wanted: &Value) -> bool {
+    let metadata = |definition: &Value, part: &str| definition["metadata"][part].clone();
+    covers(&live["spec"], &wanted["spec"])
+        && ["labels", "annotations"].iter().all(|part| {
+            let wanted = metadata(wanted, part);
+            wanted.is_null() || covers(&metadata(live, part), &wanted)
+        })
+}
+
+/// Tells whether all of a wanted part is in a live one.
 fn covers(live: &Value, wanted: &Value) -> bool {
     match (live, wanted) {
         (Value::Object(live), Value::Object(wanted)) => {
-            wanted.iter().all(|(key, value)| {
-                // The server owns these two.
-                key == "status"
-                    || key == "creationTimestamp"
-                    || live.get(key).is_some_and(|live| covers(live, value))
-            }) && (!wanted.contains_key("openAPIV3Schema")
-                || live.get("openAPIV3Schema") == wanted.get("openAPIV3Schema"))
+            wanted
+                .iter()
+                .all(|(key, value)| live.get(key).is_some_and(|live| covers(live, value)))
+                && EXACT.iter().all(|key| live.get(*key) == wanted.get(*key))
         }
         (Value::Array(live), Value::Array(wanted)) => {
             live.len() == wanted.len()
@@ -500,16 +515,16 @@ mod tests {
                 true,
             ),
             (
-                "the server's time",
-                json!({}),
-                json!({"creationTimestamp": null}),
-                true,
+                "a status subresource that was lost",
+                json!({"subresources": {}}),
+                json!({"subresources": {"status": {}}}),
+                false,
             ),
             (
-                "the server's status",
-                json!({}),
-                json!({"status": {"a": 1}}),
-                true,
+                "a short name that was dropped",
+                json!({"names": {"shortNames": ["a"]}}),
+                json!({"names": {}}),
+                false,
             ),
         ];
         for (name, live, wanted, want) in cases {
