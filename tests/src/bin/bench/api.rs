@@ -44,6 +44,7 @@ struct Side {
     get: Cost,
     list: Cost,
     watch: Cost,
+    watch_and_write: Cost,
     rss_mb: f64,
 }
 
@@ -55,7 +56,12 @@ pub(crate) async fn run(count: usize, report: &mut Report) {
         ("create", &ours.create, &peer.create),
         ("get", &ours.get, &peer.get),
         ("list of all", &ours.list, &peer.list),
-        ("watch delivery", &ours.watch, &peer.watch),
+        ("watch delivery alone", &ours.watch, &peer.watch),
+        (
+            "watch delivery with its share of the write",
+            &ours.watch_and_write,
+            &peer.watch_and_write,
+        ),
     ] {
         let cpu = format!("{what}, server CPU");
         report.row(&cpu, "µs/operation", ours.cpu_us, peer.cpu_us, Better::Less);
@@ -132,7 +138,7 @@ async fn measure(api: &Api, count: usize, processes: &[&Process], side: &str) ->
         .iter()
         .map(|process| process.usage().1 >> 20)
         .sum::<u64>();
-    let watch = fan_out(api, processes).await;
+    let (watch, watch_and_write) = fan_out(api, processes).await;
     say(&format!(
         "{side}: watch delivery {:.2} µs, {:.0}/s",
         watch.cpu_us, watch.rate
@@ -142,6 +148,7 @@ async fn measure(api: &Api, count: usize, processes: &[&Process], side: &str) ->
         get,
         list,
         watch,
+        watch_and_write,
         rss_mb: small(rss_mb),
     }
 }
@@ -165,8 +172,8 @@ async fn list_all(api: &Api, count: usize) {
     }
 }
 
-/// Each watcher follows one namespace that is empty at first, so that only live events count.
-async fn fan_out(api: &Api, processes: &[&Process]) -> Cost {
+/// What a delivery costs alone, and with its share of the write that it tells of. Each watcher follows one namespace that is empty at first, so that only live events count.
+async fn fan_out(api: &Api, processes: &[&Process]) -> (Cost, Cost) {
     let namespace = json!({
         "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "fan-out"},
     });
@@ -207,10 +214,11 @@ async fn fan_out(api: &Api, processes: &[&Process]) -> Cost {
     let deliveries = WATCHER_COUNT * EVENT_COUNT;
     let both = cost(processes, deliveries, delivered).await;
     let per_delivery = writes.cpu_us / small(WATCHER_COUNT as u64);
-    Cost {
+    let alone = Cost {
         cpu_us: (both.cpu_us - per_delivery).max(0.01),
         rate: both.rate,
-    }
+    };
+    (alone, both)
 }
 
 async fn cost(processes: &[&Process], operations: usize, work: impl Future<Output = ()>) -> Cost {

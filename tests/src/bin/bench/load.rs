@@ -93,24 +93,30 @@ impl Api {
             .await;
     }
 
-    /// Starts a watch over everything at a path, what is there included.
+    /// Starts to count everything at a path, and goes on counting when the server ends the watch.
     pub(crate) async fn watch(&self, path: &str) -> CountingWatch {
-        let request = http::Request::get(format!("{}{path}?watch=true", self.prefix))
-            .header("accept", "application/json")
-            .body(Body::empty())
-            .expect("a request");
-        let response = self.client.send(request).await.expect("an answer");
-        assert_eq!(response.status().as_u16(), 200, "the watch is accepted");
-        let (sender, seen) = watch::channel(Counted::default());
-        let mut body = response.into_body();
+        let mut states = HashMap::new();
+        let version = self.list(path, &mut states).await;
+        let mut body = self.stream(path, &version).await;
+        let (sender, seen) = watch::channel(counted(&states));
+        let (api, path) = (self.clone(), path.to_owned());
         #[expect(
             clippy::disallowed_methods,
             reason = "the watch is aborted when it is dropped"
         )]
         let task = tokio::spawn(async move {
             let mut rest = Vec::new();
-            let mut states: HashMap<String, bool> = HashMap::new();
-            while let Some(Ok(frame)) = body.frame().await {
+            loop {
+                let Some(Ok(frame)) = body.frame().await else {
+                    // A kube-apiserver ends watches when a definition changes.
+                    rest.clear();
+                    let version = api.list(&path, &mut states).await;
+                    if sender.send(counted(&states)).is_err() {
+                        return;
+                    }
+                    body = api.stream(&path, &version).await;
+                    continue;
+                };
                 let Ok(data) = frame.into_data() else {
                     continue;
                 };
@@ -118,26 +124,54 @@ impl Api {
                 let Some(end) = rest.iter().rposition(|byte| *byte == b'\n') else {
                     continue;
                 };
-                for line in rest
-                    .drain(..=end)
-                    .collect::<Vec<u8>>()
+                let whole: Vec<u8> = rest.drain(..=end).collect();
+                for line in whole
                     .split(|byte| *byte == b'\n')
+                    .filter(|line| !line.is_empty())
                 {
-                    if !line.is_empty() {
-                        count(&mut states, line);
-                    }
+                    count(&mut states, line);
                 }
-                let active = states.values().filter(|active| **active).count();
-                let counted = Counted {
-                    total: states.len(),
-                    active,
-                };
-                if sender.send(counted).is_err() {
+                if sender.send(counted(&states)).is_err() {
                     return;
                 }
             }
         });
         CountingWatch { seen, task }
+    }
+
+    /// Reads what is there now; tells the version of the list.
+    async fn list(&self, path: &str, states: &mut HashMap<String, bool>) -> String {
+        let (code, body) = self.send("GET", path, None).await;
+        assert_eq!(code, 200, "the list is answered");
+        let list: Value = serde_json::from_slice(&body).expect("a list is JSON");
+        states.clear();
+        for object in list["items"].as_array().into_iter().flatten() {
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            states.insert(name.to_owned(), object["status"]["state"] == "ACTIVE");
+        }
+        list["metadata"]["resourceVersion"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    }
+
+    async fn stream(&self, path: &str, version: &str) -> Body {
+        let uri = format!("{}{path}?watch=true&resourceVersion={version}", self.prefix);
+        let request = http::Request::get(uri)
+            .header("accept", "application/json")
+            .body(Body::empty())
+            .expect("a request");
+        let response = self.client.send(request).await.expect("an answer");
+        assert_eq!(response.status().as_u16(), 200, "the watch is accepted");
+        response.into_body()
+    }
+}
+
+fn counted(states: &HashMap<String, bool>) -> Counted {
+    let active = states.values().filter(|active| **active).count();
+    Counted {
+        total: states.len(),
+        active,
     }
 }
 
