@@ -30,6 +30,7 @@ mod error;
 mod store;
 
 mod clock;
+mod keyring;
 
 mod index;
 mod registry;
@@ -49,6 +50,7 @@ pub use entry::Entry;
 pub use error::{Error, OpenError};
 pub use event::{Event, EventKind};
 pub use key::{KEY_BYTES_MAX, Key, KeyRange};
+pub use keyring::{KeyId, Keyring, KeyringError};
 pub use revision::Revision;
 pub use store::{
     BATCH_BYTES_MAX, BATCH_COUNT_MAX, COUNTED_MAX, Change, Committed, Expect, Range, RangeQuery,
