@@ -39,6 +39,7 @@ mod window;
 
 mod view;
 
+pub mod backup;
 pub mod embedded;
 
 #[cfg(any(test, feature = "conformance"))]
