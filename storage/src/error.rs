@@ -70,6 +70,14 @@ pub enum Error {
         #[source]
         source: Cause,
     },
+    /// The disk is full. Nothing of the batch was kept; the store goes on by itself once there is
+    /// space again.
+    #[error("the store's disk is full")]
+    StorageFull {
+        /// What the disk said.
+        #[source]
+        source: Cause,
+    },
     /// Stored bytes are not what was written.
     #[error("{place} is corrupt: {reason}")]
     Corrupt {

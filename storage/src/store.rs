@@ -56,7 +56,8 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// # Errors
     /// In the answer: [`Error::NotFound`] and [`Error::Conflict`] for a broken expectation,
     /// [`Error::Full`], [`Error::TooLarge`] and [`Error::Malformed`] for a batch that was not taken
-    /// up, [`Error::Durability`] for one whose fate is not known.
+    /// up, [`Error::StorageFull`] for one of which nothing was kept, [`Error::Durability`] for one
+    /// whose fate is not known.
     fn commit(&self, writes: Vec<Write>) -> Answer<Committed>;
 
     /// Watches a range: every change after a revision, in the order of commits. After a revision

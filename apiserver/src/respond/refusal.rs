@@ -121,6 +121,10 @@ impl From<storage::Error> for Refusal {
                 let text = "the store takes no writes until the server is restarted";
                 Self::new(Status::service_unavailable(text)).because(error)
             }
+            Error::StorageFull { .. } => {
+                let text = "the store's disk is full: nothing of the write was kept; writes go on once there is space";
+                Self::new(Status::failure(507, StatusReason::InternalError, text)).because(error)
+            }
             Error::Closed => {
                 Self::new(Status::service_unavailable("the server is shutting down")).because(error)
             }
