@@ -7,6 +7,8 @@ use std::{net::IpAddr, path::PathBuf, time::Duration};
 pub struct Config {
     /// Where the store, the keys and the certificates live. Made if absent, with access for its owner alone.
     pub data_dir: PathBuf,
+    /// Names this hub to other writers of its spokes; a backup carries it on.
+    pub hub_id: String,
     /// Addresses under which the hub is reached, beside the loopback ones; they go into the serving certificate.
     pub addresses: Vec<IpAddr>,
     /// Host names under which the hub is reached, beside `localhost`; they go into the serving certificate.
@@ -36,6 +38,7 @@ impl Config {
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
         Self {
             data_dir: data_dir.into(),
+            hub_id: String::new(),
             addresses: Vec::new(),
             host_names: Vec::new(),
             token_file: None,

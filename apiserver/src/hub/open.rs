@@ -12,6 +12,7 @@ use super::{Hub, HubParts, Lifecycle, bootstrap::BootstrapError};
 use crate::{
     authenticate::{Authenticator, ServiceAccounts, TokenFile, TokenFileError},
     authorize::{Authorizer, Policies},
+    backup::Backups,
     config::Config,
     discovery, handle,
     handle::Handlers,
@@ -97,6 +98,7 @@ impl Hub {
                 authenticator: Authenticator::new(tokens, config.anonymous)
                     .with_service_accounts(Arc::clone(&accounts)),
                 accounts,
+                backups: Backups::new(Arc::clone(&store), config.hub_id.clone()),
                 health: Health::new(Arc::clone(&store), lifecycle.draining()),
                 pki,
                 registry,

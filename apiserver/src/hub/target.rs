@@ -13,7 +13,7 @@ use super::Hub;
 use crate::{
     authenticate::service_accounts::serve_token_request,
     authorize::{Authorized, Judge, review::Review},
-    discovery, openapi,
+    backup, discovery, openapi,
     registry::{ClusterKind, Registry, ResourceScope},
     respond::{Refusal, RequestBody, Response},
     route::{RequestInfo, Verb},
@@ -26,6 +26,8 @@ use crate::{
 pub(super) enum Target {
     /// This process: health, version, metrics, the index; discovery and OpenAPI of what the hub serves.
     Page,
+    /// The store, all of it.
+    Backup,
     /// The authorizer.
     Review(Review),
     /// The one who issues tokens of ServiceAccounts.
@@ -68,6 +70,9 @@ impl Target {
             }
             return Review::of(info).map_or(Self::Nothing, Self::Review);
         }
+        if backup::is_asked_for(info) {
+            return Self::Backup;
+        }
         if kind == ClusterKind::Composite && !is_of_process(&info.path) {
             return Self::Spoke;
         }
@@ -77,9 +82,12 @@ impl Target {
     /// Who says whether the request may be answered.
     pub(super) fn judge(&self) -> Judge {
         match self {
-            Self::Page | Self::Review(_) | Self::Token(_) | Self::Stored(_) | Self::Nothing => {
-                Judge::Rules
-            }
+            Self::Page
+            | Self::Backup
+            | Self::Review(_)
+            | Self::Token(_)
+            | Self::Stored(_)
+            | Self::Nothing => Judge::Rules,
             Self::Spoke => Judge::Spoke,
             Self::NoSuchCluster => Judge::FirstGate,
         }
@@ -96,6 +104,10 @@ impl Target {
         match self {
             Self::Stored(scope) => hub.parts.handlers.serve(scope, request, body).await,
             Self::Page => hub.page(request),
+            Self::Backup => {
+                let parts = &hub.parts;
+                parts.backups.serve(&parts.authorizer, request).await
+            }
             Self::Review(review) => {
                 let parts = &hub.parts;
                 review
