@@ -38,6 +38,7 @@ pub mod side;
 
 // Answers from the store.
 pub mod admit;
+mod backup;
 pub mod definitions;
 pub mod handle;
 pub mod objects;
