@@ -49,8 +49,13 @@ pub struct Config {
 /// What became of the collection.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// These are all objects; any other is gone.
-    Restarted(Vec<Arc<RawObject>>),
+    /// These are all objects as of a version; any other was gone by then.
+    Restarted {
+        /// All objects.
+        objects: Vec<Arc<RawObject>>,
+        /// The version of the list. It is older than what was delivered before only where the server was set back.
+        resource_version: String,
+    },
     /// This object is new or changed.
     Applied(Arc<RawObject>),
     /// This object is gone, or is not selected any more; this is its last state.

@@ -6,10 +6,10 @@
 //! says of a kind counts only once the kind is *synced*: absence before is not absence.
 //!
 //! An answer to our own write is taken up at once, so that a plan sees it without waiting for the
-//! watch, unless the watch is past it already.
+//! watch; [`crate::collection`] has the rule of what to believe.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -20,7 +20,10 @@ use parking_lot::Mutex;
 use tasks::Tasks;
 use tokio::sync::mpsc;
 
-use crate::keys::{InstanceKey, newer};
+use crate::{
+    collection::{Change, Collection},
+    keys::{InstanceKey, newer},
+};
 
 /// The label that selects everything that kro, and so the syncer, writes.
 pub(crate) const OWNED_SELECTOR: &str = "kro.run/owned=true";
@@ -43,16 +46,18 @@ pub(crate) struct ChildCache {
 
 #[derive(Debug, Default)]
 struct State {
-    kinds: HashMap<GroupVersionResource, KindState>,
-    by_parent: HashMap<InstanceKey, BTreeMap<ObjectRef, Child>>,
-    parent_of: HashMap<ObjectRef, InstanceKey>,
+    kinds: Vec<KindState>,
+    /// Where in `kinds` an endpoint is.
+    index_of: HashMap<GroupVersionResource, usize>,
+    /// What belongs to an instance, and where in `kinds` it is. A kind that is watched in two
+    /// versions is there twice.
+    by_parent: HashMap<InstanceKey, BTreeSet<(ObjectRef, usize)>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct KindState {
-    synced: bool,
-    /// The newest resource version that the watch delivered.
-    seen: String,
+    kind: Arc<WatchedKind>,
+    objects: Collection<ObjectRef>,
     /// Why the watch does not run, if it does not.
     trouble: Option<String>,
     /// Instances that wait for the kind to be synced.
@@ -63,7 +68,7 @@ struct KindState {
 #[derive(Debug, Clone)]
 pub(crate) struct Child {
     /// Its endpoint.
-    pub(crate) kind: WatchedKind,
+    pub(crate) kind: Arc<WatchedKind>,
     /// As it was last seen.
     pub(crate) object: Arc<RawObject>,
 }
@@ -83,20 +88,26 @@ impl ChildCache {
     /// Marks a kind as watched. Returns whether it was not before: then the caller starts a watch.
     pub(crate) fn register(&self, kind: &WatchedKind) -> bool {
         let mut state = self.state.lock();
-        if state.kinds.contains_key(&kind.gvr) {
+        if state.index_of.contains_key(&kind.gvr) {
             return false;
         }
-        state.kinds.insert(kind.gvr.clone(), KindState::default());
+        let index = state.kinds.len();
+        state.index_of.insert(kind.gvr.clone(), index);
+        state.kinds.push(KindState {
+            kind: Arc::new(kind.clone()),
+            objects: Collection::default(),
+            trouble: None,
+            waiting: HashSet::new(),
+        });
         true
     }
 
-    /// Tells whether a kind is synced; if not, the instance is named by the next call of
-    /// [`ChildCache::restarted`].
+    /// Tells whether a kind is synced; if not, the instance is named once it is.
     pub(crate) fn sync(&self, gvr: &GroupVersionResource, waiting: &InstanceKey) -> Sync {
         let mut state = self.state.lock();
-        match state.kinds.get_mut(gvr) {
-            Some(kind) if kind.synced => Sync::Synced,
-            Some(kind) => {
+        match state.kind_mut(gvr) {
+            Some((_, kind)) if kind.objects.is_synced() => Sync::Synced,
+            Some((_, kind)) => {
                 kind.waiting.insert(waiting.clone());
                 Sync::Waiting(kind.trouble.clone())
             }
@@ -107,160 +118,131 @@ impl ChildCache {
     /// Tells what belongs to an instance, in the order of [`ObjectRef`].
     pub(crate) fn of(&self, instance: &InstanceKey) -> Vec<(ObjectRef, Child)> {
         let state = self.state.lock();
-        let children = state.by_parent.get(instance).into_iter().flatten();
+        let members = state.by_parent.get(instance).into_iter().flatten();
+        let mut children: Vec<(ObjectRef, Child)> = Vec::new();
+        for (reference, index) in members {
+            let Some(child) = state.child(reference, *index) else {
+                continue;
+            };
+            match children.last_mut() {
+                Some((known, twin)) if known == reference => {
+                    let version = &child.object.resource_version;
+                    if newer(version, &twin.object.resource_version) {
+                        *twin = child;
+                    }
+                }
+                _ => children.push((reference.clone(), child)),
+            }
+        }
         children
-            .map(|(reference, child)| (reference.clone(), child.clone()))
-            .collect()
     }
 
-    /// Takes up the answer to our own write, unless the watch is past it.
-    pub(crate) fn answered(&self, kind: &WatchedKind, object: Arc<RawObject>) {
+    /// Takes up the answer to our own write and names the instances that it concerns.
+    pub(crate) fn answered(&self, kind: &WatchedKind, object: Arc<RawObject>) -> Vec<InstanceKey> {
         let mut state = self.state.lock();
-        let seen = state
-            .kinds
-            .get(&kind.gvr)
-            .map_or("", |kind| kind.seen.as_str());
-        if newer(&object.resource_version, seen) {
-            state.put(kind, object);
-        }
+        let Some((index, known)) = state.kind_mut(&kind.gvr) else {
+            return Vec::new(); // whatever looks here registers the kind first, and reads it all
+        };
+        let change = known.objects.answered(reference(kind, &object), object);
+        state.note(index, change)
     }
 
     /// Forgets an object that an answer to our own deletion says is gone.
     pub(crate) fn gone(&self, reference: &ObjectRef, uid: &str) {
         let mut state = self.state.lock();
-        let known = state.parent_of.get(reference).cloned();
-        let current = known
-            .and_then(|parent| state.by_parent.get(&parent)?.get(reference).cloned())
-            .is_some_and(|child| child.object.uid == uid);
-        if current {
-            state.remove(reference);
+        for index in 0..state.kinds.len() {
+            let change = state.kinds[index].objects.gone(reference, uid);
+            state.note(index, change);
         }
     }
 
     /// Takes up an event of the watch and names the instances that it concerns.
     pub(crate) fn take(&self, kind: &WatchedKind, event: reflector::Event) -> Vec<InstanceKey> {
+        let mut state = self.state.lock();
+        let Some((index, known)) = state.kind_mut(&kind.gvr) else {
+            return Vec::new();
+        };
         match event {
-            reflector::Event::Restarted(objects) => self.restarted(kind, objects),
+            reflector::Event::Restarted {
+                objects,
+                resource_version,
+            } => {
+                known.trouble = None;
+                let waiting: Vec<InstanceKey> = known.waiting.drain().collect();
+                let objects = objects
+                    .into_iter()
+                    .map(|object| (reference(kind, &object), object))
+                    .collect();
+                let changes = known.objects.listed(objects, &resource_version);
+                let mut concerned: HashSet<InstanceKey> =
+                    HashSet::from_iter(state.note(index, changes));
+                concerned.extend(waiting);
+                concerned.into_iter().collect()
+            }
             reflector::Event::Applied(object) => {
-                let mut state = self.state.lock();
-                state.saw(&kind.gvr, &object.resource_version);
-                state.put(kind, object)
+                let change = known.objects.applied(reference(kind, &object), object);
+                state.note(index, change)
             }
             reflector::Event::Deleted(object) => {
-                let mut state = self.state.lock();
-                state.saw(&kind.gvr, &object.resource_version);
-                let reference = reference(kind, &object);
-                if state.has_successor(&reference, &object.uid) {
-                    return Vec::new(); // ours, made since: its own event is on the way
-                }
-                state.remove(&reference).into_iter().collect()
+                let change = known.objects.deleted(reference(kind, &object), &object);
+                state.note(index, change)
             }
             reflector::Event::Interrupted(reason) => {
-                if let Some(kind) = self.state.lock().kinds.get_mut(&kind.gvr) {
-                    kind.trouble = Some(reason);
-                }
+                known.trouble = Some(reason);
                 Vec::new()
             }
             reflector::Event::Resumed => {
-                if let Some(kind) = self.state.lock().kinds.get_mut(&kind.gvr) {
-                    kind.trouble = None;
-                }
+                known.trouble = None;
                 Vec::new()
             }
         }
-    }
-
-    fn restarted(&self, kind: &WatchedKind, objects: Vec<Arc<RawObject>>) -> Vec<InstanceKey> {
-        let mut state = self.state.lock();
-        let mut concerned: HashSet<InstanceKey> = HashSet::new();
-        let listed: HashSet<ObjectRef> = objects
-            .iter()
-            .map(|object| reference(kind, object))
-            .collect();
-        let left: Vec<ObjectRef> = state
-            .parent_of
-            .keys()
-            .filter(|known| {
-                known.group == kind.gvk.group
-                    && known.kind == kind.gvk.kind
-                    && !listed.contains(*known)
-            })
-            .cloned()
-            .collect();
-        for reference in left {
-            concerned.extend(state.remove(&reference));
-        }
-        for object in objects {
-            state.saw(&kind.gvr, &object.resource_version);
-            concerned.extend(state.put(kind, object));
-        }
-        if let Some(kind) = state.kinds.get_mut(&kind.gvr) {
-            kind.synced = true;
-            kind.trouble = None;
-            concerned.extend(kind.waiting.drain());
-        }
-        concerned.into_iter().collect()
     }
 }
 
 // === impl State ===
 
 impl State {
-    fn saw(&mut self, gvr: &GroupVersionResource, version: &str) {
-        if let Some(kind) = self.kinds.get_mut(gvr)
-            && newer(version, &kind.seen)
-        {
-            version.clone_into(&mut kind.seen);
-        }
+    fn kind_mut(&mut self, gvr: &GroupVersionResource) -> Option<(usize, &mut KindState)> {
+        let index = *self.index_of.get(gvr)?;
+        Some((index, self.kinds.get_mut(index)?))
     }
 
-    /// Keeps an object and names its instance, and the one that it belonged to before its labels
-    /// were edited.
-    fn put(&mut self, kind: &WatchedKind, object: Arc<RawObject>) -> Vec<InstanceKey> {
-        let reference = reference(kind, &object);
-        let parent = InstanceKey::of_parent(&object);
+    fn child(&self, reference: &ObjectRef, index: usize) -> Option<Child> {
+        let kind = self.kinds.get(index)?;
+        Some(Child {
+            kind: Arc::clone(&kind.kind),
+            object: Arc::clone(kind.objects.get(reference)?),
+        })
+    }
+
+    /// Keeps the index by instance right, and names the instances that have or had what changed.
+    fn note(
+        &mut self,
+        index: usize,
+        changes: impl IntoIterator<Item = Change<ObjectRef>>,
+    ) -> Vec<InstanceKey> {
         let mut concerned = Vec::new();
-        if self.parent_of.get(&reference) != parent.as_ref() {
-            concerned.extend(self.remove(&reference));
-        }
-        if let Some(parent) = parent {
-            let children = self.by_parent.entry(parent.clone()).or_default();
-            let stale = children.get(&reference).is_some_and(|known| {
-                newer(&known.object.resource_version, &object.resource_version)
-            });
-            if !stale {
-                children.insert(
-                    reference.clone(),
-                    Child {
-                        kind: kind.clone(),
-                        object,
-                    },
-                );
-                self.parent_of.insert(reference, parent.clone());
+        for change in changes {
+            let parent_of = |object: &Arc<RawObject>| InstanceKey::of_parent(object);
+            let before = change.before.as_ref().and_then(parent_of);
+            let after = change.after.as_ref().and_then(parent_of);
+            let member = (change.key, index);
+            if let Some(before) = before.filter(|before| Some(before) != after.as_ref()) {
+                if let Some(members) = self.by_parent.get_mut(&before) {
+                    members.remove(&member);
+                    if members.is_empty() {
+                        self.by_parent.remove(&before);
+                    }
+                }
+                concerned.push(before);
             }
-            concerned.push(parent);
+            if let Some(after) = after {
+                let members = self.by_parent.entry(after.clone()).or_default();
+                members.insert(member);
+                concerned.push(after);
+            }
         }
         concerned
-    }
-
-    /// Tells whether another object of the same name is known already.
-    fn has_successor(&self, reference: &ObjectRef, uid: &str) -> bool {
-        let known = self
-            .parent_of
-            .get(reference)
-            .and_then(|parent| self.by_parent.get(parent)?.get(reference));
-        known.is_some_and(|child| child.object.uid != uid)
-    }
-
-    fn remove(&mut self, reference: &ObjectRef) -> Option<InstanceKey> {
-        let parent = self.parent_of.remove(reference)?;
-        if let Some(children) = self.by_parent.get_mut(&parent) {
-            children.remove(reference);
-            if children.is_empty() {
-                self.by_parent.remove(&parent);
-            }
-        }
-        Some(parent)
     }
 }
 

@@ -232,7 +232,7 @@ pub(crate) fn start(engine: &Arc<Engine>) {
 fn take(engine: &Engine, event: Event) {
     let mut state = engine.definitions.state.write();
     match event {
-        Event::Restarted(objects) => {
+        Event::Restarted { objects, .. } => {
             let mut left = std::mem::take(&mut state.known);
             for object in objects {
                 if let Some(key) = key_of(&object) {

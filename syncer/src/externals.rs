@@ -87,7 +87,7 @@ impl ExternalCache {
             )
         };
         match event {
-            Event::Restarted(objects) => {
+            Event::Restarted { objects, .. } => {
                 known.synced = true;
                 known.objects = objects
                     .into_iter()
@@ -138,7 +138,7 @@ fn start(target: &Target, wanted: &Wanted, reference: Reference) {
     config.path.clone_from(&reference.path);
     config.label_selector.clone_from(&reference.label_selector);
     config.field_selector.clone_from(&reference.field_selector);
-    let mut events = target.follow(config);
+    let mut events = target.follow(config, target.token.clone());
     let cache = Arc::clone(&target.externals);
     let queue = Arc::clone(&target.queue);
     target.tasks().spawn("externals", async move {

@@ -196,7 +196,7 @@ pub(crate) fn unwatch(engine: &Engine, group_kind: &GroupKind) {
 
 fn take(engine: &Engine, group_kind: &GroupKind, event: Event) {
     match event {
-        Event::Restarted(objects) => {
+        Event::Restarted { objects, .. } => {
             let mut left: Vec<(LogicalCluster, InstanceKey)> = engine.instances.of_kind(group_kind);
             let mut listed = std::collections::HashSet::new();
             for object in &objects {

@@ -6,12 +6,13 @@
 //!
 //! In reading order: [`definitions`] (RGD to GraphRevision to CRD), [`spokes`] (connections),
 //! [`instances`] (from an instance to its children and back), and what they share: [`engine`],
-//! [`target`], [`children`], [`mirrors`], [`externals`], [`queue`], [`keys`].
+//! [`target`], [`children`], [`mirrors`], [`collection`], [`externals`], [`queue`], [`keys`].
 //!
 //! **Invariant:** nothing is deleted because a read failed, was partial, or discovery shrank.
 //! **Invariant:** no work is dropped: what fails is tried again, later each time.
 
 mod children;
+mod collection;
 mod definitions;
 mod engine;
 mod externals;

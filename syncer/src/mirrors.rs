@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //!
-//! As in [`crate::children`]: what the cache says of a kind counts only once it is synced.
+//! As in [`crate::children`]: what the cache says of a kind counts only once it is synced, and
+//! [`crate::collection`] has the rule of what to believe.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -12,8 +13,9 @@ use std::{
 use api::GroupKind;
 use client::reflector::{Event, RawObject};
 use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
 
-use crate::keys::{InstanceKey, newer};
+use crate::{collection::Collection, keys::InstanceKey};
 
 /// The mirrors of one spoke.
 #[derive(Debug, Default)]
@@ -29,10 +31,10 @@ struct State {
 
 #[derive(Debug, Default)]
 struct KindState {
-    synced: bool,
-    seen: String,
-    mirrors: HashMap<InstanceKey, Arc<RawObject>>,
+    mirrors: Collection<InstanceKey>,
     waiting: HashSet<InstanceKey>,
+    /// Ends the watch: what it delivers afterwards is not taken up.
+    end: CancellationToken,
 }
 
 /// What is known of one mirror.
@@ -49,19 +51,31 @@ pub(crate) enum Mirror {
 // === impl MirrorCache ===
 
 impl MirrorCache {
-    /// Marks a kind as watched. Returns whether it was not before.
-    pub(crate) fn register(&self, group_kind: &GroupKind) -> bool {
+    /// Marks a kind as watched. If it was not before, the caller starts a watch that ends with the
+    /// token returned, a child of the one given.
+    pub(crate) fn register(
+        &self,
+        group_kind: &GroupKind,
+        parent: &CancellationToken,
+    ) -> Option<CancellationToken> {
         let mut state = self.state.lock();
         if state.kinds.contains_key(group_kind) {
-            return false;
+            return None;
         }
-        state.kinds.insert(group_kind.clone(), KindState::default());
-        true
+        let kind = KindState {
+            end: parent.child_token(),
+            ..KindState::default()
+        };
+        let end = kind.end.clone();
+        state.kinds.insert(group_kind.clone(), kind);
+        Some(end)
     }
 
-    /// Forgets a kind that is no longer distributed.
+    /// Ends the watch of a kind that is no longer distributed, and forgets the kind.
     pub(crate) fn deregister(&self, group_kind: &GroupKind) {
-        self.state.lock().kinds.remove(group_kind);
+        if let Some(kind) = self.state.lock().kinds.remove(group_kind) {
+            kind.end.cancel();
+        }
     }
 
     /// Tells what is known of an instance's mirror; if nothing is, the instance is named once the
@@ -71,7 +85,7 @@ impl MirrorCache {
         let Some(kind) = state.kinds.get_mut(&key.group_kind) else {
             return Mirror::Unknown;
         };
-        if !kind.synced {
+        if !kind.mirrors.is_synced() {
             kind.waiting.insert(key.clone());
             return Mirror::Unknown;
         }
@@ -80,90 +94,59 @@ impl MirrorCache {
             .map_or(Mirror::Absent, |mirror| Mirror::Present(Arc::clone(mirror)))
     }
 
-    /// Takes up the answer to our own write, unless the watch is past it.
+    /// Takes up the answer to our own write.
     pub(crate) fn answered(&self, key: &InstanceKey, mirror: Arc<RawObject>) {
-        let mut state = self.state.lock();
-        if let Some(kind) = state.kinds.get_mut(&key.group_kind)
-            && newer(&mirror.resource_version, &kind.seen)
-        {
-            kind.mirrors.insert(key.clone(), mirror);
+        if let Some(kind) = self.state.lock().kinds.get_mut(&key.group_kind) {
+            kind.mirrors.answered(key.clone(), mirror);
         }
     }
 
     /// Forgets a mirror that an answer to our own deletion says is gone.
     pub(crate) fn gone(&self, key: &InstanceKey, uid: &str) {
-        let mut state = self.state.lock();
-        if let Some(kind) = state.kinds.get_mut(&key.group_kind)
-            && kind
-                .mirrors
-                .get(key)
-                .is_some_and(|mirror| mirror.uid == uid)
-        {
-            kind.mirrors.remove(key);
+        if let Some(kind) = self.state.lock().kinds.get_mut(&key.group_kind) {
+            kind.mirrors.gone(key, uid);
         }
     }
 
-    /// Takes up an event of the watch and names the instances that it concerns.
-    pub(crate) fn take(&self, group_kind: &GroupKind, event: Event) -> Vec<InstanceKey> {
+    /// Takes up an event of the watch that ends with `end`, and names the instances that it
+    /// concerns.
+    pub(crate) fn take(
+        &self,
+        group_kind: &GroupKind,
+        end: &CancellationToken,
+        event: Event,
+    ) -> Vec<InstanceKey> {
         let mut state = self.state.lock();
         let Some(kind) = state.kinds.get_mut(group_kind) else {
             return Vec::new();
         };
+        if end.is_cancelled() {
+            return Vec::new(); // the kind is another watch's by now
+        }
+        let key = |object: &RawObject| InstanceKey::of_instance(group_kind, object);
         match event {
-            Event::Restarted(objects) => {
+            Event::Restarted {
+                objects,
+                resource_version,
+            } => {
+                let objects = objects
+                    .into_iter()
+                    .map(|object| (key(&object), object))
+                    .collect();
+                let changes = kind.mirrors.listed(objects, &resource_version);
                 let mut concerned: HashSet<InstanceKey> = kind.waiting.drain().collect();
-                let mut left = std::mem::take(&mut kind.mirrors);
-                for object in objects {
-                    kind.saw(&object.resource_version);
-                    let key = InstanceKey::of_instance(group_kind, &object);
-                    let known = left.remove(&key);
-                    if known.is_none_or(|known| known.resource_version != object.resource_version) {
-                        concerned.insert(key.clone());
-                    }
-                    kind.mirrors.insert(key, object);
-                }
-                concerned.extend(left.into_keys());
-                kind.synced = true;
+                concerned.extend(changes.into_iter().map(|change| change.key));
                 concerned.into_iter().collect()
             }
             Event::Applied(object) => {
-                kind.saw(&object.resource_version);
-                let key = InstanceKey::of_instance(group_kind, &object);
-                let known = kind
-                    .mirrors
-                    .get(&key)
-                    .map(|known| known.resource_version.clone());
-                // Our own write, taken up from its answer: nothing new.
-                if known.is_some_and(|known| !newer(&object.resource_version, &known)) {
-                    return Vec::new();
-                }
-                kind.mirrors.insert(key.clone(), object);
-                vec![key]
+                let change = kind.mirrors.applied(key(&object), object);
+                change.into_iter().map(|change| change.key).collect()
             }
             Event::Deleted(object) => {
-                kind.saw(&object.resource_version);
-                let key = InstanceKey::of_instance(group_kind, &object);
-                if kind
-                    .mirrors
-                    .get(&key)
-                    .is_some_and(|known| known.uid != object.uid)
-                {
-                    return Vec::new(); // ours, made since: its own event is on the way
-                }
-                kind.mirrors.remove(&key);
-                vec![key]
+                let change = kind.mirrors.deleted(key(&object), &object);
+                change.into_iter().map(|change| change.key).collect()
             }
             Event::Interrupted(_) | Event::Resumed => Vec::new(),
-        }
-    }
-}
-
-// === impl KindState ===
-
-impl KindState {
-    fn saw(&mut self, version: &str) {
-        if newer(version, &self.seen) {
-            version.clone_into(&mut self.seen);
         }
     }
 }
@@ -202,11 +185,24 @@ mod tests {
     /// A cache that watches Apps, with these events taken up.
     fn cache(events: Vec<Event>) -> MirrorCache {
         let cache = MirrorCache::default();
-        assert!(cache.register(&apps()), "nothing is watched before");
+        let end = cache.register(&apps(), &CancellationToken::new());
+        assert!(end.is_some(), "nothing is watched before");
         for event in events {
-            cache.take(&apps(), event);
+            take(&cache, event);
         }
         cache
+    }
+
+    /// Lets the kind's only watch deliver an event.
+    fn take(cache: &MirrorCache, event: Event) -> Vec<InstanceKey> {
+        cache.take(&apps(), &CancellationToken::new(), event)
+    }
+
+    fn list(objects: Vec<Arc<RawObject>>, version: &str) -> Event {
+        Event::Restarted {
+            objects,
+            resource_version: version.to_owned(),
+        }
     }
 
     /// What is known of mirror `a`: its version, `absent` or `unknown`.
@@ -225,7 +221,6 @@ mod tests {
 
     #[test]
     fn absence_counts_from_the_first_list_on() {
-        let list = |objects| Event::Restarted(objects);
         let cases = [
             ("nothing yet", vec![], "unknown"),
             (
@@ -233,12 +228,12 @@ mod tests {
                 vec![Event::Applied(mirror("a", "1"))],
                 "unknown",
             ),
-            ("an empty list", vec![list(vec![])], "absent"),
-            ("listed", vec![list(vec![mirror("a", "1")])], "1"),
+            ("an empty list", vec![list(vec![], "1")], "absent"),
+            ("listed", vec![list(vec![mirror("a", "1")], "1")], "1"),
             (
                 "changed since",
                 vec![
-                    list(vec![mirror("a", "1")]),
+                    list(vec![mirror("a", "1")], "1"),
                     Event::Applied(mirror("a", "2")),
                 ],
                 "2",
@@ -246,14 +241,14 @@ mod tests {
             (
                 "deleted since",
                 vec![
-                    list(vec![mirror("a", "1")]),
+                    list(vec![mirror("a", "1")], "1"),
                     Event::Deleted(mirror("a", "2")),
                 ],
                 "absent",
             ),
             (
                 "gone from the next list",
-                vec![list(vec![mirror("a", "1")]), list(vec![])],
+                vec![list(vec![mirror("a", "1")], "1"), list(vec![], "2")],
                 "absent",
             ),
         ];
@@ -264,19 +259,33 @@ mod tests {
 
     #[test]
     fn a_kind_that_is_no_longer_distributed_is_unknown() {
-        let cache = cache(vec![Event::Restarted(vec![mirror("a", "1")])]);
+        let cache = cache(vec![list(vec![mirror("a", "1")], "1")]);
         cache.deregister(&apps());
         assert_eq!(known(&cache), "unknown", "nobody watches it");
-        assert!(cache.register(&apps()), "it can be watched again");
+        let end = cache.register(&apps(), &CancellationToken::new());
+        assert!(end.is_some(), "it can be watched again");
+    }
+
+    #[test]
+    fn a_watch_that_is_to_end_says_nothing_of_the_kind_that_is_watched_anew() {
+        let cache = MirrorCache::default();
+        let target = CancellationToken::new();
+        let first = cache.register(&apps(), &target).expect("not watched yet");
+        cache.deregister(&apps());
+        assert!(first.is_cancelled(), "nobody needs the first watch");
+        let second = cache.register(&apps(), &target).expect("not watched now");
+        cache.take(&apps(), &second, list(vec![mirror("a", "7")], "7"));
+        cache.take(&apps(), &first, list(vec![], "3"));
+        assert_eq!(known(&cache), "7", "the first watch has ended");
     }
 
     #[test]
     fn an_instance_that_waits_is_named_by_the_first_list_and_not_again() {
         let cache = cache(vec![]);
         assert_eq!(known(&cache), "unknown", "so it waits");
-        let named = cache.take(&apps(), Event::Restarted(vec![]));
+        let named = take(&cache, list(vec![], "1"));
         assert_eq!(named, [key("a")], "it waited");
-        let named = cache.take(&apps(), Event::Restarted(vec![]));
+        let named = take(&cache, list(vec![], "1"));
         assert_eq!(named, [], "it waits no more");
     }
 
@@ -288,7 +297,7 @@ mod tests {
             ("the watch is past it", "6", "5", "absent"),
             ("the watch is past it, by number", "10", "9", "absent"),
         ] {
-            let cache = cache(vec![Event::Restarted(vec![mirror("other", seen)])]);
+            let cache = cache(vec![list(vec![mirror("other", seen)], seen)]);
             cache.answered(&key("a"), mirror("a", answered));
             assert_eq!(known(&cache), want, "{name}");
         }
@@ -301,9 +310,9 @@ mod tests {
             ("the answer again", "5", vec![]),
             ("newer than the answer", "6", vec![key("a")]),
         ] {
-            let cache = cache(vec![Event::Restarted(vec![])]);
+            let cache = cache(vec![list(vec![], "1")]);
             cache.answered(&key("a"), mirror("a", "5"));
-            let named = cache.take(&apps(), Event::Applied(mirror("a", version)));
+            let named = take(&cache, Event::Applied(mirror("a", version)));
             assert_eq!(named, want, "{name}");
         }
     }
@@ -315,13 +324,13 @@ mod tests {
             mirror("changed", "1"),
             mirror("left", "1"),
         ];
-        let cache = cache(vec![Event::Restarted(before)]);
-        let list = vec![
+        let cache = cache(vec![list(before, "1")]);
+        let objects = vec![
             mirror("same", "1"),
             mirror("changed", "2"),
             mirror("new", "2"),
         ];
-        let named = cache.take(&apps(), Event::Restarted(list));
+        let named = take(&cache, list(objects, "2"));
         assert_eq!(
             sorted(named),
             ["changed", "left", "new"].map(key),
@@ -335,7 +344,7 @@ mod tests {
             ("the same", "uid-a", "absent"),
             ("another one of the same name", "uid-before", "1"),
         ] {
-            let cache = cache(vec![Event::Restarted(vec![mirror("a", "1")])]);
+            let cache = cache(vec![list(vec![mirror("a", "1")], "1")]);
             cache.gone(&key("a"), uid);
             assert_eq!(known(&cache), want, "{name}");
         }

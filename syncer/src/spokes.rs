@@ -63,15 +63,15 @@ pub(crate) fn start(engine: &Arc<Engine>) {
 /// Starts the watch of a kind's mirrors in a spoke, unless it runs.
 pub(crate) fn watch_mirrors(engine: &Arc<Engine>, target: &Arc<Target>, served: &Served) {
     let group_kind = served.graph.group_kind();
-    if !target.mirrors.register(&group_kind) {
+    let Some(end) = target.mirrors.register(&group_kind, &target.token) else {
         return;
-    }
+    };
     let source = target.source(served.graph.gvr(), "");
-    let mut events = target.follow(source);
+    let mut events = target.follow(source, end.clone());
     let target = Arc::clone(target);
     engine.tasks.spawn("mirrors", async move {
         while let Some(event) = events.recv().await {
-            for key in target.mirrors.take(&group_kind, event) {
+            for key in target.mirrors.take(&group_kind, &end, event) {
                 target.queue.add(key);
             }
         }
@@ -113,7 +113,7 @@ fn follow(
 fn take_spoke(engine: &Engine, known: &Known, event: Event) {
     let mut spokes = known.spokes.lock();
     match event {
-        Event::Restarted(objects) => {
+        Event::Restarted { objects, .. } => {
             let left = std::mem::take(&mut *spokes);
             for cluster in left.into_keys() {
                 engine.spoke_queue.add(cluster);
@@ -154,7 +154,7 @@ fn take_spoke(engine: &Engine, known: &Known, event: Event) {
 fn take_secret(engine: &Engine, event: Event) {
     let named = |object: &RawObject| object.labels.get(SECRET_LABEL)?.parse().ok();
     let objects = match event {
-        Event::Restarted(objects) => objects,
+        Event::Restarted { objects, .. } => objects,
         Event::Applied(object) | Event::Deleted(object) => vec![object],
         Event::Interrupted(_) | Event::Resumed => Vec::new(),
     };

@@ -174,10 +174,14 @@ impl Target {
         }
     }
 
-    /// Follows a collection of this cluster for as long as the target is there.
-    pub(crate) fn follow(&self, source: reflector::Config) -> mpsc::Receiver<reflector::Event> {
-        let (wake, end) = (Arc::clone(&self.wake), self.token.clone());
-        reflector::start_woken(source, wake, &self.tasks, end)
+    /// Follows a collection of this cluster until `end`, which is the target's token or a child of
+    /// it.
+    pub(crate) fn follow(
+        &self,
+        source: reflector::Config,
+        end: CancellationToken,
+    ) -> mpsc::Receiver<reflector::Event> {
+        reflector::start_woken(source, Arc::clone(&self.wake), &self.tasks, end)
     }
 
     /// Starts the watch of a kind of children, if it does not run yet.
@@ -189,7 +193,7 @@ impl Target {
         children::watch(
             &self.children,
             kind.clone(),
-            self.follow(self.source(&kind.gvr, OWNED_SELECTOR)),
+            self.follow(self.source(&kind.gvr, OWNED_SELECTOR), self.token.clone()),
             &self.tasks,
             move |instance| queue.add(instance),
         );

@@ -52,7 +52,7 @@ async fn next(events: &mut mpsc::Receiver<Event>) -> String {
         .expect("an event comes")
         .expect("it follows on")
     {
-        Event::Restarted(objects) => {
+        Event::Restarted { objects, .. } => {
             let names: Vec<&str> = objects.iter().map(|it| it.name.as_str()).collect();
             format!("restarted {}", names.join(","))
         }

@@ -168,7 +168,7 @@ struct Follower {
 impl Follower {
     async fn take_spoke(&mut self, event: Event) -> Result<(), client::Error> {
         match event {
-            Event::Restarted(objects) => {
+            Event::Restarted { objects, .. } => {
                 let mut left = std::mem::take(&mut self.spokes);
                 for object in objects {
                     if let Ok(cluster) = object.name.parse::<LogicalCluster>() {
@@ -202,7 +202,7 @@ impl Follower {
 
     async fn take_secret(&self, event: Event) -> Result<(), client::Error> {
         let objects = match event {
-            Event::Restarted(objects) => objects,
+            Event::Restarted { objects, .. } => objects,
             Event::Applied(object) | Event::Deleted(object) => vec![object],
             Event::Interrupted(_) | Event::Resumed => Vec::new(),
         };

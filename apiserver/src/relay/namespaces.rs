@@ -96,7 +96,7 @@ impl NamespaceCache {
         };
         let mut phases = self.phases.lock();
         match event {
-            Event::Restarted(objects) => {
+            Event::Restarted { objects, .. } => {
                 *phases = objects
                     .iter()
                     .map(|it| (it.name.clone(), phase(it)))

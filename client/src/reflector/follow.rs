@@ -185,10 +185,14 @@ impl Follower {
         match self.pages().await {
             Ok((objects, resource_version)) => {
                 self.freshness = Freshness::NotOlderThan(resource_version.clone());
-                self.position = Some(resource_version);
+                self.position = Some(resource_version.clone());
                 self.failed_resume_count = 0;
                 self.recovered();
-                self.send(Event::Restarted(objects)).await
+                self.send(Event::Restarted {
+                    objects,
+                    resource_version,
+                })
+                .await
             }
             Err(error) => {
                 if error.is_expired() || error.status().is_some_and(is_about_the_version) {

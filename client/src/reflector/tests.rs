@@ -91,9 +91,12 @@ impl Followed {
             .await
             .expect("no event came");
         match event.expect("the reflector ended") {
-            Event::Restarted(objects) => {
+            Event::Restarted {
+                objects,
+                resource_version,
+            } => {
                 let names: Vec<&str> = objects.iter().map(|it| it.name.as_str()).collect();
-                format!("restarted {}", names.join(","))
+                format!("restarted {}@{resource_version}", names.join(","))
             }
             Event::Applied(object) => {
                 format!("applied {}@{}", object.name, object.resource_version)
@@ -185,7 +188,7 @@ async fn pages_make_one_restart_and_changes_follow() {
     .await;
     followed
         .expect(&[
-            "restarted a,b,c",
+            "restarted a,b,c@10",
             "applied d@11",
             "applied a@12",
             "deleted b@13",
@@ -231,7 +234,7 @@ async fn a_watch_that_ends_is_resumed_from_the_last_version_without_a_list() {
     .await;
     followed
         .expect(&[
-            "restarted a",
+            "restarted a@10",
             "applied a@11",
             "applied a@21",
             "applied b@22",
@@ -254,7 +257,9 @@ async fn a_version_that_is_gone_means_a_new_list() {
             vec![watch],
         )
         .await;
-        followed.expect(&["restarted a,b", "restarted b"]).await;
+        followed
+            .expect(&["restarted a,b@10", "restarted b@30"])
+            .await;
         until("the second watch", || followed.watched_from().len() == 2).await;
         assert_eq!(followed.watched_from(), ["10", "30"]);
     }
@@ -283,7 +288,7 @@ async fn a_list_that_fails_or_is_cut_delivers_nothing() {
     followed
         .expect(&[
             "interrupted the server answered 500 Internal Server Error: boom",
-            "restarted a,b",
+            "restarted a,b@10",
         ])
         .await;
 }
@@ -304,7 +309,7 @@ async fn an_outage_is_told_once_and_so_is_its_end() {
     .await;
     followed
         .expect(&[
-            "restarted a",
+            "restarted a@10",
             "applied a@11",
             "interrupted the server answered 503 Service Unavailable: away",
             "resumed",
@@ -326,12 +331,12 @@ async fn a_server_that_keeps_refusing_the_resume_is_listed_anew() {
     )
     .await;
     followed
-        .expect(&["restarted a", "interrupted said 500"])
+        .expect(&["restarted a@10", "interrupted said 500"])
         .await;
     // Between the attempts the stream is open for a moment, which counts as resumed.
     loop {
         let event = followed.next().await;
-        if event == "restarted b" {
+        if event == "restarted b@20" {
             break;
         }
         assert!(
@@ -348,7 +353,7 @@ async fn a_history_that_goes_back_is_another_one() {
         vec![|_| stream_held(&[line("BOOKMARK", &widget("", "7"))])],
     )
     .await;
-    followed.expect(&["restarted a", "restarted b"]).await;
+    followed.expect(&["restarted a@100", "restarted b@8"]).await;
     let lists: Vec<String> = followed
         .server
         .lines()
@@ -378,7 +383,7 @@ async fn a_list_that_cannot_be_as_new_as_wanted_is_asked_for_as_it_is() {
     )
     .await;
     followed
-        .expect(&["restarted a", "interrupted said 504", "restarted b"])
+        .expect(&["restarted a@100", "interrupted said 504", "restarted b@8"])
         .await;
 }
 
@@ -415,7 +420,7 @@ async fn a_stream_that_falls_silent_is_given_up() {
     };
     followed
         .expect(&[
-            "restarted a",
+            "restarted a@10",
             "applied a@11",
             "interrupted nothing came for longer than the watch was to last",
             "resumed",
@@ -447,7 +452,7 @@ async fn a_slow_consumer_misses_nothing() {
         followed.events.len() == EVENT_COUNT_MAX
     })
     .await;
-    followed.expect(&["restarted "]).await;
+    followed.expect(&["restarted @10"]).await;
     for index in 0..COUNT {
         assert_eq!(
             followed.next().await,
@@ -493,7 +498,7 @@ async fn lists_between_watches_that_fail_come_ever_more_seldom() {
         events,
     };
     for _ in 0..6 {
-        followed.expect(&["restarted a"]).await;
+        followed.expect(&["restarted a@10"]).await;
     }
     // Five pauses, each at least a half of 10, 20, 40, 80 and 160 ms.
     assert!(
@@ -506,7 +511,7 @@ async fn lists_between_watches_that_fail_come_ever_more_seldom() {
 #[tokio::test]
 async fn a_reflector_ends_with_its_token_and_with_its_consumer() {
     let mut followed = follow(vec![|_| list(&["a"], "10", "")], vec![]).await;
-    followed.expect(&["restarted a"]).await;
+    followed.expect(&["restarted a@10"]).await;
     let report = followed.tasks.shutdown(PATIENCE).await;
     assert_eq!(report, tasks::ShutdownReport::default());
     assert!(followed.events.recv().await.is_none());

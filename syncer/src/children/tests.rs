@@ -1,9 +1,13 @@
 //! What the cache believes of a target cluster, event by event.
 
 use client::reflector::Event;
-use serde_json::json;
+use proptest::{prelude::*, sample::Index};
 
 use super::*;
+use crate::collection::{
+    self,
+    tests::{Lesson, Server, happenings},
+};
 
 fn kind(name: &str, resource: &str) -> WatchedKind {
     WatchedKind {
@@ -40,24 +44,14 @@ fn instance(name: &str) -> InstanceKey {
 
 /// An object `name` at a version; it belongs to the instance that `parent` names, if any.
 fn object(name: &str, version: &str, parent: &str) -> Arc<RawObject> {
-    let labels = if parent.is_empty() {
-        json!({})
-    } else {
-        json!({
-            "kro.run/instance-group": "kro.run",
-            "kro.run/instance-kind": "App",
-            "kro.run/instance-name": parent,
-            "kro.run/instance-namespace": "default",
-        })
-    };
-    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
-        "name": name,
-        "namespace": "default",
-        "uid": format!("uid-{name}"),
-        "resourceVersion": version,
-        "labels": labels,
-    }});
-    Arc::new(RawObject::from_value(&object).expect("an object"))
+    collection::tests::object(name, &format!("uid-{name}"), version, parent)
+}
+
+fn list(objects: Vec<Arc<RawObject>>, version: &str) -> Event {
+    Event::Restarted {
+        objects,
+        resource_version: version.to_owned(),
+    }
 }
 
 /// Names and versions of an instance's children.
@@ -93,19 +87,15 @@ fn a_kind_is_synced_from_its_first_list_on() {
             vec![Event::Applied(object("one", "1", "a"))],
             waiting(None),
         ),
-        (
-            "an empty list",
-            vec![Event::Restarted(vec![])],
-            Sync::Synced,
-        ),
+        ("an empty list", vec![list(vec![], "1")], Sync::Synced),
         (
             "a list after a failure",
-            vec![refused(), Event::Restarted(vec![])],
+            vec![refused(), list(vec![], "1")],
             Sync::Synced,
         ),
         (
             "a failure after the list",
-            vec![Event::Restarted(vec![]), refused()],
+            vec![list(vec![], "1"), refused()],
             Sync::Synced,
         ),
     ];
@@ -134,9 +124,9 @@ fn a_kind_is_registered_once() {
 fn an_instance_that_waits_is_named_by_the_first_list_and_not_again() {
     let cache = cache();
     cache.sync(&config_maps().gvr, &instance("a"));
-    let named = cache.take(&config_maps(), Event::Restarted(vec![]));
+    let named = cache.take(&config_maps(), list(vec![], "1"));
     assert_eq!(named, [instance("a")], "it waited");
-    let named = cache.take(&config_maps(), Event::Restarted(vec![]));
+    let named = cache.take(&config_maps(), list(vec![], "1"));
     assert_eq!(named, [], "it waits no more");
 }
 
@@ -171,15 +161,19 @@ fn a_deletion_counts_as_seen_by_the_watch() {
 }
 
 #[test]
-fn an_event_replaces_an_answer_only_if_it_is_as_new() {
-    for (name, version, want) in [
-        ("older", "9", "ConfigMap one@10"),
-        ("newer", "11", "ConfigMap one@11"),
+fn an_event_replaces_an_answer_only_if_it_is_newer() {
+    for (name, version, want_named, want) in [
+        ("older", "9", vec![], "ConfigMap one@10"),
+        ("the same", "10", vec![], "ConfigMap one@10"),
+        ("newer", "11", vec![instance("a")], "ConfigMap one@11"),
     ] {
         let cache = cache();
         cache.answered(&config_maps(), object("one", "10", "a"));
         let named = cache.take(&config_maps(), Event::Applied(object("one", version, "a")));
-        assert_eq!(named, [instance("a")], "{name}");
+        assert_eq!(
+            named, want_named,
+            "{name}: what is known already is no news"
+        );
         assert_eq!(children(&cache, "a"), [want], "{name}");
     }
 }
@@ -239,11 +233,94 @@ fn a_list_takes_away_what_it_does_not_hold_of_its_kind_and_nothing_else() {
     ] {
         cache.take(kind, Event::Applied(object(name, "1", parent)));
     }
-    let list = vec![object("kept", "2", "b"), object("new", "2", "c")];
-    let named = cache.take(&config_maps(), Event::Restarted(list));
+    let objects = vec![object("kept", "2", "b"), object("new", "2", "c")];
+    let named = cache.take(&config_maps(), list(objects, "2"));
     let want = ["a", "b", "c"].map(instance);
     assert_eq!(sorted(named), want, "one has lost, two have been listed");
     assert_eq!(children(&cache, "a"), ["Secret left@1"], "of another kind");
     assert_eq!(children(&cache, "b"), ["ConfigMap kept@2"], "as listed");
     assert_eq!(children(&cache, "c"), ["ConfigMap new@2"], "as listed");
+}
+
+#[test]
+fn an_answer_that_takes_a_child_from_another_instance_concerns_both() {
+    let cache = cache();
+    cache.take(&config_maps(), Event::Applied(object("one", "1", "a")));
+    let named = cache.answered(&config_maps(), object("one", "2", "b"));
+    assert_eq!(sorted(named), ["a", "b"].map(instance), "it was a's");
+    assert_eq!(children(&cache, "a"), [""; 0], "it is b's now");
+}
+
+#[test]
+fn a_late_answer_does_not_take_a_child_from_the_instance_that_has_it() {
+    let cache = cache();
+    cache.take(&config_maps(), Event::Applied(object("one", "5", "b")));
+    let named = cache.answered(&config_maps(), object("one", "4", "a"));
+    assert_eq!(named, [], "it is from before");
+    assert_eq!(
+        children(&cache, "b"),
+        ["ConfigMap one@5"],
+        "the watch said so"
+    );
+}
+
+#[test]
+fn a_kind_that_is_watched_in_two_versions_shows_each_object_once() {
+    let beta = WatchedKind {
+        gvk: GroupVersionKind::new("", "v1beta1", "ConfigMap"),
+        gvr: GroupVersionResource::new("", "v1beta1", "configmaps"),
+    };
+    for (first, second) in [("1", "2"), ("2", "1")] {
+        let cache = cache();
+        cache.register(&beta);
+        cache.take(&config_maps(), Event::Applied(object("one", first, "a")));
+        cache.take(&beta, Event::Applied(object("one", second, "a")));
+        assert_eq!(children(&cache, "a"), ["ConfigMap one@2"], "the newest");
+        let (reference, _) = cache.of(&instance("a")).remove(0);
+        cache.gone(&reference, "uid-one");
+        assert_eq!(
+            children(&cache, "a"),
+            [""; 0],
+            "it is gone in every version"
+        );
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn any_interleaving_ends_with_each_child_at_its_instance(
+        happenings in happenings(),
+        order in prop::collection::vec(any::<Index>(), 1..8),
+    ) {
+        let cache = cache();
+        let learn = |lesson| match lesson {
+            Lesson::Watch(event) => {
+                cache.take(&config_maps(), event);
+            }
+            Lesson::Answer(object) => {
+                cache.answered(&config_maps(), object);
+            }
+            Lesson::Gone { name, uid } => {
+                let named = object(&name, "0", "");
+                cache.gone(&reference(&config_maps(), &named), &uid);
+            }
+        };
+        let mut server = Server::default();
+        for happening in &happenings {
+            server.step(happening).into_iter().for_each(learn);
+        }
+        server.finish(&order).into_iter().for_each(learn);
+        for parent in ["a", "b"] {
+            let selected = server.selected(server.now());
+            let of_parent = selected.values().filter(|object| {
+                InstanceKey::of_parent(object) == Some(instance(parent))
+            });
+            let want: Vec<String> = of_parent
+                .map(|object| format!("ConfigMap {}@{}", object.name, object.resource_version))
+                .collect();
+            prop_assert_eq!(children(&cache, parent), want, "children of {}", parent);
+        }
+    }
 }

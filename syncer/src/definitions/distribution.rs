@@ -185,14 +185,14 @@ pub(crate) fn start(engine: &Arc<Engine>) {
 /// Starts the watch of our CRDs in a target: one that vanishes or is edited is put back.
 pub(crate) fn watch(engine: &Arc<Engine>, target: &Arc<Target>) {
     let source = target.source(&resources::crds(), OWNED_SELECTOR);
-    let mut events = target.follow(source);
+    let mut events = target.follow(source, target.token.clone());
     let (engine, target) = (Arc::clone(engine), Arc::clone(target));
     let tasks = engine.tasks.clone();
     tasks.spawn("definitions-in-target", async move {
         while let Some(event) = events.recv().await {
             if matches!(
                 event,
-                Event::Restarted(_) | Event::Applied(_) | Event::Deleted(_)
+                Event::Restarted { .. } | Event::Applied(_) | Event::Deleted(_)
             ) {
                 target.kinds.expire();
                 engine.distribution_queue.add(target.cluster.clone());

@@ -73,7 +73,10 @@ pub(crate) fn absorb(
                         gvk: apply.gvk.clone(),
                         gvr: apply.gvr.clone(),
                     };
-                    target.children.answered(&kind, Arc::new(object));
+                    let concerned = target.children.answered(&kind, Arc::new(object));
+                    for instance in concerned.into_iter().filter(|it| it != work.key) {
+                        target.queue.add(instance); // it has lost the child to this one
+                    }
                 }
                 observed.child(Arc::new(live));
             }
@@ -157,7 +160,7 @@ pub(crate) async fn delete(work: &mut Work<'_>, object: &Value) -> Result<bool, 
 fn endpoint_of(work: &Work<'_>, reference: &ObjectRef) -> Option<GroupVersionResource> {
     let known = work.target.children.of(work.key);
     let child = known.into_iter().find(|(known, _)| known == reference);
-    child.map(|(_, child)| child.kind.gvr).or_else(|| {
+    child.map(|(_, child)| child.kind.gvr.clone()).or_else(|| {
         let kinds = ledger::kinds(work.memory.ledger.as_ref());
         let mut same = kinds
             .into_iter()

@@ -84,7 +84,7 @@ impl World {
     pub(crate) fn take(&mut self, kind: Kind, event: Event) {
         let parsed = |object: &RawObject| object.value().ok().map(Arc::new);
         match event {
-            Event::Restarted(objects) => {
+            Event::Restarted { objects, .. } => {
                 let fresh = objects.iter().filter_map(|object| parsed(object));
                 self.objects
                     .insert(kind, fresh.map(|object| (key(&object), object)).collect());

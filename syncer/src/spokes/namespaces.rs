@@ -15,13 +15,13 @@ use crate::{engine::Engine, resources, target::Target};
 /// Starts the watch of a spoke's namespaces. It ends with the target's token.
 pub(super) fn watch(engine: &Arc<Engine>, target: &Arc<Target>) {
     let source = target.source(&resources::core("namespaces"), "");
-    let mut events = target.follow(source);
+    let mut events = target.follow(source, target.token.clone());
     let (engine, target) = (Arc::clone(engine), Arc::clone(target));
     let tasks = engine.tasks.clone();
     tasks.spawn("namespaces", async move {
         while let Some(event) = events.recv().await {
             let going = match event {
-                Event::Restarted(objects) => objects,
+                Event::Restarted { objects, .. } => objects,
                 Event::Applied(object) | Event::Deleted(object) => vec![object],
                 Event::Interrupted(_) | Event::Resumed => Vec::new(),
             };
