@@ -37,19 +37,11 @@ impl Hub {
         hub
     }
 
-    /// Starts the hub again on the same folder and port, after [`Hub::kill`].
+    /// Starts the hub again on the same folder and port, after [`Hub::kill`], and waits until it is ready.
     pub async fn launch(&mut self) {
+        self.spawn();
         let kubeconfig = self.kubeconfig();
-        drop(std::fs::remove_file(&kubeconfig));
-        let mut command = Command::new(assets::wheelhouse());
-        command.args(["serve", "--listen", &self.listen, "--data-dir"]);
-        command.arg(self.scratch.file("data"));
-        command.arg("--kubeconfig-out").arg(&kubeconfig);
-        command.env("RUST_BACKTRACE", "1");
-        command.env("NO_COLOR", "1");
-        // Requests would bury what a failed test wants to know.
-        command.env("WHEELHOUSE_LOG", "info,audit=warn");
-        let process = Process::start(&command, &self.scratch.file("hub.log"));
+        let process = self.process();
         within(Duration::from_mins(1), "the hub is ready", || async {
             assert!(process.runs(), "the hub ended:\n{}", process.log());
             if kubeconfig.is_file() {
@@ -59,7 +51,26 @@ impl Hub {
             }
         })
         .await;
-        self.process = Some(process);
+    }
+
+    /// [`Hub::launch`] without the wait.
+    pub fn spawn(&mut self) {
+        let kubeconfig = self.kubeconfig();
+        drop(std::fs::remove_file(&kubeconfig));
+        let mut command = Command::new(assets::wheelhouse());
+        command.args(["serve", "--listen", &self.listen, "--data-dir"]);
+        command.arg(self.data());
+        command.arg("--kubeconfig-out").arg(&kubeconfig);
+        command.env("RUST_BACKTRACE", "1");
+        command.env("NO_COLOR", "1");
+        // Requests would bury what a failed test wants to know.
+        command.env("WHEELHOUSE_LOG", "info,audit=warn");
+        self.process = Some(Process::start(&command, &self.scratch.file("hub.log")));
+    }
+
+    /// Tells the folder of its data.
+    pub fn data(&self) -> PathBuf {
+        self.scratch.file("data")
     }
 
     /// Ends the hub as a power cut would.

@@ -28,6 +28,8 @@ pub struct Spoke {
     kubeconfig: PathBuf,
     authority: Authority,
     api_command: Command,
+    etcd_command: Command,
+    etcd_port: u16,
     // In the order in which they are dropped: what depends on another goes first.
     controllers: Option<Process>,
     api: Option<Process>,
@@ -46,10 +48,8 @@ impl Spoke {
         let scratch = Scratch::new(name);
         let authority = Authority::new(&format!("{name}-ca"));
         let etcd_port = free_port();
-        let etcd = Process::start(
-            &etcd_command(&scratch, etcd_port),
-            &scratch.file("etcd.log"),
-        );
+        let etcd_command = etcd_command(&scratch, etcd_port);
+        let etcd = Process::start(&etcd_command, &scratch.file("etcd.log"));
         let port = free_port();
         let server = format!("https://127.0.0.1:{port}");
         let admin = authority.client("admin", &["system:masters"]);
@@ -63,6 +63,8 @@ impl Spoke {
             kubeconfig,
             authority,
             api_command,
+            etcd_command,
+            etcd_port,
             controllers: None,
             api: Some(api),
             etcd,
@@ -119,6 +121,26 @@ impl Spoke {
         let log = self.scratch.file("kube-apiserver.log");
         self.api = Some(Process::start(&self.api_command, &log));
         self.ready().await;
+    }
+
+    /// Tells the folder of etcd's data.
+    pub fn etcd_data(&self) -> PathBuf {
+        self.scratch.file("etcd")
+    }
+
+    /// Tells the port of etcd on loopback.
+    pub const fn etcd_port(&self) -> u16 {
+        self.etcd_port
+    }
+
+    /// Ends kube-apiserver and etcd as a power cut would, and starts both again, without a wait.
+    pub fn power_cycle(&mut self) {
+        self.api = None;
+        let log = self.scratch.file("etcd.log");
+        self.etcd.signal("KILL");
+        self.etcd = Process::start(&self.etcd_command, &log);
+        let log = self.scratch.file("kube-apiserver.log");
+        self.api = Some(Process::start(&self.api_command, &log));
     }
 
     /// The process of kube-apiserver.

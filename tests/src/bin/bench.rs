@@ -4,32 +4,69 @@
 mod api_bench;
 #[path = "bench/apply.rs"]
 mod apply_bench;
+#[path = "bench/etcd.rs"]
+mod etcd;
 #[path = "bench/load.rs"]
 mod load;
+#[path = "bench/measure.rs"]
+mod measure;
 #[path = "bench/report.rs"]
 mod report;
+#[path = "bench/side.rs"]
+mod side;
+#[path = "bench/store.rs"]
+mod store_bench;
+#[path = "bench/wire.rs"]
+mod wire;
 
 use std::process::ExitCode;
 
 use report::Report;
 
+/// What the command line asks for.
+#[derive(Debug, Default)]
+struct Asked {
+    /// The benchmarks of a set, by their names; all where there are none.
+    names: Vec<String>,
+    /// How many objects.
+    count: Option<usize>,
+    /// How often each side is measured.
+    rounds: Option<usize>,
+    /// How long what lasts a set time lasts.
+    seconds: Option<u64>,
+    /// Leaves the peers out: to look at ours alone.
+    alone: bool,
+}
+
 #[tokio::main]
 async fn main() -> ExitCode {
+    let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     let mut arguments = std::env::args().skip(1);
     let which = arguments.next().unwrap_or_default();
     let mut out = None;
-    let mut count = None;
+    let mut asked = Asked::default();
     while let Some(flag) = arguments.next() {
+        let mut number = || arguments.next().and_then(|count| count.parse().ok());
         match flag.as_str() {
+            "--count" => asked.count = number(),
+            "--rounds" => asked.rounds = number(),
+            "--seconds" => asked.seconds = number().map(|seconds| seconds as u64),
+            "--alone" => asked.alone = true,
             "--out" => out = arguments.next(),
-            "--count" => count = arguments.next().and_then(|count| count.parse().ok()),
+            name if which == "store" && store_bench::NAMES.contains(&name) => {
+                asked.names.push(flag);
+            }
             _ => return usage(),
         }
     }
-    let mut report = Report::new(&which);
+    let mut report = Report::new(&format!("hack/bench {command}"));
     match which.as_str() {
-        "apply" => apply_bench::run(count.unwrap_or(200), &mut report).await,
-        "api" => api_bench::run(count.unwrap_or(10_000), &mut report).await,
+        "apply" => apply_bench::run(asked.count.unwrap_or(200), &mut report).await,
+        "api" => {
+            let rounds = asked.rounds.unwrap_or(3);
+            api_bench::run(asked.count.unwrap_or(10_000), rounds, &mut report).await;
+        }
+        "store" => store_bench::run(&asked, &mut report).await,
         _ => return usage(),
     }
     report.print();
@@ -40,6 +77,9 @@ async fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    report::say("usage: hack/bench apply|api [--count N] [--out FILE]");
+    report::say(
+        "usage: hack/bench apply|api|store [B01|B02|B03|B12|B20|B21|B22 ..] [--count N] [--rounds N] [--seconds N] \
+         [--alone] [--out FILE]",
+    );
     ExitCode::from(2)
 }

@@ -12,6 +12,7 @@ use wheelhouse_tests::{Hub, Kubectl, Spoke, eventually, process::Process, spoke:
 
 use crate::{
     load::Api,
+    measure::Series,
     report::{Better, Report, say},
 };
 
@@ -48,30 +49,62 @@ struct Side {
     rss_mb: f64,
 }
 
+/// What one figure is read from a side by.
+type Read = fn(&Side) -> f64;
+
+/// The figures: what, unit, which direction is better, and where it stands.
+const FIGURES: [(&str, &str, Better, Read); 10] = [
+    ("create, server CPU", "µs/operation", Better::Less, |side| {
+        side.create.cpu_us
+    }),
+    ("create", "operations/s", Better::More, |side| {
+        side.create.rate
+    }),
+    ("get, server CPU", "µs/operation", Better::Less, |side| {
+        side.get.cpu_us
+    }),
+    ("get", "operations/s", Better::More, |side| side.get.rate),
+    (
+        "list of all, server CPU",
+        "µs/operation",
+        Better::Less,
+        |side| side.list.cpu_us,
+    ),
+    ("list of all", "operations/s", Better::More, |side| {
+        side.list.rate
+    }),
+    (
+        "watch delivery alone, server CPU",
+        "µs/event",
+        Better::Less,
+        |side| side.watch.cpu_us,
+    ),
+    (
+        "watch delivery with its share of the write, server CPU",
+        "µs/event",
+        Better::Less,
+        |side| side.watch_and_write.cpu_us,
+    ),
+    ("watch delivery", "events/s", Better::More, |side| {
+        side.watch.rate
+    }),
+    ("RSS", "MB", Better::Less, |side| side.rss_mb),
+];
+
 /// Runs both sides in turns.
-pub(crate) async fn run(count: usize, report: &mut Report) {
-    let ours = ours(count).await;
-    let peer = peer(count).await;
-    for (what, ours, peer) in [
-        ("create", &ours.create, &peer.create),
-        ("get", &ours.get, &peer.get),
-        ("list of all", &ours.list, &peer.list),
-        ("watch delivery alone", &ours.watch, &peer.watch),
-        (
-            "watch delivery with its share of the write",
-            &ours.watch_and_write,
-            &peer.watch_and_write,
-        ),
-    ] {
-        let cpu = format!("{what}, server CPU");
-        report.row(&cpu, "µs/operation", ours.cpu_us, peer.cpu_us, Better::Less);
-        report.row(what, "operations/s", ours.rate, peer.rate, Better::More);
+pub(crate) async fn run(count: usize, rounds: usize, report: &mut Report) {
+    let (mut ours_all, mut peer_all) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        ours_all.push(ours(count).await);
+        peer_all.push(peer(count).await);
     }
-    let what = format!("RSS with {count} objects");
-    report.row(&what, "MB", ours.rss_mb, peer.rss_mb, Better::Less);
+    for (what, unit, better, read) in FIGURES {
+        let series = |sides: &[Side]| sides.iter().map(read).collect::<Series>();
+        report.row(what, unit, series(&ours_all), series(&peer_all), better);
+    }
     report.note(format!(
-        "{count} objects of 1.2 KB; {LOAD_WIDTH} requests under way; {GET_COUNT} gets, \
-         {LIST_COUNT} lists, {WATCHER_COUNT} watchers of {EVENT_COUNT} events."
+        "{rounds} rounds: the median, and the least and the greatest. {count} objects of 1.2 KB; {LOAD_WIDTH} requests \
+         under way; {GET_COUNT} gets, {LIST_COUNT} lists, {WATCHER_COUNT} watchers of {EVENT_COUNT} events."
     ));
 }
 

@@ -1,10 +1,12 @@
-//! What a benchmark found: rows of ours, theirs, and the ratio.
+//! What a benchmark found: rows of ours, theirs, the ratio, and the bar.
 
 use std::io::Write as _;
 
+use crate::measure::Series;
+
 /// The rows of one run.
 pub(crate) struct Report {
-    name: String,
+    command: String,
     rows: Vec<Row>,
     notes: Vec<String>,
 }
@@ -12,9 +14,10 @@ pub(crate) struct Report {
 struct Row {
     what: String,
     unit: &'static str,
-    ours: f64,
-    peer: f64,
+    ours: Series,
+    peer: Series,
     better: Better,
+    wanted: Option<f64>,
 }
 
 /// Which direction is the better one.
@@ -29,31 +32,39 @@ pub(crate) enum Better {
 // === impl Report ===
 
 impl Report {
-    /// Begins a report.
-    pub(crate) fn new(name: &str) -> Self {
+    /// Begins a report of a command.
+    pub(crate) fn new(command: &str) -> Self {
         Self {
-            name: name.to_owned(),
+            command: command.to_owned(),
             rows: Vec::new(),
             notes: Vec::new(),
         }
     }
 
-    /// Adds a row.
+    /// Adds a row; a side that was not measured is an empty series.
     pub(crate) fn row(
         &mut self,
         what: &str,
         unit: &'static str,
-        ours: f64,
-        peer: f64,
+        ours: impl Into<Series>,
+        peer: impl Into<Series>,
         better: Better,
     ) {
         self.rows.push(Row {
             what: what.to_owned(),
             unit,
-            ours,
-            peer,
+            ours: ours.into(),
+            peer: peer.into(),
             better,
+            wanted: None,
         });
+    }
+
+    /// Says what the last row ought to be.
+    pub(crate) fn wanted(&mut self, value: f64) {
+        if let Some(row) = self.rows.last_mut() {
+            row.wanted = Some(value);
+        }
     }
 
     /// Adds a line of text below the rows.
@@ -74,18 +85,11 @@ impl Report {
     }
 
     fn text(&self) -> String {
-        let mut text = format!("Command: `hack/bench {}`\n\n", self.name);
-        text.push_str("| what | unit | ours | peer | we are better by |\n|---|---|---|---|---|\n");
+        let mut text = format!("Command: `{}`\n\n", self.command);
+        text.push_str("| what | unit | ours | peer | we are better by | wanted |\n");
+        text.push_str("|---|---|---|---|---|---|\n");
         for row in &self.rows {
-            let ratio = match row.better {
-                Better::More => row.ours / row.peer,
-                Better::Less => row.peer / row.ours,
-            };
-            let line = format!(
-                "| {} | {} | {:.2} | {:.2} | {ratio:.1}x |",
-                row.what, row.unit, row.ours, row.peer
-            );
-            text.push_str(&line);
+            text.push_str(&row.text());
             text.push('\n');
         }
         for note in &self.notes {
@@ -93,6 +97,70 @@ impl Report {
             text.push_str(note);
             text.push('\n');
         }
+        text
+    }
+}
+
+// === impl Row ===
+
+impl Row {
+    fn text(&self) -> String {
+        let (ours, peer) = (self.ours.median(), self.peer.median());
+        let ratio = match self.better {
+            Better::More => ours / peer,
+            Better::Less => peer / ours,
+        };
+        let ratio = if ratio.is_finite() {
+            format!("{ratio:.1}x")
+        } else {
+            String::new()
+        };
+        let wanted = self.wanted.map(|wanted| match self.better {
+            Better::More => format!(">= {}: {}", figure(wanted), met(ours >= wanted)),
+            Better::Less => format!("<= {}: {}", figure(wanted), met(ours <= wanted)),
+        });
+        format!(
+            "| {} | {} | {} | {} | {ratio} | {} |",
+            self.what,
+            self.unit,
+            cell(&self.ours),
+            cell(&self.peer),
+            wanted.unwrap_or_default()
+        )
+    }
+}
+
+const fn met(met: bool) -> &'static str {
+    if met { "met" } else { "short" }
+}
+
+/// The median, and from where to where the rounds went.
+fn cell(series: &Series) -> String {
+    if series.is_empty() {
+        return String::new();
+    }
+    let median = figure(series.median());
+    match series.range() {
+        Some((least, greatest)) => format!("{median} ({}-{})", figure(least), figure(greatest)),
+        None => median,
+    }
+}
+
+/// As many digits as mean something.
+fn figure(value: f64) -> String {
+    let text = if value.abs() >= 100.0 {
+        format!("{value:.0}")
+    } else if value.abs() >= 10.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.2}")
+    };
+    let Some((whole, rest)) = text.split_once('.') else {
+        return text;
+    };
+    if rest.bytes().all(|digit| digit == b'0') {
+        whole.to_owned()
+    } else {
         text
     }
 }

@@ -1,0 +1,262 @@
+//! The wire of the load generator: HTTP/2 over TLS, or without, as bare as a fair client can be.
+//!
+//! The same against every server. What a request costs here is taken from the same two cores as the server, so nothing
+//! is parsed that a benchmark does not ask for.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::Path,
+    sync::Arc,
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::{
+    body::Incoming,
+    client::conn::http2::{Builder, SendRequest},
+};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
+use serde_json::Value;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpSocket,
+    task::JoinHandle,
+};
+
+/// Loopback addresses that connections come from, in turn: ports of one address pair are few.
+const SOURCE_COUNT: u8 = 8;
+
+/// Where a server is, and who comes.
+#[derive(Clone)]
+pub(crate) struct Target {
+    address: SocketAddr,
+    tls: Option<Arc<rustls::ClientConfig>>,
+}
+
+/// One connection. It is cut when the last of its clones is dropped.
+#[derive(Clone, Debug)]
+pub(crate) struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    origin: Arc<str>,
+    _driver: Arc<Driver>,
+}
+
+/// Some connections to the same server, used in turn.
+#[derive(Clone)]
+pub(crate) struct Wire {
+    connections: Arc<[Connection]>,
+}
+
+/// Drives a connection until nobody uses it.
+#[derive(Debug)]
+struct Driver(JoinHandle<()>);
+
+// === impl Target ===
+
+impl Target {
+    /// What a kubeconfig's first cluster and first user say.
+    pub(crate) fn of_kubeconfig(file: &Path) -> Self {
+        let text = std::fs::read_to_string(file).expect("the kubeconfig can be read");
+        let value: Value = serde_saphyr::from_str(&text).expect("the kubeconfig is YAML");
+        let cluster = &value["clusters"][0]["cluster"];
+        let user = &value["users"][0]["user"];
+        let pem = |value: &Value| {
+            let text = value.as_str().expect("the kubeconfig holds it");
+            STANDARD.decode(text).expect("base64")
+        };
+        let mut roots = rustls::RootCertStore::empty();
+        for certificate in
+            CertificateDer::pem_slice_iter(&pem(&cluster["certificate-authority-data"]))
+        {
+            roots
+                .add(certificate.expect("a certificate"))
+                .expect("an authority");
+        }
+        let chain = CertificateDer::pem_slice_iter(&pem(&user["client-certificate-data"]))
+            .collect::<Result<Vec<_>, _>>()
+            .expect("certificates");
+        let key = PrivateKeyDer::from_pem_slice(&pem(&user["client-key-data"])).expect("a key");
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut tls = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("the provider has them")
+            .with_root_certificates(roots)
+            .with_client_auth_cert(chain, key)
+            .expect("the key is the certificate's");
+        tls.alpn_protocols = vec![b"h2".to_vec()];
+        // As client-go does, which keeps no tickets: each handshake is a whole one.
+        tls.resumption = rustls::client::Resumption::disabled();
+        let server = cluster["server"].as_str().expect("the server's URL");
+        let address = server
+            .trim_start_matches("https://")
+            .parse()
+            .expect("an address with a port");
+        Self {
+            address,
+            tls: Some(Arc::new(tls)),
+        }
+    }
+
+    /// A server on loopback without TLS: etcd.
+    pub(crate) fn plain(port: u16) -> Self {
+        Self {
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+            tls: None,
+        }
+    }
+
+    /// Connects; `index` picks the address that it comes from.
+    pub(crate) async fn connect(&self, index: usize) -> io::Result<Connection> {
+        let socket = TcpSocket::new_v4()?;
+        let last = u8::try_from(index % usize::from(SOURCE_COUNT)).map_err(io::Error::other)?;
+        let source = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1 + last));
+        socket.bind(SocketAddr::new(source, 0))?;
+        let stream = socket.connect(self.address).await?;
+        stream.set_nodelay(true)?;
+        let Some(tls) = &self.tls else {
+            let origin = format!("http://{}", self.address);
+            return handshake(stream, origin).await;
+        };
+        let name = ServerName::IpAddress(self.address.ip().into());
+        let stream = tokio_rustls::TlsConnector::from(Arc::clone(tls))
+            .connect(name, stream)
+            .await?;
+        handshake(stream, format!("https://{}", self.address)).await
+    }
+
+    /// Connects several times.
+    pub(crate) async fn wire(&self, count: usize) -> Wire {
+        let mut connections = Vec::new();
+        for index in 0..count {
+            connections.push(self.connect(index).await.expect("the server accepts"));
+        }
+        Wire {
+            connections: connections.into(),
+        }
+    }
+}
+
+async fn handshake<S>(stream: S, origin: String) -> io::Result<Connection>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, connection) = Builder::new(TokioExecutor::new())
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(io::Error::other)?;
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the task is aborted when the connection is dropped"
+    )]
+    let driver = tokio::spawn(async move {
+        // What ends a connection, its requests tell.
+        drop(connection.await);
+    });
+    Ok(Connection {
+        sender,
+        origin: origin.into(),
+        _driver: Arc::new(Driver(driver)),
+    })
+}
+
+// === impl Driver ===
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+// === impl Connection ===
+
+impl Connection {
+    /// Sends a request; answers as soon as the head of the answer is there.
+    pub(crate) async fn open(
+        &self,
+        method: &str,
+        path: &str,
+        content_type: &str,
+        body: Bytes,
+    ) -> io::Result<Response<Incoming>> {
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.origin))
+            .header("content-type", content_type)
+            .header("accept", "application/json")
+            .header("te", "trailers")
+            .body(Full::new(body))
+            .expect("a request");
+        self.sender
+            .clone()
+            .send_request(request)
+            .await
+            .map_err(io::Error::other)
+    }
+
+    /// Sends a request and reads the whole answer.
+    pub(crate) async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        content_type: &str,
+        body: Bytes,
+    ) -> io::Result<(u16, Bytes)> {
+        let response = self.open(method, path, content_type, body).await?;
+        let code = response.status().as_u16();
+        let body = response
+            .into_body()
+            .collect()
+            .await
+            .map_err(io::Error::other)?;
+        Ok((code, body.to_bytes()))
+    }
+}
+
+// === impl Wire ===
+
+impl Wire {
+    /// The connection of a request.
+    pub(crate) fn connection(&self, index: usize) -> &Connection {
+        &self.connections[index % self.connections.len()]
+    }
+
+    /// Sends JSON and reads the whole answer.
+    pub(crate) async fn json(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let bytes = match body {
+            Value::Null => Bytes::new(),
+            body => Bytes::from(body.to_string()),
+        };
+        let answer = self
+            .connection(0)
+            .send(method, path, "application/json", bytes);
+        let (code, body) = answer.await.expect("an answer");
+        (code, serde_json::from_slice(&body).unwrap_or_default())
+    }
+
+    /// Creates `count` objects, `width` at a time, each of which must be accepted; tells how long each took, in
+    /// microseconds.
+    pub(crate) async fn create(
+        &self,
+        path: &str,
+        bodies: impl Iterator<Item = Bytes>,
+        width: usize,
+    ) -> Vec<u64> {
+        stream::iter(bodies.enumerate())
+            .map(|(index, body)| async move {
+                let start = tokio::time::Instant::now();
+                let connection = self.connection(index);
+                let answer = connection.send("POST", path, "application/json", body);
+                let (code, body) = answer.await.expect("an answer");
+                assert_eq!(code, 201, "{}", String::from_utf8_lossy(&body));
+                u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX)
+            })
+            .buffer_unordered(width)
+            .collect()
+            .await
+    }
+}
