@@ -134,6 +134,11 @@ pub(crate) fn allocate(
     }
 }
 
+/// Whether [`allocate`] allots anything to objects of this kind, so that a create can collide with another.
+pub(crate) fn allots(scope: &ResourceScope) -> bool {
+    matches!(name(scope), ("", "services"))
+}
+
 /// Gives back what [`allocate`] allotted, as writes for the commit of the deletion.
 pub(crate) fn release(access: &Access<'_>, target: &Target, object: &Value) -> Vec<Write> {
     match name(access.scope) {

@@ -72,15 +72,17 @@ pub(super) async fn insert(
     let mut attempt = 0;
     loop {
         attempt += 1;
-        let mut fresh = object.clone();
         if generated {
             let stem = meta::generate_name(&object);
             let name = api::validation::generate_name(stem, rand::random::<u32>);
-            meta::set_name(&mut fresh, &name);
+            meta::set_name(&mut object, &name);
             target = call.target_named(&name)?;
         }
+        // Nobody needs it again where no other attempt can follow.
+        let again = generated || kinds::allots(call.scope);
+        let fresh = if again { object.clone() } else { object.take() };
         match insert_named(call, &target, fresh, mode, oversize).await {
-            Err(Failure::Collided) if attempt < ATTEMPTS_MAX => {}
+            Err(Failure::Collided) if again && attempt < ATTEMPTS_MAX => {}
             Err(Failure::Raced(_)) if generated && attempt < ATTEMPTS_MAX => {}
             Err(Failure::Raced(_)) if generated => {
                 let status = Status::generate_name_conflict(call.resource(), &target.name, 1);
