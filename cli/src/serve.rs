@@ -1,11 +1,14 @@
 //! `wheelhouse serve`: a hub and its syncer in one process.
 
-use std::{net::SocketAddr, path::Path, time::Duration};
+use std::{io, net::SocketAddr, path::Path, time::Duration};
 
 use anyhow::{Context, Result};
 use apiserver::{Hub, authenticate::UserInfo};
 use tasks::Tasks;
-use tokio::{net::TcpListener, task::JoinHandle};
+use tokio::{
+    net::{TcpListener, TcpSocket},
+    task::JoinHandle,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -13,6 +16,12 @@ use crate::{args, kubeconfig, process};
 
 /// How long what is left may take once all connections have drained.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// Connections that wait to be accepted. Full: the kernel drops the client's first packet, which is sent again after 1,
+/// 3 and 7 s, so that thousands of watchers who come back together need as much as Linux allows by default.
+///
+/// Source: `net.core.somaxconn`, ip-sysctl.
+const BACKLOG_COUNT_MAX: u32 = 4096;
 
 /// A running hub, with its syncer.
 pub(crate) struct Running {
@@ -82,9 +91,7 @@ pub(crate) async fn start(mut config: apiserver::Config, listen: SocketAddr) -> 
         config.addresses.push(listen.ip());
     }
     let data_dir = config.data_dir.clone();
-    let listener = TcpListener::bind(listen)
-        .await
-        .with_context(|| format!("{listen}"))?;
+    let listener = bind(listen).with_context(|| format!("{listen}"))?;
     let address = listener
         .local_addr()
         .context("the listener has no address")?;
@@ -110,13 +117,25 @@ pub(crate) async fn start(mut config: apiserver::Config, listen: SocketAddr) -> 
     })
 }
 
+/// Listens as [`TcpListener::bind`] does, with room for more who wait.
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    // A restart must not wait for connections of before to be forgotten.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG_COUNT_MAX)
+}
+
 /// Reads the hub's name for itself, made at its first start: other writers of a spoke tell hubs
 /// apart by it.
 fn hub_id(data_dir: &Path) -> Result<String> {
     let file = data_dir.join("hub-id");
     match std::fs::read_to_string(&file) {
         Ok(id) => Ok(id.trim().to_owned()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let id = format!("{:016x}", rand::random::<u64>());
             std::fs::write(&file, &id).with_context(|| file.display().to_string())?;
             Ok(id)

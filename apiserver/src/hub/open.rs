@@ -134,9 +134,10 @@ impl Hub {
         shutdown: CancellationToken,
     ) -> Result<(), tls::Error> {
         let (config, verifier) = self.parts.pki.server_config()?;
-        Server::new(self.clone(), config, verifier)
-            .run(listener, shutdown)
-            .await;
+        let server = Server::new(self.clone(), config, verifier);
+        // All who wait are accepted before their handshakes get the thread: a full backlog drops what comes next. Slots
+        // bound how many that can be.
+        tokio::task::unconstrained(server.run(listener, shutdown)).await;
         Ok(())
     }
 
