@@ -3,11 +3,12 @@
 //! An engine's tests make a [`Fixture`] and run each of [`CASES`] on a new one. Random cases take
 //! their seed from the case's own list and name it when they fail.
 
-mod histories;
+pub mod histories;
 mod lasting;
 mod model;
 mod random;
 mod ranges;
+mod trial;
 mod watches;
 mod writes;
 
@@ -21,6 +22,7 @@ use std::time::Duration;
 pub use self::histories::{Call, Recorder, Told, check_history};
 pub use self::model::{Guess, Op, check_model};
 pub use self::random::Random;
+pub use self::trial::Trial;
 
 use crate::answer::Answer;
 use crate::error::Error;

@@ -1,261 +1,249 @@
-//! A recorder of concurrent clients, and the checker of what they saw.
+//! One recorder of concurrent clients and watches, and one checker of what they were told, for
+//! every store and for the API above it.
 //!
-//! Clients write unique values. Afterwards the watch of everything is the truth to compare with: it
-//! must hold every acknowledged write once, in an order in which no write that was answered comes
-//! behind one that began later, and every read must have seen a state that was current at some moment
-//! between its begin and its end.
+//! Clients write values that are written once, record what they ask before they send it and the
+//! answer after it came ([`recorder`]), over crashes and restarts. [`check`] then proves:
+//!
+//! - *linearizable*: for each key there is an order of its calls, each between its begin and its
+//!   end, that explains every answer ([`linear`]);
+//! - *one order of revisions*: no revision is given twice, none goes back, no two witnesses
+//!   contradict each other ([`timeline`]);
+//! - *no acknowledged write is lost*, *a batch is all or nothing*, *nothing is invented*, *reads
+//!   are fresh*, *a list is one state*;
+//! - watches are *ordered, unique, reliable, atomic, resumable* and *bookmarkable*, and their
+//!   events are true ([`watching`]).
+//!
+//! # Invariants
+//! - A write without an answer may have happened, once, before the next death of the store; one
+//!   that was seen by anybody has happened.
+//! - What nobody could have seen is no violation: some watch should cover everything.
 
-use std::collections::BTreeMap;
+mod clients;
+mod linear;
+mod recorder;
+mod subject;
+mod timeline;
+mod watching;
 
-use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 
+pub use self::clients::{Follower, Workload, client, follow};
+pub use self::recorder::{Call, Notice, Recorder, Span, Watching, Wish};
+pub use self::subject::{
+    Ending, Fault, InProcess, News, Page, Pending, Subject, Subscription, Tale, Verdict,
+};
+
+use self::linear::{Deed, Operation, State, Stuck, linearize};
+use self::recorder::{Asked, Log, Outcome, Text};
+use self::timeline::Timeline;
 use crate::revision::Revision;
 
-/// What clients did, in the order in which it was recorded.
-#[derive(Debug, Default)]
-pub struct Recorder {
-    steps: Mutex<Vec<Step>>,
-}
-
-/// Names a call within a recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Call(usize);
-
-#[derive(Clone, Debug)]
-enum Step {
-    Write {
-        key: String,
-        value: Option<String>,
-    },
-    Read {
-        key: String,
-    },
-    /// The revision of a write that was accepted.
-    Written(Call, Revision),
-    /// The value, and the revision that wrote it.
-    Seen(Call, Option<(String, Revision)>),
-}
-
-/// A change as the watch of everything told it.
+/// A change as a watch of everything told it: revision, key, and the value where it has one.
 pub type Told = (Revision, String, Option<String>);
 
-// === impl Recorder ===
-
-impl Recorder {
-    /// A write begins.
-    pub fn write(&self, key: &str, value: Option<&str>) -> Call {
-        self.push(Step::Write {
-            key: key.to_owned(),
-            value: value.map(str::to_owned),
-        })
-    }
-
-    /// A write was acknowledged.
-    pub fn written(&self, call: Call, revision: Revision) {
-        self.push(Step::Written(call, revision));
-    }
-
-    /// A read begins.
-    pub fn read(&self, key: &str) -> Call {
-        self.push(Step::Read {
-            key: key.to_owned(),
-        })
-    }
-
-    /// A read has its answer.
-    pub fn seen(&self, call: Call, state: Option<(String, Revision)>) {
-        self.push(Step::Seen(call, state));
-    }
-
-    fn push(&self, step: Step) -> Call {
-        let mut steps = self.steps.lock();
-        steps.push(step);
-        Call(steps.len().saturating_sub(1))
-    }
+/// A promise that was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The promise.
+    pub promise: &'static str,
+    /// What contradicts it.
+    pub what: String,
 }
 
-/// Compares what clients were told with what happened. `told` is every change since the recording
-/// began.
+/// What was checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Calls of clients.
+    pub calls: usize,
+    /// Calls that ended without an answer.
+    pub unanswered: usize,
+    /// Watches.
+    pub watches: usize,
+    /// Events that watches delivered.
+    pub events: usize,
+    /// Changes that happened.
+    pub changes: usize,
+}
+
+/// Compares what clients were told with each other.
 ///
 /// # Errors
-/// The first violation, as text.
+/// The first broken promise.
+pub fn check(recorder: &Recorder) -> Result<Checked, Violation> {
+    recorder.with(check_log)
+}
+
+/// [`check`], with the changes of one more watch, of everything since the recording began.
+///
+/// # Errors
+/// The first broken promise, as text.
 pub fn check_history(recorder: &Recorder, told: &[Told]) -> Result<(), String> {
-    let steps = recorder.steps.lock().clone();
-    if !told.is_sorted_by(|a, b| a.0 <= b.0) {
-        return Err("the watch is not in order".to_owned());
+    let all = recorder.watch(Span::all(), Revision(0));
+    for together in told.chunk_by(|a, b| a.0 == b.0) {
+        let notices = together.iter().map(|(revision, key, value)| Notice {
+            revision: *revision,
+            key,
+            value: value.as_deref(),
+            kind: None,
+            previous: None,
+        });
+        recorder.told(all, notices);
     }
-    let mut by_key: BTreeMap<&str, Vec<(Revision, Option<&str>)>> = BTreeMap::new();
-    for (revision, key, value) in told {
-        by_key
-            .entry(key)
-            .or_default()
-            .push((*revision, value.as_deref()));
+    check(recorder)
+        .map(drop)
+        .map_err(|violation| violation.to_string())
+}
+
+fn check_log(log: &Log) -> Result<Checked, Violation> {
+    watching::check_order(log)?;
+    timeline::check_time(log)?;
+    let timeline = Timeline::of(log)?;
+    timeline::check_authors(log, &timeline)?;
+    let events = watching::check_watches(log, &timeline)?;
+    timeline::check_lists(log, &timeline)?;
+    check_keys(log, &timeline)?;
+    let unanswered = |call: &&recorder::Recorded| matches!(call.outcome, Outcome::Unknown);
+    Ok(Checked {
+        calls: log.calls.len(),
+        unanswered: log.calls.iter().filter(unanswered).count(),
+        watches: log.watches.len(),
+        events,
+        changes: timeline.changes.len(),
+    })
+}
+
+/// Every key has an order of its calls.
+fn check_keys(log: &Log, timeline: &Timeline) -> Result<(), Violation> {
+    // A value without an acknowledgement that somebody saw: when it was written.
+    let written: HashMap<Text, Revision> = timeline
+        .changes
+        .iter()
+        .filter_map(|moment| Some((moment.value?, moment.revision)))
+        .collect();
+    let mut by_key: BTreeMap<Text, Vec<(usize, Operation)>> = BTreeMap::new();
+    for (n, call) in log.calls.iter().enumerate() {
+        let death = log.deaths.partition_point(|death| *death <= call.begin);
+        let end = call.end.or_else(|| log.deaths.get(death).copied());
+        for (key, certain, deed) in deeds(&call.asked, &call.outcome, &written) {
+            let operation = Operation {
+                begin: call.begin,
+                end,
+                certain,
+                deed,
+            };
+            by_key.entry(key).or_default().push((n, operation));
+        }
     }
-    // The newest revision that was acknowledged or seen before a step.
-    let mut known = Vec::with_capacity(steps.len());
-    let mut newest = Revision(0);
-    for step in &steps {
-        known.push(newest);
-        newest = match step {
-            Step::Written(_, revision) | Step::Seen(_, Some((_, revision))) => {
-                newest.max(*revision)
-            }
-            _ => newest,
-        };
-    }
-    for step in &steps {
-        let (call, outcome) = match step {
-            Step::Written(call, revision) => (*call, Outcome::Written(*revision)),
-            Step::Seen(call, state) => (*call, Outcome::Seen(state.clone())),
-            Step::Write { .. } | Step::Read { .. } => continue,
-        };
-        let floor = known.get(call.0).copied().unwrap_or_default();
-        check_step(steps.get(call.0), floor, outcome, &by_key)
-            .map_err(|violation| format!("call {}: {violation}", call.0))?;
+    let base: HashMap<_, _> = log
+        .base
+        .iter()
+        .map(|(key, value, revision)| (*key, (*value, *revision)))
+        .collect();
+    for (key, operations) in by_key {
+        let initial = base
+            .get(&key)
+            .map_or_else(State::default, |(value, at)| State {
+                value: Some(*value),
+                written: Some(*at),
+                newest: *at,
+            });
+        let (calls, operations): (Vec<_>, Vec<_>) = operations.into_iter().unzip();
+        if let Err(stuck) = linearize(initial, &operations) {
+            return Err(not_linearizable(log, key, stuck, &calls));
+        }
     }
     Ok(())
 }
 
-enum Outcome {
-    Written(Revision),
-    Seen(Option<(String, Revision)>),
+fn not_linearizable(log: &Log, key: Text, stuck: Stuck, calls: &[usize]) -> Violation {
+    let key = log.name(key);
+    let what = match stuck {
+        Stuck::Undecided => format!("{key}: the search for an order was given up"),
+        Stuck::At(place) => {
+            let call = calls
+                .get(place)
+                .and_then(|n| Some((*n, log.calls.get(*n)?)));
+            let value = call.and_then(|(_, call)| match &call.outcome {
+                Outcome::Seen(Some((value, _))) => Some(log.name(*value)),
+                _ => None,
+            });
+            format!("{key}: no order explains {call:?}, value {value:?}")
+        }
+    };
+    Violation::new("calls on a key are linearizable", what)
 }
 
-fn check_step(
-    begin: Option<&Step>,
-    floor: Revision,
-    outcome: Outcome,
-    told: &BTreeMap<&str, Vec<(Revision, Option<&str>)>>,
-) -> Result<(), String> {
-    match (begin, outcome) {
-        (Some(Step::Write { key, value }), Outcome::Written(revision)) => {
-            let changes = told
-                .get(key.as_str())
-                .map(Vec::as_slice)
-                .unwrap_or_default();
-            let same = changes
-                .iter()
-                .filter(|(at, _)| *at == revision)
-                .collect::<Vec<_>>();
-            if same != [&(revision, value.as_deref())] {
-                return Err(format!(
-                    "{key} was acknowledged at {revision}, the watch has {same:?}"
-                ));
-            }
-            if revision <= floor {
-                return Err(format!(
-                    "{revision} is not behind {floor}, which was known before"
-                ));
-            }
-            Ok(())
-        }
-        (Some(Step::Read { key }), Outcome::Seen(state)) => {
-            let changes = told
-                .get(key.as_str())
-                .map(Vec::as_slice)
-                .unwrap_or_default();
-            let due = changes.iter().rev().find(|(at, _)| *at <= floor);
-            if let Some((value, revision)) = state {
-                if !changes.contains(&(revision, Some(value.as_str()))) {
-                    return Err(format!("{key} was never {value} at {revision}"));
-                }
-                if due.is_some_and(|(at, _)| revision < *at) {
-                    return Err(format!("{key} was read at {revision}, stale: {due:?}"));
-                }
-            } else {
-                let deleted_later = changes.iter().any(|(at, v)| *at > floor && v.is_none());
-                if due.is_some_and(|(_, value)| value.is_some()) && !deleted_later {
-                    return Err(format!("{key} was read as absent, but was {due:?}"));
-                }
-            }
-            Ok(())
-        }
-        (begin, _) => Err(format!("the answer does not fit the call {begin:?}")),
+/// What a call did to each of its keys.
+fn deeds(
+    asked: &Asked,
+    outcome: &Outcome,
+    written: &HashMap<Text, Revision>,
+) -> Vec<(Text, bool, Deed)> {
+    let wishes = match (asked, outcome) {
+        (Asked::Read(key), Outcome::Seen(state)) => return vec![(*key, true, Deed::Read(*state))],
+        (Asked::Write(wishes), _) => wishes,
+        _ => return Vec::new(),
+    };
+    match outcome {
+        Outcome::Refused(refused) => wishes
+            .iter()
+            .filter(|(key, ..)| key == refused)
+            .map(|(key, value, expect)| {
+                let deed = Deed::Refused {
+                    expect: *expect,
+                    deletion: value.is_none(),
+                };
+                (*key, true, deed)
+            })
+            .collect(),
+        Outcome::Written(_) | Outcome::Done | Outcome::Unknown => wishes
+            .iter()
+            .map(|(key, value, expect)| {
+                let seen = value.and_then(|value| written.get(&value).copied());
+                let revision = match outcome {
+                    Outcome::Written(revision) => Some(*revision),
+                    _ => seen,
+                };
+                let expect = *expect;
+                let deed = match *value {
+                    Some(value) => Deed::Put {
+                        value,
+                        expect,
+                        revision,
+                    },
+                    None => Deed::Delete { expect, revision },
+                };
+                let certain = revision.is_some() || matches!(outcome, Outcome::Done);
+                (*key, certain, deed)
+            })
+            .collect(),
+        _ => Vec::new(),
     }
 }
+
+// === impl Violation ===
+
+impl Violation {
+    fn new(promise: &'static str, what: String) -> Self {
+        Self { promise, what }
+    }
+
+    fn of(self, whose: &str) -> Self {
+        Self {
+            what: format!("{whose}: {}", self.what),
+            ..self
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "broken: {}: {}", self.promise, self.what)
+    }
+}
+
+impl std::error::Error for Violation {}
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn told(changes: &[(u64, &str, Option<&str>)]) -> Vec<Told> {
-        let owned = |(revision, key, value): &(u64, &str, Option<&str>)| {
-            (
-                Revision(*revision),
-                (*key).to_owned(),
-                value.map(str::to_owned),
-            )
-        };
-        changes.iter().map(owned).collect()
-    }
-
-    #[test]
-    fn planted_violations_are_found() {
-        type Play = fn(&Recorder);
-        let history = told(&[(1, "k", Some("a")), (2, "k", Some("b")), (3, "k", None)]);
-        let cases: [(&str, Play, bool); 6] = [
-            (
-                "a right history",
-                |r| {
-                    let write = r.write("k", Some("a"));
-                    r.written(write, Revision(1));
-                    let read = r.read("k");
-                    r.seen(read, Some(("b".to_owned(), Revision(2))));
-                },
-                true,
-            ),
-            (
-                "an acknowledged write that is lost",
-                |r| {
-                    let write = r.write("k", Some("lost"));
-                    r.written(write, Revision(9));
-                },
-                false,
-            ),
-            (
-                "a revision that goes back",
-                |r| {
-                    let first = r.write("k", Some("b"));
-                    r.written(first, Revision(2));
-                    let second = r.write("k", Some("a"));
-                    r.written(second, Revision(1));
-                },
-                false,
-            ),
-            (
-                "a stale read",
-                |r| {
-                    let write = r.write("k", Some("b"));
-                    r.written(write, Revision(2));
-                    let read = r.read("k");
-                    r.seen(read, Some(("a".to_owned(), Revision(1))));
-                },
-                false,
-            ),
-            (
-                "a read of what never was",
-                |r| {
-                    let read = r.read("k");
-                    r.seen(read, Some(("c".to_owned(), Revision(2))));
-                },
-                false,
-            ),
-            (
-                "a read that overlaps a write",
-                |r| {
-                    let read = r.read("k");
-                    let write = r.write("k", Some("b"));
-                    r.written(write, Revision(2));
-                    r.seen(read, Some(("a".to_owned(), Revision(1))));
-                },
-                true,
-            ),
-        ];
-        for (name, play, right) in cases {
-            let recorder = Recorder::default();
-            play(&recorder);
-            let result = check_history(&recorder, &history);
-            assert_eq!(result.is_ok(), right, "{name}: {result:?}");
-        }
-    }
-}
+mod tests;

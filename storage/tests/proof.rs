@@ -1,0 +1,12 @@
+//! Histories of many clients on the embedded engine, by seed, over crashes: the trials R05, R06 and
+//! R08 of the reliability catalogue, and the planted bugs that their checker must find.
+
+mod proof {
+    pub(crate) mod machine;
+    pub(crate) mod misbehaving;
+
+    mod compaction;
+    mod linearizability;
+    mod planted;
+    mod watches;
+}

@@ -1,0 +1,66 @@
+//! R05: clients on hot keys, over power losses and failing syncs, see one order of everything.
+
+use std::sync::Arc;
+
+use wheelhouse_storage::Store as _;
+use wheelhouse_storage::conformance::Trial;
+use wheelhouse_storage::conformance::histories::{Span, Subject, Violation, Workload};
+
+use super::machine::{Machine, Mishap, play};
+
+const R05: Trial = Trial("R05");
+
+const HISTORIES: usize = 50;
+const CALLS: usize = 10_000;
+const CLIENTS: usize = 8;
+/// Few enough that every key is always fought over.
+const KEYS: usize = 10;
+
+async fn history(machine: &mut Machine) -> Result<(), Violation> {
+    let subject: Arc<dyn Subject> = Arc::clone(&machine.clients) as _;
+    let mut followers = machine.followers(&subject);
+    let after = machine.engine().revision();
+    followers.add(machine, &subject, Span::all(), 20, after);
+    let mut left = CALLS;
+    while left > 0 {
+        let workload = Workload {
+            seed: 0,
+            calls: left.div_ceil(CLIENTS),
+            keys: KEYS,
+            reads: 25,
+            lists: 3,
+        };
+        let mishap = match machine.random.below(4) {
+            0 => Mishap::None,
+            1 => Mishap::FailedSync { within_syncs: 600 },
+            _ => Mishap::PowerLoss { within_calls: 3000 },
+        };
+        let calls = machine.run(&subject, CLIENTS, workload, mishap).await?;
+        left = left.saturating_sub(calls.max(1));
+        match mishap {
+            Mishap::None => machine.reopen(),
+            _ => machine.power_cycle(),
+        }
+    }
+    followers.finish(machine.engine().revision()).await
+}
+
+#[test]
+fn r05_histories_over_crashes_are_linearizable() {
+    let (mut calls, mut unanswered) = (0, 0);
+    let seeds = R05.seeds(HISTORIES);
+    for seed in &seeds {
+        let checked = play(R05, *seed, history);
+        calls += checked.calls;
+        unanswered += checked.unanswered;
+    }
+    println!(
+        "R05: {} histories, {calls} calls, {unanswered} of them unanswered",
+        seeds.len()
+    );
+    assert!(calls >= seeds.len() * CALLS, "every history is long");
+    assert!(
+        unanswered > seeds.len(),
+        "crashes befall calls: {unanswered}"
+    );
+}

@@ -1,0 +1,193 @@
+//! A machine with a simulated disk that loses power, and the clients of the store on it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use wheelhouse_storage::conformance::histories::{
+    Follower, InProcess, Recorder, Span, Subject, Violation, Workload, client, follow,
+};
+use wheelhouse_storage::conformance::{Random, Trial};
+use wheelhouse_storage::embedded::simulated::{Fault, SimulatedDisk};
+use wheelhouse_storage::embedded::{Config, Engine};
+use wheelhouse_storage::{Revision, Store};
+
+/// A machine that goes down and comes up again.
+pub(crate) struct Machine {
+    disk: SimulatedDisk,
+    engine: Arc<Engine>,
+    pub(crate) clients: Arc<InProcess>,
+    pub(crate) recorder: Arc<Recorder>,
+    pub(crate) random: Random,
+}
+
+/// The watches of a machine, over all its restarts.
+pub(crate) struct Followers {
+    tasks: JoinSet<Result<(), Violation>>,
+    target: watch::Sender<Revision>,
+}
+
+/// What goes wrong in the disk while clients run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mishap {
+    /// Nothing; the store is closed in order afterwards.
+    None,
+    /// Power is lost at one of so many calls to the disk.
+    PowerLoss { within_calls: usize },
+    /// One of so many syncs fails, and all after it.
+    FailedSync { within_syncs: usize },
+}
+
+// === impl Machine ===
+
+impl Machine {
+    /// A machine with an empty store.
+    pub(crate) fn new(seed: u64) -> Self {
+        let disk = SimulatedDisk::default();
+        let engine = Arc::new(open(&disk));
+        let store: Arc<dyn Store> = Arc::clone(&engine) as _;
+        Self {
+            disk,
+            engine,
+            clients: Arc::new(InProcess::new(store)),
+            recorder: Arc::default(),
+            random: Random::new(seed),
+        }
+    }
+
+    /// The engine that runs now.
+    pub(crate) fn engine(&self) -> Arc<Engine> {
+        Arc::clone(&self.engine)
+    }
+
+    /// Runs clients until all have made their calls or met with the mishap. Returns their calls.
+    pub(crate) async fn run(
+        &mut self,
+        subject: &Arc<dyn Subject>,
+        count: usize,
+        workload: Workload,
+        mishap: Mishap,
+    ) -> Result<usize, Violation> {
+        match mishap {
+            Mishap::None => {}
+            Mishap::PowerLoss { within_calls } => {
+                let calls = self.random.below(within_calls) as u64;
+                self.disk
+                    .set_fault(Fault::StopAt(self.disk.calls() + calls));
+            }
+            Mishap::FailedSync { within_syncs } => {
+                let syncs = self.random.below(within_syncs) as u64;
+                self.disk
+                    .set_fault(Fault::FailSync(self.disk.syncs() + syncs));
+            }
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut tasks = JoinSet::new();
+        for _ in 0..count {
+            let workload = Workload {
+                seed: self.random.bits(),
+                ..workload
+            };
+            let (subject, recorder) = (Arc::clone(subject), Arc::clone(&self.recorder));
+            let stop = Arc::clone(&stop);
+            tasks.spawn(async move {
+                let outcome = client(&*subject, &recorder, workload, &stop).await;
+                stop.fetch_or(outcome.is_err(), Ordering::Relaxed);
+                outcome
+            });
+        }
+        let mut calls = 0;
+        for outcome in tasks.join_all().await {
+            calls += outcome?;
+        }
+        Ok(calls)
+    }
+
+    /// Takes the power away, and starts again with what the disk has kept.
+    pub(crate) fn power_cycle(&mut self) {
+        let left = self.disk.after_crash(self.random.bits());
+        self.disk.set_fault(Fault::StopAt(0));
+        self.engine.close();
+        self.restart(left);
+    }
+
+    /// Closes the store in order and opens it again.
+    pub(crate) fn reopen(&mut self) {
+        self.engine.close();
+        self.disk.set_fault(Fault::None);
+        self.restart(self.disk.clone());
+    }
+
+    fn restart(&mut self, disk: SimulatedDisk) {
+        self.recorder.death();
+        self.disk = disk;
+        self.engine = Arc::new(open(&self.disk));
+        self.clients.replace(Arc::clone(&self.engine) as _);
+    }
+
+    /// The first to watch: it never lets go of what it watches.
+    pub(crate) fn followers(&self, subject: &Arc<dyn Subject>) -> Followers {
+        let mut followers = Followers {
+            tasks: JoinSet::new(),
+            target: watch::Sender::new(Revision(0)),
+        };
+        followers.add(self, subject, Span::all(), 0, self.engine.revision());
+        followers
+    }
+}
+
+fn open(disk: &SimulatedDisk) -> Engine {
+    Engine::open_on(Box::new(disk.clone()), Config::default()).expect("the store can be opened")
+}
+
+// === impl Followers ===
+
+impl Followers {
+    /// One more watch.
+    pub(crate) fn add(
+        &mut self,
+        machine: &Machine,
+        subject: &Arc<dyn Subject>,
+        span: Span,
+        restlessness: usize,
+        after: Revision,
+    ) {
+        let follower = Follower {
+            seed: self.tasks.len() as u64,
+            span,
+            restlessness,
+        };
+        let (subject, recorder) = (Arc::clone(subject), Arc::clone(&machine.recorder));
+        let target = self.target.subscribe();
+        self.tasks
+            .spawn(async move { follow(&*subject, &recorder, follower, after, target).await });
+    }
+
+    /// Lets every watch see everything, and ends it.
+    pub(crate) async fn finish(self, revision: Revision) -> Result<(), Violation> {
+        let Self { tasks, target } = self;
+        target.send_replace(revision);
+        for outcome in tasks.join_all().await {
+            outcome?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs a trial of one seed on a runtime of its own.
+pub(crate) fn play(
+    trial: Trial,
+    seed: u64,
+    history: impl AsyncFnOnce(&mut Machine) -> Result<(), Violation>,
+) -> wheelhouse_storage::conformance::histories::Checked {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_time()
+        .build()
+        .expect("a runtime can be made");
+    let mut machine = Machine::new(seed);
+    let outcome = runtime.block_on(history(&mut machine));
+    trial.must(seed, outcome);
+    trial.prove(seed, &machine.recorder)
+}
