@@ -8,6 +8,7 @@
 //! back. Its status is the hub's, with the mirror's own generation, written coalesced.
 
 use std::{
+    collections::BTreeMap,
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
     time::Duration,
@@ -275,10 +276,10 @@ fn desired(instance: &Value, hub_id: &str) -> Value {
     desired
 }
 
-/// Tells whether a mirror is as it is desired: the same spec, and all labels, annotations and the
-/// finalizer that we write.
+/// Tells whether a mirror is as it is desired: the same spec, all labels, annotations and the
+/// finalizer that we write, and none that we wrote and no longer do.
 fn holds(desired: &Value, mirror: &RawObject) -> bool {
-    let within = |wanted: &Value, known: &std::collections::BTreeMap<String, String>| {
+    let within = |wanted: &Value, known: &BTreeMap<String, String>| {
         let mut entries = wanted.as_object().into_iter().flatten();
         entries.all(|(key, value)| known.get(key).map(String::as_str) == value.as_str())
     };
@@ -289,17 +290,42 @@ fn holds(desired: &Value, mirror: &RawObject) -> bool {
             .finalizers
             .iter()
             .any(|name| name == api::wheelhouse::keys::FINALIZER_MIRROR)
-        && mirror
-            .value()
-            .is_ok_and(|live| live["spec"] == desired["spec"])
+        && mirror.value().is_ok_and(|live| {
+            live["spec"] == desired["spec"]
+                && ["labels", "annotations"]
+                    .into_iter()
+                    .all(|part| !owns_more(&live, part, &metadata[part]))
+        })
+}
+
+/// Tells whether the server has us down as owner of a label or annotation that is not wanted: it
+/// was removed on the hub before a restart.
+fn owns_more(live: &Value, part: &str, wanted: &Value) -> bool {
+    let managers = live["metadata"]["managedFields"].as_array();
+    let ours = managers.into_iter().flatten().filter(|entry| {
+        entry["manager"] == api::wheelhouse::keys::MANAGER_SYNCER
+            && entry["operation"] == "Apply"
+            && entry["subresource"].as_str().unwrap_or_default().is_empty()
+    });
+    let fields = ours.filter_map(|entry| {
+        let fields = &entry["fieldsV1"]["f:metadata"][format!("f:{part}")];
+        fields.as_object()
+    });
+    fields
+        .flat_map(Map::keys)
+        .filter_map(|field| field.strip_prefix("f:"))
+        .any(|key| wanted.get(key).is_none() && !is_inventory(key))
+}
+
+/// Tells whether a key belongs to kro's inventory, which follows with the status.
+fn is_inventory(key: &str) -> bool {
+    key.starts_with("applyset.") || key.starts_with("internal.kro.run/")
 }
 
 fn without_inventory(desired: &Value) -> Value {
     let mut hurried = desired.clone();
     if let Some(annotations) = hurried["metadata"]["annotations"].as_object_mut() {
-        annotations.retain(|key, _| {
-            !key.starts_with("applyset.") && !key.starts_with("internal.kro.run/")
-        });
+        annotations.retain(|key, _| !is_inventory(key));
     }
     hurried
 }
@@ -478,6 +504,60 @@ mod tests {
             let mut live = desired.clone();
             live["metadata"]["generation"] = json!(1);
             *live.pointer_mut(path).expect("the mirror has it") = value;
+            let mirror = RawObject::from_value(&live).expect("an object");
+            assert_eq!(holds(&desired, &mirror), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_mirror_keeps_no_key_that_we_wrote_and_no_longer_want() {
+        // A label was removed on the hub, and the hub killed before the mirror had it.
+        let hub_object = instance(&json!({"name": "a", "labels": {"team": "x"}}));
+        let desired = desired(&hub_object, "hub-1");
+        let syncer = api::wheelhouse::keys::MANAGER_SYNCER;
+        let entry = |manager: &str, operation: &str, part: &str, key: &str| {
+            json!({"manager": manager, "operation": operation, "fieldsType": "FieldsV1",
+                "fieldsV1": {"f:metadata": {part: {key: {}}}}})
+        };
+        // (what, who owns which key of the mirror, whether the mirror holds)
+        let cases = [
+            (
+                "a wanted label",
+                entry(syncer, "Apply", "f:labels", "f:team"),
+                true,
+            ),
+            (
+                "a label of old",
+                entry(syncer, "Apply", "f:labels", "f:old"),
+                false,
+            ),
+            (
+                "an annotation of old",
+                entry(syncer, "Apply", "f:annotations", "f:old"),
+                false,
+            ),
+            (
+                "another's label",
+                entry("kubectl", "Apply", "f:labels", "f:old"),
+                true,
+            ),
+            (
+                "the inventory, which follows later",
+                entry(
+                    syncer,
+                    "Apply",
+                    "f:annotations",
+                    "f:applyset.kubernetes.io/x",
+                ),
+                true,
+            ),
+        ];
+        for (name, owner, want) in cases {
+            let mut live = desired.clone();
+            for part in ["labels", "annotations"] {
+                live["metadata"][part]["old"] = json!("x");
+            }
+            live["metadata"]["managedFields"] = json!([owner]);
             let mirror = RawObject::from_value(&live).expect("an object");
             assert_eq!(holds(&desired, &mirror), want, "{name}");
         }
