@@ -2,7 +2,7 @@
 
 use std::{io, net::SocketAddr, path::Path, time::Duration};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use apiserver::{Hub, authenticate::UserInfo};
 use tasks::Tasks;
 use tokio::{
@@ -53,12 +53,19 @@ pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
 // === impl Running ===
 
 impl Running {
-    /// Waits for SIGTERM or SIGINT, then drains, ends the controllers and closes the store.
+    /// Waits for SIGTERM or SIGINT, then drains, ends the controllers and closes the store. A task
+    /// without which the hub cannot go on ends it in the same way, as a failure: whoever supervises
+    /// the process starts it again.
     pub(crate) async fn until_stopped(mut self) -> Result<()> {
+        let ended = self.tasks.token();
         let served = tokio::select! {
             stopped = process::stopped() => {
                 stopped?;
                 info!("draining");
+                self.drain.cancel();
+                (&mut self.serving).await
+            }
+            () = ended.cancelled() => {
                 self.drain.cancel();
                 (&mut self.serving).await
             }
@@ -70,6 +77,9 @@ impl Running {
         let report = self.tasks.shutdown(GRACE).await;
         if !report.aborted.is_empty() {
             warn!(aborted = ?report.aborted, "tasks had to be aborted");
+        }
+        if let Some(task) = self.tasks.failed() {
+            bail!("the task {task:?} panicked, and the hub cannot go on without it");
         }
         Ok(())
     }
@@ -141,5 +151,31 @@ fn hub_id(data_dir: &Path) -> Result<String> {
             Ok(id)
         }
         Err(error) => Err(error).with_context(|| file.display().to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tasks::OnPanic;
+
+    use super::*;
+
+    /// How long a test waits for what should come at once.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_hub_that_has_lost_a_task_it_needs_ends_and_names_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = apiserver::Config::new(folder.path());
+        let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        let running = start(config, listen).await.expect("a hub");
+        let needed = async { panic!("on purpose") };
+        let lost = running
+            .tasks
+            .spawn_with("needed", OnPanic::ShutDown, needed);
+        assert!(lost.await.is_err(), "it panics");
+        let ended = tokio::time::timeout(PATIENCE, running.until_stopped()).await;
+        let error = ended.expect("it ends by itself").expect_err("as a failure");
+        assert!(error.to_string().contains("\"needed\""), "{error}");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, resume_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -40,6 +40,8 @@ pub struct Tasks {
 struct Shared {
     tracker: TaskTracker,
     shutdown: Shutdown,
+    /// The first task whose panic asked the group to end.
+    failed: OnceLock<&'static str>,
     /// Guards the running tasks by number. Held for single map operations only, never across an await.
     running: Mutex<Running>,
 }
@@ -70,6 +72,7 @@ impl Tasks {
             shared: Arc::new(Shared {
                 tracker: TaskTracker::new(),
                 shutdown,
+                failed: OnceLock::new(),
                 running: Mutex::default(),
             }),
         }
@@ -104,13 +107,11 @@ impl Tasks {
     {
         let registration = self.register(name);
         let number = registration.number;
-        let shutdown = self.shared.shutdown.clone();
         let handle = self.shared.tracker.spawn(async move {
-            let _registration = registration;
             match AssertUnwindSafe(future).catch_unwind().await {
                 Ok(output) => output,
                 Err(panic) => {
-                    report_panic(name, on_panic, &shutdown);
+                    registration.shared.report_panic(name, on_panic);
                     resume_unwind(panic)
                 }
             }
@@ -126,13 +127,11 @@ impl Tasks {
         T: Send + 'static,
     {
         let registration = self.register(name);
-        let shutdown = self.shared.shutdown.clone();
         self.shared.tracker.spawn_blocking(move || {
-            let _registration = registration;
             match std::panic::catch_unwind(AssertUnwindSafe(function)) {
                 Ok(output) => output,
                 Err(panic) => {
-                    report_panic(name, OnPanic::Log, &shutdown);
+                    registration.shared.report_panic(name, OnPanic::Log);
                     resume_unwind(panic)
                 }
             }
@@ -147,6 +146,11 @@ impl Tasks {
     /// Hands out the token of the group itself; cancelling it asks everybody to end.
     pub fn token(&self) -> Shutdown {
         self.shared.shutdown.clone()
+    }
+
+    /// Names the task whose panic asked the group to end, if one did.
+    pub fn failed(&self) -> Option<&'static str> {
+        self.shared.failed.get().copied()
     }
 
     /// Counts the tasks that run, by name.
@@ -228,6 +232,15 @@ impl Shared {
             *kept = Some(handle);
         }
     }
+
+    fn report_panic(&self, name: &'static str, on_panic: OnPanic) {
+        // The panic hook has already written message and place.
+        tracing::error!(name, reason = ?on_panic, "task panicked");
+        if on_panic == OnPanic::ShutDown {
+            self.failed.get_or_init(|| name);
+            self.shutdown.cancel();
+        }
+    }
 }
 
 // === impl Registration ===
@@ -235,14 +248,6 @@ impl Shared {
 impl Drop for Registration {
     fn drop(&mut self) {
         self.shared.running().tasks.remove(&self.number);
-    }
-}
-
-fn report_panic(name: &'static str, on_panic: OnPanic, shutdown: &Shutdown) {
-    // The panic hook has already written message and place.
-    tracing::error!(name, reason = ?on_panic, "task panicked");
-    if on_panic == OnPanic::ShutDown {
-        shutdown.cancel();
     }
 }
 
@@ -287,6 +292,7 @@ mod tests {
             let task = tasks.spawn_with("broken", on_panic, async { panic!("on purpose") });
             assert!(task.await.unwrap_err().is_panic());
             assert_eq!(tasks.token().is_cancelled(), ends, "{on_panic:?}");
+            assert_eq!(tasks.failed(), ends.then_some("broken"), "{on_panic:?}");
         }
     }
 
