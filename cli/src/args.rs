@@ -118,8 +118,8 @@ pub(crate) struct Kubeconfig {
 /// Which hub, as kubectl is told it.
 #[derive(Debug, Args)]
 pub(crate) struct HubFlags {
-    /// The kubeconfig of the hub; by default $KUBECONFIG, else ~/.kube/config.
-    #[arg(long, value_name = "F", env = "KUBECONFIG")]
+    /// The kubeconfig of the hub; by default the files of $KUBECONFIG, else ~/.kube/config.
+    #[arg(long, value_name = "F")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// The context in it; by default its current one.
     #[arg(long, value_name = "C")]

@@ -1,12 +1,15 @@
 //! The hub that a client command speaks to, found as kubectl finds its server.
 
-use std::path::PathBuf;
+mod files;
 
 use anyhow::{Context, Result, bail};
 use api::{GroupVersionResource, LogicalCluster, wheelhouse};
 use client::{CredentialSources, Dynamic, Endpoint, ListRequest, Options};
 use serde_json::Value;
 
+pub(crate) use files::Kubeconfig;
+
+use self::files::Parts;
 use crate::{args::HubFlags, kubeconfig};
 
 /// What a server answers as a table.
@@ -27,20 +30,16 @@ pub(crate) fn spokes() -> GroupVersionResource {
 
 /// Connects to the hub that the flags name.
 pub(crate) async fn hub(flags: &HubFlags) -> Result<HubConnection> {
-    let file = kubeconfig_file(flags)?;
-    let text = std::fs::read_to_string(&file).with_context(|| {
-        format!(
-            "{}: pass --kubeconfig with the hub's kubeconfig",
-            file.display()
-        )
-    })?;
-    let (mut cluster, user) =
-        parts(&text, flags.context.as_deref()).with_context(|| file.display().to_string())?;
+    let found = Kubeconfig::find(flags.kubeconfig.as_deref())?;
+    let origin = found.origin();
+    let context = flags.context.as_deref();
+    let parts = found.parts(context).with_context(|| origin.to_owned())?;
+    let Parts { mut cluster, user } = parts;
     let server = flags
         .server
         .clone()
         .or_else(|| cluster["server"].as_str().map(str::to_owned));
-    let server = server.with_context(|| format!("{} names no server", file.display()))?;
+    let server = server.with_context(|| format!("{origin} names no server"))?;
     // A context of a spoke reaches the same hub.
     let root = server
         .split("/clusters/")
@@ -57,7 +56,7 @@ pub(crate) async fn hub(flags: &HubFlags) -> Result<HubConnection> {
     };
     let connection = client::connect(&config, None, &options)
         .await
-        .with_context(|| file.display().to_string())?;
+        .with_context(|| origin.to_owned())?;
     Ok(HubConnection {
         dynamic: Dynamic::new(connection.kube()),
         cluster,
@@ -67,8 +66,11 @@ pub(crate) async fn hub(flags: &HubFlags) -> Result<HubConnection> {
 
 /// Makes a kubeconfig whose credential stands in it, with one context: what can be copied into a
 /// Secret.
-pub(crate) fn embedded_credential(text: &str, context: Option<&str>) -> Result<String> {
-    let (mut cluster, mut user) = parts(text, context)?;
+pub(crate) fn embedded_credential(from: &Kubeconfig, context: Option<&str>) -> Result<String> {
+    let Parts {
+        mut cluster,
+        mut user,
+    } = from.parts(context)?;
     inline(&mut cluster, "certificate-authority")?;
     for field in ["client-certificate", "client-key"] {
         inline(&mut user, field)?;
@@ -153,50 +155,18 @@ async fn names(dynamic: &Dynamic) -> Result<Vec<String>> {
         .collect())
 }
 
-fn kubeconfig_file(flags: &HubFlags) -> Result<PathBuf> {
-    if let Some(file) = &flags.kubeconfig {
-        return Ok(file.clone());
-    }
-    let home = std::env::var_os("HOME").context("pass --kubeconfig with the hub's kubeconfig")?;
-    Ok(PathBuf::from(home).join(".kube/config"))
-}
-
-/// Finds the cluster's and the user's part of a context.
-fn parts(text: &str, context: Option<&str>) -> Result<(Value, Value)> {
-    let config: Value = serde_saphyr::from_str(text).context("the kubeconfig is no YAML")?;
-    let name = context
-        .or_else(|| config["current-context"].as_str())
-        .filter(|name| !name.is_empty())
-        .context("the kubeconfig has no current context; name one")?;
-    let find = |list: &str, name: &str, part: &str| {
-        let entries = config[list].as_array().into_iter().flatten();
-        let found = entries.into_iter().find(|entry| entry["name"] == name);
-        found
-            .map(|entry| entry[part].clone())
-            .with_context(|| format!("no {part} {name:?}"))
-    };
-    let context = find("contexts", name, "context")?;
-    let cluster = find(
-        "clusters",
-        context["cluster"].as_str().unwrap_or_default(),
-        "cluster",
-    )?;
-    let user = find(
-        "users",
-        context["user"].as_str().unwrap_or_default(),
-        "user",
-    )?;
-    Ok((cluster, user))
-}
-
-/// Puts the content of a file that a field names into the field for the content.
+/// Puts the content of a file that a field names into the field for the content, unless that has
+/// some: it counts then, as in kubectl.
 fn inline(part: &mut Value, field: &str) -> Result<()> {
     use base64::{Engine, engine::general_purpose::STANDARD};
     let Some(file) = part[field].as_str().map(str::to_owned) else {
         return Ok(());
     };
-    let content = std::fs::read(&file).with_context(|| file.clone())?;
-    part[format!("{field}-data")] = Value::from(STANDARD.encode(content));
+    let data = format!("{field}-data");
+    if part[&data].as_str().unwrap_or_default().is_empty() {
+        let content = std::fs::read(&file).with_context(|| file.clone())?;
+        part[&data] = Value::from(STANDARD.encode(content));
+    }
     remove(part, field);
     Ok(())
 }
@@ -214,26 +184,65 @@ mod tests {
     const CONFIG: &str = r"
 current-context: a
 clusters:
-- {name: ca, cluster: {server: 'https://a'}}
-- {name: cb, cluster: {server: 'https://b'}}
+- {name: c, cluster: {server: 'https://c', certificate-authority: ca.crt}}
 users:
-- {name: ua, user: {token: ta}}
-- {name: ub, user: {exec: {command: login}}}
+- {name: a, user: {client-certificate: a.crt, client-key: a.key, client-key-data: b3duIGtleQ==}}
+- {name: b, user: {exec: {command: login}}}
+- {name: t, user: {tokenFile: token}}
 contexts:
-- {name: a, context: {cluster: ca, user: ua}}
-- {name: b, context: {cluster: cb, user: ub}}
+- {name: a, context: {cluster: c, user: a}}
+- {name: b, context: {cluster: c, user: b}}
+- {name: t, context: {cluster: c, user: t}}
 ";
 
+    /// A kubeconfig with files beside it; the key's file is missing.
+    fn kubeconfig() -> (tempfile::TempDir, Kubeconfig) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let files = [
+            ("config", CONFIG),
+            ("ca.crt", "the ca"),
+            ("a.crt", "a's certificate"),
+            ("token", "t0ken\n"),
+        ];
+        for (name, text) in files {
+            std::fs::write(folder.path().join(name), text).expect("a file");
+        }
+        let config = Kubeconfig::read(&folder.path().join("config")).expect("a kubeconfig");
+        (folder, config)
+    }
+
+    fn embedded(config: &Kubeconfig, context: Option<&str>) -> Value {
+        let text = embedded_credential(config, context).expect("a credential");
+        serde_json::from_str(&text).expect("JSON")
+    }
+
     #[test]
-    fn the_current_context_is_taken_where_none_is_named() {
-        let (cluster, user) = parts(CONFIG, None).expect("context a");
-        assert_eq!(cluster["server"], "https://a", "the cluster of context a");
-        assert_eq!(user["token"], "ta", "the user of context a");
+    fn the_files_beside_a_kubeconfig_are_put_into_the_credential() {
+        let (_folder, config) = kubeconfig();
+        let credential = embedded(&config, None);
+        let cluster = &credential["clusters"][0]["cluster"];
+        let user = &credential["users"][0]["user"];
+        assert_eq!(
+            *cluster,
+            serde_json::json!({"server": "https://c", "certificate-authority-data": "dGhlIGNh"}),
+            "what the file holds"
+        );
+        assert_eq!(
+            *user,
+            serde_json::json!({
+                "client-certificate-data": "YSdzIGNlcnRpZmljYXRl",
+                "client-key-data": "b3duIGtleQ==",
+            }),
+            "what stands in the kubeconfig counts"
+        );
+        let user = &embedded(&config, Some("t"))["users"][0]["user"];
+        assert_eq!(*user, serde_json::json!({"token": "t0ken"}), "the token");
     }
 
     #[test]
     fn a_credential_that_needs_a_plug_in_is_refused_with_what_to_do() {
-        let refused = embedded_credential(CONFIG, Some("b")).expect_err("exec");
+        let (_folder, config) = kubeconfig();
+        let refused = embedded_credential(&config, Some("b")).expect_err("exec");
         assert!(refused.to_string().contains("ServiceAccount"), "{refused}");
     }
 }

@@ -28,9 +28,8 @@ async fn join(arguments: args::SpokeAdd) -> Result<()> {
     if name.is_root() {
         bail!("root is the hub's own logical cluster; choose another name");
     }
-    let text = std::fs::read_to_string(&arguments.from)
-        .with_context(|| arguments.from.display().to_string())?;
-    let credential = connect::embedded_credential(&text, arguments.from_context.as_deref())
+    let from = connect::Kubeconfig::read(&arguments.from)?;
+    let credential = connect::embedded_credential(&from, arguments.from_context.as_deref())
         .with_context(|| arguments.from.display().to_string())?;
     let hub = connect::hub(&arguments.hub).await?;
     let labels: BTreeMap<String, String> = arguments.labels.into_iter().collect();
