@@ -3,6 +3,8 @@
 //! # Invariants
 //! - `/clusters/<name>` is stripped once, from the decoded path; everything later sees [`RequestInfo`] only.
 //! - A name that is not a DNS label is 400; a second `/clusters/` below the first is 404, for every caller.
+//! - The slashes around the logical cluster's name stand in the path without escapes, so that what is relayed is what was
+//!   judged.
 //! - A decoded path with a `.` or `..` segment is 400: no path means something else further on.
 //!
 //! Source: `apiserver/pkg/endpoints/request/requestinfo.go`, `design.md` section 2.
@@ -37,6 +39,7 @@ pub fn route(method: &Method, uri: &Uri) -> Result<RequestInfo, Refusal> {
     let decoded =
         path::decode(uri.path()).map_err(|error| Status::bad_request(error.to_string()))?;
     let (cluster, local) = strip_cluster(&decoded)?;
+    check_raw_cluster(uri.path(), &decoded, local)?;
     let mut info = RequestInfo {
         cluster,
         verb: method_verb(method),
@@ -68,6 +71,18 @@ fn strip_cluster(path: &str) -> Result<(ClusterScope, &str), Refusal> {
         return Err(Refusal::no_such_path());
     }
     Ok((scope, rest))
+}
+
+/// Refuses a path in which an escape stands for a slash around the logical cluster's name. What is relayed is the rest of
+/// the path as it came: `/clusters/a%2Fx/apis` would be judged as `/x/apis`, and reach the spoke as `/apis`.
+fn check_raw_cluster(raw: &str, decoded: &str, local: &str) -> Result<(), Refusal> {
+    let raw_rest = cluster_segment(raw).map_or(raw, |(_, rest)| rest);
+    let is_prefixed = cluster_segment(raw).is_some() == cluster_segment(decoded).is_some();
+    if is_prefixed && path::decode(raw_rest).is_ok_and(|rest| rest == local) {
+        return Ok(());
+    }
+    let text = "the path of the request must not escape the slashes around the logical cluster";
+    Err(Status::bad_request(text).into())
 }
 
 /// The segment after `/clusters/` and what follows it, at least `/`.
