@@ -131,3 +131,58 @@ fn keys_of_extras_are_escaped_as_client_go_does() {
         assert_eq!(percent_encoded(key), want);
     }
 }
+
+#[test]
+fn a_name_that_a_header_would_change_does_not_enter() {
+    for name in [" alice", "alice ", "\talice", "", "a\nb"] {
+        let identity = identity_of(&user(name, &[]), true);
+        assert!(
+            matches!(identity, Identity::Refused(_)),
+            "{name:?}: {identity:?}"
+        );
+    }
+    let sneaky = user(
+        "alice",
+        &[
+            " system:masters",
+            "system:masters ",
+            "\tsystem:masters",
+            "",
+            "dev",
+        ],
+    );
+    assert_eq!(
+        identity_of(&sneaky, true),
+        entered("alice", &["dev", AUTHENTICATED]),
+        "a group that would arrive as a system group stays behind"
+    );
+}
+
+/// A request may bear the name of a controller by impersonation, or by a certificate; the hub's own credential is
+/// for the controllers themselves.
+#[test]
+fn only_a_controller_of_this_process_is_the_hub_in_a_spoke() {
+    let controller = || std::sync::Arc::new(UserInfo::system("system:wheelhouse:syncer"));
+    let context = || {
+        RequestContext::new(
+            controller(),
+            HeaderValue::from_static("id"),
+            api::cluster::ClusterScope::All,
+            jiff::Timestamp::UNIX_EPOCH,
+            tokio::time::Instant::now(),
+        )
+    };
+    let mut itself = context();
+    itself.origin = RequestOrigin::InProcess;
+    let mut acting = context();
+    acting.origin = RequestOrigin::InProcess;
+    acting.impersonator = Some(controller());
+    for (name, context, is_hub) in [
+        ("from the network", context(), false),
+        ("a controller", itself, true),
+        ("a controller that acts as another", acting, false),
+    ] {
+        let identity = sender_of(&context, true);
+        assert_eq!(identity == Identity::Hub, is_hub, "{name}: {identity:?}");
+    }
+}
