@@ -1,6 +1,7 @@
 //! Field paths as kro writes them: `spec.containers[0].name`, `metadata.annotations["a.b/c"]`.
 //!
-//! A name with a dot in it, or an empty one, is written in brackets with quotes. Parsing assumes paths that this module
+//! A name with a dot or a bracket in it, or an empty one, is written in brackets with quotes (kro writes one with a bracket as it
+//! is, and then reads an index). Parsing assumes paths that this module
 //! wrote; a quote inside a name is not escaped (nor is it by kro), so such a path does not parse.
 //!
 //! Source: kro `pkg/graph/fieldpath`, `pkg/graph/parser/parser.go` joinPathAndFieldName.
@@ -16,7 +17,7 @@ pub(crate) enum Segment {
 
 /// Appends a field name to a path.
 pub(crate) fn join(path: &str, name: &str) -> String {
-    if name.is_empty() || name.contains('.') {
+    if name.is_empty() || name.contains(['.', '[']) {
         format!("{path}[\"{name}\"]")
     } else if path.is_empty() {
         name.to_owned()
@@ -211,6 +212,13 @@ mod tests {
             ])
         );
         assert_eq!(join("", ""), "[\"\"]");
+        // A field of a status with this name made room for a billion items when it was projected.
+        let hostile = join("status", "a[999999999]");
+        assert_eq!(
+            parse(&hostile),
+            Ok(vec![name("status"), name("a[999999999]")]),
+            "a name is never an index"
+        );
         assert_eq!(
             parse("a[0][1].b"),
             Ok(vec![
