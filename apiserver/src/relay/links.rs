@@ -10,6 +10,7 @@ use client::{
 };
 use parking_lot::Mutex;
 use tasks::Tasks;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::{namespaces::NamespaceCache, published::Published};
@@ -37,6 +38,9 @@ pub(super) struct Link {
     pub(super) trusts_masters: bool,
     pub(super) namespaces: NamespaceCache,
     pub(super) published: Published,
+    /// Ends the pause of the watch of its namespaces: it answers again. The watch is the only one that waits, and a
+    /// wake that comes while it does not ends its next pause.
+    pub(super) wake: Arc<Notify>,
     /// Since when and why the spoke does not answer. Guards one value.
     trouble: Mutex<Option<(String, String)>>,
     credential: Credential,
@@ -83,7 +87,10 @@ impl Link {
 
     /// Notes that the spoke answered.
     pub(super) fn answered(&self) {
-        *self.trouble.lock() = None;
+        let trouble = self.trouble.lock().take();
+        if trouble.is_some() {
+            self.wake.notify_one();
+        }
     }
 
     /// Notes that it did not, and says so to the client.
@@ -107,6 +114,18 @@ impl Drop for Link {
     fn drop(&mut self) {
         self.end.cancel();
     }
+}
+
+/// Tells whether the heartbeat says that a spoke answers.
+fn is_reachable(spoke: &RawObject) -> bool {
+    let Ok(spoke) = spoke.value() else {
+        return false;
+    };
+    let mut conditions = spoke["status"]["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    conditions.any(|it| it["type"] == "Reachable" && it["status"] == "True")
 }
 
 /// Says that there is no connection yet.
@@ -172,7 +191,8 @@ impl Follower {
                 let mut left = std::mem::take(&mut self.spokes);
                 for object in objects {
                     if let Ok(cluster) = object.name.parse::<LogicalCluster>() {
-                        left.remove(&cluster);
+                        let before = left.remove(&cluster);
+                        self.wake_if_back(&cluster, before.as_deref(), &object);
                         self.spokes.insert(cluster.clone(), object);
                         self.connect(&cluster).await?;
                     }
@@ -184,6 +204,7 @@ impl Follower {
             Event::Applied(object) => {
                 if let Ok(cluster) = object.name.parse::<LogicalCluster>() {
                     let before = self.spokes.insert(cluster.clone(), Arc::clone(&object));
+                    self.wake_if_back(&cluster, before.as_deref(), &object);
                     if before.is_none_or(|before| before.generation != object.generation) {
                         self.connect(&cluster).await?;
                     }
@@ -198,6 +219,17 @@ impl Follower {
             Event::Interrupted(_) | Event::Resumed => {}
         }
         Ok(())
+    }
+
+    /// Wakes the watches of a spoke that its heartbeat has found to be back.
+    fn wake_if_back(&self, cluster: &LogicalCluster, before: Option<&RawObject>, now: &RawObject) {
+        let was_reachable = before.is_some_and(is_reachable);
+        if !was_reachable
+            && is_reachable(now)
+            && let Some(link) = self.links.get(cluster)
+        {
+            link.wake.notify_one();
+        }
     }
 
     async fn take_secret(&self, event: Event) -> Result<(), client::Error> {
@@ -277,6 +309,7 @@ impl Follower {
             trusts_masters: credential.trusts_masters,
             namespaces: NamespaceCache::default(),
             published: Published::default(),
+            wake: Arc::default(),
             trouble: Mutex::default(),
             credential,
             end,
@@ -284,5 +317,76 @@ impl Follower {
         super::namespaces::watch(&link, &self.tasks, link.end.clone());
         self.links.put(link);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use serde_json::json;
+
+    use super::*;
+
+    const KUBECONFIG: &str = "{current-context: a, clusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'}}], \
+         users: [{name: a, user: {token: t}}], contexts: [{name: a, context: {cluster: a, user: a}}]}";
+
+    async fn link(cluster: &LogicalCluster) -> Arc<Link> {
+        let connection = client::connect(KUBECONFIG, None, &client::Options::default()).await;
+        Arc::new(Link {
+            cluster: cluster.clone(),
+            connection: connection.expect("nothing is dialled yet"),
+            trusts_masters: false,
+            namespaces: NamespaceCache::default(),
+            published: Published::default(),
+            wake: Arc::default(),
+            trouble: Mutex::default(),
+            credential: Credential {
+                kubeconfig: KUBECONFIG.to_owned(),
+                trusts_masters: false,
+            },
+            end: CancellationToken::new(),
+        })
+    }
+
+    fn spoke(reachable: &str) -> Arc<RawObject> {
+        let object = json!({"metadata": {"name": "east", "generation": 1},
+            "status": {"conditions": [{"type": "Reachable", "status": reachable}]}});
+        Arc::new(RawObject::from_value(&object).expect("an object"))
+    }
+
+    #[tokio::test]
+    async fn a_spoke_that_is_back_wakes_the_watches_of_its_link() {
+        let cluster: LogicalCluster = "east".parse().expect("a name");
+        for (before, now, want) in [
+            ("False", "True", true),
+            ("Unknown", "True", true),
+            ("True", "True", false),
+            ("True", "False", false),
+            ("False", "False", false),
+        ] {
+            let link = link(&cluster).await;
+            let links = Arc::new(Links::default());
+            links.put(Arc::clone(&link));
+            let mut follower = Follower {
+                links,
+                hub: link.dynamic(),
+                tasks: Tasks::new(),
+                spokes: HashMap::from([(cluster.clone(), spoke(before))]),
+            };
+            let taken = follower.take_spoke(Event::Applied(spoke(now))).await;
+            taken.expect("its generation is the same, so that nothing is read");
+            let woken = link.wake.notified().now_or_never().is_some();
+            assert_eq!(woken, want, "{before} to {now}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_after_trouble_wakes_the_watches_too() {
+        let link = link(&"east".parse().expect("a name")).await;
+        link.answered();
+        assert!(link.wake.notified().now_or_never().is_none(), "no trouble");
+        link.unreachable(&client::Error::Timeout);
+        link.answered();
+        assert!(link.wake.notified().now_or_never().is_some(), "it is back");
     }
 }

@@ -122,7 +122,7 @@ pub(super) fn watch(link: &Arc<Link>, tasks: &Tasks, end: Shutdown) {
         field_selector: None,
         name: format!("{}/namespaces", link.cluster),
     };
-    let mut events = reflector::start(config, tasks, end);
+    let mut events = reflector::start_woken(config, Arc::clone(&link.wake), tasks, end);
     let link: Weak<Link> = Arc::downgrade(link);
     tasks.spawn("relay-namespaces", async move {
         while let Some(event) = events.recv().await {
