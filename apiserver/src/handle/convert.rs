@@ -46,7 +46,9 @@ pub(crate) fn stored(scope: &ResourceScope, object: &Value) -> Result<Encoded, R
 
 fn convert(scope: &ResourceScope, entry: &Entry) -> Result<Value, Refusal> {
     let mut object = parse(entry)?;
-    if api::meta::api_version(&object) != scope.version.api_version {
+    if api::meta::api_version(&object) == scope.version.api_version {
+        coerce(scope, &mut object, &scope.version);
+    } else {
         change_version(scope, &mut object, &scope.version)?;
     }
     if scope.is_custom() {
@@ -84,13 +86,18 @@ fn change_version(
             Value::from(version.api_version.as_str()),
         );
     }
+    coerce(scope, object, version);
+    Ok(())
+}
+
+/// Drops what the schema of a version does not know, also of objects that were stored when it did.
+fn coerce(scope: &ResourceScope, object: &mut Value, version: &VersionRules) {
     if scope.is_custom() {
         // Dropping what is malformed cannot fail.
         let _coerced =
             structural::coerce_metadata(object, &version.schema, MalformedFields::Dropped);
         structural::prune(object, &version.schema);
     }
-    Ok(())
 }
 
 fn parse(entry: &Entry) -> Result<Value, Refusal> {

@@ -122,6 +122,30 @@ async fn the_second_who_wants_a_name_does_not_get_it() {
 }
 
 #[tokio::test]
+async fn a_field_that_the_schema_no_longer_has_is_not_served() {
+    // As of a kube-apiserver 1.36: what is read from the store is pruned too, in the version that it is stored in.
+    let bench = Bench::with_widgets().await;
+    let spec = json!({"size": 2, "labels": {"a": "b"}});
+    bench.post(WIDGETS, &widget("old", &spec)).await.expect(201);
+    let path = format!("{CRDS}/widgets.example.com");
+    let mut definition = bench.get(&path).await.expect(200);
+    for version in [0, 1] {
+        let schema = &mut definition["spec"]["versions"][version]["schema"]["openAPIV3Schema"];
+        let fields = schema["properties"]["spec"]["properties"].as_object_mut();
+        fields.expect("the fields").remove("labels");
+    }
+    bench.put(&path, &definition).await.expect(200);
+    let old = bench
+        .until(&format!("{WIDGETS}/old"), |answer| {
+            answer.body["spec"]["labels"].is_null()
+        })
+        .await;
+    assert_eq!(old.body["spec"], json!({"size": 2}), "the rest stays");
+    let listed = bench.get(WIDGETS).await.expect(200);
+    assert_eq!(listed["items"][0]["spec"], json!({"size": 2}), "in a list");
+}
+
+#[tokio::test]
 async fn a_definition_goes_after_its_instances() {
     let bench = Bench::with_widgets().await;
     let path = format!("{CRDS}/widgets.example.com");
