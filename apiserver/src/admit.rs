@@ -1,8 +1,9 @@
 //! Admission: what may change or refuse a write after it was decoded and before it is validated.
 //!
-//! There are three admissions, in this order: [`namespace`] (a namespace must be there, and not on its way out),
-//! [`author`] (who wrote it, where that matters later) and what Kubernetes' default plug-ins do for single kinds
-//! ([`kinds`]). Webhooks and policies are not called for what the hub stores.
+//! There are four admissions, in this order: [`namespace`] (a namespace must be there, and not on its way out), [`Grant`]
+//! (nobody gives away rights that they do not have), [`author`] (who wrote it, where that matters later) and what
+//! Kubernetes' default plug-ins do for single kinds ([`kinds`]). Webhooks and policies are not called for what the hub
+//! stores.
 //!
 //! Invariant: admission sees the object that is stored, its fields already attributed; what it changes belongs to no manager.
 
@@ -13,6 +14,7 @@ pub(crate) mod namespace;
 use api::Status;
 use serde_json::Value;
 
+use crate::authorize::{Grant, rbac};
 use crate::handle::call::{Call, Target};
 use crate::registry::scope::Phase;
 use crate::respond::Refusal;
@@ -28,13 +30,37 @@ pub(crate) async fn admit_create(
         return Err(Status::forbidden(call.resource(), &target.name, detail).into());
     }
     namespace::admit_create(call, target).await?;
+    admit_grant(call, object, None).await?;
     author::stamp(call, object, None);
     Ok(())
 }
 
 /// Admits a changed object.
-pub(crate) fn admit_update(call: &Call<'_>, object: &mut Value, live: &Value) {
+pub(crate) async fn admit_update(
+    call: &Call<'_>,
+    object: &mut Value,
+    live: &Value,
+) -> Result<(), Refusal> {
+    admit_grant(call, object, Some(live)).await?;
     author::stamp(call, object, Some(live));
+    Ok(())
+}
+
+/// Refuses roles and bindings by which someone would give away more than they have.
+async fn admit_grant(call: &Call<'_>, object: &Value, live: Option<&Value>) -> Result<(), Refusal> {
+    let resource = call.resource();
+    if resource.group != rbac::GROUP {
+        return Ok(());
+    }
+    let grant = Grant {
+        user: &call.context.user,
+        cluster: &call.info.cluster,
+        resource: &resource.resource,
+        namespace: call.namespace(),
+        object,
+        live,
+    };
+    call.shared.authorizer.admit_grant(&grant).await
 }
 
 /// Admits a deletion.

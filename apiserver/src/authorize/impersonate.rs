@@ -14,7 +14,7 @@ use api::{
 };
 use http::{HeaderMap, HeaderValue, request::Parts};
 
-use super::{Attributes, Authorizer, Refused, refuse_unless_allowed};
+use super::{Attributes, Authorizer, Refused, SERVICE_ACCOUNT_PREFIX, refuse_unless_allowed};
 use crate::{
     authenticate::{ALL_AUTHENTICATED, ALL_UNAUTHENTICATED, ANONYMOUS, Authenticated, UserInfo},
     respond::Refusal,
@@ -25,7 +25,6 @@ const GROUP: &str = "impersonate-group";
 const UID: &str = "impersonate-uid";
 const EXTRA_PREFIX: &str = "impersonate-extra-";
 const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
-const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
 /// The identity that the headers ask for, before anything is added to it.
 #[derive(Debug, PartialEq, Eq)]
@@ -95,6 +94,37 @@ fn read_headers(headers: &HeaderMap) -> Result<Option<Wanted>, Status> {
         groups,
         extra,
     }))
+}
+
+/// Reads the headers and makes the user of them; for fuzz targets.
+#[cfg(feature = "fuzzing")]
+pub(super) fn read(headers: &HeaderMap) {
+    if let Ok(Some(wanted)) = read_headers(headers) {
+        let parts = 1 + wanted.groups.len() + usize::from(!wanted.uid.is_empty());
+        let extras: usize = wanted.extra.values().map(Vec::len).sum();
+        let root = ClusterScope::One(LogicalCluster::root());
+        let nobody = UserInfo::anonymous();
+        let base = Attributes {
+            user: &nobody,
+            cluster: &root,
+            verb: "impersonate",
+            group: "",
+            version: "v1",
+            resource: "users",
+            subresource: "",
+            namespace: "",
+            name: "",
+            path: "",
+            is_resource: true,
+        };
+        assert_eq!(
+            wanted.questions(base).len(),
+            parts + extras,
+            "every part of the identity is asked for"
+        );
+        let user = wanted.into_user();
+        assert!(!user.username.is_empty(), "someone is impersonated");
+    }
 }
 
 /// Undoes the percent escapes of an extra key; a key that cannot be decoded stays as it came.

@@ -7,7 +7,7 @@
 //! Source: `kubernetes/plugin/pkg/auth/authorizer/rbac/rbac.go`, `pkg/registry/rbac/validation/rule.go`.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -79,6 +79,13 @@ struct Binding {
     role_name: String,
     subject_kind: &'static str,
     subject_name: String,
+}
+
+/// A ClusterRole that others may select.
+#[derive(Debug)]
+struct Labelled {
+    name: String,
+    labels: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,7 +173,7 @@ fn resource_matches(rule: &str, resource: &str, subresource: &str) -> bool {
         .is_some_and(|(left, right)| (left == "*" || left == resource) && right == subresource)
 }
 
-fn url_matches(rule: &str, path: &str) -> bool {
+pub(super) fn url_matches(rule: &str, path: &str) -> bool {
     match rule.strip_suffix('*') {
         Some(prefix) => path.starts_with(prefix),
         None => rule == path,
@@ -190,7 +197,10 @@ impl Policy {
                         aggregated.push((name.clone(), rule));
                     }
                     let rules: Arc<[PolicyRule]> = role.rules.unwrap_or_default().into();
-                    labelled.push((labels_of(object), Arc::clone(&rules)));
+                    labelled.push(Labelled {
+                        name: name.clone(),
+                        labels: labels_of(object),
+                    });
                     policy.cluster_roles.insert(name, rules);
                 }
                 "roles" => {
@@ -212,27 +222,34 @@ impl Policy {
         policy
     }
 
-    /// Adds to each aggregating role the rules of the roles that it selects. Kubernetes has a controller write them into
-    /// the role; here the role's stored rules stay as they are.
-    fn aggregate(
-        &mut self,
-        aggregated: &[(String, AggregationRule)],
-        labelled: &[(BTreeMap<String, String>, Arc<[PolicyRule]>)],
-    ) {
-        for (name, aggregation) in aggregated {
-            let mut rules = self
-                .cluster_roles
-                .get(name)
-                .map(|own| own.to_vec())
-                .unwrap_or_default();
-            for selector in &aggregation.cluster_role_selectors {
-                let Ok(selector) = selector.to_selector() else {
+    /// Adds to each aggregating role the rules of the roles that it selects, and of those that these select (`admin` selects
+    /// `edit`, which selects `view`). Kubernetes has a controller write them into the role; here the role's stored rules
+    /// stay as they are.
+    fn aggregate(&mut self, aggregated: &[(String, AggregationRule)], labelled: &[Labelled]) {
+        let own = self.cluster_roles.clone();
+        for (name, _) in aggregated {
+            let mut rules = Vec::new();
+            let mut seen = BTreeSet::new();
+            let mut open = vec![name.as_str()];
+            while let Some(name) = open.pop() {
+                if !seen.insert(name) {
                     continue;
-                };
-                for (labels, selected) in labelled {
-                    if selector.matches(labels) {
-                        rules.extend(selected.iter().cloned());
-                    }
+                }
+                rules.extend(
+                    own.get(name)
+                        .into_iter()
+                        .flat_map(|own| own.iter().cloned()),
+                );
+                let selectors = aggregated
+                    .iter()
+                    .filter(|(aggregating, _)| aggregating == name)
+                    .flat_map(|(_, rule)| &rule.cluster_role_selectors)
+                    .filter_map(|selector| selector.to_selector().ok());
+                for selector in selectors {
+                    let selected = labelled
+                        .iter()
+                        .filter(|role| selector.matches(&role.labels));
+                    open.extend(selected.map(|role| role.name.as_str()));
                 }
             }
             self.cluster_roles.insert(name.clone(), rules.into());
@@ -340,6 +357,18 @@ impl Policy {
             .flat_map(move |bindings| bindings.of(user))
     }
 
+    /// The rules of a role as it counts, what it aggregates included; `None` where there is no such role. Without
+    /// `namespace` it is a ClusterRole.
+    pub(super) fn role(&self, namespace: Option<&str>, name: &str) -> Option<Arc<[PolicyRule]>> {
+        match namespace {
+            None => self.cluster_roles.get(name).map(Arc::clone),
+            Some(namespace) => self
+                .roles
+                .get(&(namespace.to_owned(), name.to_owned()))
+                .map(Arc::clone),
+        }
+    }
+
     fn rules_of(&self, binding: &Binding) -> Option<&Arc<[PolicyRule]>> {
         match binding.role_kind {
             RoleKind::ClusterRole => self.cluster_roles.get(&binding.role_name),
@@ -348,6 +377,12 @@ impl Policy {
                 .get(&(binding.namespace.clone(), binding.role_name.clone())),
         }
     }
+}
+
+/// The rules that stand in a role; none in one that cannot be read, as [`Policy::compile`] has it.
+pub(super) fn rules_in(role: &Value) -> Vec<PolicyRule> {
+    let role = RoleObject::deserialize(role).unwrap_or_default();
+    role.rules.unwrap_or_default()
 }
 
 fn labels_of(object: &Value) -> BTreeMap<String, String> {

@@ -152,7 +152,7 @@ async fn change_once(
     let mut object = (change.make)(Some(&live))?;
     check_namespace(call, &mut object)?;
     check_name(&object, target)?;
-    admit::admit_update(call, &mut object, &live);
+    admit::admit_update(call, &mut object, &live).await?;
     check_version(call, target, &mut object, &live)?;
     strategy::prepare_update(call, &mut object, &live);
     strategy::validate_update(call, &object, &live)?;
