@@ -320,6 +320,19 @@ impl<'k, W: Write> Writer<'k, W> {
         Ok(())
     }
 
+    /// How many records there are so far.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Hands everything on to the file, so that an interruption loses nothing of it.
+    ///
+    /// # Errors
+    /// [`BackupError::Io`].
+    pub fn flush(&mut self) -> Result<(), BackupError> {
+        Ok(self.file.flush()?)
+    }
+
     /// The key of the last record.
     pub fn last(&self) -> Option<&[u8]> {
         self.last.as_deref()

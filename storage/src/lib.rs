@@ -40,6 +40,7 @@ mod window;
 mod view;
 
 pub mod backup;
+pub mod check;
 pub mod embedded;
 
 #[cfg(any(test, feature = "conformance"))]
