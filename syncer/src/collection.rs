@@ -81,6 +81,12 @@ impl<K: Clone + Eq + Hash> Collection<K> {
         self.entries.get(key)?.present()
     }
 
+    /// Tells all objects as they were last seen.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &Arc<RawObject>)> {
+        let entries = self.entries.iter();
+        entries.filter_map(|(key, entry)| Some((key, entry.present()?)))
+    }
+
     /// Takes up the answer to a write of ours.
     pub(crate) fn answered(&mut self, key: K, object: Arc<RawObject>) -> Option<Change<K>> {
         if newer(&object.resource_version, &self.horizon) {

@@ -11,6 +11,7 @@ use crate::{
     fleet::Fleet,
     instances::InstanceCache,
     queue::WorkQueue,
+    restored::Restored,
 };
 
 /// How long counts of instances may change before a Spoke's status is written once.
@@ -36,6 +37,8 @@ pub(crate) struct Engine {
     pub(crate) spoke_queue: Arc<WorkQueue<LogicalCluster>>,
     /// Targets whose CRDs are to be looked after.
     pub(crate) distribution_queue: Arc<WorkQueue<LogicalCluster>>,
+    /// What may be deleted after a restore.
+    pub(crate) restored: Restored,
     /// All tasks of the syncer.
     pub(crate) tasks: Tasks,
 }
@@ -66,6 +69,18 @@ impl Engine {
         if !cluster.is_root() {
             self.spoke_queue.add_after(cluster.clone(), CENSUS_DELAY);
         }
+    }
+
+    /// Asks for every instance of a target to be reconciled, and every mirror to be looked at, because what may be deleted
+    /// there has changed.
+    pub(crate) fn reconsider(&self, cluster: &LogicalCluster) {
+        self.requeue_cluster(cluster);
+        if let Some(target) = self.fleet.get(cluster) {
+            for (key, _) in target.mirrors.all() {
+                target.queue.add(key);
+            }
+        }
+        self.note_census(cluster);
     }
 
     /// Asks for every instance of a target to be reconciled.

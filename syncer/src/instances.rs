@@ -110,6 +110,12 @@ impl InstanceCache {
         self.state.lock().kinds.values().all(|kind| kind.synced)
     }
 
+    /// Tells whether a kind is watched and has delivered its first list: who is not there then, is not.
+    pub(crate) fn knows(&self, group_kind: &GroupKind) -> bool {
+        let state = self.state.lock();
+        state.kinds.get(group_kind).is_some_and(|kind| kind.synced)
+    }
+
     fn put(&self, cluster: LogicalCluster, key: &InstanceKey, object: &Arc<RawObject>) -> bool {
         let mut state = self.state.lock();
         let instances = state.instances.entry(cluster).or_default();

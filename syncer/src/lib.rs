@@ -9,6 +9,7 @@
 //! [`target`], [`children`], [`mirrors`], [`collection`], [`externals`], [`queue`], [`keys`].
 //!
 //! **Invariant:** nothing is deleted because a read failed, was partial, or discovery shrank.
+//! **Invariant:** after a restore nothing is deleted in a spoke before it is confirmed ([`restored`]).
 //! **Invariant:** no work is dropped: what fails is tried again, later each time.
 
 mod children;
@@ -22,6 +23,7 @@ mod keys;
 mod mirrors;
 mod queue;
 mod resources;
+mod restored;
 mod simulator;
 mod spokes;
 mod target;
@@ -80,8 +82,10 @@ pub fn start(config: Config, tasks: &Tasks) {
         definition_queue: Arc::default(),
         spoke_queue: Arc::default(),
         distribution_queue: Arc::default(),
+        restored: restored::Restored::default(),
         tasks: tasks.clone(),
     });
+    restored::start(&engine);
     let root = Target::new(
         LogicalCluster::root(),
         TargetSort::Root,

@@ -94,6 +94,16 @@ impl MirrorCache {
             .map_or(Mirror::Absent, |mirror| Mirror::Present(Arc::clone(mirror)))
     }
 
+    /// Tells all mirrors, of all kinds.
+    pub(crate) fn all(&self) -> Vec<(InstanceKey, Arc<RawObject>)> {
+        let state = self.state.lock();
+        let kinds = state.kinds.values();
+        let mirrors = kinds.flat_map(|kind| kind.mirrors.iter());
+        mirrors
+            .map(|(key, mirror)| (key.clone(), Arc::clone(mirror)))
+            .collect()
+    }
+
     /// Takes up the answer to our own write.
     pub(crate) fn answered(&self, key: &InstanceKey, mirror: Arc<RawObject>) {
         if let Some(kind) = self.state.lock().kinds.get_mut(&key.group_kind) {

@@ -120,6 +120,7 @@ fn take_spoke(engine: &Engine, known: &Known, event: Event) {
             }
             for object in objects {
                 if let Ok(cluster) = object.name.parse::<LogicalCluster>() {
+                    engine.restored.note_spoke(engine, &cluster, &object);
                     spokes.insert(cluster.clone(), object);
                     engine.spoke_queue.add(cluster);
                 }
@@ -129,6 +130,7 @@ fn take_spoke(engine: &Engine, known: &Known, event: Event) {
             let Ok(cluster) = object.name.parse::<LogicalCluster>() else {
                 return;
             };
+            engine.restored.note_spoke(engine, &cluster, &object);
             let before = spokes.insert(cluster.clone(), Arc::clone(&object));
             let concerns = before.is_none_or(|before| {
                 before.generation != object.generation

@@ -17,6 +17,19 @@ pub const ANNOTATION_HUB_UID: &str = "internal.wheelhouse.dev/hub-uid";
 /// Who last wanted something else of an object, as JSON `{username, uid, groups}`; only the server writes it.
 pub const ANNOTATION_AUTHOR: &str = "internal.wheelhouse.dev/author";
 
+/// On a Spoke: the id of the restore after which the hub may delete in it again, and what becomes of instances that only
+/// the spoke knows: `<id>/keep` or `<id>/delete`.
+pub const ANNOTATION_CONFIRM_RESTORE: &str = "wheelhouse.dev/confirm-restore";
+/// The ConfigMap that says that the hub's store was restored from a backup: while it is there, nothing is deleted in a
+/// spoke that has not been confirmed.
+pub const RESTORE_CONFIG_MAP: &str = "wheelhouse-restore";
+/// The namespace of that ConfigMap.
+pub const RESTORE_NAMESPACE: &str = "kube-system";
+/// In that ConfigMap: names the restore.
+pub const RESTORE_KEY_ID: &str = "id";
+/// In that ConfigMap: when the backup was taken.
+pub const RESTORE_KEY_TAKEN_AT: &str = "backupTakenAt";
+
 /// The finalizer of mirrors in spokes.
 pub const FINALIZER_MIRROR: &str = "wheelhouse.dev/mirror";
 /// The finalizer of Spokes.
@@ -45,5 +58,7 @@ pub const CONDITION_REACHABLE: &str = "Reachable";
 pub const CONDITION_SYNCED: &str = "Synced";
 /// Of a spoke: the generated kinds are defined there.
 pub const CONDITION_CRDS_DISTRIBUTED: &str = "CRDsDistributed";
+/// Of a spoke, after a restore: it may be deleted in again.
+pub const CONDITION_RESTORE_CONFIRMED: &str = "RestoreConfirmed";
 /// Of a spoke: all of the others.
 pub const CONDITION_READY: &str = "Ready";

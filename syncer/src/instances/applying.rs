@@ -123,7 +123,13 @@ pub(crate) async fn prune(work: &mut Work<'_>, plan: &Plan) -> Result<(), Pause>
 }
 
 /// Deletes one object with its uid as precondition. Returns whether it is gone already.
+///
+/// # Errors
+///
+/// [`Pause::Watch`] after a restore that is not confirmed.
 pub(crate) async fn delete(work: &mut Work<'_>, object: &Value) -> Result<bool, Pause> {
+    let engine = work.engine;
+    engine.restored.require(engine, work.target, work.key)?;
     let reference = ObjectRef::of(object);
     let Some(gvr) = endpoint_of(work, &reference) else {
         return Err(Pause::Failure(format!(

@@ -25,6 +25,7 @@ pub(crate) async fn step(work: &mut Work<'_>) -> Result<(), Pause> {
     if !api::meta::has_finalizer(&work.instance, api::kro::keys::FINALIZER) {
         return Ok(()); // others hold it; ours is gone
     }
+    let engine = work.engine;
     if let Reach::Unreachable { since, reason } = work.target.reach() {
         let cluster = &work.target.cluster;
         let message =
@@ -32,9 +33,25 @@ pub(crate) async fn step(work: &mut Work<'_>) -> Result<(), Pause> {
         say(work, &message).await?;
         return Err(Pause::Watch);
     }
+    if let Err(pause) = engine.restored.require(engine, work.target, work.key) {
+        say(
+            work,
+            "waiting: the hub was restored, and its spoke is not confirmed",
+        )
+        .await?;
+        return Err(pause);
+    }
     ledger::recall(work).await?;
     say(work, "deleting resources").await?;
     require_synced(work).await?;
+    children(work).await?;
+    mirror::remove(work).await?;
+    ledger::remove(work).await?;
+    release(work).await
+}
+
+/// Deletes everything that carries the instance's labels, wave by wave.
+pub(crate) async fn children(work: &mut Work<'_>) -> Result<(), Pause> {
     loop {
         let children = work.target.children.of(work.key);
         let members: Vec<Arc<Value>> = children
@@ -42,7 +59,7 @@ pub(crate) async fn step(work: &mut Work<'_>) -> Result<(), Pause> {
             .filter_map(|(_, child)| child.object.value().ok().map(Arc::new))
             .collect();
         let Some(wave) = graph::deletion::next_wave(&members) else {
-            break;
+            return Ok(());
         };
         let mut gone = true;
         for object in &wave.objects {
@@ -52,9 +69,6 @@ pub(crate) async fn step(work: &mut Work<'_>) -> Result<(), Pause> {
             return Err(Pause::Watch);
         }
     }
-    mirror::remove(work).await?;
-    ledger::remove(work).await?;
-    release(work).await
 }
 
 async fn require_synced(work: &mut Work<'_>) -> Result<(), Pause> {

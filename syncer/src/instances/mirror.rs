@@ -16,7 +16,7 @@ use std::{
 
 use client::{Answer, DeleteRequest, Deleted, Endpoint, Force, Patch, reflector::RawObject};
 use serde_json::{Map, Value, json};
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use super::{
     deletion,
@@ -27,7 +27,8 @@ use crate::{
     engine::Engine,
     keys::{InstanceKey, text},
     mirrors::Mirror,
-    target::{Reach, Target, TargetSort},
+    restored::{Leave, OfUnknown},
+    target::{Memory, Reach, Target, TargetSort},
 };
 
 /// How long a status may change before it is written to the mirror once: an instance that becomes
@@ -112,6 +113,8 @@ pub(crate) async fn remove(work: &Work<'_>) -> Result<(), Pause> {
         Mirror::Absent => return Ok(()),
         Mirror::Present(mirror) => mirror,
     };
+    let engine = work.engine;
+    engine.restored.require(engine, work.target, work.key)?;
     let endpoint = endpoint(work.target, &served, &work.key.namespace);
     release(work, &served, &mirror).await?;
     delete(work.target, &endpoint, work.key, &mirror.uid).await
@@ -119,7 +122,7 @@ pub(crate) async fn remove(work: &Work<'_>) -> Result<(), Pause> {
 
 /// Takes away a mirror whose instance is gone from the hub: what a crash between the two left.
 pub(crate) async fn remove_orphan(engine: &Arc<Engine>, target: &Arc<Target>, key: &InstanceKey) {
-    if target.sort != TargetSort::Mirrored || !engine.instances.synced() {
+    if target.sort != TargetSort::Mirrored {
         return;
     }
     let Some(served) = engine.definitions.lookup(&target.cluster, &key.group_kind) else {
@@ -128,24 +131,145 @@ pub(crate) async fn remove_orphan(engine: &Arc<Engine>, target: &Arc<Target>, ke
     let Mirror::Present(mirror) = target.mirrors.of(key) else {
         return;
     };
+    if !is_of_this_hub(engine, &mirror) {
+        return;
+    }
+    if !engine.instances.knows(&key.group_kind) || !engine.instances.synced() {
+        target.retry(key, 1);
+        return;
+    }
+    let settled = match engine.restored.leave(target) {
+        Leave::Held => engine.restored.require(engine, target, key),
+        Leave::Free => take_away(target, &served, key, &mirror).await,
+        Leave::Confirmed(OfUnknown::Keep) => take_up(engine, target, &served, key, &mirror).await,
+        Leave::Confirmed(OfUnknown::Delete) => {
+            take_away_with_children(engine, target, &served, key, &mirror).await
+        }
+    };
+    if let Err(Pause::Failure(reason)) = settled {
+        warn!(cluster = %target.cluster, key = %key, reason, "cannot settle a mirror without its instance");
+        target.retry(key, 1);
+    }
+}
+
+/// Names the mirrors of a spoke that are this hub's, and whose instance it does not know.
+pub(crate) fn orphans(engine: &Engine, target: &Target) -> Vec<InstanceKey> {
+    let mirrors = target.mirrors.all().into_iter();
+    mirrors
+        .filter(|(key, mirror)| {
+            is_of_this_hub(engine, mirror)
+                && mirror.deletion_timestamp.is_none()
+                && engine.instances.get(&target.cluster, key).is_none()
+        })
+        .map(|(key, _)| key)
+        .collect()
+}
+
+fn is_of_this_hub(engine: &Engine, mirror: &RawObject) -> bool {
     let ours = mirror
         .finalizers
         .iter()
         .any(|name| name == api::wheelhouse::keys::FINALIZER_MIRROR);
-    let of_this_hub = mirror.annotations.get(api::wheelhouse::keys::HUB) == Some(&engine.hub_id);
-    if !ours || !of_this_hub {
-        return;
-    }
-    let endpoint = endpoint(target, &served, &key.namespace);
-    let released = release_finalizer(target, &endpoint, key, &mirror).await;
-    let removed = match released {
-        Ok(()) => delete(target, &endpoint, key, &mirror.uid).await,
-        Err(pause) => Err(pause),
+    ours && mirror.annotations.get(api::wheelhouse::keys::HUB) == Some(&engine.hub_id)
+}
+
+async fn take_away(
+    target: &Target,
+    served: &Served,
+    key: &InstanceKey,
+    mirror: &RawObject,
+) -> Result<(), Pause> {
+    let endpoint = endpoint(target, served, &key.namespace);
+    release_finalizer(target, &endpoint, key, mirror).await?;
+    delete(target, &endpoint, key, &mirror.uid).await
+}
+
+/// Deletes what carries the labels of an instance that a restored hub does not know, and then its mirror.
+async fn take_away_with_children(
+    engine: &Arc<Engine>,
+    target: &Arc<Target>,
+    served: &Served,
+    key: &InstanceKey,
+    mirror: &RawObject,
+) -> Result<(), Pause> {
+    let instance = mirror
+        .value()
+        .map_err(|error| Pause::Failure(error.to_string()))?;
+    let mut work = Work {
+        engine,
+        target,
+        key,
+        instance,
+        memory: Memory::default(),
     };
-    if let Err(Pause::Failure(reason)) = removed {
-        warn!(cluster = %target.cluster, key = %key, reason, "cannot remove a mirror without its instance");
-        target.retry(key, 1);
+    work.require_synced(served)?;
+    deletion::children(&mut work).await?;
+    take_away(target, served, key, mirror).await
+}
+
+/// Makes an instance that a restored hub does not know out of its mirror: the children are taken over by name.
+async fn take_up(
+    engine: &Engine,
+    target: &Target,
+    served: &Served,
+    key: &InstanceKey,
+    mirror: &RawObject,
+) -> Result<(), Pause> {
+    if mirror.deletion_timestamp.is_some() {
+        return Ok(()); // it goes in the spoke, and nobody puts it back
     }
+    let live = mirror
+        .value()
+        .map_err(|error| Pause::Failure(error.to_string()))?;
+    let gvr = served.graph.gvr();
+    let hub_endpoint = Engine::hub_endpoint(&target.cluster, gvr, &key.namespace);
+    match engine.hub.create(&hub_endpoint, &of_mirror(&live)).await {
+        Ok(_) => {
+            info!(cluster = %target.cluster, key = %key, "taken up from its mirror after a restore");
+            engine.note_census(&target.cluster);
+            Ok(())
+        }
+        Err(error) if error.is_already_exists() => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What a user had written, out of what a mirror carries.
+fn of_mirror(live: &Value) -> Value {
+    let metadata = &live["metadata"];
+    let own = |key: &str| {
+        let prefixes = [
+            "kro.run/",
+            "internal.kro.run/",
+            "applyset.",
+            "wheelhouse.dev/",
+        ];
+        prefixes.iter().any(|prefix| key.starts_with(prefix))
+            || FOREIGN_PREFIXES
+                .iter()
+                .any(|prefix| key.starts_with(prefix))
+    };
+    let kept = |part: &str| -> Map<String, Value> {
+        let entries = metadata[part].as_object().into_iter().flatten();
+        let entries = entries.filter(|(key, _)| !own(key));
+        entries
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect()
+    };
+    let mut object = json!({
+        "apiVersion": live["apiVersion"],
+        "kind": live["kind"],
+        "metadata": {
+            "name": metadata["name"],
+            "labels": kept("labels"),
+            "annotations": kept("annotations"),
+        },
+        "spec": live["spec"],
+    });
+    if !metadata["namespace"].is_null() {
+        object["metadata"]["namespace"] = metadata["namespace"].clone();
+    }
+    object
 }
 
 /// Asks for the status to be written to the mirror soon.

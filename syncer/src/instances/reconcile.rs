@@ -186,7 +186,7 @@ impl Work<'_> {
         ))
     }
 
-    fn require_synced(&self, served: &Served) -> Result<(), Pause> {
+    pub(super) fn require_synced(&self, served: &Served) -> Result<(), Pause> {
         let mut kinds: Vec<WatchedKind> = served
             .graph
             .child_kinds()

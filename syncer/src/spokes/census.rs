@@ -36,6 +36,7 @@ pub(super) async fn write(
     }
     let (served, others) = target.kinds.census();
     let mut rows = rows(&target, served, &others, &counts);
+    rows.extend(restored_row(engine, &target));
     let fault = rows.iter().find(|row| row.status != "True").cloned();
     let mut status = object["status"].clone();
     if !status.is_object() {
@@ -117,6 +118,14 @@ fn rows(target: &Target, served: usize, others: &[String], counts: &Counts) -> V
     ]
 }
 
+/// What a restore leaves to be said; nothing where the hub was not restored.
+fn restored_row(engine: &Engine, target: &Target) -> Option<Row> {
+    let report = engine.restored.report(engine, target)?;
+    let status = if report.confirmed { "True" } else { "False" };
+    let type_ = api::wheelhouse::keys::CONDITION_RESTORE_CONFIRMED;
+    Some(Row::new(type_, status, report.reason, report.message))
+}
+
 // === impl Row ===
 
 impl Row {
@@ -145,6 +154,10 @@ async fn put(
     let mut conditions: Vec<Condition> =
         serde_json::from_value(object["status"]["conditions"].clone()).unwrap_or_default();
     let generation = api::meta::generation(object);
+    let of_restore = api::wheelhouse::keys::CONDITION_RESTORE_CONFIRMED;
+    if rows.iter().all(|row| row.type_ != of_restore) {
+        conditions.retain(|known| known.type_ != of_restore);
+    }
     for row in rows {
         let condition = Condition {
             type_: row.type_.to_owned(),

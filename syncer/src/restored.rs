@@ -1,0 +1,371 @@
+//! After a restore: what the hub may delete in a spoke, and who has said so.
+//!
+//! A hub that was restored from a backup knows an older state than its spokes. It puts back what is missing
+//! there, but what it does not know, or thinks is to go, may be younger than the backup. So while the
+//! ConfigMap that a restore leaves is there, nothing is deleted in a spoke until an annotation on its Spoke names this
+//! restore, and says what becomes of instances that only the spoke knows. A condition of the Spoke says what waits.
+//!
+//! Root and embedded clusters need none of this: their objects were restored together with what wants them.
+//!
+//! # Invariants
+//!
+//! While it is not known whether the hub was restored, it counts as restored.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use api::{LogicalCluster, wheelhouse::keys};
+use client::reflector::{self, Event, RawObject};
+use parking_lot::Mutex;
+use tracing::{debug, info, warn};
+
+use crate::{
+    engine::Engine,
+    instances::{mirror, reconcile::Pause},
+    keys::InstanceKey,
+    resources,
+    target::{Target, TargetSort},
+};
+
+/// What is known of a restore, and what waits because of it.
+#[derive(Debug, Default)]
+pub(crate) struct Restored {
+    // Guards everything below; never held across an await.
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Outer `None`: not known yet.
+    marker: Option<Option<Marker>>,
+    /// The annotation of each Spoke that has one.
+    answers: HashMap<LogicalCluster, String>,
+    /// Instances that have something to be deleted, by spoke.
+    waiting: HashMap<LogicalCluster, BTreeSet<InstanceKey>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Marker {
+    id: String,
+    taken_at: String,
+}
+
+/// What may be deleted in a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// Whatever the hub wants gone.
+    Free,
+    /// Nothing: the hub was restored, or it is not known whether it was.
+    Held,
+    /// Whatever the hub wants gone; and this becomes of instances that it does not know.
+    Confirmed(OfUnknown),
+}
+
+/// What becomes of an instance that has a mirror in the spoke, and that the restored hub does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OfUnknown {
+    /// The hub takes it up.
+    Keep,
+    /// It goes, with its children.
+    Delete,
+}
+
+/// What a Spoke says of the restore.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Report {
+    /// Whether it is confirmed.
+    pub(crate) confirmed: bool,
+    /// One word for programs.
+    pub(crate) reason: &'static str,
+    /// A sentence for people.
+    pub(crate) message: String,
+}
+
+// === impl Restored ===
+
+impl Restored {
+    /// Tells what may be deleted in a target.
+    pub(crate) fn leave(&self, target: &Target) -> Leave {
+        if target.sort != TargetSort::Mirrored {
+            return Leave::Free;
+        }
+        let state = self.state.lock();
+        leave(
+            state.marker.as_ref().map(Option::as_ref),
+            state.answers.get(&target.cluster).map(String::as_str),
+        )
+    }
+
+    /// Lets a deletion in a target pass, or notes that it waits.
+    ///
+    /// # Errors
+    ///
+    /// [`Pause::Watch`] while it waits: the instance is named again once the spoke is confirmed.
+    pub(crate) fn require(
+        &self,
+        engine: &Engine,
+        target: &Target,
+        key: &InstanceKey,
+    ) -> Result<(), Pause> {
+        if self.leave(target) != Leave::Held {
+            return Ok(());
+        }
+        debug!(cluster = %target.cluster, key = %key, "a deletion waits: the hub was restored");
+        let mut state = self.state.lock();
+        let waiting = state.waiting.entry(target.cluster.clone()).or_default();
+        if waiting.insert(key.clone()) {
+            engine.note_census(&target.cluster);
+        }
+        Err(Pause::Watch)
+    }
+
+    /// Takes up a Spoke's annotation.
+    pub(crate) fn note_spoke(&self, engine: &Engine, cluster: &LogicalCluster, object: &RawObject) {
+        let answer = object.annotations.get(keys::ANNOTATION_CONFIRM_RESTORE);
+        let mut state = self.state.lock();
+        if state.answers.get(cluster) == answer {
+            return;
+        }
+        match answer {
+            Some(answer) => state.answers.insert(cluster.clone(), answer.clone()),
+            None => state.answers.remove(cluster),
+        };
+        state.waiting.remove(cluster);
+        drop(state);
+        info!(spoke = %cluster, answer, "a restore was answered");
+        engine.reconsider(cluster);
+    }
+
+    /// Says how it stands with a spoke; `None` where the hub was not restored.
+    pub(crate) fn report(&self, engine: &Engine, target: &Target) -> Option<Report> {
+        if target.sort != TargetSort::Mirrored {
+            return None;
+        }
+        let leave = self.leave(target);
+        let orphans = mirror::orphans(engine, target).len();
+        let state = self.state.lock();
+        let marker = state.marker.as_ref()?.as_ref()?;
+        let waiting = state.waiting.get(&target.cluster).map_or(0, BTreeSet::len);
+        Some(report(marker, &target.cluster, leave, orphans, waiting))
+    }
+
+    fn take(&self, event: Event) -> bool {
+        let marker = match event {
+            Event::Restarted { objects, .. } => {
+                objects.iter().find_map(|object| Marker::of(object))
+            }
+            Event::Applied(object) => match Marker::of(&object) {
+                Some(marker) => Some(marker),
+                None => return false,
+            },
+            Event::Deleted(object) if object.name == keys::RESTORE_CONFIG_MAP => None,
+            Event::Deleted(_) | Event::Interrupted(_) | Event::Resumed => return false,
+        };
+        let mut state = self.state.lock();
+        if state.marker.as_ref() == Some(&marker) {
+            return false;
+        }
+        match &marker {
+            Some(marker) => warn!(
+                taken_at = marker.taken_at,
+                "the hub was restored from a backup: nothing is deleted in a spoke that is not confirmed"
+            ),
+            None => debug!("the hub was not restored, or is done with it"),
+        }
+        state.marker = Some(marker);
+        state.waiting.clear();
+        true
+    }
+}
+
+// === impl Marker ===
+
+impl Marker {
+    fn of(object: &RawObject) -> Option<Self> {
+        if object.name != keys::RESTORE_CONFIG_MAP {
+            return None;
+        }
+        // A marker that cannot be read holds everything back: no answer names it.
+        let value = object.value().unwrap_or_default();
+        let data = |key: &str| value["data"][key].as_str().unwrap_or_default().to_owned();
+        Some(Self {
+            id: data(keys::RESTORE_KEY_ID),
+            taken_at: data(keys::RESTORE_KEY_TAKEN_AT),
+        })
+    }
+}
+
+/// Starts to follow the ConfigMap of a restore.
+pub(crate) fn start(engine: &Arc<Engine>) {
+    let gvr = resources::core("configmaps");
+    let source = reflector::Config {
+        client: engine.hub.client().clone(),
+        path: format!(
+            "{}/namespaces/{}/{}",
+            gvr.group_version().path(),
+            keys::RESTORE_NAMESPACE,
+            gvr.resource
+        ),
+        label_selector: None,
+        field_selector: Some(format!("metadata.name={}", keys::RESTORE_CONFIG_MAP)),
+        name: "hub/restore".to_owned(),
+    };
+    let mut events = reflector::start(source, &engine.tasks, engine.tasks.child_token());
+    let follower = Arc::clone(engine);
+    engine.tasks.spawn("restored", async move {
+        while let Some(event) = events.recv().await {
+            if follower.restored.take(event) {
+                for target in follower.fleet.all() {
+                    follower.reconsider(&target.cluster);
+                }
+            }
+        }
+    });
+}
+
+fn leave(marker: Option<Option<&Marker>>, answer: Option<&str>) -> Leave {
+    let Some(marker) = marker else {
+        return Leave::Held;
+    };
+    let Some(marker) = marker else {
+        return Leave::Free;
+    };
+    let Some((id, word)) = answer.and_then(|answer| answer.split_once('/')) else {
+        return Leave::Held;
+    };
+    if id != marker.id || id.is_empty() {
+        return Leave::Held; // the answer to an earlier restore
+    }
+    match word {
+        "keep" => Leave::Confirmed(OfUnknown::Keep),
+        "delete" => Leave::Confirmed(OfUnknown::Delete),
+        _ => Leave::Held,
+    }
+}
+
+fn report(
+    marker: &Marker,
+    cluster: &LogicalCluster,
+    leave: Leave,
+    orphans: usize,
+    waiting: usize,
+) -> Report {
+    let Marker { id, taken_at } = marker;
+    match leave {
+        Leave::Held => Report {
+            confirmed: false,
+            reason: "AwaitingConfirmation",
+            message: format!(
+                "restored from a backup of {taken_at}: nothing is deleted here until annotation {} says {id}/keep or \
+                 {id}/delete (wheelhouse store confirm-restore {cluster} --unknown keep|delete); {orphans} instances here are \
+                 unknown to the hub, {waiting} deletions wait",
+                keys::ANNOTATION_CONFIRM_RESTORE
+            ),
+        },
+        Leave::Free | Leave::Confirmed(_) if orphans == 0 => Report {
+            confirmed: true,
+            reason: "Settled",
+            message: format!("confirmed after the restore from a backup of {taken_at}"),
+        },
+        Leave::Free | Leave::Confirmed(_) => Report {
+            confirmed: true,
+            reason: "Settling",
+            message: format!("{orphans} instances here are still unknown to the hub"),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn marker() -> Marker {
+        Marker {
+            id: "101".to_owned(),
+            taken_at: "2026-01-02T03:04:05Z".to_owned(),
+        }
+    }
+
+    #[test]
+    fn only_the_answer_to_this_restore_confirms_it() {
+        let marker = marker();
+        let restored = Some(Some(&marker));
+        for (name, marker, answer, want) in [
+            ("not known yet", None, None, Leave::Held),
+            (
+                "not known yet, and answered",
+                None,
+                Some("101/keep"),
+                Leave::Held,
+            ),
+            ("never restored", Some(None), None, Leave::Free),
+            (
+                "an old answer, and no restore",
+                Some(None),
+                Some("101/delete"),
+                Leave::Free,
+            ),
+            ("restored", restored, None, Leave::Held),
+            (
+                "kept",
+                restored,
+                Some("101/keep"),
+                Leave::Confirmed(OfUnknown::Keep),
+            ),
+            (
+                "deleted",
+                restored,
+                Some("101/delete"),
+                Leave::Confirmed(OfUnknown::Delete),
+            ),
+            (
+                "an earlier restore's answer",
+                restored,
+                Some("100/delete"),
+                Leave::Held,
+            ),
+            (
+                "a longer number",
+                restored,
+                Some("1011/delete"),
+                Leave::Held,
+            ),
+            ("no word", restored, Some("101"), Leave::Held),
+            ("another word", restored, Some("101/yes"), Leave::Held),
+            ("an empty answer", restored, Some(""), Leave::Held),
+        ] {
+            assert_eq!(leave(marker, answer), want, "{name}");
+        }
+        let unreadable = Marker {
+            id: String::new(),
+            taken_at: String::new(),
+        };
+        assert_eq!(
+            leave(Some(Some(&unreadable)), Some("/delete")),
+            Leave::Held,
+            "a marker that names no restore"
+        );
+    }
+
+    #[test]
+    fn a_spoke_says_what_waits_and_how_to_confirm() {
+        let cluster: LogicalCluster = "east".parse().expect("a name");
+        let held = report(&marker(), &cluster, Leave::Held, 3, 2);
+        assert!(!held.confirmed);
+        for part in [
+            "3 instances",
+            "2 deletions",
+            "101/keep",
+            "confirm-restore east",
+        ] {
+            assert!(held.message.contains(part), "{part}: {}", held.message);
+        }
+        let confirmed = Leave::Confirmed(OfUnknown::Keep);
+        for (orphans, want) in [(1, "Settling"), (0, "Settled")] {
+            let said = report(&marker(), &cluster, confirmed, orphans, 0);
+            assert_eq!((said.confirmed, said.reason), (true, want));
+        }
+    }
+}
