@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::group::{GroupKind, GroupResource, GroupVersionKind, GroupVersionResource};
-use crate::meta::{Condition, ObjectMeta, null_as_default};
+use crate::meta::{Condition, ObjectMeta};
 use crate::status::Status;
+use crate::wire::{self, is_default, or_default};
 
 /// The group of definitions.
 pub const GROUP: &str = "apiextensions.k8s.io";
@@ -57,7 +58,7 @@ pub struct CustomResourceDefinition {
     #[serde(default)]
     pub kind: String,
     /// Name, labels and the rest.
-    #[serde(default, deserialize_with = "null_as_default")]
+    #[serde(default, deserialize_with = "or_default")]
     pub metadata: ObjectMeta,
     /// What is wanted.
     pub spec: DefinitionSpec,
@@ -77,7 +78,7 @@ pub struct DefinitionSpec {
     /// Whether objects have a namespace.
     pub scope: Scope,
     /// The versions.
-    #[serde(default, deserialize_with = "null_as_default")]
+    #[serde(default, deserialize_with = "or_default")]
     pub versions: Vec<DefinitionVersion>,
     /// How objects change between versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -85,8 +86,8 @@ pub struct DefinitionSpec {
     /// Whether unknown fields are kept everywhere; must be false in `v1`.
     #[serde(
         default,
-        skip_serializing_if = "is_false",
-        deserialize_with = "null_as_default"
+        skip_serializing_if = "is_default",
+        deserialize_with = "or_default"
     )]
     pub preserve_unknown_fields: bool,
 }
@@ -97,34 +98,22 @@ pub struct DefinitionSpec {
 #[serde(rename_all = "camelCase", default)]
 pub struct Names {
     /// The plural resource.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub plural: String,
     /// The singular; by default the kind in lower case.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub singular: String,
     /// Other names on the command line.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub short_names: Vec<String>,
     /// The kind.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub kind: String,
     /// The kind of lists; by default the kind with `List` behind.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub list_kind: String,
     /// Names for many resources at once.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub categories: Vec<String>,
 }
 
@@ -133,16 +122,16 @@ pub struct Names {
 #[serde(rename_all = "camelCase", default)]
 pub struct DefinitionVersion {
     /// The version.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub name: String,
     /// Whether it is served.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub served: bool,
     /// Whether objects are stored in it; one version is.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub storage: bool,
     /// Whether its use is warned of.
-    #[serde(skip_serializing_if = "is_false", deserialize_with = "null_as_default")]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub deprecated: bool,
     /// The text of the warning.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -154,16 +143,10 @@ pub struct DefinitionVersion {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subresources: Option<Subresources>,
     /// The columns behind the name.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub additional_printer_columns: Vec<PrinterColumn>,
     /// The fields by which objects can be selected.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub selectable_fields: Vec<SelectableField>,
 }
 
@@ -215,28 +198,22 @@ pub struct ScaleSubresource {
 #[serde(rename_all = "camelCase", default)]
 pub struct PrinterColumn {
     /// The heading.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub name: String,
     /// The OpenAPI type.
-    #[serde(rename = "type", deserialize_with = "null_as_default")]
+    #[serde(rename = "type", deserialize_with = "or_default")]
     pub type_: String,
     /// The OpenAPI format.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub format: String,
     /// For people.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub description: String,
     /// 0 for columns that are always shown.
-    #[serde(skip_serializing_if = "is_zero", deserialize_with = "null_as_default")]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub priority: i32,
     /// Where the cell comes from.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub json_path: String,
 }
 
@@ -253,7 +230,7 @@ pub struct SelectableField {
 #[serde(default)]
 pub struct Conversion {
     /// `None` or `Webhook`.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub strategy: String,
     /// Whom to ask.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -265,13 +242,13 @@ pub struct Conversion {
 #[serde(rename_all = "camelCase", default)]
 pub struct DefinitionStatus {
     /// What it says about its state.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub conditions: Vec<Condition>,
     /// The names that are served.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub accepted_names: Names,
     /// The versions in which objects may be stored.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub stored_versions: Vec<String>,
 }
 
@@ -315,16 +292,12 @@ impl CustomResourceDefinition {
     /// # Errors
     /// 400 where a field has the wrong type or one without which nothing can be said is missing.
     pub fn from_value(value: &Value) -> Result<Self, Status> {
-        Self::deserialize(value).map_err(|error| {
-            Status::bad_request(format!(
-                "{KIND} in version {VERSION:?} cannot be handled as a {KIND}: {error}"
-            ))
-        })
+        wire::read(KIND, VERSION, value)
     }
 
     /// Renders the definition.
     pub fn to_value(&self) -> Value {
-        serde_json::to_value(self).expect("a definition has text keys and finite numbers only")
+        wire::write(self)
     }
 
     /// Names what the definition defines.
@@ -410,22 +383,6 @@ impl DefinitionVersion {
     pub fn scale(&self) -> Option<&ScaleSubresource> {
         self.subresources.as_ref()?.scale.as_ref()
     }
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde hands out a reference"
-)]
-const fn is_false(flag: &bool) -> bool {
-    !*flag
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde hands out a reference"
-)]
-const fn is_zero(number: &i32) -> bool {
-    *number == 0
 }
 
 #[cfg(test)]

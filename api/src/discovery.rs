@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::group::GroupVersionKind;
-use crate::meta::null_as_default;
+use crate::wire::{is_default, or_default};
 
 /// The group of aggregated discovery.
 pub const AGGREGATED_GROUP: &str = "apidiscovery.k8s.io";
@@ -60,7 +60,7 @@ pub struct ApiGroupList {
     /// `v1`.
     pub api_version: String,
     /// The groups in the order of their priority.
-    #[serde(default, deserialize_with = "null_as_default")]
+    #[serde(default, deserialize_with = "or_default")]
     pub groups: Vec<ApiGroup>,
 }
 
@@ -77,7 +77,7 @@ pub struct ApiGroup {
     /// The name.
     pub name: String,
     /// The versions, the preferred one first.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub versions: Vec<GroupVersionForDiscovery>,
     /// The preferred version.
     pub preferred_version: GroupVersionForDiscovery,
@@ -103,7 +103,7 @@ pub struct ApiResourceList {
     /// `group/version`.
     pub group_version: String,
     /// The resources and subresources.
-    #[serde(default, deserialize_with = "null_as_default")]
+    #[serde(default, deserialize_with = "or_default")]
     pub resources: Vec<ApiResource>,
 }
 
@@ -118,39 +118,24 @@ pub struct ApiResource {
     /// Whether objects have a namespace.
     pub namespaced: bool,
     /// The group, where it is not that of the list.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub group: String,
     /// The version, where it is not that of the list.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub version: String,
     /// The kind.
     pub kind: String,
     /// The verbs.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub verbs: Vec<String>,
     /// Other names on the command line.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub short_names: Vec<String>,
     /// Names for many resources at once.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub categories: Vec<String>,
     /// A hash of the type in the store.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub storage_version_hash: String,
 }
 
@@ -168,7 +153,7 @@ pub struct ApiGroupDiscoveryList {
     #[serde(default)]
     pub metadata: EmptyMeta,
     /// The groups in the order of their priority.
-    #[serde(default, deserialize_with = "null_as_default")]
+    #[serde(default, deserialize_with = "or_default")]
     pub items: Vec<ApiGroupDiscovery>,
 }
 
@@ -187,7 +172,7 @@ pub struct ApiGroupDiscovery {
     /// The name of the group; empty for core.
     pub metadata: GroupMeta,
     /// The versions, the preferred one first.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub versions: Vec<ApiVersionDiscovery>,
 }
 
@@ -196,10 +181,7 @@ pub struct ApiGroupDiscovery {
 #[serde(default)]
 pub struct GroupMeta {
     /// The name; empty for core.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub name: String,
 }
 
@@ -210,10 +192,10 @@ pub struct ApiVersionDiscovery {
     /// The version.
     pub version: String,
     /// The resources.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub resources: Vec<ApiResourceDiscovery>,
     /// `Current`, or `Stale` where the backend was not reached.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub freshness: String,
 }
 
@@ -230,25 +212,16 @@ pub struct ApiResourceDiscovery {
     /// The singular.
     pub singular_resource: String,
     /// The verbs.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub verbs: Vec<String>,
     /// Other names on the command line.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub short_names: Vec<String>,
     /// Names for many resources at once.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub categories: Vec<String>,
     /// The subresources.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub subresources: Vec<ApiSubresourceDiscovery>,
 }
 
@@ -261,7 +234,7 @@ pub struct ApiSubresourceDiscovery {
     /// The type of the answers.
     pub response_kind: Option<ResponseKind>,
     /// The verbs.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub verbs: Vec<String>,
 }
 

@@ -11,8 +11,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::crd::PrinterColumn;
-use crate::meta::{Condition, ObjectMeta, null_as_default};
+use crate::meta::{Condition, ObjectMeta};
 use crate::status::Status;
+use crate::wire::{self, is_default, or_default};
 
 mod definitions;
 pub mod keys;
@@ -47,10 +48,10 @@ pub struct ResourceGraphDefinition {
     /// `ResourceGraphDefinition`.
     pub kind: String,
     /// Name, labels and the rest.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub metadata: ObjectMeta,
     /// What is wanted.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub spec: RgdSpec,
     /// What is the case.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,10 +65,7 @@ pub struct RgdSpec {
     /// What instances look like.
     pub schema: RgdSchema,
     /// What each instance stands for.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub resources: Vec<RgdResource>,
 }
 
@@ -76,10 +74,10 @@ pub struct RgdSpec {
 #[serde(rename_all = "camelCase", default)]
 pub struct RgdSchema {
     /// The kind of instances.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub kind: String,
     /// The version of instances, without a group.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub api_version: String,
     /// The group of instances.
     pub group: String,
@@ -98,16 +96,10 @@ pub struct RgdSchema {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub additional_printer_columns: Option<Vec<PrinterColumn>>,
     /// Other names on the command line.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub short_names: Vec<String>,
     /// Names for many resources at once.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub categories: Vec<String>,
     /// What the generated definition carries.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -119,16 +111,10 @@ pub struct RgdSchema {
 #[serde(default)]
 pub struct RgdSchemaMetadata {
     /// Its labels.
-    #[serde(
-        skip_serializing_if = "BTreeMap::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub labels: BTreeMap<String, String>,
     /// Its annotations.
-    #[serde(
-        skip_serializing_if = "BTreeMap::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub annotations: BTreeMap<String, String>,
 }
 
@@ -137,7 +123,7 @@ pub struct RgdSchemaMetadata {
 #[serde(rename_all = "camelCase", default)]
 pub struct RgdResource {
     /// The name by which expressions refer to it.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub id: String,
     /// What is made.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -146,22 +132,13 @@ pub struct RgdResource {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external_ref: Option<ExternalRef>,
     /// When it is ready; all must be true.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub ready_when: Vec<String>,
     /// When it is there at all; all must be true.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub include_when: Vec<String>,
     /// Over what it is repeated: the product of all dimensions, each with one name.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub for_each: Vec<BTreeMap<String, String>>,
 }
 
@@ -170,13 +147,13 @@ pub struct RgdResource {
 #[serde(rename_all = "camelCase", default)]
 pub struct ExternalRef {
     /// The API version.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub api_version: String,
     /// The kind.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub kind: String,
     /// Which object, or which objects.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub metadata: ExternalRefMetadata,
 }
 
@@ -185,16 +162,10 @@ pub struct ExternalRef {
 #[serde(rename_all = "camelCase", default)]
 pub struct ExternalRefMetadata {
     /// The name of the one object; a blank one counts as absent.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub name: String,
     /// The namespace; by default that of the instance, and for a selector all.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub namespace: String,
     /// A label selector, an expression that yields one, or one with expressions in it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -206,31 +177,19 @@ pub struct ExternalRefMetadata {
 #[serde(rename_all = "camelCase", default)]
 pub struct RgdStatus {
     /// `Active` or `Inactive`.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub state: String,
     /// The ids in the order in which they are applied.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub topological_order: Vec<String>,
     /// What it says about its state.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub conditions: Vec<Condition>,
     /// The nodes that depend on others.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub resources: Vec<ResourceInformation>,
     /// The highest number that a revision of this definition ever had.
-    #[serde(skip_serializing_if = "is_zero", deserialize_with = "null_as_default")]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub last_issued_revision: i64,
 }
 
@@ -241,10 +200,7 @@ pub struct ResourceInformation {
     /// The node.
     pub id: String,
     /// What it depends on.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub dependencies: Vec<Dependency>,
 }
 
@@ -265,10 +221,10 @@ pub struct GraphRevision {
     /// `GraphRevision`.
     pub kind: String,
     /// Name, labels and the rest.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub metadata: ObjectMeta,
     /// What was wanted.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub spec: GraphRevisionSpec,
     /// What is the case.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -302,22 +258,13 @@ pub struct GraphRevisionSnapshot {
 #[serde(rename_all = "camelCase", default)]
 pub struct GraphRevisionStatus {
     /// The ids in the order in which they are applied.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub topological_order: Vec<String>,
     /// What it says about its state.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub conditions: Vec<Condition>,
     /// The nodes that depend on others.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub resources: Vec<ResourceInformation>,
 }
 
@@ -326,12 +273,12 @@ pub struct GraphRevisionStatus {
 impl ResourceGraphDefinition {
     /// Reads a definition.
     pub fn from_value(value: &Value) -> Result<Self, Status> {
-        Self::deserialize(value).map_err(|error| unreadable(RGD_KIND, &error))
+        wire::read(RGD_KIND, VERSION, value)
     }
 
     /// Renders the definition.
     pub fn to_value(&self) -> Value {
-        serde_json::to_value(self).expect("a definition has text keys and finite numbers only")
+        wire::write(self)
     }
 }
 
@@ -340,7 +287,7 @@ impl ResourceGraphDefinition {
 impl RgdSpec {
     /// Reads the spec of a definition or of a snapshot.
     pub fn from_value(value: &Value) -> Result<Self, Status> {
-        Self::deserialize(value).map_err(|error| unreadable(RGD_KIND, &error))
+        wire::read(RGD_KIND, VERSION, value)
     }
 }
 
@@ -390,27 +337,13 @@ impl GraphRevision {
 
     /// Reads a revision.
     pub fn from_value(value: &Value) -> Result<Self, Status> {
-        Self::deserialize(value).map_err(|error| unreadable(REVISION_KIND, &error))
+        wire::read(REVISION_KIND, VERSION, value)
     }
 
     /// Renders the revision.
     pub fn to_value(&self) -> Value {
-        serde_json::to_value(self).expect("a revision has text keys and finite numbers only")
+        wire::write(self)
     }
-}
-
-fn unreadable(kind: &str, error: &serde_json::Error) -> Status {
-    Status::bad_request(format!(
-        "{kind} in version {VERSION:?} cannot be handled as a {kind}: {error}"
-    ))
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde hands out a reference"
-)]
-const fn is_zero(number: &i64) -> bool {
-    *number == 0
 }
 
 #[cfg(test)]

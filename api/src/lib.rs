@@ -25,6 +25,7 @@ pub mod table;
 pub mod validation;
 pub mod version;
 pub mod wheelhouse;
+mod wire;
 
 #[cfg(test)]
 mod corpus;

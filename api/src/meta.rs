@@ -7,8 +7,10 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+use crate::wire::{is_default, or_default};
 
 mod condition;
 
@@ -29,37 +31,22 @@ pub const ANNOTATION_INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectMeta {
     /// The name, unique within kind and namespace.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub name: String,
     /// The stem from which the server made the name.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub generate_name: String,
     /// The namespace; empty for objects that have none.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub namespace: String,
     /// The identity over time and space.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub uid: String,
     /// The opaque version.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub resource_version: String,
     /// Counts the changes of the desired state; 0 when unset.
-    #[serde(skip_serializing_if = "is_zero", deserialize_with = "null_as_default")]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub generation: i64,
     /// When it was made.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,34 +58,19 @@ pub struct ObjectMeta {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_grace_period_seconds: Option<i64>,
     /// For selection.
-    #[serde(
-        skip_serializing_if = "BTreeMap::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub labels: BTreeMap<String, String>,
     /// For everything else.
-    #[serde(
-        skip_serializing_if = "BTreeMap::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub annotations: BTreeMap<String, String>,
     /// Whose dependent it is.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub owner_references: Vec<OwnerReference>,
     /// Who must agree before it goes.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub finalizers: Vec<String>,
     /// Who set which field.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub managed_fields: Vec<ManagedFieldsEntry>,
 }
 
@@ -107,16 +79,16 @@ pub struct ObjectMeta {
 #[serde(rename_all = "camelCase", default)]
 pub struct OwnerReference {
     /// The API version of the owner.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub api_version: String,
     /// The kind of the owner.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub kind: String,
     /// The name of the owner.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub name: String,
     /// The uid of the owner.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub uid: String,
     /// Whether the owner manages the dependent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -131,40 +103,25 @@ pub struct OwnerReference {
 #[serde(rename_all = "camelCase", default)]
 pub struct ManagedFieldsEntry {
     /// The manager's name.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub manager: String,
     /// `Apply` or `Update`.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub operation: String,
     /// The version in which the fields are named.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub api_version: String,
     /// When the entry last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,
     /// `FieldsV1`.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub fields_type: String,
     /// The set of fields.
     #[serde(rename = "fieldsV1", skip_serializing_if = "Option::is_none")]
     pub fields_v1: Option<Value>,
     /// The subresource by which it was written; empty for the object itself.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub subresource: String,
 }
 
@@ -173,16 +130,13 @@ pub struct ManagedFieldsEntry {
 #[serde(rename_all = "camelCase", default)]
 pub struct ListMeta {
     /// The version of the whole list.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub resource_version: String,
     /// Where the next page begins; empty on the last one.
     #[serde(
         rename = "continue",
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
+        skip_serializing_if = "is_default",
+        deserialize_with = "or_default"
     )]
     pub continue_token: String,
     /// How many objects come after this page, where that is known.
@@ -195,16 +149,10 @@ pub struct ListMeta {
 #[serde(rename_all = "camelCase", default)]
 pub struct TypeMeta {
     /// Group and version.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub api_version: String,
     /// The kind.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub kind: String,
 }
 
@@ -218,23 +166,6 @@ impl TypeMeta {
             kind: kind.into(),
         }
     }
-}
-
-/// Reads `null` as the default of a type.
-pub(crate) fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de> + Default,
-{
-    Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde hands out a reference"
-)]
-const fn is_zero(number: &i64) -> bool {
-    *number == 0
 }
 
 // === reading ===

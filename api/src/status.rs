@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::field::{self, FieldError};
 use crate::go_format::quote;
 use crate::group::{GroupKind, GroupResource};
-use crate::meta::{ListMeta, null_as_default};
+use crate::meta::ListMeta;
+use crate::wire::{is_default, or_default};
 
 /// The cause that names a field which an apply conflicts on.
 pub const CAUSE_FIELD_MANAGER_CONFLICT: &str = "FieldManagerConflict";
@@ -34,7 +35,7 @@ pub struct Status {
     #[serde(default)]
     api_version: Version1,
     /// The list's metadata; an expired list carries a continue token here.
-    #[serde(default, deserialize_with = "null_as_default")]
+    #[serde(default, deserialize_with = "or_default")]
     pub metadata: Box<ListMeta>,
     /// Whether it went well.
     #[serde(rename = "status", default)]
@@ -43,7 +44,7 @@ pub struct Status {
     #[serde(
         default,
         skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
+        deserialize_with = "or_default"
     )]
     pub message: String,
     /// For programs.
@@ -55,8 +56,8 @@ pub struct Status {
     /// The HTTP code; 0 when left out.
     #[serde(
         default,
-        skip_serializing_if = "is_zero_code",
-        deserialize_with = "null_as_default"
+        skip_serializing_if = "is_default",
+        deserialize_with = "or_default"
     )]
     pub code: u16,
 }
@@ -146,40 +147,22 @@ pub enum StatusReason {
 #[serde(rename_all = "camelCase", default)]
 pub struct StatusDetails {
     /// The name of the object.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub name: String,
     /// The API group.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub group: String,
     /// The plural resource; for `Invalid` the kind.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub kind: String,
     /// The uid of the object.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub uid: String,
     /// One per broken rule or conflicting field.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub causes: Vec<StatusCause>,
     /// When to try again; 0 when left out.
-    #[serde(
-        skip_serializing_if = "is_zero_seconds",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub retry_after_seconds: u32,
 }
 
@@ -188,22 +171,13 @@ pub struct StatusDetails {
 #[serde(rename_all = "camelCase", default)]
 pub struct StatusCause {
     /// For programs.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub reason: String,
     /// For people.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub message: String,
     /// The path of the field.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub field: String,
 }
 
@@ -664,22 +638,6 @@ fn apply_conflict_message(conflicts: &[(String, Vec<String>)]) -> String {
         lines.extend(paths.iter().map(|path| format!("- {path}")));
     }
     format!("Apply failed with {count} conflicts: {}", lines.join("\n"))
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde hands out a reference"
-)]
-const fn is_zero_code(code: &u16) -> bool {
-    *code == 0
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde hands out a reference"
-)]
-const fn is_zero_seconds(seconds: &u32) -> bool {
-    *seconds == 0
 }
 
 #[cfg(test)]

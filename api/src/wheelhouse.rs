@@ -7,8 +7,9 @@ use serde_json::Value;
 
 use crate::crd::DefinitionSpec;
 use crate::group::GroupVersionKind;
-use crate::meta::{Condition, ObjectMeta, null_as_default};
+use crate::meta::{Condition, ObjectMeta};
 use crate::status::Status;
+use crate::wire::{self, is_default, or_default};
 
 mod definitions;
 pub mod keys;
@@ -47,10 +48,10 @@ pub struct Spoke {
     /// `Spoke`.
     pub kind: String,
     /// Name, labels and the rest. Definitions select spokes by these labels.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub metadata: ObjectMeta,
     /// What is wanted.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub spec: SpokeSpec,
     /// What is the case.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,24 +68,21 @@ pub struct SpokeSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connection: Option<Connection>,
     /// What keeps placements away.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub taints: Vec<Taint>,
     /// Whether nothing is written there.
-    #[serde(skip_serializing_if = "is_false", deserialize_with = "null_as_default")]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub suspended: bool,
     /// Who decides what a user may do.
     pub authorization: AuthorizationMode,
     /// Whether the hub's own admin certificate is `system:masters` there.
-    #[serde(skip_serializing_if = "is_false", deserialize_with = "null_as_default")]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub trust_masters: bool,
     /// The id of the hub that writes there; by default that of this hub.
     #[serde(
         rename = "hubID",
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
+        skip_serializing_if = "is_default",
+        deserialize_with = "or_default"
     )]
     pub hub_id: String,
 }
@@ -124,10 +122,10 @@ pub enum ConnectionType {
 #[serde(default)]
 pub struct SecretKeyReference {
     /// The namespace of the Secret.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub namespace: String,
     /// The name of the Secret.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub name: String,
     /// The key; `kubeconfig` by default.
     pub key: String,
@@ -138,16 +136,13 @@ pub struct SecretKeyReference {
 #[serde(default)]
 pub struct Taint {
     /// The key.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub key: String,
     /// The value; may be empty.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub value: String,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`, as for nodes.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub effect: String,
 }
 
@@ -168,16 +163,10 @@ pub enum AuthorizationMode {
 #[serde(rename_all = "camelCase", default)]
 pub struct SpokeStatus {
     /// `Reachable`, `Synced`, `CRDsDistributed` and `Ready`.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub conditions: Vec<Condition>,
     /// The spoke's `gitVersion`.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub version: String,
     /// When the spoke was last heard of.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -185,18 +174,15 @@ pub struct SpokeStatus {
     /// The uid of the spoke's `kube-system`, which identifies it.
     #[serde(
         rename = "clusterUID",
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
+        skip_serializing_if = "is_default",
+        deserialize_with = "or_default"
     )]
     pub cluster_uid: String,
     /// How many instances there are, by state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instances: Option<InstanceCounts>,
     /// What is wrong, in one sentence; empty while nothing is.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub message: String,
 }
 
@@ -215,10 +201,7 @@ pub struct InstanceCounts {
     /// Those that go away.
     pub deleting: i64,
     /// `ready/total`, for the table.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub summary: String,
 }
 
@@ -231,10 +214,10 @@ pub struct Inventory {
     /// `Inventory`.
     pub kind: String,
     /// Name, labels and the rest.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub metadata: ObjectMeta,
     /// The ledger.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub spec: InventorySpec,
 }
 
@@ -247,26 +230,23 @@ pub struct InventorySpec {
     /// The uid of the instance's namespace in the spoke, when it was first materialized.
     #[serde(
         rename = "namespaceUID",
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
+        skip_serializing_if = "is_default",
+        deserialize_with = "or_default"
     )]
     pub namespace_uid: String,
     /// The uid of the mirror in the spoke.
     #[serde(
         rename = "mirrorUID",
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
+        skip_serializing_if = "is_default",
+        deserialize_with = "or_default"
     )]
     pub mirror_uid: String,
     /// Whether every member is there and none is missing. False says that members are a superset: an apply or a
     /// prune was begun and has not been seen to its end.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub exact: bool,
     /// The objects.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub members: Vec<InventoryMember>,
 }
 
@@ -275,25 +255,22 @@ pub struct InventorySpec {
 #[serde(default)]
 pub struct InstanceReference {
     /// The API group.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub group: String,
     /// The version.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub version: String,
     /// The kind.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub kind: String,
     /// The namespace; empty where it has none.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub namespace: String,
     /// The name.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub name: String,
     /// The uid.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub uid: String,
 }
 
@@ -302,49 +279,34 @@ pub struct InstanceReference {
 #[serde(default)]
 pub struct InventoryMember {
     /// The API group; empty for core.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub group: String,
     /// The version in which it was applied.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub version: String,
     /// The kind.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub kind: String,
     /// The plural resource.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub resource: String,
     /// The namespace; empty where it has none.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub namespace: String,
     /// The name.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub name: String,
     /// The uid; empty until the object was seen.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub uid: String,
     /// The node that it comes from.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub node: String,
     /// The wave in which it was applied.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub order: i64,
     /// Digests of what was applied and of what came of it; empty until it was applied.
-    #[serde(
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub applied: String,
 }
 
@@ -359,7 +321,7 @@ pub struct ServedResource {
     #[serde(default)]
     pub kind: String,
     /// Name, labels and the rest.
-    #[serde(default, deserialize_with = "null_as_default")]
+    #[serde(default, deserialize_with = "or_default")]
     pub metadata: ObjectMeta,
     /// What is served.
     pub spec: ServedResourceSpec,
@@ -375,14 +337,14 @@ pub struct ServedResourceSpec {
     #[serde(
         default,
         skip_serializing_if = "BTreeMap::is_empty",
-        deserialize_with = "null_as_default"
+        deserialize_with = "or_default"
     )]
     pub labels: BTreeMap<String, String>,
     /// The annotations of the definition.
     #[serde(
         default,
         skip_serializing_if = "BTreeMap::is_empty",
-        deserialize_with = "null_as_default"
+        deserialize_with = "or_default"
     )]
     pub annotations: BTreeMap<String, String>,
     /// The uid of the definition in the spoke.
@@ -390,7 +352,7 @@ pub struct ServedResourceSpec {
         rename = "definitionUID",
         default,
         skip_serializing_if = "String::is_empty",
-        deserialize_with = "null_as_default"
+        deserialize_with = "or_default"
     )]
     pub definition_uid: String,
 }
@@ -411,12 +373,12 @@ impl Spoke {
 
     /// Reads a spoke.
     pub fn from_value(value: &Value) -> Result<Self, Status> {
-        Self::deserialize(value).map_err(|error| unreadable(SPOKE_KIND, &error))
+        wire::read(SPOKE_KIND, VERSION, value)
     }
 
     /// Renders the spoke.
     pub fn to_value(&self) -> Value {
-        serde_json::to_value(self).expect("a spoke has text keys and finite numbers only")
+        wire::write(self)
     }
 }
 
@@ -458,12 +420,12 @@ impl Inventory {
 
     /// Reads a ledger.
     pub fn from_value(value: &Value) -> Result<Self, Status> {
-        Self::deserialize(value).map_err(|error| unreadable(INVENTORY_KIND, &error))
+        wire::read(INVENTORY_KIND, VERSION, value)
     }
 
     /// Renders the ledger.
     pub fn to_value(&self) -> Value {
-        serde_json::to_value(self).expect("a ledger has text keys and finite numbers only")
+        wire::write(self)
     }
 }
 
@@ -496,12 +458,12 @@ impl ServedResource {
 
     /// Reads a record.
     pub fn from_value(value: &Value) -> Result<Self, Status> {
-        Self::deserialize(value).map_err(|error| unreadable(SERVED_RESOURCE_KIND, &error))
+        wire::read(SERVED_RESOURCE_KIND, VERSION, value)
     }
 
     /// Renders the record.
     pub fn to_value(&self) -> Value {
-        serde_json::to_value(self).expect("a record has text keys and finite numbers only")
+        wire::write(self)
     }
 }
 
@@ -510,20 +472,6 @@ fn named(name: &str) -> ObjectMeta {
         name: name.to_owned(),
         ..ObjectMeta::default()
     }
-}
-
-fn unreadable(kind: &str, error: &serde_json::Error) -> Status {
-    Status::bad_request(format!(
-        "{kind} in version {VERSION:?} cannot be handled as a {kind}: {error}"
-    ))
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde hands out a reference"
-)]
-const fn is_false(flag: &bool) -> bool {
-    !*flag
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::null_as_default;
+use crate::wire::or_default;
 
 /// The condition holds.
 pub const STATUS_TRUE: &str = "True";
@@ -18,19 +18,19 @@ pub const STATUS_UNKNOWN: &str = "Unknown";
 #[serde(rename_all = "camelCase", default)]
 pub struct Condition {
     /// What it is about.
-    #[serde(rename = "type", deserialize_with = "null_as_default")]
+    #[serde(rename = "type", deserialize_with = "or_default")]
     pub type_: String,
     /// `True`, `False` or `Unknown`.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub status: String,
     /// Why, for programs.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub reason: String,
     /// Why, for people.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub message: String,
     /// When the status last changed.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub last_transition_time: String,
     /// The generation that it is about.
     #[serde(skip_serializing_if = "Option::is_none")]

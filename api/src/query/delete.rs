@@ -6,8 +6,8 @@ use serde_json::Value;
 use super::write::validate_dry_run;
 use super::{Query, refuse};
 use crate::field::{FieldError, FieldPath};
-use crate::meta::null_as_default;
 use crate::status::Status;
+use crate::wire::or_default;
 
 /// What becomes of the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,7 +55,7 @@ struct Body {
     preconditions: Option<Preconditions>,
     orphan_dependents: Option<bool>,
     propagation_policy: Option<String>,
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     dry_run: Vec<String>,
 }
 

@@ -7,24 +7,18 @@ use serde::{Deserialize, Serialize};
 use super::{Operator, ParseSelectorError, Requirement, Selector};
 use crate::field::{FieldError, FieldPath};
 use crate::go_format::quote;
-use crate::meta::null_as_default;
 use crate::validation::{is_label_value, is_qualified_name};
+use crate::wire::{is_default, or_default};
 
 /// Which labels are selected: all of the map and all of the expressions. An empty one selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LabelSelector {
     /// Labels with their values.
-    #[serde(
-        skip_serializing_if = "BTreeMap::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub match_labels: BTreeMap<String, String>,
     /// Everything else.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub match_expressions: Vec<LabelSelectorRequirement>,
 }
 
@@ -33,16 +27,13 @@ pub struct LabelSelector {
 #[serde(rename_all = "camelCase", default)]
 pub struct LabelSelectorRequirement {
     /// The key of the label.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub key: String,
     /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "or_default")]
     pub operator: String,
     /// The values, where the operator takes any.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub values: Vec<String>,
 }
 
