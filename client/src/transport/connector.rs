@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::Uri;
+use hyper_rustls::builderstates::WantsProtocols1;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use tower::{BoxError, Service};
@@ -38,17 +39,8 @@ pub(super) fn http2(
     server_name: Option<ServerName>,
     timeout: Duration,
 ) -> DeadlineConnector<HttpsConnector<HttpConnector>> {
-    let builder = HttpsConnectorBuilder::new()
-        .with_tls_config(tls)
-        .https_or_http();
-    let builder = match server_name {
-        Some(name) => builder.with_server_name_resolver(FixedServerNameResolver::new(name)),
-        None => builder,
-    };
-    let inner = builder
-        .enable_http1()
-        .enable_http2()
-        .wrap_connector(tcp(timeout));
+    let builder = https(tls, server_name).enable_http1().enable_http2();
+    let inner = builder.wrap_connector(tcp(timeout));
     DeadlineConnector { inner, timeout }
 }
 
@@ -58,15 +50,22 @@ pub(super) fn http1(
     server_name: Option<ServerName>,
     timeout: Duration,
 ) -> DeadlineConnector<HttpsConnector<HttpConnector>> {
+    let builder = https(tls, server_name).enable_http1();
+    let inner = builder.wrap_connector(tcp(timeout));
+    DeadlineConnector { inner, timeout }
+}
+
+fn https(
+    tls: rustls::ClientConfig,
+    server_name: Option<ServerName>,
+) -> HttpsConnectorBuilder<WantsProtocols1> {
     let builder = HttpsConnectorBuilder::new()
         .with_tls_config(tls)
         .https_or_http();
-    let builder = match server_name {
+    match server_name {
         Some(name) => builder.with_server_name_resolver(FixedServerNameResolver::new(name)),
         None => builder,
-    };
-    let inner = builder.enable_http1().wrap_connector(tcp(timeout));
-    DeadlineConnector { inner, timeout }
+    }
 }
 
 fn tcp(timeout: Duration) -> HttpConnector {
