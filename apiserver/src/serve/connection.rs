@@ -15,8 +15,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::executor::Executor;
 use crate::{hub::Hub, respond::RequestBody, tls::ClientVerifier};
 
-/// How long a handshake may take.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a handshake may take, of which there may be thousands at once: what is cut then comes back and costs as much
+/// again. Source: apiserver/pkg/server/secure_serving.go (`ReadHeaderTimeout`, which covers it).
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(32);
 /// How long the head of an HTTP/1.1 request may take, and an idle connection may stay open.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(90);
 /// Streams of one connection: an informer per kind is one. kube-apiserver's recommended value is the same.
