@@ -56,7 +56,23 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("wheelhouse-xtask", &[]),
-    ("wheelhouse-tests", &["wheelhouse-api", "wheelhouse-client"]),
+    (
+        "wheelhouse-fuzz",
+        &[
+            "wheelhouse-api",
+            "wheelhouse-cel",
+            "wheelhouse-schema",
+            "wheelhouse-graph",
+            "wheelhouse-client",
+            "wheelhouse-storage",
+            "wheelhouse-apiserver",
+        ],
+    ),
+    (
+        "wheelhouse-tests",
+        // The store's recorder and checker of histories, not its engines.
+        &["wheelhouse-api", "wheelhouse-client", "wheelhouse-storage"],
+    ),
 ];
 
 /// Lines of a Rust file without its tests. Source: the house style.
