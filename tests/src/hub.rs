@@ -18,15 +18,31 @@ pub struct Hub {
     process: Option<Process>,
     listen: String,
     scratch: Scratch,
+    settings: Settings,
+}
+
+/// How a hub is started.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// Where its data is; by default in a folder of its own.
+    pub data: Option<PathBuf>,
+    /// Environment variables of its process.
+    pub environment: Vec<(String, String)>,
 }
 
 impl Hub {
     /// Starts a hub on an empty data folder and waits until it is ready.
     pub async fn start() -> Self {
+        Self::start_with(Settings::default()).await
+    }
+
+    /// [`Hub::start`], with settings that hold for every later launch too.
+    pub async fn start_with(settings: Settings) -> Self {
         let mut hub = Self {
             process: None,
             listen: "127.0.0.1:0".to_owned(),
             scratch: Scratch::new("hub"),
+            settings,
         };
         hub.launch().await;
         // A restart must find the port that kubeconfigs name.
@@ -65,12 +81,14 @@ impl Hub {
         command.env("NO_COLOR", "1");
         // Requests would bury what a failed test wants to know.
         command.env("WHEELHOUSE_LOG", "info,audit=warn");
+        command.envs(self.settings.environment.iter().cloned());
         self.process = Some(Process::start(&command, &self.scratch.file("hub.log")));
     }
 
     /// Tells the folder of its data.
     pub fn data(&self) -> PathBuf {
-        self.scratch.file("data")
+        let own = || self.scratch.file("data");
+        self.settings.data.clone().unwrap_or_else(own)
     }
 
     /// Ends the hub as a power cut would.

@@ -2,7 +2,8 @@
 //! made of the `wheelhouse` binary, and unmodified kubectl against both.
 //!
 //! In reading order: [`assets`] (where the binaries come from), [`process`] (children that never
-//! outlive a test), [`pki`], [`spoke`], [`hub`], [`kubectl`], [`wait`].
+//! outlive a test), [`pki`], [`spoke`], [`hub`], [`kubectl`], [`wait`],
+//! [`proof`] (recorded histories and faults).
 //!
 //! # Invariants
 //!
@@ -16,6 +17,7 @@ pub mod kubectl;
 pub mod pki;
 pub mod pods;
 pub mod process;
+pub mod proof;
 pub mod spoke;
 pub mod wait;
 

@@ -1,7 +1,9 @@
 //! How often a trial by seed runs, and how a failure says how to repeat it.
 //!
 //! `hack/soak` sets what is read here: `WHEELHOUSE_SOAK_FACTOR` multiplies the counts (10 is a
-//! night's run, 1 is the test suite's), `WHEELHOUSE_SEED` leaves the one seed.
+//! night's run, 1 is the test suite's), `WHEELHOUSE_SEED` leaves the one seed, and
+//! `WHEELHOUSE_SEED_FIRST` begins elsewhere than at 1. `hack/planted-bugs` sets
+//! `WHEELHOUSE_SEED_COUNT`, which bounds how many seeds are tried.
 
 use super::histories::{Checked, Recorder, Violation, check};
 
@@ -23,7 +25,9 @@ impl Trial {
             return vec![seed];
         }
         let count = count.saturating_mul(Self::factor());
-        (1..).take(count).collect()
+        let count = count.min(variable("WHEELHOUSE_SEED_COUNT").unwrap_or(count));
+        let first: u64 = variable("WHEELHOUSE_SEED_FIRST").unwrap_or(1);
+        (first..).take(count).collect()
     }
 
     /// The command that repeats a run.

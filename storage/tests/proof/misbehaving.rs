@@ -71,7 +71,7 @@ struct MisbehavingWatch {
 }
 
 /// Of so many chances one is taken: seldom enough that the rest of the history is right.
-const ONE_IN: u64 = 50;
+const ONE_IN: u64 = 20;
 
 fn turn(turns: &AtomicU64) -> bool {
     turns.fetch_add(1, Ordering::Relaxed) % ONE_IN == ONE_IN - 1

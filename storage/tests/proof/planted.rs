@@ -18,7 +18,7 @@ async fn history(machine: &mut Machine, bug: Bug) -> Result<(), Violation> {
     }
     let workload = Workload {
         seed: 0,
-        calls: 600,
+        calls: 200,
         keys: 8,
         reads: 25,
         lists: 10,

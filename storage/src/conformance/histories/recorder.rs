@@ -295,6 +295,20 @@ impl Recorder {
         reach.flatten().max().unwrap_or_default()
     }
 
+    /// The newest revision that anybody was told.
+    pub fn newest(&self) -> Revision {
+        let log = self.log.lock();
+        let calls = log.calls.iter().filter_map(|call| match &call.outcome {
+            Outcome::Written(revision)
+            | Outcome::Seen(Some((_, revision)))
+            | Outcome::Listed { revision, .. } => Some(*revision),
+            _ => None,
+        });
+        let newest = calls.max().unwrap_or_default();
+        drop(log);
+        newest.max(self.reach())
+    }
+
     /// How many calls began.
     pub fn call_count(&self) -> usize {
         self.log.lock().calls.len()

@@ -1,0 +1,120 @@
+//! R24: definitions, embedded logical clusters and watches come and go; memory and descriptors stay.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use storage::{Revision, conformance::Trial};
+use wheelhouse_tests::{Hub, proof::Api, proof::api::revision, wait::within};
+
+const TURNS: usize = 5;
+/// Of each turn; a tenth of the catalogue's over all turns.
+const DEFINITIONS: usize = 20;
+const WATCHES: usize = 2000;
+const WATCHES_AT_ONCE: usize = 50;
+
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+fn definition(n: usize) -> Value {
+    let plural = format!("churns{n}");
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.churn.example.com")},
+        "spec": {
+            "group": "churn.example.com", "scope": "Namespaced",
+            "names": {"plural": plural, "singular": format!("churn{n}"), "kind": format!("Churn{n}")},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {
+                    "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                }},
+            }],
+        },
+    })
+}
+
+async fn send(api: &Api, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    let text = if body.is_null() {
+        String::new()
+    } else {
+        body.to_string()
+    };
+    api.send(method, path, "application/json", &text)
+        .await
+        .expect("the hub answers")
+}
+
+/// Makes definitions with an object each, and takes them away.
+async fn churn_definitions(api: &Api) {
+    for n in 0..DEFINITIONS {
+        let (code, body) = send(api, "POST", CRDS, &definition(n)).await;
+        assert_eq!(code, 201, "{body}");
+        let objects = format!("/apis/churn.example.com/v1/namespaces/proof/churns{n}");
+        let object = json!({
+            "apiVersion": "churn.example.com/v1", "kind": format!("Churn{n}"),
+            "metadata": {"name": "one"},
+        });
+        within(Duration::from_mins(1), "the kind is served", || async {
+            match send(api, "POST", &objects, &object).await {
+                (201 | 409, _) => Ok(()),
+                (code, body) => Err(format!("{code} {body}")),
+            }
+        })
+        .await;
+    }
+    for n in 0..DEFINITIONS {
+        let path = format!("{CRDS}/churns{n}.churn.example.com");
+        let (code, body) = send(api, "DELETE", &path, &Value::Null).await;
+        assert_eq!(code, 200, "{body}");
+        within(Duration::from_mins(1), "the definition is gone", || async {
+            match send(api, "GET", &path, &Value::Null).await {
+                (404, _) => Ok(()),
+                (code, body) => Err(format!("{code} {body}")),
+            }
+        })
+        .await;
+    }
+}
+
+async fn churn_watches(api: &Api, after: Revision) {
+    for _ in 0..WATCHES / WATCHES_AT_ONCE {
+        let mut open = Vec::new();
+        for _ in 0..WATCHES_AT_ONCE {
+            let (code, body) = api.watch_body(after).await.expect("the hub answers");
+            assert_eq!(code, 200, "the watch begins");
+            open.push(body);
+        }
+    }
+}
+
+fn descriptors(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r24_what_comes_and_goes_leaves_nothing() {
+    let hub = Hub::start().await;
+    let api = Api::connect(&hub.kubeconfig()).await;
+    api.prepare().await;
+    let mut turns = Vec::new();
+    for _ in 0..TURNS * Trial::factor() {
+        churn_definitions(&api).await;
+        let (_, list) = api.get(api.collection()).await.expect("the hub answers");
+        churn_watches(&api, revision(&list).expect("a list has a revision")).await;
+        turns.push((
+            hub.process().usage().1 / 1024,
+            descriptors(hub.process().pid()),
+        ));
+    }
+    println!("R24: KB of memory and descriptors after each turn: {turns:?}");
+    // The first turns fill caches, and the history that is kept for five minutes.
+    let (memory_early, descriptors_early) = turns[turns.len() / 2];
+    let (memory_late, descriptors_late) = turns[turns.len() - 1];
+    assert!(
+        memory_late * 100 <= memory_early * 110,
+        "memory grows: {turns:?}"
+    );
+    assert!(
+        descriptors_late <= descriptors_early + 2,
+        "descriptors grow: {turns:?}"
+    );
+}
