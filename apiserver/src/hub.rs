@@ -347,3 +347,6 @@ fn drop_body(response: &mut Response) {
 fn millis(latency: Duration) -> u64 {
     u64::try_from(latency.as_millis()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,7 @@
+//! A whole hub from the inside: requests with credentials, as they come from connections.
+
+mod bypass;
+mod coverage;
+mod credentials;
+mod escalation;
+mod world;
