@@ -17,7 +17,7 @@ mod disk;
 mod group;
 mod log;
 mod queue;
-mod retention;
+pub(crate) mod retention;
 
 #[cfg(any(test, feature = "conformance"))]
 pub mod simulated;

@@ -8,7 +8,7 @@ use crate::key::Key;
 use crate::revision::Revision;
 
 /// A cause from below, shared by every write that it befell.
-type Cause = Arc<dyn std::error::Error + Send + Sync>;
+pub(crate) type Cause = Arc<dyn std::error::Error + Send + Sync>;
 
 /// Why an open store refuses a request.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -75,6 +75,20 @@ pub enum Error {
     #[error("the store's disk is full")]
     StorageFull {
         /// What the disk said.
+        #[source]
+        source: Cause,
+    },
+    /// What keeps the store cannot be reached, or refuses for now. Nothing was written.
+    #[error("the store cannot be reached")]
+    Unavailable {
+        /// What it said.
+        #[source]
+        source: Cause,
+    },
+    /// No answer came to a write that was sent. Whether it happened is not known.
+    #[error("the store did not answer, and the write may have happened")]
+    Unknown {
+        /// What came instead of an answer.
         #[source]
         source: Cause,
     },

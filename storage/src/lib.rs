@@ -42,6 +42,7 @@ mod view;
 pub mod backup;
 pub mod check;
 pub mod embedded;
+pub mod etcd;
 
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;

@@ -51,13 +51,14 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Hands a batch of writes over; all of them happen, in one revision, or none.
     ///
     /// The batch is taken up by this call, not by the first poll of the answer, and it runs to its
-    /// end whatever becomes of the answer.
+    /// end whatever becomes of the answer. Batches that write one key keep the order in which they
+    /// were handed over.
     ///
     /// # Errors
     /// In the answer: [`Error::NotFound`] and [`Error::Conflict`] for a broken expectation,
     /// [`Error::Full`], [`Error::TooLarge`] and [`Error::Malformed`] for a batch that was not taken
-    /// up, [`Error::StorageFull`] for one of which nothing was kept, [`Error::Durability`] for one
-    /// whose fate is not known.
+    /// up, [`Error::StorageFull`] and [`Error::Unavailable`] for one of which nothing was kept,
+    /// [`Error::Unknown`] and [`Error::Durability`] for one whose fate is not known.
     fn commit(&self, writes: Vec<Write>) -> Answer<Committed>;
 
     /// Watches a range: every change after a revision, in the order of commits. After a revision

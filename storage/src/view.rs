@@ -21,7 +21,7 @@ use crate::event::Event;
 use crate::index::Index;
 use crate::revision::Revision;
 use crate::store::{Range, RangeQuery, WatchQuery};
-use crate::watch::Watcher;
+use crate::watch::{WatchEnd, Watcher};
 use crate::window::{Feed, WindowSize};
 
 /// The readable side of a store.
@@ -89,6 +89,38 @@ impl View {
             .map(|(entry, previous)| Arc::new(Event::fresh(entry.clone(), previous)))
             .collect();
         self.feed.deliver(events, revision);
+    }
+
+    /// Notes that everything up to a revision has been published, one that changed nothing here
+    /// included.
+    pub(crate) fn advance(&self, revision: Revision) {
+        let mut index = self.index.write();
+        index.advance(revision);
+        self.revision.fetch_max(revision.0, Ordering::AcqRel);
+        drop(index);
+        self.feed.advance(revision);
+    }
+
+    /// Takes up another state, which does not follow from what was published: ends all watches.
+    ///
+    /// Whoever has read the old state and watches after it is refused, because the floor of the
+    /// new state is higher, or ended with all the others.
+    pub(crate) fn replace(&self, state: Self) {
+        let revision = state.revision();
+        assert!(
+            revision >= self.revision(),
+            "what replaces a state is newer than it"
+        );
+        let mut index = self.index.write();
+        *index = state.index.into_inner();
+        self.revision.store(revision.0, Ordering::Release);
+        drop(index);
+        self.feed.replace(&state.feed, WatchEnd::Expired);
+    }
+
+    /// The changes of one revision, in the order of its batch, where history still has them.
+    pub(crate) fn changes(&self, revision: Revision) -> Vec<Entry> {
+        self.feed.changes(revision)
     }
 
     /// The latest revision that reads see.

@@ -28,7 +28,8 @@ pub(crate) const MAILBOX_COUNT_MAX: usize = 8192;
 /// Events that are handed out together, unless one revision has more of them.
 const HANDED_OUT_MAX: usize = 1024;
 
-/// Why a watch ended. Either way the client resumes after the last revision that it saw.
+/// Why a watch ended. But for [`WatchEnd::Expired`] the client resumes after the last revision that
+/// it saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WatchEnd {
     /// It did not keep up.
@@ -37,6 +38,9 @@ pub enum WatchEnd {
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
+    /// The history behind what it has seen is gone: to resume is refused as compacted.
+    #[error("the history that the watch was to see is gone")]
+    Expired,
 }
 
 /// A watch of a range of keys.

@@ -20,6 +20,7 @@ use std::task::Waker;
 
 use parking_lot::Mutex;
 
+use crate::entry::Entry;
 use crate::error::Error;
 use crate::event::Event;
 use crate::key::KeyRange;
@@ -44,7 +45,7 @@ pub(crate) struct Feed {
     delivered: AtomicU64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Window {
     history: VecDeque<Arc<Event>>,
     floor: Revision,
@@ -121,6 +122,47 @@ impl Feed {
         if slow_count > 0 {
             tracing::debug!(slow_count, revision = revision.0, "closed slow watchers");
         }
+    }
+
+    /// Notes that there is nothing more to deliver up to a revision.
+    pub(crate) fn advance(&self, revision: Revision) {
+        // Under the lock, so that it does not overtake a delivery.
+        let window = self.window.lock();
+        self.delivered.fetch_max(revision.0, Ordering::AcqRel);
+        drop(window);
+    }
+
+    /// Takes another history up, and ends all watches: they were of the one before.
+    pub(crate) fn replace(&self, other: &Self, end: WatchEnd) {
+        let mut taken = std::mem::take(&mut *other.window.lock());
+        let mut window = self.window.lock();
+        let mailboxes = window.registry.drain();
+        // They end before `delivered` rises: no bookmark tells of what they have not seen.
+        let wakers: Vec<_> = mailboxes
+            .iter()
+            .filter_map(|mailbox| mailbox.end(end))
+            .collect();
+        // The empty registry stays: it gives no watcher the number of one that has ended.
+        taken.registry = std::mem::take(&mut window.registry);
+        taken.closed = window.closed;
+        *window = taken;
+        self.delivered.store(other.delivered().0, Ordering::Release);
+        drop(window);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// The changes of one revision, where history still has them.
+    pub(crate) fn changes(&self, revision: Revision) -> Vec<Entry> {
+        let window = self.window.lock();
+        let start = window
+            .history
+            .partition_point(|event| event.revision() < revision);
+        window
+            .history
+            .range(start..)
+            .take_while(|event| event.revision() == revision)
+            .map(|event| event.entry().clone())
+            .collect()
     }
 
     /// Begins a watch.

@@ -207,6 +207,10 @@ impl WatchStream {
                 }
                 Phase::Live(watcher)
             }
+            Woken::Events(Err(WatchEnd::Expired)) => {
+                let text = "the history that the watch was to see is gone, list again";
+                Self::fail(&Status::expired(text), out)
+            }
             // A watcher that is too slow, and a store that closes, end without a word: the client goes on from where
             // it is.
             Woken::Events(Err(_end)) => Phase::Done,

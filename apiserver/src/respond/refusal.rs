@@ -125,6 +125,14 @@ impl From<storage::Error> for Refusal {
                 let text = "the store's disk is full: nothing of the write was kept; writes go on once there is space";
                 Self::new(Status::failure(507, StatusReason::InternalError, text)).because(error)
             }
+            Error::Unavailable { .. } => {
+                let text = "the store cannot be reached, nothing was written";
+                Self::new(Status::service_unavailable(text)).because(error)
+            }
+            Error::Unknown { .. } => {
+                let text = "the store did not answer in time, and the write may have happened";
+                Self::new(Status::timeout(text)).because(error)
+            }
             Error::Closed => {
                 Self::new(Status::service_unavailable("the server is shutting down")).because(error)
             }

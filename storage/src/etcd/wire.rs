@@ -1,0 +1,52 @@
+//! The messages of etcd's API, made from `proto/etcd.proto`.
+
+use crate::key::{Key, KeyRange};
+
+pub(crate) use self::generated::*;
+
+#[expect(
+    unreachable_pub,
+    clippy::derive_partial_eq_without_eq,
+    clippy::empty_structs_with_brackets,
+    clippy::enum_variant_names,
+    clippy::trivially_copy_pass_by_ref,
+    reason = "it is generated"
+)]
+mod generated {
+    include!(concat!(env!("OUT_DIR"), "/etcd.rs"));
+}
+
+// === impl RangeRequest ===
+
+impl RangeRequest {
+    /// Asks for one key.
+    pub(crate) fn of(key: &Key) -> Self {
+        Self {
+            key: bytes::Bytes::copy_from_slice(key),
+            ..Self::default()
+        }
+    }
+}
+
+// === impl WatchCreateRequest ===
+
+impl WatchCreateRequest {
+    /// Asks for every change of a range from a revision on.
+    pub(crate) fn of(range: &KeyRange, start_revision: i64) -> Self {
+        Self {
+            key: bytes::Bytes::copy_from_slice(&range.start),
+            range_end: end_of(range),
+            start_revision,
+            progress_notify: true,
+            fragment: true,
+        }
+    }
+}
+
+/// The end of a range as etcd writes it; a range without end ends with one zero byte.
+pub(crate) fn end_of(range: &KeyRange) -> bytes::Bytes {
+    range.end.as_ref().map_or_else(
+        || bytes::Bytes::from_static(b"\0"),
+        |end| bytes::Bytes::copy_from_slice(end),
+    )
+}
