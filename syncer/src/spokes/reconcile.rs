@@ -205,14 +205,9 @@ async fn end(
         return Ok(());
     }
     engine.fleet.disconnect(cluster);
-    let records = Engine::hub_endpoint(cluster, &resources::served_resources(), "");
-    let listed = engine.hub.list(&records, &ListRequest::default()).await?;
-    for record in &listed.items {
-        let name = api::meta::name(record);
-        engine
-            .hub
-            .delete(&records, name, &DeleteRequest::default())
-            .await?;
+    // Only a mirrored cluster has records of what its spoke serves; an embedded one does not even serve them.
+    if object["spec"]["provider"] != "Embedded" {
+        forget_records(engine, cluster).await?;
     }
     if !api::meta::has_finalizer(object, FINALIZER) {
         return Ok(());
@@ -264,4 +259,21 @@ pub fn join_objects(
         },
     });
     (secret, spoke)
+}
+
+/// Deletes the records of what a spoke served.
+async fn forget_records(
+    engine: &Arc<Engine>,
+    cluster: &LogicalCluster,
+) -> Result<(), client::Error> {
+    let records = Engine::hub_endpoint(cluster, &resources::served_resources(), "");
+    let listed = engine.hub.list(&records, &ListRequest::default()).await?;
+    for record in &listed.items {
+        let name = api::meta::name(record);
+        engine
+            .hub
+            .delete(&records, name, &DeleteRequest::default())
+            .await?;
+    }
+    Ok(())
 }
