@@ -25,6 +25,7 @@ async fn history(machine: &mut Machine) -> Result<(), Violation> {
         followers.add(machine, &subject, Span::all(), restlessness, after);
     }
     for round in 0..4 {
+        followers.look()?;
         let stop = Arc::new(AtomicBool::new(false));
         let compactor = std::thread::spawn({
             let (engine, recorder) = (machine.engine(), Arc::clone(&machine.recorder));

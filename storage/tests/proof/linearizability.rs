@@ -23,6 +23,7 @@ async fn history(machine: &mut Machine) -> Result<(), Violation> {
     followers.add(machine, &subject, Span::all(), 20, after);
     let mut left = CALLS;
     while left > 0 {
+        followers.look()?;
         let workload = Workload {
             seed: 0,
             calls: left.div_ceil(CLIENTS),

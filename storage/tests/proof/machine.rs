@@ -164,6 +164,14 @@ impl Followers {
             .spawn(async move { follow(&*subject, &recorder, follower, after, target).await });
     }
 
+    /// Tells of a watch that has ended before it should.
+    pub(crate) fn look(&mut self) -> Result<(), Violation> {
+        while let Some(ended) = self.tasks.try_join_next() {
+            ended.expect("no watch panics")?;
+        }
+        Ok(())
+    }
+
     /// Lets every watch see everything, and ends it.
     pub(crate) async fn finish(self, revision: Revision) -> Result<(), Violation> {
         let Self { tasks, target } = self;

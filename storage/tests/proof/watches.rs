@@ -35,6 +35,7 @@ async fn history(machine: &mut Machine) -> Result<(), Violation> {
         followers.add(machine, &subject, span, restlessness, after);
     }
     while machine.recorder.event_count() < EVENTS_PER_ROUND {
+        followers.look()?;
         let workload = Workload {
             seed: 0,
             calls: 500,

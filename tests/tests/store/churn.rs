@@ -7,8 +7,9 @@ use storage::{Revision, conformance::Trial};
 use wheelhouse_tests::{Hub, proof::Api, proof::api::revision, wait::within};
 
 const TURNS: usize = 5;
-/// Of each turn; a tenth of the catalogue's over all turns.
+/// Of each turn; a tenth of the catalogue's over all turns, but for the clusters.
 const DEFINITIONS: usize = 20;
+const CLUSTERS: usize = 10;
 const WATCHES: usize = 2000;
 const WATCHES_AT_ONCE: usize = 50;
 
@@ -75,6 +76,42 @@ async fn churn_definitions(api: &Api) {
     }
 }
 
+/// Makes embedded spokes, each with a logical cluster and an object in it, and takes them away.
+async fn churn_clusters(api: &Api) {
+    let spokes = "/apis/wheelhouse.dev/v1alpha1/spokes";
+    for n in 0..CLUSTERS {
+        let spoke = json!({
+            "apiVersion": "wheelhouse.dev/v1alpha1", "kind": "Spoke",
+            "metadata": {"name": format!("churn-{n}")}, "spec": {"provider": "Embedded"},
+        });
+        let (code, body) = send(api, "POST", spokes, &spoke).await;
+        assert_eq!(code, 201, "{body}");
+        let object = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}, "data": {},
+        });
+        let path = format!("/clusters/churn-{n}/api/v1/namespaces/default/configmaps");
+        within(Duration::from_mins(1), "the cluster is served", || async {
+            match send(api, "POST", &path, &object).await {
+                (201 | 409, _) => Ok(()),
+                (code, body) => Err(format!("{code} {body}")),
+            }
+        })
+        .await;
+    }
+    for n in 0..CLUSTERS {
+        let path = format!("{spokes}/churn-{n}");
+        let (code, body) = send(api, "DELETE", &path, &Value::Null).await;
+        assert_eq!(code, 200, "{body}");
+        within(Duration::from_mins(1), "the spoke is gone", || async {
+            match send(api, "GET", &path, &Value::Null).await {
+                (404, _) => Ok(()),
+                (code, body) => Err(format!("{code} {body}")),
+            }
+        })
+        .await;
+    }
+}
+
 async fn churn_watches(api: &Api, after: Revision) {
     for _ in 0..WATCHES / WATCHES_AT_ONCE {
         let mut open = Vec::new();
@@ -98,6 +135,7 @@ async fn r24_what_comes_and_goes_leaves_nothing() {
     let mut turns = Vec::new();
     for _ in 0..TURNS * Trial::factor() {
         churn_definitions(&api).await;
+        churn_clusters(&api).await;
         let (_, list) = api.get(api.collection()).await.expect("the hub answers");
         churn_watches(&api, revision(&list).expect("a list has a revision")).await;
         turns.push((
