@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use wheelhouse_storage::conformance::Trial;
 use wheelhouse_storage::conformance::histories::{Span, Subject, Violation, Workload};
+use wheelhouse_storage::conformance::{Random, Trial};
 use wheelhouse_storage::{Revision, Store as _};
 
 use super::machine::{Machine, Mishap, play};
@@ -29,12 +29,20 @@ async fn history(machine: &mut Machine) -> Result<(), Violation> {
         let stop = Arc::new(AtomicBool::new(false));
         let compactor = std::thread::spawn({
             let (engine, recorder) = (machine.engine(), Arc::clone(&machine.recorder));
-            let stop = Arc::clone(&stop);
+            let (stop, mut random) = (Arc::clone(&stop), Random::new(machine.random.bits()));
             move || {
                 let mut floor = Revision(0);
                 while !stop.load(Ordering::Relaxed) {
-                    // Up to the very latest that some watch has seen.
-                    let next = engine.revision().min(recorder.reach());
+                    // Up to the very latest that some watch has seen, or a little less: then pages of
+                    // lists and watches that resume are right at the floor.
+                    let kept = random.below(6) as u64;
+                    let next = Revision(
+                        engine
+                            .revision()
+                            .min(recorder.reach())
+                            .0
+                            .saturating_sub(kept),
+                    );
                     if next <= floor {
                         std::thread::yield_now();
                         continue;

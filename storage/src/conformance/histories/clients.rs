@@ -177,6 +177,8 @@ async fn list(subject: &dyn Subject, recorder: &Recorder, limit: usize) -> Resul
                     return Ok(true);
                 }
                 behind = Some(page);
+                // Others write between two pages.
+                tokio::task::yield_now().await;
             }
             Err(Fault::Down) => return Ok(false),
             Err(Fault::Compacted(floor)) => {

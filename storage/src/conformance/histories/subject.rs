@@ -9,11 +9,12 @@ use std::task::Context;
 use parking_lot::RwLock;
 
 use super::recorder::{Span, Wish};
+use crate::entry::Entry;
 use crate::error::Error;
 use crate::event::EventKind;
 use crate::key::{Key, KeyRange};
 use crate::revision::Revision;
-use crate::store::{RangeQuery, Store, WatchQuery, Write};
+use crate::store::{Range, RangeQuery, Store, WatchQuery, Write};
 use crate::watch::Watcher;
 
 /// Something that takes its time.
@@ -177,16 +178,21 @@ impl Subject for InProcess {
                 Err(Error::NotFound { key } | Error::Conflict { key, .. }) => {
                     Verdict::Refused(text(key.as_bytes()))
                 }
-                Err(Error::Durability { .. } | Error::Closed) => Verdict::Unknown,
+                Err(Error::Durability { .. } | Error::Unknown { .. } | Error::Closed) => {
+                    Verdict::Unknown
+                }
                 Err(_) => Verdict::Nothing,
             }
         })
     }
 
     fn read<'a>(&'a self, key: &'a str) -> Pending<'a, Result<Option<(String, Revision)>, Fault>> {
-        let entry = self.store().get(key.as_bytes());
-        let state = entry.map(|entry| (text(entry.value()), entry.modified()));
-        Box::pin(std::future::ready(Ok(state)))
+        let store = self.store();
+        Box::pin(async move {
+            store.fresh().await.map_err(|_error| Fault::Down)?;
+            let entry = store.get(key.as_bytes());
+            Ok(entry.map(|entry| (text(entry.value()), entry.modified())))
+        })
     }
 
     fn list<'a>(
@@ -203,27 +209,17 @@ impl Subject for InProcess {
             at: behind.map(|page| page.revision),
             ..RangeQuery::of(range).limit(limit)
         };
-        let page = match self.store().range(query) {
-            Ok(range) => {
-                let last = range.entries.last().filter(|_| range.more());
-                let rest = last.map(|entry| text(Key::copy_of(entry.key()).successor().as_bytes()));
-                let entry = |entry: &crate::entry::Entry| {
-                    (text(entry.key()), text(entry.value()), entry.modified())
-                };
-                Ok(Page {
-                    revision: range.revision,
-                    entries: range.entries.iter().map(entry).collect(),
-                    span: Span {
-                        start: start.to_owned(),
-                        end: rest.clone(),
-                    },
-                    rest,
-                })
+        let store = self.store();
+        Box::pin(async move {
+            if behind.is_none() {
+                store.fresh().await.map_err(|_error| Fault::Down)?;
             }
-            Err(Error::Compacted { floor, .. }) => Err(Fault::Compacted(Some(floor))),
-            Err(_) => Err(Fault::Down),
-        };
-        Box::pin(std::future::ready(page))
+            match store.range(query) {
+                Ok(range) => Ok(page(start, &range)),
+                Err(Error::Compacted { floor, .. }) => Err(Fault::Compacted(Some(floor))),
+                Err(_) => Err(Fault::Down),
+            }
+        })
     }
 
     fn watch<'a>(
@@ -275,6 +271,21 @@ impl Subscription for StoreWatch {
             self.promised = progress;
             progress
         })
+    }
+}
+
+fn page(start: &str, range: &Range) -> Page {
+    let last = range.entries.last().filter(|_| range.more());
+    let rest = last.map(|entry| text(Key::copy_of(entry.key()).successor().as_bytes()));
+    let entry = |entry: &Entry| (text(entry.key()), text(entry.value()), entry.modified());
+    Page {
+        revision: range.revision,
+        entries: range.entries.iter().map(entry).collect(),
+        span: Span {
+            start: start.to_owned(),
+            end: rest.clone(),
+        },
+        rest,
     }
 }
 
