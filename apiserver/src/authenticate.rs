@@ -22,6 +22,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use peer::certificate_user;
 pub use peer::{CertificateIdentity, Peer};
 pub use service_accounts::ServiceAccounts;
+#[cfg(feature = "fuzzing")]
+pub(crate) use service_accounts::TestSigner;
 pub use tokens::{TokenFile, TokenFileError};
 pub use user::{ALL_AUTHENTICATED, ALL_UNAUTHENTICATED, ANONYMOUS, SYSTEM_MASTERS, UserInfo};
 

@@ -40,6 +40,8 @@ pub mod side;
 pub mod admit;
 mod backup;
 pub mod definitions;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod handle;
 pub mod objects;
 pub mod protobuf;

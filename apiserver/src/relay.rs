@@ -22,6 +22,8 @@ use futures::future::BoxFuture;
 use http::request::Parts;
 use tasks::Tasks;
 
+#[cfg(feature = "fuzzing")]
+pub(crate) use forward::{below_cluster, relayed as relayed_headers};
 pub(crate) use links::Links;
 
 use crate::{

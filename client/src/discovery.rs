@@ -235,5 +235,25 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     serde_json::from_slice(bytes).map_err(Error::Decode)
 }
 
+/// Reads an answer in each form in which it may come; for fuzz targets.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn read_any(bytes: &[u8]) {
+    let mut kinds = Kinds::default();
+    if let Ok(list) = aggregated(bytes) {
+        kinds.take_aggregated(list);
+    }
+    if let Ok(list) = decode::<ApiResourceList>(bytes) {
+        kinds.take_resources(&GroupVersion::new("a.io", "v1"), list);
+    }
+    drop(decode::<ApiVersions>(bytes));
+    drop(decode::<ApiGroupList>(bytes));
+    for (gvk, info) in &kinds.by_type {
+        assert!(
+            kinds.resource(&info.gvr).is_some(),
+            "{gvk} is found by its resource"
+        );
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -14,6 +14,8 @@ pub mod discovery;
 
 pub mod dynamic;
 pub mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod reflector;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -26,7 +26,11 @@ mod lines;
 mod raw_object;
 mod wire;
 
+#[cfg(feature = "fuzzing")]
+pub(crate) use lines::Lines;
 pub use raw_object::RawObject;
+#[cfg(feature = "fuzzing")]
+pub(crate) use wire::{read_line, read_page};
 
 /// How many events wait for the consumer. When it is full the watch is not read on.
 const EVENT_COUNT_MAX: usize = 1024;

@@ -28,6 +28,9 @@ mod resolve;
 mod scalar;
 mod template;
 
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
+
 pub mod compatibility;
 mod ownership;
 

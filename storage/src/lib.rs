@@ -46,6 +46,8 @@ pub mod etcd;
 
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+#[cfg(feature = "conformance")]
+pub mod fuzzing;
 
 pub use answer::{Answer, Responder};
 pub use clock::{Clock, SystemClock};

@@ -6,6 +6,9 @@
 
 mod operations;
 
+#[cfg(feature = "fuzzing")]
+pub(super) use operations::apply as apply_operations;
+
 use api::query::{FieldValidation, PatchKind, PatchOptions};
 use api::{FieldError, FieldPath, GroupKind, Status, meta};
 use schema::strategic::strategic_merge;

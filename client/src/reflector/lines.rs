@@ -12,11 +12,11 @@ const LINE_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// A line that has no end in sight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a line is longer than {LINE_BYTES_MAX} bytes")]
-pub(super) struct LineTooLongError;
+pub(crate) struct LineTooLongError;
 
 /// The chunks that have come and are not delivered yet.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
+pub(crate) struct Lines {
     buffer: BytesMut,
     /// How much of the buffer is known to have no end of line.
     searched: usize,
@@ -26,7 +26,7 @@ pub(super) struct Lines {
 
 impl Lines {
     /// Takes a chunk.
-    pub(super) fn push(&mut self, chunk: &[u8]) -> Result<(), LineTooLongError> {
+    pub(crate) fn push(&mut self, chunk: &[u8]) -> Result<(), LineTooLongError> {
         self.buffer.extend_from_slice(chunk);
         if self.searched > LINE_BYTES_MAX {
             Err(LineTooLongError)
@@ -36,7 +36,7 @@ impl Lines {
     }
 
     /// Delivers the next line without its end, if it has come; blank ones are left out.
-    pub(super) fn next_line(&mut self) -> Option<Bytes> {
+    pub(crate) fn next_line(&mut self) -> Option<Bytes> {
         loop {
             let unsearched = self.buffer.get(self.searched..)?;
             let Some(position) = memchr::memchr(b'\n', unsearched) else {

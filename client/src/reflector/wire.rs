@@ -118,6 +118,42 @@ pub(super) fn is_older(version: &str, than: &str) -> bool {
     is_number(version) && is_number(than) && (version.len(), version) < (than.len(), than)
 }
 
+/// Reads a line, and holds what was read to what stands there; for fuzz targets.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn read_line(bytes: &[u8], type_meta: &Arc<TypeMeta>) {
+    if let Ok(Line::Applied(object) | Line::Deleted(object)) = decode_line(bytes, type_meta) {
+        hold(&object);
+    }
+}
+
+/// Reads a page, and holds what was read to what stands there; for fuzz targets.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn read_page(bytes: &[u8]) {
+    for object in decode_page(bytes).into_iter().flat_map(|page| page.items) {
+        hold(&object);
+    }
+}
+
+#[cfg(feature = "fuzzing")]
+fn hold(object: &RawObject) {
+    let Ok(value) = object.value() else { return };
+    assert_eq!(
+        meta::name(&value),
+        object.name,
+        "the name is the one that stands there"
+    );
+    assert_eq!(
+        meta::uid(&value),
+        object.uid,
+        "the uid is the one that stands there"
+    );
+    assert_eq!(
+        meta::resource_version(&value),
+        object.resource_version,
+        "the version is the one that stands there"
+    );
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -45,7 +45,7 @@ pub(super) fn unknown_members(operations: &[Value]) -> Vec<String> {
 }
 
 /// Applies operations in their order; what was changed before one that fails is thrown away by the caller.
-pub(super) fn apply(object: &mut Value, operations: &[Value]) -> Result<(), Refusal> {
+pub(in crate::handle) fn apply(object: &mut Value, operations: &[Value]) -> Result<(), Refusal> {
     for operation in operations {
         let parsed = PatchOperation::deserialize(operation)
             .map_err(|error| not_applicable().because(error))?;

@@ -1,0 +1,167 @@
+//! What fuzz targets need of the parsers of this crate: see `hack/fuzz-targets`.
+
+use std::sync::LazyLock;
+
+use api::cluster::ClusterScope;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
+use serde_json::Value;
+
+use crate::authenticate;
+use crate::authorize;
+use crate::handle;
+use crate::negotiate::{self, MediaType, Offer};
+use crate::relay;
+use crate::respond::Refusal;
+use crate::route::{self, RequestInfo};
+
+/// Reads a path as a request's, and holds it to what the stages after it rely on.
+pub fn path(text: &str) {
+    let Ok(uri) = text.parse::<Uri>() else { return };
+    for method in [Method::GET, Method::POST, Method::DELETE] {
+        let Ok(info) = route::route(&method, &uri) else {
+            continue;
+        };
+        hold_path(&info);
+        if let ClusterScope::One(cluster) = &info.cluster
+            && !cluster.is_root()
+        {
+            hold_relayed(&method, &uri, &info);
+        }
+    }
+}
+
+fn hold_path(info: &RequestInfo) {
+    let path = &info.path;
+    assert!(path.starts_with('/'), "{path:?} begins with a slash");
+    assert!(
+        !path.split('/').any(|part| matches!(part, "." | "..")),
+        "{path:?} has no dot segments"
+    );
+    for part in [
+        &info.group,
+        &info.version,
+        &info.resource,
+        &info.subresource,
+        &info.namespace,
+    ] {
+        assert!(!part.contains('/'), "{part:?} is one segment");
+    }
+}
+
+/// What is relayed must mean to the spoke what it means here.
+fn hold_relayed(method: &Method, uri: &Uri, info: &RequestInfo) {
+    let Ok(below) = relay::below_cluster(uri) else {
+        return;
+    };
+    let there = route::route(method, &below).expect("what was read once is read again");
+    assert_eq!(
+        there.path, info.path,
+        "the spoke is asked for the path that was judged"
+    );
+    assert_eq!(there.verb, info.verb, "with the same verb");
+    assert_eq!(
+        (
+            &there.group,
+            &there.resource,
+            &there.subresource,
+            &there.namespace,
+            &there.name
+        ),
+        (
+            &info.group,
+            &info.resource,
+            &info.subresource,
+            &info.namespace,
+            &info.name
+        ),
+        "of the same object"
+    );
+}
+
+/// Reads the headers by which a client and the server agree on a form.
+pub fn negotiate(accept: &[u8], content_type: &[u8], query: &str) {
+    let mut request = Request::get(format!("/api/v1/pods?{query}"));
+    for (name, value) in [
+        (header::ACCEPT, accept),
+        (header::CONTENT_TYPE, content_type),
+    ] {
+        if let Ok(value) = HeaderValue::from_bytes(value) {
+            request = request.header(name, value);
+        }
+    }
+    let Ok(request) = request.body(()) else {
+        return;
+    };
+    let (parts, ()) = request.into_parts();
+    for offer in [Offer::Plain, Offer::Object, Offer::List, Offer::Watch] {
+        drop(negotiate::accept(&parts, offer));
+    }
+    drop(negotiate::accept_refusal(&parts));
+    drop(negotiate::accepts_aggregated(
+        &parts.headers,
+        &["v2", "v2beta1"],
+    ));
+    let supported = [
+        MediaType::Json,
+        MediaType::Yaml,
+        MediaType::Protobuf,
+        MediaType::ApplyYaml,
+    ];
+    if let Ok(media) = negotiate::content_type(&parts.headers, &supported) {
+        assert!(
+            supported.contains(&media),
+            "only what is supported is found"
+        );
+    }
+}
+
+/// Reads impersonation headers, given as lines of `name: value`.
+pub fn impersonation(text: &str) {
+    let mut headers = HeaderMap::new();
+    for line in text.lines() {
+        let Some((name, value)) = line.split_once(": ") else {
+            continue;
+        };
+        let name = HeaderName::from_bytes(name.as_bytes());
+        let value = HeaderValue::from_bytes(value.as_bytes());
+        if let (Ok(name), Ok(value)) = (name, value) {
+            headers.append(name, value);
+        }
+    }
+    authorize::read_impersonation(&headers);
+    let relayed = relay::relayed_headers(&headers);
+    for name in relayed.keys() {
+        let text = name.as_str();
+        let says_who = ["impersonate-", "x-remote-", "x-forwarded-", "authorization"];
+        assert!(
+            !says_who.iter().any(|prefix| text.starts_with(prefix)),
+            "{text} is not relayed"
+        );
+    }
+}
+
+/// Applies a JSON patch.
+///
+/// # Errors
+/// The refusal that a client gets.
+pub fn json_patch(object: &mut Value, operations: &[Value]) -> Result<(), Refusal> {
+    handle::json_patch(object, operations)
+}
+
+/// Reads the user of a client certificate, in DER.
+pub fn certificate(der: &[u8]) {
+    if let Ok(user) = authenticate::certificate_user(der) {
+        assert!(!user.username.is_empty(), "a user has a name");
+        assert!(
+            user.in_group(authenticate::ALL_AUTHENTICATED),
+            "and is authenticated"
+        );
+    }
+}
+
+/// Whether a token is taken as one of a hub whose key no one has.
+pub fn token_is_good(token: &str) -> bool {
+    static SIGNER: LazyLock<authenticate::TestSigner> =
+        LazyLock::new(authenticate::TestSigner::new);
+    SIGNER.check(token)
+}
