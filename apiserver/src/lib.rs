@@ -44,6 +44,7 @@ pub mod definitions;
 pub mod fuzzing;
 pub mod handle;
 pub mod objects;
+pub mod offline;
 pub mod protobuf;
 pub mod registry;
 mod sweep;

@@ -23,6 +23,9 @@ pub(crate) enum Command {
     Spoke(Spoke),
     /// Print a kubeconfig for one logical cluster.
     Kubeconfig(Kubeconfig),
+    /// Back a hub's store up, restore it, check it.
+    #[command(subcommand)]
+    Store(crate::store::args::Store),
 }
 
 #[derive(Debug, Args)]
@@ -167,6 +170,10 @@ mod tests {
             "wheelhouse spoke list -o wide --kubeconfig f --context c",
             "wheelhouse spoke remove east",
             "wheelhouse kubeconfig east --kubeconfig f",
+            "wheelhouse store backup --out f --resume --kubeconfig f --encryption-key-file k",
+            "wheelhouse store confirm-restore east west --unknown keep",
+            "wheelhouse store confirm-restore --all --unknown delete",
+            "wheelhouse store finish-restore --kubeconfig f",
         ] {
             let parsed = Arguments::try_parse_from(line.split(' '));
             assert!(parsed.is_ok(), "{line}: {parsed:?}");

@@ -11,6 +11,7 @@ mod output;
 mod process;
 mod serve;
 mod spoke;
+mod store;
 
 use std::process::ExitCode;
 
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
             Command::Dev(dev) => dev::run(dev).await,
             Command::Spoke(spoke) => spoke::run(spoke).await,
             Command::Kubeconfig(kubeconfig) => kubeconfig::run(kubeconfig).await,
+            Command::Store(store) => store::run(store).await,
         }
     });
     match outcome {

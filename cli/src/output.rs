@@ -12,7 +12,7 @@ use crate::args::{Command, Format};
 pub(crate) fn start_logging(command: &Command) {
     let level = match command {
         Command::Serve(_) => "info",
-        Command::Dev(_) | Command::Spoke(_) | Command::Kubeconfig(_) => "error",
+        Command::Dev(_) | Command::Spoke(_) | Command::Kubeconfig(_) | Command::Store(_) => "error",
     };
     let filter =
         EnvFilter::try_from_env("WHEELHOUSE_LOG").unwrap_or_else(|_| EnvFilter::new(level));
@@ -25,6 +25,12 @@ pub(crate) fn start_logging(command: &Command) {
 /// Prints a line of the result.
 pub(crate) fn line(text: &str) -> Result<()> {
     writeln!(std::io::stdout(), "{text}").context("standard output is closed")
+}
+
+/// Says on standard error how it goes.
+pub(crate) fn note(text: &str) {
+    // Nobody is left to tell when standard error is gone.
+    drop(writeln!(std::io::stderr(), "wheelhouse: {text}"));
 }
 
 /// Tells on standard error why a command failed.

@@ -101,6 +101,8 @@ pub(crate) async fn start(mut config: apiserver::Config, listen: SocketAddr) -> 
         config.addresses.push(listen.ip());
     }
     let data_dir = config.data_dir.clone();
+    config.hub_id = hub_id(&data_dir)?;
+    let hub_id = config.hub_id.clone();
     let listener = bind(listen).with_context(|| format!("{listen}"))?;
     let address = listener
         .local_addr()
@@ -115,7 +117,7 @@ pub(crate) async fn start(mut config: apiserver::Config, listen: SocketAddr) -> 
     };
     let syncer = syncer::Config {
         hub: client(&hub, api::wheelhouse::keys::USER_SYNCER),
-        hub_id: hub_id(&data_dir)?,
+        hub_id,
     };
     syncer::start(syncer, &tasks);
     Ok(Running {
@@ -142,11 +144,12 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 /// Reads the hub's name for itself, made at its first start: other writers of a spoke tell hubs
 /// apart by it.
 fn hub_id(data_dir: &Path) -> Result<String> {
-    let file = data_dir.join("hub-id");
+    let file = data_dir.join(apiserver::offline::HUB_ID_FILE);
     match std::fs::read_to_string(&file) {
         Ok(id) => Ok(id.trim().to_owned()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let id = format!("{:016x}", rand::random::<u64>());
+            std::fs::create_dir_all(data_dir).with_context(|| data_dir.display().to_string())?;
             std::fs::write(&file, &id).with_context(|| file.display().to_string())?;
             Ok(id)
         }

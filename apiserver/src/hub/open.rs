@@ -16,6 +16,7 @@ use crate::{
     config::Config,
     discovery, handle,
     handle::Handlers,
+    offline::STORE_DIRECTORY,
     openapi,
     registry::{self, ClusterKind, Registry},
     relay::Relay,
@@ -23,9 +24,6 @@ use crate::{
     side::{Health, Metrics},
     tls::{self, Pki},
 };
-
-/// Directory of the store, below the data directory.
-const STORE_DIRECTORY: &str = "store";
 
 /// Why a hub cannot be opened.
 #[derive(Debug, thiserror::Error)]

@@ -1,0 +1,64 @@
+//! What is done with the store of a hub from outside of it: the files that the command line writes and reads.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+pub use storage::{Keyring, KeyringError, backup};
+
+use crate::objects;
+
+/// Directory of the store, below the data directory.
+pub const STORE_DIRECTORY: &str = "store";
+/// File of the hub's name for itself, in the data directory.
+pub const HUB_ID_FILE: &str = "hub-id";
+/// The version of what a backup's header says.
+const HEADER_VERSION: u32 = 1;
+
+/// What a backup says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Header {
+    /// The version of this header.
+    pub version: u32,
+    /// The hub that it is of.
+    pub hub_id: String,
+    /// The revision that it is of.
+    pub revision: u64,
+    /// When it was begun (RFC 3339).
+    pub taken_at: String,
+}
+
+// === impl Header ===
+
+impl Header {
+    /// Describes a backup that is begun now.
+    pub fn now(hub_id: String, revision: u64) -> Self {
+        let now = jiff::Timestamp::now();
+        Self {
+            version: HEADER_VERSION,
+            hub_id,
+            revision,
+            taken_at: api::meta::time_now_text(now),
+        }
+    }
+
+    /// Reads a header; `None` for one of another version.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let header: Self = serde_json::from_slice(bytes).ok()?;
+        (header.version == HEADER_VERSION).then_some(header)
+    }
+
+    /// Writes it as JSON.
+    pub fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("a header is made of text and numbers")
+    }
+}
+
+/// Reads the keys that a hub's Secrets are sealed with.
+///
+/// # Errors
+/// As [`Keyring::read`].
+pub fn read_keyring(file: &Path) -> Result<Keyring, KeyringError> {
+    Ok(Keyring::read(file)?.covering(objects::prefix("", "secrets")))
+}
