@@ -2,18 +2,23 @@
 //!
 //! In the order of a write: [`Engine::commit`] lays the records out on the caller's thread and
 //! queues them ([`queue`]); the one commit thread takes all that is queued ([`committer`]), judges and numbers
-//! it ([`group`]), appends it to the log with one sync ([`log`] on [`disk`]), publishes it, and
-//! answers. How long history is kept is decided by [`retention`]; who may open a directory, and
-//! which formats, by [`directory`]. `docs/storage-format.md` draws the files.
+//! it ([`group`]), appends it to the log with one sync ([`log`], in the layout of [`codec`], on [`disk`]), publishes it,
+//! and answers. How long history is kept is decided by [`retention`]; who may open a directory by
+//! [`directory`]; which formats by [`format`], and [`convert`] makes one of the other ([`format_one`]).
+//! `docs/storage-format.md` draws the files.
 //!
 //! # Invariants
 //! - A lone writer waits for its own sync and for nothing else.
 //! - After a commit that failed, no write is taken up until the store is opened again. Reads go on.
 //! - The engine's thread ends before the directory's lock is given back.
 
+mod codec;
 mod committer;
+mod convert;
 mod directory;
 mod disk;
+mod format;
+mod format_one;
 mod group;
 mod log;
 mod queue;
@@ -30,18 +35,22 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-pub use self::disk::Disk;
+#[cfg(any(test, feature = "conformance"))]
+pub use self::codec::probe;
+pub use self::convert::{Import, Imported, import, rollback};
+pub use self::disk::{Directory, Disk};
 
 use self::committer::{Committer, Shared};
-use self::directory::{Directory, Found};
-use self::disk::FileDisk;
+use self::directory::FileDirectory;
+use self::format::Found;
 use self::group::{Proposal, Submission};
-use self::log::Log;
+use self::log::{Log, Options, Sizes};
 use crate::answer::Answer;
 use crate::clock::{Clock, SystemClock};
 use crate::entry::{Draft, Entry, Op};
 use crate::error::{Error, OpenError};
 use crate::key::KEY_BYTES_MAX;
+use crate::keyring::Keyring;
 use crate::revision::Revision;
 use crate::store::{
     BATCH_BYTES_MAX, BATCH_COUNT_MAX, Change, Committed, Expect, Range, RangeQuery, STAMP_BYTES,
@@ -62,6 +71,13 @@ pub struct Config {
     pub tick: Duration,
     /// What tells how old a revision is.
     pub clock: Arc<dyn Clock>,
+    /// What seals the values of the keys that it covers, on disk. In memory all values are plain.
+    pub keyring: Option<Arc<Keyring>>,
+    /// How large the first segment of the log is after a start. Each one after it is four times as
+    /// large as the one before.
+    pub segment_bytes_first: u32,
+    /// How large segments become.
+    pub segment_bytes_max: u32,
 }
 
 /// A store in a directory. It closes when it is dropped.
@@ -93,8 +109,9 @@ pub struct Statistics {
     pub groups: u64,
     /// Writes in those groups.
     pub writes: u64,
-    /// Rows of the log that nobody needs and that are not deleted yet.
-    pub garbage: u64,
+    /// Bytes of sealed segments that hold nothing needed. A sweep frees them once they are half of a
+    /// segment.
+    pub garbage_bytes: u64,
 }
 
 // === impl Config ===
@@ -106,6 +123,23 @@ impl Default for Config {
             history_bytes_max: 1024 * 1024 * 1024,
             tick: Duration::from_secs(1),
             clock: Arc::new(SystemClock::default()),
+            keyring: None,
+            segment_bytes_first: 1024 * 1024,
+            segment_bytes_max: 64 * 1024 * 1024,
+        }
+    }
+}
+
+// === impl Options ===
+
+impl Options {
+    fn of(config: &Config) -> Self {
+        Self {
+            sizes: Sizes {
+                first: config.segment_bytes_first,
+                max: config.segment_bytes_max.max(config.segment_bytes_first),
+            },
+            keyring: config.keyring.clone(),
         }
     }
 }
@@ -114,36 +148,55 @@ impl Default for Config {
 
 impl Engine {
     /// Opens the store in a directory, and makes both where there is none. Reads the whole log, so
-    /// it belongs on a thread that may block.
+    /// it belongs on a thread that may block. A store of format 1 is upgraded.
     ///
     /// # Errors
     /// [`OpenError::Locked`] where the directory is in use, [`OpenError::NewerFormat`] for a
-    /// format of the future, [`OpenError::Corrupt`] for bytes that are not what was written.
+    /// format of the future, [`OpenError::Corrupt`] for bytes that are not what was written,
+    /// [`OpenError::Sealed`] where the keyring lacks a key.
     pub fn open(directory: &Path, config: Config) -> Result<Self, OpenError> {
-        let directory = Directory::open(directory)?;
-        if directory.find()? == Found::Nothing {
-            let file = directory.begin_log()?;
-            drop(Log::create(Box::new(FileDisk::new(file)))?);
-            directory.finish_log()?;
-        }
-        let disk = FileDisk::new(directory.log()?);
-        Self::start(Box::new(disk), config, Some(directory))
+        Self::open_on(Arc::new(FileDirectory::open(directory)?), config)
     }
 
-    /// Opens the store on a disk, and makes it where the disk is empty. Nothing keeps a second
-    /// engine from the same disk.
+    /// Opens the store in whatever directory, and makes it where there is none. Nothing here keeps a
+    /// second engine from the same directory.
     ///
     /// # Errors
-    /// As [`Engine::open`], without those of directories.
-    pub fn open_on(disk: Box<dyn Disk>, config: Config) -> Result<Self, OpenError> {
-        let empty = disk.len().map_err(|source| OpenError::Io {
-            action: "learn the size of the disk".to_owned(),
-            source,
-        })? == 0;
-        if empty {
-            return Self::start_with(Log::create(disk)?, config, None);
+    /// As [`Engine::open`], but for the lock.
+    pub fn open_on(directory: Arc<dyn Directory>, config: Config) -> Result<Self, OpenError> {
+        let began = config.clock.elapsed();
+        match format::find(&*directory)? {
+            Found::Nothing => {
+                convert::remove_second(&*directory)?;
+                Log::create(&*directory)?;
+                format::switch(&*directory, codec::FORMAT)?;
+            }
+            Found::One => convert::upgrade(&*directory, config.keyring.as_deref())?,
+            Found::Two => {}
         }
-        Self::start(disk, config, None)
+        convert::put_first_aside(&*directory)?;
+        let (log, snapshot) = Log::open(directory, Options::of(&config))?;
+        let view = View::new(snapshot);
+        tracing::info!(
+            revision = view.revision().0,
+            floor = view.floor().0,
+            keys = view.live(),
+            latency_ms = millis(config.clock.elapsed().saturating_sub(began)),
+            "store opened"
+        );
+        let shared = Arc::new(Shared::new(view));
+        let committer = Committer::new(Arc::clone(&shared), log, config);
+        let thread = std::thread::Builder::new()
+            .name("store-commit".to_owned())
+            .spawn(move || committer.run())
+            .map_err(|source| OpenError::Io {
+                action: "start the commit thread".to_owned(),
+                source,
+            })?;
+        Ok(Self {
+            shared,
+            thread: Mutex::new(Some(thread)),
+        })
     }
 
     /// Forgets history below a revision, or as much of it as there is.
@@ -165,44 +218,6 @@ impl Engine {
     /// What there is to say in numbers.
     pub fn statistics(&self) -> Statistics {
         self.shared.statistics()
-    }
-
-    fn start(
-        disk: Box<dyn Disk>,
-        config: Config,
-        directory: Option<Directory>,
-    ) -> Result<Self, OpenError> {
-        Self::start_with(Log::open(disk)?, config, directory)
-    }
-
-    fn start_with(
-        mut log: Log,
-        config: Config,
-        directory: Option<Directory>,
-    ) -> Result<Self, OpenError> {
-        let began = config.clock.elapsed();
-        let (snapshot, garbage) = log.scan()?;
-        let view = View::new(snapshot);
-        tracing::info!(
-            revision = view.revision().0,
-            floor = view.floor().0,
-            keys = view.live(),
-            latency_ms = millis(config.clock.elapsed().saturating_sub(began)),
-            "store opened"
-        );
-        let shared = Arc::new(Shared::new(view));
-        let committer = Committer::new(Arc::clone(&shared), log, config, garbage, directory);
-        let thread = std::thread::Builder::new()
-            .name("store-commit".to_owned())
-            .spawn(move || committer.run())
-            .map_err(|source| OpenError::Io {
-                action: "start the commit thread".to_owned(),
-                source,
-            })?;
-        Ok(Self {
-            shared,
-            thread: Mutex::new(Some(thread)),
-        })
     }
 }
 

@@ -130,6 +130,15 @@ pub enum OpenError {
         /// How it was noticed.
         reason: String,
     },
+    /// A record is encrypted, and cannot be read.
+    #[error("{place} holds a sealed record that does not open")]
+    Sealed {
+        /// Where.
+        place: String,
+        /// Why it does not open.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The operating system refused.
     #[error("cannot {action}")]
     Io {

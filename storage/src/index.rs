@@ -15,6 +15,8 @@
 //!   can be told. Below the floor nothing can.
 //! - A deleted key keeps its slot until the floor has passed the deletion.
 
+pub(crate) mod parallel;
+
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
@@ -23,6 +25,7 @@ use std::ops::Bound;
 use crate::entry::Entry;
 use crate::error::Error;
 use crate::key::{Key, KeyRange};
+
 use crate::revision::Revision;
 use crate::store::{COUNTED_MAX, Range};
 
@@ -67,17 +70,63 @@ struct Slot {
 
 impl Index {
     /// An index of what was current at the floor: at most one entry per key, in any order.
+    #[cfg(test)]
     pub(crate) fn new(base: Vec<Entry>, floor: Revision) -> Self {
-        let live = base.len() as u64;
-        // Sorts once and builds the tree from below.
-        let current = base.into_iter().map(Slot::new).collect();
-        Self {
-            current,
-            older: HashMap::new(),
-            revision: floor,
+        Self::of_history(base, Vec::new(), floor).0
+    }
+
+    /// An index of what was current at the floor, at most one entry per key and no deletion, in any
+    /// order, and of the changes since, in order. Returns the changes with the states before them. Builds all
+    /// at once: applying a million changes one by one would take seconds.
+    pub(crate) fn of_history(
+        base: Vec<Entry>,
+        changes: Vec<Entry>,
+        floor: Revision,
+    ) -> (Self, Vec<(Entry, Option<Entry>)>) {
+        let revision = changes.last().map_or(floor, Entry::modified);
+        let base_count = base.len();
+        let mut entries = base;
+        entries.extend(changes);
+        let order = parallel::order_of_keys(&entries);
+        let at = |place: &u32| {
+            entries
+                .get(*place as usize)
+                .expect("it is a place of these")
+        };
+        let mut previous = vec![None; entries.len().saturating_sub(base_count)];
+        let mut slots = Vec::with_capacity(entries.len());
+        let mut older = HashMap::new();
+        let mut live = 0_u64;
+        for versions in order.chunk_by(|a, b| at(a).key() == at(b).key()) {
+            for pair in versions.array_windows::<2>() {
+                let [before, after] = pair;
+                let change = (*after as usize).checked_sub(base_count);
+                if let Some(place) = change.and_then(|change| previous.get_mut(change)) {
+                    *place = Some(at(before))
+                        .filter(|entry| !entry.is_deletion())
+                        .cloned();
+                }
+            }
+            let Some((newest, before)) = versions.split_last() else {
+                continue;
+            };
+            let newest = at(newest);
+            live = live.saturating_add(u64::from(!newest.is_deletion()));
+            slots.push(Slot::new(newest.clone()));
+            if !before.is_empty() {
+                older.insert(newest.to_key(), before.iter().map(at).cloned().collect());
+            }
+        }
+        let changes = entries.split_off(base_count);
+        let index = Self {
+            // They are sorted: the tree is built from below.
+            current: slots.into_iter().collect(),
+            older,
+            revision,
             floor,
             live,
-        }
+        };
+        (index, changes.into_iter().zip(previous).collect())
     }
 
     /// The oldest revision that can be read at.
@@ -96,6 +145,11 @@ impl Index {
             .get(key)
             .filter(|slot| !slot.is_deleted())
             .map(|slot| &slot.entry)
+    }
+
+    /// The state of a key at a revision from the floor on.
+    pub(crate) fn get_at(&self, key: &[u8], at: Revision) -> Option<&Entry> {
+        self.state_at(self.current.get(key)?, at)
     }
 
     /// Takes up the next state of a key, and returns the one before if the key was there.

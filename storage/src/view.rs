@@ -9,7 +9,6 @@
 //!   or they come.
 //! - The two locks are never held together.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -56,13 +55,12 @@ impl View {
             floor,
             revision,
         } = snapshot;
-        let mut index = Index::new(base, floor);
-        let mut history = VecDeque::with_capacity(changes.len());
-        for entry in changes {
-            let previous = index.apply(entry.clone());
-            history.push_back(Arc::new(Event::past(entry, previous)));
-        }
+        let (mut index, history) = Index::of_history(base, changes, floor);
         index.advance(revision);
+        let history = history
+            .into_iter()
+            .map(|(entry, previous)| Arc::new(Event::past(entry, previous)))
+            .collect();
         let feed = Arc::new(Feed::new(history, floor, revision));
         Self {
             index: RwLock::new(index),
@@ -141,6 +139,11 @@ impl View {
     /// The latest state of a key.
     pub(crate) fn get(&self, key: &[u8]) -> Option<Entry> {
         self.index.read().get(key).cloned()
+    }
+
+    /// The revision of a key's state at a revision from the floor on; `None` where it was absent.
+    pub(crate) fn state_at(&self, key: &[u8], at: Revision) -> Option<Revision> {
+        self.index.read().get_at(key, at).map(Entry::modified)
     }
 
     /// Reads a range at one revision, with the index locked only step by step.

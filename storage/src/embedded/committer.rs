@@ -10,14 +10,12 @@
 //! - Once poisoned, the queue takes nothing, and the log is never written again.
 //! - However the thread ends, the queue is closed, whoever waits is answered, and watches end.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::directory::Directory;
 use super::group::{Group, Submission};
-use super::log::{Log, LogError, Row};
+use super::log::{Log, LogError, States, stored_bytes};
 use super::queue::{Gathering, Queue, Taken};
 use super::retention::Retention;
 use super::{Config, Statistics};
@@ -26,14 +24,12 @@ use crate::event::{Event, EventKind};
 use crate::revision::Revision;
 use crate::view::View;
 
-/// What an idle thread does at a time, so that a writer who comes then waits a few milliseconds at
-/// most: events that it forgets, and rows of garbage that it deletes with one sync.
+/// What an idle thread forgets at a time, in events, so that a writer who comes then waits a few
+/// milliseconds at most.
 const FORGET_IDLE: usize = 1024;
-const SWEEP_IDLE: usize = 128;
 
-/// Events forgotten, and rows deleted, for each write of a group. Two keep pace with any load: a
-/// write is one event, and makes two rows needless at most (the state before, a deletion itself).
-const GARBAGE_PER_WRITE: usize = 2;
+/// Events forgotten for each write of a group. A write is one event, so two outrun any load.
+const FORGOTTEN_PER_WRITE: usize = 2;
 
 /// What callers and the commit thread share.
 #[derive(Debug)]
@@ -43,20 +39,19 @@ pub(crate) struct Shared {
     groups: AtomicU64,
     writes: AtomicU64,
     garbage: AtomicU64,
+    /// The last group was refused because the disk is full.
+    full: AtomicBool,
 }
 
-/// What the commit thread owns. The log is dropped before the directory's lock: fields are dropped
-/// in their order.
+/// What the commit thread owns. With the log it drops the directory's lock.
 #[derive(Debug)]
 pub(crate) struct Committer {
     log: Log,
-    garbage: VecDeque<Row>,
     /// Events may lie below the floor still.
     forgetting: bool,
     gathering: Option<Gathering>,
     retention: Retention,
     config: Config,
-    _directory: Option<Directory>,
     shared: Arc<Shared>,
 }
 
@@ -73,6 +68,7 @@ impl Shared {
             groups: AtomicU64::new(0),
             writes: AtomicU64::new(0),
             garbage: AtomicU64::new(0),
+            full: AtomicBool::new(false),
         }
     }
 
@@ -98,7 +94,17 @@ impl Shared {
             queued: self.queue.len(),
             groups: self.groups.load(Ordering::Relaxed),
             writes: self.writes.load(Ordering::Relaxed),
-            garbage: self.garbage.load(Ordering::Relaxed),
+            garbage_bytes: self.garbage.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Says once that writes are refused for want of space.
+    fn note_full(&self, error: &Error) {
+        if !self.full.swap(true, Ordering::Relaxed) {
+            tracing::error!(
+                error = chain_of(error),
+                "the disk is full, writes are refused until there is space"
+            );
         }
     }
 
@@ -114,25 +120,24 @@ impl Shared {
     }
 }
 
+impl States for Shared {
+    fn state_at(&self, key: &[u8], at: Revision) -> Option<Revision> {
+        self.view.state_at(key, at)
+    }
+}
+
 // === impl Committer ===
 
 impl Committer {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        log: Log,
-        config: Config,
-        garbage: Vec<Row>,
-        directory: Option<Directory>,
-    ) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, mut log: Log, config: Config) -> Self {
         let retention = Retention::new(config.history);
+        log.start_upkeep(Arc::clone(&shared) as Arc<dyn States>);
         Self {
             log,
-            garbage: garbage.into(),
             forgetting: false,
             gathering: None,
             retention,
             config,
-            _directory: directory,
             shared,
         }
     }
@@ -143,8 +148,7 @@ impl Committer {
         let shared = Arc::clone(&self.shared);
         let closing = Closing(&shared);
         loop {
-            let busy = self.forgetting || !self.garbage.is_empty();
-            let patience = if busy {
+            let patience = if self.forgetting {
                 Duration::ZERO
             } else {
                 self.config.tick
@@ -158,8 +162,16 @@ impl Committer {
             if let Err(error) = self.turn(taken) {
                 shared.poison(&error);
                 shared.queue.wait_for_close();
-                break;
+                drop(self);
+                drop(closing);
+                return;
             }
+        }
+        if let Err(error) = self.log.close() {
+            tracing::warn!(
+                error = chain_of(&error),
+                "the log is closed as a crash would leave it"
+            );
         }
         // First the log and the directory's lock, so that whoever sees the watches end can open.
         drop(self);
@@ -180,38 +192,56 @@ impl Committer {
             self.gathering = Gathering::after(count, began, self.config.clock.elapsed());
         }
         for (floor, responder) in taken.compactions {
-            self.raise_floor(floor)?;
-            responder.send(Ok(self.log.floor()));
+            let raised = self.raise_floor(floor);
+            match raised {
+                Err(error @ Error::StorageFull { .. }) => responder.send(Err(error)),
+                raised => {
+                    raised?;
+                    responder.send(Ok(self.log.floor()));
+                }
+            }
         }
-        self.retain()?;
+        match self.retain() {
+            // The floor rises once there is space.
+            Err(Error::StorageFull { .. }) => {}
+            retained => retained?,
+        }
         self.forget(if idle {
             FORGET_IDLE
         } else {
-            writes.saturating_mul(GARBAGE_PER_WRITE)
+            writes.saturating_mul(FORGOTTEN_PER_WRITE)
         });
-        if idle && !self.garbage.is_empty() {
-            let rows = take_front(&mut self.garbage, SWEEP_IDLE);
-            self.log.append(&[], &rows).map_err(durability)?;
+        if idle && !self.forgetting {
+            self.log.idle();
         }
-        self.shared
-            .garbage
-            .store(self.garbage.len() as u64, Ordering::Relaxed);
-        Ok(())
+        let garbage = self.log.garbage_bytes();
+        self.shared.garbage.store(garbage, Ordering::Relaxed);
+        self.log
+            .failure()
+            .map_or(Ok(()), |source| Err(Error::Durability { source }))
     }
 
-    /// Makes a group durable, shows it, and answers it.
+    /// Makes a group durable, shows it, and answers it. Where the disk is full it answers that, and
+    /// nothing happened.
     fn commit(&mut self, submissions: Vec<Submission>) -> Result<(), Error> {
         let shared = &self.shared;
         let group = Group::judge(submissions, self.log.revision(), |key| shared.view.get(key));
         if !group.entries.is_empty() {
-            let share = group.entries.len().saturating_mul(GARBAGE_PER_WRITE);
-            let rows = take_front(&mut self.garbage, share);
-            if let Err(error) = self.log.append(&group.entries, &rows).map_err(durability) {
-                // Whoever hears of the failure finds the store unhealthy.
-                shared.poison(&error);
-                group.fail(&error);
-                return Err(error);
+            match self.log.append(&group.entries).map_err(refused) {
+                Ok(()) => {}
+                Err(error @ Error::StorageFull { .. }) => {
+                    self.shared.note_full(&error);
+                    group.fail(&error);
+                    return Ok(());
+                }
+                Err(error) => {
+                    // Whoever hears of the failure finds the store unhealthy.
+                    shared.poison(&error);
+                    group.fail(&error);
+                    return Err(error);
+                }
             }
+            shared.full.store(false, Ordering::Relaxed);
             shared.view.publish(&group.entries);
             shared.groups.fetch_add(1, Ordering::Relaxed);
             shared
@@ -242,41 +272,40 @@ impl Committer {
     }
 
     fn raise_floor(&mut self, floor: Revision) -> Result<(), Error> {
-        self.log.raise_floor(floor).map_err(durability)?;
+        self.log.raise_floor(floor).map_err(refused)?;
         self.shared.view.raise_floor(self.log.floor());
         self.forgetting = true;
         Ok(())
     }
 
-    /// Frees a part of what lies below the floor, in memory, and notes its rows as garbage.
+    /// Frees a part of what lies below the floor, in memory, and notes its records as garbage.
     fn forget(&mut self, count: usize) {
         if !self.forgetting {
             return;
         }
         let events = self.shared.view.forget(count);
         self.forgetting = events.len() == count;
-        for event in &events {
-            collect_garbage(event, &mut self.garbage);
-        }
+        self.log
+            .note_garbage(events.iter().flat_map(|event| garbage_of(event)));
     }
 }
 
-/// The rows that are not needed once the floor has passed an event.
-fn collect_garbage(event: &Event, garbage: &mut VecDeque<Row>) {
-    garbage.extend(event.previous().map(Row::of));
-    if event.kind() == EventKind::Deleted {
-        garbage.push_back(Row::of(event.entry()));
-    }
+/// The records that are not needed once the floor has passed an event: revisions and sizes.
+fn garbage_of(event: &Event) -> impl Iterator<Item = (Revision, u64)> {
+    let deletion = (event.kind() == EventKind::Deleted).then(|| event.entry());
+    let needless = event.previous().into_iter().chain(deletion);
+    needless.map(|entry| (entry.modified(), stored_bytes(entry.record())))
 }
 
-fn take_front<T>(queue: &mut VecDeque<T>, count: usize) -> Vec<T> {
-    queue.drain(..count.min(queue.len())).collect()
-}
-
-/// The fate of all writes from the moment that the log has failed.
-fn durability(error: LogError) -> Error {
-    Error::Durability {
-        source: Arc::new(error),
+/// What a failure of the log means to those who write. But for a full disk, it is the fate of all writes
+/// from then on.
+fn refused(error: LogError) -> Error {
+    let full = error.is_full();
+    let source = Arc::new(error);
+    if full {
+        Error::StorageFull { source }
+    } else {
+        Error::Durability { source }
     }
 }
 

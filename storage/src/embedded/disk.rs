@@ -1,4 +1,4 @@
-//! The disk as a seam: a file in earnest, a simulation that crashes in tests.
+//! Files as a seam: a directory in earnest, a simulation that crashes in tests.
 
 use std::fmt::Debug;
 use std::fs::File;
@@ -47,18 +47,82 @@ pub trait Disk: Debug + Send + Sync + 'static {
     fn sync(&self) -> io::Result<()>;
 }
 
+/// The files of a store, by their names. Names have one folder at most: `MANIFEST`,
+/// `log/0000000001.0000`. What is done to names survives from [`Directory::sync`] on.
+pub trait Directory: Debug + Send + Sync + 'static {
+    /// Opens a file that there is.
+    ///
+    /// # Errors
+    /// Those of the device; [`io::ErrorKind::NotFound`].
+    fn open(&self, name: &str) -> io::Result<Box<dyn Disk>>;
+
+    /// Makes a file, or empties the one that there is. Makes its folder too.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn create(&self, name: &str) -> io::Result<Box<dyn Disk>>;
+
+    /// Gives a file another name, in place of the file that has it.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// Those of the device; [`io::ErrorKind::NotFound`].
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// All files with their folders, in order.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn list(&self) -> io::Result<Vec<String>>;
+
+    /// Returns when the names in a folder will survive; the store's own directory is `""`.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn sync(&self, folder: &str) -> io::Result<()>;
+
+    /// Random bytes, for the identity of a store that is being made.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn identity(&self) -> io::Result<[u8; 16]>;
+
+    /// Whether segments are prepared and rewritten on a thread of their own. A simulation says no,
+    /// so that the same seed gives the same calls.
+    fn in_background(&self) -> bool {
+        true
+    }
+}
+
 /// A file. The directory's lock keeps others away, so none is taken here.
 #[derive(Debug)]
-pub(crate) struct FileDisk(File);
+pub(super) struct FileDisk(File);
 
-/// A disk as redb wants it.
-#[derive(Debug)]
-pub(crate) struct Backend(Box<dyn Disk>);
+/// Whether a disk has no space: nothing is wrong with it.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
+}
+
+/// Reads a file from its beginning, to the end or to a limit.
+pub(super) fn read_up_to(disk: &dyn Disk, limit: u64) -> io::Result<Vec<u8>> {
+    let len = usize::try_from(disk.len()?.min(limit)).map_err(io::Error::other)?;
+    let mut bytes = vec![0; len];
+    disk.read(0, &mut bytes)?;
+    Ok(bytes)
+}
 
 // === impl FileDisk ===
 
 impl FileDisk {
-    pub(crate) fn new(file: File) -> Self {
+    pub(super) fn new(file: File) -> Self {
         Self(file)
     }
 }
@@ -83,35 +147,5 @@ impl Disk for FileDisk {
     fn sync(&self) -> io::Result<()> {
         // A changed length is synced with the data: it is needed to read them.
         self.0.sync_data()
-    }
-}
-
-// === impl Backend ===
-
-impl Backend {
-    pub(crate) fn new(disk: Box<dyn Disk>) -> Self {
-        Self(disk)
-    }
-}
-
-impl redb::StorageBackend for Backend {
-    fn len(&self) -> io::Result<u64> {
-        self.0.len()
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.0.read(offset, out)
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.0.sync()
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.write(offset, data)
     }
 }

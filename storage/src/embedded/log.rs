@@ -1,337 +1,485 @@
-//! The log: every record by revision, in one redb file.
+//! The log: segments of frames, one frame per group, one write and one sync per frame.
 //!
 //! ```text
-//!   table "log"    [revision u64 BE | index u32 BE] -> record     (entry.rs draws the record)
-//!   table "meta"   "format" -> u32 LE      "epoch" -> u64 LE
-//!                  "checkpoint" -> revision, floor, count, digest  (checkpoint.rs draws it)
+//!   append ──► frame ──► active segment ──► sync            [ upkeep thread ]
+//!                 │ no room                                  prepares the next segment
+//!                 └──► manifest: seal it, take the next      rewrites sealed ones (sweep)
 //! ```
 //!
-//! One commit of redb is one group: its records, and, where there is garbage to delete, a share of it
-//! with a new checkpoint. A group without garbage leaves the checkpoint alone, which saves a page.
-//!
-//! redb checksums its pages, but only looks at them after a crash. The records' own checksums, the
-//! checkpoint, the count of rows that redb keeps, and the gapless numbers behind the checkpoint notice
-//! at every start what a disk has done to a row, a row that vanished included ([`reader`]).
+//! `docs/storage-format.md` draws the bytes; [`super::codec`] reads and writes them.
 //!
 //! # Invariants
-//! - Above the floor the log has every record, of consecutive revisions. At or below it, each key's
-//!   latest record unless that is a deletion; anything else there is garbage not yet deleted.
-//! - The floor is durable before the first row that it gives up is deleted.
-//! - The last revision is known also where its rows are gone: whoever deletes rows writes a
-//!   checkpoint.
+//! - No byte of a segment is written twice. A write that failed ends its segment.
+//! - Before the first frame of a segment is written, the manifest names it, and says where the one
+//!   before ends.
+//! - The floor is durable before the first record that it gives up is dropped.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
-mod checkpoint;
-mod reader;
+mod rewriter;
+mod scan;
+mod shelf;
+mod sweep;
+mod upkeep;
 
-use std::ops::Bound;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::fmt::Debug;
+use std::io;
+use std::sync::Arc;
 
-use redb::{ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition};
+pub(super) use self::rewriter::{Rewriter, stored_bytes};
+pub(super) use self::scan::{corrupt, has_frame, io_error, segments};
+pub(super) use self::shelf::{MANIFEST_FILE, NEW_SUFFIX, Sizes, replace};
 
-pub(crate) use self::checkpoint::Row;
-
-use self::checkpoint::{Checkpoint, ROW_KEY_BYTES};
-use self::reader::Reader;
-use super::disk::{Backend, Disk};
+use self::shelf::{Fresh, Prepared, Shelf};
+use self::upkeep::Upkeep;
+use super::codec::{Facts, FrameBuilder, Kind, Manifest, Place, Sealed, Tally, to_disk};
+use super::disk::{Directory, Disk, is_full, read_up_to};
 use crate::entry::Entry;
 use crate::error::OpenError;
+use crate::keyring::{Keyring, KeyringError};
 use crate::revision::Revision;
 use crate::view::Snapshot;
 
-/// The format that this version writes.
-pub(crate) const FORMAT: u32 = 1;
+/// What is left of format 1 behind an upgrade, until the first sweep.
+pub(super) const FORMAT_ONE_COPY: &str = "log.redb.format-1";
 
-const LOG: TableDefinition<'static, &[u8; ROW_KEY_BYTES], &[u8]> = TableDefinition::new("log");
-const META: TableDefinition<'static, &str, &[u8]> = TableDefinition::new("meta");
+/// So many new bytes of garbage are worth looking at what a sweep would do.
+const GARBAGE_STEP_BYTES: u64 = 1024 * 1024;
 
-const FORMAT_KEY: &str = "format";
-const EPOCH_KEY: &str = "epoch";
-const CHECKPOINT_KEY: &str = "checkpoint";
+/// The next segment is prepared when so much of the active one is used.
+const PREPARE_DIVISOR: u32 = 4;
 
-/// Reads are served from our own index, so redb's cache only has to hold the pages that commits
-/// touch: the right edge of the tree, and those that compaction visits.
-const CACHE_BYTES: usize = 32 * 1024 * 1024;
+/// What a sweep asks about keys.
+pub(super) trait States: Debug + Send + Sync {
+    /// The revision of a key's state at a revision from the floor on; `None` where it is absent.
+    fn state_at(&self, key: &[u8], at: Revision) -> Option<Revision>;
+}
 
-/// How the log is called in messages.
-const PLACE: &str = "the log";
+/// How a log is kept.
+#[derive(Clone, Debug)]
+pub(super) struct Options {
+    pub(super) sizes: Sizes,
+    pub(super) keyring: Option<Arc<Keyring>>,
+}
 
 /// The log of a store, open for one writer.
 #[derive(Debug)]
-pub(crate) struct Log {
-    database: redb::Database,
-    /// As of the last commit; on disk it may be older.
-    checkpoint: Checkpoint,
+pub(super) struct Log {
+    /// Ends before anything else of the log does.
+    upkeep: Option<Upkeep>,
+    shelf: Arc<Shelf>,
+    active: Active,
+    builder: FrameBuilder,
+    keyring: Option<Arc<Keyring>>,
+    floor: Revision,
+    /// Garbage that was noted since a sweep was thought of.
+    noted_bytes: u64,
 }
 
-/// Why the log could not be written. The log is not to be written again.
+/// The segment that is written to.
+#[derive(Debug)]
+struct Active {
+    /// `None` once it is ended: the next frame goes to another one.
+    disk: Option<Box<dyn Disk>>,
+    number: u32,
+    size: u32,
+    tally: Tally,
+    /// The bytes of the records in it that somebody may need.
+    kept: u64,
+}
+
+/// Why the log could not be written.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum LogError {
-    #[error("the engine below refused")]
-    Engine(#[source] Box<redb::Error>),
-    #[error("the engine below panicked")]
-    Panicked,
-    #[error("{0} is missing")]
-    Missing(Row),
-}
-
-// === impl Log ===
-
-impl Log {
-    /// Makes an empty log, durable on its disk.
-    pub(crate) fn create(disk: Box<dyn Disk>) -> Result<Self, OpenError> {
-        let start = Revision::start_of_epoch(Revision::EPOCH_FIRST)
-            .expect("the first epoch lies on the number line");
-        let checkpoint = Checkpoint {
-            revision: start,
-            floor: start,
-            count: 0,
-            digest: 0,
-        };
-        let database = open_database(disk)?;
-        let initialise = || -> Result<(), redb::Error> {
-            let transaction = database.begin_write()?;
-            transaction.open_table(LOG)?;
-            let mut meta = transaction.open_table(META)?;
-            meta.insert(FORMAT_KEY, FORMAT.to_le_bytes().as_slice())?;
-            meta.insert(EPOCH_KEY, Revision::EPOCH_FIRST.to_le_bytes().as_slice())?;
-            meta.insert(CHECKPOINT_KEY, checkpoint.encode().as_slice())?;
-            drop(meta);
-            Ok(transaction.commit()?)
-        };
-        initialise().map_err(engine_error("make the log"))?;
-        Ok(Self {
-            database,
-            checkpoint,
-        })
-    }
-
-    /// Opens a log, after a crash too.
-    pub(crate) fn open(disk: Box<dyn Disk>) -> Result<Self, OpenError> {
-        let database = open_database(disk)?;
-        let checkpoint = guarded(|| read_meta(&database))?;
-        Ok(Self {
-            database,
-            checkpoint,
-        })
-    }
-
-    /// Reads everything, and returns it with the rows that are garbage. Comes before any write: only
-    /// now is the last revision known.
-    pub(crate) fn scan(&mut self) -> Result<(Snapshot, Vec<Row>), OpenError> {
-        let (found, snapshot, garbage) = guarded(|| self.scan_rows())?;
-        self.checkpoint = found;
-        Ok((snapshot, garbage))
-    }
-
-    /// The revision of the last commit.
-    pub(crate) fn revision(&self) -> Revision {
-        self.checkpoint.revision
-    }
-
-    /// The oldest revision of which the log knows everything.
-    pub(crate) fn floor(&self) -> Revision {
-        self.checkpoint.floor
-    }
-
-    /// Appends records and deletes garbage, in one durable commit.
-    ///
-    /// After an error nothing is known about what became durable, and the log must be dropped.
-    pub(crate) fn append(&mut self, entries: &[Entry], garbage: &[Row]) -> Result<(), LogError> {
-        let mut checkpoint = self.checkpoint;
-        for entry in entries {
-            checkpoint.add(Row::of(entry));
-        }
-        for row in garbage {
-            checkpoint.remove(*row);
-        }
-        if let Some(last) = entries.last() {
-            checkpoint.revision = last.modified();
-        }
-        self.commit(checkpoint, |transaction| {
-            write_rows(transaction, entries).map_err(LogError::engine)?;
-            if garbage.is_empty() {
-                return Ok(());
-            }
-            delete_rows(transaction, garbage)?;
-            write_checkpoint(transaction, checkpoint)
-        })
-    }
-
-    /// Gives history below a revision up, durably. Only then may its rows be deleted.
-    pub(crate) fn raise_floor(&mut self, floor: Revision) -> Result<(), LogError> {
-        let floor = floor.min(self.checkpoint.revision);
-        if floor <= self.checkpoint.floor {
-            return Ok(());
-        }
-        let checkpoint = Checkpoint {
-            floor,
-            ..self.checkpoint
-        };
-        self.commit(checkpoint, |transaction| {
-            write_checkpoint(transaction, checkpoint)
-        })
-    }
-
-    fn commit(
-        &mut self,
-        after: Checkpoint,
-        write: impl FnOnce(&redb::WriteTransaction) -> Result<(), LogError>,
-    ) -> Result<(), LogError> {
-        let database = &self.database;
-        let commit = || -> Result<(), LogError> {
-            let transaction = database.begin_write().map_err(LogError::engine)?;
-            write(&transaction)?;
-            transaction.commit().map_err(LogError::engine)
-        };
-        // redb asserts on pages that a disk has changed behind its back.
-        catch_unwind(AssertUnwindSafe(commit)).unwrap_or(Err(LogError::Panicked))?;
-        self.checkpoint = after;
-        Ok(())
-    }
-
-    fn scan_rows(&self) -> Result<(Checkpoint, Snapshot, Vec<Row>), OpenError> {
-        let failed = engine_error("read the log");
-        let transaction = self.database.begin_read().map_err(|e| failed(e.into()))?;
-        let table = transaction.open_table(LOG).map_err(|e| failed(e.into()))?;
-        let mut reader = Reader::new(self.checkpoint);
-        for row in table.iter().map_err(|e| failed(e.into()))? {
-            let (key, record) = row.map_err(|e| failed(e.into()))?;
-            reader.read(*key.value(), record.value())?;
-        }
-        reader.finish(table.len().map_err(|e| failed(e.into()))?)
-    }
-}
-
-// === redb ===
-
-fn open_database(disk: Box<dyn Disk>) -> Result<redb::Database, OpenError> {
-    guarded(|| {
-        redb::Builder::new()
-            .set_cache_size(CACHE_BYTES)
-            .set_repair_callback(|_| {
-                tracing::info!("the last run did not close the log, checking it");
-            })
-            .create_with_backend(Backend::new(disk))
-            .map_err(|error| engine_error("open the log")(error.into()))
-    })
-}
-
-fn read_meta(database: &redb::Database) -> Result<Checkpoint, OpenError> {
-    let failed = engine_error("read the log");
-    let transaction = database.begin_read().map_err(|e| failed(e.into()))?;
-    let meta = transaction.open_table(META).map_err(|e| failed(e.into()))?;
-    let get = |key| -> Result<Vec<u8>, OpenError> {
-        let row = meta.get(key).map_err(|e| failed(e.into()))?;
-        row.map(|value| value.value().to_vec())
-            .ok_or_else(|| corrupt(format!("{PLACE}, {key}"), "it is missing"))
-    };
-    let format = <[u8; 4]>::try_from(get(FORMAT_KEY)?).map(u32::from_le_bytes);
-    match format {
-        Ok(FORMAT) => {}
-        Ok(found) if found > FORMAT => {
-            return Err(OpenError::NewerFormat {
-                found,
-                known: FORMAT,
-            });
-        }
-        _ => {
-            return Err(corrupt(
-                format!("{PLACE}, {FORMAT_KEY}"),
-                "there is no such format",
-            ));
-        }
-    }
-    let checkpoint = Checkpoint::decode(&get(CHECKPOINT_KEY)?).ok_or_else(|| {
-        corrupt(
-            format!("{PLACE}, {CHECKPOINT_KEY}"),
-            "checksum does not match",
-        )
-    })?;
-    let epoch = <[u8; 8]>::try_from(get(EPOCH_KEY)?).map(u64::from_le_bytes);
-    if epoch != Ok(checkpoint.revision.epoch()) {
-        return Err(corrupt(
-            format!("{PLACE}, {EPOCH_KEY}"),
-            "it is not that of the revision",
-        ));
-    }
-    Ok(checkpoint)
-}
-
-fn write_rows(transaction: &redb::WriteTransaction, entries: &[Entry]) -> Result<(), redb::Error> {
-    if entries.is_empty() {
-        return Ok(());
-    }
-    let mut table = transaction.open_table(LOG)?;
-    let mut end = table.upper_bound_mut(Bound::<&[u8; ROW_KEY_BYTES]>::Unbounded)?;
-    for entry in entries {
-        end.insert_before(&Row::of(entry).key(), entry.record())?;
-    }
-    Ok(end.close()?)
-}
-
-fn delete_rows(transaction: &redb::WriteTransaction, rows: &[Row]) -> Result<(), LogError> {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    let mut table = transaction.open_table(LOG).map_err(LogError::engine)?;
-    for row in rows {
-        let removed = table.remove(&row.key()).map_err(LogError::engine)?;
-        if removed.is_none() {
-            return Err(LogError::Missing(*row));
-        }
-    }
-    Ok(())
-}
-
-fn write_checkpoint(
-    transaction: &redb::WriteTransaction,
-    checkpoint: Checkpoint,
-) -> Result<(), LogError> {
-    let mut meta = transaction.open_table(META).map_err(LogError::engine)?;
-    meta.insert(CHECKPOINT_KEY, checkpoint.encode().as_slice())
-        .map_err(LogError::engine)?;
-    Ok(())
-}
-
-/// Takes a panic of redb for what it is at a start: a page that makes no sense.
-fn guarded<T>(work: impl FnOnce() -> Result<T, OpenError>) -> Result<T, OpenError> {
-    catch_unwind(AssertUnwindSafe(work))
-        .unwrap_or_else(|_| Err(corrupt(PLACE, "its pages make no sense")))
-}
-
-fn corrupt(place: impl Into<String>, reason: &str) -> OpenError {
-    OpenError::Corrupt {
-        place: place.into(),
-        reason: reason.to_owned(),
-    }
-}
-
-fn engine_error(action: &'static str) -> impl Fn(redb::Error) -> OpenError + Copy {
-    move |error| match error {
-        redb::Error::Corrupted(reason) => corrupt(PLACE, &reason),
-        redb::Error::TableDoesNotExist(table) => {
-            corrupt(PLACE, &format!("table {table} is missing"))
-        }
-        redb::Error::Io(source) => OpenError::Io {
-            action: action.to_owned(),
-            source,
-        },
-        other => OpenError::Engine {
-            action,
-            source: Box::new(other),
-        },
-    }
+pub(super) enum LogError {
+    /// Nothing was kept, and nothing is wrong: it may be tried again.
+    #[error("cannot {action}")]
+    Full {
+        action: &'static str,
+        #[source]
+        source: io::Error,
+    },
+    /// Nothing is known about what was kept. The log is not to be written again.
+    #[error("cannot {action}")]
+    Failed {
+        action: &'static str,
+        #[source]
+        source: io::Error,
+    },
+    /// A segment is not what it was.
+    #[error("a sweep found damage")]
+    Rotten(#[source] Box<OpenError>),
+    #[error("a value cannot be sealed")]
+    Sealing(#[source] KeyringError),
 }
 
 // === impl LogError ===
 
 impl LogError {
-    fn engine(error: impl Into<redb::Error>) -> Self {
-        Self::Engine(Box::new(error.into()))
+    /// Whether it may be tried again.
+    pub(super) fn is_full(&self) -> bool {
+        matches!(self, Self::Full { .. })
+    }
+
+    /// What a failed call means, but a sync.
+    fn on(action: &'static str) -> impl Fn(io::Error) -> Self + Copy {
+        move |source| {
+            if is_full(&source) {
+                Self::Full { action, source }
+            } else {
+                Self::Failed { action, source }
+            }
+        }
+    }
+
+    /// What a failed sync means: whatever the reason, nothing is known any more.
+    fn on_sync(action: &'static str) -> impl Fn(io::Error) -> Self + Copy {
+        move |source| Self::Failed { action, source }
     }
 }
 
-#[cfg(test)]
-mod tests;
+// === impl Log ===
+
+impl Log {
+    /// Makes an empty log, durable in its directory: a manifest without segments.
+    pub(super) fn create(directory: &dyn Directory) -> Result<(), OpenError> {
+        let start = Revision::start_of_epoch(Revision::EPOCH_FIRST)
+            .expect("the first epoch lies on the number line");
+        let manifest = Manifest {
+            store: directory.identity().map_err(io_error("name the store"))?,
+            epoch: start.epoch(),
+            floor: start,
+            revision: start,
+            sequence: 0,
+            active: None,
+            sealed: Vec::new(),
+        };
+        Ok(replace(directory, MANIFEST_FILE, &manifest.encode())?)
+    }
+
+    /// Opens a log, after a crash too: reads and proves everything.
+    pub(super) fn open(
+        directory: Arc<dyn Directory>,
+        options: Options,
+    ) -> Result<(Self, Snapshot), OpenError> {
+        let manifest = read_manifest(&*directory)?;
+        let scanned = scan::scan(&*directory, &manifest, options.keyring.as_deref())?;
+        let leftovers = scan::leftovers(&*directory, &manifest)?;
+        let (number, size) = manifest.active.unwrap_or((manifest.number(), 0));
+        let shelf = Shelf::new(directory, manifest, options.sizes);
+        for name in leftovers {
+            shelf.remove(&name);
+        }
+        let floor = scanned.snapshot.floor;
+        shelf.set_floor(floor);
+        let mut log = Self {
+            upkeep: None,
+            shelf: Arc::new(shelf),
+            active: Active {
+                disk: None,
+                number,
+                size,
+                tally: scanned.active,
+                kept: 0,
+            },
+            builder: FrameBuilder::default(),
+            keyring: options.keyring,
+            floor,
+            noted_bytes: 0,
+        };
+        log.active.tally.revision = scanned.snapshot.revision;
+        for (segment, bytes) in scanned.kept {
+            if segment == number {
+                log.active.kept = bytes;
+            } else {
+                log.shelf.bench.lock().kept.insert(segment, bytes);
+            }
+        }
+        log.note_garbage(scanned.garbage);
+        match log.rotate(0) {
+            Err(error @ LogError::Full { .. }) => {
+                tracing::warn!(%error, "the disk is full, the store is read only for now");
+            }
+            rotated => rotated?,
+        }
+        Ok((log, scanned.snapshot))
+    }
+
+    /// Lets segments be prepared and rewritten from now on.
+    pub(super) fn start_upkeep(&mut self, states: Arc<dyn States>) {
+        self.upkeep = Some(Upkeep::start(Arc::clone(&self.shelf), states));
+        self.look_for_garbage();
+    }
+
+    /// The revision of the last commit.
+    pub(super) fn revision(&self) -> Revision {
+        self.active.tally.revision
+    }
+
+    /// The oldest revision of which the log knows everything.
+    pub(super) fn floor(&self) -> Revision {
+        self.floor
+    }
+
+    /// Bytes that sweeps may free.
+    pub(super) fn garbage_bytes(&self) -> u64 {
+        sweep::garbage_bytes(&self.shelf.manifest(), &self.shelf.bench.lock().kept)
+    }
+
+    /// Appends the records of a group durably.
+    ///
+    /// After [`LogError::Full`] nothing of it is there. After any other error nothing is known about
+    /// what became durable, and the log must be dropped.
+    pub(super) fn append(&mut self, entries: &[Entry]) -> Result<(), LogError> {
+        let revision = entries.last().map_or(self.revision(), Entry::modified);
+        self.write(entries, self.floor, revision)
+    }
+
+    /// Gives history below a revision up, durably. Only then may its records be dropped.
+    pub(super) fn raise_floor(&mut self, floor: Revision) -> Result<(), LogError> {
+        let floor = floor.min(self.revision());
+        if floor <= self.floor {
+            return Ok(());
+        }
+        self.write(&[], floor, self.revision())?;
+        self.floor = floor;
+        self.shelf.set_floor(floor);
+        Ok(())
+    }
+
+    /// Notes records that nobody needs any more, by revision and size.
+    pub(super) fn note_garbage(&mut self, records: impl IntoIterator<Item = (Revision, u64)>) {
+        let manifest = self.shelf.manifest();
+        let mut bench = self.shelf.bench.lock();
+        for (revision, bytes) in records {
+            let place = manifest
+                .sealed
+                .partition_point(|segment| segment.tally.revision < revision);
+            let kept = match manifest.sealed.get(place) {
+                Some(segment) => bench.kept.get_mut(&segment.number),
+                None => Some(&mut self.active.kept),
+            };
+            if let Some(kept) = kept {
+                *kept = kept.saturating_sub(bytes);
+            }
+            self.noted_bytes = self.noted_bytes.saturating_add(bytes);
+        }
+        drop(bench);
+        if self.noted_bytes >= GARBAGE_STEP_BYTES {
+            self.look_for_garbage();
+        }
+    }
+
+    /// Does what falls due while nobody writes.
+    pub(super) fn idle(&mut self) {
+        if self.noted_bytes > 0 {
+            self.look_for_garbage();
+        }
+        let full = matches!(
+            self.shelf.bench.lock().prepared,
+            Prepared::Failed(LogError::Full { .. })
+        );
+        if full {
+            self.want_next();
+        }
+    }
+
+    /// What went wrong behind the scenes, if something did.
+    pub(super) fn failure(&self) -> Option<Arc<LogError>> {
+        self.shelf.bench.lock().failed.clone()
+    }
+
+    /// Seals what was written, so that the next start need not ask where it ends. Not after a failure.
+    pub(super) fn close(&mut self) -> Result<(), LogError> {
+        if let Some(mut upkeep) = self.upkeep.take() {
+            upkeep.close();
+        }
+        if self.failure().is_some() {
+            return Ok(());
+        }
+        let active = self.active.sealed();
+        self.shelf.switch(|manifest| {
+            seal(manifest, active);
+            manifest.active = None;
+        })?;
+        self.active.disk = None;
+        if active.is_none() {
+            self.shelf
+                .remove(&super::codec::segment_name(self.active.number, 0));
+        }
+        let prepared = std::mem::replace(&mut self.shelf.bench.lock().prepared, Prepared::Absent);
+        if let Prepared::Ready(Fresh { number, .. }) = prepared {
+            self.shelf.remove(&super::codec::segment_name(number, 0));
+        }
+        Ok(())
+    }
+
+    fn write(
+        &mut self,
+        entries: &[Entry],
+        floor: Revision,
+        revision: Revision,
+    ) -> Result<(), LogError> {
+        self.builder.clear();
+        for entry in entries {
+            let record = to_disk(entry, self.keyring.as_deref()).map_err(LogError::Sealing)?;
+            self.builder.push(&record);
+        }
+        let len = self.builder.len();
+        if !self.active.has_room(len) {
+            self.rotate(len)?;
+        }
+        let Active {
+            disk,
+            tally,
+            number,
+            ..
+        } = &mut self.active;
+        let place = Place {
+            store: self.shelf.store,
+            number: *number,
+            generation: 0,
+        };
+        let facts = Facts {
+            kind: Kind::Group,
+            sequence: tally.last.saturating_add(1),
+            previous: tally.last,
+            floor,
+            revision,
+        };
+        let (count, digest) = self.builder.tally();
+        let body = self.builder.body() as u64;
+        let position = usize::try_from(tally.end).unwrap_or(usize::MAX);
+        let frame = self.builder.finish(&place, position, facts);
+        let open = disk.as_ref().expect("there is room in it");
+        if let Err(error) = open.write(u64::from(tally.end), frame) {
+            // Whatever reached the disk lies behind the end.
+            *disk = None;
+            return Err(LogError::on("write the log")(error));
+        }
+        open.sync().map_err(LogError::on_sync("sync the log"))?;
+        *tally = Tally {
+            end: tally
+                .end
+                .saturating_add(u32::try_from(frame.len()).unwrap_or(u32::MAX)),
+            frames: tally.frames.saturating_add(1),
+            count: tally.count.saturating_add(count),
+            previous: tally.previous,
+            last: facts.sequence,
+            revision,
+            digest: tally.digest.wrapping_add(digest),
+        };
+        self.active.kept = self.active.kept.saturating_add(body);
+        if self.active.tally.end >= self.active.size / PREPARE_DIVISOR {
+            self.want_next();
+        }
+        Ok(())
+    }
+
+    /// Ends the active segment, and takes the next one, with room for a frame.
+    fn rotate(&mut self, need: usize) -> Result<(), LogError> {
+        let number = self.active.number.saturating_add(1);
+        let size = self.shelf.sizes.next(self.active.size, need);
+        let fresh = self.shelf.take(number, size, need)?;
+        let ended = self.active.sealed();
+        if let Some(ended) = &ended {
+            // Before a sweep can see it.
+            let kept = self.active.kept;
+            self.shelf.bench.lock().kept.insert(ended.number, kept);
+        }
+        let switched = self.shelf.switch(|manifest| {
+            seal(manifest, ended);
+            manifest.active = Some((fresh.number, fresh.size));
+        });
+        if let Err(error) = switched {
+            self.shelf.put_back(fresh);
+            return Err(error);
+        }
+        if ended.is_none() && self.active.number > 0 && self.active.size > 0 {
+            self.shelf
+                .remove(&super::codec::segment_name(self.active.number, 0));
+        }
+        let Tally { last, revision, .. } = self.active.tally;
+        self.active = Active {
+            number: fresh.number,
+            size: fresh.size,
+            disk: Some(fresh.disk),
+            tally: Tally::empty(last, revision),
+            kept: 0,
+        };
+        if ended.is_some() {
+            self.look_for_garbage();
+        }
+        Ok(())
+    }
+
+    fn want_next(&self) {
+        let size = self.shelf.sizes.next(self.active.size, 0);
+        self.shelf.want(self.active.number.saturating_add(1), size);
+        if let Some(upkeep) = &self.upkeep {
+            upkeep.nudge();
+        }
+    }
+
+    /// Asks for a sweep, where it would find something to do.
+    fn look_for_garbage(&mut self) {
+        let Some(upkeep) = &self.upkeep else {
+            return;
+        };
+        self.noted_bytes = 0;
+        let manifest = self.shelf.manifest();
+        let mut bench = self.shelf.bench.lock();
+        bench.sweep_wanted = bench.sweep_wanted || sweep::is_due(&manifest, &bench.kept);
+        drop(bench);
+        self.shelf.changed.notify_all();
+        upkeep.nudge();
+    }
+}
+
+impl Drop for Log {
+    /// The thread ends before the directory is given back.
+    fn drop(&mut self) {
+        self.upkeep = None;
+    }
+}
+
+/// Reads the manifest of a log.
+pub(super) fn read_manifest(directory: &dyn Directory) -> Result<Manifest, OpenError> {
+    let disk = match directory.open(MANIFEST_FILE) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(corrupt(MANIFEST_FILE, "it is missing"));
+        }
+        disk => disk.map_err(io_error("open the manifest"))?,
+    };
+    let bytes = read_up_to(&*disk, u64::MAX).map_err(io_error("read the manifest"))?;
+    Manifest::decode(&bytes).map_err(|reason| corrupt(MANIFEST_FILE, reason))
+}
+
+/// Writes the ended segment into a manifest.
+fn seal(manifest: &mut Manifest, ended: Option<Sealed>) {
+    let Some(ended) = ended else {
+        return;
+    };
+    manifest.revision = manifest.revision.max(ended.tally.revision);
+    manifest.sequence = ended.tally.last;
+    manifest.sealed.push(ended);
+}
+
+// === impl Active ===
+
+impl Active {
+    fn has_room(&self, len: usize) -> bool {
+        let end = usize::try_from(self.tally.end).unwrap_or(usize::MAX);
+        let room = usize::try_from(self.size).unwrap_or(0).saturating_sub(end);
+        self.disk.is_some() && len <= room
+    }
+
+    /// Its entry in the manifest, if it holds anything.
+    fn sealed(&self) -> Option<Sealed> {
+        (self.tally.frames > 0).then_some(Sealed {
+            number: self.number,
+            generation: 0,
+            tally: self.tally,
+            swept: Revision(0),
+        })
+    }
+}

@@ -9,13 +9,13 @@ use wheelhouse_storage::conformance::histories::{
     Follower, InProcess, Recorder, Span, Subject, Violation, Workload, client, follow,
 };
 use wheelhouse_storage::conformance::{Random, Trial};
-use wheelhouse_storage::embedded::simulated::{Fault, SimulatedDisk};
+use wheelhouse_storage::embedded::simulated::{Fault, SimulatedDirectory};
 use wheelhouse_storage::embedded::{Config, Engine};
 use wheelhouse_storage::{Revision, Store};
 
 /// A machine that goes down and comes up again.
 pub(crate) struct Machine {
-    disk: SimulatedDisk,
+    disk: SimulatedDirectory,
     engine: Arc<Engine>,
     pub(crate) clients: Arc<InProcess>,
     pub(crate) recorder: Arc<Recorder>,
@@ -44,7 +44,7 @@ pub(crate) enum Mishap {
 impl Machine {
     /// A machine with an empty store.
     pub(crate) fn new(seed: u64) -> Self {
-        let disk = SimulatedDisk::default();
+        let disk = SimulatedDirectory::default();
         let engine = Arc::new(open(&disk));
         let store: Arc<dyn Store> = Arc::clone(&engine) as _;
         Self {
@@ -119,7 +119,7 @@ impl Machine {
         self.restart(self.disk.clone());
     }
 
-    fn restart(&mut self, disk: SimulatedDisk) {
+    fn restart(&mut self, disk: SimulatedDirectory) {
         self.recorder.death();
         self.disk = disk;
         self.engine = Arc::new(open(&self.disk));
@@ -137,8 +137,14 @@ impl Machine {
     }
 }
 
-fn open(disk: &SimulatedDisk) -> Engine {
-    Engine::open_on(Box::new(disk.clone()), Config::default()).expect("the store can be opened")
+fn open(disk: &SimulatedDirectory) -> Engine {
+    // Segments so small that histories fill several, and sweep them.
+    let config = Config {
+        segment_bytes_first: 8 * 1024,
+        segment_bytes_max: 64 * 1024,
+        ..Config::default()
+    };
+    Engine::open_on(Arc::new(disk.clone()), config).expect("the store can be opened")
 }
 
 // === impl Followers ===

@@ -66,7 +66,7 @@ fn play(engine: &Engine, recorder: &Recorder, seed: u64, calls: usize) {
 #[test]
 fn concurrent_clients_see_one_history() {
     for seed in 0..5 {
-        let engine = open(&SimulatedDisk::default());
+        let engine = open(&SimulatedDirectory::default());
         let recorder = Recorder::default();
         play(&engine, &recorder, seed, 150);
         assert_eq!(
@@ -81,7 +81,7 @@ fn concurrent_clients_see_one_history() {
 fn what_clients_were_told_before_a_crash_is_true_after_it() {
     let mut random = Random::new(7);
     for seed in 0..30 {
-        let disk = SimulatedDisk::default();
+        let disk = SimulatedDirectory::default();
         let engine = open(&disk);
         disk.set_fault(Fault::StopAt(disk.calls() + random.below(600) as u64));
         let recorder = Recorder::default();

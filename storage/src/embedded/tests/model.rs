@@ -29,7 +29,7 @@ proptest! {
     #[test]
     fn every_history_is_that_of_the_model(deeds in proptest::collection::vec(deed(), 1..60)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let mut fixture = OnDisk::new();
+        let mut fixture = Simulated::new();
         let result = runtime.block_on(check_model(&mut fixture, &deeds));
         prop_assert_eq!(result, Ok(()));
     }

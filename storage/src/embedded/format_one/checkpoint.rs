@@ -34,7 +34,7 @@ pub(super) struct Checkpoint {
 
 /// A row, with what its deletion takes from the digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Row {
+pub(super) struct Row {
     pub(super) revision: Revision,
     index: u32,
     crc: u32,
@@ -44,7 +44,7 @@ pub(crate) struct Row {
 
 impl Row {
     /// The row of a record.
-    pub(crate) fn of(entry: &Entry) -> Self {
+    pub(super) fn of(entry: &Entry) -> Self {
         Self {
             revision: entry.modified(),
             index: entry.index(),
@@ -86,11 +86,6 @@ impl Checkpoint {
     pub(super) fn add(&mut self, row: Row) {
         self.count = self.count.saturating_add(1);
         self.digest = self.digest.wrapping_add(row.digest());
-    }
-
-    pub(super) fn remove(&mut self, row: Row) {
-        self.count = self.count.saturating_sub(1);
-        self.digest = self.digest.wrapping_sub(row.digest());
     }
 
     pub(super) fn encode(self) -> [u8; CHECKPOINT_BYTES] {

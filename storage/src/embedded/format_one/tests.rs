@@ -51,32 +51,41 @@ fn a_checkpoint_reads_back_and_notices_every_bit() {
     assert_eq!(Checkpoint::decode(&bytes[1..]), None, "too short");
 }
 
-#[test]
-fn a_log_reads_back_what_was_appended() {
+/// A log of these rows, with a checkpoint over the first `covered` revisions.
+fn log_of(rows: &[Entry], floor: u64, covered: u64) -> (SimulatedDisk, Log) {
     let disk = SimulatedDisk::default();
-    let mut log = Log::create(Box::new(disk.clone())).unwrap();
-    log.append(&[one(Op::Put, "a", 1), one(Op::Put, "b", 2)], &[])
-        .unwrap();
-    log.append(
-        &[
-            entry(Op::Put, "a", 3, (0, 2)),
-            entry(Op::Delete, "b", 3, (1, 2)),
-        ],
-        &[],
-    )
-    .unwrap();
-    drop(log);
-    let (snapshot, garbage) = Log::open(Box::new(disk)).unwrap().scan().unwrap();
-    assert_eq!(keys(&snapshot.changes), ["a", "b", "a", "b"]);
-    assert_eq!((snapshot.base.len(), garbage.len()), (0, 0));
-    assert_eq!(snapshot.revision, Revision(start() + 3));
+    let mut log = Log::create(Box::new(disk.clone()), Revision::EPOCH_FIRST).unwrap();
+    let at = |number| Revision(start() + number);
+    let (before, behind) = rows.split_at(rows.partition_point(|row| row.modified() <= at(covered)));
+    log.append(before).unwrap();
+    log.finish(at(floor.min(covered)), at(covered)).unwrap();
+    for row in behind.chunk_by(|a, b| a.modified() == b.modified()) {
+        log.append(row).unwrap();
+    }
+    (disk, log)
 }
 
-/// A crash between the floor and the sweep leaves rows that nobody remembers.
+#[test]
+fn a_log_reads_back_what_was_appended() {
+    let rows = [
+        one(Op::Put, "a", 1),
+        one(Op::Put, "b", 2),
+        entry(Op::Put, "a", 3, (0, 2)),
+        entry(Op::Delete, "b", 3, (1, 2)),
+    ];
+    for covered in 0..=3 {
+        let (disk, log) = log_of(&rows, 0, covered);
+        drop(log);
+        let snapshot = read(Box::new(disk)).unwrap();
+        assert_eq!(keys(&snapshot.changes), ["a", "b", "a", "b"]);
+        assert_eq!(snapshot.base.len(), 0);
+        assert_eq!(snapshot.revision, Revision(start() + 3));
+    }
+}
+
+/// A crash between the floor and the deletion of its rows has left some that nobody remembers.
 #[test]
 fn garbage_below_the_floor_is_found_again() {
-    let disk = SimulatedDisk::default();
-    let mut log = Log::create(Box::new(disk.clone())).unwrap();
     let rows = [
         one(Op::Put, "a", 1),
         one(Op::Put, "a", 2),
@@ -85,25 +94,37 @@ fn garbage_below_the_floor_is_found_again() {
         one(Op::Put, "b", 5),
         one(Op::Put, "b", 6),
     ];
-    log.append(&rows, &[]).unwrap();
-    log.raise_floor(Revision(start() + 5)).unwrap();
+    let (disk, log) = log_of(&rows, 5, 6);
     drop(log);
-    let mut log = Log::open(Box::new(disk.clone())).unwrap();
-    let (snapshot, mut garbage) = log.scan().unwrap();
+    let (snapshot, mut garbage) = Log::open(Box::new(disk)).unwrap().scan().unwrap();
     assert_eq!(keys(&snapshot.base), ["a", "b"]);
     assert_eq!(keys(&snapshot.changes), ["b"]);
     garbage.sort_by_key(|row| row.revision);
-    assert_eq!(
-        garbage,
-        [Row::of(&rows[0]), Row::of(&rows[2]), Row::of(&rows[3])]
-    );
-    log.append(&[], &garbage).unwrap();
-    drop(log);
-    let (swept, none) = Log::open(Box::new(disk)).unwrap().scan().unwrap();
-    assert_eq!(
-        (keys(&swept.base), none),
-        (keys(&snapshot.base), Vec::new())
-    );
+    let needless = [Row::of(&rows[0]), Row::of(&rows[2]), Row::of(&rows[3])];
+    assert_eq!(garbage, needless);
+}
+
+#[test]
+fn what_is_written_is_what_is_read() {
+    let rows = [
+        one(Op::Put, "z", 1),
+        one(Op::Put, "a", 2),
+        one(Op::Delete, "z", 3),
+    ];
+    for floor in 0..=3 {
+        let (disk, log) = log_of(&rows, floor, 3);
+        drop(log);
+        let snapshot = read(Box::new(disk)).unwrap();
+        let copy = SimulatedDisk::default();
+        write(Box::new(copy.clone()), &snapshot).unwrap();
+        let again = read(Box::new(copy)).unwrap();
+        assert_eq!(again.base, snapshot.base, "floor {floor}");
+        assert_eq!(again.changes, snapshot.changes, "floor {floor}");
+        assert_eq!(
+            (again.floor, again.revision),
+            (snapshot.floor, snapshot.revision)
+        );
+    }
 }
 
 type Rows<'txn> = redb::Table<'txn, &'static [u8; ROW_KEY_BYTES], &'static [u8]>;
@@ -127,14 +148,7 @@ fn scanned_after(plant: Plant, covered: u64) -> Result<Vec<String>, OpenError> {
         entry(Op::Put, "c", 3, (0, 2)),
         entry(Op::Put, "d", 3, (1, 2)),
     ];
-    let disk = SimulatedDisk::default();
-    let mut log = Log::create(Box::new(disk.clone())).unwrap();
-    for rows in [&all[..1], &all[1..2], &all[2..]] {
-        log.append(rows, &[]).unwrap();
-        if log.revision().0 == start() + covered {
-            log.raise_floor(Revision(start() + 1)).unwrap();
-        }
-    }
+    let (disk, log) = log_of(&all, 1, covered);
     let transaction = log.database.begin_write().unwrap();
     plant(&mut transaction.open_table(LOG).unwrap(), &all);
     transaction.commit().unwrap();
@@ -190,7 +204,7 @@ fn what_a_checkpoint_covers_cannot_be_exchanged() {
 #[test]
 fn a_lost_checkpoint_is_noticed() {
     let disk = SimulatedDisk::default();
-    let log = Log::create(Box::new(disk.clone())).unwrap();
+    let log = Log::create(Box::new(disk.clone()), Revision::EPOCH_FIRST).unwrap();
     let transaction = log.database.begin_write().unwrap();
     transaction
         .open_table(META)
@@ -209,7 +223,7 @@ fn a_lost_checkpoint_is_noticed() {
 #[test]
 fn a_format_of_the_future_inside_the_log_is_refused_too() {
     let disk = SimulatedDisk::default();
-    let log = Log::create(Box::new(disk.clone())).unwrap();
+    let log = Log::create(Box::new(disk.clone()), Revision::EPOCH_FIRST).unwrap();
     let transaction = log.database.begin_write().unwrap();
     let newer = (FORMAT + 1).to_le_bytes();
     transaction

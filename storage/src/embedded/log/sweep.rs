@@ -1,0 +1,279 @@
+//! Rewrites sealed segments without what nobody needs.
+//!
+//! # Invariants
+//! - The floor is durable before the first record is dropped on its account.
+//! - A deletion stays for as long as an older segment may hold a put that it ended.
+//! - The manifest names either the old segments or the new one; files go only when it does not name them.
+
+use std::collections::BTreeMap;
+
+use super::rewriter::Rewriter;
+use super::scan::{chain_checks, corrupt_at, read_segment};
+use super::shelf::Shelf;
+use super::upkeep::prepare_wanted;
+use super::{FORMAT_ONE_COPY, LogError, States};
+use crate::embedded::codec::{
+    Frame, Look, Manifest, Place, RecordHead, SECTOR_BYTES, Sealed, Tally, look,
+};
+use crate::revision::Revision;
+
+/// What a segment that was just rewritten may have beside its records, however few they are.
+const SLACK_BYTES: u64 = 4 * SECTOR_BYTES as u64;
+/// A segment that holds less than this is a small one, and so many small ones in a row are made one.
+const SMALL_BYTES: u64 = 8 * 1024 * 1024;
+const SMALL_COUNT: usize = 8;
+/// The most that small ones are made into.
+const MERGED_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// What a sweep did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Swept {
+    Nothing,
+    Rewritten,
+}
+
+/// Which segments to rewrite into one: those that follow each other, from a place in the manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    start: usize,
+    count: usize,
+}
+
+/// What decides whether a record stays.
+struct Judge<'a> {
+    states: &'a dyn States,
+    floor: Revision,
+    /// The segments before those that are rewritten.
+    older: &'a [Sealed],
+}
+
+/// Rewrites what is most worth it.
+pub(super) fn sweep(shelf: &Shelf, states: &dyn States) -> Result<Swept, LogError> {
+    let manifest = shelf.manifest();
+    let kept = shelf.bench.lock().kept.clone();
+    let Some(plan) = plan(&manifest, &kept) else {
+        return Ok(Swept::Nothing);
+    };
+    let end = plan.start.saturating_add(plan.count);
+    let (Some(old), Some(older)) = (
+        manifest.sealed.get(plan.start..end),
+        manifest.sealed.get(..plan.start),
+    ) else {
+        return Ok(Swept::Nothing);
+    };
+    let judge = Judge {
+        states,
+        floor: shelf.floor(),
+        older,
+    };
+    let Some((new, new_kept)) = rewrite(shelf, old, &judge)? else {
+        return Ok(Swept::Nothing);
+    };
+    // Segments are only added behind these meanwhile.
+    shelf.switch(|manifest| drop(manifest.sealed.splice(plan.start..end, new)))?;
+    for segment in old {
+        shelf.remove(&segment.name());
+    }
+    shelf.remove(FORMAT_ONE_COPY);
+    let mut bench = shelf.bench.lock();
+    let mut left = new_kept;
+    for segment in old {
+        let before = kept_of(segment, &kept);
+        let after = kept_of(segment, &bench.kept);
+        // What became garbage while it was rewritten may be in it still.
+        left = left.saturating_sub(before.saturating_sub(after));
+        bench.kept.remove(&segment.number);
+    }
+    if let Some(new) = new {
+        bench.kept.insert(new.number, left);
+    }
+    drop(bench);
+    let bytes = |segments: &[Sealed]| segments.iter().map(|s| u64::from(s.tally.end)).sum::<u64>();
+    tracing::debug!(
+        segment_count = old.len(),
+        bytes_before = bytes(old),
+        bytes_after = bytes(new.as_slice()),
+        "swept the log"
+    );
+    Ok(Swept::Rewritten)
+}
+
+/// Whether a sweep would find something to do.
+pub(super) fn is_due(manifest: &Manifest, kept: &BTreeMap<u32, u64>) -> bool {
+    plan(manifest, kept).is_some()
+}
+
+/// Bytes that sweeping everything would free.
+pub(super) fn garbage_bytes(manifest: &Manifest, kept: &BTreeMap<u32, u64>) -> u64 {
+    let garbage = |segment: &Sealed| size_of(segment).saturating_sub(kept_of(segment, kept));
+    manifest.sealed.iter().map(garbage).sum()
+}
+
+fn size_of(segment: &Sealed) -> u64 {
+    u64::from(segment.tally.end).saturating_sub(SECTOR_BYTES as u64)
+}
+
+fn kept_of(segment: &Sealed, kept: &BTreeMap<u32, u64>) -> u64 {
+    kept.get(&segment.number)
+        .copied()
+        .unwrap_or(size_of(segment))
+}
+
+/// The segment of which the smallest share is needed, once that is half of it; then a row of small ones.
+fn plan(manifest: &Manifest, kept: &BTreeMap<u32, u64>) -> Option<Plan> {
+    let share = |segment: &Sealed| {
+        let kept = kept_of(segment, kept).saturating_mul(1000);
+        kept.checked_div(size_of(segment)).unwrap_or(0)
+    };
+    let worst = manifest
+        .sealed
+        .iter()
+        .enumerate()
+        .filter(|(_, segment)| {
+            let kept = kept_of(segment, kept);
+            kept.saturating_mul(2).saturating_add(SLACK_BYTES) <= size_of(segment)
+        })
+        .min_by_key(|(_, segment)| share(segment));
+    if let Some((start, _)) = worst {
+        return Some(Plan { start, count: 1 });
+    }
+    let (mut start, mut total) = (0, 0_u64);
+    for (place, segment) in manifest.sealed.iter().enumerate() {
+        let kept = kept_of(segment, kept);
+        total = total.saturating_add(kept);
+        let count = place.saturating_sub(start);
+        if kept >= SMALL_BYTES || total > MERGED_BYTES_MAX {
+            if count >= SMALL_COUNT {
+                return Some(Plan { start, count });
+            }
+            (start, total) = (place.saturating_add(1), 0);
+        }
+    }
+    let count = manifest.sealed.len().saturating_sub(start);
+    (count >= SMALL_COUNT).then_some(Plan { start, count })
+}
+
+/// Writes the new segment, if anything is needed, and says how much is. `None` where it was given up,
+/// because the store closes.
+fn rewrite(
+    shelf: &Shelf,
+    old: &[Sealed],
+    judge: &Judge<'_>,
+) -> Result<Option<(Option<Sealed>, u64)>, LogError> {
+    let (Some(first), Some(last)) = (old.first(), old.last()) else {
+        return Ok(None);
+    };
+    let generation = old
+        .iter()
+        .map(|segment| segment.generation)
+        .max()
+        .unwrap_or(0);
+    let place = Place {
+        store: shelf.store,
+        number: last.number,
+        generation: generation.saturating_add(1),
+    };
+    let previous = first.tally.previous;
+    let mut writer = Rewriter::begin(&*shelf.directory, place, previous, judge.floor)?;
+    for segment in old {
+        match copy(shelf, segment, judge, &mut writer) {
+            Ok(true) => {}
+            Ok(false) => {
+                writer.abandon();
+                return Ok(None);
+            }
+            Err(error) => {
+                writer.abandon();
+                return Err(error);
+            }
+        }
+    }
+    writer.flush(last.tally.last, last.tally.revision)?;
+    let kept = writer.kept();
+    let new = writer.finish(judge.floor)?;
+    Ok(Some((new, kept)))
+}
+
+/// Copies what is needed of a segment. Returns whether it may go on.
+fn copy(
+    shelf: &Shelf,
+    segment: &Sealed,
+    judge: &Judge<'_>,
+    writer: &mut Rewriter<'_>,
+) -> Result<bool, LogError> {
+    let place = Place {
+        store: shelf.store,
+        number: segment.number,
+        generation: segment.generation,
+    };
+    let rotten = |position, reason| {
+        LogError::Rotten(Box::new(corrupt_at(&segment.name(), position, reason)))
+    };
+    let end = segment.tally.end;
+    let bytes = read_segment(&*shelf.directory, &place, end)
+        .map_err(|error| LogError::Rotten(Box::new(error)))?;
+    let mut tally = Tally::empty(segment.tally.previous, Revision(0));
+    let mut position = SECTOR_BYTES;
+    while position < bytes.len() {
+        prepare_wanted(shelf);
+        if shelf.bench.lock().closing {
+            return Ok(false);
+        }
+        let frame = match look(&bytes, position, &place) {
+            Look::Frame(frame) => frame,
+            Look::End | Look::Torn => return Err(rotten(position, "a frame is missing")),
+            Look::Rotten(reason) => return Err(rotten(position, reason)),
+        };
+        chain_checks(&frame, &tally).map_err(|reason| rotten(position, reason))?;
+        copy_frame(&frame, judge, writer).map_err(|reason| rotten(position, reason))?;
+        if writer.is_filled() {
+            writer.flush(frame.facts.sequence, frame.facts.revision)?;
+        }
+        tally.last = frame.facts.sequence;
+        tally.revision = frame.facts.revision;
+        position = frame.end;
+    }
+    if tally.last != segment.tally.last {
+        return Err(rotten(position, "frames are missing"));
+    }
+    Ok(true)
+}
+
+fn copy_frame(
+    frame: &Frame<'_>,
+    judge: &Judge<'_>,
+    writer: &mut Rewriter<'_>,
+) -> Result<(), &'static str> {
+    for record in frame.records() {
+        let record = record?;
+        let head = RecordHead::read(record).ok_or("a record is cut")?;
+        if judge.needs(&head) {
+            writer.push(record);
+        }
+    }
+    Ok(())
+}
+
+// === impl Judge ===
+
+impl Judge<'_> {
+    fn needs(&self, record: &RecordHead<'_>) -> bool {
+        if record.revision > self.floor {
+            return true;
+        }
+        if record.is_deletion {
+            // Even where the key has come to be again: what deletes it then does not look back so far.
+            return guards(record, self.older);
+        }
+        self.states.state_at(record.key, self.floor) == Some(record.revision)
+    }
+}
+
+/// Whether a deletion may still have to end a put that lies in one of these segments.
+pub(super) fn guards(deletion: &RecordHead<'_>, older: &[Sealed]) -> bool {
+    let from = older.partition_point(|segment| segment.tally.revision < deletion.created);
+    let holding = older.get(from..).unwrap_or_default();
+    holding
+        .iter()
+        .any(|segment| segment.swept < deletion.revision)
+}
