@@ -137,6 +137,14 @@ impl ChildCache {
         children
     }
 
+    /// Finds an object by name, whatever instance it belongs to.
+    pub(crate) fn find(&self, reference: &ObjectRef) -> Option<Arc<RawObject>> {
+        let state = self.state.lock();
+        let kinds = state.kinds.iter();
+        let mut known = kinds.filter_map(|kind| kind.objects.get(reference));
+        known.next().map(Arc::clone)
+    }
+
     /// Takes up the answer to our own write and names the instances that it concerns.
     pub(crate) fn answered(&self, kind: &WatchedKind, object: Arc<RawObject>) -> Vec<InstanceKey> {
         let mut state = self.state.lock();

@@ -4,6 +4,7 @@ mod e2e {
     pub(crate) mod stage;
 
     mod apply;
+    mod conflict;
     mod crash;
     mod deletion;
     mod dev;

@@ -1,5 +1,9 @@
-//! Children: written by forced server-side apply, all of a plan's round at once, and pruned in
-//! waves.
+//! Children: written by server-side apply, all of a plan's round at once, and pruned in waves.
+//!
+//! # Invariants
+//!
+//! An apply is forced only on an object that the plan has seen: who thinks to make an object, and
+//! finds another writer's with other wishes, looks at it first and plans again.
 //!
 //! Source: kro `pkg/applyset`; KEP-3659.
 
@@ -18,11 +22,20 @@ use crate::{children::WatchedKind, instances::ledger, target::Target};
 /// Writes of one instance that are under way at the same time.
 const WRITE_COUNT: usize = 8;
 
+/// What came of a write that did not fail.
+#[derive(Debug)]
+pub(crate) enum Written {
+    /// It is done; the object as it is now.
+    Applied(Value),
+    /// There is an object of another writer where one was to be made; nothing was written.
+    Found(Value),
+}
+
+/// A write, with what came of it.
+pub(crate) type Answered<'p> = (&'p Apply, Result<Written, client::Error>);
+
 /// Writes what a plan wants changed. The answers go to [`absorb`].
-pub(crate) async fn write<'p>(
-    target: &Target,
-    plan: &'p Plan,
-) -> Vec<(&'p Apply, Result<Value, client::Error>)> {
+pub(crate) async fn write<'p>(target: &Target, plan: &'p Plan) -> Vec<Answered<'p>> {
     let writes: Vec<BoxFuture<'_, _>> = plan
         .changes()
         .map(|apply| write_one(target, apply).boxed())
@@ -33,38 +46,42 @@ pub(crate) async fn write<'p>(
         .await
 }
 
-async fn write_one<'p>(
-    target: &Target,
-    apply: &'p Apply,
-) -> (&'p Apply, Result<Value, client::Error>) {
+async fn write_one<'p>(target: &Target, apply: &'p Apply) -> Answered<'p> {
     let endpoint = target.endpoint(&apply.gvr, namespace(apply));
+    let name = &apply.reference.name;
+    let is_new = apply.change == Change::Create;
     let patch = Patch::Apply {
         manager: api::kro::keys::MANAGER_APPLYSET,
-        force: Force::Yes,
+        force: if is_new { Force::No } else { Force::Yes },
         object: &apply.object,
         answer: Answer::Object,
     };
-    (
-        apply,
-        target
-            .dynamic
-            .patch(&endpoint, &apply.reference.name, None, patch)
-            .await,
-    )
+    let written = match target.dynamic.patch(&endpoint, name, None, patch).await {
+        Err(error) if is_new && (error.is_conflict() || error.is_already_exists()) => {
+            let found = target.dynamic.get(&endpoint, name).await;
+            found.map(Written::Found)
+        }
+        answer => answer.map(Written::Applied),
+    };
+    (apply, written)
 }
 
 /// Takes up the answers to writes. Returns whether all succeeded; failures are in `observed`, for
 /// the status.
 pub(crate) fn absorb(
     work: &mut Work<'_>,
-    answers: Vec<(&Apply, Result<Value, client::Error>)>,
+    answers: Vec<Answered<'_>>,
     observed: &mut Observed,
 ) -> bool {
     let target = work.target;
     let mut succeeded = true;
     for (apply, answer) in answers {
         match answer {
-            Ok(live) => {
+            Ok(Written::Found(live)) => {
+                work.met_foreign = true;
+                observed.child(Arc::new(live));
+            }
+            Ok(Written::Applied(live)) => {
                 let applied = Applied::of(&apply.object, &live);
                 work.memory.applied.insert(apply.reference.clone(), applied);
                 observed.applied(&apply.reference, applied);

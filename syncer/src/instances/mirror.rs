@@ -201,6 +201,7 @@ async fn take_away_with_children(
         key,
         instance,
         memory: Memory::default(),
+        met_foreign: false,
     };
     work.require_synced(served)?;
     deletion::children(&mut work).await?;

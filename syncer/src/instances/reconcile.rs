@@ -8,9 +8,9 @@
 //!
 //! Source: kro `pkg/controller/instance`, without its fixed waits.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
-use graph::{Observed, Plan, PlanInput};
+use graph::{Change, ObjectRef, Observed, Plan, PlanInput};
 use serde_json::Value;
 use tracing::{debug, warn};
 
@@ -51,6 +51,9 @@ pub(crate) struct Work<'a> {
     pub(crate) key: &'a InstanceKey,
     pub(crate) instance: Value,
     pub(crate) memory: Memory,
+    /// Whether an object that this instance wants is another's: no watch of ours tells when that
+    /// changes.
+    pub(crate) met_foreign: bool,
 }
 
 /// Reconciles an instance and arranges what is to follow.
@@ -74,6 +77,7 @@ pub(crate) async fn run(engine: &Arc<Engine>, target: &Arc<Target>, key: &Instan
         key,
         instance,
         memory,
+        met_foreign: false,
     };
     let outcome = work.step().await;
     let failure = match outcome {
@@ -268,9 +272,11 @@ impl Work<'_> {
         observed
     }
 
-    /// Plans, and answers what the plan wants to know of external objects until it asks nothing new.
-    fn plan(&self, served: &Served, observed: &mut Observed) -> Plan {
+    /// Plans, and answers what the plan wants to know of external objects, and of objects that it
+    /// would make and others have, until it asks nothing new.
+    fn plan(&mut self, served: &Served, observed: &mut Observed) -> Plan {
         let mut answered = 0;
+        let mut shown: HashSet<ObjectRef> = HashSet::new();
         loop {
             let input = PlanInput {
                 instance: &self.instance,
@@ -278,8 +284,13 @@ impl Work<'_> {
                 settings: &self.engine.settings,
             };
             let plan = served.graph.plan(&input);
-            if plan.wanted.len() <= answered {
+            let others = self.of_others(&plan, &mut shown);
+            if plan.wanted.len() <= answered && others.is_empty() {
                 return plan;
+            }
+            self.met_foreign |= !others.is_empty();
+            for live in others {
+                observed.child(live);
             }
             answered = plan.wanted.len();
             for wanted in &plan.wanted {
@@ -288,6 +299,17 @@ impl Work<'_> {
                 }
             }
         }
+    }
+
+    /// Finds what a plan would make and another instance has; each object once.
+    fn of_others(&self, plan: &Plan, shown: &mut HashSet<ObjectRef>) -> Vec<Arc<Value>> {
+        let new = plan.changes().filter(|it| it.change == Change::Create);
+        new.filter_map(|apply| {
+            let live = self.target.children.find(&apply.reference)?;
+            let first = shown.insert(apply.reference.clone());
+            live.value().ok().filter(|_| first).map(Arc::new)
+        })
+        .collect()
     }
 
     async fn settle(
@@ -317,6 +339,10 @@ impl Work<'_> {
                 .failure
                 .clone()
                 .unwrap_or_else(|| "an apply failed".to_owned());
+            return Err(Pause::Failure(reason));
+        }
+        if self.met_foreign && !plan.prune_allowed() {
+            let reason = "another writer has an object of this name".to_owned();
             return Err(Pause::Failure(reason));
         }
         Ok(())
