@@ -129,6 +129,7 @@ pub(crate) async fn remove_orphan(engine: &Arc<Engine>, target: &Arc<Target>, ke
         return;
     };
     let Mirror::Present(mirror) = target.mirrors.of(key) else {
+        engine.note_census(&target.cluster); // one of those that a restore left to be settled, perhaps
         return;
     };
     if !is_of_this_hub(engine, &mirror) {
