@@ -1,10 +1,17 @@
 //! YAML bodies: strict about what makes YAML dangerous, lenient where kubectl users are used to it.
 //!
-//! Aliases are refused, so that a small body cannot grow. Duplicate keys are taken with the last value and told in
-//! go-yaml's words, `line 11: key "foo" already set in map`; only the first one of a document is told.
+//! Aliases are refused, so that a small body cannot grow. Duplicate keys are taken with the last value, and all of them
+//! are told in go-yaml's words, `line 11: key "foo" already set in map`: the line of the later value, after what is
+//! told of that value itself. Where keys are numbers, the parser keeps the last of equal ones to itself.
+//!
+//! Source: `sigs.k8s.io/yaml/goyaml.v2/decode.go` (setMapIndex).
+
+use std::{collections::HashSet, fmt};
 
 use api::json;
-use serde_json::Value;
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+use serde_saphyr::{Spanned, options::DuplicateKeyPolicy};
 
 use super::{Duplicates, Parsed};
 
@@ -20,36 +27,162 @@ pub(in crate::handle) fn parse_yaml(bytes: &[u8]) -> Result<Parsed, String> {
             duplicates: Duplicates::default(),
         });
     }
-    match read(bytes, serde_saphyr::options::DuplicateKeyPolicy::Error) {
+    match read::<Value>(bytes, DuplicateKeyPolicy::Error) {
         Ok(value) => Ok(Parsed {
-            value,
+            value: normal(value),
             duplicates: Duplicates::default(),
         }),
-        Err(serde_saphyr::Error::DuplicateMappingKey { key, location }) => {
-            let key = api::go_format::quote(&key.unwrap_or_default());
-            let text = format!("line {}: key {key} already set in map", location.line());
-            let value = read(bytes, serde_saphyr::options::DuplicateKeyPolicy::LastWins);
-            let value = value.map_err(|error| error.to_string())?;
+        Err(serde_saphyr::Error::DuplicateMappingKey { .. }) => {
+            let noted = read::<Noted>(bytes, DuplicateKeyPolicy::LastWins);
+            let noted = noted.map_err(|error| error.to_string())?;
             Ok(Parsed {
-                value,
-                duplicates: Duplicates::yaml(vec![text]),
+                value: normal(noted.value),
+                duplicates: Duplicates::yaml(noted.texts),
             })
         }
         Err(error) => Err(error.to_string()),
     }
 }
 
-fn read(
+/// A value, with what is to be told of duplicate keys in it.
+#[derive(Debug)]
+struct Noted {
+    value: Value,
+    texts: Vec<String>,
+}
+
+/// A key: what it is in JSON, and how Go prints it.
+#[derive(Debug)]
+struct Key {
+    text: String,
+    go_text: String,
+}
+
+fn read<T: for<'de> Deserialize<'de>>(
     bytes: &[u8],
-    duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy,
-) -> Result<Value, serde_saphyr::Error> {
+    duplicate_keys: DuplicateKeyPolicy,
+) -> Result<T, serde_saphyr::Error> {
     let mut options = serde_saphyr::Options::default();
     options.duplicate_keys = duplicate_keys;
     options.alias_limits.max_total_replayed_events = 0;
     options.with_snippet = false;
-    let mut value: Value = serde_saphyr::from_slice_with_options(bytes, options)?;
+    serde_saphyr::from_slice_with_options(bytes, options)
+}
+
+fn normal(mut value: Value) -> Value {
     json::normalize_numbers(&mut value);
-    Ok(value)
+    value
+}
+
+// === impl Noted ===
+
+impl Noted {
+    fn plain(value: impl Into<Value>) -> Self {
+        Self {
+            value: value.into(),
+            texts: Vec::new(),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Noted {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(NotedVisitor)
+    }
+}
+
+struct NotedVisitor;
+
+impl<'de> Visitor<'de> for NotedVisitor {
+    type Value = Noted;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("any YAML value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Noted, E> {
+        Ok(Noted::plain(Value::Null))
+    }
+
+    fn visit_none<E>(self) -> Result<Noted, E> {
+        Ok(Noted::plain(Value::Null))
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Noted, D::Error> {
+        Noted::deserialize(deserializer)
+    }
+
+    fn visit_bool<E>(self, v: bool) -> Result<Noted, E> {
+        Ok(Noted::plain(v))
+    }
+
+    fn visit_i64<E>(self, v: i64) -> Result<Noted, E> {
+        Ok(Noted::plain(v))
+    }
+
+    fn visit_u64<E>(self, v: u64) -> Result<Noted, E> {
+        Ok(Noted::plain(v))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, v: f64) -> Result<Noted, E> {
+        let number = Number::from_f64(v).ok_or_else(|| E::custom("number is not finite"))?;
+        Ok(Noted::plain(number))
+    }
+
+    fn visit_str<E>(self, v: &str) -> Result<Noted, E> {
+        Ok(Noted::plain(v))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Noted, A::Error> {
+        let (mut items, mut texts) = (Vec::new(), Vec::new());
+        while let Some(item) = seq.next_element::<Noted>()? {
+            items.push(item.value);
+            texts.extend(item.texts);
+        }
+        let value = Value::Array(items);
+        Ok(Noted { value, texts })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Noted, A::Error> {
+        let (mut fields, mut texts) = (Map::new(), Vec::new());
+        let mut seen: HashSet<String> = HashSet::new();
+        while let Some(key) = map.next_key::<Key>()? {
+            let entry: Spanned<Noted> = map.next_value()?;
+            texts.extend(entry.value.texts);
+            if seen.contains(&key.go_text) {
+                let line = entry.referenced.line();
+                texts.push(format!(
+                    "line {line}: key {} already set in map",
+                    key.go_text
+                ));
+            }
+            seen.insert(key.go_text);
+            fields.insert(key.text, entry.value.value);
+        }
+        let value = Value::Object(fields);
+        Ok(Noted { value, texts })
+    }
+}
+
+// === impl Key ===
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let key = Value::deserialize(deserializer)?;
+        match key {
+            Value::String(text) => Ok(Self {
+                go_text: api::go_format::quote(&text),
+                text,
+            }),
+            Value::Bool(_) | Value::Number(_) => Ok(Self {
+                go_text: key.to_string(),
+                text: key.to_string(),
+            }),
+            Value::Null | Value::Array(_) | Value::Object(_) => {
+                Err(D::Error::custom("unsupported map key"))
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -90,6 +223,38 @@ mod tests {
         assert_eq!(
             parsed.duplicates.error_text().as_deref(),
             Some("yaml: unmarshal errors:\n  line 1: key \"a\" already set in map")
+        );
+    }
+
+    #[test]
+    fn all_duplicates_are_told_in_the_order_and_with_the_lines_of_a_kube_apiserver() {
+        // The texts are what a kube-apiserver 1.36 says of the same documents.
+        for (document, want) in [
+            (
+                "metadata:\n  name: a\n  name: b\ndata:\n  x: \"1\"\n  x: \"2\"\n  x: \"3\"\n",
+                &["3 \"name\"", "6 \"x\"", "7 \"x\""][..],
+            ),
+            (
+                "m:\n  a: 1\nm:\n  c: 1\n  c:\n    - 1\n  c: 3\n",
+                &["6 \"c\"", "7 \"c\"", "4 \"m\""],
+            ),
+            ("l:\n- q: 1\n  q: 2\n", &["3 \"q\""]),
+            ("true: a\ntrue: b\n\"true\": c\n", &["2 true"]),
+            ("e:\ne:\n", &["2 \"e\""]),
+        ] {
+            let parsed = parse_yaml(document.as_bytes()).expect(document);
+            let want: Vec<String> = want
+                .iter()
+                .filter_map(|text| text.split_once(' '))
+                .map(|(line, key)| format!("line {line}: key {key} already set in map"))
+                .collect();
+            assert_eq!(parsed.duplicates.texts(), want, "{document}");
+        }
+        let parsed = parse_yaml(b"a: 1\na: {b: 2, c: [x, 1.5, ~, true]}\n").expect("a document");
+        assert_eq!(
+            parsed.value,
+            json!({"a": {"b": 2, "c": ["x", 1.5, null, true]}}),
+            "the last one is taken"
         );
     }
 
