@@ -50,9 +50,11 @@ pub(crate) async fn run(asked: &Asked, report: &mut Report) {
     let mut found = [(); 2].map(|()| Found::default());
     for (found, ours) in found.iter_mut().zip(sides(asked)) {
         let mut server = Server::start(*ours).await;
+        // A hub that starts writes its kubeconfig anew, with what was in it.
+        let target = server.target();
         found.count = fill(&server, count).await;
         for index in 0..rounds {
-            round(&mut server, index, found).await;
+            round(&mut server, &target, index, found).await;
         }
     }
     let [ours, peer] = found;
@@ -121,17 +123,17 @@ async fn copy(wire: &Wire, port: u16, count: usize) {
     }
 }
 
-async fn round(server: &mut Server, index: usize, found: &mut Found) {
+async fn round(server: &mut Server, target: &Target, index: usize, found: &mut Found) {
     // One object of each round before: those who watch have seen them.
     let count = found.count + index;
-    let version = counted(&server.target(), count).await.expect("a list");
+    let version = counted(target, count).await.expect("a list");
     let disk = disk(&server.data());
     server.power_cycle();
     let start = Instant::now();
     let mut tasks = JoinSet::new();
     for index in 0..WATCHER_COUNT {
         let cut = Cut {
-            target: server.target(),
+            target: target.clone(),
             index,
             path: ALL,
             version: version.clone(),
@@ -139,8 +141,7 @@ async fn round(server: &mut Server, index: usize, found: &mut Found) {
         };
         tasks.spawn(cut.come_back(1, start));
     }
-    let target = server.target();
-    while counted(&target, count).await.is_none() {
+    while counted(target, count).await.is_none() {
         assert!(start.elapsed() < PATIENCE, "not back within {PATIENCE:?}");
         tokio::time::sleep(LOOK_INTERVAL).await;
     }
