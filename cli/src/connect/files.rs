@@ -177,17 +177,20 @@ fn add(merged: &mut Value, config: Value) {
         return; // an empty file
     };
     for (field, value) in fields {
+        if is_unset(&merged[&field]) {
+            merged[&field] = value;
+            continue;
+        }
         let is_list = LISTS.iter().any(|(list, _)| *list == field);
-        match (merged[&field].as_array_mut(), value) {
-            (Some(known), Value::Array(entries)) if is_list => {
-                for entry in entries {
-                    if !known.iter().any(|it| it["name"] == entry["name"]) {
-                        known.push(entry);
-                    }
-                }
+        let (Some(known), Value::Array(entries), true) =
+            (merged[&field].as_array_mut(), value, is_list)
+        else {
+            continue;
+        };
+        for entry in entries {
+            if !known.iter().any(|it| it["name"] == entry["name"]) {
+                known.push(entry);
             }
-            (None, value) if is_unset(&merged[&field]) => merged[&field] = value,
-            _ => {}
         }
     }
 }
