@@ -1,4 +1,4 @@
-//! R05: clients on hot keys, over power losses and failing syncs, see one order of everything.
+//! R05: clients on hot keys, over power losses, failing syncs and full disks, see one order of everything.
 
 use std::sync::Arc;
 
@@ -26,13 +26,15 @@ async fn history(machine: &mut Machine) -> Result<(), Violation> {
         followers.look()?;
         let workload = Workload {
             seed: 0,
-            calls: left.div_ceil(CLIENTS),
+            calls: (left / 2).div_ceil(CLIENTS) + 10,
             keys: KEYS,
             reads: 25,
             lists: 3,
         };
-        let mishap = match machine.random.below(4) {
+        let mishap = match machine.random.below(5) {
             0 => Mishap::None,
+            // Refused calls are quick, so it shall not end a history.
+            2 if left > CALLS / 2 => Mishap::FullDisk { within_calls: 1000 },
             1 => Mishap::FailedSync { within_syncs: 600 },
             _ => Mishap::PowerLoss { within_calls: 3000 },
         };
@@ -40,6 +42,7 @@ async fn history(machine: &mut Machine) -> Result<(), Violation> {
         left = left.saturating_sub(calls.max(1));
         match mishap {
             Mishap::None => machine.reopen(),
+            Mishap::FullDisk { .. } => machine.free(),
             _ => machine.power_cycle(),
         }
     }

@@ -37,6 +37,8 @@ pub(crate) enum Mishap {
     PowerLoss { within_calls: usize },
     /// One of so many syncs fails, and all after it.
     FailedSync { within_syncs: usize },
+    /// After some of so many calls nothing more fits, until [`Machine::free`].
+    FullDisk { within_calls: usize },
 }
 
 // === impl Machine ===
@@ -81,6 +83,11 @@ impl Machine {
                 self.disk
                     .set_fault(Fault::FailSync(self.disk.syncs() + syncs));
             }
+            Mishap::FullDisk { within_calls } => {
+                let calls = self.random.below(within_calls) as u64;
+                self.disk
+                    .set_fault(Fault::FullAt(self.disk.calls() + calls));
+            }
         }
         let stop = Arc::new(AtomicBool::new(false));
         let mut tasks = JoinSet::new();
@@ -102,6 +109,11 @@ impl Machine {
             calls += outcome?;
         }
         Ok(calls)
+    }
+
+    /// There is space again, and the store goes on as it is.
+    pub(crate) fn free(&self) {
+        self.disk.set_fault(Fault::None);
     }
 
     /// Takes the power away, and starts again with what the disk has kept.

@@ -62,6 +62,7 @@ fn every_misbehaving_store_is_found_out() {
                 "nothing is invented",
                 "watches are resumable",
                 "watches are atomic",
+                "reads are fresh",
             ],
         ),
         (Bug::RefusesAndWrites, &["nothing is invented", LINEAR]),
