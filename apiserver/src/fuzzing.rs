@@ -96,11 +96,8 @@ pub fn negotiate(accept: &[u8], content_type: &[u8], query: &str) {
     for offer in [Offer::Plain, Offer::Object, Offer::List, Offer::Watch] {
         drop(negotiate::accept(&parts, offer));
     }
-    drop(negotiate::accept_refusal(&parts));
-    drop(negotiate::accepts_aggregated(
-        &parts.headers,
-        &["v2", "v2beta1"],
-    ));
+    let _form = negotiate::accept_refusal(&parts);
+    let _version = negotiate::accepts_aggregated(&parts.headers, &["v2", "v2beta1"]);
     let supported = [
         MediaType::Json,
         MediaType::Yaml,

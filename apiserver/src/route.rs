@@ -38,6 +38,10 @@ const NAMESPACE_SUBRESOURCES: [&str; 2] = ["status", "finalize"];
 pub fn route(method: &Method, uri: &Uri) -> Result<RequestInfo, Refusal> {
     let decoded =
         path::decode(uri.path()).map_err(|error| Status::bad_request(error.to_string()))?;
+    if !decoded.starts_with('/') {
+        // `CONNECT host:port` and `OPTIONS *` name no path.
+        return Err(Status::bad_request("the request has no path").into());
+    }
     let (cluster, local) = strip_cluster(&decoded)?;
     check_raw_cluster(uri.path(), &decoded, local)?;
     let mut info = RequestInfo {

@@ -318,6 +318,8 @@ fn the_cluster_is_stripped_from_the_decoded_path() {
 #[test]
 fn what_is_no_path_is_refused() {
     for (uri, code) in [
+        ("host:443", Some(400)),
+        ("*", Some(400)),
         ("/clusters/East/api", Some(400)),
         ("/clusters/a.b/api", Some(400)),
         ("/clusters//api", Some(400)),
