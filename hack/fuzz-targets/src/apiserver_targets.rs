@@ -299,7 +299,7 @@ pub(crate) const JWT: Target = Target {
         assert!(
             !fuzzing::token_is_good(input::text(data)),
             "nobody has the key"
-        )
+        );
     },
     seeds: &[
         "eyJhbGciOiJFUzI1NiIsImtpZCI6IngiLCJ0eXAiOiJKV1QifQ.eyJpc3MiOiJhIn0.AAAA",

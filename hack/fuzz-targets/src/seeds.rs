@@ -68,7 +68,8 @@ pub fn write(target: &Target, folder: &Path) -> io::Result<()> {
 
 /// A word as libFuzzer's dictionaries have it.
 fn dictionary_line(word: &str) -> String {
-    let escaped: String = word.bytes().map(|byte| format!("\\x{byte:02x}")).collect();
+    let escaped: Vec<String> = word.bytes().map(|byte| format!("\\x{byte:02x}")).collect();
+    let escaped = escaped.concat();
     format!("\"{escaped}\"\n")
 }
 
