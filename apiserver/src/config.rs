@@ -7,6 +7,8 @@ use std::{net::IpAddr, path::PathBuf, time::Duration};
 pub struct Config {
     /// Where the store, the keys and the certificates live. Made if absent, with access for its owner alone.
     pub data_dir: PathBuf,
+    /// Seals Secrets in the store; `None` leaves them plain.
+    pub encryption: Option<Encryption>,
     /// Names this hub to other writers of its spokes; a backup carries it on.
     pub hub_id: String,
     /// Addresses under which the hub is reached, beside the loopback ones; they go into the serving certificate.
@@ -19,6 +21,25 @@ pub struct Config {
     pub anonymous: Anonymous,
     /// How long requests are still taken once readiness fails, so that balancers notice.
     pub shutdown_delay: Duration,
+}
+
+/// How Secrets are sealed in the store.
+#[derive(Clone, Debug)]
+pub struct Encryption {
+    /// The key file: the first key seals, all open.
+    pub key_file: PathBuf,
+    /// What becomes at the start of Secrets that were written before.
+    pub reseal: Reseal,
+}
+
+/// What becomes at the start of Secrets that were written before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reseal {
+    /// They stay as they are: plain, or sealed with the key of their time.
+    #[default]
+    No,
+    /// Each is written anew, sealed with the first key.
+    All,
 }
 
 /// What becomes of a request without credential.
@@ -38,6 +59,7 @@ impl Config {
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
         Self {
             data_dir: data_dir.into(),
+            encryption: None,
             hub_id: String::new(),
             addresses: Vec::new(),
             host_names: Vec::new(),

@@ -314,7 +314,7 @@ fn log_cause(refusal: &Refusal, audit_id: &HeaderValue) {
 }
 
 /// An error and what caused it, in one line.
-fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
+pub(crate) fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {

@@ -47,6 +47,7 @@ pub mod objects;
 pub mod offline;
 pub mod protobuf;
 pub mod registry;
+mod reseal;
 mod sweep;
 mod table;
 mod watch;

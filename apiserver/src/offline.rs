@@ -1,10 +1,18 @@
 //! What is done with the store of a hub from outside of it: the files that the command line writes and reads.
 
+mod check;
+mod closed;
+mod restore;
+
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 pub use storage::{Keyring, KeyringError, backup};
+
+pub use self::check::{Checked, SealedBy, check};
+pub use self::closed::{ClosedBackupError, backup_closed, rollback};
+pub use self::restore::{Restore, RestoreError, Restored, restore};
 
 use crate::objects;
 
@@ -62,3 +70,6 @@ impl Header {
 pub fn read_keyring(file: &Path) -> Result<Keyring, KeyringError> {
     Ok(Keyring::read(file)?.covering(objects::prefix("", "secrets")))
 }
+
+#[cfg(test)]
+mod tests;

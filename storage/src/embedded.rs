@@ -44,12 +44,12 @@ use self::committer::{Committer, Shared};
 use self::directory::FileDirectory;
 use self::format::Found;
 use self::group::{Proposal, Submission};
-use self::log::{Log, Options, Sizes};
+use self::log::{Log, Options, Sizes, read_snapshot};
 use crate::answer::Answer;
 use crate::clock::{Clock, SystemClock};
 use crate::entry::{Draft, Entry, Op};
 use crate::error::{Error, OpenError};
-use crate::key::KEY_BYTES_MAX;
+use crate::key::{KEY_BYTES_MAX, KeyRange};
 use crate::keyring::Keyring;
 use crate::revision::Revision;
 use crate::store::{
@@ -112,6 +112,18 @@ pub struct Statistics {
     /// Bytes of sealed segments that hold nothing needed. A sweep frees them once they are half of a
     /// segment.
     pub garbage_bytes: u64,
+}
+
+/// Reads a directory of format 2 as a start does, and writes nothing: what the index would hold, by key.
+///
+/// # Errors
+/// As [`Engine::open`].
+pub fn read(directory: &Path, keyring: Option<&Keyring>) -> Result<Vec<Entry>, OpenError> {
+    let directory = FileDirectory::open(directory)?;
+    let view = View::new(read_snapshot(&directory, keyring)?);
+    let everything = RangeQuery::of(KeyRange::prefix(""));
+    let range = view.range(&everything);
+    Ok(range.expect("the latest revision is kept").entries)
 }
 
 // === impl Config ===

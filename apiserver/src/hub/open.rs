@@ -13,13 +13,15 @@ use crate::{
     authenticate::{Authenticator, ServiceAccounts, TokenFile, TokenFileError},
     authorize::{Authorizer, Policies},
     backup::Backups,
-    config::Config,
+    config::{Config, Reseal},
     discovery, handle,
     handle::Handlers,
-    offline::STORE_DIRECTORY,
+    objects,
+    offline::{self, STORE_DIRECTORY},
     openapi,
     registry::{self, ClusterKind, Registry},
     relay::Relay,
+    reseal::reseal,
     serve::Server,
     side::{Health, Metrics},
     tls::{self, Pki},
@@ -43,6 +45,12 @@ pub enum OpenError {
     /// The store.
     #[error("the store cannot be opened")]
     Store(#[from] storage::OpenError),
+    /// The keys that its Secrets are sealed with.
+    #[error("the encryption keys cannot be had")]
+    Keyring(#[from] storage::KeyringError),
+    /// Sealing them anew.
+    #[error("the Secrets cannot be sealed anew")]
+    Reseal(#[source] storage::Error),
     /// The thread that opens it.
     #[error("opening the store panicked")]
     Panic(#[source] tokio::task::JoinError),
@@ -73,6 +81,18 @@ impl Hub {
             })?,
         };
         let store = open_store(&config, tasks).await?;
+        if config
+            .encryption
+            .as_ref()
+            .is_some_and(|it| it.reseal == Reseal::All)
+        {
+            let count = reseal(&store, objects::prefix("", "secrets")).await;
+            let count = count.map_err(OpenError::Reseal)?;
+            tracing::info!(
+                count,
+                "every Secret was written anew, sealed with the first key"
+            );
+        }
         let registry = Registry::open(&store)?;
         let (policies, follower) =
             Policies::open(Arc::clone(&store)).map_err(OpenError::Policies)?;
@@ -172,8 +192,16 @@ impl Hub {
 /// Opens the store, which reads its whole log, on a thread that may block.
 async fn open_store(config: &Config, tasks: &Tasks) -> Result<Arc<dyn Store>, OpenError> {
     let directory = config.data_dir.join(STORE_DIRECTORY);
+    let keyring = match &config.encryption {
+        None => None,
+        Some(encryption) => Some(Arc::new(offline::read_keyring(&encryption.key_file)?)),
+    };
     let opening = tasks.spawn_blocking("open store", move || {
-        embedded::Engine::open(&directory, embedded::Config::default())
+        let config = embedded::Config {
+            keyring,
+            ..embedded::Config::default()
+        };
+        embedded::Engine::open(&directory, config)
     });
     let engine = opening.await.map_err(OpenError::Panic)??;
     Ok(Arc::new(engine))

@@ -442,6 +442,15 @@ impl Drop for Log {
     }
 }
 
+/// Reads everything that the manifest names, and writes nothing.
+pub(super) fn read_snapshot(
+    directory: &dyn Directory,
+    keyring: Option<&Keyring>,
+) -> Result<Snapshot, OpenError> {
+    let manifest = read_manifest(directory)?;
+    Ok(scan::scan(directory, &manifest, keyring)?.snapshot)
+}
+
 /// Reads the manifest of a log.
 pub(super) fn read_manifest(directory: &dyn Directory) -> Result<Manifest, OpenError> {
     let disk = match directory.open(MANIFEST_FILE) {

@@ -1,0 +1,261 @@
+//! Restores, whole and refused, and what is checked of the result.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+};
+
+use storage::{
+    KeyRange, Revision, Store, WatchQuery,
+    backup::{Record, Writer},
+    embedded,
+};
+
+use super::*;
+
+const KEY: &str = "k:AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
+const MODIFIED: Revision = Revision(1_000_000_000_000_007);
+
+fn keyring() -> Keyring {
+    let keyring = Keyring::parse(KEY).expect("a keyring");
+    keyring.covering(objects::prefix("", "secrets"))
+}
+
+fn record(key: &str, value: &[u8]) -> Record {
+    Record {
+        key: key.as_bytes().to_vec(),
+        value: value.to_vec(),
+        created: Revision(1_000_000_000_000_003),
+        modified: MODIFIED,
+        tag: 9,
+    }
+}
+
+fn backup(directory: &Path, keyring: Option<&Keyring>) -> PathBuf {
+    let path = directory.join("hub.backup");
+    let header = Header {
+        version: HEADER_VERSION,
+        hub_id: "hub-a".to_owned(),
+        revision: MODIFIED.0,
+        taken_at: "2026-01-02T03:04:05Z".to_owned(),
+    };
+    let file = File::create(&path).unwrap();
+    let mut writer = Writer::begin(file, keyring, &header.to_json()).unwrap();
+    for record in [
+        record("/core/configmaps/root/default/a", b"{}"),
+        record("/core/secrets/root/default/s", b"hunter2"),
+    ] {
+        writer.record(&record).unwrap();
+    }
+    writer.finish().unwrap();
+    path
+}
+
+fn asked<'a>(from: &'a Path, data_dir: &'a Path) -> Restore<'a> {
+    Restore {
+        from,
+        data_dir,
+        keyring: None,
+        epoch: None,
+    }
+}
+
+fn config(keyring: Option<Keyring>) -> embedded::Config {
+    embedded::Config {
+        keyring: keyring.map(std::sync::Arc::new),
+        ..embedded::Config::default()
+    }
+}
+
+/// Every file below a directory that holds some bytes.
+fn files_with(directory: &Path, bytes: &[u8]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut left = vec![directory.to_owned()];
+    while let Some(path) = left.pop() {
+        if path.is_dir() {
+            left.extend(
+                fs::read_dir(path)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path()),
+            );
+        } else if fs::read(&path)
+            .unwrap()
+            .windows(bytes.len())
+            .any(|window| window == bytes)
+        {
+            found.push(path);
+        }
+    }
+    found
+}
+
+#[test]
+fn a_restored_store_has_every_record_a_new_epoch_and_the_marker() {
+    let directory = tempfile::tempdir().unwrap();
+    let from = backup(directory.path(), None);
+    let data_dir = directory.path().join("new");
+    let restored = restore(asked(&from, &data_dir)).expect("restored");
+    assert_eq!(restored.count, 2);
+    assert_eq!(restored.revision, Revision::start_of_epoch(101).unwrap());
+    assert_eq!(
+        fs::read_to_string(data_dir.join(HUB_ID_FILE)).unwrap(),
+        "hub-a"
+    );
+
+    let store = embedded::Engine::open(&data_dir.join(STORE_DIRECTORY), config(None)).unwrap();
+    let secret = store
+        .get(b"/core/secrets/root/default/s")
+        .expect("the secret");
+    assert_eq!(
+        (secret.value(), secret.tag(), secret.modified()),
+        (&b"hunter2"[..], 9, MODIFIED)
+    );
+    assert!(store.revision() >= restored.revision, "a new epoch");
+    let marker = store.get(b"/core/configmaps/root/kube-system/wheelhouse-restore");
+    let marker: serde_json::Value =
+        serde_json::from_slice(marker.expect("the marker").value()).unwrap();
+    assert_eq!(marker["data"]["id"], "101");
+    assert_eq!(marker["data"]["backupTakenAt"], "2026-01-02T03:04:05Z");
+    let old = WatchQuery {
+        range: KeyRange::prefix("/"),
+        after: MODIFIED,
+    };
+    assert!(
+        matches!(store.watch(old), Err(storage::Error::Compacted { .. })),
+        "410 for who watched"
+    );
+}
+
+#[test]
+fn what_cannot_be_restored_leaves_no_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let from = backup(directory.path(), None);
+    let bytes = fs::read(&from).unwrap();
+    let variant = |name: &str, bytes: &[u8]| {
+        let path = directory.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    };
+    let part = variant("part", bytes.get(..bytes.len() - 1).unwrap());
+    let mut flipped = bytes.clone();
+    *flipped.get_mut(200).unwrap() ^= 1;
+    let flipped = variant("flipped", &flipped);
+    let other = variant("other", b"#!/bin/sh");
+    fs::create_dir(directory.path().join("sealed")).unwrap();
+    let sealed = backup(&directory.path().join("sealed"), Some(&keyring()));
+    let absent = directory.path().join("absent");
+    for (name, from, epoch, want) in [
+        ("a part", &part, None, "it is a part"),
+        ("an altered one", &flipped, None, "corrupt"),
+        ("another file", &other, None, "no backup"),
+        ("a file that is not there", &absent, None, "No such file"),
+        (
+            "one that is sealed, without its key",
+            &sealed,
+            None,
+            "pass the key file",
+        ),
+        ("the same epoch", &from, Some(100), "cannot follow"),
+        (
+            "an epoch behind the last",
+            &from,
+            Some(900),
+            "cannot follow",
+        ),
+    ] {
+        let data_dir = directory.path().join("new");
+        let refused = restore(Restore {
+            epoch,
+            ..asked(from, &data_dir)
+        });
+        let error = refused.expect_err(name);
+        let told = crate::hub::error_chain(&error);
+        assert!(told.contains(want), "{name}: {told}");
+        assert!(!data_dir.join(STORE_DIRECTORY).exists(), "{name}");
+    }
+}
+
+#[test]
+fn nothing_is_restored_over_a_store_or_into_another_hub() {
+    let directory = tempfile::tempdir().unwrap();
+    let from = backup(directory.path(), None);
+    let data_dir = directory.path().join("new");
+    restore(asked(&from, &data_dir)).expect("the first time");
+    let again = restore(asked(&from, &data_dir));
+    assert!(
+        matches!(again, Err(RestoreError::Exists { .. })),
+        "{again:?}"
+    );
+
+    let data_dir = directory.path().join("other");
+    fs::create_dir(&data_dir).unwrap();
+    fs::write(data_dir.join(HUB_ID_FILE), "hub-b").unwrap();
+    let other = restore(asked(&from, &data_dir));
+    assert!(
+        matches!(other, Err(RestoreError::OtherHub { .. })),
+        "{other:?}"
+    );
+}
+
+#[test]
+fn with_a_key_file_secrets_are_plain_nowhere_and_the_check_is_sound() {
+    let directory = tempfile::tempdir().unwrap();
+    let from = backup(directory.path(), Some(&keyring()));
+    let data_dir = directory.path().join("new");
+    let request = Restore {
+        keyring: Some(keyring()),
+        ..asked(&from, &data_dir)
+    };
+    restore(request).expect("restored");
+    assert_eq!(
+        files_with(directory.path(), b"hunter2"),
+        Vec::<PathBuf>::new()
+    );
+
+    let ring = keyring();
+    let checked = check(&data_dir, Some(&ring)).expect("a check");
+    assert_eq!(checked.report.findings, []);
+    assert!(checked.compared, "with the engine's index");
+    assert_eq!(checked.report.keys, 3, "two records and the marker");
+    let [sealed] = checked.sealed.as_slice() else {
+        panic!("{:?}", checked.sealed);
+    };
+    assert_eq!(
+        (sealed.name.as_str(), sealed.seals, sealed.records),
+        ("k", true, 1)
+    );
+
+    let store = data_dir.join(STORE_DIRECTORY);
+    assert!(
+        embedded::Engine::open(&store, config(None)).is_err(),
+        "not without the key"
+    );
+    let engine = embedded::Engine::open(&store, config(Some(keyring()))).unwrap();
+    let secret = engine
+        .get(b"/core/secrets/root/default/s")
+        .expect("the secret");
+    assert_eq!(secret.value(), b"hunter2", "in memory it is plain");
+}
+
+#[test]
+fn a_closed_directory_is_backed_up_and_restored() {
+    let directory = tempfile::tempdir().unwrap();
+    let from = backup(directory.path(), None);
+    let data_dir = directory.path().join("new");
+    restore(asked(&from, &data_dir)).expect("restored");
+    let store = data_dir.join(STORE_DIRECTORY);
+    let engine = embedded::Engine::open(&store, config(None)).unwrap();
+    let in_use = backup_closed(&data_dir, tempfile::tempfile().unwrap(), None);
+    assert!(
+        matches!(in_use, Err(ClosedBackupError::Check(_))),
+        "{in_use:?}"
+    );
+    drop(engine);
+
+    let path = directory.path().join("closed.backup");
+    let (header, count) = backup_closed(&data_dir, File::create(&path).unwrap(), None).unwrap();
+    assert_eq!((header.hub_id.as_str(), count), ("hub-a", 3));
+    let second = directory.path().join("second");
+    let restored = restore(asked(&path, &second)).expect("restored again");
+    assert_eq!(restored.revision.epoch(), 102, "an epoch of its own");
+}
