@@ -1,6 +1,9 @@
 //! Puts per second, latency and processor time of durable puts, for 1 and for 32 writers.
 //!
-//! `cargo run --release -p wheelhouse-storage --example commit_bench -- [directory] [seconds]`
+//! `cargo run --release -p wheelhouse-storage --example commit_bench -- [directory] [seconds] [objects]`
+//!
+//! With a number of objects, a store of so many is opened too: once with all of them in history, once
+//! with none.
 //!
 //! The processor time is that of the whole process: writers, commit thread and kernel. A raw
 //! append-and-sync of the same size runs first, as the measure of the disk at that moment.
@@ -46,6 +49,9 @@ fn main() -> Result<(), Failure> {
         "raw append + fdatasync: {:.0}/s",
         raw(&directory, span)?
     ))?;
+    if let Some(objects) = arguments.next().and_then(|text| text.parse().ok()) {
+        starts(&directory, objects)?;
+    }
     for writers in [1, 2, 8, 32, 256] {
         let place = directory.join(format!("writers-{writers}"));
         let store = Arc::new(Engine::open(&place, Config::default())?);
@@ -63,6 +69,38 @@ fn main() -> Result<(), Failure> {
         std::fs::remove_dir_all(&place)?;
     }
     Ok(())
+}
+
+/// Makes a store of so many objects, and opens it.
+fn starts(directory: &Path, objects: u64) -> Result<(), Failure> {
+    let place = directory.join("start");
+    let store = Engine::open(&place, Config::default())?;
+    for first in (0..objects).step_by(1_000) {
+        let writes = first..objects.min(first.saturating_add(1_000));
+        // Each one is another's name: every tenth of `put` is an update.
+        store.commit(writes.map(|n| put(n * 10)).collect()).wait()?;
+    }
+    drop(store);
+    for history in ["all of it is history", "none of it is history"] {
+        let (before, began) = (resident_bytes()?, Instant::now());
+        let store = Engine::open(&place, Config::default())?;
+        let took = began.elapsed();
+        let grown = resident_bytes()?.saturating_sub(before) as f64;
+        say(&format!(
+            "{objects} objects, {history}: open in {:.0} ms, {:.0} bytes of memory for each",
+            millis(took),
+            grown / objects as f64
+        ))?;
+        store.compact(store.revision()).wait()?;
+    }
+    Ok(std::fs::remove_dir_all(&place)?)
+}
+
+/// Field 2 of `statm`, in pages.
+fn resident_bytes() -> Result<u64, Failure> {
+    let statm = std::fs::read_to_string("/proc/self/statm")?;
+    let pages: u64 = statm.split(' ').nth(1).ok_or("statm is cut")?.parse()?;
+    Ok(pages * 4096)
 }
 
 async fn run(store: Arc<Engine>, writers: u64, span: Duration) -> Result<(), Failure> {
