@@ -58,6 +58,12 @@ pub(crate) struct Serve {
     /// Where to write the administrator's kubeconfig, once the hub is ready.
     #[arg(long, value_name = "F")]
     pub(crate) kubeconfig_out: Option<PathBuf>,
+    /// A file of keys, one `name:base64` per line, that Secrets in the store are sealed with: the first one seals, all open.
+    #[arg(long, value_name = "F")]
+    pub(crate) encryption_key_file: Option<PathBuf>,
+    /// Write every Secret anew at the start, so that the first key seals it.
+    #[arg(long, requires = "encryption_key_file")]
+    pub(crate) reseal: bool,
     /// A CSV file of `token,user,uid[,"group1,group2"]`.
     #[arg(long, value_name = "F")]
     pub(crate) token_auth_file: Option<PathBuf>,
@@ -171,6 +177,11 @@ mod tests {
             "wheelhouse spoke remove east",
             "wheelhouse kubeconfig east --kubeconfig f",
             "wheelhouse store backup --out f --resume --kubeconfig f --encryption-key-file k",
+            "wheelhouse store restore --from f --data-dir d --epoch 107",
+            "wheelhouse serve --data-dir d --encryption-key-file k --reseal",
+            "wheelhouse store backup --out f --data-dir d",
+            "wheelhouse store check --data-dir d -o json --encryption-key-file k",
+            "wheelhouse store rollback --data-dir d",
             "wheelhouse store confirm-restore east west --unknown keep",
             "wheelhouse store confirm-restore --all --unknown delete",
             "wheelhouse store finish-restore --kubeconfig f",

@@ -39,7 +39,8 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             output::complain(&error);
-            ExitCode::FAILURE
+            let unusable = error.downcast_ref::<store::Unusable>();
+            unusable.map_or(ExitCode::FAILURE, |_| ExitCode::from(2))
         }
     }
 }

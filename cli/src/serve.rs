@@ -3,7 +3,11 @@
 use std::{io, net::SocketAddr, path::Path, time::Duration};
 
 use anyhow::{Context, Result, bail};
-use apiserver::{Hub, authenticate::UserInfo};
+use apiserver::{
+    Hub,
+    authenticate::UserInfo,
+    config::{Encryption, Reseal},
+};
 use tasks::Tasks;
 use tokio::{
     net::{TcpListener, TcpSocket},
@@ -36,6 +40,14 @@ pub(crate) struct Running {
 pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
     let mut config = apiserver::Config::new(&arguments.data_dir);
     config.token_file = arguments.token_auth_file;
+    config.encryption = arguments.encryption_key_file.map(|key_file| Encryption {
+        key_file,
+        reseal: if arguments.reseal {
+            Reseal::All
+        } else {
+            Reseal::No
+        },
+    });
     for host in arguments.hosts {
         match host.parse() {
             Ok(address) => config.addresses.push(address),

@@ -8,8 +8,14 @@ use crate::args::HubFlags;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Store {
-    /// Write the state of a running hub's store, at one revision, into a file.
+    /// Write the state of a hub's store, at one revision, into a file.
     Backup(Backup),
+    /// Make the data directory of a new hub out of a backup.
+    Restore(Restore),
+    /// Prove a store's directory with a second reader. Exit code 1: something is wrong; 2: it cannot be checked.
+    Check(Check),
+    /// Write a store in the format of the version before this one.
+    Rollback(Rollback),
     /// Let a restored hub delete in spokes again.
     ConfirmRestore(ConfirmRestore),
     /// End the state after a restore, once every spoke is confirmed.
@@ -21,6 +27,9 @@ pub(crate) struct Backup {
     /// The file. It appears when it is whole; until then there is F.part.
     #[arg(long, value_name = "F")]
     pub(crate) out: PathBuf,
+    /// The data directory of a hub that does not run, in place of a running hub.
+    #[arg(long, value_name = "D", conflicts_with = "resume")]
+    pub(crate) data_dir: Option<PathBuf>,
     /// Go on with F.part, where an earlier call was interrupted.
     #[arg(long)]
     pub(crate) resume: bool,
@@ -29,6 +38,55 @@ pub(crate) struct Backup {
     pub(crate) encryption_key_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) hub: HubFlags,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Restore {
+    /// The backup.
+    #[arg(long, value_name = "F")]
+    pub(crate) from: PathBuf,
+    /// The data directory of the new hub. It has no store yet.
+    #[arg(long, value_name = "D")]
+    pub(crate) data_dir: PathBuf,
+    /// The keys that the backup's Secrets are sealed with; the first one seals them in the new store.
+    #[arg(long, value_name = "F")]
+    pub(crate) encryption_key_file: Option<PathBuf>,
+    /// The epoch of the new store's revisions: greater than any that was used since the backup. By default
+    /// the one after the backup's.
+    #[arg(long, value_name = "N")]
+    pub(crate) epoch: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// The data directory of a hub that does not run.
+    #[arg(long, value_name = "D")]
+    pub(crate) data_dir: PathBuf,
+    /// The keys that Secrets are sealed with.
+    #[arg(long, value_name = "F")]
+    pub(crate) encryption_key_file: Option<PathBuf>,
+    /// How to print.
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) output: ReportFormat,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Rollback {
+    /// The data directory of a hub that does not run.
+    #[arg(long, value_name = "D")]
+    pub(crate) data_dir: PathBuf,
+    /// The keys that Secrets are sealed with. They are plain afterwards.
+    #[arg(long, value_name = "F")]
+    pub(crate) encryption_key_file: Option<PathBuf>,
+}
+
+/// How a report is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReportFormat {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
 }
 
 #[derive(Debug, Args)]

@@ -13,7 +13,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use apiserver::offline::{
-    Header, Keyring,
+    self, Header, Keyring,
     backup::{self, Reader, Writer},
 };
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -51,19 +51,20 @@ enum Attempt {
 /// Writes a backup.
 pub(super) async fn run(arguments: args::Backup) -> Result<()> {
     let keyring = keyring(arguments.encryption_key_file.as_deref())?;
-    let hub = connect::hub(&arguments.hub).await?;
     let part = part_of(&arguments.out);
+    if let Some(data_dir) = &arguments.data_dir {
+        let file = create(&part).with_context(|| part.display().to_string())?;
+        let (header, count) = offline::backup_closed(data_dir, file, keyring.as_ref())
+            .with_context(|| data_dir.display().to_string())?;
+        return finish(&part, &arguments.out, header.revision, count);
+    }
+    let hub = connect::hub(&arguments.hub).await?;
     let mut resume = arguments.resume;
     for _ in 0..ATTEMPT_COUNT {
         let under = begin(&hub.dynamic, &part, keyring.as_ref(), resume).await?;
         match copy(&hub.dynamic, under, &part).await? {
             Attempt::Whole { revision, count } => {
-                std::fs::rename(&part, &arguments.out)
-                    .with_context(|| arguments.out.display().to_string())?;
-                return output::line(&format!(
-                    "{}: {count} objects of revision {revision}",
-                    arguments.out.display()
-                ));
+                return finish(&part, &arguments.out, revision, count);
             }
             Attempt::Expired { revision } => {
                 output::note(&format!(
@@ -74,6 +75,19 @@ pub(super) async fn run(arguments: args::Backup) -> Result<()> {
         }
     }
     bail!("the hub's history was too short for the backup {ATTEMPT_COUNT} times")
+}
+
+/// Gives a whole part its name.
+fn finish(part: &Path, out: &Path, revision: u64, count: u64) -> Result<()> {
+    let shown = out.display();
+    std::fs::rename(part, out).with_context(|| shown.to_string())?;
+    output::line(&format!("{shown}: {count} objects of revision {revision}"))
+}
+
+fn create(part: &Path) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(part)
 }
 
 fn part_of(out: &Path) -> PathBuf {
@@ -100,11 +114,7 @@ async fn begin<'k>(
         return Ok(under);
     }
     let header = Header::now(offer.hub_id, offer.revision);
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    let file = options
-        .open(part)
-        .with_context(|| part.display().to_string())?;
+    let file = create(part).with_context(|| part.display().to_string())?;
     let writer = Writer::begin(BufWriter::new(file), keyring, &header.to_json())
         .with_context(|| part.display().to_string())?;
     Ok(Under { header, writer })
