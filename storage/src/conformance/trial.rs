@@ -20,7 +20,7 @@ impl Trial {
     }
 
     /// The seeds of so many runs, times the factor; or the one that is to be repeated.
-    pub fn seeds(self, count: usize) -> Vec<u64> {
+    pub fn seeds(count: usize) -> Vec<u64> {
         if let Some(seed) = variable("WHEELHOUSE_SEED") {
             return vec![seed];
         }

@@ -82,7 +82,7 @@ async fn history(machine: &mut Machine) -> Result<(), Violation> {
 #[test]
 fn r08_compaction_hides_no_deletion_and_refuses_nothing_that_is_kept() {
     let (mut events, mut calls) = (0, 0);
-    let seeds = R08.seeds(ROUNDS);
+    let seeds = Trial::seeds(ROUNDS);
     for seed in &seeds {
         let checked = play(R08, *seed, history);
         events += checked.events;

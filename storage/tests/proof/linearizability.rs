@@ -52,7 +52,7 @@ async fn history(machine: &mut Machine) -> Result<(), Violation> {
 #[test]
 fn r05_histories_over_crashes_are_linearizable() {
     let (mut calls, mut unanswered) = (0, 0);
-    let seeds = R05.seeds(HISTORIES);
+    let seeds = Trial::seeds(HISTORIES);
     for seed in &seeds {
         let checked = play(R05, *seed, history);
         calls += checked.calls;

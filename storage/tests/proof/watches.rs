@@ -82,7 +82,7 @@ fn compact(engine: &Engine, recorder: &Recorder, mut random: Random, stop: &Atom
 #[test]
 fn r06_watchers_that_resume_anywhere_see_the_same() {
     let (mut events, mut watches) = (0, 0);
-    let seeds = R06.seeds(ROUNDS);
+    let seeds = Trial::seeds(ROUNDS);
     for seed in &seeds {
         let checked = play(R06, *seed, history);
         events += checked.events;

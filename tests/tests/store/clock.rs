@@ -64,7 +64,7 @@ async fn r15_a_clock_that_jumps_by_days_disorders_nothing() {
     let Some(clock) = Clock::new() else {
         return;
     };
-    let seed = R15.seeds(1)[0];
+    let seed = Trial::seeds(1)[0];
     let settings = Settings {
         environment: clock.environment(),
         ..Settings::default()

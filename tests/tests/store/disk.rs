@@ -55,7 +55,7 @@ async fn r10_a_full_disk_refuses_writes_says_why_and_recovers_without_a_restart(
     let Some(disk) = SmallDisk::mount(64) else {
         return;
     };
-    let seed = R10.seeds(1)[0];
+    let seed = Trial::seeds(1)[0];
     let settings = Settings {
         data: Some(disk.path().join("data")),
         ..Settings::default()
@@ -150,7 +150,7 @@ async fn r11_after_a_failed_sync_or_write_nothing_is_accepted_until_a_restart() 
 }
 
 async fn one_failure(calls: &str, why: &str) -> bool {
-    let seed = R11.seeds(1)[0];
+    let seed = Trial::seeds(1)[0];
     let mut hub = Hub::start().await;
     let api = Api::connect(&hub.kubeconfig()).await;
     api.prepare().await;

@@ -160,7 +160,7 @@ async fn some_rounds(
 #[tokio::test(flavor = "multi_thread")]
 async fn r01_a_hub_that_is_killed_loses_nothing_and_goes_back_never() {
     let rounds = ROUNDS * Trial::factor();
-    let seed = R01.seeds(1)[0];
+    let seed = Trial::seeds(1)[0];
     let (outcome, mut figures) = history(seed, rounds).await;
     R01.must(seed, outcome);
     figures.restarts.sort();

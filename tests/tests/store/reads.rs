@@ -61,7 +61,7 @@ async fn answered(api: &Api, path: &str) -> (u16, Value) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn r07_no_read_after_a_restart_goes_back_in_time() {
-    let seed = R07.seeds(1)[0];
+    let seed = Trial::seeds(1)[0];
     let mut hub = Hub::start().await;
     let api = Api::connect(&hub.kubeconfig()).await;
     api.prepare().await;

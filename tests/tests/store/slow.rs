@@ -72,7 +72,7 @@ async fn phase(load: &mut Load, name: &str, writes: usize) -> Duration {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn r09_watchers_that_stop_reading_harm_nobody() {
-    let seed = R09.seeds(1)[0];
+    let seed = Trial::seeds(1)[0];
     let slow_count = SLOW * Trial::factor().min(5); // the limit of open files ends it
     let hub = Hub::start().await;
     let api = Api::connect(&hub.kubeconfig()).await;

@@ -17,7 +17,7 @@ use crate::store::Expect;
 const LOOK: Duration = Duration::from_millis(10);
 
 /// How long a follower may stand still behind what is known to have happened.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What one client does.
 #[derive(Clone, Copy, Debug)]

@@ -149,7 +149,7 @@ impl<'a> Search<'a> {
                 let Some(entry) = self.undo() else {
                     return Err(Stuck::At(self.furthest.1));
                 };
-                entry
+                Some(entry)
             };
         }
         Err(Stuck::Undecided)
@@ -208,7 +208,7 @@ impl<'a> Search<'a> {
     }
 
     /// Takes back the latest choice; the search goes on behind it.
-    fn undo(&mut self) -> Option<Option<usize>> {
+    fn undo(&mut self) -> Option<usize> {
         while let Some(placed) = self.stack.pop() {
             self.state = placed.before;
             self.without = placed.without;
@@ -216,7 +216,8 @@ impl<'a> Search<'a> {
             self.unmark(placed.operation);
             self.entries.unlift(placed.operation);
             if placed.choice {
-                return Some(self.entries.after(self.entries.begin[placed.operation]));
+                // Its end, at least, lies behind its begin.
+                return self.entries.after(self.entries.begin[placed.operation]);
             }
         }
         None

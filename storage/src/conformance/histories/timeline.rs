@@ -325,8 +325,9 @@ pub(super) fn check_time(log: &Log) -> Result<(), Violation> {
 
 fn newest(call: &Recorded) -> Option<Revision> {
     match &call.outcome {
-        Outcome::Written(revision) | Outcome::Seen(Some((_, revision))) => Some(*revision),
-        Outcome::Listed { revision, .. } => Some(*revision),
+        Outcome::Written(revision)
+        | Outcome::Seen(Some((_, revision)))
+        | Outcome::Listed { revision, .. } => Some(*revision),
         _ => None,
     }
 }
