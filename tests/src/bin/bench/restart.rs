@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::Value;
 use tokio::{task::JoinSet, time::Instant};
+use wheelhouse_tests::wait::within;
 
 use super::{sides, watcher::Cut};
 use crate::{
@@ -126,7 +127,10 @@ async fn copy(wire: &Wire, port: u16, count: usize) {
 async fn round(server: &mut Server, target: &Target, index: usize, found: &mut Found) {
     // One object of each round before: those who watch have seen them.
     let count = found.count + index;
-    let version = counted(target, count).await.expect("a list");
+    let version = within(PATIENCE, "a list tells of all objects", || {
+        counted(target, count)
+    })
+    .await;
     let disk = disk(&server.data());
     server.power_cycle();
     let start = Instant::now();
@@ -141,7 +145,7 @@ async fn round(server: &mut Server, target: &Target, index: usize, found: &mut F
         };
         tasks.spawn(cut.come_back(1, start));
     }
-    while counted(target, count).await.is_none() {
+    while counted(target, count).await.is_err() {
         assert!(start.elapsed() < PATIENCE, "not back within {PATIENCE:?}");
         tokio::time::sleep(LOOK_INTERVAL).await;
     }
@@ -169,15 +173,18 @@ async fn round(server: &mut Server, target: &Target, index: usize, found: &mut F
     ));
 }
 
-/// The version of a list that tells of `count` objects; nothing unless there is one.
-async fn counted(target: &Target, count: usize) -> Option<String> {
-    let connection = target.connect(0).await.ok()?;
+/// The version of a list that tells of `count` objects, or what there is in place of one.
+async fn counted(target: &Target, count: usize) -> Result<String, String> {
+    let text = |error: std::io::Error| error.to_string();
+    let connection = target.connect(0).await.map_err(text)?;
     let path = format!("{ALL}?limit=1");
     let answer = connection.send("GET", &path, "", Bytes::new()).await;
-    let (code, body) = answer.ok()?;
-    let list: Value = serde_json::from_slice(&body).ok()?;
+    let (code, body) = answer.map_err(text)?;
+    let list: Value = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
     let metadata = &list["metadata"];
     let whole = metadata["remainingItemCount"].as_u64() == Some(count as u64 - 1);
-    let version = metadata["resourceVersion"].as_str()?;
-    (code == 200 && whole).then(|| version.to_owned())
+    match metadata["resourceVersion"].as_str() {
+        Some(version) if code == 200 && whole => Ok(version.to_owned()),
+        _ => Err(format!("{code}, {metadata}")),
+    }
 }
