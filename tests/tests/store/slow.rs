@@ -31,7 +31,7 @@ const NOISE: u64 = 8 * 1024 * 1024;
 
 /// Writes as fast as the hub takes it; tells the time that a write takes to be delivered, at its 99th
 /// percentile.
-async fn phase(load: &mut Load, name: &str, writes: usize) -> Duration {
+async fn phase(load: &Load, name: &str, writes: usize) -> Duration {
     let mut tasks = tokio::task::JoinSet::new();
     for writer in 0..WRITERS {
         let (api, recorder) = (
@@ -82,10 +82,10 @@ async fn r09_watchers_that_stop_reading_harm_nobody() {
     for _ in 0..4 {
         load.follow(after, 0);
     }
-    phase(&mut load, "warm", WRITES_ALONE).await;
+    phase(&load, "warm", WRITES_ALONE).await;
     let memory = || hub.process().usage().1;
     let before = memory();
-    let alone = phase(&mut load, "alone", WRITES_ALONE).await;
+    let alone = phase(&load, "alone", WRITES_ALONE).await;
     // What as many writes leave in memory as objects and history, with nobody slow.
     let share = u64::try_from(WRITES / WRITES_ALONE).expect("it is small");
     let without = memory().saturating_sub(before) * share;
@@ -100,7 +100,7 @@ async fn r09_watchers_that_stop_reading_harm_nobody() {
         slow.push((own, body));
     }
     let before = memory();
-    let beside = phase(&mut load, "beside", WRITES).await;
+    let beside = phase(&load, "beside", WRITES).await;
     let with = memory().saturating_sub(before);
     let each = with.saturating_sub(without) / slow_count as u64;
     println!(

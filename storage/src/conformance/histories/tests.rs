@@ -134,6 +134,7 @@ fn right_histories_pass() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn each_broken_promise_is_found_under_its_name() {
     let cases: &[(&str, Play, &str)] = &[
         (

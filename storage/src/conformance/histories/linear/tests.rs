@@ -56,6 +56,7 @@ fn operations(recorder: &Recorder, lines: &[Line]) -> Vec<Operation> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn histories_are_told_apart() {
     let cases: &[(&str, &[Line], bool)] = &[
         ("nothing", &[], true),
