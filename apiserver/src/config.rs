@@ -9,6 +9,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// Seals Secrets in the store; `None` leaves them plain.
     pub encryption: Option<Encryption>,
+    /// Where the store is.
+    pub store: StoreConfig,
     /// Names this hub to other writers of its spokes; a backup carries it on.
     pub hub_id: String,
     /// Addresses under which the hub is reached, beside the loopback ones; they go into the serving certificate.
@@ -42,6 +44,29 @@ pub enum Reseal {
     All,
 }
 
+/// Where the store of a hub is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum StoreConfig {
+    /// In the data directory: for a hub that is one process.
+    #[default]
+    Directory,
+    /// In etcd: any number of processes with the same servers and prefix are one hub.
+    Etcd(EtcdConfig),
+}
+
+/// How etcd is reached, and what of it is the hub's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EtcdConfig {
+    /// The members: `http://host:port` or `https://host:port`.
+    pub servers: Vec<String>,
+    /// What all keys begin with.
+    pub prefix: String,
+    /// The file of the authority that signs the servers' certificates.
+    pub certificate_authority: Option<PathBuf>,
+    /// The files of this hub's certificate and key.
+    pub identity: Option<(PathBuf, PathBuf)>,
+}
+
 /// What becomes of a request without credential.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Anonymous {
@@ -60,6 +85,7 @@ impl Config {
         Self {
             data_dir: data_dir.into(),
             encryption: None,
+            store: StoreConfig::default(),
             hub_id: String::new(),
             addresses: Vec::new(),
             host_names: Vec::new(),

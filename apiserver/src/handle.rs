@@ -106,11 +106,20 @@ impl Handlers {
         }
     }
 
-    /// Starts what goes on beside requests: the registry's follower, the controller of definitions, the deletion of
-    /// namespaces, garbage collection and the expiry of events.
-    pub fn start(&self, tasks: &tasks::Tasks) {
+    /// Starts what every replica of a hub needs beside requests: the registry's follower.
+    pub(crate) fn start_followers(&self, tasks: &tasks::Tasks) {
         let store = &self.shared.store;
         self.shared.registry.start(Arc::clone(store), tasks);
+    }
+
+    /// The epoch of the store.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.shared.store.revision().epoch()
+    }
+
+    /// Starts what one replica of a hub does for all of them: the controller of definitions, the deletion of
+    /// namespaces, garbage collection and the expiry of events.
+    pub(crate) fn start_controllers(&self, tasks: &tasks::Tasks) {
         crate::definitions::start(&self.shared, tasks);
         crate::sweep::start(&self.shared, tasks);
     }

@@ -20,6 +20,7 @@ mod deadline;
 mod in_process;
 mod lifecycle;
 mod open;
+mod replicas;
 mod target;
 
 use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
@@ -33,6 +34,7 @@ use tokio::time::{Instant, timeout_at};
 pub use in_process::InProcess;
 pub(crate) use lifecycle::Lifecycle;
 pub use open::OpenError;
+pub use replicas::ShareError;
 
 use crate::{
     audit,

@@ -59,5 +59,5 @@ pub(crate) mod relay;
 pub mod audit;
 pub mod respond;
 
-pub use config::{Anonymous, Config};
+pub use config::{Anonymous, Config, EtcdConfig, StoreConfig};
 pub use hub::Hub;

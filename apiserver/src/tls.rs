@@ -15,7 +15,7 @@ mod authority;
 mod files;
 mod verifier;
 
-use std::{net::IpAddr, path::Path, sync::Arc};
+use std::{collections::BTreeMap, net::IpAddr, path::Path, sync::Arc};
 
 use jiff::Timestamp;
 use rustls::{ServerConfig, crypto::ring};
@@ -42,6 +42,42 @@ pub(crate) fn service_account_key(data_dir: &Path) -> Result<String, Error> {
     let pem = key.serialize_pem();
     files::write(&path, &pem)?;
     Ok(pem)
+}
+
+/// The files that replicas of one hub have in common.
+const SHARED_FILES: [&str; 3] = ["ca.crt", "ca.key", "sa.key"];
+
+/// The files that replicas of one hub have in common, by name: those from below `data_dir`, or new ones.
+pub(crate) fn shared_files(
+    data_dir: &Path,
+    now: Timestamp,
+) -> Result<BTreeMap<String, String>, Error> {
+    service_account_key(data_dir)?;
+    let directory = data_dir.join(DIRECTORY);
+    Authority::open(&directory, now)?;
+    let mut found = BTreeMap::new();
+    for name in SHARED_FILES {
+        if let Some(text) = files::read(&directory.join(name))? {
+            found.insert(name.to_owned(), text);
+        }
+    }
+    Ok(found)
+}
+
+/// Puts the files of another replica into place. What the authority of before has signed is made anew when it is
+/// needed.
+pub(crate) fn take_shared_files(
+    data_dir: &Path,
+    shared: &BTreeMap<String, String>,
+) -> Result<(), Error> {
+    let directory = data_dir.join(DIRECTORY);
+    files::make_directory(&directory)?;
+    for name in SHARED_FILES {
+        if let Some(text) = shared.get(name) {
+            files::write(&directory.join(name), text)?;
+        }
+    }
+    Ok(())
 }
 
 /// Why the hub's certificates cannot be had.

@@ -70,6 +70,34 @@ pub(crate) struct Serve {
     /// A host name or address under which clients reach the hub; may be repeated.
     #[arg(long = "host", value_name = "H")]
     pub(crate) hosts: Vec<String>,
+    #[command(flatten)]
+    pub(crate) etcd: Etcd,
+}
+
+/// How etcd is reached, with the names of kube-apiserver's flags.
+#[derive(Debug, Args)]
+pub(crate) struct Etcd {
+    /// Keep the store in etcd, at these URLs, instead of in the data directory. Processes with the same servers and
+    /// prefix are one hub.
+    #[arg(long = "etcd-servers", value_name = "U", value_delimiter = ',')]
+    pub(crate) servers: Vec<String>,
+    /// What all keys in etcd begin with.
+    #[arg(
+        long = "etcd-prefix",
+        value_name = "P",
+        default_value = "/wheelhouse",
+        requires = "servers"
+    )]
+    pub(crate) prefix: String,
+    /// The authority that signs etcd's certificates, for https.
+    #[arg(long = "etcd-cafile", value_name = "F", requires = "servers")]
+    pub(crate) cafile: Option<PathBuf>,
+    /// The certificate that etcd gets to see.
+    #[arg(long = "etcd-certfile", value_name = "F", requires = "keyfile")]
+    pub(crate) certfile: Option<PathBuf>,
+    /// The key of that certificate.
+    #[arg(long = "etcd-keyfile", value_name = "F", requires = "certfile")]
+    pub(crate) keyfile: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

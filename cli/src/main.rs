@@ -7,6 +7,7 @@ mod args;
 mod connect;
 mod dev;
 mod kubeconfig;
+mod leadership;
 mod output;
 mod process;
 mod serve;

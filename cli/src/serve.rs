@@ -4,11 +4,11 @@ use std::{io, net::SocketAddr, path::Path, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use apiserver::{
-    Hub,
+    EtcdConfig, Hub, StoreConfig,
     authenticate::UserInfo,
     config::{Encryption, Reseal},
 };
-use tasks::Tasks;
+use tasks::{OnPanic, Tasks};
 use tokio::{
     net::{TcpListener, TcpSocket},
     task::JoinHandle,
@@ -16,7 +16,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::{args, kubeconfig, process};
+use crate::{args, kubeconfig, leadership, process};
 
 /// How long what is left may take once all connections have drained.
 const GRACE: Duration = Duration::from_secs(5);
@@ -48,6 +48,7 @@ pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
             Reseal::No
         },
     });
+    config.store = store_of(arguments.etcd);
     for host in arguments.hosts {
         match host.parse() {
             Ok(address) => config.addresses.push(address),
@@ -60,6 +61,18 @@ pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
     }
     info!(address = %running.address, "ready");
     running.until_stopped().await
+}
+
+fn store_of(etcd: args::Etcd) -> StoreConfig {
+    if etcd.servers.is_empty() {
+        return StoreConfig::Directory;
+    }
+    StoreConfig::Etcd(EtcdConfig {
+        servers: etcd.servers,
+        prefix: etcd.prefix,
+        certificate_authority: etcd.cafile,
+        identity: etcd.certfile.zip(etcd.keyfile),
+    })
 }
 
 // === impl Running ===
@@ -114,7 +127,6 @@ pub(crate) async fn start(mut config: apiserver::Config, listen: SocketAddr) -> 
     }
     let data_dir = config.data_dir.clone();
     config.hub_id = hub_id(&data_dir)?;
-    let hub_id = config.hub_id.clone();
     let listener = bind(listen).with_context(|| format!("{listen}"))?;
     let address = listener
         .local_addr()
@@ -127,11 +139,23 @@ pub(crate) async fn start(mut config: apiserver::Config, listen: SocketAddr) -> 
         let (hub, drain) = (hub.clone(), drain.clone());
         tasks.spawn("serve", async move { hub.serve(listener, drain).await })
     };
-    let syncer = syncer::Config {
-        hub: client(&hub, api::wheelhouse::keys::USER_SYNCER),
-        hub_id,
-    };
-    syncer::start(syncer, &tasks);
+    if hub.is_alone() {
+        start_syncer(&hub, &tasks);
+    } else {
+        let lease = client(&hub, leadership::USER);
+        let (looked_at, led) = (hub.clone(), hub.clone());
+        let elected = leadership::run(
+            lease,
+            tasks.clone(),
+            move || looked_at.epoch(),
+            move |tasks| {
+                led.start_controllers(tasks);
+                start_syncer(&led, tasks);
+            },
+        );
+        // Without it nobody would notice that this replica leads no more.
+        tasks.spawn_with("leadership", OnPanic::ShutDown, elected);
+    }
     Ok(Running {
         hub,
         tasks,
@@ -139,6 +163,14 @@ pub(crate) async fn start(mut config: apiserver::Config, listen: SocketAddr) -> 
         serving,
         drain,
     })
+}
+
+fn start_syncer(hub: &Hub, tasks: &Tasks) {
+    let config = syncer::Config {
+        hub: client(hub, api::wheelhouse::keys::USER_SYNCER),
+        hub_id: hub.id().to_owned(),
+    };
+    syncer::start(config, tasks);
 }
 
 /// Listens as [`TcpListener::bind`] does, with room for more who wait.
@@ -171,8 +203,6 @@ fn hub_id(data_dir: &Path) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use tasks::OnPanic;
-
     use super::*;
 
     /// How long a test waits for what should come at once.

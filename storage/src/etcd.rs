@@ -93,6 +93,9 @@ pub struct Config {
     pub open_timeout: Duration,
     /// The file in which this replica remembers what it has seen.
     pub memory: Option<PathBuf>,
+    /// What is written, a put without expectation, in the transaction that begins an epoch because etcd was set back: so
+    /// that nobody sees the old state without seeing that it is one. It gets the first revision of the epoch.
+    pub mark: Option<fn(Revision) -> Write>,
 }
 
 /// A store in etcd. It closes when it is dropped.
@@ -139,6 +142,7 @@ impl Config {
             deadline: Duration::from_secs(5),
             open_timeout: Duration::from_secs(30),
             memory: None,
+            mark: None,
         }
     }
 }
@@ -344,6 +348,7 @@ impl Parts {
             layout: layout.clone(),
             keyring: config.keyring.clone(),
             endpoints,
+            mark: config.mark,
             known,
             opened: watch::Sender::new(None),
         };

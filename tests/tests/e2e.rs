@@ -9,6 +9,7 @@ mod e2e {
     mod deletion;
     mod dev;
     mod drift;
+    mod etcd;
     mod examples;
     mod kubectl;
     mod outage;

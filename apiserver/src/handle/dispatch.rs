@@ -27,6 +27,7 @@ pub(super) async fn serve(
     if !allows(&call) {
         return Err(call.not_allowed());
     }
+    catch_up(&call).await?;
     match (call.info.verb, call.endpoint) {
         (Verb::Get, Endpoint::Scale) => scale::get(&call),
         (Verb::Get, _) if named => get::get(&call),
@@ -45,6 +46,29 @@ pub(super) async fn serve(
         }
         _ => Err(call.not_allowed()),
     }
+}
+
+/// Waits until the store shows everything that any replica of the hub has acknowledged, unless the client is content
+/// with less. With one replica that is always so.
+///
+/// A read at "any version" is content with what is there, and one at a version that is there, or that is yet to come
+/// for a watch, needs no other. Every change begins with the newest state: the client's own version may come from another replica.
+///
+/// Source: kube-apiserver's consistent reads from its cache, KEP-2340.
+async fn catch_up(call: &Call<'_>) -> Result<(), Refusal> {
+    let store = &call.shared.store;
+    let is_read = matches!(call.info.verb, Verb::Get | Verb::List | Verb::Watch);
+    let version = call.query.first("resourceVersion").unwrap_or_default();
+    if is_read && !version.is_empty() {
+        let is_there = version
+            .parse::<storage::Revision>()
+            .is_ok_and(|version| version <= store.revision() || !version.is_of_a_hub());
+        if is_there {
+            return Ok(());
+        }
+    }
+    store.fresh().await?;
+    Ok(())
 }
 
 /// Whether discovery says that the resource, or its subresource, has the verb. A terminating definition still answers

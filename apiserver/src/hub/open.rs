@@ -1,19 +1,23 @@
 //! Opens a hub: certificates, store, registry, authorizer, handlers, and the objects that everything begins with.
 
-use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use api::cluster::LogicalCluster;
-use storage::{Store, embedded};
+use storage::{Store, embedded, etcd};
 use tasks::{OnPanic, Tasks};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::{Hub, HubParts, Lifecycle, bootstrap::BootstrapError};
+use super::{Hub, HubParts, Lifecycle, bootstrap::BootstrapError, replicas, replicas::ShareError};
 use crate::{
     authenticate::{Authenticator, ServiceAccounts, TokenFile, TokenFileError},
     authorize::{Authorizer, Policies},
     backup::Backups,
-    config::{Config, Reseal},
+    config::{Config, EtcdConfig, Reseal, StoreConfig},
     discovery, handle,
     handle::Handlers,
     objects,
@@ -26,6 +30,9 @@ use crate::{
     side::{Health, Metrics},
     tls::{self, Pki},
 };
+
+/// The file in which a replica remembers what it has seen of its etcd, below the data directory.
+const ETCD_MEMORY_FILE: &str = "etcd-seen";
 
 /// Why a hub cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +61,9 @@ pub enum OpenError {
     /// The thread that opens it.
     #[error("opening the store panicked")]
     Panic(#[source] tokio::task::JoinError),
+    /// What the replicas share.
+    #[error("what the replicas of the hub share cannot be had")]
+    Share(#[from] ShareError),
     /// What is in the store.
     #[error("the role bindings cannot be read")]
     Policies(#[source] storage::Error),
@@ -71,7 +81,12 @@ impl Hub {
     /// # Errors
     /// One variant per part that cannot be had.
     pub async fn open(config: Config, tasks: &Tasks) -> Result<Self, OpenError> {
+        let mut config = config;
         let now = jiff::Timestamp::now();
+        let store = open_store(&config, tasks).await?;
+        if let StoreConfig::Etcd(_) = config.store {
+            config.hub_id = replicas::share(&store, &config.data_dir, &config.hub_id, now).await?;
+        }
         let pki = Pki::open(&config.data_dir, &config.addresses, &config.host_names, now)?;
         let tokens = match &config.token_file {
             None => TokenFile::default(),
@@ -80,7 +95,6 @@ impl Hub {
                 source,
             })?,
         };
-        let store = open_store(&config, tasks).await?;
         if config
             .encryption
             .as_ref()
@@ -108,7 +122,7 @@ impl Hub {
             OnPanic::ShutDown,
             follower.run(tasks.child_token()),
         );
-        handlers.start(tasks);
+        handlers.start_followers(tasks);
         let lifecycle = Lifecycle::new(config.shutdown_delay);
         let accounts = Arc::new(ServiceAccounts::open(&config.data_dir, Arc::clone(&store))?);
         let hub = Self {
@@ -137,7 +151,32 @@ impl Hub {
             "bootstrap",
             hub.clone().bootstrap_embedded(tasks.child_token()),
         );
+        if hub.is_alone() {
+            hub.start_controllers(tasks);
+        }
         Ok(hub)
+    }
+
+    /// Whether this process is the whole hub. Where it is one replica of several, whoever runs it elects one that
+    /// calls [`Hub::start_controllers`].
+    pub fn is_alone(&self) -> bool {
+        self.parts.config.store == StoreConfig::Directory
+    }
+
+    /// Starts what one replica does for all: the controller of definitions, the deletion of namespaces, garbage
+    /// collection and the expiry of events. They end with `tasks`. [`Hub::open`] does it for a hub that is alone.
+    pub fn start_controllers(&self, tasks: &Tasks) {
+        self.parts.handlers.start_controllers(tasks);
+    }
+
+    /// The epoch of the store; it rises when history was set back.
+    pub fn epoch(&self) -> u64 {
+        self.parts.handlers.epoch()
+    }
+
+    /// What names this hub to other writers of its spokes; replicas share it.
+    pub fn id(&self) -> &str {
+        &self.parts.config.hub_id
     }
 
     /// Serves connections of `listener` until `shutdown`, then drains and returns.
@@ -191,18 +230,50 @@ impl Hub {
 
 /// Opens the store, which reads its whole log, on a thread that may block.
 async fn open_store(config: &Config, tasks: &Tasks) -> Result<Arc<dyn Store>, OpenError> {
-    let directory = config.data_dir.join(STORE_DIRECTORY);
+    let data_dir = config.data_dir.clone();
     let keyring = match &config.encryption {
         None => None,
-        Some(encryption) => Some(Arc::new(offline::read_keyring(&encryption.key_file)?)),
+        Some(encryption) => Some(offline::read_keyring(&encryption.key_file)?),
     };
-    let opening = tasks.spawn_blocking("open store", move || {
-        let config = embedded::Config {
-            keyring,
-            ..embedded::Config::default()
-        };
-        embedded::Engine::open(&directory, config)
-    });
-    let engine = opening.await.map_err(OpenError::Panic)??;
-    Ok(Arc::new(engine))
+    let opening = match config.store.clone() {
+        StoreConfig::Directory => tasks.spawn_blocking("open store", move || {
+            let directory = data_dir.join(STORE_DIRECTORY);
+            let config = embedded::Config {
+                keyring: keyring.map(Arc::new),
+                ..embedded::Config::default()
+            };
+            let engine = embedded::Engine::open(&directory, config)?;
+            Ok::<Arc<dyn Store>, storage::OpenError>(Arc::new(engine))
+        }),
+        StoreConfig::Etcd(reached) => tasks.spawn_blocking("open store", move || {
+            // What replicas share opens everything else.
+            let keyring = keyring.map(|keyring| keyring.covering(replicas::SHARED_KEY));
+            let config = etcd::Config {
+                keyring: keyring.map(Arc::new),
+                ..etcd_config(reached, &data_dir)
+            };
+            let engine = etcd::Engine::open(config)?;
+            Ok::<Arc<dyn Store>, storage::OpenError>(Arc::new(engine))
+        }),
+    };
+    Ok(opening.await.map_err(OpenError::Panic)??)
+}
+
+fn etcd_config(reached: EtcdConfig, data_dir: &Path) -> etcd::Config {
+    let EtcdConfig {
+        servers,
+        prefix,
+        certificate_authority,
+        identity,
+    } = reached;
+    etcd::Config {
+        tls: etcd::TlsFiles {
+            certificate_authority,
+            identity,
+        },
+        prefix,
+        memory: Some(data_dir.join(ETCD_MEMORY_FILE)),
+        mark: Some(replicas::mark_of_set_back),
+        ..etcd::Config::new(servers)
+    }
 }

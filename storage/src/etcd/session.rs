@@ -29,11 +29,13 @@ use super::identity::{Identity, NotAnIdentity};
 use super::layout::Layout;
 use super::lineage::{Known, Verdict, Witness, judge};
 use super::shared::{Live, Shared};
-use super::transaction::{Fence, swap};
-use super::wire::{KeyValue, RangeRequest, WatchResponse};
+use super::transaction::{Fence, put_of, swap};
+use super::wire::{KeyValue, RangeRequest, RequestOp, WatchResponse};
 use crate::entry::Entry;
 use crate::error::Cause;
 use crate::keyring::Keyring;
+use crate::revision::Revision;
+use crate::store::Write;
 use crate::view::{Snapshot, View};
 
 /// How long a member may take to say what it has. A new leader is elected within 2 s; another
@@ -69,6 +71,7 @@ pub(crate) struct Session {
     pub(crate) layout: Layout,
     pub(crate) keyring: Option<Arc<Keyring>>,
     pub(crate) endpoints: Vec<Endpoint>,
+    pub(crate) mark: Option<fn(Revision) -> Write>,
     /// What was seen, by this process or one before it; where the keeper looks.
     pub(crate) known: watch::Sender<Option<Known>>,
     /// Tells how the first load went.
@@ -239,9 +242,24 @@ impl Session {
             })?;
             let written = found.map(|kv| kv.mod_revision);
             // Whoever was first: the next round reads what holds.
-            let transaction = swap(&key, written, next.encode().into_bytes());
+            let mut transaction = swap(&key, written, next.encode().into_bytes());
+            if let Verdict::Raise(epoch) = verdict {
+                transaction.success.extend(self.mark_of(epoch)?);
+            }
             client.transact(transaction, VERIFY_TIMEOUT).await?;
         }
+    }
+
+    /// What is written together with the beginning of an epoch.
+    fn mark_of(&self, epoch: u64) -> Result<Option<RequestOp>, Failure> {
+        let (Some(mark), Some(start)) = (self.mark, Revision::start_of_epoch(epoch)) else {
+            return Ok(None);
+        };
+        let put = put_of(&self.layout, &mark(start), self.keyring.as_deref());
+        put.map_err(|error| Failure::Corrupt {
+            place: "the mark of a new epoch".to_owned(),
+            reason: error.to_string(),
+        })
     }
 
     fn is_loaded(&self) -> bool {

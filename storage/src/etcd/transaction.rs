@@ -21,7 +21,7 @@ use super::wire::{
 use crate::entry::Entry;
 use crate::error::Error;
 use crate::key::{KEY_BYTES_MAX, Key};
-use crate::keyring::Keyring;
+use crate::keyring::{Keyring, KeyringError};
 use crate::revision::Revision;
 use crate::store::{
     BATCH_BYTES_MAX, BATCH_COUNT_MAX, Change, Expect, STAMP_BYTES, VALUE_BYTES_MAX, Write,
@@ -117,21 +117,16 @@ pub(crate) fn request(
             request.compare.push(compare(&key, holds));
         }
         request.failure.push(read(&key));
-        match &write.change {
-            Change::Put { value, stamp, tag } => {
-                let bytes = envelope(value, *stamp, *tag)
+        request
+            .success
+            .extend(put_of(layout, write, keyring).map_err(seal)?);
+        if let Change::Delete { last } = &write.change {
+            request.success.push(delete(&key));
+            if let Some((value, stamp)) = last {
+                let bytes = envelope(value, *stamp, 0)
                     .encode(&write.key, keyring)
                     .map_err(seal)?;
-                request.success.push(put(&key, bytes));
-            }
-            Change::Delete { last } => {
-                request.success.push(delete(&key));
-                if let Some((value, stamp)) = last {
-                    let bytes = envelope(value, *stamp, 0)
-                        .encode(&write.key, keyring)
-                        .map_err(seal)?;
-                    last_states.push((write.key.as_bytes(), bytes));
-                }
+                last_states.push((write.key.as_bytes(), bytes));
             }
         }
     }
@@ -140,6 +135,19 @@ pub(crate) fn request(
         request.success.push(put(&layout.last(), bytes));
     }
     Ok(request)
+}
+
+/// The put of a write; `None` for a deletion.
+pub(crate) fn put_of(
+    layout: &Layout,
+    write: &Write,
+    keyring: Option<&Keyring>,
+) -> Result<Option<RequestOp>, KeyringError> {
+    let Change::Put { value, stamp, tag } = &write.change else {
+        return Ok(None);
+    };
+    let bytes = envelope(value, *stamp, *tag).encode(&write.key, keyring)?;
+    Ok(Some(put(&layout.record(&write.key), bytes)))
 }
 
 /// What a refused transaction is told to its caller.

@@ -68,7 +68,8 @@ impl Bench {
             authorizer,
         });
         let tasks = Tasks::new();
-        handlers.start(&tasks);
+        handlers.start_followers(&tasks);
+        handlers.start_controllers(&tasks);
         let bench = Self {
             handlers,
             registry,

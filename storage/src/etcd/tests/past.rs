@@ -58,13 +58,22 @@ async fn an_etcd_that_was_set_back_begins_a_new_epoch() {
     let Some(mut cluster) = Cluster::start(1, &[]) else {
         return;
     };
-    let config = cluster.config();
+    let config = Config {
+        mark: Some(|start| Write::put("/mark", start.epoch().to_string())),
+        ..cluster.config()
+    };
     let (engine, last) = with_a_past(&mut cluster, config).await;
+    assert_eq!(engine.get(b"/mark"), None, "nothing was set back yet");
     let mut watcher = watch_all(&engine, last);
     cluster.kill_member(0);
     cluster.restore("past");
     cluster.start_member(0);
     goes_on_above(&engine, last, &mut watcher).await;
+    assert_eq!(
+        value(&engine, "/mark").as_deref(),
+        Some("101"),
+        "it says so"
+    );
     assert_eq!(engine.get(b"/b"), None, "what etcd has not");
 }
 

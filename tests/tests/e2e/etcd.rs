@@ -1,0 +1,234 @@
+//! One hub as two processes over one etcd: either dies, etcd dies, and nothing that was acknowledged is lost.
+
+use std::process::Command;
+
+use serde_json::Value;
+use wheelhouse_tests::{
+    Kubectl, assets, eventually,
+    process::{Process, Scratch, free_port},
+};
+
+/// Etcd, on a folder that outlives it.
+struct Etcd {
+    process: Option<Process>,
+    client_port: u16,
+    peer_port: u16,
+    scratch: Scratch,
+}
+
+/// One process of the hub.
+struct Replica {
+    process: Process,
+    scratch: Scratch,
+}
+
+// === impl Etcd ===
+
+impl Etcd {
+    fn start() -> Self {
+        let mut etcd = Self {
+            process: None,
+            client_port: free_port(),
+            peer_port: free_port(),
+            scratch: Scratch::new("hub-etcd"),
+        };
+        etcd.launch();
+        etcd
+    }
+
+    fn launch(&mut self) {
+        let peer = format!("http://127.0.0.1:{}", self.peer_port);
+        let mut command = Command::new(assets::folder().join("etcd"));
+        command
+            .args(["--name", "only", "--log-level", "error", "--data-dir"])
+            .arg(self.scratch.file("data"))
+            .args(["--listen-client-urls", &self.url()])
+            .args(["--advertise-client-urls", &self.url()])
+            .args(["--listen-peer-urls", &peer])
+            .args(["--initial-advertise-peer-urls", &peer])
+            .args(["--initial-cluster", &format!("only={peer}")]);
+        self.process = Some(Process::start(&command, &self.scratch.file("etcd.log")));
+    }
+
+    fn kill(&mut self) {
+        self.process = None;
+    }
+
+    fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.client_port)
+    }
+}
+
+// === impl Replica ===
+
+impl Replica {
+    /// Starts a replica on an empty folder and waits until it is ready.
+    async fn start(etcd: &Etcd, name: &str) -> Self {
+        let scratch = Scratch::new(name);
+        let mut command = Command::new(assets::wheelhouse());
+        command
+            .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
+            .arg(scratch.file("data"))
+            .args(["--etcd-servers", &etcd.url()])
+            .arg("--kubeconfig-out")
+            .arg(scratch.file("kubeconfig"))
+            .env("NO_COLOR", "1")
+            .env("WHEELHOUSE_LOG", "info,audit=warn");
+        let process = Process::start(&command, &scratch.file("hub.log"));
+        let replica = Self { process, scratch };
+        eventually("the replica is ready", || async {
+            let process = &replica.process;
+            assert!(process.runs(), "it ended:\n{}", process.log());
+            if replica.scratch.file("kubeconfig").is_file() {
+                return Ok(());
+            }
+            Err(process.log())
+        })
+        .await;
+        replica
+    }
+
+    fn kubectl(&self) -> Kubectl {
+        Kubectl::new(&self.scratch.file("kubeconfig"))
+    }
+
+    /// Who runs the controllers, as this replica sees it.
+    async fn leader(&self) -> Result<String, String> {
+        let lease = [
+            "get",
+            "lease",
+            "wheelhouse-controllers",
+            "-n",
+            "kube-system",
+        ];
+        let lease = self.kubectl().json(&lease).await?;
+        let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
+        if holder.is_empty() {
+            return Err(lease.to_string());
+        }
+        Ok(holder.to_owned())
+    }
+
+    fn leads(&self) -> bool {
+        self.process
+            .log()
+            .contains("this replica runs the controllers")
+    }
+
+    fn shared_files(&self) -> Vec<String> {
+        ["ca.crt", "ca.key", "sa.key"]
+            .map(|file| self.scratch.file("data/pki").join(file))
+            .map(|file| std::fs::read_to_string(file).expect("every replica has it"))
+            .to_vec()
+    }
+}
+
+fn config_map(name: &str, text: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n  namespace: default\ndata:\n  text: {text}\n"
+    )
+}
+
+async fn text_of(kubectl: &Kubectl, name: &str) -> Result<String, String> {
+    let found = kubectl.json(&["get", "configmap", name]).await?;
+    Ok(found["data"]["text"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_replicas_over_one_etcd_are_one_hub() {
+    let mut etcd = Etcd::start();
+    let first = Replica::start(&etcd, "first").await;
+    let leader = eventually("a leader", || first.leader()).await;
+    let second = Replica::start(&etcd, "second").await;
+    assert_eq!(first.shared_files(), second.shared_files(), "one authority");
+    assert_eq!(second.leader().await.unwrap(), leader, "one leader");
+
+    // What one acknowledges, the other answers with: at once, not eventually.
+    for n in 0..5 {
+        let text = format!("write-{n}");
+        let [writer, reader] = if n % 2 == 0 {
+            [&first, &second]
+        } else {
+            [&second, &first]
+        };
+        writer.kubectl().apply(&config_map("shared", &text)).await;
+        assert_eq!(text_of(&reader.kubectl(), "shared").await, Ok(text));
+    }
+    second
+        .kubectl()
+        .must(&["create", "namespace", "going"])
+        .await;
+    assert!(!second.leads(), "the controllers run once");
+    // The controllers of the one serve what is asked of the other.
+    second
+        .kubectl()
+        .must(&["delete", "namespace", "going", "--timeout=30s"])
+        .await;
+
+    drop(first);
+    second.kubectl().apply(&config_map("shared", "alone")).await;
+    assert_eq!(
+        text_of(&second.kubectl(), "shared").await,
+        Ok("alone".to_owned())
+    );
+    eventually("the other leads", || async {
+        let holder = second.leader().await?;
+        if holder == leader || !second.leads() {
+            return Err(holder);
+        }
+        Ok(())
+    })
+    .await;
+
+    etcd_dies_and_returns(&mut etcd, &second).await;
+}
+
+async fn etcd_dies_and_returns(etcd: &mut Etcd, hub: &Replica) {
+    let kubectl = hub.kubectl();
+    etcd.kill();
+    eventually("readiness tells of it", || async {
+        let readyz = kubectl.run(&["get", "--raw", "/readyz?verbose"]).await;
+        let told = format!("{}{}", readyz.stdout, readyz.stderr);
+        if readyz.code != 0 && told.contains("[-]etcd failed") {
+            return Ok(());
+        }
+        Err(told)
+    })
+    .await;
+    let live = kubectl.run(&["get", "--raw", "/livez"]).await;
+    assert_eq!(live.stdout, "ok", "no restart helps: {}", live.stderr);
+    let any = [
+        "get",
+        "--raw",
+        "/api/v1/namespaces/default/configmaps/shared?resourceVersion=0",
+    ];
+    let stale: Value = serde_json::from_str(&kubectl.must(&any).await).unwrap();
+    assert_eq!(
+        stale["data"]["text"], "alone",
+        "reads that are content with it go on"
+    );
+    let refused = kubectl
+        .run_with_input(&["create", "-f", "-"], &config_map("lost", "lost"))
+        .await;
+    assert!(refused.code != 0, "{}", refused.stdout);
+    assert!(
+        refused.stderr.contains("the store cannot be reached"),
+        "{}",
+        refused.stderr
+    );
+
+    etcd.launch();
+    eventually("it is ready again", || async {
+        kubectl.run(&["get", "--raw", "/readyz"]).await.ok()
+    })
+    .await;
+    assert!(hub.process.runs(), "nothing was restarted");
+    assert_eq!(text_of(&kubectl, "shared").await, Ok("alone".to_owned()));
+    let lost = text_of(&kubectl, "lost").await.unwrap_err();
+    assert!(lost.contains("NotFound"), "{lost}");
+    kubectl.apply(&config_map("shared", "again")).await;
+    assert_eq!(text_of(&kubectl, "shared").await, Ok("again".to_owned()));
+}
