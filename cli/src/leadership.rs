@@ -150,7 +150,7 @@ impl Elector {
                 Ok(Ok(true)) => return true,
                 Ok(Ok(false)) => {}
                 Ok(Err(error)) => {
-                    warn!(error = %error, "the lease of the controllers cannot be had")
+                    warn!(error = %error, "the lease of the controllers cannot be had");
                 }
                 Err(_elapsed) => warn!("the lease of the controllers takes too long"),
             }
@@ -227,7 +227,7 @@ impl Elector {
     }
 
     /// Lets others have it at once.
-    async fn release(&mut self) {
+    async fn release(&self) {
         let released = async {
             let Some(mut lease) = self.leases.get_opt(NAME).await? else {
                 return Ok(());
@@ -245,7 +245,7 @@ impl Elector {
         match timeout(RETRY_PERIOD, released).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                debug!(error = %error, "the lease of the controllers was not released")
+                debug!(error = %error, "the lease of the controllers was not released");
             }
             Err(_elapsed) => debug!("the lease of the controllers was not released in time"),
         }

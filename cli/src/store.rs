@@ -24,7 +24,7 @@ pub(crate) struct Unusable(pub(crate) String);
 pub(crate) async fn run(arguments: args::Store) -> Result<()> {
     match arguments {
         args::Store::Backup(backup) => backup::run(backup).await,
-        args::Store::Restore(restore) => restore::run(restore),
+        args::Store::Restore(restore) => restore::run(&restore),
         args::Store::Check(check) => check::run(&check),
         args::Store::Rollback(rollback) => roll_back(&rollback),
         args::Store::ConfirmRestore(confirm) => confirm::run(confirm).await,

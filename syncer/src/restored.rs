@@ -38,12 +38,23 @@ pub(crate) struct Restored {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Outer `None`: not known yet.
-    marker: Option<Option<Marker>>,
+    origin: Origin,
     /// The annotation of each Spoke that has one.
     answers: HashMap<LogicalCluster, String>,
     /// Instances that have something to be deleted, by spoke.
     waiting: HashMap<LogicalCluster, BTreeSet<InstanceKey>>,
+}
+
+/// Where the hub's state comes from.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+enum Origin {
+    /// Not known yet.
+    #[default]
+    Unknown,
+    /// From the hub itself.
+    Own,
+    /// From a backup, and nobody has said yet that this is over.
+    Backup(Marker),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,7 +104,7 @@ impl Restored {
         }
         let state = self.state.lock();
         leave(
-            state.marker.as_ref().map(Option::as_ref),
+            &state.origin,
             state.answers.get(&target.cluster).map(String::as_str),
         )
     }
@@ -146,13 +157,15 @@ impl Restored {
         let leave = self.leave(target);
         let orphans = mirror::orphans(engine, target).len();
         let state = self.state.lock();
-        let marker = state.marker.as_ref()?.as_ref()?;
+        let Origin::Backup(marker) = &state.origin else {
+            return None;
+        };
         let waiting = state.waiting.get(&target.cluster).map_or(0, BTreeSet::len);
         Some(report(marker, &target.cluster, leave, orphans, waiting))
     }
 
     fn take(&self, event: Event) -> bool {
-        let marker = match event {
+        let found = match event {
             Event::Restarted { objects, .. } => {
                 objects.iter().find_map(|object| Marker::of(object))
             }
@@ -163,18 +176,21 @@ impl Restored {
             Event::Deleted(object) if object.name == keys::RESTORE_CONFIG_MAP => None,
             Event::Deleted(_) | Event::Interrupted(_) | Event::Resumed => return false,
         };
+        let origin = found.map_or(Origin::Own, Origin::Backup);
         let mut state = self.state.lock();
-        if state.marker.as_ref() == Some(&marker) {
+        if state.origin == origin {
             return false;
         }
-        match &marker {
-            Some(marker) => warn!(
+        match &origin {
+            Origin::Backup(marker) => warn!(
                 taken_at = marker.taken_at,
                 "the hub was restored from a backup: nothing is deleted in a spoke that is not confirmed"
             ),
-            None => debug!("the hub was not restored, or is done with it"),
+            Origin::Own | Origin::Unknown => {
+                debug!("the hub was not restored, or is done with it");
+            }
         }
-        state.marker = Some(marker);
+        state.origin = origin;
         state.waiting.clear();
         true
     }
@@ -225,12 +241,11 @@ pub(crate) fn start(engine: &Arc<Engine>) {
     });
 }
 
-fn leave(marker: Option<Option<&Marker>>, answer: Option<&str>) -> Leave {
-    let Some(marker) = marker else {
-        return Leave::Held;
-    };
-    let Some(marker) = marker else {
-        return Leave::Free;
+fn leave(origin: &Origin, answer: Option<&str>) -> Leave {
+    let marker = match origin {
+        Origin::Unknown => return Leave::Held,
+        Origin::Own => return Leave::Free,
+        Origin::Backup(marker) => marker,
     };
     let Some((id, word)) = answer.and_then(|answer| answer.split_once('/')) else {
         return Leave::Held;
@@ -290,20 +305,19 @@ mod tests {
 
     #[test]
     fn only_the_answer_to_this_restore_confirms_it() {
-        let marker = marker();
-        let restored = Some(Some(&marker));
-        for (name, marker, answer, want) in [
-            ("not known yet", None, None, Leave::Held),
+        let restored = &Origin::Backup(marker());
+        for (name, origin, answer, want) in [
+            ("not known yet", &Origin::Unknown, None, Leave::Held),
             (
                 "not known yet, and answered",
-                None,
+                &Origin::Unknown,
                 Some("101/keep"),
                 Leave::Held,
             ),
-            ("never restored", Some(None), None, Leave::Free),
+            ("never restored", &Origin::Own, None, Leave::Free),
             (
                 "an old answer, and no restore",
-                Some(None),
+                &Origin::Own,
                 Some("101/delete"),
                 Leave::Free,
             ),
@@ -336,14 +350,14 @@ mod tests {
             ("another word", restored, Some("101/yes"), Leave::Held),
             ("an empty answer", restored, Some(""), Leave::Held),
         ] {
-            assert_eq!(leave(marker, answer), want, "{name}");
+            assert_eq!(leave(origin, answer), want, "{name}");
         }
-        let unreadable = Marker {
+        let unreadable = Origin::Backup(Marker {
             id: String::new(),
             taken_at: String::new(),
-        };
+        });
         assert_eq!(
-            leave(Some(Some(&unreadable)), Some("/delete")),
+            leave(&unreadable, Some("/delete")),
             Leave::Held,
             "a marker that names no restore"
         );

@@ -88,25 +88,8 @@ impl Hub {
             config.hub_id = replicas::share(&store, &config.data_dir, &config.hub_id, now).await?;
         }
         let pki = Pki::open(&config.data_dir, &config.addresses, &config.host_names, now)?;
-        let tokens = match &config.token_file {
-            None => TokenFile::default(),
-            Some(path) => TokenFile::read(path).map_err(|source| OpenError::TokenFile {
-                path: path.clone(),
-                source,
-            })?,
-        };
-        if config
-            .encryption
-            .as_ref()
-            .is_some_and(|it| it.reseal == Reseal::All)
-        {
-            let count = reseal(&store, objects::prefix("", "secrets")).await;
-            let count = count.map_err(OpenError::Reseal)?;
-            tracing::info!(
-                count,
-                "every Secret was written anew, sealed with the first key"
-            );
-        }
+        let tokens = read_tokens(&config)?;
+        reseal_secrets(&config, &store).await?;
         let registry = Registry::open(&store)?;
         let (policies, follower) =
             Policies::open(Arc::clone(&store)).map_err(OpenError::Policies)?;
@@ -226,6 +209,32 @@ impl Hub {
             }
         }
     }
+}
+
+/// Reads the token file, if there is one.
+fn read_tokens(config: &Config) -> Result<TokenFile, OpenError> {
+    let Some(path) = &config.token_file else {
+        return Ok(TokenFile::default());
+    };
+    TokenFile::read(path).map_err(|source| OpenError::TokenFile {
+        path: path.clone(),
+        source,
+    })
+}
+
+/// Writes every Secret anew, where that was asked for.
+async fn reseal_secrets(config: &Config, store: &Arc<dyn Store>) -> Result<(), OpenError> {
+    let asked = config.encryption.as_ref().map(|it| it.reseal);
+    if asked != Some(Reseal::All) {
+        return Ok(());
+    }
+    let count = reseal(store, objects::prefix("", "secrets")).await;
+    let count = count.map_err(OpenError::Reseal)?;
+    tracing::info!(
+        count,
+        "every Secret was written anew, sealed with the first key"
+    );
+    Ok(())
 }
 
 /// Opens the store, which reads its whole log, on a thread that may block.

@@ -136,9 +136,9 @@ fn what_cannot_be_restored_leaves_no_store() {
         fs::write(&path, bytes).unwrap();
         path
     };
-    let part = variant("part", bytes.get(..bytes.len() - 1).unwrap());
-    let mut flipped = bytes.clone();
-    *flipped.get_mut(200).unwrap() ^= 1;
+    let part = variant("part", &bytes[..bytes.len() - 1]);
+    let mut flipped = bytes;
+    flipped[200] ^= 1;
     let flipped = variant("flipped", &flipped);
     let other = variant("other", b"#!/bin/sh");
     fs::create_dir(directory.path().join("sealed")).unwrap();

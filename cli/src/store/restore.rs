@@ -7,7 +7,7 @@ use super::{args, keyring};
 use crate::output;
 
 /// Restores.
-pub(super) fn run(arguments: args::Restore) -> Result<()> {
+pub(super) fn run(arguments: &args::Restore) -> Result<()> {
     let restored = offline::restore(offline::Restore {
         from: &arguments.from,
         data_dir: &arguments.data_dir,

@@ -333,7 +333,7 @@ fn a_torn_end_is_no_finding_and_a_hole_before_a_whole_frame_is() {
     let (_, active) = segments(None);
     let last = active.end() - 1024;
     laid.damage("log/0000000002.0000", |bytes| {
-        bytes[last + 512..last + 1024].fill(0)
+        bytes[last + 512..last + 1024].fill(0);
     });
     let (report, _) = laid.check();
     assert_eq!(report.findings, [], "the body of the last write was lost");
@@ -382,10 +382,11 @@ fn what_is_missing_or_too_much_is_found() {
 
 #[test]
 fn a_difference_between_the_index_and_the_log_is_found() {
-    let differing: [(&str, &str, fn(&mut Vec<(&[u8], Revision, &[u8])>)); 5] = [
+    type Damage = fn(&mut Vec<(&[u8], Revision, &[u8])>);
+    let differing: [(&str, &str, Damage); 5] = [
         ("a value", "/b", |states| states[0].2 = b"fouR"),
         ("a revision", "/c", |states| {
-            states[1].1 = Revision(START + 1)
+            states[1].1 = Revision(START + 1);
         }),
         ("a key that the log has not", "/x", |states| {
             states.push((b"/x", Revision(START + 5), b""));

@@ -141,7 +141,10 @@ impl<'a> Walk<'a> {
             size: u32::try_from(file.len()).unwrap_or(u32::MAX),
         };
         match SegmentHead::parse(&file) {
-            Err(reason) => return Ok(self.find(name, reason)),
+            Err(reason) => {
+                self.find(name, reason);
+                return Ok(());
+            }
             Ok(head) if head != want => self.find(
                 &name,
                 "its header names another store, number or length than it has",

@@ -205,7 +205,7 @@ async fn etcd_dies_and_returns(etcd: &mut Etcd, hub: &Replica) {
         "--raw",
         "/api/v1/namespaces/default/configmaps/shared?resourceVersion=0",
     ];
-    let stale: Value = serde_json::from_str(&kubectl.must(&any).await).unwrap();
+    let stale: Value = serde_json::from_str(&kubectl.must(&any).await).expect("an object is JSON");
     assert_eq!(
         stale["data"]["text"], "alone",
         "reads that are content with it go on"
@@ -226,9 +226,19 @@ async fn etcd_dies_and_returns(etcd: &mut Etcd, hub: &Replica) {
     })
     .await;
     assert!(hub.process.runs(), "nothing was restarted");
-    assert_eq!(text_of(&kubectl, "shared").await, Ok("alone".to_owned()));
-    let lost = text_of(&kubectl, "lost").await.unwrap_err();
+    assert_eq!(
+        text_of(&kubectl, "shared").await,
+        Ok("alone".to_owned()),
+        "what was acknowledged is there"
+    );
+    let lost = text_of(&kubectl, "lost")
+        .await
+        .expect_err("what was refused is not there");
     assert!(lost.contains("NotFound"), "{lost}");
     kubectl.apply(&config_map("shared", "again")).await;
-    assert_eq!(text_of(&kubectl, "shared").await, Ok("again".to_owned()));
+    assert_eq!(
+        text_of(&kubectl, "shared").await,
+        Ok("again".to_owned()),
+        "writes go on"
+    );
 }

@@ -85,6 +85,7 @@ fn alice() -> UserInfo {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one table")]
 async fn a_role_gives_only_what_its_writer_holds() {
     for (name, namespace, rules, code) in [
         (

@@ -312,7 +312,7 @@ async fn a_subresource_is_another_right_than_its_resource() {
     let answer = world
         .ask("bob", Method::PATCH, status, sneaky.clone())
         .await;
-    findings.expect(answer.code == 200, || format!("{}", answer.text));
+    findings.expect(answer.code == 200, || answer.text.clone());
     let live = world.get(ADMIN, a).await.json();
     assert_eq!(
         (&live["spec"], &live["status"]),
@@ -328,7 +328,7 @@ async fn a_subresource_is_another_right_than_its_resource() {
     let answer = world
         .ask("alice", Method::PATCH, a, json!({"status": {"a": 3}}))
         .await;
-    findings.expect(answer.code == 200, || format!("{}", answer.text));
+    findings.expect(answer.code == 200, || answer.text.clone());
     let live = world.get(ADMIN, a).await.json();
     assert_eq!(
         live["status"],
@@ -638,7 +638,7 @@ async fn the_author_is_who_the_server_saw() {
     replaced["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
     replaced["spec"]["resources"] = json!([{"id": "x", "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}}]);
     let answer = world.ask("bob", Method::PUT, &path, replaced).await;
-    findings.expect(answer.code == 200, || format!("{}", answer.text));
+    findings.expect(answer.code == 200, || answer.text.clone());
     assert_eq!(
         author(&answer.json()),
         "bob",

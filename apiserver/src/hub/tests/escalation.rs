@@ -194,7 +194,7 @@ async fn nobody_writes_roles_or_bindings_beyond_their_own_rights() {
             relabel,
         )
         .await;
-    findings.expect(answer.code == 403, || format!("{}", answer.text));
+    findings.expect(answer.code == 403, || answer.text.clone());
     assert_eq!(world.get("eve", "/api/v1/secrets").await.code, 403);
     assert_eq!(world.get("dave", "/api/v1/secrets").await.code, 403);
 }

@@ -52,10 +52,9 @@ impl World {
         let directory = tempfile::tempdir().unwrap();
         let token_file = directory.path().join("tokens.csv");
         let names = ["alice", "bob", "carol", "dave", "eve", "frank", NOBODY];
-        let mut tokens = format!("{ADMIN},{ADMIN},1,\"system:masters\"\n");
-        for name in names {
-            tokens.push_str(&format!("{name},{name},{name}\n"));
-        }
+        let admin = format!("{ADMIN},{ADMIN},1,\"system:masters\"\n");
+        let others = names.map(|name| format!("{name},{name},{name}\n"));
+        let tokens = admin + &others.concat();
         std::fs::write(&token_file, tokens).unwrap();
         let tasks = Tasks::new();
         let config = Config {
