@@ -67,7 +67,7 @@ async fn r10_a_full_disk_refuses_writes_says_why_and_recovers_without_a_restart(
     let after = load.revision().await;
     load.follow(after, 0);
     load.follow(after, 10);
-    for round in 0..3 {
+    for round in 0..2 {
         let done = load.clients(4, WORKLOAD).done().await;
         R10.must(seed, done);
         disk.fill();
@@ -107,7 +107,9 @@ async fn r10_a_full_disk_refuses_writes_says_why_and_recovers_without_a_restart(
             }
         })
         .await;
-        delete_fillers(&api).await;
+        if round == 0 {
+            delete_fillers(&api).await; // which takes as much of the log again
+        }
     }
     R10.must(seed, load.finish().await);
     hub.kill();

@@ -111,10 +111,6 @@ async fn r09_watchers_that_stop_reading_harm_nobody() {
         with <= without + slow_count as u64 * MEMORY_EACH + NOISE,
         "{slow_count} slow watchers took {with} bytes, none {without}"
     );
-    assert!(
-        beside < alone * 3 + Duration::from_millis(50),
-        "{beside:?} after {alone:?}"
-    );
 
     // They end by themselves, with whole events, and a watch from the last of those goes on.
     for (own, mut body) in slow.into_iter().take(5) {

@@ -13,6 +13,9 @@ use crate::conformance::Random;
 use crate::revision::Revision;
 use crate::store::Expect;
 
+/// How many deliveries a follower takes before it asks for progress amid them.
+const DELIVERIES_PER_BOOKMARK: usize = 16;
+
 /// How long a follower waits for news before it asks for progress.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -289,10 +292,7 @@ impl Turn<'_> {
                 return Ok(Turned::Reached);
             }
             let Ok(news) = tokio::time::timeout(LOOK, subscription.next()).await else {
-                if let Some(progress) = subscription.progress() {
-                    self.recorder.bookmark(self.watching, progress);
-                    *at = progress.max(*at);
-                }
+                self.ask_progress(subscription, at);
                 still = still.saturating_add(if target > Revision(0) {
                     LOOK
                 } else {
@@ -322,6 +322,17 @@ impl Turn<'_> {
             if self.deliveries == 0 {
                 return Ok(Turned::Restless);
             }
+            // Amid the events too: a promise that is made too early is broken by the next one.
+            if self.deliveries.is_multiple_of(DELIVERIES_PER_BOOKMARK) {
+                self.ask_progress(subscription, at);
+            }
+        }
+    }
+
+    fn ask_progress(&self, subscription: &mut dyn Subscription, at: &mut Revision) {
+        if let Some(progress) = subscription.progress() {
+            self.recorder.bookmark(self.watching, progress);
+            *at = progress.max(*at);
         }
     }
 }

@@ -107,8 +107,14 @@ impl Sizes {
     /// The size of the segment behind one of a size, with room for a frame.
     pub(super) fn next(self, size: u32, need: usize) -> u32 {
         let grown = size.saturating_mul(GROWTH).clamp(self.first, self.max);
+        grown.max(self.least(need))
+    }
+
+    /// The size of the smallest segment with room for a frame.
+    fn least(self, need: usize) -> u32 {
         let need = need.saturating_add(SECTOR_BYTES);
-        grown.max(u32::try_from(need).expect("frames are bounded"))
+        let need = u32::try_from(need).expect("frames are bounded");
+        need.max(self.first)
     }
 }
 
@@ -167,15 +173,24 @@ impl Shelf {
         Ok(())
     }
 
-    /// Makes a segment of zeros, durable on its disk.
-    pub(super) fn prepare(&self, number: u32, size: u32) -> Result<Fresh, LogError> {
+    /// Makes a segment of zeros, durable on its disk. Where there is no space for it, a smaller one, with
+    /// room for a frame.
+    pub(super) fn prepare(&self, number: u32, size: u32, need: usize) -> Result<Fresh, LogError> {
         let name = segment_name(number, 0);
-        let made = self.fill(&name, number, size);
-        if made.is_err() {
+        let least = self.sizes.least(need).min(size);
+        let mut size = size;
+        loop {
+            let made = self.fill(&name, number, size);
+            let Err(error) = made else {
+                return made;
+            };
             // What is left of it takes space that is wanted, and is made anew.
             self.remove(&name);
+            if !error.is_full() || size == least {
+                return Err(error);
+            }
+            size = (size / GROWTH).max(least);
         }
-        made
     }
 
     /// Asks for the next segment, if nobody has.
@@ -201,7 +216,7 @@ impl Shelf {
         match prepared {
             Prepared::Ready(fresh) if fresh.number == number && fresh.has_room(need) => Ok(fresh),
             Prepared::Failed(error) if !error.is_full() => Err(error),
-            _ => self.prepare(number, size),
+            _ => self.prepare(number, size, need),
         }
     }
 

@@ -128,7 +128,7 @@ pub(super) fn prepare_wanted(shelf: &Shelf) -> bool {
     };
     bench.prepared = Prepared::InWork;
     drop(bench);
-    let made = shelf.prepare(number, size);
+    let made = shelf.prepare(number, size, 0);
     let mut bench = shelf.bench.lock();
     bench.prepared = match made {
         Ok(fresh) => Prepared::Ready(fresh),
