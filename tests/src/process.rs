@@ -1,12 +1,14 @@
 //! Child processes and folders that never outlive the test.
 //!
 //! Each child runs below a small shell that waits on a pipe. When the test process drops its end,
-//! or dies with it (also by SIGKILL), the shell kills the child, or removes the folder.
+//! or dies with it (also by SIGKILL), the shell kills the child, or removes the folder. Each shell leads a process
+//! group of its own, so that a signal to the group of the tests (of `timeout`, or a terminal) does not reach it.
 
 use std::{
     fs::File,
     io::{BufRead, BufReader},
     net::TcpListener,
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
@@ -60,6 +62,7 @@ impl Process {
             guarded.current_dir(folder);
         }
         guarded.stdin(Stdio::piped()).stdout(Stdio::piped());
+        guarded.process_group(0);
         let mut guard = guarded.spawn().expect("sh can be started");
         let mut line = String::new();
         BufReader::new(guard.stdout.as_mut().expect("stdout is piped"))
@@ -158,6 +161,7 @@ impl Scratch {
             .args(["-c", SWEEP, "sweep"])
             .arg(&path)
             .stdin(Stdio::piped())
+            .process_group(0)
             .spawn()
             .expect("sh can be started");
         Self { path, sweeper }

@@ -53,6 +53,7 @@ async fn a_killed_test_leaves_no_process_and_no_folder_behind() {
         .env("WHEELHOUSE_FIXTURE_VICTIM", &report)
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())
+        .process_group(0)
         .spawn()
         .expect("the test can run itself");
     let text = eventually("the victim's spoke is up", || async {
@@ -62,7 +63,17 @@ async fn a_killed_test_leaves_no_process_and_no_folder_behind() {
             .ok_or_else(|| "no report".to_owned())
     })
     .await;
-    victim.kill().await.expect("the victim can be killed");
+    // The whole group, as `timeout` and a terminal do it.
+    let group = format!("-{}", victim.id().expect("it runs"));
+    let killed = tokio::process::Command::new("kill")
+        .args(["-KILL", "--", &group])
+        .status()
+        .await;
+    assert!(
+        killed.expect("kill can be started").success(),
+        "kill {group}"
+    );
+    victim.wait().await.expect("the victim ends");
     let parts: Vec<&str> = text.split(' ').collect();
     eventually("the victim's processes and folder are gone", || async {
         let left = [
