@@ -13,4 +13,5 @@ mod e2e {
     mod examples;
     mod kubectl;
     mod outage;
+    mod restored;
 }
