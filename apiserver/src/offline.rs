@@ -12,12 +12,14 @@ pub use storage::{Keyring, KeyringError, backup};
 
 pub use self::check::{Checked, SealedBy, check};
 pub use self::closed::{ClosedBackupError, backup_closed, rollback};
-pub use self::restore::{Restore, RestoreError, Restored, restore};
+pub use self::restore::{Restore, RestoreError, Restored, Spokes, restore};
 
 use crate::objects;
 
 /// Directory of the store, below the data directory.
 pub const STORE_DIRECTORY: &str = "store";
+/// Directory of a hub's keys and certificates, below the data directory.
+pub const KEYS_DIRECTORY: &str = "pki";
 /// File of the hub's name for itself, in the data directory.
 pub const HUB_ID_FILE: &str = "hub-id";
 /// The version of what a backup's header says.

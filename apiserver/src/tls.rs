@@ -24,7 +24,7 @@ pub use authority::{Authority, IssuedCertificate};
 pub use verifier::ClientVerifier;
 
 /// Directory of keys and certificates, below the data directory.
-const DIRECTORY: &str = "pki";
+const DIRECTORY: &str = crate::offline::KEYS_DIRECTORY;
 
 /// The private key of service account tokens as PEM: that from below `data_dir`, or a new one.
 pub(crate) fn service_account_key(data_dir: &Path) -> Result<String, Error> {

@@ -205,7 +205,7 @@ mod tests {
             "wheelhouse spoke remove east",
             "wheelhouse kubeconfig east --kubeconfig f",
             "wheelhouse store backup --out f --resume --kubeconfig f --encryption-key-file k",
-            "wheelhouse store restore --from f --data-dir d --epoch 107",
+            "wheelhouse store restore --from f --data-dir d --epoch 107 --suspend-spokes",
             "wheelhouse serve --data-dir d --encryption-key-file k --reseal",
             "wheelhouse store backup --out f --data-dir d",
             "wheelhouse store check --data-dir d -o json --encryption-key-file k",

@@ -8,7 +8,7 @@
 //!
 //! A revision is `epoch x 10^13 + n` with an epoch of three digits, so it is always sixteen
 //! decimal digits, stays below 2^53 (a JSON number in every client), and never meets a revision
-//! of a spoke's etcd. A restore begins a new epoch: no number is ever given twice.
+//! of a spoke's etcd. A restore begins a new epoch, somewhere in it: no number is ever given twice.
 
 use std::fmt;
 use std::num::ParseIntError;
@@ -39,6 +39,18 @@ impl Revision {
             return None;
         }
         Some(Self(epoch.saturating_mul(EPOCH_SIZE)))
+    }
+
+    /// The revision of an epoch with a number; the number is cut to what an epoch holds.
+    ///
+    /// Returns `None` outside the number line.
+    pub const fn in_epoch(epoch: u64, number: u64) -> Option<Self> {
+        let Some(start) = Self::start_of_epoch(epoch) else {
+            return None;
+        };
+        let last = EPOCH_SIZE - 1;
+        let number = if number > last { last } else { number };
+        Some(Self(start.0.saturating_add(number)))
     }
 
     /// The epoch it belongs to.
@@ -126,6 +138,10 @@ mod tests {
         let revision = Revision(1_000_000_000_000_007);
         assert_eq!((revision.epoch(), revision.number()), (100, 7));
         assert!(revision.is_of_a_hub());
+        assert_eq!(Revision::in_epoch(100, 7), Some(revision));
+        let cut = Revision::in_epoch(100, u64::MAX).unwrap();
+        assert_eq!((cut.epoch(), cut.number()), (100, EPOCH_SIZE - 1));
+        assert_eq!(Revision::in_epoch(99, 7), None);
         assert!(!Revision(12_345).is_of_a_hub(), "a spoke's");
         assert_eq!(revision.next(), Revision(1_000_000_000_000_008));
     }

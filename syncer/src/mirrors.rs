@@ -104,6 +104,12 @@ impl MirrorCache {
             .collect()
     }
 
+    /// Tells whether every watched kind has delivered its first list.
+    pub(crate) fn synced(&self) -> bool {
+        let state = self.state.lock();
+        state.kinds.values().all(|kind| kind.mirrors.is_synced())
+    }
+
     /// Takes up the answer to our own write.
     pub(crate) fn answered(&self, key: &InstanceKey, mirror: Arc<RawObject>) {
         if let Some(kind) = self.state.lock().kinds.get_mut(&key.group_kind) {

@@ -26,8 +26,11 @@ use crate::{
     instances::{mirror, reconcile::Pause},
     keys::InstanceKey,
     resources,
-    target::{Target, TargetSort},
+    target::{Reach, Target, TargetSort},
 };
+
+/// How many instances a Spoke's condition names; the rest is counted.
+const NAMED_COUNT: usize = 3;
 
 /// What is known of a restore, and what waits because of it.
 #[derive(Debug, Default)]
@@ -83,6 +86,23 @@ pub(crate) enum OfUnknown {
     Delete,
 }
 
+/// What is seen of a spoke after a restore.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Seen {
+    /// Instances that only the spoke knows.
+    unknown: Vec<InstanceKey>,
+    /// Instances of the hub that have something to be deleted.
+    waiting: Vec<InstanceKey>,
+    /// Whether there may be others: the spoke does not answer, or not everything there is read yet.
+    view: View,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum View {
+    Whole,
+    Partial,
+}
+
 /// What a Spoke says of the restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Report {
@@ -132,6 +152,17 @@ impl Restored {
         Err(Pause::Watch)
     }
 
+    /// Notes that an instance has come to its end without a deletion: none of it waits any more.
+    pub(crate) fn passed(&self, engine: &Engine, target: &Target, key: &InstanceKey) {
+        let mut state = self.state.lock();
+        let Some(waiting) = state.waiting.get_mut(&target.cluster) else {
+            return;
+        };
+        if waiting.remove(key) {
+            engine.note_census(&target.cluster);
+        }
+    }
+
     /// Takes up a Spoke's annotation.
     pub(crate) fn note_spoke(&self, engine: &Engine, cluster: &LogicalCluster, object: &RawObject) {
         let answer = object.annotations.get(keys::ANNOTATION_CONFIRM_RESTORE);
@@ -155,13 +186,25 @@ impl Restored {
             return None;
         }
         let leave = self.leave(target);
-        let orphans = mirror::orphans(engine, target).len();
-        let state = self.state.lock();
-        let Origin::Backup(marker) = &state.origin else {
-            return None;
+        let (marker, waiting) = {
+            let state = self.state.lock();
+            let Origin::Backup(marker) = &state.origin else {
+                return None;
+            };
+            (marker.clone(), state.waiting.get(&target.cluster).cloned())
         };
-        let waiting = state.waiting.get(&target.cluster).map_or(0, BTreeSet::len);
-        Some(report(marker, &target.cluster, leave, orphans, waiting))
+        // An instance that the hub does not know is not counted twice, and one that is gone waits for nothing.
+        let is_known = |key: &InstanceKey| engine.instances.get(&target.cluster, key).is_some();
+        let waiting = waiting.unwrap_or_default().into_iter();
+        let whole = target.reach() == Reach::Reachable
+            && engine.instances.synced()
+            && target.mirrors.synced();
+        let seen = Seen {
+            unknown: mirror::orphans(engine, target),
+            waiting: waiting.filter(is_known).collect(),
+            view: if whole { View::Whole } else { View::Partial },
+        };
+        Some(report(&marker, &target.cluster, leave, &seen))
     }
 
     fn take(&self, event: Event) -> bool {
@@ -260,35 +303,52 @@ fn leave(origin: &Origin, answer: Option<&str>) -> Leave {
     }
 }
 
-fn report(
-    marker: &Marker,
-    cluster: &LogicalCluster,
-    leave: Leave,
-    orphans: usize,
-    waiting: usize,
-) -> Report {
+fn report(marker: &Marker, cluster: &LogicalCluster, leave: Leave, seen: &Seen) -> Report {
     let Marker { id, taken_at } = marker;
+    let partial = match seen.view {
+        View::Whole => "",
+        View::Partial => "; not everything there is read yet, so there may be more",
+    };
+    let unknown = named(&seen.unknown);
     match leave {
         Leave::Held => Report {
             confirmed: false,
             reason: "AwaitingConfirmation",
             message: format!(
                 "restored from a backup of {taken_at}: nothing is deleted here until annotation {} says {id}/keep or \
-                 {id}/delete (wheelhouse store confirm-restore {cluster} --unknown keep|delete); {orphans} instances here are \
-                 unknown to the hub, {waiting} deletions wait",
-                keys::ANNOTATION_CONFIRM_RESTORE
+                 {id}/delete (wheelhouse store confirm-restore {cluster} --unknown keep|delete); instances unknown to the \
+                 hub: {unknown}; instances with deletions that wait: {}{partial}",
+                keys::ANNOTATION_CONFIRM_RESTORE,
+                named(&seen.waiting),
             ),
         },
-        Leave::Free | Leave::Confirmed(_) if orphans == 0 => Report {
-            confirmed: true,
-            reason: "Settled",
-            message: format!("confirmed after the restore from a backup of {taken_at}"),
-        },
+        Leave::Free | Leave::Confirmed(_)
+            if seen.unknown.is_empty() && seen.view == View::Whole =>
+        {
+            Report {
+                confirmed: true,
+                reason: "Settled",
+                message: format!("confirmed after the restore from a backup of {taken_at}"),
+            }
+        }
         Leave::Free | Leave::Confirmed(_) => Report {
             confirmed: true,
             reason: "Settling",
-            message: format!("{orphans} instances here are still unknown to the hub"),
+            message: format!("confirmed; instances still unknown to the hub: {unknown}{partial}"),
         },
+    }
+}
+
+/// Counts instances, and names the first ones.
+fn named(instances: &[InstanceKey]) -> String {
+    let mut names: Vec<String> = instances.iter().map(InstanceKey::to_string).collect();
+    names.sort();
+    let more = names.len().saturating_sub(NAMED_COUNT);
+    names.truncate(NAMED_COUNT);
+    match (names.is_empty(), more) {
+        (true, _) => "0".to_owned(),
+        (false, 0) => format!("{} ({})", names.len(), names.join(", ")),
+        (false, more) => format!("{} ({} and {more} more)", instances.len(), names.join(", ")),
     }
 }
 
@@ -363,23 +423,58 @@ mod tests {
         );
     }
 
+    fn instances(count: usize) -> Vec<InstanceKey> {
+        let key = |index| InstanceKey {
+            group_kind: api::GroupKind {
+                group: "kro.run".to_owned(),
+                kind: "App".to_owned(),
+            },
+            namespace: "default".to_owned(),
+            name: format!("a{index}"),
+        };
+        (0..count).map(key).collect()
+    }
+
+    fn seen(unknown: usize, waiting: usize, view: View) -> Seen {
+        Seen {
+            unknown: instances(unknown),
+            waiting: instances(waiting),
+            view,
+        }
+    }
+
     #[test]
     fn a_spoke_says_what_waits_and_how_to_confirm() {
         let cluster: LogicalCluster = "east".parse().expect("a name");
-        let held = report(&marker(), &cluster, Leave::Held, 3, 2);
-        assert!(!held.confirmed);
+        let held = |seen: &Seen| report(&marker(), &cluster, Leave::Held, seen);
+        let said = held(&seen(5, 1, View::Whole));
+        assert!(!said.confirmed);
         for part in [
-            "3 instances",
-            "2 deletions",
+            "unknown to the hub: 5 (App.kro.run default/a0, App.kro.run default/a1, App.kro.run default/a2 and 2 more);",
+            "that wait: 1 (App.kro.run default/a0)",
             "101/keep",
             "confirm-restore east",
         ] {
-            assert!(held.message.contains(part), "{part}: {}", held.message);
+            assert!(said.message.contains(part), "{part}: {}", said.message);
         }
+        assert!(!said.message.contains("may be more"), "{}", said.message);
+        let said = held(&seen(0, 0, View::Partial));
+        for part in ["the hub: 0;", "that wait: 0;", "may be more"] {
+            assert!(said.message.contains(part), "{part}: {}", said.message);
+        }
+    }
+
+    #[test]
+    fn a_confirmed_spoke_is_settled_once_all_of_it_was_seen_and_nothing_is_unknown() {
+        let cluster: LogicalCluster = "east".parse().expect("a name");
         let confirmed = Leave::Confirmed(OfUnknown::Keep);
-        for (orphans, want) in [(1, "Settling"), (0, "Settled")] {
-            let said = report(&marker(), &cluster, confirmed, orphans, 0);
-            assert_eq!((said.confirmed, said.reason), (true, want));
+        for (name, seen, want) in [
+            ("one is unknown", seen(1, 0, View::Whole), "Settling"),
+            ("it does not answer", seen(0, 0, View::Partial), "Settling"),
+            ("all is known", seen(0, 0, View::Whole), "Settled"),
+        ] {
+            let said = report(&marker(), &cluster, confirmed, &seen);
+            assert_eq!((said.confirmed, said.reason), (true, want), "{name}");
         }
     }
 }

@@ -68,9 +68,12 @@ pub(crate) fn watch_mirrors(engine: &Arc<Engine>, target: &Arc<Target>, served: 
     };
     let source = target.source(served.graph.gvr(), "");
     let mut events = target.follow(source, end.clone());
-    let target = Arc::clone(target);
+    let (follower, target) = (Arc::clone(engine), Arc::clone(target));
     engine.tasks.spawn("mirrors", async move {
         while let Some(event) = events.recv().await {
+            if matches!(event, Event::Restarted { .. }) {
+                follower.note_census(&target.cluster); // after a restore it says whether all was seen
+            }
             for key in target.mirrors.take(&group_kind, &end, event) {
                 target.queue.add(key);
             }

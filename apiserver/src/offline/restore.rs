@@ -7,6 +7,14 @@
 //! # Invariants
 //! - A store is restored as a whole or not at all, and never over another one.
 //! - A backup is read to its end, and proved, before anything is written.
+//! - Two restores of one backup give no revision twice: each begins at the place of its time in the epoch.
+//!
+//! ```text
+//!   epoch of the backup + 1
+//!   |-------------|##########|----|#####|----------------------|
+//!   2026          a restore       a later one: behind all       2057
+//!                 and its writes  that the first has given
+//! ```
 
 use std::{
     fs::{self, File},
@@ -16,8 +24,13 @@ use std::{
     sync::Arc,
 };
 
-use api::{cluster::LogicalCluster, group::GroupResource, wheelhouse::keys};
-use serde_json::json;
+use api::{
+    cluster::LogicalCluster,
+    group::GroupResource,
+    wheelhouse::{self, keys},
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
 use storage::{
     Revision,
     backup::{Frame, Reader, Record},
@@ -26,6 +39,16 @@ use storage::{
 
 use super::{HUB_ID_FILE, Header, Keyring, STORE_DIRECTORY, backup};
 use crate::objects::{self, ResourcePrefix, RevisionSlot};
+
+/// Where the numbers of an epoch begin to be told by time: 2026-01-01T00:00:00Z, in milliseconds.
+const PLACE_ORIGIN_MS: i64 = 1_767_225_600_000;
+/// Numbers for each millisecond since then. More than a hub gives on average, which is one for a commit, so that it stays
+/// behind a later restore; and few enough that an epoch's 10^13 last for 31 years.
+const PLACE_NUMBERS_PER_MS: u64 = 10;
+/// The last place where a store begins: room for a year of 30,000 commits a second.
+const PLACE_LAST: u64 = 9_000_000_000_000;
+/// How far a clock may be behind the one that a backup was dated by.
+const CLOCK_SKEW: jiff::SignedDuration = jiff::SignedDuration::from_mins(5);
 
 /// What is to be restored, and where to.
 #[derive(Debug)]
@@ -38,6 +61,19 @@ pub struct Restore<'a> {
     pub keyring: Option<Keyring>,
     /// The epoch of the new store's revisions; by default the one after the backup's.
     pub epoch: Option<u64>,
+    /// The time, which says where in the epoch the new store begins.
+    pub now: Timestamp,
+    /// What becomes of spokes once the hub runs.
+    pub spokes: Spokes,
+}
+
+/// What a restored hub does with its spokes when it starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spokes {
+    /// It connects to them, and brings what they hold to the state of the backup, deletions apart.
+    Connected,
+    /// Nothing, until somebody sets `spec.suspended` of the Spoke to false.
+    Suspended,
 }
 
 /// What was restored.
@@ -70,7 +106,10 @@ pub enum RestoreError {
         path: PathBuf,
     },
     /// There is a store already.
-    #[error("{} exists: a store is never restored over another one", path.display())]
+    #[error(
+        "{} exists, and a store is never restored over another one; what an interrupted restore has left there may be removed",
+        path.display()
+    )]
     Exists {
         /// Where.
         path: PathBuf,
@@ -95,6 +134,17 @@ pub enum RestoreError {
         epoch: u64,
         /// The backup's.
         backup: u64,
+    },
+    /// The clock is wrong, and would give revisions that were given before.
+    #[error(
+        "the clock says {now}, and the backup was taken later, at {taken_at}: set the clock right, or name an epoch greater than any \
+         that was used since"
+    )]
+    Clock {
+        /// What the clock says.
+        now: Timestamp,
+        /// What the backup says.
+        taken_at: Timestamp,
     },
     /// The operating system refused.
     #[error("cannot write {}", path.display())]
@@ -126,30 +176,50 @@ pub fn restore(request: Restore<'_>) -> Result<Restored, RestoreError> {
     if store.exists() {
         return Err(RestoreError::Exists { path: store });
     }
-    let of_backup = Revision(header.revision).epoch();
-    let epoch = request.epoch.unwrap_or(of_backup.saturating_add(1));
-    let start = Revision::start_of_epoch(epoch)
-        .filter(|_| epoch > of_backup)
-        .ok_or(RestoreError::Epoch {
-            epoch,
-            backup: of_backup,
-        })?;
+    let start = start(&header, request.epoch, request.now)?;
     name_hub(request.data_dir, &header.hub_id)?;
-    let marker = marker(&header, start);
+    let marker = marker(&header, start, request.now);
     let mut records = Vec::new();
     let (mut reader, _header) = open(request.from, keyring).map_err(failed)?;
-    while let Frame::Record(record) = reader.next().map_err(failed)? {
-        if record.key != marker.key {
-            records.push(record);
+    let spokes = spokes_prefix();
+    while let Frame::Record(mut record) = reader.next().map_err(failed)? {
+        if record.key == marker.key {
+            continue;
         }
+        if request.spokes == Spokes::Suspended && record.key.starts_with(&spokes) {
+            suspend(&mut record, start);
+        }
+        records.push(record);
     }
     records.push(marker);
-    import(&store, start, records, request.keyring)?;
+    if let Err(error) = import(&store, start, records, request.keyring) {
+        // What was cut off is no store, and would be in the way of the next attempt. The first error is what counts.
+        drop(fs::remove_dir_all(&store));
+        return Err(error);
+    }
     Ok(Restored {
         header,
         count,
         revision: start,
     })
+}
+
+/// Chooses where the new store begins: in an epoch behind the backup's, at the place of the time.
+fn start(header: &Header, epoch: Option<u64>, now: Timestamp) -> Result<Revision, RestoreError> {
+    let taken_at: Option<Timestamp> = header.taken_at.parse().ok();
+    if let (None, Some(taken_at)) = (epoch, taken_at)
+        && taken_at.duration_since(now) > CLOCK_SKEW
+    {
+        return Err(RestoreError::Clock { now, taken_at });
+    }
+    let backup = Revision(header.revision).epoch();
+    let epoch = epoch.unwrap_or(backup.saturating_add(1));
+    let since_ms = now.as_millisecond().saturating_sub(PLACE_ORIGIN_MS);
+    let place = u64::try_from(since_ms).unwrap_or(0);
+    let place = place.saturating_mul(PLACE_NUMBERS_PER_MS).min(PLACE_LAST);
+    Revision::in_epoch(epoch, place)
+        .filter(|_| epoch > backup)
+        .ok_or(RestoreError::Epoch { epoch, backup })
 }
 
 /// Reads a backup to its end.
@@ -208,7 +278,7 @@ fn name_hub(data_dir: &Path, hub_id: &str) -> Result<(), RestoreError> {
 }
 
 /// The ConfigMap that makes the syncer hold back, as the new store's first revision would have written it.
-fn marker(header: &Header, start: Revision) -> Record {
+fn marker(header: &Header, start: Revision, now: Timestamp) -> Record {
     let object = json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -216,11 +286,12 @@ fn marker(header: &Header, start: Revision) -> Record {
             "name": keys::RESTORE_CONFIG_MAP,
             "namespace": keys::RESTORE_NAMESPACE,
             "uid": uuid::Uuid::new_v4().to_string(),
-            "creationTimestamp": api::meta::time_now_text(jiff::Timestamp::now()),
+            "creationTimestamp": api::meta::time_now_text(now),
             "resourceVersion": start.to_string(),
         },
         "data": {
-            keys::RESTORE_KEY_ID: start.epoch().to_string(),
+            // No other restore begins there, so an answer to another one, which a backup may hold, does not fit.
+            keys::RESTORE_KEY_ID: start.to_string(),
             keys::RESTORE_KEY_TAKEN_AT: header.taken_at,
             "backupRevision": header.revision.to_string(),
         },
@@ -243,6 +314,29 @@ fn marker(header: &Header, start: Revision) -> Record {
     }
 }
 
+fn spokes_prefix() -> Vec<u8> {
+    objects::prefix_in(
+        wheelhouse::GROUP,
+        wheelhouse::SPOKE_RESOURCE,
+        &LogicalCluster::root(),
+    )
+}
+
+/// Suspends a Spoke, as a write at the new store's first revision would have.
+fn suspend(record: &mut Record, start: Revision) {
+    let Ok(mut spoke) = serde_json::from_slice::<Value>(&record.value) else {
+        return; // no object: whoever reads it says so
+    };
+    if !spoke["spec"].is_object() {
+        return;
+    }
+    spoke["spec"]["suspended"] = json!(true);
+    spoke["metadata"]["generation"] = json!(api::meta::generation(&spoke).saturating_add(1));
+    spoke["metadata"]["resourceVersion"] = json!(start.to_string());
+    record.value = objects::encode(&spoke, RevisionSlot::Keep).bytes;
+    record.modified = start;
+}
+
 /// Makes a store that begins at a revision and holds these records.
 fn import(
     directory: &Path,
@@ -258,7 +352,7 @@ fn import(
         tag: record.tag,
     });
     let import = Import {
-        epoch: start.epoch(),
+        start,
         store_id: None,
         entries: entries.collect(),
     };

@@ -32,6 +32,18 @@ fn record(key: &str, value: &[u8]) -> Record {
 }
 
 fn backup(directory: &Path, keyring: Option<&Keyring>) -> PathBuf {
+    let records = [
+        record("/core/configmaps/root/default/a", b"{}"),
+        record("/core/secrets/root/default/s", b"hunter2"),
+    ];
+    backup_of(directory, keyring, records)
+}
+
+fn backup_of(
+    directory: &Path,
+    keyring: Option<&Keyring>,
+    records: impl IntoIterator<Item = Record>,
+) -> PathBuf {
     let path = directory.join("hub.backup");
     let header = Header {
         version: HEADER_VERSION,
@@ -41,10 +53,7 @@ fn backup(directory: &Path, keyring: Option<&Keyring>) -> PathBuf {
     };
     let file = File::create(&path).unwrap();
     let mut writer = Writer::begin(file, keyring, &header.to_json()).unwrap();
-    for record in [
-        record("/core/configmaps/root/default/a", b"{}"),
-        record("/core/secrets/root/default/s", b"hunter2"),
-    ] {
+    for record in records {
         writer.record(&record).unwrap();
     }
     writer.finish().unwrap();
@@ -57,8 +66,13 @@ fn asked<'a>(from: &'a Path, data_dir: &'a Path) -> Restore<'a> {
         data_dir,
         keyring: None,
         epoch: None,
+        now: "2026-01-02T03:05:00Z".parse().expect("a time"),
+        spokes: Spokes::Connected,
     }
 }
+
+/// Where a store begins that is restored by [`asked`]: 97,500 seconds into 2026, ten numbers each millisecond.
+const START: Revision = Revision(1_010_000_975_000_000);
 
 fn config(keyring: Option<Keyring>) -> embedded::Config {
     embedded::Config {
@@ -96,7 +110,7 @@ fn a_restored_store_has_every_record_a_new_epoch_and_the_marker() {
     let data_dir = directory.path().join("new");
     let restored = restore(asked(&from, &data_dir)).expect("restored");
     assert_eq!(restored.count, 2);
-    assert_eq!(restored.revision, Revision::start_of_epoch(101).unwrap());
+    assert_eq!(restored.revision, START);
     assert_eq!(
         fs::read_to_string(data_dir.join(HUB_ID_FILE)).unwrap(),
         "hub-a"
@@ -114,7 +128,7 @@ fn a_restored_store_has_every_record_a_new_epoch_and_the_marker() {
     let marker = store.get(b"/core/configmaps/root/kube-system/wheelhouse-restore");
     let marker: serde_json::Value =
         serde_json::from_slice(marker.expect("the marker").value()).unwrap();
-    assert_eq!(marker["data"]["id"], "101");
+    assert_eq!(marker["data"]["id"], START.to_string());
     assert_eq!(marker["data"]["backupTakenAt"], "2026-01-02T03:04:05Z");
     let old = WatchQuery {
         range: KeyRange::prefix("/"),
@@ -173,6 +187,85 @@ fn what_cannot_be_restored_leaves_no_store() {
         assert!(told.contains(want), "{name}: {told}");
         assert!(!data_dir.join(STORE_DIRECTORY).exists(), "{name}");
     }
+}
+
+#[test]
+fn spokes_are_suspended_where_that_is_asked_for_and_nothing_else_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let spoke = br#"{"apiVersion":"wheelhouse.dev/v1alpha1","kind":"Spoke","metadata":{"generation":3,"name":"east","resourceVersion":"1000000000000007"},"spec":{"provider":"Kubeconfig"}}"#;
+    let key = "/wheelhouse.dev/spokes/root//east";
+    let of_another = "/wheelhouse.dev/spokes/inner//east";
+    let from = backup_of(
+        directory.path(),
+        None,
+        [
+            record("/core/configmaps/root/default/a", b"{}"),
+            record(of_another, spoke),
+            record(key, spoke),
+        ],
+    );
+    for (name, spokes, want) in [
+        ("connected", Spokes::Connected, false),
+        ("suspended", Spokes::Suspended, true),
+    ] {
+        let data_dir = directory.path().join(name);
+        let request = Restore {
+            spokes,
+            ..asked(&from, &data_dir)
+        };
+        restore(request).expect(name);
+        let store = embedded::Engine::open(&data_dir.join(STORE_DIRECTORY), config(None)).unwrap();
+        let found = store.get(key.as_bytes()).expect("the spoke");
+        let value: serde_json::Value = serde_json::from_slice(found.value()).unwrap();
+        assert_eq!(value["spec"]["suspended"] == true, want, "{name}");
+        assert_eq!(value["spec"]["provider"], "Kubeconfig", "{name}");
+        let (generation, revision) = if want { (4, START) } else { (3, MODIFIED) };
+        assert_eq!(value["metadata"]["generation"], generation, "{name}");
+        assert_eq!(
+            value["metadata"]["resourceVersion"],
+            revision.to_string(),
+            "{name}: other bytes have another version"
+        );
+        assert_eq!(found.modified(), revision, "{name}");
+        let other = store
+            .get(of_another.as_bytes())
+            .expect("no spoke of the hub");
+        assert_eq!(other.value(), spoke, "{name}");
+        drop(store);
+        let checked = check(&data_dir, None).expect("a check");
+        assert_eq!(checked.report.findings, [], "{name}");
+    }
+}
+
+/// The story: a hub was restored, ran for a day and was lost too. The same backup was restored again, and a client went on
+/// watching from a revision that the second hub gave to another object.
+#[test]
+fn a_second_restore_of_a_backup_begins_behind_everything_that_the_first_gave() {
+    let directory = tempfile::tempdir().unwrap();
+    let from = backup(directory.path(), None);
+    let at = |name: &str, now: &str, epoch| {
+        restore(Restore {
+            now: now.parse().unwrap(),
+            epoch,
+            ..asked(&from, &directory.path().join(name))
+        })
+    };
+    let first = at("first", "2026-01-02T03:05:00Z", None).expect("restored");
+    let soon = at("soon", "2026-01-02T03:05:01Z", None).expect("again");
+    let second = soon.revision.0 - first.revision.0;
+    assert_eq!(second, 10_000, "what it may have given in a second");
+    assert_eq!(first.revision.epoch(), soon.revision.epoch());
+
+    let late = at("late", "2090-01-01T00:00:00Z", None).expect("late");
+    assert_eq!(late.revision, Revision(1_019_000_000_000_000), "with room");
+
+    // A clock that was set back could choose a place before the first restore.
+    let back = at("back", "2026-01-01T00:00:00Z", None);
+    assert!(matches!(back, Err(RestoreError::Clock { .. })), "{back:?}");
+    let named = at("named", "1999-01-01T00:00:00Z", Some(102)).expect("an epoch of its own");
+    assert_eq!(named.revision, Revision::start_of_epoch(102).unwrap());
+    let behind = at("behind", "2026-01-02T03:01:00Z", None);
+    assert!(behind.is_ok(), "two machines' clocks: {behind:?}");
 }
 
 #[test]
@@ -256,6 +349,10 @@ fn a_closed_directory_is_backed_up_and_restored() {
     let (header, count) = backup_closed(&data_dir, File::create(&path).unwrap(), None).unwrap();
     assert_eq!((header.hub_id.as_str(), count), ("hub-a", 3));
     let second = directory.path().join("second");
-    let restored = restore(asked(&path, &second)).expect("restored again");
+    let request = Restore {
+        now: jiff::Timestamp::now(), // the clock that dated the backup
+        ..asked(&path, &second)
+    };
+    let restored = restore(request).expect("restored again");
     assert_eq!(restored.revision.epoch(), 102, "an epoch of its own");
 }

@@ -51,8 +51,10 @@ pub(crate) struct Restore {
     /// The keys that the backup's Secrets are sealed with; the first one seals them in the new store.
     #[arg(long, value_name = "F")]
     pub(crate) encryption_key_file: Option<PathBuf>,
-    /// The epoch of the new store's revisions: greater than any that was used since the backup. By default
-    /// the one after the backup's.
+    /// Set `spec.suspended` of every Spoke: the new hub connects to none before that is false again.
+    #[arg(long)]
+    pub(crate) suspend_spokes: bool,
+    /// The epoch of the new store's revisions: greater than the backup's. By default the one after it.
     #[arg(long, value_name = "N")]
     pub(crate) epoch: Option<u64>,
 }

@@ -13,6 +13,12 @@ pub(super) fn run(arguments: &args::Restore) -> Result<()> {
         data_dir: &arguments.data_dir,
         keyring: keyring(arguments.encryption_key_file.as_deref())?,
         epoch: arguments.epoch,
+        now: jiff::Timestamp::now(),
+        spokes: if arguments.suspend_spokes {
+            offline::Spokes::Suspended
+        } else {
+            offline::Spokes::Connected
+        },
     })
     .context("nothing was restored")?;
     let offline::Restored {
@@ -26,6 +32,18 @@ pub(super) fn run(arguments: &args::Restore) -> Result<()> {
         header.revision,
         header.taken_at,
     ))?;
+    let keys = arguments.data_dir.join(offline::KEYS_DIRECTORY);
+    if !keys.exists() {
+        output::note(&format!(
+            "there is no {}: unless the lost hub's is put there before the start, its clients' kubeconfigs and tokens do not work",
+            keys.display()
+        ));
+    }
+    if arguments.suspend_spokes {
+        output::line(
+            "its spokes are suspended: each is connected once its spec.suspended is false",
+        )?;
+    }
     output::line(
         "once the hub runs, it deletes nothing in a spoke until: wheelhouse store confirm-restore",
     )

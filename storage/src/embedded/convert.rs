@@ -34,8 +34,9 @@ const SEGMENT_BYTES: u32 = 64 * 1024 * 1024;
 /// What a new store is made of.
 #[derive(Debug)]
 pub struct Import {
-    /// The epoch that it begins; later than that of the entries, so that no number is given twice.
-    pub epoch: u64,
+    /// Its first revision and its floor: later than those of the entries, in an epoch of its own, so that no number is
+    /// given twice.
+    pub start: Revision,
     /// Its identity, if it is to have one; otherwise random.
     pub store_id: Option<[u8; 16]>,
     /// Its states, at most one per key, in any order.
@@ -59,7 +60,7 @@ pub struct Imported {
 
 /// Makes a store in a directory that holds none.
 ///
-/// Its floor and its revision are the start of the epoch: there is no history. Cut off, it leaves a directory that
+/// There is no history: floor and revision are the same. Cut off, it leaves a directory that
 /// is refused, and that has to be emptied before the next attempt.
 ///
 /// # Errors
@@ -89,8 +90,10 @@ pub(super) fn import_into(
     if format::find(directory)? != Found::Nothing {
         return Err(corrupt("the directory", "it holds a store already"));
     }
-    let floor = Revision::start_of_epoch(import.epoch)
-        .ok_or_else(|| corrupt("the import", "its epoch lies outside the number line"))?;
+    let floor = import.start;
+    if !floor.is_of_a_hub() {
+        return Err(corrupt("the import", "it begins outside the number line"));
+    }
     let base = sealed_entries(import.entries, floor)?;
     let snapshot = Snapshot {
         base,

@@ -80,6 +80,9 @@ pub(crate) async fn run(engine: &Arc<Engine>, target: &Arc<Target>, key: &Instan
         met_foreign: false,
     };
     let outcome = work.step().await;
+    if outcome.is_ok() {
+        engine.restored.passed(engine, target, key);
+    }
     let failure = match outcome {
         Ok(()) | Err(Pause::Watch) => None,
         Err(Pause::Failure(reason)) => Some(reason),

@@ -135,16 +135,26 @@ async fn an_object_comes_and_goes_with_its_labels() {
 #[tokio::test]
 async fn versions_that_cannot_be_watched_from_are_told_in_the_stream() {
     let bench = Bench::with_widgets().await;
-    let mut events = bench
-        .watch(&format!("{WIDGETS}?watch=true&resourceVersion=12345"))
-        .await;
-    let error = events.next().await.expect("an event");
-    assert_eq!(
-        (&error["type"], &error["object"]["code"]),
-        (&json!("ERROR"), &json!(410))
-    );
-    assert_eq!(error["object"]["reason"], "Expired");
-    assert_eq!(events.next().await, None, "and the watch ends");
+    for (name, version) in [
+        ("a spoke's", "12345"),
+        (
+            "one that this hub has not given yet, as another history of it had",
+            "1000000000900000",
+        ),
+        ("one of a later epoch", "1020000000000007"),
+    ] {
+        let mut events = bench
+            .watch(&format!("{WIDGETS}?watch=true&resourceVersion={version}"))
+            .await;
+        let error = events.next().await.expect(name);
+        assert_eq!(
+            (&error["type"], &error["object"]["code"]),
+            (&json!("ERROR"), &json!(410)),
+            "{name}"
+        );
+        assert_eq!(error["object"]["reason"], "Expired", "{name}");
+        assert_eq!(events.next().await, None, "{name}: the watch ends");
+    }
     let bad = bench
         .get(&format!("{WIDGETS}?watch=true&resourceVersion=x"))
         .await;

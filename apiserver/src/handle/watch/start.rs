@@ -74,6 +74,9 @@ fn beginning(
     if !wants_objects {
         return Ok(match from {
             None => Beginning::After(current),
+            // The store shows everything that was ever answered (see `catch_up`): it comes from another history of this
+            // hub, which a restore has ended.
+            Some(from) if from > current => Beginning::Refused(Box::new(of_another(from, current))),
             Some(from) if from.is_of_a_hub() => Beginning::After(from),
             // It comes from a spoke, before the kind was served here.
             Some(from) => Beginning::Refused(Box::new(too_old(from, current))),
@@ -95,6 +98,12 @@ fn beginning(
 
 fn too_old(from: Revision, current: Revision) -> Status {
     Status::expired(format!("too old resource version: {from} ({current})"))
+}
+
+fn of_another(from: Revision, current: Revision) -> Status {
+    Status::expired(format!(
+        "resource version {from} is of another history, later than the latest one here ({current}); list again"
+    ))
 }
 
 fn lifetime(options: &ListOptions) -> Duration {

@@ -146,16 +146,16 @@ fn imported(key: &str, modified: u64) -> Imported {
 }
 
 #[test]
-fn an_import_is_a_store_that_begins_an_epoch() {
+fn an_import_is_a_store_that_begins_where_it_was_told_to() {
     let disk = SimulatedDirectory::default();
+    let start = Revision::in_epoch(101, 7_000_000).unwrap();
     let import = Import {
-        epoch: 101,
+        start,
         store_id: None,
         entries: vec![imported("/b", 9), imported("/a", 9), imported("/c", 4)],
     };
     convert::import_into(&disk, import, None).unwrap();
     let engine = open(&disk);
-    let start = Revision::start_of_epoch(101).unwrap();
     assert_eq!(
         (engine.revision(), engine.compaction_floor()),
         (start, start)
@@ -183,7 +183,7 @@ fn an_import_that_makes_no_sense_makes_no_store() {
     ] {
         let disk = SimulatedDirectory::default();
         let import = Import {
-            epoch,
+            start: Revision(epoch * 10_000_000_000_000),
             store_id: None,
             entries,
         };
@@ -193,7 +193,7 @@ fn an_import_that_makes_no_sense_makes_no_store() {
     let disk = SimulatedDirectory::default();
     drop(open(&disk));
     let import = Import {
-        epoch: 101,
+        start: Revision::start_of_epoch(101).unwrap(),
         store_id: None,
         entries: Vec::new(),
     };
