@@ -21,6 +21,7 @@ use crate::index::Index;
 use crate::revision::Revision;
 use crate::store::{Range, RangeQuery, WatchQuery};
 use crate::watch::{WatchEnd, Watcher};
+use crate::window::Sleepers;
 use crate::window::{Feed, WindowSize};
 
 /// The readable side of a store.
@@ -69,11 +70,9 @@ impl View {
         }
     }
 
-    /// Shows a group of commits to everybody. `entries` are in order, and durable.
-    pub(crate) fn publish(&self, entries: &[Entry]) {
-        let Some(revision) = entries.last().map(Entry::modified) else {
-            return;
-        };
+    /// Shows a group of commits to everybody. `entries` are in order, and durable. What it gives wakes the watchers.
+    pub(crate) fn publish(&self, entries: &[Entry]) -> Option<Sleepers> {
+        let revision = entries.last().map(Entry::modified)?;
         let mut events = Vec::with_capacity(entries.len());
         let mut index = self.index.write();
         for entry in entries {
@@ -86,7 +85,7 @@ impl View {
             .into_iter()
             .map(|(entry, previous)| Arc::new(Event::fresh(entry.clone(), previous)))
             .collect();
-        self.feed.deliver(events, revision);
+        Some(self.feed.deliver(events, revision))
     }
 
     /// Notes that everything up to a revision has been published, one that changed nothing here

@@ -65,6 +65,19 @@ pub(crate) struct WindowSize {
     pub(crate) watchers: usize,
 }
 
+/// Watchers that something was delivered to. They are woken when this is dropped, which is foreign code, so nowhere under
+/// a lock.
+#[derive(Debug)]
+pub(crate) struct Sleepers(Vec<Waker>);
+
+// === impl Sleepers ===
+
+impl Drop for Sleepers {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(Waker::wake);
+    }
+}
+
 // === impl Feed ===
 
 impl Feed {
@@ -91,8 +104,8 @@ impl Feed {
         Revision(self.delivered.load(Ordering::Acquire))
     }
 
-    /// Takes up the events of a group of commits, and hands them to their watchers at once.
-    pub(crate) fn deliver(&self, events: Vec<Arc<Event>>, revision: Revision) {
+    /// Takes up the events of a group of commits, and hands them to their watchers at once. They look when they are woken.
+    pub(crate) fn deliver(&self, events: Vec<Arc<Event>>, revision: Revision) -> Sleepers {
         let mut window = self.window.lock();
         let mut touched = Vec::new();
         for event in &events {
@@ -117,11 +130,10 @@ impl Feed {
         }
         self.delivered.store(revision.0, Ordering::Release);
         drop(window);
-        // Foreign code, so without a lock.
-        wakers.into_iter().for_each(Waker::wake);
         if slow_count > 0 {
             tracing::debug!(slow_count, revision = revision.0, "closed slow watchers");
         }
+        Sleepers(wakers)
     }
 
     /// Notes that there is nothing more to deliver up to a revision.

@@ -226,6 +226,7 @@ impl Committer {
     fn commit(&mut self, submissions: Vec<Submission>) -> Result<(), Error> {
         let shared = &self.shared;
         let group = Group::judge(submissions, self.log.revision(), |key| shared.view.get(key));
+        let mut watchers = None;
         if !group.entries.is_empty() {
             match self.log.append(&group.entries).map_err(refused) {
                 Ok(()) => {}
@@ -242,13 +243,15 @@ impl Committer {
                 }
             }
             shared.full.store(false, Ordering::Relaxed);
-            shared.view.publish(&group.entries);
+            watchers = shared.view.publish(&group.entries);
             shared.groups.fetch_add(1, Ordering::Relaxed);
             shared
                 .writes
                 .fetch_add(group.entries.len() as u64, Ordering::Relaxed);
         }
         group.answer();
+        // After the answers, which somebody waits for: each that is woken may take this thread's processor.
+        drop(watchers);
         Ok(())
     }
 

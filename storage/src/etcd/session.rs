@@ -492,7 +492,7 @@ async fn deadline<T>(
 fn apply(assembler: &mut Assembler, response: WatchResponse, view: &View) -> Result<Step, Failure> {
     let fence = assembler.fence();
     let step = assembler.take(response, |key| view.get(key))?;
-    view.publish(&step.entries);
+    drop(view.publish(&step.entries));
     if let Some(reached) = step.reached {
         view.advance(fence.revision(reached));
     }
