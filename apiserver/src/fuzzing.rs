@@ -147,7 +147,7 @@ pub fn json_patch(object: &mut Value, operations: &[Value]) -> Result<(), Refusa
 
 /// Reads the user of a client certificate, in DER.
 pub fn certificate(der: &[u8]) {
-    if let Ok(user) = authenticate::certificate_user(der) {
+    if let Ok((user, _)) = authenticate::certificate_user(der) {
         assert!(!user.username.is_empty(), "a user has a name");
         assert!(
             user.in_group(authenticate::ALL_AUTHENTICATED),

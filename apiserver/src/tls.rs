@@ -18,7 +18,7 @@ mod verifier;
 use std::{collections::BTreeMap, net::IpAddr, path::Path, sync::Arc};
 
 use jiff::Timestamp;
-use rustls::{ServerConfig, crypto::ring};
+use rustls::{ServerConfig, crypto::ring, server::NoServerSessionStorage};
 
 pub use authority::{Authority, IssuedCertificate};
 pub use verifier::ClientVerifier;
@@ -162,6 +162,9 @@ impl Pki {
             .with_single_cert(self.serving.chain()?, self.serving.private_key()?)
             .map_err(refused)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        // client-go keeps no tickets, and each costs a handshake its keys and its place in a store.
+        config.send_tls13_tickets = 0;
+        config.session_storage = Arc::new(NoServerSessionStorage {});
         Ok((Arc::new(config), verifier))
     }
 }

@@ -1,6 +1,6 @@
 //! What is known about the other end of a connection before any request is read.
 
-use std::{collections::BTreeMap, fmt::Write, sync::Arc};
+use std::{collections::BTreeMap, fmt::Write, ops::RangeInclusive, sync::Arc};
 
 use sha2::{Digest, Sha256};
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -43,8 +43,11 @@ pub(crate) enum CertificateError {
     NoName,
 }
 
-/// Reads the user from a certificate that has been verified: common name, organizations as groups, uid.
-pub(crate) fn certificate_user(der: &[u8]) -> Result<UserInfo, CertificateError> {
+/// Reads the user from a certificate that has been verified, and the seconds since 1970 in which it is good: common name,
+/// organizations as groups, uid.
+pub(crate) fn certificate_user(
+    der: &[u8],
+) -> Result<(UserInfo, RangeInclusive<i64>), CertificateError> {
     let (_, certificate) = X509Certificate::from_der(der).map_err(CertificateError::Unreadable)?;
     let subject = certificate.subject();
     let name = subject
@@ -63,7 +66,11 @@ pub(crate) fn certificate_user(der: &[u8]) -> Result<UserInfo, CertificateError>
     let mut user = UserInfo::authenticated(name, groups);
     uid.clone_into(&mut user.uid);
     user.extra = BTreeMap::from([(CREDENTIAL_ID.to_owned(), vec![credential_id(der)])]);
-    Ok(user)
+    let validity = certificate.validity();
+    Ok((
+        user,
+        validity.not_before.timestamp()..=validity.not_after.timestamp(),
+    ))
 }
 
 fn credential_id(der: &[u8]) -> String {

@@ -94,6 +94,37 @@ fn a_client_certificate_names_user_and_group() {
     assert!(id.starts_with("X509SHA256=") && id.len() == 11 + 64, "{id}");
 }
 
+/// A verdict is remembered, and is none the less the one that would be found again.
+#[test]
+fn a_certificate_that_was_seen_is_judged_by_its_time_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let pki = open(directory.path(), &[], now());
+    let (_, verifier) = pki.server_config().unwrap();
+    let chain: Vec<CertificateDer<'_>> = pki.admin.chain().unwrap();
+    let good = |at: Timestamp, chain: &[CertificateDer<'_>]| {
+        let peer = verifier.peer(Some(chain), at);
+        matches!(peer, Peer::Certificate(CertificateIdentity::Good(_)))
+    };
+    let late = now() + jiff::SignedDuration::from_hours(24 * 400);
+    let early = now() - jiff::SignedDuration::from_hours(24);
+    for (name, at, want) in [
+        ("at first", now(), true),
+        ("again", now(), true),
+        ("run out", late, false),
+        ("not yet good", early, false),
+        ("in its time again", now(), true),
+    ] {
+        assert_eq!(good(at, &chain), want, "{name}");
+    }
+    // Each bit counts: nothing but the very certificate is remembered.
+    for bit in [0, 7] {
+        let mut bytes = chain[0].to_vec();
+        *bytes.last_mut().unwrap() ^= 1 << bit;
+        let other = [CertificateDer::from(bytes)];
+        assert!(!good(now(), &other), "bit {bit}");
+    }
+}
+
 #[test]
 fn only_what_the_authority_signed_for_clients_and_for_now_is_good() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

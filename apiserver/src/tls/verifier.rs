@@ -1,8 +1,14 @@
 //! Looks at client certificates.
+//!
+//! # Invariants
+//! - A verdict is remembered for a certificate to the byte, signed by the authority itself, and for the time in which
+//!   the certificate is good: a remembered verdict is the one that would be found again.
+//! - Bad certificates are not remembered: nobody can fill the memory with what the authority has not signed.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use rustls::{
     DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme,
     client::danger::HandshakeSignatureValid,
@@ -15,12 +21,25 @@ use rustls::{
 };
 
 use super::{Authority, Error};
-use crate::authenticate::{CertificateIdentity, Peer, certificate_user};
+use crate::authenticate::{CertificateIdentity, Peer, UserInfo, certificate_user};
+
+/// Certificates that are remembered. When there are more, all are looked at anew.
+const KNOWN_COUNT_MAX: usize = 1024;
 
 /// Takes any certificate in the handshake, once its owner has proved to hold the key, and judges it afterwards.
 #[derive(Debug)]
 pub struct ClientVerifier {
     judge: Arc<dyn ClientCertVerifier>,
+    /// Who comes back needs no second look, which is an eighth of what its return costs.
+    known: Mutex<HashMap<Vec<u8>, Known>>,
+}
+
+/// A certificate that verified.
+#[derive(Clone, Debug)]
+struct Known {
+    user: Arc<UserInfo>,
+    /// Seconds since 1970.
+    good: RangeInclusive<i64>,
 }
 
 // === impl ClientVerifier ===
@@ -45,7 +64,10 @@ impl ClientVerifier {
                 .allow_unauthenticated()
                 .build()
                 .map_err(|error| unusable(error.into()))?;
-        Ok(Self { judge })
+        Ok(Self {
+            judge,
+            known: Mutex::default(),
+        })
     }
 
     /// Says who is at the other end of a connection that showed `chain`.
@@ -53,22 +75,43 @@ impl ClientVerifier {
         let Some((end_entity, intermediates)) = chain.and_then(<[_]>::split_first) else {
             return Peer::Unknown;
         };
-        let seconds = u64::try_from(now.as_second()).unwrap_or_default();
-        let now = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
-        if let Err(error) = self
-            .judge
-            .verify_client_cert(end_entity, intermediates, now)
-        {
+        let now = now.as_second();
+        if let Some(user) = self.known(end_entity, now) {
+            return Peer::Certificate(CertificateIdentity::Good(user));
+        }
+        let seconds = u64::try_from(now).unwrap_or_default();
+        let at = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        if let Err(error) = self.judge.verify_client_cert(end_entity, intermediates, at) {
             tracing::debug!(error = %error, "client certificate does not verify");
             return Peer::Certificate(CertificateIdentity::Bad);
         }
         match certificate_user(end_entity) {
-            Ok(user) => Peer::Certificate(CertificateIdentity::Good(Arc::new(user))),
+            Ok((user, good)) => {
+                let user = Arc::new(user);
+                if intermediates.is_empty() {
+                    self.remember(end_entity, Arc::clone(&user), good);
+                }
+                Peer::Certificate(CertificateIdentity::Good(user))
+            }
             Err(error) => {
                 tracing::debug!(error = %error, "client certificate names no user");
                 Peer::Certificate(CertificateIdentity::Bad)
             }
         }
+    }
+
+    fn known(&self, certificate: &[u8], now: i64) -> Option<Arc<UserInfo>> {
+        let known = self.known.lock();
+        let Known { user, good } = known.get(certificate)?;
+        good.contains(&now).then(|| Arc::clone(user))
+    }
+
+    fn remember(&self, certificate: &[u8], user: Arc<UserInfo>, good: RangeInclusive<i64>) {
+        let mut known = self.known.lock();
+        if known.len() >= KNOWN_COUNT_MAX {
+            known.clear();
+        }
+        known.insert(certificate.to_vec(), Known { user, good });
     }
 }
 
