@@ -7,6 +7,7 @@
 //! Source: `apiserver/pkg/server/genericapiserver.go` (`RunWithContext`), `.../secure_serving.go`.
 
 mod connection;
+mod cork;
 mod executor;
 
 use std::{io, sync::Arc, time::Duration};

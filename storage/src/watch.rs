@@ -22,8 +22,8 @@ use crate::registry::WatcherId;
 use crate::revision::Revision;
 use crate::window::Feed;
 
-/// Events that wait for one watcher: 64 KiB of pointers to shared events. Full: it is closed.
-pub(crate) const MAILBOX_COUNT_MAX: usize = 8192;
+/// Events that wait for one watcher: 32 KiB of pointers to shared events. Full: it is closed.
+pub(crate) const MAILBOX_COUNT_MAX: usize = 4096;
 
 /// Events that are handed out together, unless one revision has more of them.
 const HANDED_OUT_MAX: usize = 1024;

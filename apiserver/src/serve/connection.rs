@@ -1,6 +1,6 @@
 //! One connection: handshake, then HTTP/2 or HTTP/1.1, with upgrades.
 
-use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use hyper::{Request, body::Incoming, service::service_fn};
 use hyper_util::{
@@ -12,7 +12,10 @@ use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::executor::Executor;
+use super::{
+    cork::{Corked, Turns},
+    executor::Executor,
+};
 use crate::{hub::Hub, respond::RequestBody, tls::ClientVerifier};
 
 /// How long a handshake may take, of which there may be thousands at once: what is cut then comes back and costs as much
@@ -31,6 +34,12 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 /// How long it may take to answer that.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// Bytes of frames that wait for a client to take them, of all its streams: two of the largest events of most kinds. More
+/// of it is memory that slow clients hold, and gains nothing where the socket's buffer is never empty.
+const SEND_BYTES_MAX: usize = 64 * 1024;
+/// Encrypted bytes that wait for the socket: one record of TLS.
+const RECORD_BYTES_MAX: usize = 16 * 1024;
+
 /// What a connection needs.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -46,19 +55,23 @@ pub(super) struct Connection {
 impl Connection {
     /// Serves the connection until it closes, or the server drains.
     pub(super) async fn run(self, stream: TcpStream, acceptor: TlsAcceptor) {
+        let socket = Corked::new(stream);
         let handshake = tokio::select! {
             biased;
             () = self.finish.cancelled() => return,
-            handshake = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)) => handshake,
+            handshake = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(socket.clone())) => handshake,
         };
         match handshake {
-            Ok(Ok(stream)) => self.serve(stream).await,
+            Ok(Ok(mut stream)) => {
+                stream.get_mut().1.set_buffer_limit(Some(RECORD_BYTES_MAX));
+                self.serve(stream, socket).await;
+            }
             Ok(Err(error)) => tracing::debug!(error = %error, "handshake failed"),
             Err(_elapsed) => tracing::debug!("handshake timed out"),
         }
     }
 
-    async fn serve(self, stream: TlsStream<TcpStream>) {
+    async fn serve(self, stream: TlsStream<Corked>, socket: Corked) {
         let (_, session) = stream.get_ref();
         let peer = Arc::new(
             self.verifier
@@ -73,16 +86,16 @@ impl Connection {
             }
         });
         let builder = builder(self.tracker);
-        let mut connection =
-            pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
+        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+        let mut turns = Turns::new(connection, socket);
         let ended = tokio::select! {
             biased;
-            ended = connection.as_mut() => ended,
+            ended = &mut turns => ended,
             () = self.finish.cancelled() => {
-                connection.as_mut().graceful_shutdown();
+                turns.connection().graceful_shutdown();
                 tokio::select! {
                     biased;
-                    ended = connection => ended,
+                    ended = turns => ended,
                     () = self.cut.cancelled() => Ok(()),
                 }
             }
@@ -106,6 +119,7 @@ fn builder(tracker: TaskTracker) -> Builder<Executor> {
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAM_COUNT_MAX)
         .max_header_list_size(HEAD_BYTES_MAX)
+        .max_send_buf_size(SEND_BYTES_MAX)
         .keep_alive_interval(KEEP_ALIVE_INTERVAL)
         .keep_alive_timeout(KEEP_ALIVE_TIMEOUT);
     builder

@@ -20,7 +20,7 @@ const R09: Trial = Trial("R09");
 
 /// Connections that stop reading; the catalogue has 1,000.
 const SLOW: usize = 100;
-/// Writes beside them: more than a mailbox of 8,192 events and the 2 MB that a connection has under way.
+/// Writes beside them: more than a mailbox of 4,096 events and the 2 MB that a connection has under way.
 const WRITES: usize = 12_000;
 /// What makes events large, so that fewer of them are under way.
 const FILLER: usize = 4_000;
