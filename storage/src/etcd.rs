@@ -3,7 +3,8 @@
 //! In the order of a write: [`Engine::commit`] checks the batch and queues it ([`writer`]); it is laid
 //! out as one transaction ([`transaction`], [`envelope`] at the places of [`layout`]) and sent over the one
 //! connection that was verified ([`connection`], [`client`], [`session`]); the watch of this replica
-//! tells of it ([`assembler`]), it is published, and then it is answered. [`lineage`] and
+//! tells of it ([`assembler`]), it is published, and then it is answered. Where no answer comes, [`fates`] finds out
+//! what became of it. [`lineage`] and
 //! [`identity`] notice an etcd that was set back; [`keeper`] lets history go. `docs/etcd.md` has the
 //! operator's side.
 //!
@@ -33,6 +34,7 @@ mod failure;
 mod client;
 
 mod assembler;
+mod fates;
 mod transaction;
 
 mod shared;
@@ -346,7 +348,7 @@ impl Parts {
         let session = Session {
             shared: Arc::clone(&shared),
             layout: layout.clone(),
-            keyring: config.keyring.clone(),
+            keyring: config.keyring,
             endpoints,
             mark: config.mark,
             known,
@@ -355,7 +357,6 @@ impl Parts {
         let committing = Committing {
             shared: Arc::clone(&shared),
             layout,
-            keyring: config.keyring,
             deadline: config.deadline,
         };
         let writer = Writer {

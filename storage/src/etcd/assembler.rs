@@ -6,23 +6,24 @@
 //!   published.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use super::envelope::{Envelope, last_of};
+use bytes::Bytes;
+
+use super::envelope::{Envelope, Sealing, last_of};
 use super::failure::Failure;
+use super::fates::Mark;
 use super::layout::{Layout, Place};
 use super::lineage::Witness;
 use super::transaction::Fence;
 use super::wire::{Event, KeyValue, WatchResponse, event};
 use crate::entry::{Draft, Entry, Op, Seal};
 use crate::key::KEY_BYTES_MAX;
-use crate::keyring::Keyring;
 
 /// Puts together what a watch says.
 #[derive(Debug)]
 pub(crate) struct Assembler {
     layout: Layout,
-    keyring: Option<Arc<Keyring>>,
+    sealing: Option<Sealing>,
     fence: Fence,
     seen: i64,
     parts: Vec<Event>,
@@ -37,6 +38,8 @@ pub(crate) struct Step {
     pub(crate) reached: Option<i64>,
     /// Somebody wrote the store's identity.
     pub(crate) identity_changed: bool,
+    /// What was written under tickets: the ticket, the mark and the revision.
+    pub(crate) marks: Vec<(Bytes, Mark, i64)>,
     /// The latest write of it.
     pub(crate) witness: Option<Witness>,
 }
@@ -52,15 +55,10 @@ struct Position {
 
 impl Assembler {
     /// For a watch that begins after `seen`.
-    pub(crate) fn new(
-        layout: Layout,
-        keyring: Option<Arc<Keyring>>,
-        fence: Fence,
-        seen: i64,
-    ) -> Self {
+    pub(crate) fn new(layout: Layout, sealing: Option<Sealing>, fence: Fence, seen: i64) -> Self {
         Self {
             layout,
-            keyring,
+            sealing,
             fence,
             seen,
             parts: Vec::new(),
@@ -135,6 +133,11 @@ impl Assembler {
                 let Some(kv) = &event.kv else { continue };
                 let place = self.layout.place(&kv.key);
                 step.identity_changed |= place == Place::Store;
+                if place == Place::Ticket {
+                    let mark = Mark::decode(&kv.value);
+                    step.marks
+                        .extend(mark.map(|mark| (kv.key.clone(), mark, revision)));
+                }
                 let Place::Record(key) = place else { continue };
                 let here = latest.get(key).and_then(|at| step.entries.get(*at));
                 let at = Position { index, count };
@@ -225,7 +228,7 @@ impl Assembler {
         if key.len() > KEY_BYTES_MAX {
             return Err(corrupt("the key is longer than any key".to_owned()));
         }
-        Envelope::decode(bytes, key, self.keyring.as_deref())
+        Envelope::decode(bytes, key, self.sealing.as_ref())
             .map_err(|error| corrupt(error.to_string()))
     }
 

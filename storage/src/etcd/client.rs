@@ -189,7 +189,8 @@ impl Client {
         })
     }
 
-    async fn unary<Q, A>(
+    /// Asks for one thing.
+    pub(crate) async fn unary<Q, A>(
         &self,
         what: &'static str,
         path: PathAndQuery,

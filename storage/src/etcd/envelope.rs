@@ -8,20 +8,22 @@
 //!          +---------+-------+-----+--------------+-------+---------------------+
 //! ```
 //!
-//! Integers are little-endian. Flag 1: the value is sealed, with the sixteen bytes in front of it and the
-//! key of the store as what it is bound to. Stamp offset `0xFFFF_FFFF`: there is no stamp. The
+//! Integers are little-endian. Flag 2: the value is sealed, and bound to the sixteen bytes in front of it, to the store's id and
+//! to its key; flag 1 the same without the store's id, as it was written once. Stamp offset `0xFFFF_FFFF`: there is no stamp. The
 //! revision's digits are put in when a value is received: its writer cannot know them.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use crate::keyring::{Keyring, KeyringError};
 use crate::store::{STAMP_BYTES, VALUE_BYTES_MAX};
 
 const HEADER_BYTES: usize = 16;
 const VERSION: u8 = 1;
-const SEALED: u8 = 1;
+const SEALED_ANYWHERE: u8 = 1;
+const SEALED: u8 = 2;
 const NO_STAMP: u32 = u32::MAX;
 
 /// A value, and what is known about it.
@@ -30,6 +32,14 @@ pub(crate) struct Envelope<'a> {
     pub(crate) tag: u64,
     pub(crate) stamp: Option<usize>,
     pub(crate) value: Cow<'a, [u8]>,
+}
+
+/// What values of a store are sealed with.
+#[derive(Clone, Debug)]
+pub(crate) struct Sealing {
+    pub(crate) keyring: Arc<Keyring>,
+    /// The store's id.
+    pub(crate) store: String,
 }
 
 /// Why bytes are not an envelope, or cannot be opened.
@@ -53,13 +63,15 @@ impl<'a> Envelope<'a> {
     pub(crate) fn encode(
         &self,
         key: &[u8],
-        keyring: Option<&Keyring>,
+        sealing: Option<&Sealing>,
     ) -> Result<Vec<u8>, KeyringError> {
-        let keyring = keyring.filter(|keyring| keyring.covers(key));
-        let header = self.header(if keyring.is_some() { SEALED } else { 0 });
+        let sealing = sealing.filter(|sealing| sealing.keyring.covers(key));
+        let header = self.header(if sealing.is_some() { SEALED } else { 0 });
         let mut bytes = header.to_vec();
-        match keyring {
-            Some(keyring) => bytes.extend(keyring.seal(&bound_to(&header, key), &self.value)?),
+        match sealing {
+            Some(Sealing { keyring, store }) => {
+                bytes.extend(keyring.seal(&bound_to(&header, Some(store), key), &self.value)?);
+            }
             None => bytes.extend_from_slice(&self.value),
         }
         Ok(bytes)
@@ -69,7 +81,7 @@ impl<'a> Envelope<'a> {
     pub(crate) fn decode(
         bytes: &'a [u8],
         key: &[u8],
-        keyring: Option<&Keyring>,
+        sealing: Option<&Sealing>,
     ) -> Result<Self, EnvelopeError> {
         let malformed = EnvelopeError::Malformed;
         let (header, rest) = bytes
@@ -79,7 +91,7 @@ impl<'a> Envelope<'a> {
         if *version != VERSION {
             return Err(malformed("its version is not known"));
         }
-        if *flags & !SEALED != 0 {
+        if !matches!(*flags, 0 | SEALED_ANYWHERE | SEALED) {
             return Err(malformed("it has unknown flags"));
         }
         let [reserved @ .., a, b, c, d] = zero;
@@ -90,11 +102,12 @@ impl<'a> Envelope<'a> {
         let tag = header
             .last_chunk()
             .map_or(0, |tag| u64::from_le_bytes(*tag));
-        let value = if *flags & SEALED == 0 {
+        let value = if *flags == 0 {
             Cow::Borrowed(rest)
         } else {
-            let keyring = keyring.ok_or(EnvelopeError::NoKeyring)?;
-            Cow::Owned(keyring.open(&bound_to(header, key), rest)?)
+            let Sealing { keyring, store } = sealing.ok_or(EnvelopeError::NoKeyring)?;
+            let store = (*flags == SEALED).then_some(store.as_str());
+            Cow::Owned(keyring.open(&bound_to(header, store, key), rest)?)
         };
         if value.len() > VALUE_BYTES_MAX {
             return Err(malformed("it is longer than any value"));
@@ -128,8 +141,12 @@ impl<'a> Envelope<'a> {
 }
 
 /// What a sealed value is bound to. Not to its revision, which its writer does not know.
-fn bound_to(header: &[u8], key: &[u8]) -> Vec<u8> {
-    [header, key].concat()
+/// The header has a fixed length and no id has an end of line, so two that differ give other bytes.
+fn bound_to(header: &[u8], store: Option<&str>, key: &[u8]) -> Vec<u8> {
+    match store {
+        Some(store) => [header, store.as_bytes(), b"\n", key].concat(),
+        None => [header, key].concat(),
+    }
 }
 
 /// Writes down the last states of keys that one transaction deletes.
@@ -172,6 +189,13 @@ mod tests {
 
     const KEYS: &str = "one:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=\n";
 
+    fn sealing(store: &str) -> Sealing {
+        Sealing {
+            keyring: Arc::new(Keyring::parse(KEYS).unwrap().covering("/secrets/")),
+            store: store.to_owned(),
+        }
+    }
+
     fn envelope(value: &'static [u8], stamp: Option<usize>) -> Envelope<'static> {
         Envelope {
             tag: 7,
@@ -182,7 +206,7 @@ mod tests {
 
     #[test]
     fn an_envelope_reads_back_as_it_was_written() {
-        let keyring = Keyring::parse(KEYS).unwrap().covering("/secrets/");
+        let sealing = sealing("one");
         for (name, key, value, stamp) in [
             ("plain", &b"/a"[..], &b"some value"[..], None),
             ("empty", b"/a", b"", None),
@@ -190,8 +214,8 @@ mod tests {
             ("sealed", b"/secrets/a", b"v=................", Some(2)),
         ] {
             let written = envelope(value, stamp);
-            let bytes = written.encode(key, Some(&keyring)).unwrap();
-            let read = Envelope::decode(&bytes, key, Some(&keyring)).unwrap();
+            let bytes = written.encode(key, Some(&sealing)).unwrap();
+            let read = Envelope::decode(&bytes, key, Some(&sealing)).unwrap();
             assert_eq!(read, written, "{name}");
             let shown = bytes.windows(value.len().max(1)).any(|part| part == value);
             assert_eq!(shown, name != "sealed" && !value.is_empty(), "{name}");
@@ -199,19 +223,44 @@ mod tests {
     }
 
     #[test]
-    fn a_sealed_value_opens_only_under_its_key_and_header() {
-        let keyring = Keyring::parse(KEYS).unwrap().covering("/secrets/");
-        let mut bytes = envelope(b"hunter2", None)
-            .encode(b"/secrets/a", Some(&keyring))
+    fn a_sealed_value_opens_only_under_its_key_header_and_store() {
+        let here = sealing("one");
+        let there = sealing("two");
+        let bytes = envelope(b"hunter2", None)
+            .encode(b"/secrets/a", Some(&here))
             .unwrap();
-        let elsewhere = Envelope::decode(&bytes, b"/secrets/b", Some(&keyring));
-        assert!(matches!(elsewhere, Err(EnvelopeError::Keyring(_))));
+        let with = |at: usize, byte| {
+            let mut bytes = bytes.clone();
+            let place = bytes.get_mut(at..).and_then(<[u8]>::first_mut);
+            *place.unwrap() = byte;
+            bytes
+        };
+        let opened = Envelope::decode(&bytes, b"/secrets/a", Some(&here)).unwrap();
+        assert_eq!(&*opened.value, b"hunter2");
+        for (name, bytes, key, sealing) in [
+            ("another key", bytes.clone(), "/secrets/b", &here),
+            ("another store", bytes.clone(), "/secrets/a", &there),
+            ("another tag", with(8, 8), "/secrets/a", &here),
+            ("bound to no store", with(1, 1), "/secrets/a", &here),
+        ] {
+            let refused = Envelope::decode(&bytes, key.as_bytes(), Some(sealing));
+            let is_altered = matches!(refused, Err(EnvelopeError::Keyring(_)));
+            assert!(is_altered, "{name}: {refused:?}");
+        }
         let without = Envelope::decode(&bytes, b"/secrets/a", None);
         assert!(matches!(without, Err(EnvelopeError::NoKeyring)));
-        let tag = bytes.get_mut(8..).and_then(<[u8]>::first_mut);
-        *tag.unwrap() = 8;
-        let tagged = Envelope::decode(&bytes, b"/secrets/a", Some(&keyring));
-        assert!(matches!(tagged, Err(EnvelopeError::Keyring(_))));
+    }
+
+    /// As it was written before values were bound to their store.
+    #[test]
+    fn what_is_bound_to_no_store_opens_in_every_store() {
+        let sealing = sealing("one");
+        let header = envelope(b"", None).header(SEALED_ANYWHERE);
+        let aad = bound_to(&header, None, b"/secrets/a");
+        let sealed = sealing.keyring.seal(&aad, b"hunter2").unwrap();
+        let bytes = [&header[..], &sealed].concat();
+        let opened = Envelope::decode(&bytes, b"/secrets/a", Some(&sealing)).unwrap();
+        assert_eq!(&*opened.value, b"hunter2");
     }
 
     #[test]
@@ -225,12 +274,14 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_make_the_decoders_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
-            let keyring = Keyring::parse(KEYS).unwrap().covering("/");
-            drop(Envelope::decode(&bytes, b"/a", Some(&keyring)));
+            let sealing = sealing("one");
+            drop(Envelope::decode(&bytes, b"/a", Some(&sealing)));
             last_of(&bytes, b"/a");
-            let mut known = vec![VERSION, u8::from(bytes.len() % 2 == 1), 0, 0];
-            known.extend(&bytes);
-            drop(Envelope::decode(&known, b"/a", Some(&keyring)));
+            for flags in 0..4 {
+                let mut known = vec![VERSION, flags, 0, 0];
+                known.extend(&bytes);
+                drop(Envelope::decode(&known, b"/a", Some(&sealing)));
+            }
         }
     }
 }

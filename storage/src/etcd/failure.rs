@@ -47,6 +47,12 @@ pub(crate) enum Failure {
     /// Another replica began another epoch.
     #[error("another replica changed the store's epoch")]
     EpochChanged,
+    /// It is gone before it answered.
+    #[error("the connection to etcd is gone")]
+    ConnectionLost,
+    /// Nothing can be written under the ticket any more.
+    #[error("the ticket of this replica is gone")]
+    TicketGone,
     /// The store that was served is not in etcd any more.
     #[error("the store {id} is not in this etcd any more")]
     StoreGone { id: String },
@@ -67,6 +73,14 @@ impl Failure {
     /// Whether the answer was larger than this side takes in.
     pub(crate) fn is_too_large(&self) -> bool {
         matches!(self, Self::Status { source, .. } if source.code() == tonic::Code::OutOfRange)
+    }
+
+    /// Whether etcd has reached its quota and takes nothing until its alarm is disarmed. It says so before anything is
+    /// proposed, or instead of what was.
+    pub(crate) fn is_storage_full(&self) -> bool {
+        matches!(self, Self::Status { source, .. }
+            if source.code() == tonic::Code::ResourceExhausted
+                && source.message().contains("database space exceeded"))
     }
 
     /// Whether trying again can never help: the operator has to do something.
@@ -102,10 +116,13 @@ impl Failure {
                 limit: 0,
             };
         }
+        if self.is_storage_full() {
+            let source = Arc::new(self);
+            return Error::StorageFull { source };
+        }
         // These are refused before anything is proposed.
         let nothing_written = says("no leader")
             || says("too many requests")
-            || says("database space exceeded")
             || matches!(
                 source.code(),
                 tonic::Code::InvalidArgument

@@ -4,7 +4,11 @@
 //! Etcd is compacted by one replica: in each round every replica tries to write its name under the
 //! number that it has read in the round before; who succeeds compacts at the revision that was the
 //! latest one then. So everything stays for one round at least, and for two at most, however many
-//! replicas there are.
+//! replicas there are. The same replica takes away the tickets ([`super::fates`]) under which nothing was written for
+//! as long: most are of processes that died. Who lives draws another one.
+//!
+//! An etcd that has no space takes no round, but it lets history go, which is what frees space:
+//! every replica compacts then.
 //!
 //! Source: `apiserver/pkg/storage/etcd3/compact.go`.
 
@@ -20,10 +24,11 @@ use super::lineage::Known;
 use super::memory::Memory;
 use super::session::chain;
 use super::shared::{Live, Shared};
-use super::transaction::swap;
+use super::transaction::{swap, void_idle};
 use super::wire::{KeyValue, TxnResponse, response_op};
 use super::writer::FORGOTTEN_AT_ONCE;
 use crate::embedded::retention::Retention;
+use crate::key::Key;
 use crate::revision::Revision;
 
 /// How often the keeper looks.
@@ -127,20 +132,48 @@ impl Keeper {
         let key = self.layout.compact();
         let name = round.latest.to_string().into_bytes();
         let transaction = swap(&key, round.written, name);
-        let (header, answer) = live.client.transact(transaction, TIMEOUT).await?;
+        let played = live.client.transact(transaction, TIMEOUT).await;
+        if played.as_ref().is_err_and(Failure::is_storage_full) {
+            let (header, _) = live.client.get(&key, TIMEOUT).await?;
+            let latest = header.revision;
+            self.let_go(live, round.latest, latest).await?;
+            return Ok(Round { latest, ..round });
+        }
+        let (header, answer) = played?;
         let latest = header.revision;
         if !answer.succeeded {
             let written = state(&answer).map(|kv| kv.mod_revision);
             return Ok(Round { written, latest });
         }
-        if round.latest > 0 && round.latest < latest {
-            live.client.compact(round.latest, TIMEOUT).await?;
-            tracing::info!(revision = round.latest, "compacted etcd");
-        }
+        self.let_go(live, round.latest, latest).await?;
         Ok(Round {
             written: Some(latest),
             latest,
         })
+    }
+
+    /// Takes away what is older than the last round, if there was one.
+    async fn let_go(&self, live: &Live, old: i64, latest: i64) -> Result<(), Failure> {
+        if old == 0 || old > latest {
+            return Ok(());
+        }
+        let mut idle = Vec::new();
+        let take = |kv: KeyValue| {
+            if kv.mod_revision < old {
+                idle.push((Key::copy_of(&kv.key), kv.mod_revision));
+            }
+            Ok(())
+        };
+        let tickets = self.layout.tickets();
+        let found = live.client.range_at(&tickets, latest, TIMEOUT, take);
+        found.await?;
+        for (ticket, written) in idle {
+            let void = void_idle(&ticket, written);
+            live.client.transact(void, TIMEOUT).await?;
+        }
+        live.client.compact(old, TIMEOUT).await?;
+        tracing::info!(revision = old, "compacted etcd");
+        Ok(())
     }
 }
 

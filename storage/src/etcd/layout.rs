@@ -4,12 +4,15 @@
 //!   <prefix>/m/compact   the revision of the last compaction's round, and by its version whose turn it is
 //!   <prefix>/m/last      the last states of what the latest deletion with last states deleted
 //!   <prefix>/m/store     the store: its id and its epoch
+//!   <prefix>/m/ticket/<process>/<number>   the mark of the latest write of a process
 //!   <prefix>/r<key>      one key of the store
 //! ```
 //!
 //! One watch, from `<prefix>/m` up to `<prefix>/s`, sees all of it in one order.
 
 use crate::key::{Key, KeyRange};
+
+const TICKET: &[u8] = b"/ticket/";
 
 /// The keys of a store in an etcd.
 #[derive(Clone, Debug)]
@@ -26,6 +29,8 @@ pub(crate) enum Place<'a> {
     Last,
     /// The store itself.
     Store,
+    /// The ticket of a process.
+    Ticket,
     /// Nothing that readers see.
     Other,
 }
@@ -73,6 +78,24 @@ impl Layout {
         self.key(b"/m", b"/compact")
     }
 
+    /// All tickets.
+    pub(crate) fn tickets(&self) -> KeyRange {
+        KeyRange::prefix(self.key(b"/m", TICKET))
+    }
+
+    /// All tickets of a process.
+    pub(crate) fn tickets_of(&self, process: &str) -> KeyRange {
+        let rest = [TICKET, process.as_bytes(), b"/"].concat();
+        KeyRange::prefix(self.key(b"/m", &rest))
+    }
+
+    /// A ticket of a process.
+    pub(crate) fn ticket(&self, process: &str, number: u64) -> Key {
+        let rest = [TICKET, process.as_bytes(), b"/"].concat();
+        let number = number.to_string();
+        self.key(b"/m", &[&rest, number.as_bytes()].concat())
+    }
+
     /// What a key of etcd is for.
     pub(crate) fn place<'a>(&self, key: &'a [u8]) -> Place<'a> {
         let Some(rest) = key.strip_prefix(self.prefix.as_slice()) else {
@@ -82,6 +105,7 @@ impl Layout {
             b"/m/store" => Place::Store,
             b"/m/last" => Place::Last,
             [b'/', b'r', key @ ..] => Place::Record(key),
+            [b'/', b'm', rest @ ..] if rest.starts_with(TICKET) => Place::Ticket,
             _ => Place::Other,
         }
     }
@@ -104,6 +128,7 @@ mod tests {
             ("last states", layout.last(), Place::Last),
             ("the store", layout.store(), Place::Store),
             ("compaction", layout.compact(), Place::Other),
+            ("a ticket", layout.ticket("p", 7), Place::Ticket),
             (
                 "another store's",
                 Layout::new("/hub2").store(),
@@ -115,6 +140,10 @@ mod tests {
             assert_eq!(layout.all().contains(&key), ours, "{name}");
             let record = matches!(want, Place::Record(_));
             assert_eq!(layout.records().contains(&key), record, "{name}");
+            let ticket = want == Place::Ticket;
+            assert_eq!(layout.tickets().contains(&key), ticket, "{name}");
+            assert_eq!(layout.tickets_of("p").contains(&key), ticket, "{name}");
+            assert!(!layout.tickets_of("pp").contains(&key), "{name}");
         }
     }
 }

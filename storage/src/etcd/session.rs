@@ -24,12 +24,14 @@ use tokio::time::{Instant, MissedTickBehavior, sleep};
 use super::assembler::{Assembler, Step};
 use super::client::{Client, WatchStream};
 use super::connection::Endpoint;
+use super::envelope::Sealing;
 use super::failure::Failure;
+use super::fates::Fate;
 use super::identity::{Identity, NotAnIdentity};
 use super::layout::Layout;
 use super::lineage::{Known, Verdict, Witness, judge};
-use super::shared::{Live, Shared};
-use super::transaction::{Fence, put_of, swap};
+use super::shared::Shared;
+use super::transaction::{Fence, put_of, swap, void};
 use super::wire::{KeyValue, RangeRequest, RequestOp, WatchResponse};
 use crate::entry::Entry;
 use crate::error::Cause;
@@ -159,26 +161,28 @@ impl Session {
     async fn live(&self, endpoint: &Endpoint) -> Result<Infallible, Failure> {
         let mut tasks = JoinSet::new();
         let client = Client::new(endpoint.connect(&mut tasks).await?, endpoint);
-        let standing = self.verify(&client).await?;
+        let mut standing = self.verify(&client).await?;
+        // From here on nothing happens that was sent over an earlier connection.
+        let tickets = self.shared.fates.tickets(&self.layout);
+        let (voided, _) = client.transact(void(&tickets), VERIFY_TIMEOUT).await?;
+        standing.latest = standing.latest.max(voided.revision);
         let resumed = if standing.resumes {
             self.resume(&client, &standing).await
         } else {
             Ok(None)
         };
-        let follower = match resumed {
-            Ok(Some(follower)) => follower,
-            Ok(None) => self.load(&client, &standing).await?,
+        let (follower, untold) = match resumed {
+            Ok(Some(follower)) => (follower, Fate::Never),
+            Ok(None) => (self.load(&client, &standing).await?, Fate::Unknown),
             Err(Failure::Compacted { revision }) => {
                 tracing::warn!(revision, "etcd has compacted what was missed, loading anew");
-                self.load(&client, &standing).await?
+                (self.load(&client, &standing).await?, Fate::Unknown)
             }
             Err(failure) => return Err(failure),
         };
-        let live = Live {
-            client: client.clone(),
-            fence: standing.fence,
-        };
-        self.shared.set_up(live);
+        let sealing = self.sealing(&standing.identity);
+        self.shared
+            .set_up(client.clone(), standing.fence, sealing, untold);
         if self.opened.borrow().is_none() {
             warn_of_old_versions(&client).await;
             self.opened.send_replace(Some(Ok(())));
@@ -244,18 +248,19 @@ impl Session {
             // Whoever was first: the next round reads what holds.
             let mut transaction = swap(&key, written, next.encode().into_bytes());
             if let Verdict::Raise(epoch) = verdict {
-                transaction.success.extend(self.mark_of(epoch)?);
+                transaction.success.extend(self.mark_of(epoch, &next)?);
             }
             client.transact(transaction, VERIFY_TIMEOUT).await?;
         }
     }
 
     /// What is written together with the beginning of an epoch.
-    fn mark_of(&self, epoch: u64) -> Result<Option<RequestOp>, Failure> {
+    fn mark_of(&self, epoch: u64, identity: &Identity) -> Result<Option<RequestOp>, Failure> {
         let (Some(mark), Some(start)) = (self.mark, Revision::start_of_epoch(epoch)) else {
             return Ok(None);
         };
-        let put = put_of(&self.layout, &mark(start), self.keyring.as_deref());
+        let sealing = self.sealing(identity);
+        let put = put_of(&self.layout, &mark(start), sealing.as_ref());
         put.map_err(|error| Failure::Corrupt {
             place: "the mark of a new epoch".to_owned(),
             reason: error.to_string(),
@@ -298,7 +303,7 @@ impl Session {
             match self.replay(client, standing, floor, &view).await {
                 Ok(follower) => break (view, follower),
                 Err(Failure::Compacted { revision }) if revision > floor => {
-                    (floor, base) = self.base(client, fence, revision).await?;
+                    (floor, base) = self.base(client, standing, revision).await?;
                 }
                 Err(failure) => return Err(failure),
             }
@@ -317,12 +322,12 @@ impl Session {
     async fn base(
         &self,
         client: &Client,
-        fence: Fence,
+        standing: &Standing,
         mut floor: i64,
     ) -> Result<(i64, Vec<Entry>), Failure> {
         let records = self.layout.records();
         loop {
-            let assembler = self.assembler(fence, floor);
+            let assembler = self.assembler(standing, floor);
             let mut base = Vec::new();
             let take = |kv: KeyValue| {
                 base.extend(assembler.base(&kv)?);
@@ -420,7 +425,7 @@ impl Session {
         let range = self.layout.all();
         let start = after.saturating_add(1);
         let stream = client.watch(&range, start, VERIFY_TIMEOUT).await?;
-        let assembler = self.assembler(standing.fence, after);
+        let assembler = self.assembler(standing, after);
         Ok(Follower {
             stream,
             assembler,
@@ -428,8 +433,15 @@ impl Session {
         })
     }
 
-    fn assembler(&self, fence: Fence, seen: i64) -> Assembler {
-        Assembler::new(self.layout.clone(), self.keyring.clone(), fence, seen)
+    fn assembler(&self, standing: &Standing, seen: i64) -> Assembler {
+        let sealing = self.sealing(&standing.identity);
+        Assembler::new(self.layout.clone(), sealing, standing.fence, seen)
+    }
+
+    fn sealing(&self, identity: &Identity) -> Option<Sealing> {
+        let keyring = self.keyring.as_ref().map(Arc::clone)?;
+        let store = identity.id.clone();
+        Some(Sealing { keyring, store })
     }
 
     /// Shows everybody what the watch tells.
@@ -442,6 +454,7 @@ impl Session {
         let Step {
             identity_changed,
             witness,
+            marks,
             ..
         } = apply(assembler, response, view)?;
         self.known.send_if_modified(|known| {
@@ -451,6 +464,11 @@ impl Session {
             }
             false
         });
+        let fates = &self.shared.fates;
+        let tickets = fates.tickets(&self.layout);
+        for told in &marks {
+            fates.told(&tickets, told);
+        }
         self.shared.wake();
         if identity_changed {
             return Err(Failure::EpochChanged);

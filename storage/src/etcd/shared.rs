@@ -12,7 +12,9 @@ use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 
 use super::client::Client;
+use super::envelope::Sealing;
 use super::failure::Failure;
+use super::fates::{Drawer, Fate, Fates};
 use super::transaction::Fence;
 use crate::error::{Cause, Error};
 use crate::revision::Revision;
@@ -26,6 +28,8 @@ pub(crate) struct Shared {
     /// Somebody waits for a revision that the watch has not told yet.
     pub(crate) wanted: Notify,
     live: watch::Sender<Option<Live>>,
+    /// What became of what was sent.
+    pub(crate) fates: Fates,
     health: Mutex<Result<(), Cause>>,
     /// Connections that came to be.
     pub(crate) sessions: AtomicU64,
@@ -36,6 +40,10 @@ pub(crate) struct Shared {
 pub(crate) struct Live {
     pub(crate) client: Client,
     pub(crate) fence: Fence,
+    pub(crate) sealing: Option<Sealing>,
+    /// Its number among the connections of this process.
+    pub(crate) session: u64,
+    pub(crate) drawer: Drawer,
 }
 
 // === impl Shared ===
@@ -54,6 +62,7 @@ impl Shared {
             waiters: Mutex::default(),
             wanted: Notify::new(),
             live: watch::Sender::new(None),
+            fates: Fates::new(),
             health: Mutex::new(Err(Arc::new(Failure::NotYet))),
             sessions: AtomicU64::new(0),
         }
@@ -63,8 +72,22 @@ impl Shared {
         &self.view
     }
 
-    /// From now on the store may be written over this connection.
-    pub(crate) fn set_up(&self, live: Live) {
+    /// From now on the store may be written over this connection. What was sent before and not
+    /// told of has this fate.
+    pub(crate) fn set_up(
+        &self,
+        client: Client,
+        fence: Fence,
+        sealing: Option<Sealing>,
+        untold: Fate,
+    ) {
+        let live = Live {
+            client,
+            fence,
+            sealing,
+            session: self.fates.settle(untold),
+            drawer: Drawer::default(),
+        };
         *self.health.lock() = Ok(());
         self.sessions.fetch_add(1, Ordering::Relaxed);
         self.live.send_replace(Some(live));
@@ -92,6 +115,26 @@ impl Shared {
         match found.and_then(|live| live.clone()) {
             Some(live) => Ok(live),
             None => Err(self.unavailable()),
+        }
+    }
+
+    /// Waits for an answer for as long as its connection is there: one that hangs tells nothing of
+    /// its end.
+    pub(crate) async fn answer<T>(
+        &self,
+        live: &Live,
+        call: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let mut now = self.live.subscribe();
+        let is_other = |now: &Option<Live>| {
+            let session = now.as_ref().map(|now| now.session);
+            session != Some(live.session)
+        };
+        let lost = async { drop(now.wait_for(is_other).await) };
+        tokio::select! {
+            biased;
+            answer = call => answer,
+            () = lost => Err(Failure::ConnectionLost),
         }
     }
 

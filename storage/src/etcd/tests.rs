@@ -11,9 +11,13 @@ use crate::store::{Change, Expect};
 use crate::watch::WatchEnd;
 
 mod cluster;
+mod fates;
 mod faults;
+mod full;
 mod past;
+mod proxy;
 mod replicas;
+mod sealed;
 mod tls;
 
 use self::cluster::Cluster;
@@ -127,7 +131,7 @@ async fn a_batch_that_is_too_large_for_this_etcd_is_refused_as_such() {
         return;
     };
     let engine = open(cluster.config());
-    let before = engine.revision();
+    let before = engine.commit(put("/a", "0")).await.unwrap().revision;
     let many = (0..200).map(|n| Write::put(format!("/{n}"), "")).collect();
     for writes in [many, vec![Write::put("/a", vec![0; 2_000_000])]] {
         let refused = engine.commit(writes).await.unwrap_err();
@@ -135,75 +139,6 @@ async fn a_batch_that_is_too_large_for_this_etcd_is_refused_as_such() {
     }
     assert_eq!(engine.revision(), before, "nothing was written");
     engine.commit(put("/a", "1")).await.unwrap();
-}
-
-#[tokio::test]
-async fn a_covered_value_is_not_readable_in_etcd() {
-    let Some(cluster) = Cluster::start(1, &[]) else {
-        return;
-    };
-    let keys = "one:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=\n";
-    let keyring = || Keyring::parse(keys).unwrap().covering("/secrets/");
-    let sealing = Config {
-        keyring: Some(Arc::new(keyring())),
-        ..cluster.config()
-    };
-    let engine = open(sealing.clone());
-    engine.commit(put("/secrets/a", "hunter2")).await.unwrap();
-    engine.commit(put("/b", "in the open")).await.unwrap();
-    let last = Change::Delete {
-        last: Some((b"hunter2 again".to_vec(), None)),
-    };
-    let gone = Write {
-        change: last,
-        ..Write::delete("/secrets/a")
-    };
-    let after = engine.revision();
-    engine.commit(vec![gone]).await.unwrap();
-    engine.commit(put("/secrets/a", "hunter2")).await.unwrap();
-    drop(engine);
-    let engine = open(sealing);
-    assert_eq!(value(&engine, "/secrets/a").as_deref(), Some("hunter2"));
-    let events = watch_all(&engine, after).next().await.unwrap();
-    assert_eq!(events[0].entry().value(), b"hunter2 again", "opened");
-    drop(engine);
-    // All that etcd has, as it has it.
-    let raw = Config {
-        prefix: String::new(),
-        ..cluster.config()
-    };
-    let refused = Engine::open(cluster.config());
-    assert!(
-        matches!(refused, Err(OpenError::Corrupt { .. })),
-        "{refused:?}"
-    );
-    let raw = raw_values(&raw).await;
-    let shows = |text: &str| {
-        raw.iter().any(|value| {
-            value
-                .windows(text.len())
-                .any(|part| part == text.as_bytes())
-        })
-    };
-    assert!(shows("in the open"), "what is not covered");
-    assert!(!shows("hunter2"), "what is covered");
-}
-
-async fn raw_values(config: &Config) -> Vec<Vec<u8>> {
-    let endpoint = Endpoint::parse(&config.servers[0], &config.tls).unwrap();
-    let mut tasks = JoinSet::new();
-    let connection = endpoint.connect(&mut tasks).await.unwrap();
-    let client = client::Client::new(connection, &endpoint);
-    let (header, _) = client.get(&"/".into(), PATIENCE).await.unwrap();
-    let mut values = Vec::new();
-    let everything = KeyRange::prefix("/");
-    let take = |kv: wire::KeyValue| {
-        values.push(kv.value.to_vec());
-        Ok(())
-    };
-    let all = client.range_at(&everything, header.revision, PATIENCE, take);
-    all.await.unwrap();
-    values
 }
 
 #[test]

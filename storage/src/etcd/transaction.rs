@@ -3,6 +3,7 @@
 //! # Invariants
 //! - Every transaction is fenced: it happens only while the store's identity is the one that this
 //!   replica has read. So nothing is written into an epoch that the writer does not know of.
+//! - It happens only while its ticket is there, and leaves its mark on it ([`super::fates`]).
 //! - A refused transaction writes nothing, so it uses no revision.
 
 use std::borrow::Cow;
@@ -11,17 +12,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::envelope::{Envelope, encode_last};
+use super::envelope::{Envelope, Sealing, encode_last};
 use super::failure::Failure;
+use super::fates::{Mark, Ticket};
 use super::layout::Layout;
 use super::wire::{
     Compare, DeleteRangeRequest, KeyValue, PutRequest, RangeRequest, RequestOp, ResponseOp,
-    TxnRequest, TxnResponse, compare, request_op, response_op,
+    TxnRequest, TxnResponse, compare, end_of, request_op, response_op,
 };
 use crate::entry::Entry;
 use crate::error::Error;
-use crate::key::{KEY_BYTES_MAX, Key};
-use crate::keyring::{Keyring, KeyringError};
+use crate::key::{KEY_BYTES_MAX, Key, KeyRange};
+use crate::keyring::KeyringError;
 use crate::revision::Revision;
 use crate::store::{
     BATCH_BYTES_MAX, BATCH_COUNT_MAX, Change, Expect, STAMP_BYTES, VALUE_BYTES_MAX, Write,
@@ -98,15 +100,20 @@ fn bounded(what: &'static str, size: usize, limit: usize) -> Result<(), Error> {
 pub(crate) fn request(
     layout: &Layout,
     fence: Fence,
+    (ticket, mark): (&Ticket, Mark),
     writes: &[Write],
-    keyring: Option<&Keyring>,
+    sealing: Option<&Sealing>,
 ) -> Result<TxnRequest, Error> {
-    let mut request = TxnRequest::default();
     let identity = layout.store();
-    request
-        .compare
-        .push(compare(&identity, Holds::At(fence.written)));
-    request.failure.push(read(&identity));
+    let drawn = Holds::CreatedAt(ticket.created);
+    let mut request = TxnRequest {
+        compare: vec![
+            compare(&identity, Holds::At(fence.written)),
+            compare(&ticket.key, drawn),
+        ],
+        success: vec![put(&ticket.key, mark.encode())],
+        failure: vec![read(&identity), read(&ticket.key)],
+    };
     let mut last_states = Vec::new();
     let seal = |source| Error::Durability {
         source: Arc::new(source),
@@ -119,12 +126,12 @@ pub(crate) fn request(
         request.failure.push(read(&key));
         request
             .success
-            .extend(put_of(layout, write, keyring).map_err(seal)?);
+            .extend(put_of(layout, write, sealing).map_err(seal)?);
         if let Change::Delete { last } = &write.change {
             request.success.push(delete(&key));
             if let Some((value, stamp)) = last {
                 let bytes = envelope(value, *stamp, 0)
-                    .encode(&write.key, keyring)
+                    .encode(&write.key, sealing)
                     .map_err(seal)?;
                 last_states.push((write.key.as_bytes(), bytes));
             }
@@ -141,13 +148,49 @@ pub(crate) fn request(
 pub(crate) fn put_of(
     layout: &Layout,
     write: &Write,
-    keyring: Option<&Keyring>,
+    sealing: Option<&Sealing>,
 ) -> Result<Option<RequestOp>, KeyringError> {
     let Change::Put { value, stamp, tag } = &write.change else {
         return Ok(None);
     };
-    let bytes = envelope(value, *stamp, *tag).encode(&write.key, keyring)?;
+    let bytes = envelope(value, *stamp, *tag).encode(&write.key, sealing)?;
     Ok(Some(put(&layout.record(&write.key), bytes)))
+}
+
+/// Draws a ticket: in the epoch that this replica knows of.
+pub(crate) fn draw(layout: &Layout, fence: Fence, ticket: &Key) -> TxnRequest {
+    TxnRequest {
+        compare: vec![compare(&layout.store(), Holds::At(fence.written))],
+        success: vec![put(ticket, Mark::NONE.encode())],
+        failure: Vec::new(),
+    }
+}
+
+/// Takes tickets away. An etcd without space allows it, as it writes nothing.
+pub(crate) fn void(tickets: &KeyRange) -> TxnRequest {
+    let delete = DeleteRangeRequest {
+        key: Bytes::copy_from_slice(&tickets.start),
+        range_end: end_of(tickets),
+    };
+    TxnRequest {
+        success: vec![operation(request_op::Request::RequestDeleteRange(delete))],
+        ..TxnRequest::default()
+    }
+}
+
+/// Takes a ticket away, unless something was written under it since.
+pub(crate) fn void_idle(ticket: &Key, written: i64) -> TxnRequest {
+    TxnRequest {
+        compare: vec![compare(ticket, Holds::At(written))],
+        success: vec![delete(ticket)],
+        failure: Vec::new(),
+    }
+}
+
+/// Whether a transaction was refused because its ticket is not there any more.
+pub(crate) fn lost_its_ticket(ticket: &Ticket, answer: &TxnResponse) -> bool {
+    let found = answer.responses.get(1).and_then(state);
+    found.is_none_or(|kv| kv.create_revision != ticket.created)
 }
 
 /// What a refused transaction is told to its caller.
@@ -167,7 +210,7 @@ pub(crate) fn refusal(
     if identity.is_none_or(|kv| kv.mod_revision != fence.written) {
         return unavailable(Failure::EpochChanged);
     }
-    for (write, state) in writes.iter().zip(found) {
+    for (write, state) in writes.iter().zip(found.skip(1)) {
         let key = || write.key.clone();
         let conflict = || Error::Conflict {
             key: key(),
@@ -196,6 +239,7 @@ enum Holds {
     Present,
     Absent,
     At(i64),
+    CreatedAt(i64),
 }
 
 fn condition(write: &Write, fence: Fence) -> Option<Holds> {
@@ -223,6 +267,11 @@ fn compare(key: &Key, holds: Holds) -> Compare {
             CompareResult::Equal,
             CompareTarget::Mod,
             TargetUnion::ModRevision(revision),
+        ),
+        Holds::CreatedAt(revision) => (
+            CompareResult::Equal,
+            CompareTarget::Create,
+            TargetUnion::CreateRevision(revision),
         ),
     };
     Compare {
@@ -313,11 +362,20 @@ mod tests {
         assert_eq!(FENCE.number(before.revision(77)), i64::MAX);
     }
 
+    fn ticket(layout: &Layout) -> Ticket {
+        Ticket {
+            key: layout.ticket("p", 1),
+            created: 7,
+        }
+    }
+
     #[test]
-    fn every_transaction_is_fenced() {
+    fn every_transaction_is_fenced_and_leaves_its_mark() {
         let layout = Layout::new("/w");
-        let request = request(&layout, FENCE, &[Write::put("/a", "1")], None).unwrap();
-        let [fence] = request.compare.as_slice() else {
+        let ticket = ticket(&layout);
+        let marking = (&ticket, Mark(9));
+        let request = request(&layout, FENCE, marking, &[Write::put("/a", "1")], None).unwrap();
+        let [fence, drawn] = request.compare.as_slice() else {
             unreachable!("{request:?}");
         };
         assert_eq!(fence.key, layout.store().as_bytes());
@@ -325,6 +383,12 @@ mod tests {
             fence.target_union,
             Some(compare::TargetUnion::ModRevision(5))
         );
+        assert_eq!(drawn.key, ticket.key.as_bytes());
+        assert_eq!(
+            drawn.target_union,
+            Some(compare::TargetUnion::CreateRevision(7))
+        );
+        assert_eq!(request.success[0], put(&ticket.key, Mark(9).encode()));
     }
 
     #[test]
@@ -337,8 +401,9 @@ mod tests {
             ..Write::delete(key)
         };
         let writes = [gone("/a"), Write::delete("/b"), gone("/c")];
-        let request = request(&layout, FENCE, &writes, None).unwrap();
-        assert_eq!(request.success.len(), 4, "three deletions and one put");
-        assert_eq!(request.compare.len(), 4, "each is there, and the fence");
+        let ticket = ticket(&layout);
+        let request = request(&layout, FENCE, (&ticket, Mark(1)), &writes, None).unwrap();
+        assert_eq!(request.success.len(), 5, "deletions, last states, the mark");
+        assert_eq!(request.compare.len(), 5, "each is there, and the fences");
     }
 }

@@ -4,8 +4,8 @@
 //! they were handed over. A batch is answered when this replica's own watch has told of it.
 //!
 //! # Invariants
-//! - No transaction is sent twice: whether one without an answer happened is not known, and is
-//!   said so.
+//! - No transaction happens twice: one without an answer is sent again only after it is certain that the first never
+//!   happens ([`super::fates`]). Where that cannot be told in time, it is said so.
 //! - At most [`IN_FLIGHT_MAX`] batches are in flight; the rest waits in the queue, which refuses
 //!   when it is full.
 
@@ -18,14 +18,14 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::failure::Failure;
+use super::fates::{Fate, Ticket};
 use super::layout::Layout;
-use super::shared::Shared;
-use super::transaction::{refusal, request};
+use super::shared::{Live, Shared};
+use super::transaction::{draw, lost_its_ticket, refusal, request};
 use crate::answer::Responder;
 use crate::entry::Entry;
 use crate::error::Error;
 use crate::key::{Key, KeyRange};
-use crate::keyring::Keyring;
 use crate::revision::Revision;
 use crate::store::{Committed, RangeQuery, Write};
 
@@ -58,9 +58,17 @@ pub(crate) struct Writer {
 pub(crate) struct Committing {
     pub(crate) shared: Arc<Shared>,
     pub(crate) layout: Layout,
-    pub(crate) keyring: Option<Arc<Keyring>>,
     /// How long a caller waits at most.
     pub(crate) deadline: Duration,
+}
+
+/// What came of sending a batch.
+#[derive(Debug)]
+enum Attempt {
+    /// This is its answer.
+    Over(Result<Committed, Error>),
+    /// Nothing was written, for this reason; it may be sent again.
+    Again(Error),
 }
 
 /// The latest batch in flight that writes a key.
@@ -163,33 +171,109 @@ async fn answer_readers(committing: Committing, mut waiting: mpsc::Receiver<Resp
 // === impl Committing ===
 
 impl Committing {
+    /// Sends a batch until it is known what became of it.
     async fn commit(&self, writes: &[Write]) -> Result<Committed, Error> {
         let began = Instant::now();
         let until = began.checked_add(self.deadline).unwrap_or(began);
-        let live = self.shared.connected(until).await?;
-        let transaction = request(&self.layout, live.fence, writes, self.keyring.as_deref())?;
-        let left = until.saturating_duration_since(Instant::now());
-        let answer = live.client.transact(transaction, left).await;
-        let (header, answer) = answer.map_err(Failure::of_write)?;
-        let revision = live.fence.revision(header.revision);
-        let is_told = self.shared.reached(revision, until).await;
-        if !answer.succeeded {
-            if !is_told {
-                // The refusal's reason cannot be shown yet; nothing was written.
-                return Err(Error::Unavailable {
-                    source: Arc::new(Failure::WatchLags {
-                        revision: header.revision,
-                    }),
-                });
+        let mut failure = None;
+        loop {
+            let live = match (self.shared.connected(until).await, failure) {
+                (Ok(live), None) => live,
+                (Ok(live), Some(_)) if Instant::now() < until => live,
+                (Err(error), None) => return Err(error),
+                (_, Some(failure)) => return Err(failure),
+            };
+            match self.attempt(&live, writes, until).await {
+                Attempt::Over(outcome) => return outcome,
+                Attempt::Again(error) => failure = Some(error),
             }
-            let at = |key: &Key| self.state_at(key, revision);
-            return Err(refusal(live.fence, writes, &answer, at));
+            tokio::time::sleep(RETRY_PAUSE).await;
         }
+    }
+
+    /// Sends a batch over a connection, and finds out what became of it.
+    async fn attempt(&self, live: &Live, writes: &[Write], until: Instant) -> Attempt {
+        let drawn = live.drawer.current();
+        let ticket = match drawn.get_or_try_init(|| self.draw(live, until)).await {
+            Ok(ticket) => ticket,
+            Err(Error::Unavailable { source }) => {
+                return Attempt::Again(Error::Unavailable { source });
+            }
+            Err(error) => return Attempt::Over(Err(error)),
+        };
+        let Some(pending) = self.shared.fates.send(live.session) else {
+            return Attempt::again(Failure::NotYet);
+        };
+        let marking = (ticket, pending.mark);
+        let sealing = live.sealing.as_ref();
+        let transaction = match request(&self.layout, live.fence, marking, writes, sealing) {
+            Ok(transaction) => transaction,
+            Err(error) => return Attempt::Over(Err(error)),
+        };
+        let left = until.saturating_duration_since(Instant::now());
+        let call = live.client.transact(transaction, left);
+        let (number, answer) = match self.shared.answer(live, call).await {
+            Ok((header, answer)) => (header.revision, Some(answer)),
+            Err(failure) => match failure.of_write() {
+                Error::Unknown { source } => match pending.learn(until).await {
+                    Fate::Happened(number) => (number, None),
+                    Fate::Never => return Attempt::Again(Error::Unavailable { source }),
+                    Fate::Unknown => return Attempt::Over(Err(Error::Unknown { source })),
+                },
+                error => return Attempt::Over(Err(error)),
+            },
+        };
+        let refused = answer.filter(|answer| !answer.succeeded);
+        if let Some(answer) = &refused
+            && lost_its_ticket(ticket, answer)
+        {
+            live.drawer.lose(ticket);
+            return Attempt::again(Failure::TicketGone);
+        }
+        let revision = live.fence.revision(number);
+        let is_told = self.shared.reached(revision, until).await;
+        Attempt::Over(match &refused {
+            None => self.committed(revision, is_told, writes),
+            // The refusal's reason cannot be shown yet; nothing was written.
+            Some(_) if !is_told => Err(unavailable(Failure::WatchLags { revision: number })),
+            Some(answer) => {
+                let at = |key: &Key| self.state_at(key, revision);
+                Err(refusal(live.fence, writes, answer, at))
+            }
+        })
+    }
+
+    /// Draws the ticket of a connection.
+    async fn draw(&self, live: &Live, until: Instant) -> Result<Ticket, Error> {
+        let key = self.shared.fates.next_ticket(&self.layout);
+        let left = until.saturating_duration_since(Instant::now());
+        let transaction = draw(&self.layout, live.fence, &key);
+        let call = live.client.transact(transaction, left);
+        match self.shared.answer(live, call).await {
+            Ok((header, answer)) if answer.succeeded => Ok(Ticket {
+                key,
+                created: header.revision,
+            }),
+            Ok(_) => Err(unavailable(Failure::EpochChanged)),
+            Err(failure) => Err(match failure.of_write() {
+                // Of the batch nothing was sent.
+                Error::Unknown { source } => Error::Unavailable { source },
+                error => error,
+            }),
+        }
+    }
+
+    fn committed(
+        &self,
+        revision: Revision,
+        is_told: bool,
+        writes: &[Write],
+    ) -> Result<Committed, Error> {
         let entries = self.shared.view().changes(revision);
         if !is_told || entries.len() != writes.len() {
             return Err(Error::Unknown {
                 source: Arc::new(Failure::WatchLags {
-                    revision: header.revision,
+                    revision: i64::try_from(revision.number()).unwrap_or(i64::MAX),
                 }),
             });
         }
@@ -200,15 +284,14 @@ impl Committing {
     async fn fresh(&self) -> Result<Revision, Error> {
         let began = Instant::now();
         let until = began.checked_add(self.deadline).unwrap_or(began);
-        let unavailable = |failure| Error::Unavailable {
-            source: Arc::new(failure),
-        };
         let mut failure = Failure::NotYet;
         // A read may be asked again.
         while Instant::now() < until {
             let live = self.shared.connected(until).await?;
             let left = until.saturating_duration_since(Instant::now());
-            let latest = match live.client.get(&self.layout.store(), left).await {
+            let identity = self.layout.store();
+            let call = live.client.get(&identity, left);
+            let latest = match self.shared.answer(&live, call).await {
                 Ok((header, _)) => live.fence.revision(header.revision),
                 Err(failed) => {
                     failure = failed;
@@ -235,7 +318,8 @@ impl Committing {
         let floor = floor.min(view.revision());
         if floor > view.floor() {
             let number = live.fence.number(floor);
-            let done = live.client.compact(number, self.deadline).await;
+            let call = live.client.compact(number, self.deadline);
+            let done = self.shared.answer(&live, call).await;
             done.map_err(Failure::of_write)?;
             view.raise_floor(floor);
             while !view.forget(FORGOTTEN_AT_ONCE).is_empty() {
@@ -252,7 +336,21 @@ impl Committing {
     }
 }
 
-/// The pause before a read is asked again.
+// === impl Attempt ===
+
+impl Attempt {
+    fn again(failure: Failure) -> Self {
+        Self::Again(unavailable(failure))
+    }
+}
+
+fn unavailable(failure: Failure) -> Error {
+    Error::Unavailable {
+        source: Arc::new(failure),
+    }
+}
+
+/// The pause before etcd is asked again.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// Events that are forgotten under one lock.

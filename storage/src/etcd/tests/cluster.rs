@@ -1,13 +1,14 @@
 //! Real members of etcd, on free ports and in a directory of their own. They end with the test,
-//! also when it panics.
+//! also when it panics or is killed.
 
 use std::fs;
 use std::io::Write as _;
 use std::net::TcpListener;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use super::super::Config;
+use super::Config;
 
 /// Members of one etcd.
 #[derive(Debug)]
@@ -22,7 +23,14 @@ pub(super) struct Cluster {
 struct Member {
     client_port: u16,
     peer_port: u16,
-    process: Option<Child>,
+    process: Option<Process>,
+}
+
+/// A member that runs, and who kills it when the test cannot any more.
+#[derive(Debug)]
+struct Process {
+    etcd: Child,
+    guard: Child,
 }
 
 /// Tells where etcd is, or says visibly that it is absent.
@@ -123,23 +131,20 @@ impl Cluster {
             .stdin(Stdio::null())
             .stdout(Stdio::null());
         let log = fs::File::create(self.directory.path().join(format!("m{n}.log"))).unwrap();
-        let process = command.stderr(log).spawn().unwrap();
-        self.members[n].process = Some(process);
+        let etcd = command.stderr(log).spawn().unwrap();
+        self.members[n].process = Some(Process::guarded(etcd));
     }
 
     /// Kills a member at this moment.
     pub(super) fn kill_member(&mut self, n: usize) {
-        if let Some(mut process) = self.members[n].process.take() {
-            process.kill().unwrap();
-            process.wait().unwrap();
-        }
+        drop(self.members[n].process.take());
     }
 
     /// Stops a member's time, or lets it go on.
     pub(super) fn signal_member(&self, n: usize, signal: &str) {
         let process = self.members[n].process.as_ref().expect("it runs");
         let sent = Command::new("kill")
-            .args([signal, &process.id().to_string()])
+            .args([signal, &process.etcd.id().to_string()])
             .status()
             .unwrap();
         assert!(sent.success(), "kill {signal}");
@@ -171,14 +176,33 @@ impl Cluster {
     }
 }
 
+// === impl Process ===
+
+impl Process {
+    fn guarded(etcd: Child) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", "read _; kill -9 \"$0\"", &etcd.id().to_string()]);
+        // Its input ends with this process. A group of its own: whoever kills the test's shall not take it along.
+        command.stdin(Stdio::piped()).process_group(0);
+        let guard = command.stderr(Stdio::null()).spawn().unwrap();
+        Self { etcd, guard }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // The guard first: the number of its process may soon be another's. Either may have ended by itself.
+        for process in [&mut self.guard, &mut self.etcd] {
+            drop(process.kill());
+            drop(process.wait());
+        }
+    }
+}
+
 impl Drop for Cluster {
     fn drop(&mut self) {
         for member in &mut self.members {
-            if let Some(mut process) = member.process.take() {
-                // It may have ended by itself.
-                drop(process.kill());
-                drop(process.wait());
-            }
+            drop(member.process.take());
         }
         if std::thread::panicking() {
             for n in 0..self.members.len() {

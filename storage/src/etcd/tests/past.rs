@@ -1,4 +1,4 @@
-//! An etcd that is set back, emptied, or compacted behind a replica's back.
+//! An etcd that is set back (R14), emptied, or compacted behind a replica's back.
 
 use super::*;
 
@@ -206,7 +206,8 @@ async fn what_was_compacted_meanwhile_is_loaded_anew() {
         .unwrap();
     assert_eq!(end.err(), Some(WatchEnd::Expired), "there is a gap");
     eventually("the return", || engine.health().is_ok()).await;
-    assert_eq!(engine.revision(), last, "the same epoch");
+    assert!(engine.revision() >= last, "nothing is missed");
+    assert_eq!(engine.revision().epoch(), last.epoch(), "the same epoch");
     assert_eq!(engine.compaction_floor(), last);
     assert_eq!(value(&engine, "/a").as_deref(), Some("2"));
     assert_eq!(value(&engine, "/gone"), None);
