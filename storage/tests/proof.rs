@@ -1,4 +1,4 @@
-//! Histories of many clients on the embedded engine, by seed, over crashes: the trials R05, R06 and
+//! Histories of many clients on an engine, by seed, over crashes: the trials R05, R06 and
 //! R08 of the reliability catalogue, and the planted bugs that their checker must find.
 
 mod proof {
@@ -6,6 +6,7 @@ mod proof {
     pub(crate) mod misbehaving;
 
     mod compaction;
+    mod etcd;
     mod linearizability;
     mod planted;
     mod watches;

@@ -22,7 +22,13 @@ async fn history(machine: &mut Machine) -> Result<(), Violation> {
     let mut followers = machine.followers(&subject);
     let after = machine.engine().revision();
     for restlessness in [0, 2, 3, 5, 9] {
-        followers.add(machine, &subject, Span::all(), restlessness, after);
+        followers.add(
+            &machine.recorder,
+            &subject,
+            Span::all(),
+            restlessness,
+            after,
+        );
     }
     for round in 0..4 {
         followers.look()?;

@@ -20,7 +20,7 @@ async fn history(machine: &mut Machine) -> Result<(), Violation> {
     let subject: Arc<dyn Subject> = Arc::clone(&machine.clients) as _;
     let mut followers = machine.followers(&subject);
     let after = machine.engine().revision();
-    followers.add(machine, &subject, Span::all(), 20, after);
+    followers.add(&machine.recorder, &subject, Span::all(), 20, after);
     let mut left = CALLS;
     while left > 0 {
         followers.look()?;

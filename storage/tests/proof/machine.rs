@@ -140,11 +140,14 @@ impl Machine {
 
     /// The first to watch: it never lets go of what it watches.
     pub(crate) fn followers(&self, subject: &Arc<dyn Subject>) -> Followers {
-        let mut followers = Followers {
-            tasks: JoinSet::new(),
-            target: watch::Sender::new(Revision(0)),
-        };
-        followers.add(self, subject, Span::all(), 0, self.engine.revision());
+        let mut followers = Followers::new();
+        followers.add(
+            &self.recorder,
+            subject,
+            Span::all(),
+            0,
+            self.engine.revision(),
+        );
         followers
     }
 }
@@ -162,10 +165,17 @@ fn open(disk: &SimulatedDirectory) -> Engine {
 // === impl Followers ===
 
 impl Followers {
+    pub(crate) fn new() -> Self {
+        Self {
+            tasks: JoinSet::new(),
+            target: watch::Sender::new(Revision(0)),
+        }
+    }
+
     /// One more watch.
     pub(crate) fn add(
         &mut self,
-        machine: &Machine,
+        recorder: &Arc<Recorder>,
         subject: &Arc<dyn Subject>,
         span: Span,
         restlessness: usize,
@@ -176,7 +186,7 @@ impl Followers {
             span,
             restlessness,
         };
-        let (subject, recorder) = (Arc::clone(subject), Arc::clone(&machine.recorder));
+        let (subject, recorder) = (Arc::clone(subject), Arc::clone(recorder));
         let target = self.target.subscribe();
         self.tasks
             .spawn(async move { follow(&*subject, &recorder, follower, after, target).await });

@@ -14,7 +14,13 @@ async fn history(machine: &mut Machine, bug: Bug) -> Result<(), Violation> {
     let mut followers = machine.followers(&subject);
     let after = machine.engine().revision();
     for restlessness in [0, 3, 5] {
-        followers.add(machine, &subject, Span::all(), restlessness, after);
+        followers.add(
+            &machine.recorder,
+            &subject,
+            Span::all(),
+            restlessness,
+            after,
+        );
     }
     let workload = Workload {
         seed: 0,

@@ -32,7 +32,7 @@ async fn history(machine: &mut Machine) -> Result<(), Violation> {
             _ => Span::all(),
         };
         let restlessness = [0, 60, 200][n % 3];
-        followers.add(machine, &subject, span, restlessness, after);
+        followers.add(&machine.recorder, &subject, span, restlessness, after);
     }
     while machine.recorder.event_count() < EVENTS_PER_ROUND {
         followers.look()?;
