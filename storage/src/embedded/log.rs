@@ -195,7 +195,8 @@ impl Log {
             }
         }
         log.note_garbage(scanned.garbage);
-        match log.rotate(0) {
+        // However large the last one was: nobody waits at a start until so many zeros are written.
+        match log.rotate(0, 0) {
             Err(error @ LogError::Full { .. }) => {
                 tracing::warn!(%error, "the disk is full, the store is read only for now");
             }
@@ -326,7 +327,7 @@ impl Log {
         }
         let len = self.builder.len();
         if !self.active.has_room(len) {
-            self.rotate(len)?;
+            self.rotate(self.active.size, len)?;
         }
         let Active {
             disk,
@@ -375,10 +376,10 @@ impl Log {
         Ok(())
     }
 
-    /// Ends the active segment, and takes the next one, with room for a frame.
-    fn rotate(&mut self, need: usize) -> Result<(), LogError> {
+    /// Ends the active segment, and takes the next one, with room for a frame, as it follows one of a size.
+    fn rotate(&mut self, size: u32, need: usize) -> Result<(), LogError> {
         let number = self.active.number.saturating_add(1);
-        let size = self.shelf.sizes.next(self.active.size, need);
+        let size = self.shelf.sizes.next(size, need);
         let fresh = self.shelf.take(number, size, need)?;
         let ended = self.active.sealed();
         if let Some(ended) = &ended {

@@ -350,6 +350,30 @@ fn a_directory_has_one_engine_at_a_time() {
     ));
 }
 
+/// Nobody waits at a start until a large segment is full of zeros, however large the last one was.
+#[test]
+fn a_start_begins_with_a_small_segment() {
+    let mut disk = SimulatedDirectory::default();
+    let engine = open(&disk);
+    let value = "x".repeat(1024);
+    for key in 0..64 {
+        put(&engine, &format!("/{key}"), &value);
+    }
+    for crash in 0..4 {
+        let most = small().segment_bytes_max as usize;
+        let grown = disk.files().values().any(|file| file.len() >= most);
+        assert!(grown, "they have grown");
+        disk = disk.after_crash(crash);
+        let engine = open(&disk);
+        put(&engine, "/again", "x");
+        let files = disk.files();
+        let (name, newest) = files.iter().next_back().unwrap();
+        let first = small().segment_bytes_first as usize;
+        assert_eq!(newest.len(), first, "crash {crash}: {name}");
+        disk = disk.after_crash(crash);
+    }
+}
+
 #[test]
 fn a_newer_format_is_refused_and_not_touched() {
     let directory = tempfile::tempdir().unwrap();
