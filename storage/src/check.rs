@@ -1,18 +1,18 @@
 //! `store check`: a second reader of the embedded store's files.
 //!
 //! It is written from `docs/storage-format.md` and shares no decoding with the engine, so what the two of them agree
-//! on was not agreed by one mistake. In reading order: [`layout`] (what the bytes mean), [`walk`] (the
+//! on was not agreed by one mistake. In reading order: [`files`] (where they are), [`layout`] (what the bytes mean), [`walk`] (the
 //! directory, from its first byte to its last), and here the hashes and the comparison with the engine.
 //!
 //! # Invariants
 //! - Nothing is written, and nothing is repaired.
 //! - Everything that is wrong is a finding with its place. Where nothing can be read, that is an error, not a finding.
 //!
-//! Not checked: whether a sweep could have dropped more (`swept` in the manifest), and leftovers that the next start
-//! removes.
+//! Not checked: whether a sweep could have dropped more, and leftovers that the next start removes.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
+mod files;
 mod layout;
 mod walk;
 
@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 
 use ring::digest::{Context, SHA256, digest};
 
+use self::files::Files;
 use self::walk::{Opened, Walk, shown};
 use crate::backup::Record;
 use crate::keyring::{KeyId, Keyring};
@@ -214,6 +215,22 @@ impl State {
 /// [`CheckError::NoKeyring`] where values are sealed and cannot be opened.
 pub fn check(directory: &Path, keyring: Option<&Keyring>) -> Result<(Report, States), CheckError> {
     let _lock = lock(directory)?;
+    check_all(&directory, keyring)
+}
+
+/// [`check`] of files in memory, by their names in the directory.
+///
+/// # Errors
+/// As [`check`].
+#[cfg(any(test, feature = "conformance"))]
+pub fn check_files(
+    files: &BTreeMap<String, Vec<u8>>,
+    keyring: Option<&Keyring>,
+) -> Result<(Report, States), CheckError> {
+    check_all(files, keyring)
+}
+
+fn check_all(files: &dyn Files, keyring: Option<&Keyring>) -> Result<(Report, States), CheckError> {
     let mut states = States::default();
     let mut log = Context::new(&SHA256);
     let mut sink = |opened: Opened<'_>| {
@@ -226,7 +243,7 @@ pub fn check(directory: &Path, keyring: Option<&Keyring>) -> Result<(Report, Sta
         );
         states.take(&opened);
     };
-    let seen = Walk::new(directory, keyring, &mut sink).run()?;
+    let seen = Walk::new(files, keyring, &mut sink).run()?;
     let count = seen.sealed.values().sum();
     if keyring.is_none() && count > 0 {
         return Err(CheckError::NoKeyring { count });
@@ -275,8 +292,14 @@ pub fn records(
         };
         records.insert(state.key.clone(), state);
     };
-    Walk::new(directory, keyring, &mut sink).run()?;
+    Walk::new(&directory, keyring, &mut sink).run()?;
     Ok((report, records.into_values().collect()))
+}
+
+/// Whether bytes are a manifest as it is drawn.
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) fn reads_manifest(bytes: &[u8]) -> bool {
+    layout::Manifest::parse(bytes).is_ok()
 }
 
 /// Makes sure of the format, and that no hub has the directory while it is read.

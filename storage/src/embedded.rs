@@ -25,6 +25,8 @@ mod queue;
 pub(crate) mod retention;
 
 #[cfg(any(test, feature = "conformance"))]
+pub mod probe;
+#[cfg(any(test, feature = "conformance"))]
 pub mod simulated;
 
 use std::collections::HashSet;
@@ -35,8 +37,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-#[cfg(any(test, feature = "conformance"))]
-pub use self::codec::probe;
 pub use self::convert::{Import, Imported, import, rollback};
 pub use self::disk::{Directory, Disk};
 

@@ -46,6 +46,9 @@ mod memory;
 
 mod keeper;
 
+#[cfg(feature = "conformance")]
+pub(crate) mod fuzzed;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;

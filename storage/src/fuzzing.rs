@@ -1,7 +1,21 @@
 //! What fuzz targets need of the decoders of this crate: see `hack/fuzz-targets`.
 
-use crate::backup::{BackupError, Frame, Reader, records_of_page};
+use std::borrow::Cow;
+
+use crate::backup::{self, BackupError, Frame, Reader, Writer, records_of_page};
+use crate::embedded::probe;
 use crate::entry::Entry;
+use crate::etcd;
+use crate::etcd::fuzzed::{Envelope, encode_last, last_of};
+use crate::keyring::Keyring;
+use crate::revision::Revision;
+
+const KEYS: &str = "a:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n";
+
+fn keyring() -> Keyring {
+    let keyring = Keyring::parse(KEYS).expect("this is a key");
+    keyring.covering("/secrets/")
+}
 
 /// Reads a record as it stands, and once more with the checksum that it should have, so that what is behind the
 /// checksum is tried too.
@@ -23,21 +37,202 @@ pub fn record(data: &[u8]) {
                 "nothing is older than itself"
             );
         }
+        probe::record(bytes);
     }
 }
 
-/// Reads a backup, and a page of one.
+/// Records of a small store.
+pub fn records() -> Vec<Vec<u8>> {
+    segments()
+        .iter()
+        .filter_map(|segment| probe::first_record(segment))
+        .collect()
+}
+
+/// Reads a manifest as it stands, and once more with the checksum that it should have.
+pub fn manifest(data: &[u8]) {
+    probe::manifest(data);
+    let mut corrected = data.to_vec();
+    probe::mend_checksum(&mut corrected);
+    probe::manifest(&corrected);
+}
+
+/// Manifests of a small store.
+pub fn manifests() -> Vec<Vec<u8>> {
+    files_where(|name| name == "MANIFEST")
+}
+
+/// Reads a segment as it stands, and once more with the checksums that it should have.
+pub fn segment(data: &[u8]) {
+    probe::segment(data);
+    let mut corrected = data.to_vec();
+    probe::mend(&mut corrected);
+    probe::segment(&corrected);
+}
+
+/// Segments of a small store.
+pub fn segments() -> Vec<Vec<u8>> {
+    files_where(|name| name.starts_with("log/"))
+}
+
+/// Reads a segment as a log, by both readers.
+pub fn log(data: &[u8]) {
+    probe::log(data);
+}
+
+fn files_where(wanted: impl Fn(&str) -> bool) -> Vec<Vec<u8>> {
+    let files = probe::files().into_iter();
+    files
+        .filter(|(name, _)| wanted(name))
+        .map(|(_, bytes)| bytes)
+        .collect()
+}
+
+/// Reads a value of etcd, under a key that is covered and under one that is not, and the last states of deleted keys.
+pub fn envelope(data: &[u8]) {
+    let keyring = keyring();
+    for key in [&b"/maps/a"[..], b"/secrets/a"] {
+        let Ok(envelope) = Envelope::decode(data, key, Some(&keyring)) else {
+            continue;
+        };
+        let again = envelope.encode(key, Some(&keyring));
+        let again = again.expect("what was read can be sealed");
+        let read = Envelope::decode(&again, key, Some(&keyring));
+        assert!(
+            read.is_ok_and(|read| read == envelope),
+            "an envelope reads back"
+        );
+    }
+    if let Some(last) = last_of(data, b"/a") {
+        assert!(last.len() <= data.len(), "it is a part of what was read");
+    }
+}
+
+/// Values of etcd.
+pub fn envelopes() -> Vec<Vec<u8>> {
+    let keyring = keyring();
+    let envelope = Envelope {
+        tag: 7,
+        stamp: Some(2),
+        value: Cow::Borrowed(b"v=................"),
+    };
+    let encode = |key: &[u8]| envelope.encode(key, Some(&keyring));
+    let states = [encode(b"/maps/a"), encode(b"/secrets/a")];
+    let states = states.map(|state| state.expect("it can be sealed"));
+    let [plain, sealed] = &states;
+    let last = encode_last(&[(b"/a", plain.clone()), (b"/b", sealed.clone())]);
+    states.into_iter().chain([last]).collect()
+}
+
+/// Reads text as each of the small texts that a store has.
+pub fn texts(text: &str) {
+    probe::text(text);
+    etcd::fuzzed::texts(text);
+}
+
+/// Reads a backup, a part of one that is to be continued, and a page; as they stand, and with the checksums that their
+/// frames should have.
 pub fn backup(data: &[u8]) {
-    drop(records_of_page(data));
+    let mut corrected = data.to_vec();
+    mend_frames(&mut corrected, backup::MAGIC.len());
+    let mut page = data.to_vec();
+    mend_frames(&mut page, 0);
+    for page in [data, &page] {
+        drop(records_of_page(page));
+    }
+    for file in [data, &corrected] {
+        whole(file);
+        part(file);
+    }
+}
+
+/// Backups: whole ones, plain and sealed, a part, and a page.
+pub fn backups() -> Vec<Vec<u8>> {
+    let keyring = keyring();
+    let mut made = Vec::new();
+    let mut page = Vec::new();
+    for keyring in [None, Some(&keyring)] {
+        let written = || -> Result<Vec<u8>, BackupError> {
+            let mut writer = Writer::begin(Vec::new(), keyring, br#"{"version":1}"#)?;
+            for key in ["/maps/a", "/secrets/a"] {
+                writer.record(&backup::Record {
+                    key: key.into(),
+                    value: b"value".to_vec(),
+                    created: Revision(1),
+                    modified: Revision(2),
+                    tag: 3,
+                })?;
+            }
+            Ok(writer.finish()?.0)
+        };
+        made.push(written().expect("memory takes it"));
+    }
+    for segment in segments() {
+        let entry = probe::first_record(&segment).and_then(|record| Entry::decode(&record).ok());
+        if let Some(entry) = entry {
+            backup::Record::append_entry(&mut page, &entry).expect("a store holds it");
+        }
+    }
+    let part = made
+        .first()
+        .and_then(|whole| whole.get(..90))
+        .map(<[u8]>::to_vec);
+    made.extend(part);
+    made.push(page);
+    made
+}
+
+/// Gives every frame from a place on the checksum that it should have.
+fn mend_frames(bytes: &mut [u8], from: usize) {
+    let mut rest = bytes.get_mut(from..).unwrap_or_default();
+    while let Some((head, behind)) = rest.split_first_chunk_mut::<8>() {
+        let [a, b, c, d, crc @ ..] = head;
+        let len = usize::try_from(u32::from_le_bytes([*a, *b, *c, *d])).unwrap_or(usize::MAX);
+        let Some((payload, next)) = behind.split_at_mut_checked(len) else {
+            return;
+        };
+        *crc = crc32fast::hash(payload).to_le_bytes();
+        rest = next;
+    }
+}
+
+/// A part says where it is whole, and is continued there.
+fn part(data: &[u8]) {
+    let keyring = keyring();
+    let Ok((reader, header)) = Reader::begin(data, Some(&keyring)) else {
+        return;
+    };
+    let Ok(Some(part)) = reader.into_part(header) else {
+        return;
+    };
+    let whole = usize::try_from(part.whole_bytes).expect("it was read");
+    let kept = data.get(..whole).expect("what is whole was there").to_vec();
+    let count = part.count;
+    let finished = Writer::resume(kept, Some(&keyring), part).finish();
+    let (finished, _) = finished.expect("memory takes it");
+    let mut records = 0_u64;
+    let read = read_backup(&finished, Some(&keyring), |_| {
+        records = records.saturating_add(1);
+    });
+    assert!(read.is_ok(), "a part that was finished is whole: {read:?}");
+    assert_eq!(records, count, "with as many records");
+}
+
+fn whole(data: &[u8]) {
+    let keyring = keyring();
     let mut last: Option<Vec<u8>> = None;
-    drop(read_backup(data, |key| {
+    drop(read_backup(data, Some(&keyring), |key| {
         assert!(last.as_deref() < Some(key), "keys rise");
         last = Some(key.to_vec());
     }));
 }
 
-fn read_backup(data: &[u8], mut each: impl FnMut(&[u8])) -> Result<(), BackupError> {
-    let (mut reader, _header) = Reader::begin(data, None)?;
+fn read_backup(
+    data: &[u8],
+    keyring: Option<&Keyring>,
+    mut each: impl FnMut(&[u8]),
+) -> Result<(), BackupError> {
+    let (mut reader, _header) = Reader::begin(data, keyring)?;
     loop {
         match reader.next()? {
             Frame::Header(_) => {}

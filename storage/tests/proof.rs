@@ -9,5 +9,6 @@ mod proof {
     mod etcd;
     mod linearizability;
     mod planted;
+    mod sweeps;
     mod watches;
 }

@@ -36,6 +36,8 @@ pub(super) struct Sealed {
     pub(super) previous: u64,
     pub(super) last: u64,
     pub(super) revision: u64,
+    /// Up to here no put of the segment is superseded by anything up to here.
+    pub(super) swept: u64,
     pub(super) digest: u64,
     pub(super) count: u32,
 }
@@ -152,6 +154,7 @@ impl Sealed {
             previous: u64_at(bytes, 16),
             last: u64_at(bytes, 24),
             revision: u64_at(bytes, 32),
+            swept: u64_at(bytes, 40),
             digest: u64_at(bytes, 48),
             count: u32_at(bytes, 56),
         }
@@ -244,8 +247,7 @@ impl<'a> Place<'a> {
             return Self::Empty;
         }
         let Some(head) = FrameHead::parse(sector) else {
-            let is_unmarked = sector.get(MARK..).is_some_and(is_zero);
-            return if is_unmarked {
+            return if is_cut(sector, *b"HEAD") {
                 Self::Torn
             } else {
                 Self::Rotten("the first sector of a frame does not check")
@@ -273,12 +275,8 @@ impl<'a> Place<'a> {
         } else {
             outer
         };
-        let ends_in_zeros = |bytes: &[u8]| {
-            let from = bytes.len().saturating_sub(4);
-            bytes.get(from..).is_some_and(is_zero)
-        };
         if !outer.is_empty() && crc32fast::hash(outer) != head.table_crc {
-            let is_torn = outer.chunks(SECTOR).any(is_zero) || ends_in_zeros(body);
+            let is_torn = outer.chunks(SECTOR).any(is_zero) || is_cut(body, *b"END2");
             return Self::torn_or(is_torn, "the table of a frame does not check");
         }
         let sectors = body.chunks_exact(SECTOR).zip(table.chunks_exact(4));
@@ -287,7 +285,7 @@ impl<'a> Place<'a> {
             .map(|(sector, _)| sector)
             .peekable();
         if failing.peek().is_some() {
-            let is_torn = failing.any(is_zero) || ends_in_zeros(body);
+            let is_torn = failing.any(is_zero) || is_cut(body, *b"END2");
             return Self::torn_or(is_torn, "a sector of a frame's body does not check");
         }
         let mark = body.len().saturating_sub(4);
@@ -392,6 +390,18 @@ fn mix(mut x: u64) -> u64 {
     x ^= x >> 27;
     x = x.wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)
+}
+
+/// Whether the mark at the end of bytes is a beginning of what it should be, or nothing of it, and zeros in place of the
+/// rest.
+fn is_cut(bytes: &[u8], mark: [u8; 4]) -> bool {
+    let found = bytes.last_chunk::<4>();
+    found.is_some_and(|found| {
+        (0..mark.len()).any(|whole| {
+            let (beginning, rest) = found.split_at(whole);
+            mark.starts_with(beginning) && is_zero(rest)
+        })
+    })
 }
 
 fn is_zero(bytes: &[u8]) -> bool {

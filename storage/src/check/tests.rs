@@ -24,6 +24,7 @@ struct Segment {
     revision: u64,
     digest: u64,
     count: u32,
+    swept: u64,
 }
 
 fn put(bytes: &mut [u8], offset: usize, value: &[u8]) {
@@ -91,6 +92,7 @@ impl Segment {
             revision: START,
             digest: 0,
             count: 0,
+            swept: 0,
         }
     }
 
@@ -171,6 +173,7 @@ impl Segment {
         put(&mut entry, 16, &self.previous.to_le_bytes());
         put(&mut entry, 24, &self.last.to_le_bytes());
         put(&mut entry, 32, &self.revision.to_le_bytes());
+        put(&mut entry, 40, &self.swept.to_le_bytes());
         put(&mut entry, 48, &self.digest.to_le_bytes());
         put(&mut entry, 56, &self.count.to_le_bytes());
         entry
@@ -184,6 +187,10 @@ struct Laid {
 }
 
 fn lay(sealed: &Segment, active: &Segment) -> Laid {
+    lay_at(sealed, active, START)
+}
+
+fn lay_at(sealed: &Segment, active: &Segment, floor: u64) -> Laid {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();
     fs::create_dir(root.join("log")).unwrap();
@@ -194,7 +201,7 @@ fn lay(sealed: &Segment, active: &Segment) -> Laid {
     put(&mut manifest, 12, &2_u32.to_le_bytes());
     put(&mut manifest, 16, &STORE);
     put(&mut manifest, 32, &100_u64.to_le_bytes());
-    put(&mut manifest, 40, &START.to_le_bytes());
+    put(&mut manifest, 40, &floor.to_le_bytes());
     put(&mut manifest, 48, &sealed.revision.to_le_bytes());
     put(&mut manifest, 56, &sealed.last.to_le_bytes());
     put(&mut manifest, 64, &active.number.to_le_bytes());
@@ -467,4 +474,74 @@ fn the_current_states_are_given_for_a_backup() {
     assert_eq!(keys, ["/b", "/c", "/d"]);
     assert_eq!(records[0].value, b"four");
     assert_eq!(records[0].modified, Revision(START + 4));
+}
+
+/// A segment that says it was swept further than it was: a deletion in a later one may be gone already.
+#[test]
+fn what_a_segment_says_of_its_sweep_is_proved() {
+    for (name, swept, floor, want) in [
+        ("never swept", 0, 3, None),
+        ("swept before anything was superseded", START + 2, 3, None),
+        (
+            "a put that is superseded within the sweep",
+            START + 3,
+            3,
+            Some("/a at revision 1000000000000001"),
+        ),
+        ("swept above the floor", START + 2, 1, Some("MANIFEST")),
+    ] {
+        let (mut sealed, active) = segments(None);
+        sealed.swept = swept;
+        let laid = lay_at(&sealed, &active, START + floor);
+        let (report, _) = laid.check();
+        let places: Vec<_> = report.findings.iter().map(|it| it.place.as_str()).collect();
+        assert_eq!(
+            places,
+            want.into_iter().collect::<Vec<_>>(),
+            "{name}: {report:?}"
+        );
+    }
+}
+
+/// A crash leaves a beginning of a mark, or nothing of it; no other end.
+#[test]
+fn a_head_is_torn_only_where_its_mark_is_cut() {
+    let (sealed, active) = segments(None);
+    let end = active.end();
+    for (name, mark, want) in [
+        ("nothing", *b"\0\0\0\0", true),
+        ("a beginning", *b"HE\0\0", true),
+        ("all of it", *b"HEAD", false),
+        ("something else", *b"XE\0\0", false),
+        ("an end", *b"\0\0AD", false),
+    ] {
+        let laid = lay(&sealed, &active);
+        laid.damage("log/0000000002.0000", |bytes| {
+            put(bytes, end, b"WHF2 and what does not check");
+            put(bytes, end + 508, &mark);
+        });
+        assert_eq!(laid.check().0.is_sound(), want, "{name}");
+    }
+}
+
+/// A sweep leaves nothing of the last sealed segments where all of it is garbage: the active one goes on behind them.
+#[test]
+fn a_log_goes_on_behind_segments_that_are_gone() {
+    let (sealed, _) = segments(None);
+    for (name, last, want) in [
+        ("right behind", sealed.last, true),
+        ("behind a gap", sealed.last + 7, true),
+        ("before the end of the one before", sealed.last - 1, false),
+    ] {
+        let mut active = Segment::new(9, last);
+        active.frame(START + 4, &[("/b", Some("four"))], None);
+        let laid = lay(&sealed, &active);
+        laid.damage("MANIFEST", |bytes| {
+            put(bytes, 56, &last.to_le_bytes());
+            let crc = crc32fast::hash(&bytes[12..]);
+            put(bytes, 8, &crc.to_le_bytes());
+        });
+        let (report, _) = laid.check();
+        assert_eq!(report.is_sound(), want, "{name}: {report:?}");
+    }
 }

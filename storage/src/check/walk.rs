@@ -1,9 +1,8 @@
 //! Reads a directory of format 2 from its first byte to its last, and says what is not as it has to be.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
 
+use super::files::Files;
 use super::layout::{FrameHead, LogRecord, Manifest, Place, SECTOR, Sealed, SegmentHead};
 use super::{CheckError, Finding};
 use crate::keyring::{KeyId, Keyring};
@@ -22,6 +21,8 @@ pub(super) struct Seen {
     pub(super) sealed: BTreeMap<KeyId, u64>,
     /// Revision, index and count of every record, in the order of the log.
     order: Vec<(u64, u32, u32)>,
+    /// Of each key the latest put that a sweep has kept: its revision, and up to where the sweep went.
+    kept: BTreeMap<Vec<u8>, (u64, u64)>,
 }
 
 /// One record, opened.
@@ -47,7 +48,7 @@ struct Segment<'a> {
 
 /// Walks through a directory, and hands every record on.
 pub(super) struct Walk<'a> {
-    directory: &'a Path,
+    files: &'a dyn Files,
     keyring: Option<&'a Keyring>,
     sink: &'a mut dyn FnMut(Opened<'_>),
     seen: Seen,
@@ -58,12 +59,12 @@ pub(super) struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     pub(super) fn new(
-        directory: &'a Path,
+        files: &'a dyn Files,
         keyring: Option<&'a Keyring>,
         sink: &'a mut dyn FnMut(Opened<'_>),
     ) -> Self {
         Self {
-            directory,
+            files,
             keyring,
             sink,
             seen: Seen::default(),
@@ -72,8 +73,7 @@ impl<'a> Walk<'a> {
     }
 
     pub(super) fn run(mut self) -> Result<Seen, CheckError> {
-        let manifest = self.directory.join("MANIFEST");
-        let bytes = read(&manifest)?;
+        let bytes = self.files.read("MANIFEST")?;
         let manifest = match Manifest::parse(&bytes) {
             Ok(manifest) => manifest,
             Err(reason) => {
@@ -97,15 +97,20 @@ impl<'a> Walk<'a> {
             self.sequence = entry.previous;
             self.segment(&manifest, entry.number, entry.generation, Some(entry))?;
         }
+        if manifest.sequence < self.sequence {
+            self.find("MANIFEST", "its sequence is behind its segments");
+        }
+        // Segments that a sweep has left nothing of may have been the last ones.
+        self.sequence = manifest.sequence;
         if manifest.active != 0 {
             if manifest.active <= number {
                 self.find("MANIFEST", "the active segment is not the last one");
             }
             self.segment(&manifest, manifest.active, 0, None)?;
         }
-        if manifest.sequence > self.sequence {
-            let place = "MANIFEST";
-            self.find(place, "it knows of a later frame than the log has");
+        let floor = self.seen.floor;
+        if manifest.sealed.iter().any(|entry| entry.swept > floor) {
+            self.find("MANIFEST", "a segment was swept above the floor");
         }
         self.leftovers(&manifest)?;
         self.number_line();
@@ -127,12 +132,11 @@ impl<'a> Walk<'a> {
         entry: Option<&Sealed>,
     ) -> Result<(), CheckError> {
         let name = format!("log/{number:010}.{generation:04}");
-        let path = self.directory.join(&name);
-        if !path.exists() {
+        if !self.files.has(&name) {
             self.find(name, "the manifest names it, and it is not there");
             return Ok(());
         }
-        let file = read(&path)?;
+        let file = self.files.read(&name)?;
         self.seen.segments = self.seen.segments.saturating_add(1);
         let want = SegmentHead {
             store: manifest.store,
@@ -252,9 +256,28 @@ impl<'a> Walk<'a> {
         segment.digest = segment.digest.wrapping_add(digest);
         segment.count = segment.count.saturating_add(head.count);
         for record in records {
+            self.swept(segment, record);
             self.record(*record)?;
         }
         Ok(())
+    }
+
+    /// What a sweep has kept up to a revision is not superseded up to there: deletions were dropped on that account.
+    fn swept(&mut self, segment: &Segment<'_>, record: &LogRecord<'_>) {
+        let kept = self.seen.kept.remove(record.key);
+        if let Some((put, swept)) = kept.filter(|(_, swept)| record.revision <= *swept) {
+            let place = format!("{} at revision {put}", shown(record.key));
+            let reason = format!(
+                "revision {} supersedes it, and its segment was swept up to {swept}",
+                record.revision
+            );
+            self.find(place, reason);
+        }
+        let swept = segment.entry.map_or(0, |entry| entry.swept);
+        if !record.is_deletion && record.revision <= swept {
+            let kept = (record.revision, swept);
+            self.seen.kept.insert(record.key.to_vec(), kept);
+        }
     }
 
     fn record(&mut self, record: LogRecord<'_>) -> Result<(), &'static str> {
@@ -329,7 +352,6 @@ impl<'a> Walk<'a> {
     /// Files that the manifest does not name are leftovers, unless they are behind everything that it names and hold
     /// frames: then the manifest is older than the log.
     fn leftovers(&mut self, manifest: &Manifest) -> Result<(), CheckError> {
-        let log = self.directory.join("log");
         let newest = manifest
             .sealed
             .iter()
@@ -337,20 +359,14 @@ impl<'a> Walk<'a> {
             .chain([manifest.active])
             .max()
             .unwrap_or_default();
-        let failed = |source| CheckError::Io {
-            path: log.clone(),
-            source,
-        };
-        for entry in fs::read_dir(&log).map_err(failed)? {
-            let path = entry.map_err(failed)?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
+        for name in self.files.segments()? {
             let number = name.split('.').next().and_then(|it| it.parse::<u32>().ok());
+            let name = format!("log/{name}");
             if number.is_some_and(|number| number > newest)
-                && let Place::Frame(_) = Place::of(&read(&path)?, SECTOR)
+                && let Place::Frame(_) = Place::of(&self.files.read(&name)?, SECTOR)
             {
-                let place = format!("log/{name}");
                 self.find(
-                    place,
+                    name,
                     "it holds frames, and the manifest does not know of it",
                 );
             }
@@ -410,13 +426,6 @@ fn is_of(head: &FrameHead, segment: &Segment<'_>, store: &[u8; 16], position: us
         && head.generation == segment.generation
         && usize::try_from(head.position) == Ok(position)
         && store.starts_with(&head.store)
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, CheckError> {
-    fs::read(path).map_err(|source| CheckError::Io {
-        path: PathBuf::from(path),
-        source,
-    })
 }
 
 /// A key as it is shown in a finding.

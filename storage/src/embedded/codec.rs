@@ -9,9 +9,15 @@ mod manifest;
 mod record;
 mod segment;
 
+#[cfg(any(test, feature = "conformance"))]
+pub(super) use self::frame::mend as mend_frames;
 pub(super) use self::frame::{Facts, Frame, FrameBuilder, Kind, Look, find_frame, look};
+#[cfg(any(test, feature = "conformance"))]
+pub(super) use self::manifest::mend as mend_manifest;
 pub(super) use self::manifest::{Manifest, Sealed, Tally, is_in_log};
-pub(super) use self::record::{NotOpened, RecordHead, from_disk, to_disk};
+pub(super) use self::record::{NotOpened, RecordHead, from_disk, is_stale, renewed, to_disk};
+#[cfg(any(test, feature = "conformance"))]
+pub(super) use self::segment::mend as mend_header;
 pub(super) use self::segment::{
     LOG_FOLDER, Place, decode_any_header, decode_header, encode_header, parse_segment_name,
     segment_name,
@@ -51,52 +57,4 @@ fn is_zero(bytes: &[u8]) -> bool {
 
 fn crc_of(bytes: &[u8], range: impl std::slice::SliceIndex<[u8], Output = [u8]>) -> u32 {
     crc32fast::hash(bytes.get(range).unwrap_or_default())
-}
-
-/// What fuzzing calls: each takes any bytes, and none may panic. Where the bytes are something, what is
-/// read is laid out again, and has to be the same.
-#[cfg(any(test, feature = "conformance"))]
-pub mod probe {
-    use super::{FrameBuilder, Look, Manifest, Place};
-
-    /// Reads bytes as a manifest.
-    pub fn manifest(bytes: &[u8]) {
-        if let Ok(manifest) = Manifest::decode(bytes) {
-            assert_eq!(manifest.encode(), bytes, "a manifest has one layout");
-        }
-    }
-
-    /// Reads bytes as a segment: its header, and every frame at every sector.
-    pub fn segment(bytes: &[u8]) {
-        let place = super::segment::decode_any_header(bytes).unwrap_or(Place {
-            store: [0; 16],
-            number: 1,
-            generation: 0,
-        });
-        for position in (0..bytes.len()).step_by(super::SECTOR_BYTES) {
-            let Look::Frame(frame) = super::look(bytes, position, &place) else {
-                continue;
-            };
-            let mut builder = FrameBuilder::default();
-            for record in frame.records() {
-                let Ok(record) = record else { return };
-                builder.push(record);
-                self::record(record);
-            }
-            let again = builder.finish(&place, position, frame.facts);
-            assert!(again.len() >= super::SECTOR_BYTES, "a frame has a head");
-        }
-    }
-
-    /// Reads bytes as a record.
-    pub fn record(bytes: &[u8]) {
-        if let Ok(entry) = super::from_disk(bytes, None) {
-            assert_eq!(entry.record(), bytes, "a record has one layout");
-        }
-    }
-
-    /// Makes the checksums of bytes right that look like a segment, so that fuzzing gets behind them.
-    pub fn mend(bytes: &mut [u8]) {
-        super::frame::mend(bytes);
-    }
 }

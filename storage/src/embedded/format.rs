@@ -81,7 +81,7 @@ fn read(directory: &dyn Directory) -> Result<Option<u32>, OpenError> {
 }
 
 /// Later formats may add lines, so only the first two are read.
-fn parse(bytes: &[u8]) -> Option<u32> {
+pub(super) fn parse(bytes: &[u8]) -> Option<u32> {
     let mut lines = std::str::from_utf8(bytes).ok()?.lines();
     if lines.next()? != MAGIC {
         return None;

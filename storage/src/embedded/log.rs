@@ -165,7 +165,7 @@ impl Log {
         let scanned = scan::scan(&*directory, &manifest, options.keyring.as_deref())?;
         let leftovers = scan::leftovers(&*directory, &manifest)?;
         let (number, size) = manifest.active.unwrap_or((manifest.number(), 0));
-        let shelf = Shelf::new(directory, manifest, options.sizes);
+        let shelf = Shelf::new(directory, manifest, &options);
         for name in leftovers {
             shelf.remove(&name);
         }
@@ -195,6 +195,7 @@ impl Log {
             }
         }
         log.note_garbage(scanned.garbage);
+        log.shelf.bench.lock().stale.extend(scanned.stale);
         // However large the last one was: nobody waits at a start until so many zeros are written.
         match log.rotate(0, 0) {
             Err(error @ LogError::Full { .. }) => {
@@ -429,7 +430,7 @@ impl Log {
         self.noted_bytes = 0;
         let manifest = self.shelf.manifest();
         let mut bench = self.shelf.bench.lock();
-        bench.sweep_wanted = bench.sweep_wanted || sweep::is_due(&manifest, &bench.kept);
+        bench.sweep_wanted = bench.sweep_wanted || sweep::is_due(&manifest, &bench);
         drop(bench);
         self.shelf.changed.notify_all();
         upkeep.nudge();

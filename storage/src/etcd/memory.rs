@@ -75,7 +75,7 @@ impl Memory {
     }
 }
 
-fn encode(known: &Known) -> String {
+pub(super) fn encode(known: &Known) -> String {
     let mut text = format!("{MAGIC}seen {}\n", known.seen);
     if let Some(witness) = &known.witness {
         let Witness {
@@ -93,7 +93,7 @@ fn encode(known: &Known) -> String {
     text
 }
 
-fn decode(text: &str) -> Option<Known> {
+pub(super) fn decode(text: &str) -> Option<Known> {
     let (head, identity) = text.strip_prefix(MAGIC)?.split_once("identity\n")?;
     let mut lines = head.lines();
     let seen = lines.next()?.strip_prefix("seen ")?.parse().ok()?;

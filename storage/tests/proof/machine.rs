@@ -20,6 +20,8 @@ pub(crate) struct Machine {
     pub(crate) clients: Arc<InProcess>,
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) random: Random,
+    /// Whether segments are prepared and swept on a thread of their own.
+    background: bool,
 }
 
 /// The watches of a machine, over all its restarts.
@@ -47,6 +49,8 @@ impl Machine {
     /// A machine with an empty store.
     pub(crate) fn new(seed: u64) -> Self {
         let disk = SimulatedDirectory::default();
+        let background = seed.is_multiple_of(2);
+        disk.set_background(background);
         let engine = Arc::new(open(&disk));
         let store: Arc<dyn Store> = Arc::clone(&engine) as _;
         Self {
@@ -55,6 +59,7 @@ impl Machine {
             clients: Arc::new(InProcess::new(store)),
             recorder: Arc::default(),
             random: Random::new(seed),
+            background,
         }
     }
 
@@ -133,6 +138,7 @@ impl Machine {
 
     fn restart(&mut self, disk: SimulatedDirectory) {
         self.recorder.death();
+        disk.set_background(self.background);
         self.disk = disk;
         self.engine = Arc::new(open(&self.disk));
         self.clients.replace(Arc::clone(&self.engine) as _);

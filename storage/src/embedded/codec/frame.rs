@@ -470,7 +470,7 @@ impl FrameBuilder {
 
 /// Makes the checksums of everything right that begins like a frame.
 #[cfg(any(test, feature = "conformance"))]
-pub(super) fn mend(segment: &mut [u8]) {
+pub(in crate::embedded) fn mend(segment: &mut [u8]) {
     for position in (0..segment.len()).step_by(SECTOR_BYTES) {
         let Some((_, rest)) = segment.split_at_mut_checked(position) else {
             return;
@@ -481,6 +481,13 @@ pub(super) fn mend(segment: &mut [u8]) {
         let body = u32_at(rest, BODY).and_then(|body| usize::try_from(body).ok());
         let (sectors, table_sectors) = sectors_of(body.unwrap_or(0).min(BODY_BYTES_MAX));
         let body_start = table_sectors.saturating_add(1).saturating_mul(SECTOR_BYTES);
+        if let Some((head, bytes)) = rest.split_at_mut_checked(body_start)
+            && let Some(records) = bytes.get_mut(..body.unwrap_or(0))
+        {
+            let (count, digest) = mend_records(records);
+            put(head, COUNT, count.to_le_bytes());
+            put(head, DIGEST, digest.to_le_bytes());
+        }
         if let Some((head, body)) = rest.split_at_mut_checked(body_start) {
             let table = if table_sectors == 0 {
                 TABLE
@@ -506,6 +513,26 @@ pub(super) fn mend(segment: &mut [u8]) {
         let crc = crc_of(rest, KIND..MARK);
         put(rest, CRC, crc.to_le_bytes());
     }
+}
+
+/// Makes the checksums of records right, and returns their count and digest.
+#[cfg(any(test, feature = "conformance"))]
+fn mend_records(mut body: &mut [u8]) -> (u32, u64) {
+    let (mut count, mut digest) = (0_u32, 0_u64);
+    while let Some((len, rest)) = body.split_first_chunk_mut::<4>() {
+        let len = usize::try_from(u32::from_le_bytes(*len)).unwrap_or(usize::MAX);
+        let Some((record, behind)) = rest.split_at_mut_checked(len) else {
+            break;
+        };
+        let crc = crc_of(record, CRC_BYTES..);
+        if let Some(place) = record.first_chunk_mut() {
+            *place = crc.to_le_bytes();
+        }
+        count = count.saturating_add(1);
+        digest = digest.wrapping_add(RecordHead::read(record).map_or(0, |head| head.digest()));
+        body = behind;
+    }
+    (count, digest)
 }
 
 #[cfg(test)]

@@ -234,6 +234,15 @@ pub(in crate::embedded) fn is_in_log(name: &str) -> bool {
         .is_some_and(|rest| rest.starts_with('/'))
 }
 
+/// Makes the checksum right of what begins like a manifest.
+#[cfg(any(test, feature = "conformance"))]
+pub(in crate::embedded) fn mend(bytes: &mut [u8]) {
+    let crc = crc_of(bytes, CHECKED..);
+    if bytes.len() >= CHECKED {
+        put(bytes, CRC, crc.to_le_bytes());
+    }
+}
+
 #[cfg(test)]
 #[expect(
     clippy::indexing_slicing,

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::{crc_of, field, put, u32_at, u64_at};
 use crate::entry::{Entry, HEADER_BYTES, NotARecord};
-use crate::keyring::{Keyring, KeyringError};
+use crate::keyring::{KeyId, Keyring, KeyringError};
 use crate::revision::Revision;
 
 const CRC: usize = 0;
@@ -78,6 +78,38 @@ pub(in crate::embedded) fn to_disk<'a>(
     let Some(keyring) = keyring.filter(|keyring| keyring.covers(entry.key())) else {
         return Ok(Cow::Borrowed(entry.record()));
     };
+    seal(entry, keyring).map(Cow::Owned)
+}
+
+/// Whether the keyring would write a record otherwise than it stands there: it is plain, and its key is covered, or
+/// another key than the first one has sealed it.
+pub(in crate::embedded) fn is_stale(record: &[u8], keyring: &Keyring) -> bool {
+    let Some(head) = RecordHead::read(record) else {
+        return false;
+    };
+    if field(record, SEALED) != Some([1]) {
+        return keyring.covers(head.key);
+    }
+    let value = HEADER_BYTES.saturating_add(head.key.len());
+    KeyId::of_sealed(record.get(value..).unwrap_or_default()) != Some(keyring.sealing_key())
+}
+
+/// The record as the keyring would write it now. What is sealed stays sealed, be its key covered or not.
+pub(in crate::embedded) fn renewed<'a>(
+    record: &'a [u8],
+    keyring: Option<&Keyring>,
+) -> Result<Cow<'a, [u8]>, NotOpened> {
+    match keyring.filter(|keyring| is_stale(record, keyring)) {
+        None => Ok(Cow::Borrowed(record)),
+        Some(keyring) => {
+            let entry = from_disk(record, Some(keyring))?;
+            let sealed = seal(&entry, keyring).map_err(NotOpened::Keyring)?;
+            Ok(Cow::Owned(sealed))
+        }
+    }
+}
+
+fn seal(entry: &Entry, keyring: &Keyring) -> Result<Vec<u8>, KeyringError> {
     let head_len = HEADER_BYTES.saturating_add(entry.key().len());
     let mut record = entry.record().get(..head_len).unwrap_or_default().to_vec();
     put(&mut record, SEALED, [1]);
@@ -85,7 +117,7 @@ pub(in crate::embedded) fn to_disk<'a>(
     record.extend_from_slice(&value);
     let crc = crc_of(&record, CHECKED..);
     put(&mut record, CRC, crc.to_le_bytes());
-    Ok(Cow::Owned(record))
+    Ok(record)
 }
 
 /// Reads a record from disk, and opens it where it is sealed.

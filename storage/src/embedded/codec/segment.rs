@@ -73,6 +73,21 @@ pub(in crate::embedded) fn decode_any_header(bytes: &[u8]) -> Option<Place> {
     decode_header(bytes, &place).ok().map(|_| place)
 }
 
+/// Makes a first sector right but for whose it is: magic, format, zeros, size and checksum.
+#[cfg(any(test, feature = "conformance"))]
+pub(in crate::embedded) fn mend(bytes: &mut [u8]) {
+    let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    let Some(sector) = bytes.first_chunk_mut::<SECTOR_BYTES>() else {
+        return;
+    };
+    let place = Place {
+        store: field(sector, STORE).expect("it lies in the sector"),
+        number: u32_at(sector, NUMBER).expect("it lies in the sector"),
+        generation: u32_at(sector, GENERATION).expect("it lies in the sector"),
+    };
+    *sector = encode_header(&place, size);
+}
+
 #[cfg(test)]
 #[expect(clippy::indexing_slicing, reason = "a test may panic")]
 mod tests {

@@ -7,7 +7,7 @@ use super::rewriter::stored_bytes;
 use super::sweep::guards;
 use crate::embedded::codec::{
     Frame, Kind, Look, Manifest, NotOpened, Place, RecordHead, SECTOR_BYTES, Sealed, Tally,
-    decode_header, find_frame, from_disk, look, parse_segment_name,
+    decode_header, find_frame, from_disk, is_stale, look, parse_segment_name,
 };
 use crate::embedded::disk::{Directory, read_up_to};
 use crate::entry::Entry;
@@ -30,6 +30,8 @@ pub(super) struct Scanned {
     pub(super) active: Tally,
     /// The bytes of the records of each segment, by its number.
     pub(super) kept: Vec<(u32, u64)>,
+    /// Numbers of segments with records that the first key of the keyring has not sealed, and should have.
+    pub(super) stale: Vec<u32>,
 }
 
 /// A segment to be read.
@@ -49,6 +51,7 @@ struct Part {
     entries: Vec<Entry>,
     tally: Tally,
     floor: Revision,
+    is_stale: bool,
 }
 
 /// Why a place of a segment is refused.
@@ -95,6 +98,8 @@ pub(super) fn scan(
         (piece.place.number, bytes.sum())
     });
     let kept = kept.collect();
+    let stale = parts.iter().zip(&pieces).filter(|(part, _)| part.is_stale);
+    let stale = stale.map(|(_, piece)| piece.place.number).collect();
     let mut entries = Vec::with_capacity(parts.iter().map(|part| part.entries.len()).sum());
     for (part, piece) in parts.into_iter().zip(&pieces) {
         if let (Some(last), Some(first)) = (entries.last(), part.entries.first())
@@ -123,6 +128,7 @@ pub(super) fn scan(
         garbage,
         active,
         kept,
+        stale,
     })
 }
 
@@ -355,6 +361,7 @@ impl Piece {
             entries: Vec::with_capacity(self.sealed.map_or(0, |s| s.tally.count as usize)),
             tally: Tally::empty(self.previous, Revision(0)),
             floor: Revision(0),
+            is_stale: false,
         };
         let mut position = SECTOR_BYTES;
         loop {
@@ -408,6 +415,7 @@ impl Part {
                 return Err(rotten("a record is later than its frame"));
             }
             count = count.saturating_add(1);
+            self.is_stale |= keyring.is_some_and(|keyring| is_stale(record, keyring));
             let head = RecordHead::read(record).ok_or_else(|| rotten("a record is cut"))?;
             digest = digest.wrapping_add(head.digest());
             self.entries.push(entry);

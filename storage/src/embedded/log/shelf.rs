@@ -1,18 +1,19 @@
 //! What the commit thread and the upkeep thread share: the manifest, the segment in preparation, and
 //! what is known of garbage.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::LogError;
+use super::{LogError, Options};
 use crate::embedded::codec::{
     LOG_FOLDER, Manifest, Place, SECTOR_BYTES, StoreId, encode_header, segment_name,
 };
 use crate::embedded::disk::{Directory, Disk};
+use crate::keyring::Keyring;
 use crate::revision::Revision;
 
 pub(in crate::embedded) const MANIFEST_FILE: &str = "MANIFEST";
@@ -58,6 +59,8 @@ pub(super) struct Shelf {
     pub(super) directory: Arc<dyn Directory>,
     pub(super) store: StoreId,
     pub(super) sizes: Sizes,
+    /// Its first key seals what a sweep copies.
+    pub(super) keyring: Option<Arc<Keyring>>,
     /// Held by whoever replaces the manifest, file and all.
     switching: Mutex<()>,
     /// The manifest as it is on disk; held for moments.
@@ -79,6 +82,8 @@ pub(super) struct Bench {
     /// Bytes of records that somebody may need, by the number of their sealed segment. One that is not
     /// here is needed as a whole.
     pub(super) kept: BTreeMap<u32, u64>,
+    /// Numbers of sealed segments with records that the first key of the keyring has not sealed, and should have.
+    pub(super) stale: BTreeSet<u32>,
     pub(super) failed: Option<Arc<LogError>>,
 }
 
@@ -125,11 +130,16 @@ fn bytes_of(size: u32) -> usize {
 // === impl Shelf ===
 
 impl Shelf {
-    pub(super) fn new(directory: Arc<dyn Directory>, manifest: Manifest, sizes: Sizes) -> Self {
+    pub(super) fn new(
+        directory: Arc<dyn Directory>,
+        manifest: Manifest,
+        options: &Options,
+    ) -> Self {
         Self {
             directory,
             store: manifest.store,
-            sizes,
+            sizes: options.sizes,
+            keyring: options.keyring.clone(),
             switching: Mutex::default(),
             floor: AtomicU64::new(manifest.floor.0),
             manifest: Mutex::new(Arc::new(manifest)),
@@ -139,6 +149,7 @@ impl Shelf {
                 closing: false,
                 deserted: true,
                 kept: BTreeMap::new(),
+                stale: BTreeSet::new(),
                 failed: None,
             }),
             changed: Condvar::new(),

@@ -3,18 +3,20 @@
 //! # Invariants
 //! - The floor is durable before the first record is dropped on its account.
 //! - A deletion stays for as long as an older segment may hold a put that it ended.
+//! - What is copied is sealed by the first key of the keyring, so that older keys come out of use.
 //! - The manifest names either the old segments or the new one; files go only when it does not name them.
 
 use std::collections::BTreeMap;
 
 use super::rewriter::Rewriter;
 use super::scan::{chain_checks, corrupt_at, read_segment};
-use super::shelf::Shelf;
+use super::shelf::{Bench, Shelf};
 use super::upkeep::prepare_wanted;
 use super::{FORMAT_ONE_COPY, LogError, States};
 use crate::embedded::codec::{
-    Frame, Look, Manifest, Place, RecordHead, SECTOR_BYTES, Sealed, Tally, look,
+    Frame, Look, Manifest, NotOpened, Place, RecordHead, SECTOR_BYTES, Sealed, Tally, look, renewed,
 };
+use crate::keyring::Keyring;
 use crate::revision::Revision;
 
 /// What a segment that was just rewritten may have beside its records, however few they are.
@@ -50,8 +52,10 @@ struct Judge<'a> {
 /// Rewrites what is most worth it.
 pub(super) fn sweep(shelf: &Shelf, states: &dyn States) -> Result<Swept, LogError> {
     let manifest = shelf.manifest();
-    let kept = shelf.bench.lock().kept.clone();
-    let Some(plan) = plan(&manifest, &kept) else {
+    let bench = shelf.bench.lock();
+    let (plan, kept) = (plan(&manifest, &bench), bench.kept.clone());
+    drop(bench);
+    let Some(plan) = plan else {
         return Ok(Swept::Nothing);
     };
     let end = plan.start.saturating_add(plan.count);
@@ -76,13 +80,17 @@ pub(super) fn sweep(shelf: &Shelf, states: &dyn States) -> Result<Swept, LogErro
     }
     shelf.remove(FORMAT_ONE_COPY);
     let mut bench = shelf.bench.lock();
-    let mut left = new_kept;
+    let (mut left, mut renewed) = (new_kept, false);
     for segment in old {
         let before = kept_of(segment, &kept);
         let after = kept_of(segment, &bench.kept);
         // What became garbage while it was rewritten may be in it still.
         left = left.saturating_sub(before.saturating_sub(after));
         bench.kept.remove(&segment.number);
+        renewed = bench.stale.remove(&segment.number) || renewed;
+    }
+    if renewed && bench.stale.is_empty() {
+        tracing::info!("everything that is to be sealed is sealed with the first key");
     }
     if let Some(new) = new {
         bench.kept.insert(new.number, left);
@@ -99,8 +107,8 @@ pub(super) fn sweep(shelf: &Shelf, states: &dyn States) -> Result<Swept, LogErro
 }
 
 /// Whether a sweep would find something to do.
-pub(super) fn is_due(manifest: &Manifest, kept: &BTreeMap<u32, u64>) -> bool {
-    plan(manifest, kept).is_some()
+pub(super) fn is_due(manifest: &Manifest, bench: &Bench) -> bool {
+    plan(manifest, bench).is_some()
 }
 
 /// Bytes that sweeping everything would free.
@@ -119,8 +127,10 @@ fn kept_of(segment: &Sealed, kept: &BTreeMap<u32, u64>) -> u64 {
         .unwrap_or(size_of(segment))
 }
 
-/// The segment of which the smallest share is needed, once that is half of it; then a row of small ones.
-fn plan(manifest: &Manifest, kept: &BTreeMap<u32, u64>) -> Option<Plan> {
+/// The segment of which the smallest share is needed, once that is half of it; then one with records of an older key;
+/// then a row of small ones.
+fn plan(manifest: &Manifest, bench: &Bench) -> Option<Plan> {
+    let kept = &bench.kept;
     let share = |segment: &Sealed| {
         let kept = kept_of(segment, kept).saturating_mul(1000);
         kept.checked_div(size_of(segment)).unwrap_or(0)
@@ -135,6 +145,10 @@ fn plan(manifest: &Manifest, kept: &BTreeMap<u32, u64>) -> Option<Plan> {
         })
         .min_by_key(|(_, segment)| share(segment));
     if let Some((start, _)) = worst {
+        return Some(Plan { start, count: 1 });
+    }
+    let is_stale = |segment: &Sealed| bench.stale.contains(&segment.number);
+    if let Some(start) = manifest.sealed.iter().position(is_stale) {
         return Some(Plan { start, count: 1 });
     }
     let (mut start, mut total) = (0, 0_u64);
@@ -225,7 +239,13 @@ fn copy(
             Look::Rotten(reason) => return Err(rotten(position, reason)),
         };
         chain_checks(&frame, &tally).map_err(|reason| rotten(position, reason))?;
-        copy_frame(&frame, judge, writer).map_err(|reason| rotten(position, reason))?;
+        copy_frame(&frame, shelf.keyring.as_deref(), judge, writer).map_err(
+            |refused| match refused {
+                NotOpened::Rotten(reason) => rotten(position, reason),
+                NotOpened::NoKeyring => rotten(position, "it is sealed, and there is no key file"),
+                NotOpened::Keyring(error) => LogError::Sealing(error),
+            },
+        )?;
         if writer.is_filled() {
             writer.flush(frame.facts.sequence, frame.facts.revision)?;
         }
@@ -241,14 +261,15 @@ fn copy(
 
 fn copy_frame(
     frame: &Frame<'_>,
+    keyring: Option<&Keyring>,
     judge: &Judge<'_>,
     writer: &mut Rewriter<'_>,
-) -> Result<(), &'static str> {
+) -> Result<(), NotOpened> {
     for record in frame.records() {
-        let record = record?;
-        let head = RecordHead::read(record).ok_or("a record is cut")?;
+        let record = record.map_err(NotOpened::Rotten)?;
+        let head = RecordHead::read(record).ok_or(NotOpened::Rotten("a record is cut"))?;
         if judge.needs(&head) {
-            writer.push(record);
+            writer.push(&renewed(record, keyring)?);
         }
     }
     Ok(())

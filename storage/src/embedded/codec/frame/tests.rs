@@ -7,7 +7,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::embedded::codec::probe;
+use crate::embedded::probe;
 
 const PLACE: Place = Place {
     store: *b"0123456789abcdef",
