@@ -13,7 +13,7 @@ use http::{Request, Response, Uri, header};
 use http_body::Body;
 use http_body_util::BodyExt as _;
 use kube::client::ConfigExt as _;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::KubeConfigOptions;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
@@ -84,7 +84,7 @@ pub async fn connect(
     context: Option<&str>,
     options: &Options,
 ) -> Result<Connection, Error> {
-    let kubeconfig = Kubeconfig::from_yaml(kubeconfig).map_err(config_error)?;
+    let kubeconfig = kubeconfig::parse(kubeconfig).map_err(config_error)?;
     let selection = KubeConfigOptions {
         context: context.map(str::to_owned),
         ..KubeConfigOptions::default()

@@ -1,9 +1,10 @@
 //! Where the credential of a kubeconfig comes from.
 //!
 //! Whoever may write the Secret of a spoke chooses its kubeconfig. One that names a program or a file would run the
-//! program and read the file as the hub, so such a kubeconfig is for the command line alone.
+//! program and read the file as the hub, so such a kubeconfig is for the command line alone. Nor may its text cost more
+//! than it is long: aliases of aliases make seconds of work of four hundred bytes.
 
-use kube::config::{AuthInfo, Cluster, Context, Kubeconfig};
+use kube::config::{AuthInfo, Cluster, Context, Kubeconfig, KubeconfigError};
 
 use crate::error::Error;
 
@@ -14,6 +15,29 @@ pub enum CredentialSources {
     Inline,
     /// Also from programs and files that it names; for a kubeconfig of the user's own.
     Anywhere,
+}
+
+/// What aliases may add to a kubeconfig: a certificate that two clusters share is one event.
+const ALIAS_EVENTS_MAX: usize = 1000;
+/// What is kept for aliases: everything behind an anchor, once for each anchor around it.
+const ANCHOR_EVENTS_MAX: usize = 10_000;
+
+/// Reads a kubeconfig, of several documents where there are such. The error shows nothing of the text, which holds a
+/// credential.
+///
+/// Source: `kube::config::Kubeconfig::from_yaml`.
+pub(super) fn parse(text: &str) -> Result<Kubeconfig, KubeconfigError> {
+    let mut options = serde_saphyr::Options::default();
+    options.with_snippet = false;
+    options.alias_limits.max_total_replayed_events = ALIAS_EVENTS_MAX;
+    if let Some(budget) = &mut options.budget {
+        budget.max_recorded_anchor_events = ANCHOR_EVENTS_MAX;
+    }
+    let documents: Vec<Kubeconfig> = serde_saphyr::from_multiple_with_options(text, options)
+        .map_err(|source| KubeconfigError::Parse(Box::new(source)))?;
+    documents
+        .into_iter()
+        .try_fold(Kubeconfig::default(), Kubeconfig::merge)
 }
 
 /// Refuses what the sources do not allow.
@@ -129,6 +153,51 @@ mod tests {
             });
             assert_eq!(got.err().map(|it| it.to_string()), want, "{cluster} {user}");
             assert!(judge(&kubeconfig, None, CredentialSources::Anywhere).is_ok());
+        }
+    }
+
+    /// Fuzzing ran into its limit of time: each line of aliases multiplies the one before by nine.
+    #[test]
+    fn a_kubeconfig_whose_aliases_multiply_is_refused() {
+        let mut bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n".to_owned();
+        for n in 1..9 {
+            let aliases = vec![format!("*a{}", n - 1); 9].join(",");
+            bomb.push_str(&format!("a{n}: &a{n} [{aliases}]\n"));
+        }
+        let nested: String = (0..60).map(|n| format!("&a{n} [")).collect();
+        for (name, text) in [
+            ("aliases of aliases", bomb),
+            ("anchors in anchors", nested + &"x,".repeat(20_000)),
+        ] {
+            let error = parse(&text).expect_err(name);
+            let KubeconfigError::Parse(cause) = error else {
+                unreachable!("{name}: {error}");
+            };
+            let cause = cause.to_string();
+            assert!(
+                cause.contains("lias") || cause.contains("nchor"),
+                "{name}: {cause}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_a_kubeconfig_says_twice_may_be_an_alias() {
+        let text = "clusters:\n- {name: a, cluster: {server: 'https://a', certificate-authority-data: &ca YQ==}}\n- {name: b, cluster: {server: 'https://b', certificate-authority-data: *ca}}\n---\ncurrent-context: c\n";
+        let kubeconfig = parse(text).unwrap();
+        assert_eq!(kubeconfig.clusters.len(), 2);
+        assert_eq!(kubeconfig.current_context.as_deref(), Some("c"));
+    }
+
+    /// The error goes into the log and into the spoke's status.
+    #[test]
+    fn what_is_no_kubeconfig_is_not_shown() {
+        let text = "users:\n- name: u\n  user: {token: hunter2\n";
+        let error = parse(text).expect_err("it is cut");
+        let mut cause: Option<&dyn std::error::Error> = Some(&error);
+        while let Some(error) = cause {
+            assert!(!error.to_string().contains("hunter2"), "{error}");
+            cause = error.source();
         }
     }
 }

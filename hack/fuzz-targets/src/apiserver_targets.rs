@@ -28,6 +28,7 @@ pub(crate) const PATH: Target = Target {
         "/clusters/a/./b/%2e%2e/c",
     ],
     corpus: None,
+    made: None,
     words: &[
         "/clusters/",
         "/api/v1/",
@@ -60,6 +61,7 @@ pub(crate) const NEGOTIATE: Target = Target {
         "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList\n====\nAPPLICATION/YAML;a=\"b;c\"\n====\n",
     ],
     corpus: None,
+    made: None,
     words: &[
         ";q=",
         ";as=Table",
@@ -96,6 +98,7 @@ pub(crate) const PROTOBUF: Target = Target {
         "\n\x09\n\x02v1\x12\x03Pod\x12\x0b\n\x03\n\x01p\x12\x04\x12\x02\n\0",
     ],
     corpus: None,
+    made: None,
     words: &[
         "k8s\0",
         "\n\x02v1",
@@ -135,6 +138,7 @@ pub(crate) const JSON_PATCH: Target = Target {
         "{\"a\":{\"b\":[1,2,{\"c\":3}]}}\n====\n[{\"op\":\"test\",\"path\":\"/a/b/0\",\"value\":1},{\"op\":\"add\",\"path\":\"/a/b/-\",\"value\":4},{\"op\":\"move\",\"from\":\"/a/b/1\",\"path\":\"/d\"},{\"op\":\"copy\",\"from\":\"/d\",\"path\":\"/e\"},{\"op\":\"replace\",\"path\":\"/f\",\"value\":{}},{\"op\":\"remove\",\"path\":\"/a~1b~0\"}]",
     ],
     corpus: None,
+    made: None,
     words: &[
         "\"op\":\"move\"",
         "\"op\":\"copy\"",
@@ -199,6 +203,7 @@ pub(crate) const SCAN: Target = Target {
         r#"{"metadata":{"annotations":{},"labels":{}},"z":[{"metadata":{"name":1}}]}"#,
     ],
     corpus: None,
+    made: None,
     words: &[
         "\"metadata\":",
         "\"annotations\":{",
@@ -277,6 +282,7 @@ pub(crate) const CONTINUE_TOKEN: Target = Target {
         "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoiYS9iIn0=",
     ],
     corpus: None,
+    made: None,
     words: &["eyJ2IjoibWV0YS5rOHMuaW8vdjEi", "=", "-", "_"],
 };
 
@@ -289,6 +295,7 @@ pub(crate) const TOKEN_FILE: Target = Target {
         "a,b,c\r\n,d,e,\"\"\r\n",
     ],
     corpus: None,
+    made: None,
     words: &["\"", "\"\"", ",", "\r\n", "#"],
 };
 
@@ -308,6 +315,7 @@ pub(crate) const JWT: Target = Target {
         "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
     ],
     corpus: None,
+    made: None,
     words: &[
         ".",
         "eyJ",
@@ -325,6 +333,7 @@ pub(crate) const CERTIFICATE: Target = Target {
     run: fuzzing::certificate,
     seeds: &["0\x03\x02\x01\x01"],
     corpus: None,
+    made: None,
     words: &[
         "\x06\x03U\x04\x03",
         "\x06\x03U\x04\n",
@@ -346,6 +355,7 @@ pub(crate) const IMPERSONATION: Target = Target {
         "Impersonate-Extra-%: \nImpersonate-User: system:anonymous\n",
     ],
     corpus: None,
+    made: None,
     words: &[
         "Impersonate-User: ",
         "Impersonate-Group: ",

@@ -112,6 +112,7 @@ pub(crate) const CEL: Target = Target {
         "lists.range(5).sort().slice(1, 3).sum() + [1, 2].flatten().min()",
     ],
     corpus: None,
+    made: None,
     words: WORDS,
 };
 
@@ -128,6 +129,7 @@ pub(crate) const RULE: Target = Target {
         "format.dns1123Label().validate('a').hasValue() || optional.none().hasValue() || !has(self.x)",
     ],
     corpus: None,
+    made: None,
     words: WORDS,
 };
 
@@ -159,6 +161,7 @@ pub(crate) const TEMPLATE: Target = Target {
         "${'\\'}'}",
     ],
     corpus: None,
+    made: None,
     words: &[
         "${", "}", "'", "\"", "\\'", "r'", "\"\"\"", "//", "{", "$${",
     ],

@@ -16,8 +16,11 @@ pub(crate) const KUBECONFIG: Target = Target {
     seeds: &[
         "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: c, user: u, namespace: n}}]\nclusters: [{name: c, cluster: {server: 'https://127.0.0.1:6443/x', insecure-skip-tls-verify: true, tls-server-name: a.b}}]\nusers: [{name: u, user: {token: t}}]\n",
         "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: c, user: u}}]\nclusters: [{name: c, cluster: {server: 'https://h', certificate-authority-data: YQ==, proxy-url: 'http://p'}}]\nusers: [{name: u, user: {client-certificate-data: YQ==, client-key-data: YQ==, username: a, password: b}}]\n",
+        // Took seconds, once.
+        "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: [*e,*e,*e,*e,*e,*e,*e,*e,*e]\n",
     ],
     corpus: None,
+    made: None,
     words: &[
         "server: ",
         "token: ",
@@ -40,6 +43,7 @@ pub(crate) const DISCOVERY: Target = Target {
         r#"{"kind":"APIGroupList","groups":[{"name":"apps","versions":[{"groupVersion":"apps/v1","version":"v1"}],"preferredVersion":{"groupVersion":"apps/v1","version":"v1"}}]}"#,
     ],
     corpus: None,
+    made: None,
     words: &[
         "\"items\":",
         "\"versions\":",
@@ -59,6 +63,7 @@ pub(crate) const WATCH: Target = Target {
         "{\"type\":\"ADDED\",\"object\":{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\",\"namespace\":\"b\",\"uid\":\"u\",\"resourceVersion\":\"12\",\"labels\":{\"a\":\"b\"}},\"spec\":{}}}\n{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"13\"}}}\r\n\n{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":\"Failure\",\"reason\":\"Expired\",\"code\":410}}\n",
     ],
     corpus: None,
+    made: None,
     words: &[
         "{\"type\":\"DELETED\",\"object\":",
         "\"metadata\":",
@@ -78,6 +83,7 @@ pub(crate) const LIST: Target = Target {
         r#"{"kind":"PodList","items":null}"#,
     ],
     corpus: None,
+    made: None,
     words: &[
         "\"items\":",
         "\"metadata\":",

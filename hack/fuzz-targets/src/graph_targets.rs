@@ -35,6 +35,7 @@ pub(crate) const SIMPLE_SCHEMA: Target = Target {
         "a: A\n====\nA: {b: B}\nB: {a: A}\n",
     ],
     corpus: None,
+    made: None,
     words: &[
         "string",
         "integer",
@@ -70,6 +71,7 @@ pub(crate) const FIELD_PATH: Target = Target {
         "a[\"\"]",
     ],
     corpus: None,
+    made: None,
     words: &["[\"", "\"]", "[0]", "[18446744073709551616]", "."],
 };
 
@@ -128,6 +130,7 @@ pub(crate) const GRAPH: Target = Target {
         "apiVersion: kro.run/v1alpha1\nkind: ResourceGraphDefinition\nmetadata: {name: web}\nspec:\n  schema:\n    apiVersion: v1alpha1\n    kind: Web\n    spec: {name: string | default=\"a\", replicas: integer | default=1, on: boolean | default=true}\n    status: {ready: \"${deployment.status.readyReplicas}\"}\n  resources:\n  - id: deployment\n    readyWhen: [\"${deployment.status.readyReplicas == deployment.spec.replicas}\"]\n    includeWhen: [\"${schema.spec.on}\"]\n    template:\n      apiVersion: apps/v1\n      kind: Deployment\n      metadata: {name: \"${schema.spec.name}-d\"}\n      spec:\n        replicas: ${schema.spec.replicas}\n        selector: {matchLabels: {app: a}}\n        template:\n          metadata: {labels: {app: a}}\n          spec: {containers: [{name: c, image: x}]}\n  - id: configs\n    forEach: [{index: \"${lists.range(schema.spec.replicas)}\"}]\n    template:\n      apiVersion: v1\n      kind: ConfigMap\n      metadata: {name: \"${schema.spec.name}-${string(index)}\"}\n      data: {uid: \"${deployment.metadata.uid}\"}\n",
     ],
     corpus: Some(("kro-examples", "rgd.yaml")),
+    made: None,
     words: &[
         "${schema.spec.",
         "${",

@@ -32,6 +32,8 @@ pub struct Target {
     pub seeds: &'static [&'static str],
     /// A folder of the corpus with more, and how the names of its files end.
     pub corpus: Option<(&'static str, &'static str)>,
+    /// Makes inputs that are no text.
+    pub made: Option<fn() -> Vec<Vec<u8>>>,
     /// Words of the format.
     pub words: &'static [&'static str],
 }
@@ -74,4 +76,9 @@ pub const TARGETS: &[&Target] = &[
     &storage_targets::KEYRING,
     &storage_targets::SEALED,
     &storage_targets::BACKUP,
+    &storage_targets::MANIFEST,
+    &storage_targets::SEGMENT,
+    &storage_targets::LOG,
+    &storage_targets::ENVELOPE,
+    &storage_targets::STORE_TEXTS,
 ];

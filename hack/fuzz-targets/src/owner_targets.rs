@@ -30,6 +30,7 @@ pub(crate) const MERGE_PATCH: Target = Target {
         "{\"a\":1,\"b\":{\"c\":[1]}}\n====\n{\"a\":null,\"b\":{\"c\":[2],\"d\":{\"e\":null}}}",
     ],
     corpus: None,
+    made: None,
     words: &["null", "\n====\n"],
 };
 
@@ -56,6 +57,7 @@ pub(crate) const STRATEGIC_PATCH: Target = Target {
         "{\"spec\":{\"strategy\":{\"type\":\"RollingUpdate\",\"rollingUpdate\":{}}}}\n====\n{\"spec\":{\"strategy\":{\"$retainKeys\":[\"type\"],\"type\":\"Recreate\"},\"template\":{\"$patch\":\"replace\",\"spec\":null}}}",
     ],
     corpus: None,
+    made: None,
     words: &[
         "\"$patch\"",
         "\"replace\"",
@@ -132,6 +134,7 @@ pub(crate) const APPLY: Target = Target {
         "spec:\n  replicas: 2\n  selector: {matchLabels: {a: b}}\n  template:\n    metadata: {labels: {a: b}}\n    spec:\n      containers:\n      - {name: a, image: x, ports: [{containerPort: 80}], env: [{name: A, value: b}]}\n====\nspec: {replicas: 3, template: {spec: {containers: [{name: a, image: y}]}}}\n====\nspec: {replicas: 4}\n",
     ],
     corpus: None,
+    made: None,
     words: &[
         "\"list\":",
         "\"set\":",
@@ -231,6 +234,7 @@ pub(crate) const FIELDS: Target = Target {
         "{\"v:1.0\":{},\"v:1\":{},\"k:{\\\"a\\\":null}\":{},\"v:true\":{}}\n====\n{}",
     ],
     corpus: None,
+    made: None,
     words: &[
         "\"f:",
         "\"k:{\\\"name\\\":",
@@ -265,6 +269,7 @@ pub(crate) const MANAGED_FIELDS: Target = Target {
         "[{\"manager\":\"a\",\"operation\":\"Apply\",\"apiVersion\":\"v1\",\"time\":\"2026-01-01T00:00:00Z\",\"fieldsType\":\"FieldsV1\",\"fieldsV1\":{\"f:a\":{}}},{\"manager\":\"b\",\"operation\":\"Update\",\"apiVersion\":\"v1\",\"fieldsType\":\"FieldsV1\",\"fieldsV1\":{},\"subresource\":\"status\"}]",
     ],
     corpus: None,
+    made: None,
     words: &[
         "\"manager\":",
         "\"operation\":\"Apply\"",

@@ -41,6 +41,7 @@ pub(crate) const DEFINITION: Target = Target {
         "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: xs.a.io}\nspec:\n  group: a.io\n  scope: Namespaced\n  names: {plural: xs, kind: X}\n  versions:\n  - name: v1\n    served: true\n    storage: true\n    schema:\n      openAPIV3Schema:\n        type: object\n        properties:\n          spec:\n            type: object\n            required: [a]\n            properties:\n              a: {type: integer, default: 1, maximum: 5, x-kubernetes-validations: [{rule: 'self < 4 || self == oldSelf'}]}\n              b: {type: string, pattern: '^(a|b)+$', nullable: true, format: date-time}\n              c: {type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [k], items: {type: object, required: [k], properties: {k: {type: string}, v: {x-kubernetes-int-or-string: true}}}}\n              d: {type: object, additionalProperties: {type: number, multipleOf: 0.1}}\n              e: {type: object, x-kubernetes-embedded-resource: true, x-kubernetes-preserve-unknown-fields: true}\n    subresources: {status: {}, scale: {specReplicasPath: .spec.a, statusReplicasPath: .status.a}}\n    additionalPrinterColumns: [{name: A, type: string, jsonPath: '.spec.c[*].k'}]\n    selectableFields: [{jsonPath: .spec.b}]\n====\n{\"apiVersion\":\"a.io/v1\",\"kind\":\"X\",\"metadata\":{\"name\":\"a\",\"labels\":{\"a\":\"b\"}},\"spec\":{\"a\":2,\"b\":null,\"c\":[{\"k\":\"x\",\"v\":1},{\"k\":\"x\"}],\"d\":{\"a\":0.3},\"e\":{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":1}},\"f\":1}}",
     ],
     corpus: Some(("crds", ".yaml")),
+    made: None,
     words: &[
         "type: ",
         "default: ",
@@ -117,6 +118,7 @@ pub(crate) const JSON_PATH: Target = Target {
         "{.a[1:-1:2]}{['b','c']}{..d}{range .e[*]}{.f}{end}\n====\n{\"a\":[1,2,3],\"b\":{\"c\":{\"d\":1}},\"e\":[{\"f\":1}]}",
     ],
     corpus: None,
+    made: None,
     words: &[
         "[*]", "..", "[?(@.", "==", "[-1]", "[0:9:2]", "['", "{range ", "{end}", "@", "\\.",
         "\n====\n",

@@ -24,7 +24,7 @@ pub fn missing(target: &Target) -> Option<PathBuf> {
     (!folder.is_dir()).then_some(folder)
 }
 
-/// All seeds of a target, those of the code first.
+/// All seeds of a target, those of the code and those that it makes first.
 ///
 /// # Errors
 /// What the file system says of a corpus that is there.
@@ -34,6 +34,9 @@ pub fn all(target: &Target) -> io::Result<Vec<Vec<u8>>> {
         .iter()
         .map(|seed| seed.as_bytes().to_vec())
         .collect();
+    if let Some(made) = target.made {
+        seeds.extend(made());
+    }
     if let Some((folder, ending)) = target.corpus
         && missing(target).is_none()
     {

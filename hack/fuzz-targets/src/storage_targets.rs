@@ -1,5 +1,7 @@
 //! Records, keys and sealed values.
 
+use apiserver::offline::Header;
+use storage::backup::Reader;
 use storage::{Keyring, fuzzing};
 
 use crate::{Target, input};
@@ -12,6 +14,7 @@ pub(crate) const RECORD: Target = Target {
         "\0\0\0\0\x01\0\x03\0\0\0\0\0\x01\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0/a/value",
     ],
     corpus: None,
+    made: Some(fuzzing::records),
     words: &["\x01\0\0\0", "\0\0\0\0", "\x7f\x7f"],
 };
 
@@ -39,6 +42,7 @@ pub(crate) const KEYRING: Target = Target {
         "# the key\nfirst:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n\nold:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n",
     ],
     corpus: None,
+    made: None,
     words: &[
         "\n",
         ":",
@@ -68,14 +72,102 @@ pub(crate) const SEALED: Target = Target {
     },
     seeds: &["0123456789abcdef0123456789abcdef0123"],
     corpus: None,
+    made: None,
     words: &[],
 };
 
 /// Backup files, and pages of them.
 pub(crate) const BACKUP: Target = Target {
     name: "backup",
-    run: fuzzing::backup,
+    run: |data| {
+        fuzzing::backup(data);
+        let beginning = Reader::begin(data, None);
+        if let Some(header) = beginning
+            .ok()
+            .and_then(|(_, header)| Header::parse(&header))
+        {
+            assert_eq!(
+                Header::parse(&header.to_json()).map(|header| header.revision),
+                Some(header.revision),
+                "a header reads back"
+            );
+        }
+    },
     seeds: &["WHBACKUP\x05\0\0\0\0\0\0\0\x01{}", "WHBACKUP"],
     corpus: None,
+    made: Some(fuzzing::backups),
     words: &["WHBACKUP", "\x01", "\x02\x01", "\x03", "\0\0\0\0"],
+};
+
+/// Manifests of a store: what the engine reads is one layout, and the second reader reads the same.
+pub(crate) const MANIFEST: Target = Target {
+    name: "manifest",
+    run: fuzzing::manifest,
+    seeds: &["WHMANIF\n"],
+    corpus: None,
+    made: Some(fuzzing::manifests),
+    words: &["WHMANIF\n", "\0\0\0\0", "\x01\0\0\0", "\x02\0\0\0"],
+};
+
+/// Segments of a store: headers, frames and the records in them.
+pub(crate) const SEGMENT: Target = Target {
+    name: "segment",
+    run: fuzzing::segment,
+    seeds: &["WHSEGMT\n"],
+    corpus: None,
+    made: Some(fuzzing::segments),
+    words: FRAME_WORDS,
+};
+
+/// A log of one segment: the engine and `store check` say the same of it, and a start leaves what the next one finds.
+pub(crate) const LOG: Target = Target {
+    name: "log",
+    run: fuzzing::log,
+    seeds: &["WHSEGMT\n"],
+    corpus: None,
+    made: Some(fuzzing::segments),
+    words: FRAME_WORDS,
+};
+
+const FRAME_WORDS: &[&str] = &[
+    "WHSEGMT\n",
+    "WHF2",
+    "HEAD",
+    "END2",
+    "\x01\0\0\0",
+    "\x02\0\0\0",
+    "\0\0\0\0\0\0\0\0",
+];
+
+/// Values as etcd keeps them, and the last states of keys that were deleted.
+pub(crate) const ENVELOPE: Target = Target {
+    name: "envelope",
+    run: fuzzing::envelope,
+    seeds: &["\x01\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0................"],
+    corpus: None,
+    made: Some(fuzzing::envelopes),
+    words: &["\x01\x01\0\0", "\x01\0\0\0", "\0\0\0\0", "\x02\0\0\0/a"],
+};
+
+/// The small texts of a store: `FORMAT`, names of segments, its identity in etcd, and what was seen of that.
+pub(crate) const STORE_TEXTS: Target = Target {
+    name: "store-texts",
+    run: |data| fuzzing::texts(input::text(data)),
+    seeds: &[
+        "wheelhouse-store\nformat 2\n",
+        "log/0000000002.0003",
+        "wheelhouse-store 1\nid 8f14e45fceea167a5a36dedd4bea2543\nepoch 100\nchange 1c9f3a70b2d84e55\n",
+        "wheelhouse-etcd-seen 1\nseen 41\nwitness 40 7 2f61\nidentity\nwheelhouse-store 1\nid a\nepoch 117\nchange b\n",
+    ],
+    corpus: None,
+    made: None,
+    words: &[
+        "\n",
+        "format ",
+        "witness ",
+        "identity\n",
+        "log/",
+        "epoch ",
+        "900",
+    ],
 };

@@ -34,6 +34,7 @@ pub(crate) const JSON: Target = Target {
         "-0.0",
     ],
     corpus: Some(("json", "")),
+    made: None,
     words: &[
         "null",
         "true",
@@ -92,6 +93,7 @@ pub(crate) const YAML: Target = Target {
         "a: >-\n  folded\n  text\na: again\n<<: {b: 1}\n",
     ],
     corpus: Some(("kro-examples", ".yaml")),
+    made: None,
     words: &[
         "&a ",
         "*a",
@@ -129,6 +131,7 @@ pub(crate) const LABEL_SELECTOR: Target = Target {
         "a=",
     ],
     corpus: None,
+    made: None,
     words: &[" in (", " notin (", "!=", "==", "a.b/c", "!", "<", ">"],
 };
 
@@ -155,6 +158,7 @@ pub(crate) const FIELD_SELECTOR: Target = Target {
         "a=",
     ],
     corpus: None,
+    made: None,
     words: &["metadata.name", "!=", "==", "\\,", "\\=", "\\\\"],
 };
 
@@ -195,6 +199,7 @@ pub(crate) const QUERY: Target = Target {
         "dryRun=All&fieldManager=m&fieldValidation=Strict&force=true&propagationPolicy=Foreground&gracePeriodSeconds=0",
     ],
     corpus: None,
+    made: None,
     words: &[
         "labelSelector=",
         "fieldSelector=",

@@ -194,7 +194,9 @@ impl FrameHead {
         let is_marked = sector.get(..4) == Some(b"WHF2".as_slice())
             && sector.get(MARK..SECTOR) == Some(b"HEAD".as_slice());
         let checked = sector.get(8..MARK)?;
-        if !is_marked || crc32fast::hash(checked) != u32_at(sector, 4) {
+        let zeros = [sector.get(9..12)?, sector.get(76..80)?];
+        let is_zeroed = zeros.into_iter().all(is_zero);
+        if !is_marked || !is_zeroed || crc32fast::hash(checked) != u32_at(sector, 4) {
             return None;
         }
         Some(Self {
@@ -291,6 +293,13 @@ impl<'a> Place<'a> {
         let mark = body.len().saturating_sub(4);
         if !body.is_empty() && body.get(mark..) != Some(b"END2".as_slice()) {
             return Self::Rotten("a frame without its end mark");
+        }
+        let sums = head.body_sectors().saturating_mul(4);
+        let inline = sector.get(88..MARK).unwrap_or_default();
+        let beside = [inline, outer].map(|table| table.get(sums..).unwrap_or_default());
+        let needless = !outer.is_empty() && !is_zero(inline);
+        if needless || !beside.into_iter().all(is_zero) || outer.is_empty() && head.table_crc != 0 {
+            return Self::Rotten("something stands where a frame's table has zeros");
         }
         let Some((body, rest)) = body.split_at_checked(head.body as usize) else {
             return Self::Rotten("a frame that is shorter than its body");

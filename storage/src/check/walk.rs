@@ -253,6 +253,9 @@ impl<'a> Walk<'a> {
         {
             return Err("a frame that does not end with its last batch");
         }
+        if records.iter().any(|record| record.revision > head.revision) {
+            return Err("a record that is later than its frame");
+        }
         segment.digest = segment.digest.wrapping_add(digest);
         segment.count = segment.count.saturating_add(head.count);
         for record in records {
@@ -411,6 +414,9 @@ fn proper(head: &FrameHead, segment: &Segment<'_>, store: &[u8; 16]) -> Result<(
     }
     if head.previous != segment.last || head.sequence <= head.previous {
         return Err("a frame that does not follow the one before it");
+    }
+    if head.revision < segment.revision || head.kind == 1 && head.floor > head.revision {
+        return Err("a frame whose revisions cannot be");
     }
     match head.kind {
         1 if head.sequence != head.previous.saturating_add(1) => {

@@ -304,6 +304,15 @@ impl Head {
         let Some(records) = body.get(..self.body).filter(|_| ends) else {
             return Look::Rotten("a frame has no end");
         };
+        let sums = sectors.saturating_mul(CRC_BYTES);
+        let unused = [
+            self.inline.get(if table.is_empty() { sums } else { 0 }..),
+            table.get(sums..),
+            body.get(self.body..body.len().saturating_sub(END_MARK.len())),
+        ];
+        if !unused.into_iter().flatten().all(is_zero) {
+            return Look::Rotten("something stands where a frame has zeros");
+        }
         Look::Frame(Frame {
             facts: self.facts,
             count: self.count,

@@ -183,6 +183,29 @@ fn a_frame_behind_the_end_is_found() {
     assert_eq!(find_frame(&segment, 0, &PLACE), None, "it is not whole");
 }
 
+/// Fuzzing found that they were not looked at. Checksums alone do not tell who laid the frame out.
+#[test]
+fn nothing_stands_where_a_frame_has_zeros() {
+    let whole = framed(&[60]);
+    let frame = match look(&whole, 0, &PLACE) {
+        Look::Frame(frame) => frame,
+        other => unreachable!("{other:?}"),
+    };
+    let padding = SECTOR_BYTES + frame.body.len();
+    for (name, at) in [
+        ("the table", TABLE + CRC_BYTES),
+        ("the end of the table", MARK - 1),
+        ("behind the records", padding),
+        ("before the end mark", 2 * SECTOR_BYTES - END_MARK.len() - 1),
+    ] {
+        let mut segment = whole.clone();
+        segment[at] = 1;
+        super::mend(&mut segment);
+        let found = look(&segment, 0, &PLACE);
+        assert!(matches!(found, Look::Rotten(_)), "{name}: {found:?}");
+    }
+}
+
 proptest! {
     #[test]
     fn no_bytes_make_the_decoders_panic(
