@@ -1,12 +1,13 @@
 //! What fuzz targets need of the decoders of this crate: see `hack/fuzz-targets`.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use crate::backup::{self, BackupError, Frame, Reader, Writer, records_of_page};
 use crate::embedded::probe;
 use crate::entry::Entry;
 use crate::etcd;
-use crate::etcd::fuzzed::{Envelope, encode_last, last_of};
+use crate::etcd::fuzzed::{Envelope, Sealing, encode_last, last_of};
 use crate::keyring::Keyring;
 use crate::revision::Revision;
 
@@ -90,14 +91,14 @@ fn files_where(wanted: impl Fn(&str) -> bool) -> Vec<Vec<u8>> {
 
 /// Reads a value of etcd, under a key that is covered and under one that is not, and the last states of deleted keys.
 pub fn envelope(data: &[u8]) {
-    let keyring = keyring();
+    let sealing = sealing();
     for key in [&b"/maps/a"[..], b"/secrets/a"] {
-        let Ok(envelope) = Envelope::decode(data, key, Some(&keyring)) else {
+        let Ok(envelope) = Envelope::decode(data, key, Some(&sealing)) else {
             continue;
         };
-        let again = envelope.encode(key, Some(&keyring));
+        let again = envelope.encode(key, Some(&sealing));
         let again = again.expect("what was read can be sealed");
-        let read = Envelope::decode(&again, key, Some(&keyring));
+        let read = Envelope::decode(&again, key, Some(&sealing));
         assert!(
             read.is_ok_and(|read| read == envelope),
             "an envelope reads back"
@@ -110,18 +111,25 @@ pub fn envelope(data: &[u8]) {
 
 /// Values of etcd.
 pub fn envelopes() -> Vec<Vec<u8>> {
-    let keyring = keyring();
+    let sealing = sealing();
     let envelope = Envelope {
         tag: 7,
         stamp: Some(2),
         value: Cow::Borrowed(b"v=................"),
     };
-    let encode = |key: &[u8]| envelope.encode(key, Some(&keyring));
+    let encode = |key: &[u8]| envelope.encode(key, Some(&sealing));
     let states = [encode(b"/maps/a"), encode(b"/secrets/a")];
     let states = states.map(|state| state.expect("it can be sealed"));
     let [plain, sealed] = &states;
     let last = encode_last(&[(b"/a", plain.clone()), (b"/b", sealed.clone())]);
     states.into_iter().chain([last]).collect()
+}
+
+fn sealing() -> Sealing {
+    Sealing {
+        keyring: Arc::new(keyring()),
+        store: "8f14e45fceea167a5a36dedd4bea2543".to_owned(),
+    }
 }
 
 /// Reads text as each of the small texts that a store has.

@@ -159,12 +159,14 @@ mod tests {
     /// Fuzzing ran into its limit of time: each line of aliases multiplies the one before by nine.
     #[test]
     fn a_kubeconfig_whose_aliases_multiply_is_refused() {
-        let mut bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n".to_owned();
-        for n in 1..9 {
+        let line = |n: i32| {
             let aliases = vec![format!("*a{}", n - 1); 9].join(",");
-            bomb.push_str(&format!("a{n}: &a{n} [{aliases}]\n"));
-        }
-        let nested: String = (0..50).map(|n| format!("&a{n} [")).collect();
+            format!("a{n}: &a{n} [{aliases}]")
+        };
+        let lines: Vec<_> = (1..9).map(line).collect();
+        let bomb = format!("a0: &a0 [x,x,x,x,x,x,x,x,x]\n{}\n", lines.join("\n"));
+        let nested: Vec<_> = (0..50).map(|n| format!("&a{n} [")).collect();
+        let nested = nested.concat();
         for (name, text) in [
             ("aliases of aliases", bomb),
             (

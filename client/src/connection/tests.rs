@@ -290,7 +290,7 @@ async fn a_stream_counts_until_its_body_or_its_call_is_dropped() {
     })
     .await;
     let kubeconfig = server.kubeconfig(server.address, "", "token: secret");
-    let config = kube::Config::try_from(super::kubeconfig::parse(&kubeconfig).unwrap()).unwrap();
+    let config = kube::Config::try_from(kubeconfig::parse(&kubeconfig).unwrap()).unwrap();
     let name = config.tls_server_name.clone().unwrap().try_into().unwrap();
     let tls = config.rustls_client_config().unwrap();
     let mut transport = Transport::new(tls, Some(name), crate::testing::hasty());

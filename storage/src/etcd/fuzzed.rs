@@ -1,6 +1,6 @@
 //! What fuzzing looks at of this engine: the values and small texts that others may have written.
 
-pub(crate) use super::envelope::{Envelope, encode_last, last_of};
+pub(crate) use super::envelope::{Envelope, Sealing, encode_last, last_of};
 
 use super::identity::Identity;
 use super::memory;

@@ -200,7 +200,7 @@ fn nothing_stands_where_a_frame_has_zeros() {
     ] {
         let mut segment = whole.clone();
         segment[at] = 1;
-        super::mend(&mut segment);
+        mend(&mut segment);
         let found = look(&segment, 0, &PLACE);
         assert!(matches!(found, Look::Rotten(_)), "{name}: {found:?}");
     }
