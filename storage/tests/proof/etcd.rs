@@ -117,7 +117,12 @@ impl Hub {
         for outcome in tasks.join_all().await {
             outcome?;
         }
-        assert!(well, "{mishap:?}: the replicas do not go on");
+        if !well {
+            return Err(Violation {
+                promise: "replicas go on when etcd is back",
+                what: format!("after {mishap:?} with member {victim} they did not"),
+            });
+        }
         Ok(())
     }
 
