@@ -230,6 +230,10 @@ async fn reseal_secrets(config: &Config, store: &Arc<dyn Store>) -> Result<(), O
     }
     let count = reseal(store, objects::prefix("", "secrets")).await;
     let count = count.map_err(OpenError::Reseal)?;
+    if let StoreConfig::Etcd(_) = config.store {
+        let shared = reseal(store, replicas::SHARED_KEY.into()).await;
+        shared.map_err(OpenError::Reseal)?;
+    }
     tracing::info!(
         count,
         "every Secret was written anew, sealed with the first key"

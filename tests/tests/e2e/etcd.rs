@@ -1,5 +1,7 @@
 //! One hub as two processes over one etcd: either dies, etcd dies, and nothing that was acknowledged is lost.
 
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
@@ -54,6 +56,20 @@ impl Etcd {
         self.process = None;
     }
 
+    /// Whether a text is anywhere in what it has on the disk.
+    fn shows(&self, text: &str) -> bool {
+        fn holds(path: &Path, text: &[u8]) -> bool {
+            if path.is_dir() {
+                let entries = std::fs::read_dir(path).expect("the folder can be read");
+                return entries.flatten().any(|entry| holds(&entry.path(), text));
+            }
+            // A file of the log may be renamed meanwhile.
+            let bytes = std::fs::read(path).unwrap_or_default();
+            bytes.windows(text.len()).any(|part| part == text)
+        }
+        holds(&self.scratch.file("data"), text.as_bytes())
+    }
+
     fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.client_port)
     }
@@ -64,12 +80,17 @@ impl Etcd {
 impl Replica {
     /// Starts a replica on an empty folder and waits until it is ready.
     async fn start(etcd: &Etcd, name: &str) -> Self {
+        Self::start_with(etcd, name, &[]).await
+    }
+
+    async fn start_with(etcd: &Etcd, name: &str, options: &[&str]) -> Self {
         let scratch = Scratch::new(name);
         let mut command = Command::new(assets::wheelhouse());
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
             .arg(scratch.file("data"))
             .args(["--etcd-servers", &etcd.url()])
+            .args(options)
             .arg("--kubeconfig-out")
             .arg(scratch.file("kubeconfig"))
             .env("NO_COLOR", "1")
@@ -184,6 +205,50 @@ async fn two_replicas_over_one_etcd_are_one_hub() {
     .await;
 
     etcd_dies_and_returns(&mut etcd, &second).await;
+}
+
+/// What the replicas share, their keys among it, is a Secret too.
+#[tokio::test(flavor = "multi_thread")]
+async fn etcd_does_not_get_to_know_secrets_and_a_key_is_replaced() {
+    const OLD: &str = "old:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=\n";
+    const NEW: &str = "new:ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=\n";
+    let etcd = Etcd::start();
+    let keys = Scratch::new("keys");
+    let key_file = |name: &str, keys_of_it: &str| {
+        let path = keys.write(name, keys_of_it);
+        let only_mine = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(&path, only_mine).expect("it is mine");
+        path.to_str().expect("a path of text").to_owned()
+    };
+    let option = "--encryption-key-file";
+    let first = key_file("first", OLD);
+    let hub = Replica::start_with(&etcd, "first", &[option, &first]).await;
+    let kubectl = hub.kubectl();
+    let secret = "--from-literal=k=hunter2hunter2";
+    kubectl
+        .must(&["create", "secret", "generic", "s", secret])
+        .await;
+    kubectl.apply(&config_map("open", "in-the-open")).await;
+    assert!(etcd.shows("in-the-open"), "what is not sealed is found");
+    for sealed in ["aHVudGVyMmh1bnRlcjI=", "PRIVATE KEY"] {
+        assert!(!etcd.shows(sealed), "{sealed} is in etcd");
+    }
+    let value = ["get", "secret", "s", "-o", "jsonpath={.data.k}"];
+
+    // Both know both keys before anybody seals with the new one.
+    let both = key_file("both", &format!("{OLD}{NEW}"));
+    let second = Replica::start_with(&etcd, "second", &[option, &both]).await;
+    drop(hub);
+    let both = key_file("turned", &format!("{NEW}{OLD}"));
+    let hub = Replica::start_with(&etcd, "third", &[option, &both, "--reseal"]).await;
+    for replica in [&hub, &second] {
+        let found = replica.kubectl().must(&value).await;
+        assert_eq!(found, "aHVudGVyMmh1bnRlcjI=");
+    }
+    assert!(hub.process.log().contains("every Secret was written anew"));
+    for sealed in ["aHVudGVyMmh1bnRlcjI=", "PRIVATE KEY"] {
+        assert!(!etcd.shows(sealed), "{sealed} is in etcd");
+    }
 }
 
 async fn etcd_dies_and_returns(etcd: &mut Etcd, hub: &Replica) {
