@@ -27,6 +27,9 @@ const TXN_COUNT: usize = 100;
 
 const WATCHER_COUNT: usize = 100;
 
+/// Objects of a page, where all are counted.
+const PAGE_COUNT: usize = 5000;
+
 /// Between two looks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -76,7 +79,8 @@ pub(crate) async fn run(asked: &Asked, report: &mut Report) {
     report.row("on disk", "MB", ours.disk_mb, peer.disk_mb, Better::Less);
     report.note(format!(
         "B20: {} objects of ours, {} of the peer's (its memory), which are written to its etcd directly; every process \
-         of a side is killed and started again; the page cache stays warm; `?limit=1` must tell the whole count.",
+         of a side is killed and started again; the page cache stays warm; `?limit=1` must be of a version no older than before, and afterwards all pages \
+         together must hold every object.",
         ours.count, peer.count
     ));
 }
@@ -127,10 +131,8 @@ async fn copy(wire: &Wire, port: u16, count: usize) {
 async fn round(server: &mut Server, target: &Target, index: usize, found: &mut Found) {
     // One object of each round before: those who watch have seen them.
     let count = found.count + index;
-    let version = within(PATIENCE, "a list tells of all objects", || {
-        counted(target, count)
-    })
-    .await;
+    let version = within(PATIENCE, "there is a list", || first_page(target, 0)).await;
+    let least = version.parse().expect("a list has a version");
     let disk = disk(&server.data());
     server.power_cycle();
     let start = Instant::now();
@@ -145,7 +147,7 @@ async fn round(server: &mut Server, target: &Target, index: usize, found: &mut F
         };
         tasks.spawn(cut.come_back(1, start));
     }
-    while counted(target, count).await.is_err() {
+    while first_page(target, least).await.is_err() {
         assert!(start.elapsed() < PATIENCE, "not back within {PATIENCE:?}");
         tokio::time::sleep(LOOK_INTERVAL).await;
     }
@@ -158,6 +160,7 @@ async fn round(server: &mut Server, target: &Target, index: usize, found: &mut F
     let live = seconds(back.iter().map(|back| back.live).max());
     let caught_up = seconds(back.iter().map(|back| back.caught_up).max());
     let relists: usize = back.iter().map(|back| back.relists).sum();
+    assert_eq!(counted(target).await, count + 1, "nothing is lost");
     found.list_s.push(list.as_secs_f64());
     found.live_s.push(live);
     found.caught_up_s.push(caught_up);
@@ -173,18 +176,40 @@ async fn round(server: &mut Server, target: &Target, index: usize, found: &mut F
     ));
 }
 
-/// The version of a list that tells of `count` objects, or what there is in place of one.
-async fn counted(target: &Target, count: usize) -> Result<String, String> {
+/// The version of a list that shows what there was at a version, or what there is in place of one.
+async fn first_page(target: &Target, least: u64) -> Result<String, String> {
     let text = |error: std::io::Error| error.to_string();
     let connection = target.connect(0).await.map_err(text)?;
     let path = format!("{ALL}?limit=1");
     let answer = connection.send("GET", &path, "", Bytes::new()).await;
     let (code, body) = answer.map_err(text)?;
     let list: Value = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
-    let metadata = &list["metadata"];
-    let whole = metadata["remainingItemCount"].as_u64() == Some(count as u64 - 1);
-    match metadata["resourceVersion"].as_str() {
-        Some(version) if code == 200 && whole => Ok(version.to_owned()),
-        _ => Err(format!("{code}, {metadata}")),
+    let version = list["metadata"]["resourceVersion"].as_str().unwrap_or("0");
+    let one = list["items"]
+        .as_array()
+        .is_some_and(|items| items.len() == 1);
+    if code == 200 && one && version.parse::<u64>().is_ok_and(|version| version >= least) {
+        Ok(version.to_owned())
+    } else {
+        Err(format!("{code}, {}", list["metadata"]))
+    }
+}
+
+/// Counts all objects, page by page.
+async fn counted(target: &Target) -> usize {
+    let connection = target.connect(0).await.expect("the server is back");
+    let mut token = String::new();
+    let mut count = 0;
+    loop {
+        let path = format!("{ALL}?limit={PAGE_COUNT}&continue={token}");
+        let answer = connection.send("GET", &path, "", Bytes::new()).await;
+        let (code, body) = answer.expect("the server answers");
+        assert_eq!(code, 200, "a page of all objects");
+        let list: Value = serde_json::from_slice(&body).expect("a list");
+        count += list["items"].as_array().map_or(0, Vec::len);
+        match list["metadata"]["continue"].as_str() {
+            Some(next) if !next.is_empty() => next.clone_into(&mut token),
+            _ => return count,
+        }
     }
 }
