@@ -14,6 +14,8 @@
 //! # Invariants
 //! - Once the tickets are gone, what was sent under them never happens, however late a member that hung proposes it: a
 //!   ticket is known by the revision that drew it.
+//! - Nothing is sent under a ticket that a member draws after that, over an earlier connection: whoever holds one finds
+//!   that connection closed, which it is before the tickets are taken away.
 //! - Marks are never given twice by a process, and the watch that goes on misses none of them.
 //! - Where the watch does not go on (history was compacted, or set back), nothing can be told, and
 //!   the fates of all that has no answer stay unknown.
@@ -61,7 +63,7 @@ pub(crate) struct Fates {
 
 #[derive(Debug, Default)]
 struct Sent {
-    /// How many connections there were; what is sent belongs to one.
+    /// The number of the latest connection; what is sent belongs to one.
     session: u64,
     last: u64,
     open: HashMap<Mark, oneshot::Sender<Fate>>,
@@ -147,11 +149,16 @@ impl Fates {
         }
     }
 
+    /// A connection begins: over earlier ones nothing is sent any more.
+    pub(crate) fn close(&self) {
+        let mut sent = self.sent.lock();
+        sent.session = sent.session.saturating_add(1);
+    }
+
     /// A connection came to be: what was sent before and not told of has this fate. Returns the
     /// number of the connection.
     pub(crate) fn settle(&self, fate: Fate) -> u64 {
         let mut sent = self.sent.lock();
-        sent.session = sent.session.saturating_add(1);
         let session = sent.session;
         let open = std::mem::take(&mut sent.open);
         drop(sent);
@@ -220,6 +227,7 @@ mod tests {
         let layout = Layout::new("/w");
         let tickets = fates.tickets(&layout);
         let ticket = Bytes::copy_from_slice(&fates.next_ticket(&layout));
+        fates.close();
         let session = fates.settle(Fate::Unknown);
         let send = || fates.send(session).unwrap();
         let [told, others, never] = [send(), send(), send()];
@@ -227,6 +235,11 @@ mod tests {
         // The same mark of another process.
         let stranger = Bytes::copy_from_slice(&Fates::new().next_ticket(&layout));
         fates.told(&tickets, &(stranger, others.mark, 71));
+        fates.close();
+        assert!(
+            fates.send(session).is_none(),
+            "a ticket that is drawn late is of no use"
+        );
         fates.settle(Fate::Never);
         assert_eq!(told.learn(soon()).await, Fate::Happened(70));
         assert_eq!(others.learn(soon()).await, Fate::Never);

@@ -162,7 +162,8 @@ impl Session {
         let mut tasks = JoinSet::new();
         let client = Client::new(endpoint.connect(&mut tasks).await?, endpoint);
         let mut standing = self.verify(&client).await?;
-        // From here on nothing happens that was sent over an earlier connection.
+        // From here on nothing happens that was sent over an earlier connection, and nothing is sent over it.
+        self.shared.fates.close();
         let tickets = self.shared.fates.tickets(&self.layout);
         let (voided, _) = client.transact(void(&tickets), VERIFY_TIMEOUT).await?;
         standing.latest = standing.latest.max(voided.revision);
