@@ -21,8 +21,7 @@ use crate::index::Index;
 use crate::revision::Revision;
 use crate::store::{Range, RangeQuery, WatchQuery};
 use crate::watch::{WatchEnd, Watcher};
-use crate::window::Sleepers;
-use crate::window::{Feed, WindowSize};
+use crate::window::{Feed, Sleepers, WindowSize};
 
 /// The readable side of a store.
 #[derive(Debug)]

@@ -34,8 +34,8 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 /// How long it may take to answer that.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Bytes of frames that wait for a client to take them, of all its streams: two of the largest events of most kinds. More
-/// of it is memory that slow clients hold, and gains nothing where the socket's buffer is never empty.
+/// Bytes of frames that wait for a client to take them, of each of its streams. A client that is slow holds this memory, and one
+/// that is not never lets so many wait.
 const SEND_BYTES_MAX: usize = 64 * 1024;
 /// Encrypted bytes that wait for the socket: one record of TLS.
 const RECORD_BYTES_MAX: usize = 16 * 1024;
