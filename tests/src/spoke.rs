@@ -11,6 +11,9 @@ use crate::{
     wait::within,
 };
 
+/// How long a cluster may take to start, on a machine that has much else to do.
+const PATIENCE: Duration = Duration::from_secs(90);
+
 /// What to run, and how hard it may be driven.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
@@ -71,6 +74,8 @@ impl Spoke {
             scratch,
         };
         if !options.without_controllers {
+            // They end where no kube-apiserver serves within ten seconds of their start.
+            spoke.served().await;
             let command = controllers_command(&spoke.scratch, &spoke.kubeconfig);
             let log = spoke.scratch.file("kube-controller-manager.log");
             spoke.controllers = Some(Process::start(&command, &log));
@@ -157,21 +162,35 @@ impl Spoke {
         &self.etcd
     }
 
-    async fn ready(&self) {
+    async fn served(&self) {
         let kubectl = self.kubectl();
-        within(Duration::from_secs(90), "the spoke is ready", || async {
+        within(PATIENCE, "the spoke is served", || async {
             let api = self.api();
             assert!(api.runs(), "kube-apiserver ended:\n{}", tail(&api.log()));
             assert!(self.etcd.runs(), "etcd ended:\n{}", tail(&self.etcd.log()));
             kubectl.run(&["get", "--raw", "/readyz"]).await.ok()?;
             kubectl.run(&["get", "namespace", "default"]).await.ok()?;
-            if self.controllers.is_some() {
-                // ServiceAccount admission refuses Pods before the controller made this one.
-                kubectl
-                    .run(&["get", "serviceaccount", "default"])
-                    .await
-                    .ok()?;
-            }
+            Ok(())
+        })
+        .await;
+    }
+
+    async fn ready(&self) {
+        self.served().await;
+        let Some(controllers) = &self.controllers else {
+            return;
+        };
+        let kubectl = self.kubectl();
+        within(PATIENCE, "the spoke is ready", || async {
+            let log = || tail(&controllers.log());
+            assert!(
+                controllers.runs(),
+                "kube-controller-manager ended:\n{}",
+                log()
+            );
+            // ServiceAccount admission refuses Pods before the controller made this one.
+            let account = ["get", "serviceaccount", "default"];
+            kubectl.run(&account).await.ok()?;
             Ok(())
         })
         .await;
