@@ -1,18 +1,24 @@
 //! A watcher and the mailbox that feeds it.
 //!
-//! A watcher first hands out what history held after its revision, then what arrives in its mailbox.
+//! A watcher first hands out what history held after its revision, then what arrives in its mailbox. One that does not keep
+//! up misses what its mailbox has no room for, and reads that from history once it has handed out the rest:
+//!
+//! ```text
+//!   history   ...  4  5  6  7  8  9  10  11     a watcher behind: its mailbox has 4 to 6,
+//!   mailbox        4  5  6 |missed from 7       and 7 to 11 cost it nothing
+//! ```
 //!
 //! # Invariants
 //! - The events of one revision are put into a mailbox at once and handed out at once.
-//! - A mailbox holds at most [`MAILBOX_COUNT_MAX`] events. One that would overflow takes nothing
-//!   of the revision that did not fit, and ends: what it has is still handed out, and the client
-//!   resumes from there.
+//! - A mailbox holds at most [`MAILBOX_COUNT_MAX`] events, in order, and every one up to the first that it missed.
+//! - A watcher catches up under the lock under which history grows: what it has read it is not given again, and what comes
+//!   then is not missed. Where history no longer has what was missed, the watch ends.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use parking_lot::Mutex;
 
@@ -22,20 +28,16 @@ use crate::registry::WatcherId;
 use crate::revision::Revision;
 use crate::window::Feed;
 
-/// Events that wait for one watcher: 32 KiB of pointers to shared events. Full: it is closed.
-pub(crate) const MAILBOX_COUNT_MAX: usize = 4096;
+/// Events that wait for one watcher: 2 KiB of pointers to shared events, which a watcher that keeps up never needs.
+pub(crate) const MAILBOX_COUNT_MAX: usize = 256;
 
 /// Events that are handed out together, unless one revision has more of them.
 const HANDED_OUT_MAX: usize = 1024;
 
-/// Why a watch ended. But for [`WatchEnd::Expired`] the client resumes after the last revision that
-/// it saw.
+/// Why a watch ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WatchEnd {
-    /// It did not keep up.
-    #[error("the watcher is too slow")]
-    TooSlow,
-    /// The store was closed.
+    /// The store was closed. The client resumes after the last revision that it saw.
     #[error("the store is closed")]
     Closed,
     /// The history behind what it has seen is gone: to resume is refused as compacted.
@@ -62,18 +64,13 @@ pub(crate) struct Mailbox {
     mail: Mutex<Mail>,
 }
 
-/// What a delivery leaves to do, once no lock is held.
-#[derive(Debug)]
-pub(crate) struct Delivered {
-    pub(crate) too_slow: bool,
-    pub(crate) waker: Option<Waker>,
-}
-
 #[derive(Default)]
 struct Mail {
     queue: VecDeque<Arc<Event>>,
     /// Events of a group of commits that is being delivered; not yet to be seen.
     staged: Vec<Arc<Event>>,
+    /// The first revision that did not fit; it and what follows is in history.
+    missed: Option<Revision>,
     end: Option<WatchEnd>,
     waker: Option<Waker>,
 }
@@ -118,15 +115,7 @@ impl Watcher {
     )]
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Vec<Arc<Event>>, WatchEnd>> {
         let batch = if self.replay.is_empty() {
-            let mut mail = self.mailbox.mail.lock();
-            if mail.queue.is_empty() {
-                if let Some(end) = mail.end {
-                    return Poll::Ready(Err(end));
-                }
-                mail.waker = Some(cx.waker().clone());
-                return Poll::Pending;
-            }
-            take_revisions(&mut mail.queue)
+            ready!(self.poll_mailbox(cx))?
         } else {
             take_revisions(&mut self.replay)
         };
@@ -135,6 +124,34 @@ impl Watcher {
             self.seen = last.revision();
         }
         Poll::Ready(Ok(batch))
+    }
+
+    /// What lies in the mailbox, or what history has of what it missed.
+    fn poll_mailbox(&mut self, cx: &Context<'_>) -> Poll<Result<Vec<Arc<Event>>, WatchEnd>> {
+        loop {
+            {
+                let mut mail = self.mailbox.mail.lock();
+                if !mail.queue.is_empty() {
+                    return Poll::Ready(Ok(take_revisions(&mut mail.queue)));
+                }
+                if let Some(end) = mail.end {
+                    return Poll::Ready(Err(end));
+                }
+                if mail.missed.is_none() {
+                    mail.waker = Some(cx.waker().clone());
+                    return Poll::Pending;
+                }
+            }
+            let is_behind = self.feed.catch_up(&self.mailbox, &mut self.replay)?;
+            if !self.replay.is_empty() {
+                return Poll::Ready(Ok(take_revisions(&mut self.replay)));
+            }
+            if is_behind {
+                // Nothing of this step is in its range. Others have their turn before the next one.
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+        }
     }
 
     /// The revision up to which everything in the range was handed out: what a bookmark says. It
@@ -146,7 +163,7 @@ impl Watcher {
         // Read before the mailbox: what was delivered up to it lies in the mailbox by now.
         let delivered = self.feed.delivered();
         let mail = self.mailbox.mail.lock();
-        if mail.queue.is_empty() && mail.end.is_none() {
+        if mail.queue.is_empty() && mail.missed.is_none() && mail.end.is_none() {
             self.seen = self.seen.max(delivered);
         }
         self.seen
@@ -205,26 +222,34 @@ impl Mailbox {
             return false;
         }
         let mut mail = self.mail.lock();
+        if mail.missed.is_some() {
+            return false;
+        }
         mail.staged.push(Arc::clone(event));
         mail.staged.len() == 1
     }
 
-    /// Lets the watcher see what was staged, or ends it where that is too much.
-    pub(crate) fn deliver(&self) -> Delivered {
+    /// Lets the watcher see what was staged, or know that it has missed it.
+    pub(crate) fn deliver(&self) -> Option<Waker> {
         let mut mail = self.mail.lock();
         let staged = std::mem::take(&mut mail.staged);
-        let overflows = mail.queue.len().saturating_add(staged.len()) > MAILBOX_COUNT_MAX;
-        // A watcher that has nothing to do takes any group: the committer bounds its size.
-        let too_slow = overflows && !mail.queue.is_empty();
-        if too_slow {
-            mail.end = Some(WatchEnd::TooSlow);
+        if mail.queue.len().saturating_add(staged.len()) > MAILBOX_COUNT_MAX {
+            mail.missed = staged.first().map(|event| event.revision());
         } else {
             mail.queue.extend(staged);
         }
-        Delivered {
-            too_slow,
-            waker: mail.waker.take(),
-        }
+        mail.waker.take()
+    }
+
+    /// The first revision that the watcher has missed, unless its watch has ended. For whoever has locked the window.
+    pub(crate) fn missed(&self) -> Result<Option<Revision>, WatchEnd> {
+        let mail = self.mail.lock();
+        mail.end.map_or(Ok(mail.missed), Err)
+    }
+
+    /// Notes what the watcher still misses. For whoever has locked the window.
+    pub(crate) fn set_missed(&self, missed: Option<Revision>) {
+        self.mail.lock().missed = missed;
     }
 
     /// Ends the watch.
@@ -239,6 +264,7 @@ impl fmt::Debug for Mail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Mail")
             .field("queue", &self.queue.len())
+            .field("missed", &self.missed)
             .field("end", &self.end)
             .finish_non_exhaustive()
     }

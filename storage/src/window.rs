@@ -3,14 +3,15 @@
 //! ```text
 //!        floor                                      delivered
 //!   -------|==========================================|- - - - - ->  revisions
-//!   gone   | history: a watch may begin here          | mailboxes
+//!   gone   | history: a watch may begin here,         |
+//!          | and one that fell behind reads on here   | mailboxes
 //! ```
 //!
 //! # Invariants
 //! - History has every event above the floor, in order of revision; below it, none.
 //! - A watcher is entered under the same lock under which it has read history to its end: no event
 //!   falls between, none comes twice.
-//! - `delivered` rises only after the events up to it lie in the mailboxes.
+//! - `delivered` rises only after the events up to it lie in the mailboxes, or are noted there as missed.
 //! - Locks: the window, then a mailbox. Neither is held while an index is locked.
 
 use std::collections::VecDeque;
@@ -27,9 +28,9 @@ use crate::key::KeyRange;
 use crate::registry::{Registry, WatcherId};
 use crate::revision::Revision;
 use crate::store::WatchQuery;
-use crate::watch::{Delivered, Mailbox, WatchEnd, Watcher};
+use crate::watch::{MAILBOX_COUNT_MAX, Mailbox, WatchEnd, Watcher};
 
-/// Events of history that a new watcher looks at under one lock: about 0.2 ms.
+/// Events of history that a watcher looks at under one lock: about 0.2 ms.
 const EVENTS_PER_STEP: usize = 4096;
 
 /// How many recent events, of how many bytes, keep the encodings that watchers made of them. A
@@ -99,7 +100,7 @@ impl Feed {
         }
     }
 
-    /// Everything up to this revision lies in the mailboxes.
+    /// Everything up to this revision lies in the mailboxes, or is noted there as missed.
     pub(crate) fn delivered(&self) -> Revision {
         Revision(self.delivered.load(Ordering::Acquire))
     }
@@ -109,31 +110,20 @@ impl Feed {
         let mut window = self.window.lock();
         let mut touched = Vec::new();
         for event in &events {
-            window.registry.matching(event.key(), |id, mailbox| {
+            window.registry.matching(event.key(), |_, mailbox| {
                 if mailbox.stage(event) {
-                    touched.push((id, Arc::clone(mailbox)));
+                    touched.push(Arc::clone(mailbox));
                 }
             });
         }
         for event in events {
             window.keep(event);
         }
-        let mut wakers = Vec::with_capacity(touched.len());
-        let mut slow_count = 0_usize;
-        for (id, mailbox) in touched {
-            let Delivered { too_slow, waker } = mailbox.deliver();
-            wakers.extend(waker);
-            if too_slow {
-                slow_count = slow_count.saturating_add(1);
-                window.registry.remove(mailbox.range(), id);
-            }
-        }
+        let wakers = touched.iter().filter_map(|mailbox| mailbox.deliver());
+        let sleepers = Sleepers(wakers.collect());
         self.delivered.store(revision.0, Ordering::Release);
         drop(window);
-        if slow_count > 0 {
-            tracing::debug!(slow_count, revision = revision.0, "closed slow watchers");
-        }
-        Sleepers(wakers)
+        sleepers
     }
 
     /// Notes that there is nothing more to deliver up to a revision.
@@ -191,7 +181,7 @@ impl Feed {
                     floor: window.floor,
                 });
             }
-            if window.replay(mailbox.range(), &mut cursor, &mut replay) {
+            if window.replay(mailbox.range(), &mut cursor, &mut replay, usize::MAX) {
                 continue;
             }
             if window.closed {
@@ -200,6 +190,27 @@ impl Feed {
             break window.registry.insert(Arc::clone(&mailbox));
         };
         Ok(Watcher::new(Arc::clone(self), mailbox, id, replay))
+    }
+
+    /// Reads the next part of what a watcher has missed. Returns whether there is more of it.
+    pub(crate) fn catch_up(
+        &self,
+        mailbox: &Mailbox,
+        replay: &mut VecDeque<Arc<Event>>,
+    ) -> Result<bool, WatchEnd> {
+        let window = self.window.lock();
+        let Some(missed) = mailbox.missed()? else {
+            return Ok(false);
+        };
+        if missed <= window.floor {
+            drop(window);
+            drop(mailbox.end(WatchEnd::Expired));
+            return Err(WatchEnd::Expired);
+        }
+        let mut cursor = Revision(missed.0.saturating_sub(1));
+        let is_behind = window.replay(mailbox.range(), &mut cursor, replay, MAILBOX_COUNT_MAX);
+        mailbox.set_missed(is_behind.then(|| cursor.next()));
+        Ok(is_behind)
     }
 
     /// Takes a watcher out.
@@ -285,12 +296,13 @@ impl Window {
         }
     }
 
-    /// Copies the next part of history. Returns whether there is more of it.
+    /// Copies the next part of history, until there is no `room`. Returns whether there is more of it.
     fn replay(
         &self,
         range: &KeyRange,
         cursor: &mut Revision,
         replay: &mut VecDeque<Arc<Event>>,
+        room: usize,
     ) -> bool {
         let start = self
             .history
@@ -298,7 +310,7 @@ impl Window {
         let mut seen = 0_usize;
         for event in self.history.range(start..) {
             // A step ends between two revisions, so that the next one can begin by revision.
-            if seen >= EVENTS_PER_STEP && event.revision() > *cursor {
+            if (seen >= EVENTS_PER_STEP || replay.len() >= room) && event.revision() > *cursor {
                 return true;
             }
             seen = seen.saturating_add(1);

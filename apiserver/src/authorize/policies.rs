@@ -119,7 +119,7 @@ impl Follower {
                 };
                 match batch {
                     Ok(events) => self.take(&events),
-                    Err(storage::WatchEnd::TooSlow | storage::WatchEnd::Expired) => break,
+                    Err(storage::WatchEnd::Expired) => break,
                     Err(storage::WatchEnd::Closed) => return,
                 }
             }

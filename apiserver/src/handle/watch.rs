@@ -211,14 +211,12 @@ impl WatchStream {
                 let text = "the history that the watch was to see is gone, list again";
                 Self::fail(&Status::expired(text), out)
             }
-            // A watcher that is too slow, and a store that closes, end without a word: the client goes on from where
-            // it is.
-            Woken::Events(Err(_end)) => Phase::Done,
             Woken::KindEnded => {
                 let text = "the definition of the resource changed, list again";
                 Self::fail(&Status::expired(text), out)
             }
-            Woken::TimeIsUp => Phase::Done,
+            // A store that closes says no word either: the client goes on from where it is.
+            Woken::TimeIsUp | Woken::Events(Err(WatchEnd::Closed)) => Phase::Done,
             Woken::Bookmark => {
                 self.encoder
                     .bookmark(out, &self.scope, watcher.progress(), encode::Initial::Not);

@@ -121,7 +121,7 @@ async fn follow(registry: &Registry, store: &Arc<dyn Store>, token: &Cancellatio
         };
         match events {
             Ok(events) => observe(registry, &events, &mut watcher),
-            Err(storage::WatchEnd::TooSlow | storage::WatchEnd::Expired) => return,
+            Err(storage::WatchEnd::Expired) => return,
             Err(storage::WatchEnd::Closed) => {
                 token.cancelled().await;
                 return;

@@ -101,7 +101,7 @@ impl Collector {
         };
         drop(found);
         let Ok(mut watcher) = self.shared.store.watch(query) else {
-            return WatchEnd::TooSlow;
+            return WatchEnd::Expired;
         };
         loop {
             while let Some(work) = self.queue.pop_front() {

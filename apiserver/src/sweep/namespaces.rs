@@ -84,7 +84,7 @@ impl Sweeper {
             after: found.revision,
         };
         let Ok(mut watcher) = self.shared.store.watch(query) else {
-            return WatchEnd::TooSlow;
+            return WatchEnd::Expired;
         };
         loop {
             match watcher.next().await {

@@ -57,8 +57,12 @@ pub(super) const CASES: &[Case] = &[
         run: |f| Box::pin(cancelled(f)),
     },
     Case {
-        name: "a slow watcher is ended and can resume",
+        name: "a slow watcher misses nothing that history has",
         run: |f| Box::pin(slow(f)),
+    },
+    Case {
+        name: "a slow watcher ends where history has gone on without it",
+        run: |f| Box::pin(slow_beyond_history(f)),
     },
 ];
 
@@ -403,39 +407,83 @@ async fn cancelled(fixture: &dyn Fixture) {
     put(&*store, "/a", "2").await;
 }
 
+/// Far more than any mailbox should hold: 500 keys are written in each commit.
+const HUGE_COMMITS: usize = 40;
+
+fn huge(n: usize) -> Vec<Write> {
+    (0..500)
+        .map(|k| Write::put(format!("/{k}"), n.to_string()))
+        .collect()
+}
+
 async fn slow(fixture: &dyn Fixture) {
+    let parts: [(KeyRange, fn(&[u8]) -> bool); 3] = [
+        (KeyRange::all(), |_| true),
+        (KeyRange::prefix("/1"), |key| key.starts_with(b"/1")),
+        (KeyRange::exact("/7"), |key| key == b"/7"),
+    ];
+    let store = fixture.store();
+    let after = start(&*store);
+    let mut awake = watch(&*store, KeyRange::all(), after);
+    let mut wakeful = Vec::new();
+    let mut sleepers = parts.map(|(range, is_theirs)| {
+        let sleeper = watch(&*store, range, after);
+        (sleeper, is_theirs, Vec::<Arc<Event>>::new())
+    });
+    for n in 0..HUGE_COMMITS {
+        let latest = done(store.commit(huge(n))).await.revision;
+        wakeful.extend(events_until(&mut awake, latest).await);
+        if n % 9 == 8 {
+            // They wake for a moment, and are behind again before they have caught up.
+            for (sleeper, _, events) in &mut sleepers {
+                let next = within("a slow watch", sleeper.next()).await;
+                events.extend(next.expect("the watch goes on"));
+            }
+        }
+    }
+    assert_eq!(wakeful.len(), 20_000, "who keeps up is not disturbed");
+    for (sleeper, is_theirs, events) in &mut sleepers {
+        let progress = sleeper.progress();
+        assert!(
+            progress < start(&*store),
+            "no bookmark tells of what was missed"
+        );
+        let theirs = wakeful.iter().filter(|event| is_theirs(event.key()));
+        let wanted: Vec<_> = theirs.cloned().collect();
+        let last = wanted.last().expect("there were some").revision();
+        events.extend(events_until(sleeper, last).await);
+        assert_eq!(
+            seen(events),
+            seen(&wanted),
+            "nothing is lost, nor comes twice"
+        );
+    }
+    let latest = put(&*store, "/1", "live").await;
+    for (sleeper, ..) in sleepers.iter_mut().take(2) {
+        let live = events_until(sleeper, latest).await;
+        assert_eq!(live.len(), 1, "who has caught up goes on");
+    }
+}
+
+async fn slow_beyond_history(fixture: &mut dyn Fixture) {
     let store = fixture.store();
     let after = start(&*store);
     let mut sleeper = watch(&*store, KeyRange::all(), after);
-    let mut awake = watch(&*store, KeyRange::all(), after);
-    let mut wakeful = Vec::new();
+    put(&*store, "/a", "1").await;
     let mut latest = after;
-    // Far more than any mailbox should hold.
-    for n in 0..40 {
-        let writes = (0..500)
-            .map(|k| Write::put(format!("/{k}"), n.to_string()))
-            .collect();
-        latest = done(store.commit(writes)).await.revision;
-        wakeful.extend(events_until(&mut awake, latest).await);
+    for n in 0..HUGE_COMMITS {
+        latest = done(store.commit(huge(n))).await.revision;
     }
-    assert_eq!(wakeful.len(), 20_000, "who keeps up is not disturbed");
-    let mut events = Vec::new();
+    fixture.compact(latest).await;
+    let mut reached = after;
     let end = loop {
         match within("the slow watch", sleeper.next()).await {
-            Ok(batch) => events.extend(batch),
+            Ok(batch) => reached = batch.last().expect("no empty batch").revision(),
             Err(end) => break end,
         }
     };
-    assert_eq!(end, WatchEnd::TooSlow, "the end says why");
+    assert_eq!(end, WatchEnd::Expired, "the end says why");
     assert_eq!(sleeper.next().await.err(), Some(end), "an end is final");
-    let reached = sleeper.progress();
-    assert_eq!(
-        events.last().map(|event| event.revision()),
-        Some(reached),
-        "progress is true"
-    );
+    assert_eq!(sleeper.progress(), reached, "progress is true");
     assert!(reached < latest, "it did not get everything");
-    let mut resumed = watch(&*store, KeyRange::all(), reached);
-    events.extend(events_until(&mut resumed, latest).await);
-    assert_eq!(seen(&events), seen(&wakeful), "nothing is lost in between");
 }

@@ -1,4 +1,4 @@
-//! R09: watchers that stop to read cost little memory, hold nobody up, end, and can resume.
+//! R09: watchers that stop to read cost little memory, hold nobody up, and miss nothing when they read on.
 
 use std::time::Duration;
 
@@ -20,15 +20,16 @@ const R09: Trial = Trial("R09");
 
 /// Connections that stop reading; the catalogue has 1,000.
 const SLOW: usize = 100;
-/// Writes beside them: more than a mailbox of 4,096 events and the 2 MB that a connection has under way.
-const WRITES: usize = 12_000;
+/// Writes until they are stuck: far more than a mailbox of 256 events and the 2 MB that a connection has under way.
+const WRITES_FILLING: usize = 2_000;
+/// Writes beside them.
+const WRITES: usize = 4_000;
 /// What makes events large, so that fewer of them are under way.
 const FILLER: usize = 4_000;
 /// Writes of the phases before, which only measure.
 const WRITES_ALONE: usize = 2_000;
 const WRITERS: usize = 8;
-/// What one may take. The catalogue's bar is 64 KiB, and is not met: 110 KiB were seen, of which 38 are any connection
-/// with TLS and HTTP/2, 32 the mailbox of pointers, and 32 what waits for the socket.
+/// What one may take, with its connection. The catalogue's bar is 64 KiB; docs/benchmarks.md tells what is seen.
 const MEMORY_EACH: u64 = 256 * 1024;
 /// A debug build's allocator and its kept history vary by about this much between two phases.
 const NOISE: u64 = 8 * 1024 * 1024;
@@ -91,7 +92,7 @@ async fn r09_watchers_that_stop_reading_harm_nobody() {
     let before = memory();
     let alone = phase(&load, "alone", WRITES_ALONE).await;
     // What as many writes leave in memory as objects and history, with nobody slow.
-    let share = u64::try_from(WRITES / WRITES_ALONE).expect("it is small");
+    let share = u64::try_from((WRITES_FILLING + WRITES) / WRITES_ALONE).expect("it is small");
     let without = memory().saturating_sub(before) * share;
 
     let begin: Revision = load.revision().await;
@@ -104,6 +105,7 @@ async fn r09_watchers_that_stop_reading_harm_nobody() {
         slow.push((own, body));
     }
     let before = memory();
+    phase(&load, "filling", WRITES_FILLING).await;
     let beside = phase(&load, "beside", WRITES).await;
     let with = memory().saturating_sub(before);
     let each = with.saturating_sub(without) / slow_count as u64;
@@ -116,35 +118,35 @@ async fn r09_watchers_that_stop_reading_harm_nobody() {
         "{slow_count} slow watchers took {with} bytes, none {without}"
     );
 
-    // They end by themselves, with whole events, and a watch from the last of those goes on.
-    for (own, mut body) in slow.into_iter().take(5) {
-        let mut bytes = Vec::new();
-        let ended = drain(&mut body, &mut bytes).await;
-        assert_eq!(ended, Ok(()), "a slow watch ends");
-        let lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
-        let (last, whole) = lines.split_last().expect("there is a last line");
-        assert!(last.is_empty(), "the last event is cut");
-        let last: serde_json::Value =
-            serde_json::from_slice(whole.last().expect("there were events")).expect("JSON");
-        let resume = wheelhouse_tests::proof::api::revision(&last["object"]).unwrap_or(begin);
-        assert!(resume > begin, "it got something");
-        let resumed = own
-            .watch(&storage::conformance::histories::Span::all(), resume)
-            .await;
-        assert!(resumed.is_ok(), "it can resume from {resume}");
+    // They read on where they stopped, and miss nothing.
+    for (_own, mut body) in slow.into_iter().take(3) {
+        must_see(&mut body, WRITES_FILLING + WRITES).await;
     }
     R09.must(seed, load.finish().await);
     let checked = R09.prove(seed, &load.recorder);
     println!("R09: {checked:?}");
 }
 
-/// Reads a body to its end.
-async fn drain(body: &mut kube::client::Body, bytes: &mut Vec<u8>) -> Result<(), usize> {
-    while let Ok(frame) = tokio::time::timeout(Duration::from_secs(10), body.frame()).await {
-        match frame {
-            Some(Ok(frame)) => bytes.extend_from_slice(&frame.into_data().unwrap_or_default()),
-            Some(Err(_)) | None => return Ok(()),
+/// Reads so many events, each later than the one before.
+async fn must_see(body: &mut kube::client::Body, wanted: usize) {
+    let (mut rest, mut last, mut count) = (Vec::new(), Revision::default(), 0);
+    while count < wanted {
+        let frame = tokio::time::timeout(Duration::from_mins(1), body.frame()).await;
+        let frame = frame.expect("the watch goes on").expect("it does not end");
+        rest.extend_from_slice(&frame.expect("a frame").into_data().unwrap_or_default());
+        let end = rest.iter().rposition(|byte| *byte == b'\n');
+        let whole: Vec<u8> = rest.drain(..end.map_or(0, |end| end + 1)).collect();
+        for line in whole.split_inclusive(|byte| *byte == b'\n') {
+            let event: serde_json::Value = serde_json::from_slice(line).expect("JSON");
+            let revision = wheelhouse_tests::proof::api::revision(&event["object"]);
+            let revision = revision.expect("an event has a revision");
+            assert!(
+                revision > last,
+                "a watch goes forward: {revision} after {last}"
+            );
+            last = revision;
+            count += 1;
         }
     }
-    Err(bytes.len())
+    assert_eq!(count, wanted, "each write is one event");
 }

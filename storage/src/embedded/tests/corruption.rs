@@ -76,7 +76,7 @@ fn header_bits(files: &Files) -> Vec<(String, usize)> {
 }
 
 #[test]
-fn every_flipped_bit_of_a_header_is_noticed() {
+fn r04_every_flipped_bit_of_a_header_is_noticed() {
     for closed in [true, false] {
         let (files, all) = store(closed);
         let bits = header_bits(&files);
@@ -100,7 +100,7 @@ fn every_flipped_bit_of_a_header_is_noticed() {
 }
 
 #[test]
-fn a_flipped_bit_anywhere_is_never_served() {
+fn r04_a_flipped_bit_anywhere_is_never_served() {
     let mut random = Random::new(11);
     for closed in [true, false] {
         let (files, all) = store(closed);
@@ -125,7 +125,7 @@ fn a_flipped_bit_anywhere_is_never_served() {
 }
 
 #[test]
-fn a_cut_or_lost_file_is_never_served() {
+fn r04_a_cut_or_lost_file_is_never_served() {
     for closed in [true, false] {
         let (files, all) = store(closed);
         for (name, used) in meaning(&files) {
@@ -147,7 +147,7 @@ fn a_cut_or_lost_file_is_never_served() {
 
 /// What a closed store has is sealed, so every page of it is missed.
 #[test]
-fn lost_pages_are_never_served() {
+fn r04_lost_pages_are_never_served() {
     let (files, all) = store(true);
     let mut noticed = 0;
     for (name, used) in meaning(&files) {

@@ -143,7 +143,7 @@ fn kind(deed: &Deed) -> String {
 }
 
 #[test]
-fn no_crash_loses_an_acknowledged_write_or_halves_a_batch() {
+fn r02_no_crash_loses_an_acknowledged_write_or_halves_a_batch() {
     let states = states(BATCHES);
     let disk = SimulatedDirectory::default();
     assert_eq!(play(&open(&disk), 0, BATCHES), BATCHES);
@@ -205,7 +205,7 @@ fn no_crash_loses_an_acknowledged_write_or_halves_a_batch() {
 
 /// A crash while a store recovers from a crash.
 #[test]
-fn no_second_crash_loses_what_the_first_one_left() {
+fn r02_no_second_crash_loses_what_the_first_one_left() {
     let states = states(BATCHES);
     for seed in 0..20 * soak() {
         let mut random = Random::new(seed);
@@ -228,7 +228,7 @@ fn no_second_crash_loses_what_the_first_one_left() {
 
 /// With the upkeep on its own thread, as in earnest; the order of calls is chance.
 #[test]
-fn no_crash_loses_anything_while_another_thread_sweeps() {
+fn r02_no_crash_loses_anything_while_another_thread_sweeps() {
     let states = states(BATCHES);
     let mut random = Random::new(5);
     for seed in 0..60 * soak() {

@@ -98,7 +98,7 @@ fn stop_at_every_call(
 }
 
 #[test]
-fn a_crash_at_any_call_of_an_upgrade_loses_nothing() {
+fn r02_a_crash_at_any_call_of_an_upgrade_loses_nothing() {
     let begin = first_format(20);
     let upgrade = |disk: &SimulatedDirectory| open_with(disk, small()).is_ok();
     let calls = stop_at_every_call(&begin, upgrade, 20);
@@ -106,7 +106,7 @@ fn a_crash_at_any_call_of_an_upgrade_loses_nothing() {
 }
 
 #[test]
-fn a_crash_at_any_call_of_the_way_back_loses_nothing() {
+fn r02_a_crash_at_any_call_of_the_way_back_loses_nothing() {
     let begin = SimulatedDirectory::default();
     assert_eq!(play(&open(&begin), 0, 20), 20);
     let begin = SimulatedDirectory::with_files(begin.files());

@@ -149,7 +149,7 @@ fn a_store_that_was_plain_is_sealed_by_the_next_start() {
 }
 
 #[test]
-fn no_crash_while_a_key_is_replaced_loses_anything() {
+fn r02_no_crash_while_a_key_is_replaced_loses_anything() {
     let (sealed, all) = store_of_secrets(OLD);
     let both = format!("{NEW}{OLD}");
     let trial = SimulatedDirectory::with_files(sealed.files());

@@ -62,7 +62,7 @@ fn kept(files: std::collections::BTreeMap<String, Vec<u8>>) -> Result<usize, Ope
 }
 
 #[test]
-fn a_tail_that_is_cut_at_any_byte_is_the_end() {
+fn r03_a_tail_that_is_cut_at_any_byte_is_the_end() {
     let (disk, before) = store();
     let (name, heads) = frames(&disk);
     assert_eq!(heads.len(), before + 3, "each write is a frame");
@@ -88,7 +88,7 @@ fn a_tail_that_is_cut_at_any_byte_is_the_end() {
 }
 
 #[test]
-fn a_write_that_is_torn_in_any_order_is_there_or_not() {
+fn r03_a_write_that_is_torn_in_any_order_is_there_or_not() {
     let (disk, before) = store();
     let (name, heads) = frames(&disk);
     let files = disk.files();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_etcd_that_comes_back_is_resumed_without_a_gap() {
+async fn r13_an_etcd_that_comes_back_is_resumed_without_a_gap() {
     let Some(mut cluster) = Cluster::start(1, &[]) else {
         return;
     };
@@ -36,7 +36,7 @@ async fn an_etcd_that_comes_back_is_resumed_without_a_gap() {
 /// is older than what was acknowledged before, and with a majority writes go on (R13). The gaps are printed; their bar
 /// is three seconds on a machine that does nothing else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_majority_goes_on() {
+async fn r13_a_majority_goes_on() {
     let Some(mut cluster) = Cluster::start(3, &[]) else {
         return;
     };

@@ -54,7 +54,7 @@ async fn goes_on_above(engine: &Engine, last: Revision, watcher: &mut Watcher) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_etcd_that_was_set_back_begins_a_new_epoch() {
+async fn r14_an_etcd_that_was_set_back_begins_a_new_epoch() {
     let Some(mut cluster) = Cluster::start(1, &[]) else {
         return;
     };
@@ -79,7 +79,7 @@ async fn an_etcd_that_was_set_back_begins_a_new_epoch() {
 
 /// Somebody else wrote before this replica could look, so that the revision alone shows nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_etcd_that_was_set_back_and_went_on_is_recognised() {
+async fn r14_an_etcd_that_was_set_back_and_went_on_is_recognised() {
     let Some(mut cluster) = Cluster::start(1, &[]) else {
         return;
     };
@@ -106,7 +106,7 @@ async fn an_etcd_that_was_set_back_and_went_on_is_recognised() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_etcd_that_was_set_back_while_the_replica_was_down_is_noticed() {
+async fn r14_an_etcd_that_was_set_back_while_the_replica_was_down_is_noticed() {
     let Some(mut cluster) = Cluster::start(1, &[]) else {
         return;
     };
@@ -134,7 +134,7 @@ async fn an_etcd_that_was_set_back_while_the_replica_was_down_is_noticed() {
 
 /// Another replica noticed first and raised the epoch: one more raise would be one too many.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn replicas_agree_on_the_epoch() {
+async fn r14_replicas_agree_on_the_epoch() {
     let Some(mut cluster) = Cluster::start(1, &[]) else {
         return;
     };
@@ -154,7 +154,7 @@ async fn replicas_agree_on_the_epoch() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_etcd_without_the_store_is_not_taken_for_it() {
+async fn r14_an_etcd_without_the_store_is_not_taken_for_it() {
     let Some(mut cluster) = Cluster::start(1, &[]) else {
         return;
     };
