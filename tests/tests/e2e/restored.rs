@@ -351,7 +351,8 @@ async fn assert_expired(root: &Kubectl, version: &str) {
 /// The story: whoever restored a hub found the instances of the last hours deleted in all clusters, because the hub did not
 /// know them.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restored_hub_deletes_nothing_before_it_is_confirmed_and_keeps_what_it_does_not_know() {
+async fn r27_a_restored_hub_deletes_nothing_before_it_is_confirmed_and_keeps_what_it_does_not_know()
+{
     let restored = Restored::set().await;
     restored.held().await;
     restored.confirm("keep").await;
@@ -381,7 +382,7 @@ async fn a_restored_hub_deletes_nothing_before_it_is_confirmed_and_keeps_what_it
 
 /// The other answer: the backup is the truth.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restored_hub_deletes_what_it_does_not_know_when_it_is_told_to() {
+async fn r27_a_restored_hub_deletes_what_it_does_not_know_when_it_is_told_to() {
     let restored = Restored::set().await;
     restored.held().await;
     restored.confirm("delete").await;
