@@ -25,14 +25,29 @@ pub(crate) async fn run(asked: &Asked, report: &mut Report) {
         }
         match name {
             "B01" => cold::run(asked, report).await,
-            "B02" => create::lone(asked, report).await,
-            "B03" => create::storm(asked, report).await,
+            "B02" => on_one_thread(asked, report, create::lone),
+            "B03" => on_one_thread(asked, report, create::storm),
             "B12" => memory::run(asked, report).await,
             "B20" => restart::run(asked, report).await,
             "B21" => herd::run(asked, report).await,
             _ => soak::run(asked, report).await,
         }
     }
+}
+
+/// Runs what needs few threads on one: where client and server share two cores, each thread of the client that has to be
+/// woken costs more than what it does.
+fn on_one_thread(
+    asked: &Asked,
+    report: &mut Report,
+    run: impl AsyncFnOnce(&Asked, &mut Report) + Send,
+) {
+    let thread = move || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_all().build().expect("a runtime");
+        runtime.block_on(run(asked, report));
+    };
+    std::thread::scope(|scope| scope.spawn(thread).join().expect("it ran"));
 }
 
 /// The sides of a round: ours, and the peer unless it is left out.

@@ -3,12 +3,10 @@
 use std::{io, time::Duration};
 
 use bytes::Bytes;
-use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::wire::{Connection, Target};
+use crate::wire::{Body, Connection, Target};
 
 /// Between two beginnings of an event's resource version.
 const VERSION: &[u8] = b"\"resourceVersion\":\"";
@@ -16,7 +14,7 @@ const VERSION: &[u8] = b"\"resourceVersion\":\"";
 /// One open watch.
 #[derive(Debug)]
 pub(crate) struct Watcher {
-    body: Incoming,
+    body: Body,
     /// The part of a line whose end has not come.
     rest: Vec<u8>,
     /// Where a next watch begins.
@@ -135,10 +133,10 @@ impl Watcher {
     async fn open(connection: Connection, path: &str, version: &str) -> Result<Self, Refused> {
         let path = format!("{path}?watch=true&resourceVersion={version}&timeoutSeconds=3600");
         let answer = connection.open("GET", &path, "", Bytes::new()).await;
-        let answer = answer.map_err(|_error| Refused::Other)?;
-        match answer.status().as_u16() {
+        let (code, body) = answer.map_err(|_error| Refused::Other)?;
+        match code {
             200 => Ok(Self {
-                body: answer.into_body(),
+                body,
                 rest: Vec::new(),
                 version: version.to_owned(),
                 seen: 0,
@@ -159,15 +157,8 @@ impl Watcher {
 
     /// Reads the next piece of the stream; tells how many events ended in it.
     pub(crate) async fn next(&mut self) -> io::Result<usize> {
-        let frame = self
-            .body
-            .frame()
-            .await
-            .ok_or_else(|| io::Error::other("the watch ended"))?;
-        let frame = frame.map_err(io::Error::other)?;
-        let Ok(data) = frame.into_data() else {
-            return Ok(0);
-        };
+        let piece = self.body.piece().await?;
+        let data = piece.ok_or_else(|| io::Error::other("the watch ended"))?;
         self.rest.extend_from_slice(&data);
         let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else {
             return Ok(0);

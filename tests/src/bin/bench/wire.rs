@@ -1,7 +1,8 @@
 //! The wire of the load generator: HTTP/2 over TLS, or without, as bare as a fair client can be.
 //!
 //! The same against every server. What a request costs here is taken from the same two cores as the server, so nothing
-//! is parsed that a benchmark does not ask for.
+//! is parsed that a benchmark does not ask for, and head and body of a request leave together: apart, they wake a server
+//! twice.
 
 use std::{
     io,
@@ -13,13 +14,11 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
-use http::{Request, Response};
-use http_body_util::{BodyExt, Full};
-use hyper::{
-    body::Incoming,
-    client::conn::http2::{Builder, SendRequest},
+use h2::{
+    RecvStream,
+    client::{Builder, SendRequest},
 };
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use http::Request;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
 use serde_json::Value;
 use tokio::{
@@ -27,6 +26,10 @@ use tokio::{
     net::TcpSocket,
     task::JoinHandle,
 };
+
+/// Bytes that a server may send before they are read: of a stream, and of a connection. As hyper has them.
+const STREAM_WINDOW: u32 = 2 * 1024 * 1024;
+const CONNECTION_WINDOW: u32 = 5 * 1024 * 1024;
 
 /// Loopback addresses that connections come from, in turn: ports of one address pair are few.
 const SOURCE_COUNT: u8 = 8;
@@ -41,10 +44,14 @@ pub(crate) struct Target {
 /// One connection. It is cut when the last of its clones is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
-    sender: SendRequest<Full<Bytes>>,
+    sender: SendRequest<Bytes>,
     origin: Arc<str>,
     _driver: Arc<Driver>,
 }
+
+/// The body of an answer. Dropped before its end, it cancels the request.
+#[derive(Debug)]
+pub(crate) struct Body(RecvStream);
 
 /// Some connections to the same server, used in turn.
 #[derive(Clone)]
@@ -145,8 +152,11 @@ async fn handshake<S>(stream: S, origin: String) -> io::Result<Connection>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (sender, connection) = Builder::new(TokioExecutor::new())
-        .handshake(TokioIo::new(stream))
+    let (sender, connection) = Builder::new()
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .enable_push(false)
+        .handshake(stream)
         .await
         .map_err(io::Error::other)?;
     #[expect(
@@ -182,20 +192,30 @@ impl Connection {
         path: &str,
         content_type: &str,
         body: Bytes,
-    ) -> io::Result<Response<Incoming>> {
+    ) -> io::Result<(u16, Body)> {
         let request = Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.origin))
             .header("content-type", content_type)
             .header("accept", "application/json")
             .header("te", "trailers")
-            .body(Full::new(body))
+            .body(())
             .expect("a request");
-        self.sender
+        let mut sender = self
+            .sender
             .clone()
-            .send_request(request)
+            .ready()
             .await
-            .map_err(io::Error::other)
+            .map_err(io::Error::other)?;
+        let (answer, mut rest) = sender
+            .send_request(request, body.is_empty())
+            .map_err(io::Error::other)?;
+        if !body.is_empty() {
+            rest.send_data(body, true).map_err(io::Error::other)?;
+        }
+        let answer = answer.await.map_err(io::Error::other)?;
+        let code = answer.status().as_u16();
+        Ok((code, Body(answer.into_body())))
     }
 
     /// Sends a request and reads the whole answer.
@@ -206,14 +226,33 @@ impl Connection {
         content_type: &str,
         body: Bytes,
     ) -> io::Result<(u16, Bytes)> {
-        let response = self.open(method, path, content_type, body).await?;
-        let code = response.status().as_u16();
-        let body = response
-            .into_body()
-            .collect()
-            .await
+        let (code, mut body) = self.open(method, path, content_type, body).await?;
+        let first = body.piece().await?.unwrap_or_default();
+        let Some(second) = body.piece().await? else {
+            return Ok((code, first));
+        };
+        let mut whole = [first, second].concat();
+        while let Some(piece) = body.piece().await? {
+            whole.extend_from_slice(&piece);
+        }
+        Ok((code, whole.into()))
+    }
+}
+
+// === impl Body ===
+
+impl Body {
+    /// The next piece; none at the end.
+    pub(crate) async fn piece(&mut self) -> io::Result<Option<Bytes>> {
+        let Some(piece) = self.0.data().await else {
+            return Ok(None);
+        };
+        let piece = piece.map_err(io::Error::other)?;
+        let window = self.0.flow_control();
+        window
+            .release_capacity(piece.len())
             .map_err(io::Error::other)?;
-        Ok((code, body.to_bytes()))
+        Ok(Some(piece))
     }
 }
 
