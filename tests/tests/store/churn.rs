@@ -2,17 +2,20 @@
 
 use std::time::Duration;
 
+use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use storage::{Revision, conformance::Trial};
 use wheelhouse_tests::{Hub, proof::Api, proof::api::revision, wait::within};
 
 const TURNS: usize = 5;
-/// Of each turn; a tenth of the catalogue's over all turns, but for the clusters.
+/// Of each turn; a tenth of the catalogue's over all turns.
 const DEFINITIONS: usize = 20;
-const CLUSTERS: usize = 10;
+const CLUSTERS: usize = 200;
+const CLUSTERS_AT_ONCE: usize = 8;
 const WATCHES: usize = 2000;
 const WATCHES_AT_ONCE: usize = 50;
 
+const SPOKES: &str = "/apis/wheelhouse.dev/v1alpha1/spokes";
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 fn definition(n: usize) -> Value {
@@ -78,38 +81,46 @@ async fn churn_definitions(api: &Api) {
 
 /// Makes embedded spokes, each with a logical cluster and an object in it, and takes them away.
 async fn churn_clusters(api: &Api) {
-    let spokes = "/apis/wheelhouse.dev/v1alpha1/spokes";
-    for n in 0..CLUSTERS {
-        let spoke = json!({
-            "apiVersion": "wheelhouse.dev/v1alpha1", "kind": "Spoke",
-            "metadata": {"name": format!("churn-{n}")}, "spec": {"provider": "Embedded"},
-        });
-        let (code, body) = send(api, "POST", spokes, &spoke).await;
-        assert_eq!(code, 201, "{body}");
-        let object = json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}, "data": {},
-        });
-        let path = format!("/clusters/churn-{n}/api/v1/namespaces/default/configmaps");
-        within(Duration::from_mins(1), "the cluster is served", || async {
-            match send(api, "POST", &path, &object).await {
-                (201 | 409, _) => Ok(()),
-                (code, body) => Err(format!("{code} {body}")),
-            }
-        })
+    let all = || stream::iter(0..CLUSTERS);
+    all()
+        .for_each_concurrent(CLUSTERS_AT_ONCE, |n| make_cluster(api, n))
         .await;
-    }
-    for n in 0..CLUSTERS {
-        let path = format!("{spokes}/churn-{n}");
-        let (code, body) = send(api, "DELETE", &path, &Value::Null).await;
-        assert_eq!(code, 200, "{body}");
-        within(Duration::from_mins(1), "the spoke is gone", || async {
-            match send(api, "GET", &path, &Value::Null).await {
-                (404, _) => Ok(()),
-                (code, body) => Err(format!("{code} {body}")),
-            }
-        })
+    all()
+        .for_each_concurrent(CLUSTERS_AT_ONCE, |n| remove_cluster(api, n))
         .await;
-    }
+}
+
+async fn make_cluster(api: &Api, n: usize) {
+    let spoke = json!({
+        "apiVersion": "wheelhouse.dev/v1alpha1", "kind": "Spoke",
+        "metadata": {"name": format!("churn-{n}")}, "spec": {"provider": "Embedded"},
+    });
+    let (code, body) = send(api, "POST", SPOKES, &spoke).await;
+    assert_eq!(code, 201, "{body}");
+    let object = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}, "data": {},
+    });
+    let path = format!("/clusters/churn-{n}/api/v1/namespaces/default/configmaps");
+    within(Duration::from_mins(1), "the cluster is served", || async {
+        match send(api, "POST", &path, &object).await {
+            (201 | 409, _) => Ok(()),
+            (code, body) => Err(format!("{code} {body}")),
+        }
+    })
+    .await;
+}
+
+async fn remove_cluster(api: &Api, n: usize) {
+    let path = format!("{SPOKES}/churn-{n}");
+    let (code, body) = send(api, "DELETE", &path, &Value::Null).await;
+    assert_eq!(code, 200, "{body}");
+    within(Duration::from_mins(1), "the spoke is gone", || async {
+        match send(api, "GET", &path, &Value::Null).await {
+            (404, _) => Ok(()),
+            (code, body) => Err(format!("{code} {body}")),
+        }
+    })
+    .await;
 }
 
 async fn churn_watches(api: &Api, after: Revision) {
