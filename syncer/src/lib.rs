@@ -5,13 +5,15 @@
 //! is the thin shell around it that reads and writes.
 //!
 //! In reading order: [`definitions`] (RGD to GraphRevision to CRD), [`spokes`] (connections),
-//! [`instances`] (from an instance to its children and back), and what they share: [`engine`],
-//! [`target`], [`children`], [`mirrors`], [`collection`], [`externals`], [`queue`], [`keys`].
+//! [`instances`] (from an instance to its children and back), [`accounts`] (what the hub's own
+//! namespaces need), and what they share: [`engine`], [`target`], [`children`], [`mirrors`],
+//! [`collection`], [`externals`], [`queue`], [`keys`].
 //!
 //! **Invariant:** nothing is deleted because a read failed, was partial, or discovery shrank.
 //! **Invariant:** after a restore nothing is deleted in a spoke before it is confirmed ([`restored`]).
 //! **Invariant:** no work is dropped: what fails is tried again, later each time.
 
+mod accounts;
 mod children;
 mod collection;
 mod definitions;

@@ -3,6 +3,7 @@
 mod e2e {
     pub(crate) mod stage;
 
+    mod accounts;
     mod apply;
     mod conflict;
     mod crash;

@@ -115,7 +115,7 @@ pub(super) fn normalize(
     };
     if !scope.is_custom() {
         // Go takes null for any type: clients send `creationTimestamp: null` with every object.
-        structural::drop_nulls(value, schema);
+        schema::builtin::read_nulls(value, schema);
         check_go_types(scope, value)?;
     }
     structural::coerce_metadata(value, schema, MalformedFields::Refused)

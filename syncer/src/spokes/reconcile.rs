@@ -22,6 +22,7 @@ use tracing::{info, warn};
 
 use super::{census, heartbeat, namespaces};
 use crate::{
+    accounts,
     definitions::{distribution, reconcile::add_finalizer_of},
     engine::Engine,
     instances::{self, deletion},
@@ -180,6 +181,8 @@ pub(crate) fn start(engine: &Arc<Engine>, target: &Arc<Target>) {
     if target.sort == TargetSort::Mirrored {
         heartbeat::start(engine, target);
         namespaces::watch(engine, target);
+    } else {
+        accounts::start(target);
     }
     engine.distribution_queue.add(target.cluster.clone());
     engine.requeue_cluster(&target.cluster);
