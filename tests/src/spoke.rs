@@ -36,7 +36,7 @@ pub struct Spoke {
     // In the order in which they are dropped: what depends on another goes first.
     controllers: Option<Process>,
     api: Option<Process>,
-    etcd: Process,
+    etcd: Option<Process>,
     scratch: Scratch,
 }
 
@@ -70,7 +70,7 @@ impl Spoke {
             etcd_port,
             controllers: None,
             api: Some(api),
-            etcd,
+            etcd: Some(etcd),
             scratch,
         };
         if !options.without_controllers {
@@ -140,10 +140,11 @@ impl Spoke {
 
     /// Ends kube-apiserver and etcd as a power cut would, and starts both again, without a wait.
     pub fn power_cycle(&mut self) {
+        // Both are gone before one starts: an etcd that holds much takes a while to let go of its port.
         self.api = None;
+        self.etcd = None;
         let log = self.scratch.file("etcd.log");
-        self.etcd.signal("KILL");
-        self.etcd = Process::start(&self.etcd_command, &log);
+        self.etcd = Some(Process::start(&self.etcd_command, &log));
         let log = self.scratch.file("kube-apiserver.log");
         self.api = Some(Process::start(&self.api_command, &log));
     }
@@ -158,8 +159,8 @@ impl Spoke {
     }
 
     /// The process of etcd.
-    pub const fn etcd(&self) -> &Process {
-        &self.etcd
+    pub fn etcd(&self) -> &Process {
+        self.etcd.as_ref().expect("etcd runs")
     }
 
     async fn served(&self) {
@@ -167,7 +168,8 @@ impl Spoke {
         within(PATIENCE, "the spoke is served", || async {
             let api = self.api();
             assert!(api.runs(), "kube-apiserver ended:\n{}", tail(&api.log()));
-            assert!(self.etcd.runs(), "etcd ended:\n{}", tail(&self.etcd.log()));
+            let etcd = self.etcd();
+            assert!(etcd.runs(), "etcd ended:\n{}", tail(&etcd.log()));
             kubectl.run(&["get", "--raw", "/readyz"]).await.ok()?;
             kubectl.run(&["get", "namespace", "default"]).await.ok()?;
             Ok(())
