@@ -90,6 +90,10 @@ impl Api {
         let body = response.into_body().collect().await.ok()?.to_bytes();
         let value = serde_json::from_slice(&body)
             .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&body).into_owned()));
+        if !EXPECTED.contains(&code) {
+            // The clients take it for silence; whoever reads of a failure wants to know.
+            println!("{method} {path} was answered with {code}: {value}");
+        }
         Some((code, value))
     }
 
@@ -173,6 +177,8 @@ impl Api {
 }
 
 const JSON: &str = "application/json";
+/// What clients of a sound hub may be told.
+const EXPECTED: [u16; 7] = [200, 201, 404, 409, 410, 429, 507];
 
 async fn connection(kubeconfig: &Path) -> kube::Client {
     let text = std::fs::read_to_string(kubeconfig).expect("the kubeconfig can be read");
