@@ -38,6 +38,13 @@ pub use connector::{ConnectTimeoutError, DeadlineConnector, ServerName};
 const LANE_STREAMS_MAX: usize = 90;
 /// How many lanes there are at most: 64 × 90 streams to one cluster. Beyond, streams wait on the emptiest lane.
 const LANE_COUNT_MAX: usize = 64;
+/// Streams that were given up, and whose frames are passed over in silence for a second: a watch that somebody leaves has
+/// many under way.
+const REMEMBERED_STREAMS_MAX: usize = 1000;
+/// Frames of streams that were given up before those, in the life of a connection; each is answered with a reset, and one
+/// more breaks the connection with all streams on it. h2's own bound of 1,024 is reached by leaving some dozens of
+/// busy watches in a second; without any, a server that never reads would let resets pile up.
+const STRAY_FRAMES_MAX: usize = 100_000;
 /// How long a connection without streams is kept.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
@@ -261,6 +268,8 @@ fn builder(timing: Timing) -> hyper_util::client::legacy::Builder {
         .http2_keep_alive_interval(timing.ping_interval)
         .http2_keep_alive_timeout(timing.ping_timeout)
         // Also between calls: otherwise the first call after an outage would find out by its own deadline.
-        .http2_keep_alive_while_idle(true);
+        .http2_keep_alive_while_idle(true)
+        .http2_max_concurrent_reset_streams(REMEMBERED_STREAMS_MAX)
+        .http2_max_local_error_reset_streams(STRAY_FRAMES_MAX);
     builder
 }
