@@ -5,6 +5,7 @@
 //! No request is sent twice. An answer that does not say what became of a write is recorded as none.
 
 use std::{
+    io::Write as _,
     path::Path,
     sync::{Arc, RwLock},
 };
@@ -92,7 +93,8 @@ impl Api {
             .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&body).into_owned()));
         if !EXPECTED.contains(&code) {
             // The clients take it for silence; whoever reads of a failure wants to know.
-            println!("{method} {path} was answered with {code}: {value}");
+            let line = format!("{method} {path} was answered with {code}: {value}");
+            drop(writeln!(std::io::stderr(), "{line}"));
         }
         Some((code, value))
     }
