@@ -9,7 +9,7 @@ use std::{
 use api::cluster::LogicalCluster;
 use storage::{Store, embedded, etcd};
 use tasks::{OnPanic, Tasks};
-use tokio::{net::TcpListener, task::JoinHandle};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::{Hub, HubParts, Lifecycle, bootstrap::BootstrapError, replicas, replicas::ShareError};
@@ -87,8 +87,7 @@ impl Hub {
         if let StoreConfig::Etcd(_) = config.store {
             config.hub_id = replicas::share(&store, &config.data_dir, &config.hub_id, now).await?;
         }
-        // Behind the store, whose lock keeps other hubs from these files, and beside what reads it.
-        let keys = open_keys(&config, &store, now, tasks);
+        let pki = Pki::open(&config.data_dir, &config.addresses, &config.host_names, now)?;
         let tokens = read_tokens(&config)?;
         reseal_secrets(&config, &store).await?;
         let registry = Registry::open(&store)?;
@@ -108,7 +107,7 @@ impl Hub {
         );
         handlers.start_followers(tasks);
         let lifecycle = Lifecycle::new(config.shutdown_delay);
-        let (pki, accounts) = keys.await.map_err(OpenError::Panic)??;
+        let accounts = Arc::new(ServiceAccounts::open(&config.data_dir, Arc::clone(&store))?);
         let hub = Self {
             parts: Arc::new(HubParts {
                 authenticator: Authenticator::new(tokens, config.anonymous)
@@ -271,22 +270,6 @@ async fn open_store(config: &Config, tasks: &Tasks) -> Result<Arc<dyn Store>, Op
         }),
     };
     Ok(opening.await.map_err(OpenError::Panic)??)
-}
-
-/// Opens the hub's certificates and the key of its tokens. A first start makes them, and syncs seven files.
-fn open_keys(
-    config: &Config,
-    store: &Arc<dyn Store>,
-    now: jiff::Timestamp,
-    tasks: &Tasks,
-) -> JoinHandle<Result<(Pki, Arc<ServiceAccounts>), tls::Error>> {
-    let (data_dir, store) = (config.data_dir.clone(), Arc::clone(store));
-    let (addresses, host_names) = (config.addresses.clone(), config.host_names.clone());
-    tasks.spawn_blocking("open keys", move || {
-        let pki = Pki::open(&data_dir, &addresses, &host_names, now)?;
-        let accounts = ServiceAccounts::open(&data_dir, store)?;
-        Ok((pki, Arc::new(accounts)))
-    })
 }
 
 fn etcd_config(reached: EtcdConfig, data_dir: &Path) -> etcd::Config {
