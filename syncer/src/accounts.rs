@@ -53,12 +53,7 @@ pub(crate) fn start(target: &Arc<Target>) {
     let target = Arc::clone(target);
     let tasks = target.tasks().clone();
     tasks.spawn("accounts", async move {
-        loop {
-            let namespace = tokio::select! {
-                biased;
-                () = target.token.cancelled() => return,
-                namespace = accounts.queue.next() => namespace,
-            };
+        while let Some(namespace) = accounts.queue.next_until(&target.token).await {
             if accounts.seen.lock().lacks(&namespace) {
                 make(&target, &accounts, &namespace).await;
             }

@@ -216,12 +216,7 @@ pub(crate) fn start(engine: &Arc<Engine>) {
     let worker = Arc::clone(engine);
     let token = engine.tasks.child_token();
     engine.tasks.spawn("definition-worker", async move {
-        loop {
-            let key = tokio::select! {
-                biased;
-                () = token.cancelled() => return,
-                key = worker.definition_queue.next() => key,
-            };
+        while let Some(key) = worker.definition_queue.next_until(&token).await {
             reconcile::run(&worker, &key).await;
             worker.definition_queue.done(&key);
         }

@@ -18,6 +18,7 @@ use std::{
 
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
+use tokio_util::sync::CancellationToken;
 
 /// A deduplicating queue with delayed additions.
 #[derive(Debug)]
@@ -69,6 +70,15 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     pub(crate) fn add_after(&self, key: K, delay: Duration) {
         self.state.lock().add_at(key, Instant::now() + delay);
         self.changed.notify_one();
+    }
+
+    /// [`WorkQueue::next`], or nothing once `token` is cancelled: what a worker loops over.
+    pub(crate) async fn next_until(&self, token: &CancellationToken) -> Option<K> {
+        tokio::select! {
+            biased;
+            () = token.cancelled() => None,
+            key = self.next() => Some(key),
+        }
     }
 
     /// Hands out the next key. The worker must call [`WorkQueue::done`] with it.

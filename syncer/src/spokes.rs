@@ -43,12 +43,7 @@ pub(crate) fn start(engine: &Arc<Engine>) {
     let worker = Arc::clone(engine);
     let token = engine.tasks.child_token();
     engine.tasks.spawn("spoke-worker", async move {
-        loop {
-            let cluster = tokio::select! {
-                biased;
-                () = token.cancelled() => return,
-                cluster = worker.spoke_queue.next() => cluster,
-            };
+        while let Some(cluster) = worker.spoke_queue.next_until(&token).await {
             // Each spoke in a task of its own: one that hangs holds nobody else back.
             let (engine, known) = (Arc::clone(&worker), Arc::clone(&known));
             worker.tasks.spawn("spoke", async move {

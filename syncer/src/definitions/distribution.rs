@@ -166,12 +166,7 @@ pub(crate) fn start(engine: &Arc<Engine>) {
     let worker = Arc::clone(engine);
     let token = engine.tasks.child_token();
     engine.tasks.spawn("distribution-worker", async move {
-        loop {
-            let cluster = tokio::select! {
-                biased;
-                () = token.cancelled() => return,
-                cluster = worker.distribution_queue.next() => cluster,
-            };
+        while let Some(cluster) = worker.distribution_queue.next_until(&token).await {
             // Each target in a task of its own: one that hangs holds nobody else back.
             let (engine, done) = (Arc::clone(&worker), Arc::clone(&worker.distribution_queue));
             worker.tasks.spawn("distribution", async move {

@@ -284,12 +284,7 @@ pub(crate) fn start_status_worker(engine: &Arc<Engine>, target: &Arc<Target>) {
     let (engine, target) = (Arc::clone(engine), Arc::clone(target));
     let tasks = engine.tasks.clone();
     tasks.spawn("mirror-status", async move {
-        loop {
-            let key = tokio::select! {
-                biased;
-                () = target.token.cancelled() => return,
-                key = target.mirror_queue.next() => key,
-            };
+        while let Some(key) = target.mirror_queue.next_until(&target.token).await {
             if let Err(Pause::Failure(reason)) = write_status(&engine, &target, &key).await {
                 debug!(cluster = %target.cluster, key = %key, reason, "cannot write a mirror's status");
                 target.mirror_queue.add_after(key.clone(), Duration::from_secs(5));
