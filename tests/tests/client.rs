@@ -9,6 +9,7 @@ use client::{
     Answer, Connection, DeleteRequest, Deleted, Dynamic, Endpoint, Force, Identity, ListRequest,
     Options, Patch,
 };
+use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -383,4 +384,43 @@ async fn watches_beyond_what_one_connection_carries_leave_room_for_calls() {
     call.get(&endpoint("", "v1", "namespaces", None), "default")
         .await
         .expect("a call comes through");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn busy_watches_that_are_left_do_no_harm_to_others_on_their_connection() {
+    let (_spoke, connection, dynamic) = start("client-strays").await;
+    let at = config_maps();
+    for n in 0..300 {
+        let object = config_map(&format!("a{n}"), "1");
+        dynamic.create(&at, &object).await.expect("it is made");
+    }
+    let watch = |query: &str| {
+        let path = format!("/api/v1/configmaps?watch=true&resourceVersion=0{query}");
+        let request = http::Request::get(path)
+            .body(http_body_util::Empty::<bytes::Bytes>::new())
+            .expect("a request");
+        let opening = connection.send(request, Identity::Kubeconfig);
+        async move {
+            let response = timeout(PATIENCE, opening).await.expect("the watch begins");
+            response.expect("its connection lives").into_body()
+        }
+    };
+    let mut quiet = watch("&fieldSelector=metadata.name%3Dlast").await;
+    for _ in 0..30 {
+        let mut busy = futures::future::join_all((0..80).map(|_| watch(""))).await;
+        for body in &mut busy {
+            let frame = timeout(PATIENCE, body.frame()).await.expect("an event");
+            frame.expect("it goes on").expect("its connection lives");
+        }
+        // What they are sent until the server hears of it comes to nobody.
+        drop(busy);
+    }
+    dynamic
+        .create(&at, &config_map("last", "1"))
+        .await
+        .expect("it is made");
+    let frame = timeout(PATIENCE, quiet.frame()).await.expect("an event");
+    let frame = frame.expect("it goes on").expect("its connection lives");
+    let event = frame.into_data().expect("data");
+    assert!(event.starts_with(b"{\"type\":\"ADDED\""), "{event:?}");
 }
