@@ -69,17 +69,21 @@ async fn churn_definitions(api: &Api) {
         .await;
     }
     for n in 0..DEFINITIONS {
-        let path = format!("{CRDS}/churns{n}.churn.example.com");
-        let (code, body) = send(api, "DELETE", &path, &Value::Null).await;
-        assert_eq!(code, 200, "{body}");
-        within(Duration::from_mins(1), "the definition is gone", || async {
-            match send(api, "GET", &path, &Value::Null).await {
-                (404, _) => Ok(()),
-                (code, body) => Err(format!("{code} {body}")),
-            }
-        })
-        .await;
+        remove(api, &format!("{CRDS}/churns{n}.churn.example.com")).await;
     }
+}
+
+/// Deletes an object, and waits until it is gone.
+async fn remove(api: &Api, path: &str) {
+    let (code, body) = send(api, "DELETE", path, &Value::Null).await;
+    assert_eq!(code, 200, "{body}");
+    within(Duration::from_mins(1), "it is gone", || async {
+        match send(api, "GET", path, &Value::Null).await {
+            (404, _) => Ok(()),
+            (code, body) => Err(format!("{path}: {code} {body}")),
+        }
+    })
+    .await;
 }
 
 /// Makes embedded spokes, each with a logical cluster and an object in it, and takes them away.
@@ -89,7 +93,9 @@ async fn churn_clusters(api: &Api) {
         .for_each_concurrent(CLUSTERS_AT_ONCE, |n| make_cluster(api, n))
         .await;
     all()
-        .for_each_concurrent(CLUSTERS_AT_ONCE, |n| remove_cluster(api, n))
+        .for_each_concurrent(CLUSTERS_AT_ONCE, |n| async move {
+            remove(api, &format!("{SPOKES}/churn-{n}")).await;
+        })
         .await;
 }
 
@@ -107,19 +113,6 @@ async fn make_cluster(api: &Api, n: usize) {
     within(Duration::from_mins(1), "the cluster is served", || async {
         match send(api, "POST", &path, &object).await {
             (201 | 409, _) => Ok(()),
-            (code, body) => Err(format!("{code} {body}")),
-        }
-    })
-    .await;
-}
-
-async fn remove_cluster(api: &Api, n: usize) {
-    let path = format!("{SPOKES}/churn-{n}");
-    let (code, body) = send(api, "DELETE", &path, &Value::Null).await;
-    assert_eq!(code, 200, "{body}");
-    within(Duration::from_mins(1), "the spoke is gone", || async {
-        match send(api, "GET", &path, &Value::Null).await {
-            (404, _) => Ok(()),
             (code, body) => Err(format!("{code} {body}")),
         }
     })
@@ -171,20 +164,24 @@ async fn r24_what_comes_and_goes_leaves_nothing() {
     }
     // The first turns fill caches, and the history that is kept for five minutes: each of many turns leaves its share there.
     let early = match factor {
-        1 => seen.len() / 2,
+        1 => 1,
         _ => seen.partition_point(|seen| seen.after < HISTORY),
     };
-    // What the allocator holds at a moment varies, so some turns are taken together.
-    let mean = |seen: &[Seen]| seen.iter().map(|it| it.memory_kb).sum::<u64>() / seen.len() as u64;
-    let some = (seen.len() / 10).max(1);
+    // What the allocator holds at a moment is up to a seventh more than what is in use, so of some turns the least counts:
+    // what leaks is in every one.
+    let least = |seen: &[Seen]| {
+        seen.iter()
+            .map(|it| it.memory_kb)
+            .min()
+            .expect("some turns")
+    };
+    let some = (seen.len() / 10).max(2);
     let (before, after) = (
-        mean(&seen[early..early + some]),
-        mean(&seen[seen.len() - some..]),
+        least(&seen[early..early + some]),
+        least(&seen[seen.len() - some..]),
     );
     println!("R24: {before} KB of memory, {after} KB at the end");
-    // Few turns tell of great leaks alone: one of five was seen a seventh above its neighbours.
-    let percent = if factor == 1 { 130 } else { 110 };
-    assert!(after * 100 <= before * percent, "memory grows: {seen:?}");
+    assert!(after * 100 <= before * 110, "memory grows: {seen:?}");
     assert!(
         seen[seen.len() - 1].descriptors <= seen[early].descriptors + 2,
         "descriptors grow: {seen:?}"

@@ -30,7 +30,7 @@ const FILLER: usize = 4_000;
 const WRITES_ALONE: usize = 2_000;
 const WRITERS: usize = 8;
 /// What one may take, with its connection. The catalogue's bar is 64 KiB; docs/benchmarks.md tells what is seen.
-const MEMORY_EACH: u64 = 256 * 1024;
+const MEMORY_EACH: u64 = 128 * 1024;
 /// A debug build's allocator and its kept history vary by about this much between two phases.
 const NOISE: u64 = 8 * 1024 * 1024;
 
