@@ -45,6 +45,11 @@ const REMEMBERED_STREAMS_MAX: usize = 1000;
 /// more breaks the connection with all streams on it. h2's own bound of 1,024 is reached by leaving some dozens of
 /// busy watches in a second; without any, a server that never reads would let resets pile up.
 const STRAY_FRAMES_MAX: usize = 100_000;
+/// What a stream may be sent before somebody reads it, in bytes: 10 MB/s at a round trip of 100 ms.
+const STREAM_WINDOW: u32 = 1 << 20;
+/// The same for all streams of a connection together, as Go's client has it: never the narrower one, or a few answers
+/// that nobody reads would hold up all others. h2 also bears small unread frames up to half of it.
+const CONNECTION_WINDOW: u32 = 1 << 30;
 /// How long a connection without streams is kept.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
@@ -269,6 +274,8 @@ fn builder(timing: Timing) -> hyper_util::client::legacy::Builder {
         .http2_keep_alive_timeout(timing.ping_timeout)
         // Also between calls: otherwise the first call after an outage would find out by its own deadline.
         .http2_keep_alive_while_idle(true)
+        .http2_initial_stream_window_size(STREAM_WINDOW)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW)
         .http2_max_concurrent_reset_streams(REMEMBERED_STREAMS_MAX)
         .http2_max_local_error_reset_streams(STRAY_FRAMES_MAX);
     builder

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use api::{GroupVersionKind, GroupVersionResource, crd::CustomResourceDefinition, meta};
 use client::reflector::{self, Event, Tasks};
+use client::transport::ResponseBody;
 use client::{
     Answer, Connection, DeleteRequest, Deleted, Dynamic, Endpoint, Force, Identity, ListRequest,
     Options, Patch,
@@ -363,22 +364,26 @@ async fn a_reflector_outlives_a_server_that_hangs_and_one_that_restarts() {
     }
 }
 
+/// Watches ConfigMaps from any version on, and leaves the events to whoever asks for them.
+async fn watch(connection: &Connection, query: &str) -> ResponseBody {
+    let path = format!("/api/v1/configmaps?watch=true&resourceVersion=0{query}");
+    let request = http::Request::get(path)
+        .body(http_body_util::Empty::<bytes::Bytes>::new())
+        .expect("a request");
+    let opening = connection.send(request, Identity::Kubeconfig);
+    let response = timeout(PATIENCE, opening).await.expect("the watch begins");
+    let response = response.expect("its connection lives");
+    assert!(response.status().is_success(), "{}", response.status());
+    response.into_body()
+}
+
 #[tokio::test]
 async fn watches_beyond_what_one_connection_carries_leave_room_for_calls() {
     let (_spoke, connection, dynamic) = start("client-lanes").await;
     let mut watches = Vec::new();
     // kube-apiserver allows 250 streams on a connection; the 251st would wait for one of them to end.
     for _ in 0..300 {
-        let request = http::Request::get("/api/v1/configmaps?watch=true&resourceVersion=0")
-            .body(http_body_util::Empty::<bytes::Bytes>::new())
-            .expect("a request");
-        let opening = connection.send(request, Identity::Kubeconfig);
-        let response = timeout(PATIENCE, opening)
-            .await
-            .expect("the watch begins")
-            .expect("sent");
-        assert!(response.status().is_success(), "{}", response.status());
-        watches.push(response);
+        watches.push(watch(&connection, "").await);
     }
     let call = dynamic.with_deadline(Duration::from_secs(10));
     call.get(&endpoint("", "v1", "namespaces", None), "default")
@@ -394,20 +399,9 @@ async fn busy_watches_that_are_left_do_no_harm_to_others_on_their_connection() {
         let object = config_map(&format!("a{n}"), "1");
         dynamic.create(&at, &object).await.expect("it is made");
     }
-    let watch = |query: &str| {
-        let path = format!("/api/v1/configmaps?watch=true&resourceVersion=0{query}");
-        let request = http::Request::get(path)
-            .body(http_body_util::Empty::<bytes::Bytes>::new())
-            .expect("a request");
-        let opening = connection.send(request, Identity::Kubeconfig);
-        async move {
-            let response = timeout(PATIENCE, opening).await.expect("the watch begins");
-            response.expect("its connection lives").into_body()
-        }
-    };
-    let mut quiet = watch("&fieldSelector=metadata.name%3Dlast").await;
+    let mut quiet = watch(&connection, "&fieldSelector=metadata.name%3Dlast").await;
     for _ in 0..30 {
-        let mut busy = futures::future::join_all((0..80).map(|_| watch(""))).await;
+        let mut busy = futures::future::join_all((0..80).map(|_| watch(&connection, ""))).await;
         for body in &mut busy {
             let frame = timeout(PATIENCE, body.frame()).await.expect("an event");
             frame.expect("it goes on").expect("its connection lives");
@@ -423,4 +417,27 @@ async fn busy_watches_that_are_left_do_no_harm_to_others_on_their_connection() {
     let frame = frame.expect("it goes on").expect("its connection lives");
     let event = frame.into_data().expect("data");
     assert!(event.starts_with(b"{\"type\":\"ADDED\""), "{event:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn watches_that_nobody_reads_do_not_hold_up_others_on_their_connection() {
+    let (_spoke, connection, dynamic) = start("client-windows").await;
+    let at = config_maps();
+    for n in 0..20 {
+        let object = config_map(&format!("large{n}"), &"x".repeat(200_000));
+        dynamic.create(&at, &object).await.expect("it is made");
+    }
+    // Four megabytes are meant for each of them, and stay where they are.
+    let mut unread = Vec::new();
+    for _ in 0..20 {
+        let mut body = watch(&connection, "").await;
+        let first = timeout(PATIENCE, body.frame()).await.expect("an event");
+        first.expect("it goes on").expect("its connection lives");
+        unread.push(body);
+    }
+    let call = dynamic.with_deadline(Duration::from_secs(10));
+    for n in 0..20 {
+        let answer = call.get(&at, &format!("large{n}")).await;
+        answer.expect("a call comes through");
+    }
 }

@@ -34,6 +34,11 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 /// How long it may take to answer that.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// Bytes of a request's body that a client may send before they are read, as of kube-apiserver.
+const STREAM_WINDOW: u32 = 256 * 1024;
+/// The same for all streams of a connection together: never the narrower one, or requests for a spoke that hangs would
+/// hold up those for others. kube-apiserver multiplies alike.
+const CONNECTION_WINDOW: u32 = STREAM_WINDOW * STREAM_COUNT_MAX;
 /// Bytes of frames that wait for a client to take them, of each of its streams. A client that is slow holds this memory, and one
 /// that is not never lets so many wait.
 const SEND_BYTES_MAX: usize = 64 * 1024;
@@ -119,6 +124,8 @@ fn builder(tracker: TaskTracker) -> Builder<Executor> {
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAM_COUNT_MAX)
         .max_header_list_size(HEAD_BYTES_MAX)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buf_size(SEND_BYTES_MAX)
         .keep_alive_interval(KEEP_ALIVE_INTERVAL)
         .keep_alive_timeout(KEEP_ALIVE_TIMEOUT);
