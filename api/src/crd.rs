@@ -9,8 +9,9 @@ use serde_json::Value;
 
 use crate::group::{GroupKind, GroupResource, GroupVersionKind, GroupVersionResource};
 use crate::meta::{Condition, ObjectMeta};
+use crate::object;
 use crate::status::Status;
-use crate::wire::{self, is_default, or_default};
+use crate::wire::{is_default, or_default};
 
 /// The group of definitions.
 pub const GROUP: &str = "apiextensions.k8s.io";
@@ -292,12 +293,12 @@ impl CustomResourceDefinition {
     /// # Errors
     /// 400 where a field has the wrong type or one without which nothing can be said is missing.
     pub fn from_value(value: &Value) -> Result<Self, Status> {
-        wire::read(KIND, VERSION, value)
+        object::read(KIND, VERSION, value)
     }
 
     /// Renders the definition.
     pub fn to_value(&self) -> Value {
-        wire::write(self)
+        object::write(self)
     }
 
     /// Names what the definition defines.

@@ -12,8 +12,9 @@ use serde_json::Value;
 
 use crate::crd::PrinterColumn;
 use crate::meta::{Condition, ObjectMeta};
+use crate::object;
 use crate::status::Status;
-use crate::wire::{self, is_default, or_default};
+use crate::wire::{is_default, or_default};
 
 mod definitions;
 pub mod keys;
@@ -273,12 +274,12 @@ pub struct GraphRevisionStatus {
 impl ResourceGraphDefinition {
     /// Reads a definition.
     pub fn from_value(value: &Value) -> Result<Self, Status> {
-        wire::read(RGD_KIND, VERSION, value)
+        object::read(RGD_KIND, VERSION, value)
     }
 
     /// Renders the definition.
     pub fn to_value(&self) -> Value {
-        wire::write(self)
+        object::write(self)
     }
 }
 
@@ -287,7 +288,7 @@ impl ResourceGraphDefinition {
 impl RgdSpec {
     /// Reads the spec of a definition or of a snapshot.
     pub fn from_value(value: &Value) -> Result<Self, Status> {
-        wire::read(RGD_KIND, VERSION, value)
+        object::read(RGD_KIND, VERSION, value)
     }
 }
 
@@ -337,12 +338,12 @@ impl GraphRevision {
 
     /// Reads a revision.
     pub fn from_value(value: &Value) -> Result<Self, Status> {
-        wire::read(REVISION_KIND, VERSION, value)
+        object::read(REVISION_KIND, VERSION, value)
     }
 
     /// Renders the revision.
     pub fn to_value(&self) -> Value {
-        wire::write(self)
+        object::write(self)
     }
 }
 

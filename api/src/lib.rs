@@ -18,6 +18,7 @@ pub mod group;
 pub mod json;
 pub mod kro;
 pub mod meta;
+mod object;
 pub mod query;
 pub mod selector;
 pub mod status;

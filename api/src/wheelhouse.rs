@@ -8,8 +8,9 @@ use serde_json::Value;
 use crate::crd::DefinitionSpec;
 use crate::group::GroupVersionKind;
 use crate::meta::{Condition, ObjectMeta};
+use crate::object;
 use crate::status::Status;
-use crate::wire::{self, is_default, or_default};
+use crate::wire::{is_default, or_default};
 
 mod definitions;
 pub mod keys;
@@ -373,12 +374,12 @@ impl Spoke {
 
     /// Reads a spoke.
     pub fn from_value(value: &Value) -> Result<Self, Status> {
-        wire::read(SPOKE_KIND, VERSION, value)
+        object::read(SPOKE_KIND, VERSION, value)
     }
 
     /// Renders the spoke.
     pub fn to_value(&self) -> Value {
-        wire::write(self)
+        object::write(self)
     }
 }
 
@@ -420,12 +421,12 @@ impl Inventory {
 
     /// Reads a ledger.
     pub fn from_value(value: &Value) -> Result<Self, Status> {
-        wire::read(INVENTORY_KIND, VERSION, value)
+        object::read(INVENTORY_KIND, VERSION, value)
     }
 
     /// Renders the ledger.
     pub fn to_value(&self) -> Value {
-        wire::write(self)
+        object::write(self)
     }
 }
 
@@ -458,12 +459,12 @@ impl ServedResource {
 
     /// Reads a record.
     pub fn from_value(value: &Value) -> Result<Self, Status> {
-        wire::read(SERVED_RESOURCE_KIND, VERSION, value)
+        object::read(SERVED_RESOURCE_KIND, VERSION, value)
     }
 
     /// Renders the record.
     pub fn to_value(&self) -> Value {
-        wire::write(self)
+        object::write(self)
     }
 }
 

@@ -117,11 +117,9 @@ impl Handlers {
         self.shared.store.revision().epoch()
     }
 
-    /// Starts what one replica of a hub does for all of them: the controller of definitions, the deletion of
-    /// namespaces, garbage collection and the expiry of events.
-    pub(crate) fn start_controllers(&self, tasks: &tasks::Tasks) {
-        crate::definitions::start(&self.shared, tasks);
-        crate::sweep::start(&self.shared, tasks);
+    /// What all handlers share, for the controllers of the hub's own.
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// Answers one request for a resource.

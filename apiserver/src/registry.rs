@@ -27,9 +27,9 @@ use parking_lot::Mutex;
 use storage::{Revision, Store};
 use tokio::sync::{broadcast, watch};
 
-pub use clusters::ClusterKind;
 pub(crate) use follow::DefinitionChanged;
 pub use scope::ResourceScope;
+pub use view::ClusterKind;
 
 use crate::served::ServedKinds;
 use clusters::Clusters;

@@ -18,7 +18,7 @@ use crate::{
     authorize::{Authorizer, Policies},
     backup::Backups,
     config::{Config, EtcdConfig, Reseal, StoreConfig},
-    discovery, handle,
+    definitions, discovery, handle,
     handle::Handlers,
     objects,
     offline::{self, STORE_DIRECTORY},
@@ -28,6 +28,7 @@ use crate::{
     reseal::reseal,
     serve::Server,
     side::{Health, Metrics},
+    sweep,
     tls::{self, Pki},
 };
 
@@ -149,7 +150,9 @@ impl Hub {
     /// Starts what one replica does for all: the controller of definitions, the deletion of namespaces, garbage
     /// collection and the expiry of events. They end with `tasks`. [`Hub::open`] does it for a hub that is alone.
     pub fn start_controllers(&self, tasks: &Tasks) {
-        self.parts.handlers.start_controllers(tasks);
+        let shared = self.parts.handlers.shared();
+        definitions::start(shared, tasks);
+        sweep::start(shared, tasks);
     }
 
     /// The epoch of the store; it rises when history was set back.

@@ -15,13 +15,13 @@ use api::{GroupResource, GroupVersionKind, kro, wheelhouse};
 use schema::Schema;
 use schema::builtin::{Resource, catalog};
 
-use super::clusters::ClusterKind;
 use super::compile::{Blueprint, Pool, install, storage_version_hash};
 use super::scope::{
     AuthorStamp, Conversion, Life, Phase, ResourceRules, ResourceScope, ScalePaths,
     SelectableField, StatusMode, VersionRules,
 };
 use super::strategy::Strategy;
+use super::view::ClusterKind;
 use super::view::Layer;
 use crate::objects::ResourcePrefix;
 use crate::served::{KindSource, ServedKind, ServedSubresource};

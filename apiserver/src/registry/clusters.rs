@@ -11,17 +11,6 @@ use super::scope::ResourceScope;
 use super::view::{ClusterView, ResourceName};
 use crate::served::{ContentHash, ServedKinds};
 
-/// What stands behind a logical cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ClusterKind {
-    /// The hub itself.
-    Root,
-    /// Nothing: this server serves all built-in kinds for it.
-    Embedded,
-    /// A real cluster: the hub stores instances and RGDs, the rest is relayed.
-    Composite,
-}
-
 /// All clusters. The map is replaced when one comes or goes, a slot's content when its kinds change.
 #[derive(Debug, Default)]
 pub(super) struct Clusters {

@@ -18,7 +18,6 @@ use super::scope::{
     SelectableField, StatusMode, VersionRules,
 };
 use super::strategy::Strategy;
-use super::view::Installed;
 use crate::objects::ResourcePrefix;
 use crate::served::{KindSource, ServedKind, ServedSubresource};
 
@@ -42,6 +41,19 @@ pub(super) struct Compiled {
     versions: Vec<(Arc<ServedKind>, Arc<VersionRules>)>,
     rules: Arc<ResourceRules>,
     phase: Phase,
+}
+
+/// What a definition adds to a cluster: one scope per served version.
+#[derive(Debug, Clone)]
+pub(super) struct Installed {
+    /// Tells contents apart.
+    pub(super) content: u64,
+    /// The scopes by version.
+    pub(super) versions: BTreeMap<String, Arc<ResourceScope>>,
+    /// The life of all of them.
+    pub(super) life: Life,
+    /// Keeps the compiled form in the pool for others.
+    pub(super) _compiled: Arc<Compiled>,
 }
 
 /// Compiled definitions that are in use somewhere, by content.

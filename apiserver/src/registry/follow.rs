@@ -20,9 +20,9 @@ use storage::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::clusters::ClusterKind;
 use super::compile::{Blueprint, install};
 use super::scope::Phase;
+use super::view::ClusterKind;
 use super::view::ClusterView;
 use super::{OpenError, Registry, builtin};
 use crate::definitions::names::{self, Accepted};

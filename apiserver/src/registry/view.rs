@@ -6,10 +6,20 @@ use std::sync::{Arc, OnceLock};
 
 use api::{GroupResource, GroupVersionResource};
 
-use super::clusters::ClusterKind;
-use super::compile::Compiled;
-use super::scope::{Life, ResourceScope};
+use super::compile::Installed;
+use super::scope::ResourceScope;
 use crate::served::{ServedKind, ServedKinds};
+
+/// What stands behind a logical cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ClusterKind {
+    /// The hub itself.
+    Root,
+    /// Nothing: this server serves all built-in kinds for it.
+    Embedded,
+    /// A real cluster: the hub stores instances and RGDs, the rest is relayed.
+    Composite,
+}
 
 /// The kinds that every cluster of one [`ClusterKind`] serves.
 #[derive(Debug, Default)]
@@ -17,19 +27,6 @@ pub(super) struct Layer {
     scopes: HashMap<GroupVersionResource, Arc<ResourceScope>>,
     /// Kinds that are listed in discovery and answered elsewhere (reviews).
     pub(super) unstored: Vec<Arc<ServedKind>>,
-}
-
-/// What a definition adds to a cluster: one scope per served version.
-#[derive(Debug, Clone)]
-pub(super) struct Installed {
-    /// Tells contents apart.
-    pub(super) content: u64,
-    /// The scopes by version.
-    pub(super) versions: BTreeMap<String, Arc<ResourceScope>>,
-    /// The life of all of them.
-    pub(super) life: Life,
-    /// Keeps the compiled form in the pool for others.
-    pub(super) _compiled: Arc<Compiled>,
 }
 
 /// What a cluster serves. Immutable.

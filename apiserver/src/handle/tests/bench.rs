@@ -69,7 +69,8 @@ impl Bench {
         });
         let tasks = Tasks::new();
         handlers.start_followers(&tasks);
-        handlers.start_controllers(&tasks);
+        crate::definitions::start(handlers.shared(), &tasks);
+        crate::sweep::start(handlers.shared(), &tasks);
         let bench = Self {
             handlers,
             registry,
