@@ -170,24 +170,34 @@ fn r02_no_crash_loses_an_acknowledged_write_or_halves_a_batch() {
     }
 
     let (mut midway, mut hit) = (0, BTreeSet::new());
-    for (number, deed) in deeds.iter().enumerate() {
+    let mut stop_at = |number: usize| {
         let call = number as u64;
         let disk = SimulatedDirectory::default();
         disk.set_fault(Fault::StopAt(call));
         // It may stop before it is open.
         let acknowledged = open_with(&disk, small()).map_or(0, |engine| play(&engine, 0, BATCHES));
         midway += usize::from(0 < acknowledged && acknowledged < BATCHES);
-        hit.extend(disk.deeds().get(number).map(kind));
         for seed in 0..2 * soak() {
             let left = disk.after_crash(call * 1_000 + seed);
             let result = check(&left, &states, acknowledged);
+            let of = deeds.len();
             assert_eq!(
                 result,
                 Ok(()),
-                "stopped at call {call} of {}, {:?}, seed {seed}",
-                deeds.len(),
-                deed
+                "stopped at call {call} of {of}, seed {seed}"
             );
+        }
+        disk.deeds().get(number).map(kind)
+    };
+    for number in 0..deeds.len() {
+        hit.extend(stop_at(number));
+    }
+    // How many commits meet in a group is up to the threads, and shifts the calls: a rare kind may need another try.
+    for _ in 0..20 {
+        for (number, deed) in deeds.iter().enumerate() {
+            if !hit.contains(&kind(deed)) {
+                hit.extend(stop_at(number));
+            }
         }
     }
     assert!(
