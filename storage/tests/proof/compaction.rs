@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use wheelhouse_storage::conformance::histories::{Span, Subject, Violation, Workload};
+use wheelhouse_storage::conformance::histories::{Follower, Span, Subject, Violation, Workload};
 use wheelhouse_storage::conformance::{Random, Trial};
 use wheelhouse_storage::{Revision, Store as _};
 
@@ -22,13 +22,11 @@ async fn history(machine: &mut Machine) -> Result<(), Violation> {
     let mut followers = machine.followers(&subject);
     let after = machine.engine().revision();
     for restlessness in [0, 2, 3, 5, 9] {
-        followers.add(
-            &machine.recorder,
-            &subject,
-            Span::all(),
+        let follower = Follower {
             restlessness,
-            after,
-        );
+            ..Follower::of(Span::all())
+        };
+        followers.add(&machine.recorder, &subject, follower, after);
     }
     for round in 0..4 {
         followers.look()?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use wheelhouse_storage::conformance::histories::{
-    Checked, InProcess, Recorder, Span, Subject, Violation, Workload, client,
+    Checked, Follower, InProcess, Recorder, Span, Subject, Violation, Workload, client,
 };
 use wheelhouse_storage::conformance::{Random, Trial};
 use wheelhouse_storage::etcd::{Config, Engine};
@@ -253,7 +253,11 @@ async fn history(hub: &mut Hub, seed: u64) -> Result<(), Violation> {
     let after = hub.replicas[0].engine.revision();
     for (replica, restlessness) in [(0, 0), (1, 0), (0, 20), (1, 5)] {
         let subject: Arc<dyn Subject> = Arc::clone(&hub.replicas[replica].clients) as _;
-        followers.add(&hub.recorder, &subject, Span::all(), restlessness, after);
+        let follower = Follower {
+            restlessness,
+            ..Follower::of(Span::all())
+        };
+        followers.add(&hub.recorder, &subject, follower, after);
     }
     for n in 0..MISHAPS.len() {
         followers.look()?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use wheelhouse_storage::Store as _;
 use wheelhouse_storage::conformance::Trial;
-use wheelhouse_storage::conformance::histories::{Span, Subject, Violation, Workload};
+use wheelhouse_storage::conformance::histories::{Follower, Span, Subject, Violation, Workload};
 
 use super::machine::{Machine, Mishap, play};
 
@@ -20,7 +20,14 @@ async fn history(machine: &mut Machine) -> Result<(), Violation> {
     let subject: Arc<dyn Subject> = Arc::clone(&machine.clients) as _;
     let mut followers = machine.followers(&subject);
     let after = machine.engine().revision();
-    followers.add(&machine.recorder, &subject, Span::all(), 20, after);
+    for (restlessness, laziness) in [(20, 0), (0, 20)] {
+        let follower = Follower {
+            restlessness,
+            laziness,
+            ..Follower::of(Span::all())
+        };
+        followers.add(&machine.recorder, &subject, follower, after);
+    }
     let mut left = CALLS;
     while left > 0 {
         followers.look()?;

@@ -147,13 +147,8 @@ impl Machine {
     /// The first to watch: it never lets go of what it watches.
     pub(crate) fn followers(&self, subject: &Arc<dyn Subject>) -> Followers {
         let mut followers = Followers::new();
-        followers.add(
-            &self.recorder,
-            subject,
-            Span::all(),
-            0,
-            self.engine.revision(),
-        );
+        let all = Follower::of(Span::all());
+        followers.add(&self.recorder, subject, all, self.engine.revision());
         followers
     }
 }
@@ -183,14 +178,12 @@ impl Followers {
         &mut self,
         recorder: &Arc<Recorder>,
         subject: &Arc<dyn Subject>,
-        span: Span,
-        restlessness: usize,
+        follower: Follower,
         after: Revision,
     ) {
         let follower = Follower {
             seed: self.tasks.len() as u64,
-            span,
-            restlessness,
+            ..follower
         };
         let (subject, recorder) = (Arc::clone(subject), Arc::clone(recorder));
         let target = self.target.subscribe();

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use wheelhouse_storage::Store as _;
-use wheelhouse_storage::conformance::histories::{Span, Subject, Violation, Workload, check};
+use wheelhouse_storage::conformance::histories::{
+    Follower, Span, Subject, Violation, Workload, check,
+};
 
 use super::machine::{Machine, Mishap};
 use super::misbehaving::{Bug, Misbehaving};
@@ -14,13 +16,11 @@ async fn history(machine: &mut Machine, bug: Bug) -> Result<(), Violation> {
     let mut followers = machine.followers(&subject);
     let after = machine.engine().revision();
     for restlessness in [0, 3, 5] {
-        followers.add(
-            &machine.recorder,
-            &subject,
-            Span::all(),
+        let follower = Follower {
             restlessness,
-            after,
-        );
+            ..Follower::of(Span::all())
+        };
+        followers.add(&machine.recorder, &subject, follower, after);
     }
     let workload = Workload {
         seed: 0,

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use wheelhouse_storage::conformance::histories::{Recorder, Span, Subject, Violation, Workload};
+use wheelhouse_storage::conformance::histories::{
+    Follower, Recorder, Span, Subject, Violation, Workload,
+};
 use wheelhouse_storage::conformance::{Random, Trial};
 use wheelhouse_storage::embedded::Engine;
 use wheelhouse_storage::{Revision, Store as _};
@@ -31,8 +33,13 @@ async fn history(machine: &mut Machine) -> Result<(), Violation> {
             },
             _ => Span::all(),
         };
-        let restlessness = [0, 60, 200][n % 3];
-        followers.add(&machine.recorder, &subject, span, restlessness, after);
+        // Some let more pass than waits for them, and read it from history.
+        let follower = Follower {
+            restlessness: [0, 60, 200][n % 3],
+            laziness: [0, 0, 0, 50][n % 4],
+            ..Follower::of(span)
+        };
+        followers.add(&machine.recorder, &subject, follower, after);
     }
     while machine.recorder.event_count() < EVENTS_PER_ROUND {
         followers.look()?;

@@ -54,8 +54,8 @@ impl Load {
     pub fn follow(&mut self, after: Revision, restlessness: usize) {
         let follower = Follower {
             seed: self.random.bits(),
-            span: Span::all(),
             restlessness,
+            ..Follower::of(Span::all())
         };
         let (api, recorder) = (Arc::clone(&self.api), Arc::clone(&self.recorder));
         let target = self.target.subscribe();

@@ -19,6 +19,9 @@ const DELIVERIES_PER_BOOKMARK: usize = 16;
 /// How long a follower waits for news before it asks for progress.
 const LOOK: Duration = Duration::from_millis(10);
 
+/// What a lazy follower lets pass: more events than wait for a watcher.
+const CALLS_MISSED: usize = 1_000;
+
 /// How long a follower may stand still behind what is known to have happened.
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -46,6 +49,8 @@ pub struct Follower {
     pub span: Span,
     /// It resumes, from a revision that it saw, after a number of deliveries below this; 0 for never.
     pub restlessness: usize,
+    /// After one delivery in this number it does not read on before [`CALLS_MISSED`] more calls were made; 0 for never.
+    pub laziness: usize,
 }
 
 // === impl Workload ===
@@ -207,6 +212,18 @@ fn is_gone(at: Option<Revision>, floor: Option<Revision>) -> Result<(), Violatio
 
 // === impl Follower ===
 
+impl Follower {
+    /// One that never lets go of what it watches, and reads whatever comes.
+    pub fn of(span: Span) -> Self {
+        Self {
+            seed: 0,
+            span,
+            restlessness: 0,
+            laziness: 0,
+        }
+    }
+}
+
 /// Follows from a revision until `target` is reached, which is 0 as long as it is not known.
 ///
 /// # Errors
@@ -246,8 +263,9 @@ pub async fn follow(
             watching,
             target: &target,
             deliveries,
+            laziness: follower.laziness,
         };
-        match turn.run(&mut *subscription, &mut at).await? {
+        match turn.run(&mut *subscription, &mut at, &mut random).await? {
             Turned::Reached => return Ok(()),
             Turned::Compacted => at = relist(subject, recorder).await?.unwrap_or(at),
             Turned::Ended => {}
@@ -268,6 +286,7 @@ struct Turn<'a> {
     watching: Watching,
     target: &'a watch::Receiver<Revision>,
     deliveries: usize,
+    laziness: usize,
 }
 
 enum Turned {
@@ -284,6 +303,7 @@ impl Turn<'_> {
         mut self,
         subscription: &mut dyn Subscription,
         at: &mut Revision,
+        random: &mut Random,
     ) -> Result<Turned, Violation> {
         let mut still = Duration::ZERO;
         loop {
@@ -322,10 +342,21 @@ impl Turn<'_> {
             if self.deliveries == 0 {
                 return Ok(Turned::Restless);
             }
+            if self.laziness > 0 && random.below(self.laziness) == 0 {
+                self.dawdle().await;
+            }
             // Amid the events too: a promise that is made too early is broken by the next one.
             if self.deliveries.is_multiple_of(DELIVERIES_PER_BOOKMARK) {
                 self.ask_progress(subscription, at);
             }
+        }
+    }
+
+    /// Lets others go on, until the end is known.
+    async fn dawdle(&self) {
+        let until = self.recorder.call_count().saturating_add(CALLS_MISSED);
+        while self.recorder.call_count() < until && *self.target.borrow() == Revision(0) {
+            tokio::time::sleep(LOOK).await;
         }
     }
 
