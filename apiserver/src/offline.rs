@@ -18,6 +18,8 @@ use crate::objects;
 
 /// Directory of the store, below the data directory.
 pub const STORE_DIRECTORY: &str = "store";
+/// Directory in which a store is restored until it is whole, below the data directory.
+pub const RESTORING_DIRECTORY: &str = "store.restoring";
 /// Directory of a hub's keys and certificates, below the data directory.
 pub const KEYS_DIRECTORY: &str = "pki";
 /// File of the hub's name for itself, in the data directory.

@@ -45,7 +45,7 @@ pub(crate) fn service_account_key(data_dir: &Path) -> Result<String, Error> {
 }
 
 /// The files that replicas of one hub have in common.
-const SHARED_FILES: [&str; 3] = ["ca.crt", "ca.key", "sa.key"];
+const SHARED_FILES: [&str; 3] = ["ca.key", "ca.crt", "sa.key"];
 
 /// The files that replicas of one hub have in common, by name: those from below `data_dir`, or new ones.
 pub(crate) fn shared_files(

@@ -1,12 +1,14 @@
 //! `wheelhouse serve`: a hub and its syncer in one process.
 
-use std::{io, net::SocketAddr, path::Path, time::Duration};
+use std::{io, net::SocketAddr, os::unix::fs::DirBuilderExt, path::Path, time::Duration};
 
 use anyhow::{Context, Result, bail};
+use api::{validation::is_label_value, wheelhouse::keys};
 use apiserver::{
     EtcdConfig, Hub, StoreConfig,
     authenticate::UserInfo,
     config::{Encryption, Reseal},
+    offline,
 };
 use tasks::{OnPanic, Tasks};
 use tokio::{
@@ -126,8 +128,8 @@ pub(crate) async fn start(mut config: apiserver::Config, listen: SocketAddr) -> 
         config.addresses.push(listen.ip());
     }
     let data_dir = config.data_dir.clone();
-    config.hub_id = hub_id(&data_dir)?;
-    let listener = bind(listen).with_context(|| format!("{listen}"))?;
+    let listener = bind(listen).with_context(|| format!("cannot listen on {listen} (--listen)"))?;
+    config.hub_id = hub_id(&data_dir, &config.store)?;
     let address = listener
         .local_addr()
         .context("the listener has no address")?;
@@ -167,7 +169,7 @@ pub(crate) async fn start(mut config: apiserver::Config, listen: SocketAddr) -> 
 
 fn start_syncer(hub: &Hub, tasks: &Tasks) {
     let config = syncer::Config {
-        hub: client(hub, api::wheelhouse::keys::USER_SYNCER),
+        hub: client(hub, keys::USER_SYNCER),
         hub_id: hub.id().to_owned(),
     };
     syncer::start(config, tasks);
@@ -187,13 +189,41 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Reads the hub's name for itself, made at its first start: other writers of a spoke tell hubs
 /// apart by it.
-fn hub_id(data_dir: &Path) -> Result<String> {
-    let file = data_dir.join(apiserver::offline::HUB_ID_FILE);
+///
+/// The store's directory is made before the name, so that a name without a store is one whose store is lost: an empty hub
+/// of that name would delete what is in its spokes.
+fn hub_id(data_dir: &Path, store: &StoreConfig) -> Result<String> {
+    let file = data_dir.join(offline::HUB_ID_FILE);
+    let directory = data_dir.join(offline::STORE_DIRECTORY);
+    let is_embedded = *store == StoreConfig::Directory;
     match std::fs::read_to_string(&file) {
+        Ok(id) if id.trim().is_empty() || !is_label_value(id.trim()).is_empty() => bail!(
+            "{} does not hold the name of a hub: write the one there that the hub had, which is the label {} of what it \
+             has made in its spokes",
+            file.display(),
+            keys::HUB
+        ),
+        Ok(_)
+            if is_embedded
+                && !directory.exists()
+                && !data_dir.join(offline::RESTORING_DIRECTORY).exists() =>
+        {
+            bail!(
+                "{} is missing, and {} says that there was one: mount it, or restore it; to begin with an empty hub, \
+                 remove the file",
+                directory.display(),
+                file.display()
+            )
+        }
         Ok(id) => Ok(id.trim().to_owned()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let id = format!("{:016x}", rand::random::<u64>());
-            std::fs::create_dir_all(data_dir).with_context(|| data_dir.display().to_string())?;
+            let made = if is_embedded { &directory } else { data_dir };
+            let mut builder = std::fs::DirBuilder::new();
+            builder.recursive(true).mode(0o700);
+            builder
+                .create(made)
+                .with_context(|| made.display().to_string())?;
             std::fs::write(&file, &id).with_context(|| file.display().to_string())?;
             Ok(id)
         }
@@ -222,5 +252,25 @@ mod tests {
         let ended = tokio::time::timeout(PATIENCE, running.until_stopped()).await;
         let error = ended.expect("it ends by itself").expect_err("as a failure");
         assert!(error.to_string().contains("\"needed\""), "{error}");
+    }
+
+    #[test]
+    fn a_hub_keeps_its_name_and_does_not_begin_again_without_its_store() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let data_dir = folder.path().join("data");
+        let name = hub_id(&data_dir, &StoreConfig::Directory).expect("the first start");
+        let again = hub_id(&data_dir, &StoreConfig::Directory).expect("the second start");
+        assert_eq!(name, again);
+        std::fs::remove_dir(data_dir.join(offline::STORE_DIRECTORY)).expect("it is lost");
+        let lost = hub_id(&data_dir, &StoreConfig::Directory).expect_err("no empty hub");
+        assert!(lost.to_string().contains("is missing"), "{lost}");
+        for junk in ["", "no such id!"] {
+            std::fs::write(data_dir.join(offline::HUB_ID_FILE), junk).expect("junk");
+            let refused = hub_id(&data_dir, &StoreConfig::Directory).expect_err("no name");
+            assert!(
+                refused.to_string().contains("wheelhouse.dev/hub"),
+                "{refused}"
+            );
+        }
     }
 }

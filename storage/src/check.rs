@@ -94,6 +94,21 @@ pub enum CheckError {
         /// How many.
         count: u64,
     },
+    /// Values are sealed with other keys than those of the keyring.
+    #[error("records are sealed with {}, which the key file does not hold: pass one that does", keys.join(", "))]
+    MissingKeys {
+        /// Which.
+        keys: Vec<String>,
+    },
+    /// The engine takes a lock, and makes no exception for this directory.
+    #[error("{} cannot be written, so that the index cannot be compared: check a copy", directory.display())]
+    ReadOnly {
+        /// The directory.
+        directory: PathBuf,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
     /// The operating system refused.
     #[error("cannot read {}", path.display())]
     Io {
@@ -247,6 +262,15 @@ fn check_all(files: &dyn Files, keyring: Option<&Keyring>) -> Result<(Report, St
     let count = seen.sealed.values().sum();
     if keyring.is_none() && count > 0 {
         return Err(CheckError::NoKeyring { count });
+    }
+    let held: Vec<_> = keyring.into_iter().flat_map(Keyring::keys).collect();
+    let missing = seen
+        .sealed
+        .keys()
+        .filter(|id| !held.iter().any(|it| it.0 == **id));
+    let keys: Vec<_> = missing.map(ToString::to_string).collect();
+    if !keys.is_empty() {
+        return Err(CheckError::MissingKeys { keys });
     }
     let report = Report {
         findings: seen.findings,

@@ -38,6 +38,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 pub use self::convert::{Import, Imported, import, rollback};
+pub use self::directory::is_in_use;
 pub use self::disk::{Directory, Disk};
 
 use self::committer::{Committer, Shared};

@@ -21,7 +21,7 @@ use crate::{
     definitions, discovery, handle,
     handle::Handlers,
     objects,
-    offline::{self, STORE_DIRECTORY},
+    offline::{self, RESTORING_DIRECTORY, STORE_DIRECTORY},
     openapi,
     registry::{self, ClusterKind, Registry},
     relay::Relay,
@@ -53,6 +53,12 @@ pub enum OpenError {
     /// The store.
     #[error("the store cannot be opened")]
     Store(#[from] storage::OpenError),
+    /// A restore did not come to its end: its hub must not begin with nothing.
+    #[error("{} is what an interrupted restore has left: call `wheelhouse store restore` again", path.display())]
+    RestoreInterrupted {
+        /// Where it was restored.
+        path: PathBuf,
+    },
     /// The keys that its Secrets are sealed with.
     #[error("the encryption keys cannot be had")]
     Keyring(#[from] storage::KeyringError),
@@ -251,6 +257,10 @@ async fn open_store(config: &Config, tasks: &Tasks) -> Result<Arc<dyn Store>, Op
         None => None,
         Some(encryption) => Some(offline::read_keyring(&encryption.key_file)?),
     };
+    let restoring = data_dir.join(RESTORING_DIRECTORY);
+    if restoring.exists() {
+        return Err(OpenError::RestoreInterrupted { path: restoring });
+    }
     let opening = match config.store.clone() {
         StoreConfig::Directory => tasks.spawn_blocking("open store", move || {
             let directory = data_dir.join(STORE_DIRECTORY);

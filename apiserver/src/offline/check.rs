@@ -1,5 +1,6 @@
 //! What a store's directory says to its two readers.
 
+use std::io;
 use std::path::Path;
 
 use storage::{
@@ -49,6 +50,15 @@ pub fn check(data_dir: &Path, keyring: Option<&Keyring>) -> Result<Checked, Chec
             });
             report.findings.extend(states.compare(entries));
             true
+        }
+        Err(storage::OpenError::Io { source, .. })
+            if matches!(
+                source.kind(),
+                io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied
+            ) =>
+        {
+            let source = io::Error::from(source.kind());
+            return Err(CheckError::ReadOnly { directory, source });
         }
         Err(error) => {
             // A start would be refused for the same reason.

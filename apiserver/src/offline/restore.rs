@@ -5,7 +5,8 @@
 //! there, the syncer deletes nothing in a spoke that was not confirmed.
 //!
 //! # Invariants
-//! - A store is restored as a whole or not at all, and never over another one.
+//! - A store is restored as a whole or not at all, and never over another one: until it is whole it lies in
+//!   `store.restoring`, beside which no hub starts.
 //! - A backup is read to its end, and proved, before anything is written.
 //! - Two restores of one backup give no revision twice: each begins at the place of its time in the epoch.
 //!
@@ -19,7 +20,7 @@
 use std::{
     fs::{self, File},
     io::{self, BufReader, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -37,7 +38,7 @@ use storage::{
     embedded::{self, Config, Import, Imported},
 };
 
-use super::{HUB_ID_FILE, Header, Keyring, STORE_DIRECTORY, backup};
+use super::{HUB_ID_FILE, Header, Keyring, RESTORING_DIRECTORY, STORE_DIRECTORY, backup};
 use crate::objects::{self, ResourcePrefix, RevisionSlot};
 
 /// Where the numbers of an epoch begin to be told by time: 2026-01-01T00:00:00Z, in milliseconds.
@@ -107,10 +108,16 @@ pub enum RestoreError {
     },
     /// There is a store already.
     #[error(
-        "{} exists, and a store is never restored over another one; what an interrupted restore has left there may be removed",
+        "{} exists, and a store is never restored over another one: name a new directory",
         path.display()
     )]
     Exists {
+        /// Where.
+        path: PathBuf,
+    },
+    /// Somebody else restores there.
+    #[error("another restore writes {}", path.display())]
+    Busy {
         /// Where.
         path: PathBuf,
     },
@@ -177,7 +184,9 @@ pub fn restore(request: Restore<'_>) -> Result<Restored, RestoreError> {
         return Err(RestoreError::Exists { path: store });
     }
     let start = start(&header, request.epoch, request.now)?;
-    name_hub(request.data_dir, &header.hub_id)?;
+    let is_named = is_named(request.data_dir, &header.hub_id)?;
+    let making = request.data_dir.join(RESTORING_DIRECTORY);
+    clear(&making)?;
     let marker = marker(&header, start, request.now);
     let mut records = Vec::new();
     let (mut reader, _header) = open(request.from, keyring).map_err(failed)?;
@@ -192,11 +201,22 @@ pub fn restore(request: Restore<'_>) -> Result<Restored, RestoreError> {
         records.push(record);
     }
     records.push(marker);
-    if let Err(error) = import(&store, start, records, request.keyring) {
-        // What was cut off is no store, and would be in the way of the next attempt. The first error is what counts.
-        drop(fs::remove_dir_all(&store));
+    if let Err(error) = import(&making, start, records, request.keyring) {
+        // What was cut off is no store, and would be in the way of a start. The first error is what counts.
+        drop(fs::remove_dir_all(&making));
         return Err(error);
     }
+    if !is_named {
+        name_hub(request.data_dir, &header.hub_id)?;
+    }
+    let rename = || {
+        fs::rename(&making, &store)?;
+        File::open(request.data_dir)?.sync_all()
+    };
+    rename().map_err(|source| RestoreError::Io {
+        path: store.clone(),
+        source,
+    })?;
     Ok(Restored {
         header,
         count,
@@ -249,25 +269,25 @@ fn open<'k>(
     Reader::begin(BufReader::new(File::open(file)?), keyring)
 }
 
+/// Whether the new data directory has the name of the hub that the backup is of.
+fn is_named(data_dir: &Path, hub_id: &str) -> Result<bool, RestoreError> {
+    let path = data_dir.join(HUB_ID_FILE);
+    match fs::read_to_string(&path) {
+        Ok(found) if found.trim() == hub_id => Ok(true),
+        Ok(found) => Err(RestoreError::OtherHub {
+            path: data_dir.to_owned(),
+            found: found.trim().to_owned(),
+            wanted: hub_id.to_owned(),
+        }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(source) => Err(RestoreError::Io { path, source }),
+    }
+}
+
 /// Gives the new data directory the name of the hub that the backup is of: its spokes know it by that.
 fn name_hub(data_dir: &Path, hub_id: &str) -> Result<(), RestoreError> {
     let path = data_dir.join(HUB_ID_FILE);
-    match fs::read_to_string(&path) {
-        Ok(found) if found.trim() == hub_id => return Ok(()),
-        Ok(found) => {
-            return Err(RestoreError::OtherHub {
-                path: data_dir.to_owned(),
-                found: found.trim().to_owned(),
-                wanted: hub_id.to_owned(),
-            });
-        }
-        Err(_absent) => {}
-    }
     let write = || {
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(data_dir)?;
         let mut options = fs::OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
         let mut file = options.open(&path)?;
@@ -275,6 +295,22 @@ fn name_hub(data_dir: &Path, hub_id: &str) -> Result<(), RestoreError> {
         file.sync_all()
     };
     write().map_err(|source| RestoreError::Io { path, source })
+}
+
+/// Takes away what an interrupted restore has left, unless it goes on.
+fn clear(making: &Path) -> Result<(), RestoreError> {
+    if !making.exists() {
+        return Ok(());
+    }
+    if embedded::is_in_use(making) {
+        return Err(RestoreError::Busy {
+            path: making.to_owned(),
+        });
+    }
+    fs::remove_dir_all(making).map_err(|source| RestoreError::Io {
+        path: making.to_owned(),
+        source,
+    })
 }
 
 /// The ConfigMap that makes the syncer hold back, as the new store's first revision would have written it.

@@ -14,6 +14,7 @@ use storage::{
 use super::*;
 
 const KEY: &str = "k:AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
+const OTHER_KEY: &str = "k:AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI=";
 const MODIFIED: Revision = Revision(1_000_000_000_000_007);
 
 fn keyring() -> Keyring {
@@ -290,6 +291,37 @@ fn nothing_is_restored_over_a_store_or_into_another_hub() {
     );
 }
 
+#[tokio::test]
+async fn an_interrupted_restore_is_no_hub_and_is_begun_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let from = backup(directory.path(), None);
+    let data_dir = directory.path().join("new");
+    let making = data_dir.join(RESTORING_DIRECTORY);
+    // A kill leaves what was written, and no name.
+    fs::create_dir_all(making.join("log")).unwrap();
+    fs::write(making.join("log/0000000001.0000"), "half").unwrap();
+    let tasks = tasks::Tasks::new();
+    let opened = crate::Hub::open(crate::Config::new(&data_dir), &tasks).await;
+    assert!(
+        matches!(
+            opened,
+            Err(crate::hub::OpenError::RestoreInterrupted { .. })
+        ),
+        "{opened:?}"
+    );
+
+    let other = embedded::Engine::open(&making, config(None));
+    drop(fs::remove_dir_all(making.join("log")));
+    let other = other.or_else(|_| embedded::Engine::open(&making, config(None)));
+    let busy = restore(asked(&from, &data_dir));
+    assert!(matches!(busy, Err(RestoreError::Busy { .. })), "{busy:?}");
+    drop(other);
+
+    restore(asked(&from, &data_dir)).expect("restored");
+    assert!(!making.exists() && data_dir.join(HUB_ID_FILE).exists());
+    embedded::Engine::open(&data_dir.join(STORE_DIRECTORY), config(None)).expect("a store");
+}
+
 #[test]
 fn with_a_key_file_secrets_are_plain_nowhere_and_the_check_is_sound() {
     let directory = tempfile::tempdir().unwrap();
@@ -308,6 +340,12 @@ fn with_a_key_file_secrets_are_plain_nowhere_and_the_check_is_sound() {
     let ring = keyring();
     let checked = check(&data_dir, Some(&ring)).expect("a check");
     assert_eq!(checked.report.findings, []);
+    let other = Keyring::parse(OTHER_KEY).expect("a keyring");
+    let unusable = check(&data_dir, Some(&other)).expect_err("it cannot be told");
+    assert!(
+        matches!(unusable, storage::check::CheckError::MissingKeys { .. }),
+        "{unusable:?}"
+    );
     assert!(checked.compared, "with the engine's index");
     assert_eq!(checked.report.keys, 3, "two records and the marker");
     let [sealed] = checked.sealed.as_slice() else {

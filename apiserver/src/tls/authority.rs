@@ -48,19 +48,30 @@ impl Authority {
     pub(super) fn open(directory: &Path, now: Timestamp) -> Result<Self, Error> {
         const WHAT: &str = "certificate authority";
         let (certificate_path, key_path) = (directory.join("ca.crt"), directory.join("ca.key"));
-        if let (Some(certificate_pem), Some(key_pem)) =
-            (files::read(&certificate_path)?, files::read(&key_path)?)
-            && seconds_left(&certificate_pem, now).is_some_and(|left| left > 0)
-        {
-            let key = KeyPair::from_pem(&key_pem).map_err(|error| failed("use", WHAT, error))?;
-            let issuer = Issuer::from_ca_cert_pem(&certificate_pem, key)
-                .map_err(|error| failed("use", WHAT, error))?;
-            return Ok(Self {
-                issuer,
-                certificate_pem,
-            });
-        }
-        let key = KeyPair::generate().map_err(|error| failed("make", WHAT, error))?;
+        let (certificate, key) = (files::read(&certificate_path)?, files::read(&key_path)?);
+        let key = match (certificate, key) {
+            (Some(certificate_pem), Some(key_pem)) => {
+                let left = seconds_left(&certificate_pem, now);
+                let left = left.ok_or_else(|| broken(&certificate_path, "is no certificate"))?;
+                let key =
+                    KeyPair::from_pem(&key_pem).map_err(|error| failed("use", WHAT, error))?;
+                if left > 0 {
+                    let issuer = Issuer::from_ca_cert_pem(&certificate_pem, key)
+                        .map_err(|error| failed("use", WHAT, error))?;
+                    return Ok(Self {
+                        issuer,
+                        certificate_pem,
+                    });
+                }
+                KeyPair::generate().map_err(|error| failed("make", WHAT, error))?
+            }
+            // A start that was cut off; or it is lost, and who trusts the old one trusts one of the same key.
+            (None, Some(key_pem)) => {
+                KeyPair::from_pem(&key_pem).map_err(|error| failed("use", WHAT, error))?
+            }
+            (Some(_), None) => return Err(broken(&key_path, "is missing")),
+            (None, None) => KeyPair::generate().map_err(|error| failed("make", WHAT, error))?,
+        };
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();
         params
@@ -299,6 +310,19 @@ fn subject_names_of(certificate_pem: &str) -> Option<Vec<String>> {
 }
 
 /// Seconds until a certificate runs out; `None` for one that cannot be read.
+fn broken(path: &Path, what: &str) -> Error {
+    let text = format!(
+        "{} {what}: put the file of before there; without ca.crt and ca.key an authority is made anew, and no kubeconfig of \
+         before works",
+        path.display()
+    );
+    Error::Certificate {
+        action: "use",
+        what: "certificate authority",
+        source: text.into(),
+    }
+}
+
 fn seconds_left(certificate_pem: &str, now: Timestamp) -> Option<i64> {
     let der = CertificateDer::from_pem_slice(certificate_pem.as_bytes()).ok()?;
     let (_, certificate) = X509Certificate::from_der(&der).ok()?;

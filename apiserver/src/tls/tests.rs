@@ -62,6 +62,37 @@ fn what_runs_out_soon_is_made_anew() {
     assert_ne!(first.serving.certificate_pem, again.serving.certificate_pem);
 }
 
+#[test]
+fn half_an_authority_is_not_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = open(directory.path(), &[], now());
+    let file = |name: &str| directory.path().join("pki").join(name);
+    let certificate = std::fs::read(file("ca.crt")).unwrap();
+    let key = std::fs::read(file("ca.key")).unwrap();
+    let opened = || Pki::open(directory.path(), &[], &[], now());
+
+    std::fs::remove_file(file("ca.key")).unwrap();
+    let refused = opened().expect_err("the key is missing");
+    let reason = std::error::Error::source(&refused).unwrap().to_string();
+    assert!(reason.contains("ca.key is missing"), "{reason}");
+    assert_eq!(std::fs::read(file("ca.crt")).unwrap(), certificate);
+
+    std::fs::write(file("ca.key"), &key).unwrap();
+    std::fs::write(file("ca.crt"), "x").unwrap();
+    opened().expect_err("the certificate is damaged");
+    assert_eq!(std::fs::read(file("ca.key")).unwrap(), key);
+
+    // The key alone: whoever trusts the old certificate trusts one of the same key.
+    std::fs::remove_file(file("ca.crt")).unwrap();
+    let again = opened().expect("a certificate of the same key");
+    assert_eq!(std::fs::read(file("ca.key")).unwrap(), key);
+    let peer = peer_of(&again, &first.admin, now());
+    assert!(
+        matches!(peer, Peer::Certificate(CertificateIdentity::Good(_))),
+        "what it signed is good"
+    );
+}
+
 #[cfg(unix)]
 #[test]
 fn keys_are_for_their_owner_alone() {

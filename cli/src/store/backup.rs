@@ -3,18 +3,19 @@
 //! # Invariants
 //! - The file that was asked for is whole whenever it is there: until then its name ends in `.part`.
 //! - A part is continued at the revision that it began at, or begun anew, and then it is said so.
+//! - One process writes a part: whoever opens it holds a lock until it has its name.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{File, OpenOptions, Permissions, TryLockError},
     io::{BufReader, BufWriter, Seek, SeekFrom},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result, bail};
 use apiserver::offline::{
     self, Header, Keyring,
-    backup::{self, Reader, Writer},
+    backup::{self, Frame, Reader, Writer},
 };
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use client::Dynamic;
@@ -42,29 +43,58 @@ struct Under<'k> {
     writer: Writer<'k, BufWriter<File>>,
 }
 
+/// How an attempt begins.
+enum Begun<'k> {
+    Under(Box<Under<'k>>),
+    /// It was interrupted just before it got its name.
+    Whole {
+        revision: u64,
+        count: u64,
+    },
+}
+
 /// What became of an attempt.
 enum Attempt {
     Whole { revision: u64, count: u64 },
     Expired { revision: u64 },
 }
 
+/// A file on its way to its name, which no other process writes meanwhile.
+struct Part {
+    path: PathBuf,
+    file: File,
+}
+
 /// Writes a backup.
 pub(super) async fn run(arguments: args::Backup) -> Result<()> {
     let keyring = keyring(arguments.encryption_key_file.as_deref())?;
-    let part = part_of(&arguments.out);
+    if arguments.out.is_dir() {
+        bail!(
+            "{} is a directory: --out names a file",
+            arguments.out.display()
+        );
+    }
+    let part = Part::open(&arguments.out)?;
     if let Some(data_dir) = &arguments.data_dir {
-        let file = create(&part).with_context(|| part.display().to_string())?;
-        let (header, count) = offline::backup_closed(data_dir, file, keyring.as_ref())
-            .with_context(|| data_dir.display().to_string())?;
-        return finish(&part, &arguments.out, header.revision, count);
+        let file = part.begin()?;
+        let written = offline::backup_closed(data_dir, file, keyring.as_ref());
+        if written.is_err() {
+            // Nothing goes on from there. The error is what counts.
+            drop(std::fs::remove_file(&part.path));
+        }
+        let (header, count) = written.with_context(|| data_dir.display().to_string())?;
+        return part.finish(&arguments.out, header.revision, count);
     }
     let hub = connect::hub(&arguments.hub).await?;
     let mut resume = arguments.resume;
     for _ in 0..ATTEMPT_COUNT {
-        let under = begin(&hub.dynamic, &part, keyring.as_ref(), resume).await?;
-        match copy(&hub.dynamic, under, &part).await? {
+        let attempt = match begin(&hub.dynamic, &part, keyring.as_ref(), resume).await? {
+            Begun::Under(under) => copy(&hub.dynamic, *under, &part.path).await?,
+            Begun::Whole { revision, count } => Attempt::Whole { revision, count },
+        };
+        match attempt {
             Attempt::Whole { revision, count } => {
-                return finish(&part, &arguments.out, revision, count);
+                return part.finish(&arguments.out, revision, count);
             }
             Attempt::Expired { revision } => {
                 output::note(&format!(
@@ -77,62 +107,114 @@ pub(super) async fn run(arguments: args::Backup) -> Result<()> {
     bail!("the hub's history was too short for the backup {ATTEMPT_COUNT} times")
 }
 
-/// Gives a whole part its name.
-fn finish(part: &Path, out: &Path, revision: u64, count: u64) -> Result<()> {
-    let shown = out.display();
-    std::fs::rename(part, out).with_context(|| shown.to_string())?;
-    output::line(&format!("{shown}: {count} objects of revision {revision}"))
-}
+impl Part {
+    /// Takes the part of a file, whatever it holds.
+    fn open(out: &Path) -> Result<Self> {
+        let mut path = out.as_os_str().to_owned();
+        path.push(".part");
+        let path = PathBuf::from(path);
+        let open = || {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false);
+            let file = options.mode(0o600).open(&path)?;
+            file.set_permissions(Permissions::from_mode(0o600))?;
+            let lock = file.try_lock();
+            // What another one has given its name meanwhile is not to be written any more.
+            let is_here = std::fs::metadata(&path).is_ok_and(|now| {
+                file.metadata()
+                    .is_ok_and(|file| (file.dev(), file.ino()) == (now.dev(), now.ino()))
+            });
+            match lock {
+                Ok(()) if is_here => Ok(Some(file)),
+                Ok(()) | Err(TryLockError::WouldBlock) => Ok(None),
+                Err(TryLockError::Error(error)) => Err(error),
+            }
+        };
+        let file = open().with_context(|| path.display().to_string())?;
+        let Some(file) = file else {
+            bail!("another backup writes {}", path.display());
+        };
+        Ok(Self { path, file })
+    }
 
-fn create(part: &Path) -> std::io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    options.open(part)
-}
+    /// Begins it anew.
+    fn begin(&self) -> Result<File> {
+        let begin = || {
+            let mut file = self.file.try_clone()?;
+            file.set_len(0)?;
+            file.rewind()?;
+            Ok::<_, std::io::Error>(file)
+        };
+        begin().with_context(|| self.path.display().to_string())
+    }
 
-fn part_of(out: &Path) -> PathBuf {
-    let mut name = out.as_os_str().to_owned();
-    name.push(".part");
-    PathBuf::from(name)
+    /// Gives it its name, once it is whole.
+    fn finish(self, out: &Path, revision: u64, count: u64) -> Result<()> {
+        let shown = out.display();
+        let rename = || {
+            std::fs::rename(&self.path, out)?;
+            let folder = out.parent().filter(|it| !it.as_os_str().is_empty());
+            File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+        };
+        rename().with_context(|| shown.to_string())?;
+        output::line(&format!("{shown}: {count} objects of revision {revision}"))
+    }
 }
 
 async fn begin<'k>(
     hub: &Dynamic,
-    part: &Path,
+    part: &Part,
     keyring: Option<&'k Keyring>,
     resume: bool,
-) -> Result<Under<'k>> {
+) -> Result<Begun<'k>> {
+    let shown = || part.path.display().to_string();
     let offer = hub.raw_get(PATH).await.context("the hub's backup")?;
     let offer: Offer = serde_json::from_slice(&offer).context("the hub's answer")?;
-    if resume && part.exists() {
-        let under = go_on(part, keyring).with_context(|| part.display().to_string())?;
-        if under.header.hub_id != offer.hub_id {
-            bail!("{} was begun with another hub", part.display());
+    // An interruption in the first moment leaves nothing to go on from.
+    if resume && part.file.metadata().with_context(shown)?.len() > 0 {
+        let hint = || format!("{}; without --resume it is begun anew", shown());
+        let begun = go_on(&part.file, keyring).with_context(hint)?;
+        if let Begun::Under(under) = &begun {
+            if under.header.hub_id != offer.hub_id {
+                bail!("{} was begun with another hub", shown());
+            }
+            let count = under.writer.count();
+            output::note(&format!("going on behind {count} objects"));
         }
-        let count = under.writer.count();
-        output::note(&format!("going on behind {count} objects"));
-        return Ok(under);
+        return Ok(begun);
     }
     let header = Header::now(offer.hub_id, offer.revision);
-    let file = create(part).with_context(|| part.display().to_string())?;
-    let writer = Writer::begin(BufWriter::new(file), keyring, &header.to_json())
-        .with_context(|| part.display().to_string())?;
-    Ok(Under { header, writer })
+    let file = BufWriter::new(part.begin()?);
+    let writer = Writer::begin(file, keyring, &header.to_json()).with_context(shown)?;
+    Ok(Begun::Under(Box::new(Under { header, writer })))
 }
 
 /// Reads what there is of a part, and cuts off what was being written when it was interrupted.
-fn go_on<'k>(path: &Path, keyring: Option<&'k Keyring>) -> Result<Under<'k>> {
-    let mut file = OpenOptions::new().read(true).write(true).open(path)?;
+fn go_on<'k>(file: &File, keyring: Option<&'k Keyring>) -> Result<Begun<'k>> {
+    let mut file = file.try_clone()?;
+    file.rewind()?;
     let (reader, header) = Reader::begin(BufReader::new(&file), keyring)?;
     let known = Header::parse(&header).context("another version began it")?;
-    let part = reader.into_part(header)?;
-    let part = part.context("it is whole already")?;
+    let Some(part) = reader.into_part(header)? else {
+        let (revision, count) = (known.revision, whole(&file, keyring)?);
+        return Ok(Begun::Whole { revision, count });
+    };
     file.set_len(part.whole_bytes)?;
     file.seek(SeekFrom::Start(part.whole_bytes))?;
-    Ok(Under {
-        header: known,
-        writer: Writer::resume(BufWriter::new(file), keyring, part),
-    })
+    let writer = Writer::resume(BufWriter::new(file), keyring, part);
+    let header = known;
+    Ok(Begun::Under(Box::new(Under { header, writer })))
+}
+
+/// Reads a whole backup to its end, and counts its records.
+fn whole(mut file: &File, keyring: Option<&Keyring>) -> Result<u64> {
+    file.rewind()?;
+    let (mut reader, _header) = Reader::begin(BufReader::new(file), keyring)?;
+    loop {
+        if let Frame::Footer { count } = reader.next()? {
+            return Ok(count);
+        }
+    }
 }
 
 async fn copy(hub: &Dynamic, under: Under<'_>, part: &Path) -> Result<Attempt> {
@@ -173,4 +255,41 @@ async fn copy(hub: &Dynamic, under: Under<'_>, part: &Path) -> Result<Attempt> {
     };
     let count = finish().with_context(|| part.display().to_string())?;
     Ok(Attempt::Whole { revision, count })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_process_writes_a_part_and_its_owner_alone_may_read_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let out = folder.path().join("hub.backup");
+        std::fs::write(folder.path().join("hub.backup.part"), "old").expect("a file");
+        let part = Part::open(&out).expect("the part");
+        let other = Part::open(&out).err().expect("it is taken").to_string();
+        assert!(other.contains("another backup writes"), "{other}");
+        drop(part.begin().expect("it is begun"));
+        part.finish(&out, 1, 0).expect("it has its name");
+        let written = std::fs::metadata(&out).expect("the file");
+        assert_eq!((written.mode() & 0o777, written.len()), (0o600, 0));
+        drop(Part::open(&out).expect("the next one"));
+    }
+
+    #[test]
+    fn a_part_that_only_lacks_its_name_is_whole() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let part = Part::open(&folder.path().join("hub.backup")).expect("the part");
+        let header = Header::now("hub".to_owned(), 7);
+        let begun = part.begin().expect("it is begun");
+        let writer = Writer::begin(begun, None, &header.to_json()).expect("a header");
+        let begun = go_on(&part.file, None).expect("a part");
+        assert!(matches!(begun, Begun::Under(_)), "it has no footer yet");
+        drop(begun);
+        writer.finish().expect("a footer");
+        match go_on(&part.file, None).expect("a whole one") {
+            Begun::Whole { revision, count } => assert_eq!((revision, count), (7, 0)),
+            Begun::Under(_) => panic!("it is whole"),
+        }
+    }
 }

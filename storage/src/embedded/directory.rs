@@ -26,6 +26,12 @@ pub(super) struct FileDirectory {
     _lock: File,
 }
 
+/// Whether an engine has a directory open.
+pub fn is_in_use(path: &Path) -> bool {
+    let lock = File::open(path.join(LOCK_FILE));
+    lock.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+}
+
 // === impl FileDirectory ===
 
 impl FileDirectory {
