@@ -4,6 +4,9 @@ mod check;
 mod closed;
 mod restore;
 
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -65,6 +68,23 @@ impl Header {
     pub fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("a header is made of text and numbers")
     }
+}
+
+/// Gives a data directory the name of its hub: the file is there with its text or not at all, whatever ends this process
+/// or its machine.
+///
+/// # Errors
+/// Whatever the file system says.
+pub fn write_hub_id(data_dir: &Path, id: &str) -> io::Result<()> {
+    let file = data_dir.join(HUB_ID_FILE);
+    let new = file.with_extension("new");
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut made = options.open(&new)?;
+    made.write_all(id.as_bytes())?;
+    made.sync_all()?;
+    fs::rename(&new, file)?;
+    File::open(data_dir)?.sync_all()
 }
 
 /// Reads the keys that a hub's Secrets are sealed with.

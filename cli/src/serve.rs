@@ -1,13 +1,6 @@
 //! `wheelhouse serve`: a hub and its syncer in one process.
 
-use std::{
-    fs::File,
-    io::{self, Write},
-    net::SocketAddr,
-    os::unix::fs::DirBuilderExt,
-    path::Path,
-    time::Duration,
-};
+use std::{io, net::SocketAddr, os::unix::fs::DirBuilderExt, path::Path, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use api::{validation::is_label_value, wheelhouse::keys};
@@ -231,21 +224,11 @@ fn hub_id(data_dir: &Path, store: &StoreConfig) -> Result<String> {
             builder
                 .create(made)
                 .with_context(|| made.display().to_string())?;
-            write_whole(&file, &id).with_context(|| file.display().to_string())?;
+            offline::write_hub_id(data_dir, &id).with_context(|| file.display().to_string())?;
             Ok(id)
         }
         Err(error) => Err(error).with_context(|| file.display().to_string()),
     }
-}
-
-/// Writes a file that is there with its text or not at all, whatever ends this process or its machine.
-fn write_whole(file: &Path, text: &str) -> io::Result<()> {
-    let new = file.with_extension("new");
-    let mut made = File::create(&new)?;
-    made.write_all(text.as_bytes())?;
-    made.sync_all()?;
-    std::fs::rename(&new, file)?;
-    File::open(file.parent().unwrap_or(Path::new(".")))?.sync_all()
 }
 
 #[cfg(test)]

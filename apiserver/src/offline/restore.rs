@@ -19,8 +19,7 @@
 
 use std::{
     fs::{self, File},
-    io::{self, BufReader, Write},
-    os::unix::fs::OpenOptionsExt,
+    io::{self, BufReader},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -38,7 +37,9 @@ use storage::{
     embedded::{self, Config, Import, Imported},
 };
 
-use super::{HUB_ID_FILE, Header, Keyring, RESTORING_DIRECTORY, STORE_DIRECTORY, backup};
+use super::{
+    HUB_ID_FILE, Header, Keyring, RESTORING_DIRECTORY, STORE_DIRECTORY, backup, write_hub_id,
+};
 use crate::objects::{self, ResourcePrefix, RevisionSlot};
 
 /// Where the numbers of an epoch begin to be told by time: 2026-01-01T00:00:00Z, in milliseconds.
@@ -207,7 +208,10 @@ pub fn restore(request: Restore<'_>) -> Result<Restored, RestoreError> {
         return Err(error);
     }
     if !is_named {
-        name_hub(request.data_dir, &header.hub_id)?;
+        write_hub_id(request.data_dir, &header.hub_id).map_err(|source| RestoreError::Io {
+            path: request.data_dir.join(HUB_ID_FILE),
+            source,
+        })?;
     }
     let rename = || {
         fs::rename(&making, &store)?;
@@ -282,19 +286,6 @@ fn is_named(data_dir: &Path, hub_id: &str) -> Result<bool, RestoreError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(source) => Err(RestoreError::Io { path, source }),
     }
-}
-
-/// Gives the new data directory the name of the hub that the backup is of: its spokes know it by that.
-fn name_hub(data_dir: &Path, hub_id: &str) -> Result<(), RestoreError> {
-    let path = data_dir.join(HUB_ID_FILE);
-    let write = || {
-        let mut options = fs::OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(&path)?;
-        file.write_all(hub_id.as_bytes())?;
-        file.sync_all()
-    };
-    write().map_err(|source| RestoreError::Io { path, source })
 }
 
 /// Takes away what an interrupted restore has left, unless it goes on.

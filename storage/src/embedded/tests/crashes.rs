@@ -184,7 +184,8 @@ fn r02_no_crash_loses_an_acknowledged_write_or_halves_a_batch() {
             assert_eq!(
                 result,
                 Ok(()),
-                "stopped at call {call} of {of}, seed {seed}"
+                "stopped at call {call} of {of}, {:?}, seed {seed}",
+                deeds[number]
             );
         }
         disk.deeds().get(number).map(kind)
