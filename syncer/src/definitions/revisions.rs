@@ -150,16 +150,18 @@ pub(crate) enum Keep {
 }
 
 /// Compiles the newest recorded revision that still compiles: what goes on being served while the
-/// definition itself does not compile, and after a restart.
+/// definition itself does not compile, and after a restart. One whose kind another definition holds by now is passed over.
 pub(crate) fn last_good(
     key: &DefinitionKey,
     revisions: &[Revision],
     resolver: &dyn graph::SchemaResolver,
+    holds: impl Fn(&CompiledGraph) -> bool,
 ) -> Option<Arc<CompiledGraph>> {
-    revisions
+    let compiled = revisions
         .iter()
         .rev()
-        .find_map(|revision| graph::compile(revision.spec.as_ref()?, &key.name, resolver).ok())
+        .filter_map(|revision| graph::compile(revision.spec.as_ref()?, &key.name, resolver).ok());
+    compiled.into_iter().find(|graph| holds(graph))
 }
 
 fn revision(object: &Value) -> Revision {
