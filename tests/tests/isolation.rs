@@ -4,5 +4,6 @@
 mod isolation {
     pub(crate) use wheelhouse_tests::support;
 
+    mod clusters;
     mod fixture;
 }
