@@ -5,4 +5,5 @@ mod isolation {
     pub(crate) use wheelhouse_tests::support;
 
     mod fixture;
+    mod two_tenants;
 }
