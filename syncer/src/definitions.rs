@@ -62,9 +62,11 @@ pub(crate) struct Definitions {
 #[derive(Debug, Default)]
 struct State {
     known: HashMap<DefinitionKey, Arc<RawObject>>,
+    /// Whether all of them are known.
+    listed: bool,
     served: BTreeMap<DefinitionKey, Arc<Served>>,
-    /// Endpoints of kinds that were served since the start.
-    endpoints: HashMap<GroupKind, GroupVersionResource>,
+    /// Endpoints of kinds that were served since the start, by the cluster of their definition.
+    endpoints: HashMap<(LogicalCluster, GroupKind), GroupVersionResource>,
     /// Labels of spokes, which selectors look at.
     spoke_labels: HashMap<LogicalCluster, BTreeMap<String, String>>,
 }
@@ -93,6 +95,11 @@ impl Definitions {
     /// Tells the definition as the hub's watch last delivered it.
     pub(crate) fn known(&self, key: &DefinitionKey) -> Option<Arc<RawObject>> {
         self.state.read().known.get(key).cloned()
+    }
+
+    /// Tells whether every definition of the hub is known: who is not there then, is not.
+    pub(crate) fn listed(&self) -> bool {
+        self.state.read().listed
     }
 
     /// Tells the keys of all definitions.
@@ -155,17 +162,40 @@ impl Definitions {
             .map(|served| served.key.clone())
     }
 
-    /// Tells the endpoint that a kind was last served at.
-    pub(crate) fn last_gvr(&self, group_kind: &GroupKind) -> Option<GroupVersionResource> {
-        self.state.read().endpoints.get(group_kind).cloned()
+    /// Tells the endpoint at which a kind is served in a logical cluster, or was last served there: a definition that is gone
+    /// leaves its CRD.
+    pub(crate) fn endpoint(
+        &self,
+        cluster: &LogicalCluster,
+        group_kind: &GroupKind,
+    ) -> Option<GroupVersionResource> {
+        if let Some(served) = self.lookup(cluster, group_kind) {
+            return Some(served.graph.gvr().clone());
+        }
+        let state = self.state.read();
+        let last = |cluster: &LogicalCluster| {
+            let known = state.endpoints.get(&(cluster.clone(), group_kind.clone()));
+            known.cloned()
+        };
+        last(cluster).or_else(|| last(&LogicalCluster::root()))
+    }
+
+    /// Tells whether a definition serves its kind at an endpoint.
+    pub(crate) fn has_endpoint(&self, gvr: &GroupVersionResource) -> bool {
+        let state = self.state.read();
+        state
+            .served
+            .values()
+            .any(|served| served.graph.gvr() == gvr)
     }
 
     /// Serves a definition from now on. Returns whether that is new or another graph than before.
     pub(crate) fn publish(&self, served: Arc<Served>) -> bool {
         let mut state = self.state.write();
         let gvr = served.graph.gvr().clone();
-        state.endpoints.insert(served.graph.group_kind(), gvr);
         let key = served.key.clone();
+        let kind = (key.cluster.clone(), served.graph.group_kind());
+        state.endpoints.insert(kind, gvr);
         let hash = served.graph.spec_hash().to_owned();
         let (selector, distribute) = (format!("{:?}", served.selector), served.distribute);
         let before = state.served.insert(key, served);
@@ -228,6 +258,7 @@ fn take(engine: &Engine, event: Event) {
     let mut state = engine.definitions.state.write();
     match event {
         Event::Restarted { objects, .. } => {
+            state.listed = true;
             let mut left = std::mem::take(&mut state.known);
             for object in objects {
                 if let Some(key) = key_of(&object) {

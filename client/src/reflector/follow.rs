@@ -21,6 +21,9 @@ use super::{Config, Event};
 use crate::dynamic::{PAGE_SIZE, Target, answer};
 use crate::error::{Error, refusal};
 
+/// What paths over all logical clusters of a hub begin with.
+const OVER_ALL_CLUSTERS: &str = "/clusters/*/";
+
 /// How many resumes may fail in a row with the server alive before everything is listed anew.
 const FAILED_RESUME_COUNT_MAX: u32 = 3;
 
@@ -297,6 +300,13 @@ impl Follower {
         }
     }
 
+    /// Tells whether an older version is an object that a hub tells again because the definition of its cluster has
+    /// changed: only over all logical clusters, and only within one history.
+    fn is_told_anew(&self, version: &str) -> bool {
+        let position = self.position.as_deref().unwrap_or_default();
+        self.config.path.starts_with(OVER_ALL_CLUSTERS) && wire::is_of_same_epoch(version, position)
+    }
+
     async fn open(&self, target: Target) -> Result<Body, Error> {
         let opening = async {
             let response = self
@@ -340,11 +350,11 @@ impl Follower {
             Line::Error(status) => return Err(End::of_status(&status)),
         };
         self.resumed().await.map_err(|ClosedError| End::Closed)?;
-        if self
+        let is_older = self
             .position
             .as_deref()
-            .is_some_and(|position| wire::is_older(&version, position))
-        {
+            .is_some_and(|position| wire::is_older(&version, position));
+        if is_older && !self.is_told_anew(&version) {
             // A server never goes back; one that was restored from a copy does, and has another history.
             return Err(End::Expired(format!(
                 "version {version} came after a newer one"
@@ -355,7 +365,7 @@ impl Follower {
 
             self.send(event).await.map_err(|ClosedError| End::Closed)?;
         }
-        if !version.is_empty() {
+        if !version.is_empty() && !is_older {
             self.freshness = Freshness::NotOlderThan(version.clone());
             self.position = Some(version);
         }

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
-use super::Served;
+use super::{DefinitionKey, Served};
 use crate::{
     children::OWNED_SELECTOR,
     engine::Engine,
@@ -51,6 +51,10 @@ pub(crate) struct Kinds {
 
 #[derive(Debug)]
 struct KindState {
+    /// The definition that was looked after last.
+    key: DefinitionKey,
+    /// Whether the CRD that is there is this definition's.
+    ours: bool,
     /// The graph whose CRD was looked after last.
     spec_hash: String,
     progress: Progress,
@@ -95,6 +99,14 @@ impl Kinds {
         }
     }
 
+    /// Tells whether the kind that the target has is a definition's own, as far as was seen: not one that somebody else has
+    /// defined there under the same name.
+    pub(crate) fn are_ours(&self, served: &Served) -> bool {
+        let state = self.state.lock();
+        let known = state.get(&served.graph.group_kind());
+        known.is_some_and(|known| known.ours && known.key == served.key)
+    }
+
     /// Counts the kinds that are served, and tells why others are not.
     pub(crate) fn census(&self) -> (usize, Vec<String>) {
         let state = self.state.lock();
@@ -114,16 +126,23 @@ impl Kinds {
         (served, others)
     }
 
-    fn note(&self, served: &Served, progress: &Progress) -> bool {
+    fn note(&self, served: &Served, progress: &Progress, ours: Option<bool>) -> bool {
         let spec_hash = served.graph.spec_hash().to_owned();
         let kind = served.graph.group_kind();
+        let mut state = self.state.lock();
+        let before = state.get(&kind);
+        let was_ours = before.is_some_and(|before| before.ours && before.key == served.key);
         let noted = KindState {
+            key: served.key.clone(),
+            ours: ours.unwrap_or(was_ours),
             spec_hash,
             progress: progress.clone(),
             stale: false,
         };
-        let before = self.state.lock().insert(kind, noted);
-        before.is_none_or(|before| before.progress != *progress)
+        let changed =
+            before.is_none_or(|before| before.progress != *progress || was_ours != noted.ours);
+        state.insert(kind, noted);
+        changed
     }
 }
 
@@ -230,7 +249,8 @@ async fn ensure_and_note(
     target: &Arc<Target>,
     served: &Arc<Served>,
 ) -> Progress {
-    let progress = match ensure(engine, target, served).await {
+    let mut ours = None;
+    let progress = match ensure(engine, target, served, &mut ours).await {
         Ok(progress) => progress,
         Err(error) if error.is_invalid() => Progress::Refused(error.to_string()),
         Err(error) => {
@@ -242,7 +262,7 @@ async fn ensure_and_note(
             Progress::Pending
         }
     };
-    if target.kinds.note(served, &progress) && progress == Progress::Served {
+    if target.kinds.note(served, &progress, ours) && target.kinds.are_ours(served) {
         info!(cluster = %target.cluster, kind = %served.graph.group_kind(), "kind served");
         engine.requeue_cluster(&target.cluster);
     }
@@ -253,6 +273,7 @@ async fn ensure(
     engine: &Arc<Engine>,
     target: &Arc<Target>,
     served: &Arc<Served>,
+    ours: &mut Option<bool>,
 ) -> Result<Progress, client::Error> {
     let endpoint = target.endpoint(&resources::crds(), "");
     let wanted = served.definition.to_value();
@@ -262,10 +283,15 @@ async fn ensure(
         Err(error) if error.is_not_found() => None,
         Err(error) => return Err(error),
     };
-    if let Some(live) = &live
-        && let Some(reason) = refusal(engine, live, served)
-    {
-        return Ok(Progress::Refused(reason));
+    if let Some(live) = &live {
+        if let Some(reason) = foreign(live, served) {
+            *ours = Some(false);
+            return Ok(Progress::Refused(reason));
+        }
+        *ours = Some(true);
+        if let Some(reason) = refusal(engine, live, served) {
+            return Ok(Progress::Refused(reason));
+        }
     }
     let live = match live {
         Some(live) if is_as_wanted(&live, &wanted) => live,
@@ -279,6 +305,7 @@ async fn ensure(
             target.dynamic.patch(&endpoint, &name, None, patch).await?
         }
     };
+    *ours = Some(true);
     if !established(&live) {
         return Ok(Progress::Pending); // the watch of CRDs brings us back
     }
@@ -296,15 +323,20 @@ async fn ensure(
     Ok(Progress::Served)
 }
 
-/// Tells why a live CRD is not to be touched.
+/// Tells why a live CRD is somebody else's.
+fn foreign(live: &Value, served: &Served) -> Option<String> {
+    let Ok(typed) = CustomResourceDefinition::from_value(live) else {
+        return Some("the CRD that is there cannot be read".to_owned());
+    };
+    graph::ownership(&typed, &served.owner).refusal(api::meta::name(live))
+}
+
+/// Tells why a live CRD that is ours is not to be changed.
 fn refusal(engine: &Engine, live: &Value, served: &Served) -> Option<String> {
     let Ok(typed) = CustomResourceDefinition::from_value(live) else {
         return Some("the CRD that is there cannot be read".to_owned());
     };
     let name = api::meta::name(live);
-    if let Some(reason) = graph::ownership(&typed, &served.owner).refusal(name) {
-        return Some(reason);
-    }
     let allowed = engine.definitions.known(&served.key).is_some_and(|known| {
         known
             .annotations
@@ -451,16 +483,19 @@ async fn retire(
             .any(|(cluster, _)| *cluster == target.cluster);
         // A definition that is deleted leaves its CRD and its instances, and so their service.
         let defined = engine.definitions.keys().iter().any(|key| {
-            text(
-                record,
-                &[
-                    "metadata",
-                    "labels",
-                    "kro.run/resource-graph-definition-name",
-                ],
-            ) == key.name
+            let reaches = key.cluster.is_root() || key.cluster == target.cluster;
+            reaches
+                && text(
+                    record,
+                    &[
+                        "metadata",
+                        "labels",
+                        "kro.run/resource-graph-definition-name",
+                    ],
+                ) == key.name
         });
-        if !kept && !used && !defined && engine.instances.synced() {
+        let known = engine.definitions.listed() && engine.instances.synced();
+        if !kept && !used && !defined && known {
             engine
                 .hub
                 .delete(&endpoint, name, &DeleteRequest::default())

@@ -184,8 +184,6 @@ async fn serve(
         }
     };
     let spread = distribution::spread(engine, &served).await;
-    // Only now is there something to watch.
-    instances::watch(engine, &graph.group_kind(), graph.gvr());
     match spread {
         Spread::Everywhere => {
             set.mark(marks::kind_ready(&graph.group_kind().kind));
@@ -231,7 +229,10 @@ fn publish(
         distribute,
     });
     let changed = engine.definitions.publish(Arc::clone(&served));
+    // Before the kind is served anywhere: the first instances find the watch there.
+    instances::watch(engine, graph.gvr());
     if changed {
+        instances::count_anew(engine, &graph.group_kind());
         for target in engine.fleet.all() {
             engine.distribution_queue.add(target.cluster.clone());
         }
@@ -259,7 +260,6 @@ async fn serve_last_good(
         && let Ok(served) = publish(engine, key, object, &graph)
     {
         distribution::spread(engine, &served).await;
-        instances::watch(engine, &graph.group_kind(), graph.gvr());
     }
 }
 
@@ -267,10 +267,8 @@ fn withdraw(engine: &Engine, key: &DefinitionKey) {
     if let Some(served) = engine.definitions.withdraw(key) {
         // The CRD and the instances stay, as with kro; deletion of an instance needs no graph.
         info!(cluster = %key.cluster, name = key.name, "no longer served");
-        let group_kind = served.graph.group_kind();
-        if engine.instances.of_kind(&group_kind).is_empty() {
-            instances::unwatch(engine, &group_kind);
-        }
+        instances::count_anew(engine, &served.graph.group_kind());
+        instances::end_unused_watches(engine);
         for target in engine.fleet.all() {
             engine.distribution_queue.add(target.cluster.clone());
         }

@@ -135,7 +135,7 @@ pub(crate) async fn remove_orphan(engine: &Arc<Engine>, target: &Arc<Target>, ke
     if !is_of_this_hub(engine, &mirror) {
         return;
     }
-    if !engine.instances.knows(&key.group_kind) || !engine.instances.synced() {
+    if !engine.instances.knows(served.graph.gvr()) || !engine.instances.synced() {
         target.retry(key, 1);
         return;
     }

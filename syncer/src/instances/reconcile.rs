@@ -120,6 +120,11 @@ impl Work<'_> {
             status::waiting_for_spoke(self, &since, &reason).await?;
             return Err(Pause::Watch);
         }
+        if !self.target.kinds.are_ours(&served) {
+            // The kind that the cluster has is not this definition's, or it is not known yet: what is written in it
+            // was not judged by the definition's schema. Distribution names the instance again.
+            return Err(Pause::Watch);
+        }
         self.manage(&served).await?;
         if graph::instance::is_suspended(&self.instance) {
             let now = Engine::now();
@@ -177,14 +182,9 @@ impl Work<'_> {
 
     /// Names the endpoint of the instance on the hub.
     pub(crate) fn hub_endpoint(&self) -> Result<client::Endpoint, Pause> {
-        let served = self
-            .engine
-            .definitions
-            .lookup(&self.target.cluster, &self.key.group_kind);
-        // A definition that is gone leaves the CRD, so the instance is still served.
-        let gvr = served
-            .map(|served| served.graph.gvr().clone())
-            .or_else(|| self.engine.definitions.last_gvr(&self.key.group_kind))
+        let definitions = &self.engine.definitions;
+        let gvr = definitions
+            .endpoint(&self.target.cluster, &self.key.group_kind)
             .ok_or(Pause::Watch)?;
         Ok(Engine::hub_endpoint(
             &self.target.cluster,

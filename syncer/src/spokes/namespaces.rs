@@ -36,7 +36,10 @@ pub(super) fn watch(engine: &Arc<Engine>, target: &Arc<Target>) {
 
 async fn empty(engine: &Arc<Engine>, target: &Target, namespace: &str) {
     for key in super::in_namespace(engine, &target.cluster, namespace) {
-        let Some(gvr) = engine.definitions.last_gvr(&key.group_kind) else {
+        let endpoint = engine
+            .definitions
+            .endpoint(&target.cluster, &key.group_kind);
+        let Some(gvr) = endpoint else {
             continue;
         };
         info!(cluster = %target.cluster, key = %key, "deleted with its namespace");
