@@ -20,7 +20,9 @@ pub(super) fn stamp(call: &Call<'_>, object: &mut Value, live: Option<&Value>) {
     if call.scope.rules.author == AuthorStamp::Absent {
         return;
     }
+    // As itself: whoever it acts as may have any name, this one too.
     let trusted = call.context.origin == RequestOrigin::InProcess
+        && call.context.impersonator.is_none()
         && call.context.user.username == USER_SYNCER;
     if trusted && meta::annotation(object, ANNOTATION_AUTHOR).is_some() {
         return;

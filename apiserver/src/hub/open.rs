@@ -12,7 +12,10 @@ use tasks::{OnPanic, Tasks};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::{Hub, HubParts, Lifecycle, bootstrap::BootstrapError, replicas, replicas::ShareError};
+use super::{
+    Hub, HubParts, Lifecycle, bootstrap::BootstrapError, replicas, replicas::ShareError,
+    standing::Standings,
+};
 use crate::{
     authenticate::{Authenticator, ServiceAccounts, TokenFile, TokenFileError},
     authorize::{Authorizer, Policies},
@@ -131,10 +134,12 @@ impl Hub {
                 relay: Relay::default(),
                 metrics: Metrics::default(),
                 lifecycle,
+                standings: Standings::default(),
                 config,
             }),
         };
         hub.parts.relay.start(&hub, &hub.parts.handlers, tasks);
+        hub.start_standings(tasks);
         hub.bootstrap(&LogicalCluster::root()).await?;
         hub.parts.health.set_bootstrapped();
         tasks.spawn(

@@ -176,7 +176,7 @@ fn is_of_process(path: &str) -> bool {
     matches!(side::Page::of(path), Some(side::Page::Health(..)))
 }
 
-fn no_such_cluster(info: &RequestInfo) -> Refusal {
+pub(super) fn no_such_cluster(info: &RequestInfo) -> Refusal {
     let spokes = GroupResource {
         group: "wheelhouse.dev".to_owned(),
         resource: "spokes".to_owned(),

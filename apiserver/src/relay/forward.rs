@@ -14,7 +14,7 @@ use http_body_util::BodyExt;
 
 use super::links::Link;
 use crate::{
-    authenticate::UserInfo,
+    authenticate::{Credential, UserInfo},
     authorize::Authorized,
     context::{RequestContext, RequestOrigin},
     respond::{Body, Refusal, RequestBody, Response},
@@ -69,8 +69,15 @@ pub(super) async fn forward(
         return Err(no_upgrade().into());
     }
     let mut headers = relayed(&parts.headers);
+    let mut way = client::Identity::Kubeconfig;
     match sender_of(context, link.trusts_masters) {
         Identity::Hub => {}
+        // The spoke's own ServiceAccount, who goes as it is.
+        Identity::User { .. } if context.user.known_only_in().is_some() => {
+            let token = own_token(context, link)?;
+            headers.insert(header::AUTHORIZATION, token);
+            way = client::Identity::Request;
+        }
         Identity::User { name, groups } => {
             impersonate(&mut headers, &context.user, &name, &groups)?;
         }
@@ -82,10 +89,7 @@ pub(super) async fn forward(
     *outgoing.method_mut() = parts.method.clone();
     *outgoing.uri_mut() = below_cluster(&parts.uri)?;
     *outgoing.headers_mut() = headers;
-    let answered = link
-        .connection
-        .send(outgoing, client::Identity::Kubeconfig)
-        .await;
+    let answered = link.connection.send(outgoing, way).await;
     let answer = answered.map_err(|error| link.unreachable(&error))?;
     link.answered();
     let (head, body) = answer.into_parts();
@@ -97,7 +101,7 @@ pub(super) async fn forward(
         });
         Body::stream(
             pieces.filter_map(|piece| async { piece.ok() }),
-            context.watches_end.clone(),
+            context.ending.clone(),
         )
     } else {
         Body::foreign(body.map_frame(|frame| frame.map_data(Bytes::from)))
@@ -106,6 +110,21 @@ pub(super) async fn forward(
     *response.status_mut() = head.status;
     *response.headers_mut() = relayed_back(&head.headers);
     Ok(response)
+}
+
+/// The token of the spoke's own ServiceAccount that sends a request. Nobody else whom one cluster alone vouches for enters a spoke.
+fn own_token(context: &RequestContext, link: &Link) -> Result<HeaderValue, Refusal> {
+    let token = match &context.credential {
+        Credential::Spoke(token) if context.impersonator.is_none() => {
+            token.header_for(&link.cluster)
+        }
+        _ => None,
+    };
+    token.ok_or_else(|| {
+        let username = &context.user.username;
+        let text = format!("user {username:?} does not enter spokes");
+        Status::forbidden(&api::GroupResource::default(), "", &text).into()
+    })
 }
 
 /// Says as whom a request enters a spoke. Only a controller of this process that acts as itself is the hub there: a name
@@ -133,9 +152,16 @@ fn refused(username: &str) -> Identity {
 /// ServiceAccounts of root have names of their own there; other `system:` users do not enter; `system:` groups are
 /// dropped, but for `system:masters` where the Spoke trusts them.
 pub(super) fn identity_of(user: &UserInfo, trusts_masters: bool) -> Identity {
+    if user.known_only_in().is_some() {
+        // Its own ServiceAccount, in whose name it is asked.
+        return Identity::User {
+            name: user.username.clone(),
+            groups: user.groups.clone(),
+        };
+    }
     let name = if let Some(account) = user.username.strip_prefix("system:serviceaccount:") {
         format!("wheelhouse:root:{account}")
-    } else if user.username.starts_with("system:wheelhouse:") && user.in_group(MASTERS) {
+    } else if user.username.starts_with("system:wheelhouse:") && user.is_master_of_hub() {
         return Identity::Hub;
     } else if user.username.starts_with("system:") || !survives_a_header(&user.username) {
         return refused(&user.username);
@@ -149,7 +175,7 @@ pub(super) fn identity_of(user: &UserInfo, trusts_masters: bool) -> Identity {
         .cloned()
         .collect();
     groups.push(AUTHENTICATED.to_owned());
-    if trusts_masters && user.in_group(MASTERS) {
+    if trusts_masters && user.is_master_of_hub() {
         groups.push(MASTERS.to_owned());
     }
     Identity::User { name, groups }

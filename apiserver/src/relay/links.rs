@@ -13,7 +13,7 @@ use tasks::Tasks;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::{namespaces::NamespaceCache, published::Published};
+use super::{accounts::AccountTokens, namespaces::NamespaceCache, published::Published};
 use crate::{authenticate::UserInfo, hub::Hub, respond::Refusal};
 
 /// The user as whom the relay reads Spokes and Secrets.
@@ -38,6 +38,7 @@ pub(super) struct Link {
     pub(super) trusts_masters: bool,
     pub(super) namespaces: NamespaceCache,
     pub(super) published: Published,
+    pub(super) accounts: AccountTokens,
     /// Ends the pause of the watch of its namespaces: it answers again. The watch is the only one that waits, and a
     /// wake that comes while it does not ends its next pause.
     pub(super) wake: Arc<Notify>,
@@ -309,6 +310,7 @@ impl Follower {
             trusts_masters: credential.trusts_masters,
             namespaces: NamespaceCache::default(),
             published: Published::default(),
+            accounts: AccountTokens::default(),
             wake: Arc::default(),
             trouble: Mutex::default(),
             credential,
@@ -338,6 +340,7 @@ mod tests {
             trusts_masters: false,
             namespaces: NamespaceCache::default(),
             published: Published::default(),
+            accounts: AccountTokens::default(),
             wake: Arc::default(),
             trouble: Mutex::default(),
             credential: Credential {

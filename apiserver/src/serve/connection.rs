@@ -8,7 +8,10 @@ use hyper_util::{
     server::conn::auto::Builder,
 };
 use jiff::Timestamp;
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{
+    net::TcpStream,
+    time::{sleep, timeout},
+};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -33,6 +36,10 @@ const HEAD_LINES_MAX: usize = 256;
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 /// How long it may take to answer that.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How long requests that are under way may take to end once the client's certificate has run out. Watches end by themselves before
+/// that, with a reason ([`crate::hub`]).
+const EXPIRY_GRACE: Duration = Duration::from_secs(7);
 
 /// Bytes of a request's body that a client may send before they are read, as of kube-apiserver.
 const STREAM_WINDOW: u32 = 256 * 1024;
@@ -82,6 +89,7 @@ impl Connection {
             self.verifier
                 .peer(session.peer_certificates(), Timestamp::now()),
         );
+        let expired = until(peer.not_after());
         let hub = self.hub;
         let service = service_fn(move |request: Request<Incoming>| {
             let (hub, peer) = (hub.clone(), Arc::clone(&peer));
@@ -93,10 +101,15 @@ impl Connection {
         let builder = builder(self.tracker);
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
         let mut turns = Turns::new(connection, socket);
-        let ended = tokio::select! {
+        let told = tokio::select! {
             biased;
-            ended = &mut turns => ended,
-            () = self.finish.cancelled() => {
+            ended = &mut turns => Told::Nothing(ended),
+            () = self.finish.cancelled() => Told::ToFinish,
+            () = expired => Told::Expired,
+        };
+        let ended = match told {
+            Told::Nothing(ended) => ended,
+            Told::ToFinish => {
                 turns.connection().graceful_shutdown();
                 tokio::select! {
                     biased;
@@ -104,11 +117,42 @@ impl Connection {
                     () = self.cut.cancelled() => Ok(()),
                 }
             }
+            Told::Expired => {
+                tracing::debug!("a connection is closed whose certificate has run out");
+                turns.connection().graceful_shutdown();
+                tokio::select! {
+                    biased;
+                    ended = turns => ended,
+                    () = self.cut.cancelled() => Ok(()),
+                    () = sleep(EXPIRY_GRACE) => Ok(()),
+                }
+            }
         };
         if let Err(error) = ended {
             tracing::debug!(error = %error, "connection ended with an error");
         }
     }
+}
+
+/// What a connection is told before it ends by itself.
+enum Told<T> {
+    Nothing(T),
+    /// The server drains.
+    ToFinish,
+    /// The client's certificate has run out.
+    Expired,
+}
+
+/// Waits until after a second since 1970, by a clock that nobody sets; for ever without one. Requests are judged by the clock that may be
+/// set: here it is about connections that nobody uses.
+async fn until(not_after: Option<i64>) {
+    let Some(not_after) = not_after else {
+        return std::future::pending().await;
+    };
+    let left = not_after
+        .saturating_add(1)
+        .saturating_sub(Timestamp::now().as_second());
+    sleep(Duration::from_secs(u64::try_from(left).unwrap_or(0))).await;
 }
 
 fn builder(tracker: TaskTracker) -> Builder<Executor> {

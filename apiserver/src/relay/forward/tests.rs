@@ -1,12 +1,10 @@
+use std::collections::BTreeMap;
+
 use super::*;
 
 fn user(name: &str, groups: &[&str]) -> UserInfo {
-    UserInfo {
-        username: name.to_owned(),
-        uid: String::new(),
-        groups: groups.iter().map(|group| (*group).to_owned()).collect(),
-        extra: std::collections::BTreeMap::new(),
-    }
+    let groups = groups.iter().map(|group| (*group).to_owned()).collect();
+    UserInfo::claimed(name.to_owned(), String::new(), groups, BTreeMap::new())
 }
 
 fn entered(name: &str, groups: &[&str]) -> Identity {
