@@ -2,9 +2,11 @@
 //! target.
 //!
 //! In reading order: [`reconcile`] (one instance, from the hub's object to children and status),
-//! [`applying`], [`ledger`], [`mirror`], [`deletion`], [`status`].
+//! [`claims`] (what is an instance's own), [`applying`], [`ledger`], [`mirror`], [`deletion`],
+//! [`status`].
 
 pub(crate) mod applying;
+pub(crate) mod claims;
 pub(crate) mod deletion;
 pub(crate) mod ledger;
 pub(crate) mod mirror;
@@ -176,13 +178,7 @@ pub(crate) fn watch(engine: &Arc<Engine>, group_kind: &GroupKind, gvr: &GroupVer
         state.kinds.insert(group_kind.clone(), kind);
         token
     };
-    let source = reflector::Config {
-        client: engine.hub.client().clone(),
-        path: format!("/clusters/*{}/{}", gvr.group_version().path(), gvr.resource),
-        label_selector: None,
-        field_selector: None,
-        name: format!("hub/{}", gvr.resource),
-    };
+    let source = engine.everywhere(gvr);
     let mut events = reflector::start(source, &engine.tasks, token);
     let follower = Arc::clone(engine);
     let group_kind = group_kind.clone();

@@ -18,7 +18,7 @@ use super::lines::Lines;
 use super::raw_object::RawObject;
 use super::wire::{self, Line, Page};
 use super::{Config, Event};
-use crate::dynamic::{PAGE_SIZE, Target, answer};
+use crate::dynamic::{PAGE_SIZE, Path, PathError, answer, selected};
 use crate::error::{Error, refusal};
 
 /// How many resumes may fail in a row with the server alive before everything is listed anew.
@@ -226,7 +226,7 @@ impl Follower {
     }
 
     async fn page(&self, limit: usize, continue_token: &str) -> Result<Page, Error> {
-        let mut target = self.target();
+        let mut target = self.path()?;
         if continue_token.is_empty() {
             if let Freshness::NotOlderThan(version) = &self.freshness {
                 target = target
@@ -252,8 +252,11 @@ impl Follower {
     /// Reads one stream to its end and delivers what it says.
     async fn watch(&mut self, position: String, event_count: &mut usize) -> End {
         let seconds = rand::rng().random_range(self.timing.watch_seconds.clone());
-        let target = self
-            .target()
+        let path = match self.path() {
+            Ok(path) => path,
+            Err(error) => return End::of_open(&error.into()),
+        };
+        let target = path
             .with("watch", Some("true"))
             .with("allowWatchBookmarks", Some("true"))
             .with("resourceVersion", Some(&position))
@@ -297,7 +300,7 @@ impl Follower {
         }
     }
 
-    async fn open(&self, target: Target) -> Result<Body, Error> {
+    async fn open(&self, target: Path) -> Result<Body, Error> {
         let opening = async {
             let response = self
                 .config
@@ -425,10 +428,12 @@ impl Follower {
         self.sender.send(event).await.map_err(|_closed| ClosedError)
     }
 
-    fn target(&self) -> Target {
-        Target::path(&self.config.path)
-            .with("labelSelector", self.config.label_selector.as_deref())
-            .with("fieldSelector", self.config.field_selector.as_deref())
+    fn path(&self) -> Result<Path, PathError> {
+        Ok(selected(
+            Path::collection(&self.config.endpoint)?,
+            self.config.label_selector.as_ref(),
+            self.config.field_selector.as_ref(),
+        ))
     }
 }
 
@@ -475,7 +480,7 @@ fn is_about_the_version(refused: &api::Status) -> bool {
     matches!(refused.code, 400 | 422) || refused.has_cause(status::CAUSE_RESOURCE_VERSION_TOO_LARGE)
 }
 
-fn request(target: Target) -> Result<Request<Body>, Error> {
+fn request(target: Path) -> Result<Request<Body>, Error> {
     Request::builder()
         .uri(target.into_uri())
         .header(ACCEPT, "application/json")

@@ -1,4 +1,5 @@
 use super::*;
+use crate::authenticate::ALL_AUTHENTICATED as AUTHENTICATED;
 
 fn user(name: &str, groups: &[&str]) -> UserInfo {
     UserInfo {
