@@ -6,10 +6,12 @@
 //!
 //! Source: kro `pkg/controller/instance/resources.go`, `pkg/runtime/node.go`.
 
+mod claim;
 mod collection;
 mod decorate;
 mod evaluate;
 mod external;
+mod names;
 mod node;
 mod observed;
 mod outcome;
@@ -147,6 +149,21 @@ pub struct Apply {
     pub digest: u64,
     /// What an apply would do.
     pub change: Change,
+    /// Whose the object is that is there.
+    pub claim: Claim,
+}
+
+/// Whose an object is that stands where one is wanted.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Claim {
+    /// There is none: it is to be made, and not to be found.
+    Absent,
+    /// The instance's; its uid.
+    Own(String),
+    /// Nobody's, and the definition says that it may be taken over; its uid.
+    Taken(String),
+    /// Somebody else's: it is not to be touched.
+    Foreign,
 }
 
 /// What an apply would do.

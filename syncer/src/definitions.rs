@@ -26,6 +26,7 @@ use parking_lot::RwLock;
 use tracing::debug;
 
 use crate::{
+    acting::Grant,
     engine::Engine,
     resources,
     target::{Target, TargetSort},
@@ -44,6 +45,8 @@ pub(crate) struct Served {
     pub(crate) key: DefinitionKey,
     pub(crate) owner: Owner,
     pub(crate) graph: Arc<CompiledGraph>,
+    /// In whose name its instances' children are written.
+    pub(crate) grant: Grant,
     /// The generated CRD, with owner labels.
     pub(crate) definition: CustomResourceDefinition,
     /// The spokes that it is for; `None` means all.
@@ -198,10 +201,12 @@ impl Definitions {
         state.endpoints.insert(kind, gvr);
         let hash = served.graph.spec_hash().to_owned();
         let (selector, distribute) = (format!("{:?}", served.selector), served.distribute);
+        let grant = served.grant.clone();
         let before = state.served.insert(key, served);
         before.is_none_or(|before| {
             before.graph.spec_hash() != hash
                 || before.distribute != distribute
+                || before.grant != grant
                 || format!("{:?}", before.selector) != selector
         })
     }
@@ -229,13 +234,7 @@ impl Definitions {
 /// Starts the watch of definitions over all logical clusters, and the worker that reconciles them.
 pub(crate) fn start(engine: &Arc<Engine>) {
     let gvr = resources::definitions();
-    let source = reflector::Config {
-        client: engine.hub.client().clone(),
-        path: format!("/clusters/*{}/{}", gvr.group_version().path(), gvr.resource),
-        label_selector: None,
-        field_selector: None,
-        name: "hub/resourcegraphdefinitions".to_owned(),
-    };
+    let source = engine.everywhere(&gvr);
     let mut events = reflector::start(source, &engine.tasks, engine.tasks.child_token());
     let follower = Arc::clone(engine);
     engine.tasks.spawn("definitions", async move {

@@ -196,6 +196,19 @@ fn inventory() -> Value {
                 "type": "boolean",
                 "description": "Whether members are neither more nor fewer than what is there; false while an apply or a prune is under way.",
             },
+            "actingAs": {
+                "description": "The user of the cluster in whose name the objects are written; absent for the hub itself.",
+                "type": "object",
+                "required": ["username"],
+                "properties": {
+                    "username": text("The name."), "uid": text("The uid."),
+                    "groups": {"type": "array", "items": {"type": "string"}, "description": "The groups."},
+                    "extra": {
+                        "type": "object", "description": "What else the cluster is told.",
+                        "additionalProperties": {"type": "array", "items": {"type": "string"}},
+                    },
+                },
+            },
             "members": {
                 "description": "The objects.",
                 "type": "array", "x-kubernetes-list-type": "atomic",

@@ -294,7 +294,7 @@ fn user_of(token: &Token<'_>, uid: String, cluster: &LogicalCluster) -> UserInfo
 
 async fn review(link: &Link, token: &str) -> Result<Value, client::Error> {
     let endpoint = Endpoint {
-        prefix: String::new(),
+        scope: None,
         gvr: api::GroupVersionResource::new("authentication.k8s.io", "v1", "tokenreviews"),
         namespace: None,
     };

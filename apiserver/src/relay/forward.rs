@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use api::Status;
+use api::{Status, wheelhouse::author};
 use bytes::Bytes;
 use futures::StreamExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header, request::Parts, uri::PathAndQuery};
@@ -35,9 +35,6 @@ const HOP_HEADERS: &[&str] = &[
 
 /// Headers that say who a client is or where it comes from.
 const IDENTITY_PREFIXES: &[&str] = &["impersonate-", "x-remote-", "x-forwarded-"];
-
-const MASTERS: &str = "system:masters";
-const AUTHENTICATED: &str = "system:authenticated";
 
 /// As whom a request of the hub's user enters a spoke.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -146,11 +143,7 @@ fn refused(username: &str) -> Identity {
 
 /// Says as whom a user of the hub enters a spoke.
 ///
-/// Names with space at an end do not enter: header values lose it on their way, and ` system:masters` would arrive as
-/// another group than the one that was judged.
-///
-/// ServiceAccounts of root have names of their own there; other `system:` users do not enter; `system:` groups are
-/// dropped, but for `system:masters` where the Spoke trusts them.
+/// The rule is [`author::User::abroad`]'s.
 pub(super) fn identity_of(user: &UserInfo, trusts_masters: bool) -> Identity {
     if user.known_only_in().is_some() {
         // Its own ServiceAccount, in whose name it is asked.
@@ -159,31 +152,17 @@ pub(super) fn identity_of(user: &UserInfo, trusts_masters: bool) -> Identity {
             groups: user.groups.clone(),
         };
     }
-    let name = if let Some(account) = user.username.strip_prefix("system:serviceaccount:") {
-        format!("wheelhouse:root:{account}")
-    } else if user.username.starts_with("system:wheelhouse:") && user.is_master_of_hub() {
+    if user.username.starts_with("system:wheelhouse:") && user.is_master_of_hub() {
         return Identity::Hub;
-    } else if user.username.starts_with("system:") || !survives_a_header(&user.username) {
-        return refused(&user.username);
-    } else {
-        user.username.clone()
-    };
-    let mut groups: Vec<String> = user
-        .groups
-        .iter()
-        .filter(|group| !group.starts_with("system:") && survives_a_header(group))
-        .cloned()
-        .collect();
-    groups.push(AUTHENTICATED.to_owned());
-    if trusts_masters && user.is_master_of_hub() {
-        groups.push(MASTERS.to_owned());
     }
-    Identity::User { name, groups }
-}
-
-/// Whether a text arrives as it was sent when it is a header's value.
-fn survives_a_header(text: &str) -> bool {
-    !text.is_empty() && text.trim() == text && !text.chars().any(char::is_control)
+    // The syncer writes children in the names of users by the same rule.
+    match author::name_abroad(&user.username) {
+        Ok(name) => Identity::User {
+            name,
+            groups: author::groups_abroad(&user.groups, trusts_masters),
+        },
+        Err(refused) => Identity::Refused(refused.to_string()),
+    }
 }
 
 fn impersonate(

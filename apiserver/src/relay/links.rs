@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use api::{LogicalCluster, Status, wheelhouse::Spoke};
+use api::{GroupVersionResource, LogicalCluster, Status, selector::Selector, wheelhouse::Spoke};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use client::{
     Connection, Dynamic, Endpoint,
@@ -138,20 +138,34 @@ pub(super) fn not_connected(cluster: &LogicalCluster) -> Refusal {
 /// Follows Spokes and their Secrets.
 pub(super) fn follow(links: &Arc<Links>, hub: &Hub, tasks: &Tasks) {
     let client = kube::Client::new(hub.in_process(UserInfo::system(USER)), "default");
-    let source = |path: &str, label_selector: Option<&str>| reflector::Config {
+    let source = |gvr: GroupVersionResource, label_selector: Option<Selector>| reflector::Config {
         client: client.clone(),
-        path: path.to_owned(),
-        label_selector: label_selector.map(str::to_owned),
+        name: format!("relay/{}", gvr.resource),
+        endpoint: Endpoint {
+            scope: None,
+            gvr,
+            namespace: None,
+        },
+        label_selector,
         field_selector: None,
-        name: format!("relay{path}"),
     };
     let mut spokes = reflector::start(
-        source("/apis/wheelhouse.dev/v1alpha1/spokes", None),
+        source(
+            GroupVersionResource::new("wheelhouse.dev", "v1alpha1", "spokes"),
+            None,
+        ),
         tasks,
         tasks.child_token(),
     );
     let mut secrets = reflector::start(
-        source("/api/v1/secrets", Some(SECRET_LABEL)),
+        source(
+            GroupVersionResource::new("", "v1", "secrets"),
+            Some(
+                SECRET_LABEL
+                    .parse()
+                    .expect("the key of a label selects those that have it"),
+            ),
+        ),
         tasks,
         tasks.child_token(),
     );
@@ -271,8 +285,8 @@ impl Follower {
             return Ok(());
         };
         let endpoint = Endpoint {
-            prefix: String::new(),
-            gvr: api::GroupVersionResource::new("", "v1", "secrets"),
+            scope: None,
+            gvr: GroupVersionResource::new("", "v1", "secrets"),
             namespace: Some(reference.namespace.clone()),
         };
         let secret = match self.hub.get(&endpoint, &reference.name).await {

@@ -39,7 +39,7 @@ async fn ask(links: &Links, attributes: &Attributes<'_>) -> SpokeAnswer {
         Identity::User { name, groups } => (name, groups),
     };
     let endpoint = Endpoint {
-        prefix: String::new(),
+        scope: None,
         gvr: api::GroupVersionResource::new("authorization.k8s.io", "v1", "subjectaccessreviews"),
         namespace: None,
     };

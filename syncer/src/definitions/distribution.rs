@@ -18,8 +18,9 @@ use tracing::{info, warn};
 
 use super::{DefinitionKey, Served};
 use crate::{
-    children::OWNED_SELECTOR,
+    children,
     engine::Engine,
+    instances::claims,
     keys::text,
     resources,
     target::{Reach, Target, TargetSort},
@@ -198,7 +199,7 @@ pub(crate) fn start(engine: &Arc<Engine>) {
 
 /// Starts the watch of our CRDs in a target: one that vanishes or is edited is put back.
 pub(crate) fn watch(engine: &Arc<Engine>, target: &Arc<Target>) {
-    let source = target.source(&resources::crds(), OWNED_SELECTOR);
+    let source = target.source(&resources::crds(), Some(children::owned()));
     let mut events = target.follow(source, target.token.clone());
     let (engine, target) = (Arc::clone(engine), Arc::clone(target));
     let tasks = engine.tasks.clone();
@@ -295,11 +296,16 @@ async fn ensure(
     }
     let live = match live {
         Some(live) if is_as_wanted(&live, &wanted) => live,
-        _ => {
+        live => {
+            // Nothing but what was looked at: a CRD that another made meanwhile is not taken over.
+            let object = match &live {
+                None => claims::create_only(&wanted),
+                Some(live) => claims::update_only(&wanted, api::meta::uid(live)),
+            };
             let patch = Patch::Apply {
                 manager: api::wheelhouse::keys::MANAGER_SYNCER,
                 force: Force::Yes,
-                object: &wanted,
+                object: &object,
                 answer: Answer::Object,
             };
             target.dynamic.patch(&endpoint, &name, None, patch).await?

@@ -26,6 +26,7 @@ use super::{
     revisions::{self, Keep, Revision},
 };
 use crate::{
+    acting::Grant,
     engine::Engine,
     instances::{self, deletion},
     resources,
@@ -176,7 +177,8 @@ async fn serve(
         set.mark(marks::kind_unready(&reason));
         return;
     }
-    let served = match publish(engine, key, object, graph) {
+    let grant = Grant::of(&key.cluster, object);
+    let served = match grant.and_then(|grant| publish(engine, key, object, graph, grant)) {
         Ok(served) => served,
         Err(reason) => {
             set.mark(marks::kind_unready(&reason));
@@ -202,6 +204,7 @@ fn publish(
     key: &DefinitionKey,
     object: &Value,
     graph: &Arc<CompiledGraph>,
+    grant: Grant,
 ) -> Result<Arc<Served>, String> {
     let annotation = |name: &str| object["metadata"]["annotations"][name].as_str();
     let label = |name: &str| object["metadata"]["labels"][name].as_str();
@@ -224,6 +227,7 @@ fn publish(
         key: key.clone(),
         owner,
         graph: Arc::clone(graph),
+        grant,
         definition,
         selector,
         distribute,
@@ -256,8 +260,11 @@ async fn serve_last_good(
     if engine.definitions.served(key).is_some() {
         return;
     }
-    if let Some(graph) = revisions::last_good(key, revisions, fetched)
-        && let Ok(served) = publish(engine, key, object, &graph)
+    if let Some((graph, author)) = revisions::last_good(key, revisions, fetched)
+        && let Ok(grant) = Grant::of(&key.cluster, object)
+        // Its own author's: who has written the definition since has not written this.
+        && let grant = grant.of_revision(&key.cluster, author)
+        && let Ok(served) = publish(engine, key, object, &graph, grant)
     {
         distribution::spread(engine, &served).await;
     }

@@ -14,7 +14,7 @@ use crate::{engine::Engine, resources, target::Target};
 
 /// Starts the watch of a spoke's namespaces. It ends with the target's token.
 pub(super) fn watch(engine: &Arc<Engine>, target: &Arc<Target>) {
-    let source = target.source(&resources::core("namespaces"), "");
+    let source = target.source(&resources::core("namespaces"), None);
     let mut events = target.follow(source, target.token.clone());
     let (engine, target) = (Arc::clone(engine), Arc::clone(target));
     let tasks = engine.tasks.clone();

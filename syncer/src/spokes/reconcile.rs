@@ -151,6 +151,7 @@ async fn connect(
         && target.sort == TargetSort::Mirrored
         && target.credential == Some(credential)
     {
+        target.note_trust(spoke.spec.trust_masters);
         return Ok(Ok(()));
     }
     let kubeconfig = String::from_utf8_lossy(&kubeconfig);
@@ -168,6 +169,7 @@ async fn connect(
         token,
     );
     target.credential = Some(credential);
+    target.note_trust(spoke.spec.trust_masters);
     start(engine, &Arc::new(target));
     Ok(Ok(()))
 }
