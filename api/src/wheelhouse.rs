@@ -1,4 +1,4 @@
-//! The project's own kinds and keys: Spokes, Inventories, ServedResources.
+//! The project's own kinds and keys: Spokes, Inventories, ServedResources, KindClaims.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub use definitions::definitions;
 
 /// The group of Spokes.
 pub const GROUP: &str = "wheelhouse.dev";
-/// The group of Inventories and ServedResources.
+/// The group of Inventories, ServedResources and KindClaims.
 pub const INTERNAL_GROUP: &str = "internal.wheelhouse.dev";
 /// The version of all of them.
 pub const VERSION: &str = "v1alpha1";
@@ -40,6 +40,11 @@ pub const INVENTORY_RESOURCE: &str = "inventories";
 pub const SERVED_RESOURCE_KIND: &str = "ServedResource";
 /// The plural of ServedResources.
 pub const SERVED_RESOURCE_RESOURCE: &str = "servedresources";
+
+/// The kind of KindClaims.
+pub const KIND_CLAIM_KIND: &str = "KindClaim";
+/// The plural of KindClaims.
+pub const KIND_CLAIM_RESOURCE: &str = "kindclaims";
 
 /// A real cluster that the hub syncs with; its name is that of its logical cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,11 +1,12 @@
 //! ResourceGraphDefinitions: compiled, recorded as GraphRevisions, published as CRDs.
 //!
-//! In reading order: [`reconcile`] (one definition), [`resolving`] (the schemas that it is compiled
+//! In reading order: [`reconcile`] (one definition), [`claims`] (who holds a kind), [`resolving`] (the schemas that it is compiled
 //! against), [`revisions`], [`distribution`] (its CRD in every target), [`conditions`].
 //!
 //! A definition in root is for all spokes, or for those that its annotation selects; one authored
 //! at a spoke's path is for that spoke alone.
 
+pub(crate) mod claims;
 pub(crate) mod distribution;
 pub(crate) mod reconcile;
 pub(crate) mod resolving;
@@ -17,12 +18,13 @@ use std::{
 };
 
 use api::{
-    GroupKind, GroupVersionResource, LogicalCluster, crd::CustomResourceDefinition,
+    GroupKind, GroupResource, GroupVersionResource, LogicalCluster, crd::CustomResourceDefinition,
     selector::Selector,
 };
 use client::reflector::{self, Event, RawObject};
 use graph::{CompiledGraph, Owner};
 use parking_lot::RwLock;
+use tokio::sync::watch;
 use tracing::debug;
 
 use crate::{
@@ -31,6 +33,12 @@ use crate::{
     resources,
     target::{Target, TargetSort},
 };
+
+/// Selects the spokes that a definition of root is for.
+const SPOKES_ANNOTATION: &str = "wheelhouse.dev/spokes";
+
+/// `false` keeps a definition's kind on the hub. Source: kro KREP-013b.
+const DISTRIBUTE_KEY: &str = "kro.run/distribute";
 
 /// Names a definition: where it was authored, and how it is called there.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,24 +57,24 @@ pub(crate) struct Served {
     pub(crate) grant: Grant,
     /// The generated CRD, with owner labels.
     pub(crate) definition: CustomResourceDefinition,
-    /// The spokes that it is for; `None` means all.
-    pub(crate) selector: Option<Selector>,
-    /// Whether its CRD is put into spokes at all.
-    pub(crate) distribute: bool,
+    /// The clusters that it is for.
+    pub(crate) reaching: Reaching,
 }
 
 /// All definitions of the hub.
 #[derive(Debug, Default)]
 pub(crate) struct Definitions {
-    // Guards the maps; never held across an await.
+    // Guards the maps; never held across an await. Taken before the state of claims.
     state: RwLock<State>,
+    /// Whether all of them are known.
+    listed: watch::Sender<bool>,
+    /// Who holds which kind.
+    pub(crate) claims: claims::Claims,
 }
 
 #[derive(Debug, Default)]
 struct State {
     known: HashMap<DefinitionKey, Arc<RawObject>>,
-    /// Whether all of them are known.
-    listed: bool,
     served: BTreeMap<DefinitionKey, Arc<Served>>,
     /// Endpoints of kinds that were served since the start, by the cluster of their definition.
     endpoints: HashMap<(LogicalCluster, GroupKind), GroupVersionResource>,
@@ -74,21 +82,63 @@ struct State {
     spoke_labels: HashMap<LogicalCluster, BTreeMap<String, String>>,
 }
 
+/// The clusters that a definition of root is for.
+#[derive(Debug)]
+pub(crate) struct Reaching {
+    pub(crate) selector: Option<Selector>,
+    pub(crate) distribute: bool,
+}
+
+// === impl Reaching ===
+
+impl Reaching {
+    /// Reads the annotations and labels of a definition.
+    ///
+    /// # Errors
+    /// What is wrong with the selector.
+    pub(crate) fn of(
+        annotations: &BTreeMap<String, String>,
+        labels: &BTreeMap<String, String>,
+    ) -> Result<Self, String> {
+        let selector = annotations.get(SPOKES_ANNOTATION).map(|text| {
+            text.parse::<Selector>()
+                .map_err(|error| format!("annotation {SPOKES_ANNOTATION}: {error}"))
+        });
+        let distribute = annotations
+            .get(DISTRIBUTE_KEY)
+            .or_else(|| labels.get(DISTRIBUTE_KEY));
+        Ok(Self {
+            selector: selector.transpose()?,
+            distribute: distribute.is_none_or(|text| text != "false"),
+        })
+    }
+
+    /// Tells whether a spoke with these labels is one of them.
+    pub(crate) fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.distribute
+            && self
+                .selector
+                .as_ref()
+                .is_none_or(|selector| selector.matches(labels))
+    }
+}
+
 // === impl Served ===
 
 impl Served {
-    /// Tells whether a target is to serve this definition's kind.
-    pub(crate) fn is_for(&self, target: &Target, labels: &BTreeMap<String, String>) -> bool {
+    /// Tells whether a target is to serve this definition's kind, as far as the definition goes.
+    fn is_for(&self, target: &Target, labels: &BTreeMap<String, String>) -> bool {
         if target.cluster == self.key.cluster {
             return true;
         }
         self.key.cluster.is_root()
             && target.sort != TargetSort::Root
-            && self.distribute
-            && self
-                .selector
-                .as_ref()
-                .is_none_or(|selector| selector.matches(labels))
+            && self.reaching.selects(labels)
+    }
+
+    /// Names the resource that it serves.
+    pub(crate) fn resource(&self) -> GroupResource {
+        self.graph.gvr().group_resource()
     }
 }
 
@@ -102,7 +152,7 @@ impl Definitions {
 
     /// Tells whether every definition of the hub is known: who is not there then, is not.
     pub(crate) fn listed(&self) -> bool {
-        self.state.read().listed
+        *self.listed.borrow()
     }
 
     /// Tells the keys of all definitions.
@@ -117,6 +167,13 @@ impl Definitions {
 
     /// Tells all that is served in a target.
     pub(crate) fn served_in(&self, target: &Target) -> Vec<Arc<Served>> {
+        let mut served = self.meant_for(target);
+        served.retain(|served| self.kept_out(target, served).is_none());
+        served
+    }
+
+    /// Tells all that is for a target, also where another definition holds the kind there.
+    pub(crate) fn meant_for(&self, target: &Target) -> Vec<Arc<Served>> {
         let state = self.state.read();
         let none = BTreeMap::new();
         let labels = state.spoke_labels.get(&target.cluster).unwrap_or(&none);
@@ -128,8 +185,15 @@ impl Definitions {
             .collect()
     }
 
-    /// Tells the definition that serves a kind in a logical cluster: one authored there before one
-    /// of root.
+    /// Tells the local definition that keeps one of root out of its cluster: it held the kind there first.
+    pub(crate) fn kept_out(&self, target: &Target, served: &Served) -> Option<DefinitionKey> {
+        if served.key.cluster == target.cluster {
+            return None;
+        }
+        self.claims.holder(&target.cluster, &served.resource())
+    }
+
+    /// Tells the definition that serves a kind in a logical cluster: the one that holds it there, or else one of root.
     pub(crate) fn lookup(
         &self,
         cluster: &LogicalCluster,
@@ -141,28 +205,13 @@ impl Definitions {
             .values()
             .filter(|served| served.graph.group_kind() == *group_kind);
         let own = same.clone().find(|served| served.key.cluster == *cluster);
-        own.or_else(|| same.find(|served| served.key.cluster.is_root()))
-            .cloned()
-    }
-
-    /// Tells the other definition that holds a kind, if one does.
-    pub(crate) fn holder(
-        &self,
-        key: &DefinitionKey,
-        group_kind: &GroupKind,
-    ) -> Option<DefinitionKey> {
-        let state = self.state.read();
-        state
-            .served
-            .values()
-            .find(|served| {
-                served.graph.group_kind() == *group_kind
-                    && served.key != *key
-                    && (served.key.cluster == key.cluster
-                        || served.key.cluster.is_root()
-                        || key.cluster.is_root())
-            })
-            .map(|served| served.key.clone())
+        if own.is_some() {
+            return own.cloned();
+        }
+        let of_root = same.find(|served| served.key.cluster.is_root())?;
+        // A local definition that holds the kind and is not served yet is waited for.
+        let is_held = self.claims.holder(cluster, &of_root.resource()).is_some();
+        (!is_held).then(|| Arc::clone(of_root))
     }
 
     /// Tells the endpoint at which a kind is served in a logical cluster, or was last served there: a definition that is gone
@@ -200,14 +249,13 @@ impl Definitions {
         let kind = (key.cluster.clone(), served.graph.group_kind());
         state.endpoints.insert(kind, gvr);
         let hash = served.graph.spec_hash().to_owned();
-        let (selector, distribute) = (format!("{:?}", served.selector), served.distribute);
+        let reaching = format!("{:?}", served.reaching);
         let grant = served.grant.clone();
         let before = state.served.insert(key, served);
         before.is_none_or(|before| {
             before.graph.spec_hash() != hash
-                || before.distribute != distribute
                 || before.grant != grant
-                || format!("{:?}", before.selector) != selector
+                || format!("{:?}", before.reaching) != reaching
         })
     }
 
@@ -245,6 +293,11 @@ pub(crate) fn start(engine: &Arc<Engine>) {
     let worker = Arc::clone(engine);
     let token = engine.tasks.child_token();
     engine.tasks.spawn("definition-worker", async move {
+        // Whoever holds a kind must be known, and be there, before anybody else may have it.
+        claims::load(&worker).await;
+        let mut listed = worker.definitions.listed.subscribe();
+        // The sender lives as long as the engine.
+        let _listed = listed.wait_for(|listed| *listed).await.is_ok();
         while let Some(key) = worker.definition_queue.next_until(&token).await {
             reconcile::run(&worker, &key).await;
             worker.definition_queue.done(&key);
@@ -257,7 +310,7 @@ fn take(engine: &Engine, event: Event) {
     let mut state = engine.definitions.state.write();
     match event {
         Event::Restarted { objects, .. } => {
-            state.listed = true;
+            engine.definitions.listed.send_replace(true);
             let mut left = std::mem::take(&mut state.known);
             for object in objects {
                 if let Some(key) = key_of(&object) {

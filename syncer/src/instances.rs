@@ -21,7 +21,7 @@ pub(crate) mod status;
 
 use std::{collections::HashMap, sync::Arc};
 
-use api::{GroupKind, GroupVersionResource, LogicalCluster};
+use api::{GroupKind, GroupResource, GroupVersionResource, LogicalCluster};
 use client::reflector::{self, Event, RawObject};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -303,22 +303,24 @@ pub(crate) fn end_unused_watches(engine: &Engine) {
 }
 
 /// Counts what was put aside and is ruled by another definition by now.
-pub(crate) fn count_anew(engine: &Engine, group_kind: &GroupKind) {
+pub(crate) fn count_anew(engine: &Engine, resource: &GroupResource) {
     let aside: Vec<_> = {
         let state = engine.instances.state.lock();
-        let of_kind = state.aside.iter().flat_map(|(gvr, objects)| {
+        let of_resource = state
+            .aside
+            .iter()
+            .filter(|(gvr, _)| gvr.group_resource() == *resource);
+        let objects = of_resource.flat_map(|(gvr, objects)| {
             let gvr = Arc::new(gvr.clone());
-            objects
-                .iter()
-                .filter(|((_, key), _)| key.group_kind == *group_kind)
-                .map(move |((cluster, _), object)| {
-                    (Arc::clone(&gvr), cluster.clone(), Arc::clone(object))
-                })
+            objects.iter().map(move |((cluster, key), object)| {
+                let place = (cluster.clone(), key.group_kind.clone());
+                (Arc::clone(&gvr), place, Arc::clone(object))
+            })
         });
-        of_kind.collect()
+        objects.collect()
     };
-    for (gvr, cluster, object) in aside {
-        let rules = engine.definitions.endpoint(&cluster, group_kind);
+    for (gvr, (cluster, group_kind), object) in aside {
+        let rules = engine.definitions.endpoint(&cluster, &group_kind);
         if rules.is_some_and(|rules| rules == *gvr) {
             changed(engine, &gvr, &object);
         }

@@ -12,6 +12,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use api::{GroupKind, LogicalCluster, crd::CustomResourceDefinition};
 use client::{Answer, DeleteRequest, Force, ListRequest, Patch, reflector::Event};
+use graph::Ownership;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tracing::{info, warn};
@@ -46,8 +47,10 @@ pub(crate) enum Progress {
 /// How far the kinds of one target are, by group and kind.
 #[derive(Debug, Default)]
 pub(crate) struct Kinds {
-    // Guards the map; never held across an await.
+    // Each guards its map; neither is held across an await nor while the other is.
     state: Mutex<BTreeMap<GroupKind, KindState>>,
+    /// Kinds of root that a local definition keeps out, and why.
+    kept_out: Mutex<BTreeMap<GroupKind, String>>,
 }
 
 #[derive(Debug)]
@@ -81,13 +84,15 @@ impl Kinds {
     pub(crate) fn of(&self, served: &Served) -> Option<Progress> {
         let state = self.state.lock();
         let known = state.get(&served.graph.group_kind())?;
-        (known.spec_hash == served.graph.spec_hash()).then(|| known.progress.clone())
+        let is_of = known.spec_hash == served.graph.spec_hash() && known.key == served.key;
+        is_of.then(|| known.progress.clone())
     }
 
     fn is_current(&self, served: &Served) -> bool {
         let state = self.state.lock();
         state.get(&served.graph.group_kind()).is_some_and(|known| {
             known.spec_hash == served.graph.spec_hash()
+                && known.key == served.key
                 && known.progress == Progress::Served
                 && !known.stale
         })
@@ -108,6 +113,14 @@ impl Kinds {
         known.is_some_and(|known| known.ours && known.key == served.key)
     }
 
+    /// Notes which kinds of root are kept out. Returns whether that is new.
+    fn note_kept_out(&self, kept_out: BTreeMap<GroupKind, String>) -> bool {
+        let mut known = self.kept_out.lock();
+        let changed = *known != kept_out;
+        *known = kept_out;
+        changed
+    }
+
     /// Counts the kinds that are served, and tells why others are not.
     pub(crate) fn census(&self) -> (usize, Vec<String>) {
         let state = self.state.lock();
@@ -123,6 +136,12 @@ impl Kinds {
                 Progress::Refused(reason) => Some(format!("{kind}: {reason}")),
             })
             .collect();
+        let kept_out = self.kept_out.lock();
+        others.extend(
+            kept_out
+                .iter()
+                .map(|(kind, reason)| format!("{kind}: {reason}")),
+        );
         others.sort();
         (served, others)
     }
@@ -223,7 +242,7 @@ async fn look_after(engine: &Arc<Engine>, cluster: &LogicalCluster) {
     if target.reach() != Reach::Reachable {
         return; // the heartbeat adds it again
     }
-    let mut moved = false;
+    let mut moved = target.kinds.note_kept_out(kept_out(engine, &target));
     let wanted = engine.definitions.served_in(&target);
     for served in &wanted {
         if !target.kinds.is_current(served) {
@@ -243,6 +262,21 @@ async fn look_after(engine: &Arc<Engine>, cluster: &LogicalCluster) {
     if moved {
         engine.note_census(cluster);
     }
+}
+
+/// Tells which definitions of root wait at a target, and for whom.
+fn kept_out(engine: &Engine, target: &Target) -> BTreeMap<GroupKind, String> {
+    let meant = engine.definitions.meant_for(target).into_iter();
+    meant
+        .filter_map(|served| {
+            let holder = engine.definitions.kept_out(target, &served)?;
+            let reason = format!(
+                "ResourceGraphDefinition {:?} of root waits: {:?} of this cluster held the kind first",
+                served.key.name, holder.name
+            );
+            Some((served.graph.group_kind(), reason))
+        })
+        .collect()
 }
 
 async fn ensure_and_note(
@@ -285,11 +319,15 @@ async fn ensure(
         Err(error) => return Err(error),
     };
     if let Some(live) = &live {
-        if let Some(reason) = foreign(live, served) {
-            *ours = Some(false);
-            return Ok(Progress::Refused(reason));
+        match whose(engine, target, live, served) {
+            Err(reason) => {
+                *ours = Some(false);
+                return Ok(Progress::Refused(reason));
+            }
+            Ok(Ownership::Own) => *ours = Some(true),
+            // Not before its schema is this definition's.
+            Ok(_) => {}
         }
-        *ours = Some(true);
         if let Some(reason) = refusal(engine, live, served) {
             return Ok(Progress::Refused(reason));
         }
@@ -329,12 +367,39 @@ async fn ensure(
     Ok(Progress::Served)
 }
 
-/// Tells why a live CRD is somebody else's.
-fn foreign(live: &Value, served: &Served) -> Option<String> {
-    let Ok(typed) = CustomResourceDefinition::from_value(live) else {
-        return Some("the CRD that is there cannot be read".to_owned());
-    };
-    graph::ownership(&typed, &served.owner).refusal(api::meta::name(live))
+/// Tells whose a live CRD is, as far as it may be taken.
+///
+/// # Errors
+/// Why it is somebody else's. What a local definition that is gone has left does not keep one of root out.
+fn whose(
+    engine: &Engine,
+    target: &Target,
+    live: &Value,
+    served: &Served,
+) -> Result<Ownership, String> {
+    let typed = CustomResourceDefinition::from_value(live)
+        .map_err(|_status| "the CRD that is there cannot be read".to_owned())?;
+    let ownership = graph::ownership(&typed, &served.owner);
+    if let Ownership::Other(name) = &ownership
+        && served.key.cluster.is_root()
+        && !target.cluster.is_root()
+        && engine.definitions.listed()
+    {
+        let is_there = |cluster: &LogicalCluster| {
+            let key = DefinitionKey {
+                cluster: cluster.clone(),
+                name: name.clone(),
+            };
+            engine.definitions.known(&key).is_some()
+        };
+        if !is_there(&target.cluster) && !is_there(&LogicalCluster::root()) {
+            return Ok(Ownership::Adopted);
+        }
+    }
+    match ownership.refusal(api::meta::name(live)) {
+        Some(reason) => Err(reason),
+        None => Ok(ownership),
+    }
 }
 
 /// Tells why a live CRD that is ours is not to be changed.

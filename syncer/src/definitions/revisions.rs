@@ -154,15 +154,17 @@ pub(crate) enum Keep {
 }
 
 /// Compiles the newest recorded revision that still compiles: what goes on being served while the
-/// definition itself does not compile, and after a restart. Tells who wrote it, too.
+/// definition itself does not compile, and after a restart, with its author. One whose kind another definition holds by
+/// now is passed over.
 pub(crate) fn last_good<'r>(
     key: &DefinitionKey,
     revisions: &'r [Revision],
     resolver: &dyn graph::SchemaResolver,
+    holds: impl Fn(&CompiledGraph) -> bool,
 ) -> Option<(Arc<CompiledGraph>, Option<&'r str>)> {
     revisions.iter().rev().find_map(|revision| {
         let graph = graph::compile(revision.spec.as_ref()?, &key.name, resolver).ok()?;
-        Some((graph, revision.author.as_deref()))
+        holds(&graph).then_some((graph, revision.author.as_deref()))
     })
 }
 

@@ -73,6 +73,10 @@ async fn step(
     }
     if engine.definitions.note_spoke(cluster, &known.labels) {
         engine.distribution_queue.add(cluster.clone());
+        // What root has for this cluster may be other kinds now.
+        for key in engine.definitions.claims.concerned(cluster, None) {
+            engine.definition_queue.add(key);
+        }
     }
     let spoke: Spoke = match serde_json::from_value(object.clone()) {
         Ok(spoke) => spoke,
