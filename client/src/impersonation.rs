@@ -10,21 +10,22 @@ use api::wheelhouse::author::User;
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use kube::client::Body;
 
+use crate::connection::Client;
 use crate::error::Error;
 
 /// Makes a client that acts as a user.
 ///
 /// # Errors
 /// [`Error::Config`] where the user cannot be named in headers.
-pub fn acting_as(client: &kube::Client, user: &User) -> Result<kube::Client, Error> {
+pub fn acting_as(client: &Client, user: &User) -> Result<Client, Error> {
     let headers = headers(user)?;
-    let client = client.clone();
+    let (shared, client) = (client.clone(), client.kube().clone());
     let service = tower::service_fn(move |mut request: Request<Body>| {
         let client = client.clone();
         request.headers_mut().extend(headers.clone());
         async move { client.send(request).await }
     });
-    Ok(kube::Client::new(service, "default"))
+    Ok(shared.through(kube::Client::new(service, "default")))
 }
 
 fn headers(user: &User) -> Result<HeaderMap, Error> {
@@ -110,7 +111,7 @@ mod tests {
             answer_json(200, &serde_json::json!({"items": []}))
         })
         .await;
-        let client = acting_as(&server.connect().await.kube(), &user("jane")).unwrap();
+        let client = acting_as(&server.connect().await.client(), &user("jane")).unwrap();
         Dynamic::new(client).raw_get("/version").await.unwrap();
         let seen = seen.lock().unwrap();
         let headers = seen.last().unwrap();

@@ -22,6 +22,7 @@ use api::selector::{FieldSelector, Selector};
 pub use tasks::{Shutdown, Tasks};
 use tokio::sync::{Notify, mpsc};
 
+use crate::connection::Client;
 use crate::dynamic::Endpoint;
 
 mod follow;
@@ -32,6 +33,7 @@ mod wire;
 #[cfg(feature = "fuzzing")]
 pub(crate) use lines::Lines;
 pub use raw_object::RawObject;
+pub(crate) use wire::decode_page;
 #[cfg(feature = "fuzzing")]
 pub(crate) use wire::{read_line, read_page};
 
@@ -41,8 +43,8 @@ const EVENT_COUNT_MAX: usize = 1024;
 /// What a reflector follows.
 #[derive(Clone)]
 pub struct Config {
-    /// The client of the cluster.
-    pub client: kube::Client,
+    /// The client of the cluster, with what the cluster may make the reflector hold.
+    pub client: Client,
     /// The collection.
     pub endpoint: Endpoint,
     /// Which labels objects must have.

@@ -207,7 +207,7 @@ pub fn groups_abroad(groups: &[String], trusts_masters: bool) -> Vec<String> {
 }
 
 /// Whether a text arrives as it was sent when it is a header's value.
-fn survives_a_header(text: &str) -> bool {
+pub fn survives_a_header(text: &str) -> bool {
     !text.is_empty() && text.trim() == text && !text.chars().any(char::is_control)
 }
 

@@ -59,7 +59,7 @@ async fn follow(lists: Vec<fn(&str) -> Reply>, watches: Vec<fn(&str) -> Reply>) 
         Server::start(move |request| script.next(request.uri().query().unwrap_or_default())).await;
     let tasks = Tasks::new();
     let config = Config {
-        client: server.connect().await.kube(),
+        client: server.connect().await.client(),
         endpoint: endpoint(),
         label_selector: Some("a=b".parse().unwrap()),
         field_selector: None,
@@ -414,7 +414,7 @@ async fn a_stream_that_falls_silent_is_given_up() {
         ..timing()
     };
     let config = Config {
-        client: server.connect().await.kube(),
+        client: server.connect().await.client(),
         endpoint: endpoint(),
         label_selector: None,
         field_selector: None,
@@ -492,7 +492,7 @@ async fn lists_between_watches_that_fail_come_ever_more_seldom() {
     };
     let tasks = Tasks::new();
     let config = Config {
-        client: server.connect().await.kube(),
+        client: server.connect().await.client(),
         endpoint: endpoint(),
         label_selector: None,
         field_selector: None,

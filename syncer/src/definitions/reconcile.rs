@@ -92,8 +92,8 @@ async fn step(engine: &Arc<Engine>, key: &DefinitionKey) -> Result<(), client::E
         set.mark(marks::kind_unready("the logical cluster is not connected"));
         return write_status(engine, key, &object, &set, None).await;
     };
-    let fetched = resolving::fetch(engine, &definition.spec, &home).await;
-    let compiled = compile(&definition, key, &fetched);
+    let fetched = resolving::fetch(engine, key, &definition.spec, &home).await;
+    let compiled = compile(engine, &definition, key, &fetched);
     match compiled {
         Compiled::Graph(graph) => {
             set.mark(marks::graph_accepted());
@@ -133,12 +133,16 @@ async fn step(engine: &Arc<Engine>, key: &DefinitionKey) -> Result<(), client::E
 }
 
 fn compile(
+    engine: &Engine,
     definition: &ResourceGraphDefinition,
     key: &DefinitionKey,
-    fetched: &resolving::FetchedSchemas,
+    fetched: &resolving::Fetched,
 ) -> Compiled {
-    match graph::compile(&definition.spec, &key.name, fetched) {
-        Ok(graph) => Compiled::Graph(graph),
+    match fetched.compile(|schemas| graph::compile(&definition.spec, &key.name, schemas)) {
+        Ok((graph, view)) => {
+            engine.definitions.note_view(key, view);
+            Compiled::Graph(graph)
+        }
         Err(error) if error.is_transient() => Compiled::Unknown(error.to_string()),
         Err(error) => Compiled::Refused(error.to_string()),
     }
@@ -219,7 +223,8 @@ async fn serve(
             set.mark(marks::kind_ready(&graph.group_kind().kind));
             set.mark(marks::controller_running());
         }
-        Spread::Waiting(places) => {
+        Spread::Waiting(places, delay) => {
+            engine.definition_queue.add_after(key.clone(), delay);
             let message = format!("waiting for the CRD in {}", places.join(", "));
             set.mark(Mark::waits("KindReady", "Distributing", message));
         }
@@ -276,7 +281,7 @@ async fn serve_last_good(
     key: &DefinitionKey,
     object: &Value,
     revisions: &[Revision],
-    fetched: &resolving::FetchedSchemas,
+    fetched: &resolving::Fetched,
 ) {
     if engine.definitions.served(key).is_some() {
         return;
@@ -285,7 +290,9 @@ async fn serve_last_good(
         let kind = graph.gvr().group_resource();
         engine.definitions.claims.holds(key, &kind)
     };
-    if let Some((graph, author)) = revisions::last_good(key, revisions, fetched, holds)
+    let last_good =
+        fetched.compile(|schemas| revisions::last_good(key, revisions, schemas, &holds).ok_or(()));
+    if let Ok(((graph, author), _)) = last_good
         && let Ok(grant) = Grant::of(&key.cluster, object)
         // Its own author's: who has written the definition since has not written this.
         && let grant = grant.of_revision(&key.cluster, author)
