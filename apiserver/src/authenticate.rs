@@ -30,6 +30,7 @@ pub use user::{ALL_AUTHENTICATED, ALL_UNAUTHENTICATED, ANONYMOUS, SYSTEM_MASTERS
 use crate::{
     config::Anonymous,
     context::{RequestContext, RequestOrigin},
+    quota::Share,
     respond::Refusal,
     route::RequestInfo,
 };
@@ -178,6 +179,11 @@ impl<R> Authenticated<R> {
     /// Says what ends the watches of this request.
     pub(crate) fn set_watches_end(&mut self, watches_end: CancellationToken) {
         self.context.watches_end = watches_end;
+    }
+
+    /// Says what the sender has of the hub.
+    pub(crate) fn set_share(&mut self, share: &Arc<Share>) {
+        self.context.share = Some(Arc::clone(share));
     }
 
     /// Takes the request apart, for the authorizer, which makes an `Authorized` out of the parts.

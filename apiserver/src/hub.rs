@@ -1,7 +1,7 @@
 //! The hub: all parts wired together, and the way of one request through them.
 //!
 //! ```text
-//!   answer ──► route ──► target ──► authenticate ──► authorize ──► target answers ──► finish
+//!   answer ──► route ──► target ──► authenticate ──► quota ──► authorize ──► target answers ──► finish
 //!                          │                                          ├ side, discovery, openapi
 //!                          │ registry: what is served                 ├ review
 //!                          ▼                                          ├ handlers: the hub's store
@@ -42,16 +42,17 @@ use crate::{
     authorize::{Authorized, Authorizer},
     backup::Backups,
     config::Config,
-    context::RequestContext,
+    context::{RequestContext, RequestOrigin},
     discovery,
     handle::Handlers,
     negotiate::{self, Negotiated},
     openapi,
+    quota::{Kind, Permit, Quotas, Seat},
     registry::Registry,
     relay::Relay,
     respond::{self, Body, Refusal, RequestBody, Response},
     route::{self, RequestInfo, Verb},
-    side::{Health, Metrics},
+    side::{self, Health, Metrics},
     tls::Pki,
 };
 use target::Target;
@@ -77,6 +78,7 @@ struct HubParts {
     backups: Backups,
     health: Health,
     metrics: Metrics,
+    quotas: Quotas,
     lifecycle: Lifecycle,
 }
 
@@ -122,7 +124,7 @@ impl Hub {
         &self.parts.lifecycle
     }
 
-    /// Answers one request. Never fails and never panics.
+    /// Answers one request, of the connection that sits on `seat` if it came over one. Never fails and never panics.
     ///
     /// Boxed here, where the connection begins: the future is large, and the compiler proves once that it may move
     /// between threads.
@@ -130,14 +132,20 @@ impl Hub {
         &'a self,
         request: http::Request<RequestBody>,
         peer: &'a Peer,
+        seat: Option<&'a Seat>,
     ) -> BoxFuture<'a, Response> {
-        Box::pin(self.answer_unboxed(request, peer))
+        Box::pin(self.answer_unboxed(request, peer, seat))
     }
 
-    async fn answer_unboxed(&self, request: http::Request<RequestBody>, peer: &Peer) -> Response {
+    async fn answer_unboxed(
+        &self,
+        request: http::Request<RequestBody>,
+        peer: &Peer,
+        seat: Option<&Seat>,
+    ) -> Response {
         let head = Head::of(&request);
         let (parts, body) = request.into_parts();
-        let answered = AssertUnwindSafe(self.process(parts, body, peer, &head))
+        let answered = AssertUnwindSafe(self.process(parts, body, (peer, seat), &head))
             .catch_unwind()
             .await;
         let mut response = answered.unwrap_or_else(|_panic| {
@@ -154,7 +162,13 @@ impl Hub {
         response
     }
 
-    async fn process(&self, parts: Parts, body: RequestBody, peer: &Peer, head: &Head) -> Response {
+    async fn process(
+        &self,
+        parts: Parts,
+        body: RequestBody,
+        (peer, seat): (&Peer, Option<&Seat>),
+        head: &Head,
+    ) -> Response {
         let info = match route::route(&parts.method, &parts.uri) {
             Ok(info) => info,
             Err(refusal) => return self.refuse_early(&parts, None, &refusal, head),
@@ -179,6 +193,12 @@ impl Hub {
             RequestContext::new(user, head.audit_id.clone(), cluster, now, deadline)
         });
         authenticated.set_watches_end(self.parts.lifecycle.watches_end());
+        let permit = match self.take_share(&mut authenticated, seat) {
+            Ok(permit) => permit,
+            Err(refusal) => {
+                return self.finish(Err(refusal), &Facts::of_authenticated(&authenticated), head);
+            }
+        };
         match self
             .parts
             .authorizer
@@ -188,7 +208,8 @@ impl Hub {
             Ok(authorized) => {
                 let answered = self
                     .dispatch(target, &authorized, body, is_long_running)
-                    .await;
+                    .await
+                    .map(|answer| hold(answer, permit));
                 self.finish(answered, &Facts::of_authorized(&authorized), head)
             }
             Err(refused) => {
@@ -196,6 +217,32 @@ impl Hub {
                 self.finish(Err(refused.refusal), &facts, head)
             }
         }
+    }
+
+    /// Counts a request for the user who sends it, unless it is a health check or a controller's.
+    ///
+    /// # Errors
+    /// 429.
+    fn take_share(
+        &self,
+        request: &mut Authenticated<Parts>,
+        seat: Option<&Seat>,
+    ) -> Result<Option<Permit>, Refusal> {
+        if request.context().origin == RequestOrigin::InProcess || is_health(&request.info().path) {
+            return Ok(None);
+        }
+        let user = Arc::clone(&request.context().user);
+        let share = self.parts.quotas.share(&user, seat.map(Seat::address));
+        request.set_share(&share);
+        if let Some(seat) = seat {
+            seat.count_for(&share, &user)?;
+        }
+        let kind = if request.info().is_long_running() {
+            Kind::Watch
+        } else {
+            Kind::Request
+        };
+        share.take(kind, &user).map(Some)
     }
 
     /// Lets the target answer, in time.
@@ -302,6 +349,18 @@ impl<'a> Facts<'a> {
             context: request.context(),
         }
     }
+}
+
+/// Lets a request count until its answer is sent.
+fn hold(mut answer: Response, permit: Option<Permit>) -> Response {
+    if let Some(permit) = permit {
+        answer.body_mut().hold(permit);
+    }
+    answer
+}
+
+fn is_health(path: &str) -> bool {
+    matches!(side::Page::of(path), Some(side::Page::Health(..)))
 }
 
 /// Logs what a client is not told.

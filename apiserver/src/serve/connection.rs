@@ -8,7 +8,10 @@ use hyper_util::{
     server::conn::auto::Builder,
 };
 use jiff::Timestamp;
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{
+    net::TcpStream,
+    time::{sleep, timeout},
+};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -16,7 +19,7 @@ use super::{
     cork::{Corked, Turns},
     executor::Executor,
 };
-use crate::{hub::Hub, respond::RequestBody, tls::ClientVerifier};
+use crate::{hub::Hub, quota::Seat, respond::RequestBody, tls::ClientVerifier};
 
 /// How long a handshake may take, of which there may be thousands at once: what is cut then comes back and costs as much
 /// again. Source: apiserver/pkg/server/secure_serving.go (`ReadHeaderTimeout`, which covers it).
@@ -25,8 +28,18 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(32);
 const HEAD_TIMEOUT: Duration = Duration::from_secs(90);
 /// Streams of one connection: an informer per kind is one. kube-apiserver's recommended value is the same.
 const STREAM_COUNT_MAX: u32 = 1000;
-/// Size of a request's head. kube-apiserver's is the same.
-const HEAD_BYTES_MAX: u32 = 1024 * 1024;
+/// Size of a request's head: a path of 64 KiB, which no parser of ours takes more of, and as much of headers. It is what a
+/// small frame may unpack to, for each of the streams (an HPACK bomb); kube-apiserver allows 1 MiB.
+const HEAD_BYTES_MAX: u32 = 128 * 1024;
+/// How long a connection may stay open before its first request. What follows has the limits of its protocol.
+const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(90);
+/// How long a connection that is refused may take to close.
+const REFUSED_GRACE: Duration = Duration::from_secs(5);
+/// Streams that a client opened and reset before they were looked at, after which the connection is cut (CVE-2023-44487).
+/// Source: h2's default, which is stated here because it is relied on.
+const PENDING_RESETS_MAX: usize = 20;
+/// Streams that were reset for a mistake of the client, after which the connection is cut (CVE-2025-8671).
+const ERROR_RESETS_MAX: usize = 128;
 /// Lines of an HTTP/1.1 request's head.
 const HEAD_LINES_MAX: usize = 256;
 /// A client that is silent for this long is asked whether it is there, so that watches of one that is not end.
@@ -51,8 +64,10 @@ pub(super) struct Connection {
     pub(super) hub: Hub,
     pub(super) verifier: Arc<ClientVerifier>,
     pub(super) tracker: TaskTracker,
-    pub(super) finish: CancellationToken,
-    pub(super) cut: CancellationToken,
+    /// Who it counts for, and what ends it.
+    pub(super) seat: Arc<Seat>,
+    /// The server drains: what is under way may take its time.
+    pub(super) drain: CancellationToken,
 }
 
 // === impl Connection ===
@@ -63,7 +78,8 @@ impl Connection {
         let socket = Corked::new(stream);
         let handshake = tokio::select! {
             biased;
-            () = self.finish.cancelled() => return,
+            () = self.seat.finish().cancelled() => return,
+            () = self.seat.cut().cancelled() => return,
             handshake = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(socket.clone())) => handshake,
         };
         match handshake {
@@ -82,12 +98,17 @@ impl Connection {
             self.verifier
                 .peer(session.peer_certificates(), Timestamp::now()),
         );
-        let hub = self.hub;
+        let (hub, seat) = (self.hub, self.seat);
+        let seat_of_requests = Arc::clone(&seat);
         let service = service_fn(move |request: Request<Incoming>| {
             let (hub, peer) = (hub.clone(), Arc::clone(&peer));
+            let seat = Arc::clone(&seat_of_requests);
             async move {
+                let answering = seat.answering();
                 let request = request.map(RequestBody::incoming);
-                Ok::<_, Infallible>(hub.answer(request, &peer).await)
+                let response = hub.answer(request, &peer, Some(&seat)).await;
+                answering.is_answered();
+                Ok::<_, Infallible>(response)
             }
         });
         let builder = builder(self.tracker);
@@ -96,18 +117,38 @@ impl Connection {
         let ended = tokio::select! {
             biased;
             ended = &mut turns => ended,
-            () = self.finish.cancelled() => {
+            () = seat.cut().cancelled() => Ok(()),
+            () = stays_unused(&seat) => Ok(()),
+            () = seat.finish().cancelled() => {
                 turns.connection().graceful_shutdown();
                 tokio::select! {
                     biased;
                     ended = turns => ended,
-                    () = self.cut.cancelled() => Ok(()),
+                    () = seat.cut().cancelled() => Ok(()),
+                    () = refused_grace(&self.drain) => Ok(()),
                 }
             }
         };
         if let Err(error) = ended {
             tracing::debug!(error = %error, "connection ended with an error");
         }
+    }
+}
+
+/// Ends if no request comes in time.
+async fn stays_unused(seat: &Seat) {
+    sleep(FIRST_REQUEST_TIMEOUT).await;
+    if seat.was_used() {
+        std::future::pending::<()>().await;
+    }
+    tracing::debug!("a connection without a request is cut");
+}
+
+/// Ends when a connection that is to close has had the time for it; while the server drains, the server says when.
+async fn refused_grace(drain: &CancellationToken) {
+    sleep(REFUSED_GRACE).await;
+    if drain.is_cancelled() {
+        std::future::pending::<()>().await;
     }
 }
 
@@ -123,6 +164,8 @@ fn builder(tracker: TaskTracker) -> Builder<Executor> {
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAM_COUNT_MAX)
+        .max_pending_accept_reset_streams(PENDING_RESETS_MAX)
+        .max_local_error_reset_streams(ERROR_RESETS_MAX)
         .max_header_list_size(HEAD_BYTES_MAX)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
