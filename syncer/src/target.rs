@@ -16,7 +16,7 @@ use client::{Dynamic, Endpoint, reflector};
 use graph::{Applied, ObjectRef};
 use parking_lot::Mutex;
 use tasks::Tasks;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -81,6 +81,8 @@ pub(crate) struct Target {
     pub(crate) probe: Notify,
     /// Ends the pauses of this target's watches: it answers again.
     pub(crate) wake: Arc<Notify>,
+    /// The one plan that may take long here at a time.
+    pub(crate) planning: Semaphore,
     /// Digest of the credential that it was connected with.
     pub(crate) credential: Option<u64>,
     tasks: Tasks,
@@ -136,6 +138,7 @@ impl Target {
             token,
             probe: Notify::new(),
             wake: Arc::default(),
+            planning: Semaphore::new(1),
             credential: None,
             tasks: tasks.clone(),
             reach: Mutex::new(Reach::Reachable),

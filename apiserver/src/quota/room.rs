@@ -60,7 +60,7 @@ pub(crate) struct Seat {
     taken_back_count: AtomicU32,
 }
 
-/// A request that is being answered; dropped before [`Answering::is_answered`], it was taken back.
+/// A request that is being answered; dropped before [`Answering::complete`], it was taken back.
 #[derive(Debug)]
 pub(crate) struct Answering<'s> {
     seat: Option<&'s Seat>,
@@ -200,7 +200,7 @@ impl Drop for Seat {
 
 impl Answering<'_> {
     /// Says that there is an answer.
-    pub(crate) fn is_answered(mut self) {
+    pub(crate) fn complete(mut self) {
         self.seat = None;
     }
 }

@@ -229,7 +229,9 @@ impl fmt::Debug for Body {
             BodyKind::Stream(_) => "stream",
             BodyKind::Foreign(_) => "foreign",
         };
-        f.debug_struct("Body").field("kind", &kind).finish()
+        f.debug_struct("Body")
+            .field("kind", &kind)
+            .finish_non_exhaustive()
     }
 }
 

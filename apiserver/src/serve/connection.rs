@@ -107,7 +107,7 @@ impl Connection {
                 let answering = seat.answering();
                 let request = request.map(RequestBody::incoming);
                 let response = hub.answer(request, &peer, Some(&seat)).await;
-                answering.is_answered();
+                answering.complete();
                 Ok::<_, Infallible>(response)
             }
         });

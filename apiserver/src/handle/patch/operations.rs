@@ -100,11 +100,9 @@ impl Bounds {
         match operation {
             PatchOperation::Add(add) => {
                 self.charge_list(object, add.path.as_str())?;
-                self.charge_depth(add.path.as_str(), &add.value)
+                check_depth(add.path.as_str(), &add.value)
             }
-            PatchOperation::Replace(replace) => {
-                self.charge_depth(replace.path.as_str(), &replace.value)
-            }
+            PatchOperation::Replace(replace) => check_depth(replace.path.as_str(), &replace.value),
             PatchOperation::Remove(remove) => self.charge_list(object, remove.path.as_str()),
             PatchOperation::Move(moved) => {
                 let (from, path) = (moved.from.as_str(), moved.path.as_str());
@@ -114,7 +112,7 @@ impl Bounds {
                     // Elsewhere it is no deeper than it was.
                     Some(value) if levels(path) > levels(from) => {
                         self.charge_steps(value_count(value))?;
-                        self.charge_depth(path, value)
+                        check_depth(path, value)
                     }
                     _ => Ok(()),
                 }
@@ -127,7 +125,7 @@ impl Bounds {
                 self.growth
                     .charge_value(value)
                     .map_err(|error| too_much(&error.to_string()))?;
-                self.charge_depth(copy.path.as_str(), value)?;
+                check_depth(copy.path.as_str(), value)?;
                 self.charge_copy(value)
             }
             PatchOperation::Test(_) => Ok(()),
@@ -159,17 +157,6 @@ impl Bounds {
         self.charge_steps(list.map_or(0, Vec::len))
     }
 
-    /// Refuses a value that would be too deep at the end of a path.
-    fn charge_depth(&mut self, path: &str, value: &Value) -> Result<(), Refusal> {
-        let rest = OBJECT_DEPTH_MAX.saturating_sub(levels(path));
-        if depth(value, rest) > rest {
-            return Err(too_much(&format!(
-                "the object would be more than {OBJECT_DEPTH_MAX} levels deep"
-            )));
-        }
-        Ok(())
-    }
-
     fn charge_steps(&mut self, steps: usize) -> Result<(), Refusal> {
         self.steps_left = self
             .steps_left
@@ -177,6 +164,17 @@ impl Bounds {
             .ok_or_else(|| too_much("the patch moves too many items of lists: replace the list"))?;
         Ok(())
     }
+}
+
+/// Refuses a value that would be too deep at the end of a path.
+fn check_depth(path: &str, value: &Value) -> Result<(), Refusal> {
+    let rest = OBJECT_DEPTH_MAX.saturating_sub(levels(path));
+    if depth(value, rest) > rest {
+        return Err(too_much(&format!(
+            "the object would be more than {OBJECT_DEPTH_MAX} levels deep"
+        )));
+    }
+    Ok(())
 }
 
 /// Counts bytes up to what copies may add.
