@@ -67,6 +67,7 @@ pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
             ..Bounds::SPOKE
         },
     });
+    config.limits = limits_of(&arguments.limits);
     for host in arguments.hosts {
         match host.parse() {
             Ok(address) => config.addresses.push(address),
@@ -79,6 +80,15 @@ pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
     }
     info!(address = %running.address, "ready");
     running.until_stopped().await
+}
+
+fn limits_of(limits: &args::Limits) -> apiserver::Limits {
+    apiserver::Limits {
+        connections_per_user: limits.max_connections_per_user,
+        watches_per_user: limits.max_watches_per_user,
+        requests_per_user: limits.max_requests_per_user,
+        requests: limits.max_requests,
+    }
 }
 
 fn store_of(etcd: args::Etcd) -> StoreConfig {

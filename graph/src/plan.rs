@@ -32,7 +32,11 @@ use crate::conditions::Condition;
 use crate::graph::{CompiledGraph, NodeKind};
 use crate::inventory::Inventory;
 use crate::settings::Settings;
+use evaluate::PLAN_STEPS_MAX;
 use node::Planner;
+
+/// The steps of a plan that is made in passing.
+const QUICK_STEPS_MAX: u64 = 50_000;
 
 /// What a plan is made from.
 #[derive(Clone, Copy, Debug)]
@@ -178,9 +182,18 @@ pub enum Change {
 }
 
 impl CompiledGraph {
-    /// Plans for an instance.
+    /// Plans for an instance. An expression that takes more than its steps, or the last of many that together take more
+    /// than those of a plan, fails the plan.
     pub fn plan(&self, input: &PlanInput<'_>) -> Plan {
-        Planner::new(self, input).run()
+        let (plan, _) = Planner::new(self, input, PLAN_STEPS_MAX).run();
+        plan
+    }
+
+    /// [`CompiledGraph::plan`], if that takes no more steps than a thread that has other work should spend on it: about a
+    /// millisecond.
+    pub fn plan_quickly(&self, input: &PlanInput<'_>) -> Option<Plan> {
+        let (plan, exhausted) = Planner::new(self, input, QUICK_STEPS_MAX).run();
+        (!exhausted).then_some(plan)
     }
 
     /// A plan of an instance of which nothing was looked at.

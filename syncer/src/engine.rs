@@ -5,6 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use api::{ClusterScope, GroupVersionResource, LogicalCluster};
 use client::{Dynamic, Endpoint, reflector, spoke::Dialer};
 use tasks::Tasks;
+use tokio::sync::Semaphore;
 
 use crate::{
     definitions::{DefinitionKey, Definitions},
@@ -44,9 +45,14 @@ pub(crate) struct Engine {
     pub(crate) identities: Identities,
     /// What may be deleted after a restore.
     pub(crate) restored: Restored,
+    /// Turns of targets to plan what takes long.
+    pub(crate) planning: Semaphore,
     /// All tasks of the syncer.
     pub(crate) tasks: Tasks,
 }
+
+/// Plans that take long and are made at the same time: half of a small machine.
+pub(crate) const LONG_PLANS_MAX: usize = 1;
 
 // === impl Engine ===
 

@@ -36,6 +36,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use api::LogicalCluster;
 use client::{Dynamic, spoke::Dialer};
 use tasks::Tasks;
+use tokio::sync::Semaphore;
 
 use crate::{
     engine::Engine,
@@ -88,6 +89,7 @@ pub fn start(config: Config, tasks: &Tasks) {
         spoke_queue: Arc::default(),
         distribution_queue: Arc::default(),
         restored: restored::Restored::default(),
+        planning: Semaphore::new(engine::LONG_PLANS_MAX),
         tasks: tasks.clone(),
     });
     restored::start(&engine);

@@ -20,7 +20,7 @@ use graph::{Applied, ObjectRef};
 use parking_lot::Mutex;
 use tasks::Tasks;
 use tokio::{
-    sync::{Notify, mpsc, watch},
+    sync::{Notify, Semaphore, mpsc, watch},
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
@@ -102,6 +102,8 @@ pub(crate) struct Target {
     pub(crate) wake: Arc<Notify>,
     /// Whether `system:masters` of the hub are that in the cluster too.
     trusts_masters: AtomicBool,
+    /// The one plan that may take long here at a time.
+    pub(crate) planning: Semaphore,
     /// Digest of the credential that it was connected with.
     pub(crate) credential: Option<u64>,
     /// When its Spoke was made, as the wire writes it; empty for root.
@@ -189,6 +191,7 @@ impl Target {
             probe: Notify::new(),
             wake: Arc::default(),
             trusts_masters: AtomicBool::new(false),
+            planning: Semaphore::new(1),
             credential: None,
             created: String::new(),
             tasks: tasks.clone(),

@@ -199,7 +199,7 @@ impl Hub {
             }
             Some(side::Page::Version) => return side::version(parts),
             Some(side::Page::Metrics) if is_unprefixed(&info.cluster) => {
-                return Ok(self.parts.metrics.serve());
+                return Ok(self.parts.metrics.serve(&self.parts.quotas));
             }
             Some(side::Page::Metrics) => return Err(Refusal::no_such_path()),
             Some(side::Page::Index) | None => {}

@@ -12,7 +12,7 @@ use api::kro::keys;
 use api::meta;
 use serde_json::Value;
 
-use super::evaluate::{Evaluated, Failed, Filled, Local};
+use super::evaluate::{Evaluated, Failed, Local};
 use super::node::{Outcome, Planner, Pushed, Stop};
 use super::{NodeState, ObjectRef, names};
 use crate::graph::{Expression, Node};
@@ -84,13 +84,17 @@ impl<'a> Planner<'a> {
         let combinations = self.combinations(node, &lists)?;
         let mut objects = Vec::with_capacity(combinations.len());
         for (index, iterators) in combinations.iter().enumerate() {
-            let mut filled = Filled::new(&node.template);
+            let stop = |failed: Failed| match failed {
+                Failed::Pending(why) => Stop::Pending(why),
+                Failed::Other(why) => Stop::Failed(format!("node {}: {why}", quote(&node.id))),
+            };
+            let mut filled = self.values.fill(&node.template).map_err(stop)?;
             for (field, value) in &shared {
-                filled.put(field, value.clone());
+                self.values.put(&mut filled, field, value).map_err(stop)?;
             }
             for field in node.fields.iter().filter(|field| field.iterates) {
                 let value = self.iteration_value(&field.expression, iterators)?;
-                filled.put(field, value);
+                self.values.put(&mut filled, field, &value).map_err(stop)?;
             }
             let mut object = filled.finish();
             meta::set_label(

@@ -65,11 +65,11 @@ pub(super) type Outcome = (NodeState, Option<String>);
 // === impl Planner ===
 
 impl<'a> Planner<'a> {
-    pub(super) fn new(graph: &'a CompiledGraph, input: &'a PlanInput<'a>) -> Self {
+    pub(super) fn new(graph: &'a CompiledGraph, input: &'a PlanInput<'a>, steps_max: u64) -> Self {
         Self {
             graph,
             input,
-            values: Values::new(graph, input.instance),
+            values: Values::new(graph, input.instance, steps_max),
             runs: vec![Run::default(); graph.nodes.len()],
             decorator: Decorator::new(graph, input),
             applies: Vec::new(),
@@ -79,7 +79,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    pub(super) fn run(mut self) -> Plan {
+    /// Makes the plan; says too whether its steps were used up on the way.
+    pub(super) fn run(mut self) -> (Plan, bool) {
         let graph = self.graph;
         let mut nodes = Vec::with_capacity(graph.nodes.len());
         let mut failure = None;
@@ -124,7 +125,7 @@ impl<'a> Planner<'a> {
         nodes: Vec<NodePlan>,
         failure: Option<String>,
         deleting: Option<String>,
-    ) -> Plan {
+    ) -> (Plan, bool) {
         let failure = failure.or_else(|| duplicates(&self.applies));
         let stopped = failure.is_some() || deleting.is_some();
         let now = outcome::inventory_of(&self.applies, self.input.instance);
@@ -144,7 +145,8 @@ impl<'a> Planner<'a> {
         let observed = self.input.observed;
         self.applies
             .retain(|apply| observed.get_failure(&apply.id).is_none());
-        Plan {
+        let exhausted = self.values.are_exhausted();
+        let plan = Plan {
             nodes,
             applies: self.applies,
             wanted: self.wanted,
@@ -157,7 +159,8 @@ impl<'a> Planner<'a> {
             status,
             status_error,
             observations: self.runs.into_iter().map(|run| run.observed).collect(),
-        }
+        };
+        (plan, exhausted)
     }
 
     fn node(&mut self, position: usize, node: &'a Node) -> Result<Outcome, Stop> {
@@ -349,19 +352,18 @@ impl<'a> Planner<'a> {
 
     /// Fills in the template of a single object.
     pub(super) fn resolve_template(&mut self, node: &'a Node) -> Result<Value, Stop> {
-        let mut filled = super::evaluate::Filled::new(&node.template);
+        let stop = |failed: Failed| match failed {
+            Failed::Pending(why) => Stop::Pending(format!(
+                "node {}: failed to evaluate expression: {why} (data pending)",
+                quote(&node.id)
+            )),
+            Failed::Other(why) => Stop::Failed(format!("node {}: {why}", quote(&node.id))),
+        };
+        let mut filled = self.values.fill(&node.template).map_err(stop)?;
         for field in &node.fields {
-            let value = self
-                .values
-                .value(&field.expression, &self.runs)
-                .map_err(|failed| match failed {
-                    Failed::Pending(why) => Stop::Pending(format!(
-                        "node {}: failed to evaluate expression: {why} (data pending)",
-                        quote(&node.id)
-                    )),
-                    Failed::Other(why) => Stop::Failed(format!("node {}: {why}", quote(&node.id))),
-                })?;
-            filled.put(field, value);
+            let value = self.values.value(&field.expression, &self.runs);
+            let value = value.map_err(stop)?;
+            self.values.put(&mut filled, field, &value).map_err(stop)?;
         }
         Ok(filled.finish())
     }

@@ -36,6 +36,9 @@ pub(crate) enum Pause {
     Watch,
     /// Something failed; try again later.
     Failure(String),
+    /// The instance cannot be planned as it is, and would fail in the same way again. A change of it, of its definition or
+    /// of what was seen for it names it again.
+    Settled(String),
 }
 
 impl From<client::Error> for Pause {
@@ -95,6 +98,10 @@ pub(crate) async fn run(engine: &Arc<Engine>, target: &Arc<Target>, key: &Instan
     }
     let failure = match outcome {
         Ok(()) | Err(Pause::Watch) => None,
+        Err(Pause::Settled(reason)) => {
+            debug!(cluster = %target.cluster, key = %key, reason, "an instance cannot be planned");
+            None
+        }
         Err(Pause::Failure(reason)) => Some(reason),
     };
     work.memory.failure_count = failure
@@ -242,7 +249,7 @@ impl Work<'_> {
         let mut failed = false;
         let mut mirrored = None;
         for _ in 0..ROUND_COUNT_MAX {
-            let plan = self.plan(served, actor, &mut observed);
+            let plan = self.plan(served, actor, &mut observed).await?;
             let changes = !failed && plan.changes().next().is_some();
             if changes {
                 ledger::before(self, actor, &plan).await?;
@@ -301,7 +308,12 @@ impl Work<'_> {
 
     /// Plans, and answers what the plan wants to know of external objects, and of objects that it
     /// would make and others have, until it asks nothing new.
-    fn plan(&mut self, served: &Served, actor: &Actor, observed: &mut Observed) -> Plan {
+    async fn plan(
+        &mut self,
+        served: &Served,
+        actor: &Actor,
+        observed: &mut Observed,
+    ) -> Result<Plan, Pause> {
         let mut answered = 0;
         let mut shown: HashSet<ObjectRef> = HashSet::new();
         loop {
@@ -310,10 +322,13 @@ impl Work<'_> {
                 observed,
                 settings: &self.engine.settings,
             };
-            let plan = served.graph.plan(&input);
+            let plan = match served.graph.plan_quickly(&input) {
+                Some(plan) => plan,
+                None => self.plan_aside(served, observed).await?,
+            };
             let others = self.of_others(&plan, &mut shown);
             if plan.wanted.len() <= answered && others.is_empty() {
-                return plan;
+                return Ok(plan);
             }
             self.met_foreign |= !others.is_empty();
             for live in others {
@@ -328,6 +343,26 @@ impl Work<'_> {
                 }
             }
         }
+    }
+
+    /// Plans on a thread that serves nobody: expressions may take a second. Targets take turns, and one has one turn at a
+    /// time, so that the expressions of one are in the way of its own instances alone.
+    async fn plan_aside(&self, served: &Served, observed: &mut Observed) -> Result<Plan, Pause> {
+        let ended = |_closed| Pause::Watch;
+        let _own = self.target.planning.acquire().await.map_err(ended)?;
+        let _turn = self.engine.planning.acquire().await.map_err(ended)?;
+        let (graph, engine) = (Arc::clone(&served.graph), Arc::clone(self.engine));
+        let (instance, seen) = (self.instance.clone(), observed.clone());
+        let planned = self.engine.tasks.spawn_blocking("plan", move || {
+            graph.plan(&PlanInput {
+                instance: &instance,
+                observed: &seen,
+                settings: &engine.settings,
+            })
+        });
+        planned
+            .await
+            .map_err(|error| Pause::Failure(format!("the plan was not made: {error}")))
     }
 
     /// Finds what a plan would make and another instance has; each object once.
@@ -363,12 +398,16 @@ impl Work<'_> {
         if let Some(mirrored) = mirrored {
             mirrored?;
         }
-        if failed || plan.failure.is_some() {
-            let reason = plan
-                .failure
-                .clone()
-                .unwrap_or_else(|| "an apply failed".to_owned());
-            return Err(Pause::Failure(reason));
+        if failed {
+            return Err(Pause::Failure("an apply failed".to_owned()));
+        }
+        if let Some(reason) = plan.failure.clone() {
+            // Nobody tells when what another has changes.
+            return Err(if self.met_foreign {
+                Pause::Failure(reason)
+            } else {
+                Pause::Settled(reason)
+            });
         }
         if self.met_foreign && !plan.prune_allowed() {
             let reason = "another writer has an object of this name".to_owned();
