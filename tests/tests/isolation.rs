@@ -4,6 +4,7 @@
 mod isolation {
     pub(crate) use wheelhouse_tests::support;
 
+    mod clusters;
     mod fixture;
     mod two_tenants;
 }

@@ -230,12 +230,17 @@ pub(crate) fn changed_hands(engine: &Engine, key: &DefinitionKey, kind: &GroupRe
     for other in concerned {
         engine.definition_queue.add(other);
     }
+    look_after_targets(engine, key);
+    instances::count_anew(engine, kind);
+}
+
+/// Has the CRDs of every target looked after that a definition can reach.
+pub(crate) fn look_after_targets(engine: &Engine, key: &DefinitionKey) {
     for target in engine.fleet.all() {
         if key.cluster.is_root() || key.cluster == target.cluster {
             engine.distribution_queue.add(target.cluster.clone());
         }
     }
-    instances::count_anew(engine, kind);
 }
 
 /// Whether a holder is the definition that was recorded, and not one that has gone since.

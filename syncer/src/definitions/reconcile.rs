@@ -56,7 +56,10 @@ async fn step(engine: &Arc<Engine>, key: &DefinitionKey) -> Result<(), client::E
     let endpoint = Engine::hub_endpoint(&key.cluster, &resources::definitions(), "");
     let Some(known) = engine.definitions.known(key) else {
         withdraw(engine, key);
-        return claims::release(engine, key, None).await;
+        claims::release(engine, key, None).await?;
+        // Only now can the CRD that it leaves be another's.
+        claims::look_after_targets(engine, key);
+        return Ok(());
     };
     // The watch says that it changed; the read says how, after our own writes too.
     let mut object = match engine.hub.get(&endpoint, &known.name).await {

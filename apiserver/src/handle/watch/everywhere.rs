@@ -57,6 +57,16 @@ pub(super) fn left_out(refusal: &Refusal) {
     tracing::debug!(error = %refusal, "an object is left out of a watch over all clusters");
 }
 
+/// Whether objects look the same, and are selected the same, under two definitions of one cluster.
+fn read_alike(before: &ResourceScope, now: &ResourceScope) -> bool {
+    let (old, new) = (&before.version, &now.version);
+    old.number == new.number
+        || (old.hash == new.hash
+            && old.lead == new.lead
+            && old.selectable == new.selectable
+            && before.rules.conversion == now.rules.conversion)
+}
+
 // === impl Everywhere ===
 
 impl Everywhere {
@@ -139,7 +149,7 @@ impl Everywhere {
             };
             let change = match (before, now) {
                 (None, Some(now)) => Change::Seen(now, WatchEventType::Added),
-                (Some(before), Some(now)) if before.version.number != now.version.number => {
+                (Some(before), Some(now)) if !read_alike(&before, &now) => {
                     Change::Seen(now, WatchEventType::Modified)
                 }
                 (Some(before), None) => Change::Unseen(before),
