@@ -4,5 +4,7 @@
 mod isolation {
     pub(crate) use wheelhouse_tests::support;
 
+    mod credentials;
     mod fixture;
+    mod revocation;
 }
