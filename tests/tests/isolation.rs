@@ -5,6 +5,8 @@ mod isolation {
     pub(crate) use wheelhouse_tests::support;
 
     mod clusters;
+    mod credentials;
     mod fixture;
+    mod revocation;
     mod two_tenants;
 }

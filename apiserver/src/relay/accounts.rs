@@ -1,9 +1,13 @@
 //! The ServiceAccounts of a real spoke, who come with their tokens to its own path (`argocd cluster add` makes such).
 //!
 //! ```text
-//!   token ──► remembered? ──► signed by this spoke? ──► TokenReview there ──► user of that cluster
-//!                              (its published keys)      └ spoke away: an account that it has known before
+//!   token ──► remembered? ──► signed by this spoke? ──► TokenReview there, ──► user of that cluster
+//!                              (its published keys)       account is there
+//!                                                        └ spoke away: an account that it has known before
 //! ```
+//!
+//! The account, and what the token is bound to, is looked for beside the TokenReview, because kube-apiserver remembers a good token for ten
+//! seconds of its own (`kubernetes/pkg/kubeapiserver/authenticator/config.go`, `tokenSuccessCacheTTL`).
 //!
 //! # Invariants
 //! - A spoke is shown no token but those that it has signed itself: neither garbage nor another cluster's token reaches it.
@@ -206,10 +210,11 @@ impl AccountTokens {
     async fn ask(&self, link: &Link, text: &str, token: &Token<'_>) -> Answer {
         let asked = async {
             let _slot = self.slots.acquire().await.ok()?;
-            Some(review(link, text).await)
+            let (status, is_there) = tokio::join!(review(link, text), are_there(link, token));
+            Some(status.and_then(|status| is_there.map(|is_there| (status, is_there))))
         };
         let is_good = match timeout(ASK_TIMEOUT, asked).await.ok().flatten() {
-            Some(Ok(status)) => self.take(token, &status),
+            Some(Ok((status, is_there))) => self.take(token, &status, is_there),
             Some(Err(error)) if !error.unreachable() => {
                 tracing::warn!(cluster = %link.cluster, error = %error.chain(), "a spoke cannot be asked about a token");
                 None
@@ -226,8 +231,9 @@ impl AccountTokens {
     }
 
     /// Takes the spoke's answer: the uid of the account, where the token counts.
-    fn take(&self, token: &Token<'_>, status: &Value) -> Option<String> {
-        let says_yes = status["authenticated"] == true
+    fn take(&self, token: &Token<'_>, status: &Value, is_there: bool) -> Option<String> {
+        let says_yes = is_there
+            && status["authenticated"] == true
             && status["user"]["username"].as_str() == Some(&token.username());
         let mut known = self.known.lock();
         if !says_yes {
@@ -301,4 +307,22 @@ async fn review(link: &Link, token: &str) -> Result<Value, client::Error> {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}});
     let mut answer = link.dynamic().create(&endpoint, &review).await?;
     Ok(answer["status"].take())
+}
+
+/// Whether everything that a token ends with is there. What the hub's credential may not read is taken to be: the spoke has its own say.
+async fn are_there(link: &Link, token: &Token<'_>) -> Result<bool, client::Error> {
+    for object in &token.ends_with {
+        let endpoint = Endpoint {
+            prefix: String::new(),
+            gvr: api::GroupVersionResource::new("", "v1", object.resource),
+            namespace: object.namespace.clone(),
+        };
+        match link.dynamic().get(&endpoint, &object.name).await {
+            Ok(found) if api::meta::uid(&found) != object.uid => return Ok(false),
+            Err(error) if error.is_not_found() => return Ok(false),
+            Err(error) if error.unreachable() => return Err(error),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(true)
 }

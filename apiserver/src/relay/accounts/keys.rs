@@ -37,8 +37,19 @@ pub(super) struct Token<'a> {
     pub(super) account: Account,
     /// For whom it is. Empty for a token that lies in a Secret, which is for the API server.
     pub(super) audiences: Vec<String>,
+    /// The objects that it ends with, the ServiceAccount first.
+    pub(super) ends_with: Vec<Object>,
     not_before: i64,
     expires_at: i64,
+}
+
+/// An object of the core group with which a token ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Object {
+    pub(super) resource: &'static str,
+    pub(super) namespace: Option<String>,
+    pub(super) name: String,
+    pub(super) uid: String,
 }
 
 /// A ServiceAccount, as the spoke's tokens name it.
@@ -107,6 +118,33 @@ impl<'a> Token<'a> {
             Some(Value::String(one)) => vec![one.clone()],
             Some(several) => several.as_array()?.iter().filter_map(text).collect(),
         };
+        let account = Account {
+            issuer: text(claims.get("iss")?)?,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            uid: uid.and_then(text)?,
+        };
+        let mut ends_with = vec![Object {
+            resource: "serviceaccounts",
+            namespace: Some(account.namespace.clone()),
+            name: account.name.clone(),
+            uid: account.uid.clone(),
+        }];
+        for (kind, resource) in [("pod", "pods"), ("secret", "secrets"), ("node", "nodes")] {
+            let Some(bound) = claims.get("kubernetes.io").and_then(|it| it.get(kind)) else {
+                continue;
+            };
+            let name = text(bound.get("name")?)?;
+            if !is_dns_subdomain(&name).is_empty() {
+                return None;
+            }
+            ends_with.push(Object {
+                resource,
+                namespace: (kind != "node").then(|| account.namespace.clone()),
+                name,
+                uid: text(bound.get("uid")?)?,
+            });
+        }
         let seconds = |claim: &str, absent: i64| match claims.get(claim) {
             None => Some(absent),
             Some(seconds) => seconds.as_i64(),
@@ -116,13 +154,9 @@ impl<'a> Token<'a> {
             signature: BASE64.decode(signature).ok()?,
             algorithm: header.alg,
             key_id: header.kid,
-            account: Account {
-                issuer: text(claims.get("iss")?)?,
-                namespace: namespace.to_owned(),
-                name: name.to_owned(),
-                uid: uid.and_then(text)?,
-            },
+            account,
             audiences,
+            ends_with,
             not_before: seconds("nbf", 0)?,
             expires_at: seconds("exp", i64::MAX)?,
         })
@@ -311,9 +345,13 @@ mod tests {
             ("no issuer", "/iss", json!(1)),
             ("no time", "/exp", json!("tomorrow")),
             ("no uid", "/kubernetes.io/serviceaccount/uid", json!(null)),
+            ("a pod of no name", "/kubernetes.io/namespace", json!("ns")),
         ] {
             let mut changed = claims();
             *changed.pointer_mut(pointer).unwrap() = value;
+            if name == "a pod of no name" {
+                changed["kubernetes.io"]["pod"] = json!({"name": "../pod", "uid": "u2"});
+            }
             let token = signer.sign(&header, &changed);
             assert_eq!(Token::parse(&token), None, "{name}");
         }
