@@ -186,10 +186,13 @@ impl Hub {
             .await
         {
             Ok(authorized) => {
+                let facts = Facts::of_authorized(&authorized);
+                let owed = audit::Owed::new(facts.context, facts.info, head.started);
                 let answered = self
                     .dispatch(target, &authorized, body, is_long_running)
                     .await;
-                self.finish(answered, &Facts::of_authorized(&authorized), head)
+                owed.settle();
+                self.finish(answered, &facts, head)
             }
             Err(refused) => {
                 let facts = Facts::of_authenticated(&refused.authenticated);

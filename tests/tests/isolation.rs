@@ -4,6 +4,9 @@
 mod isolation {
     pub(crate) use wheelhouse_tests::support;
 
+    mod audit;
     mod fixture;
+    mod rbac;
+    mod side_channels;
     mod two_tenants;
 }
