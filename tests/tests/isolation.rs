@@ -7,6 +7,7 @@ mod isolation {
     mod audit;
     mod fixture;
     mod rbac;
+    mod secrets;
     mod side_channels;
     mod two_tenants;
 }
