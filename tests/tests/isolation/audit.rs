@@ -258,6 +258,8 @@ fn reads_and_refusals(admin: &User, nobody: &User, bad: &User) -> Vec<Case> {
         )
         .unknown(),
         case("a read as another", admin, "GET", MAPS, 403)
+            .unknown()
+            .says("user=\"nobody\"")
             .header("impersonate-user", "nobody")
             .says("impersonator=\"admin\""),
         case("a read as one who may not", nobody, "GET", MAPS, 403)

@@ -85,6 +85,10 @@ async fn s02_rbac_answers_as_a_real_kube_apiserver() {
     let text = std::fs::read_to_string(spoke.kubeconfig()).expect("the spoke has a kubeconfig");
     let peer = User::connect("peer", &text).await;
     let base = "/clusters/a";
+    // The first gate, which a real cluster does not have.
+    for user in ["ann", "ben", "Ann"] {
+        fixture.allow_access(user, "a").await;
+    }
     for name in ["n1", "n2"] {
         let namespace =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
@@ -231,7 +235,7 @@ fn policy(draw: &mut Draw, seed: u64) -> Vec<(String, Value)> {
             ));
         }
     }
-    for n in 0..6 {
+    for n in 0..10 {
         let role = if n == 0 { "whole" } else { draw.pick(&ROLES) };
         let name = format!("b{n}-{seed}");
         let binding = binding(draw, "ClusterRoleBinding", &name, ("ClusterRole", role));
@@ -348,8 +352,11 @@ impl Draw {
         of[self.below(of.len())]
     }
 
-    /// One or two of them.
+    /// One or two of them, or often all.
     fn some<'a>(&mut self, of: &[&'a str]) -> Vec<&'a str> {
+        if of.contains(&"*") && self.below(3) == 0 {
+            return vec!["*"];
+        }
         (0..=self.below(2)).map(|_| self.pick(of)).collect()
     }
 }

@@ -48,6 +48,8 @@ async fn s17_secrets_stand_nowhere_else() {
         .values
         .push(("the key of the store".to_owned(), key.clone()));
     let key_file = scratch.write("keys", format!("one:{key}\n"));
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&key_file, private).expect("the file is ours");
     let settings = Settings {
         environment: vec![(
             "WHEELHOUSE_LOG".to_owned(),
@@ -333,6 +335,15 @@ async fn expressions(alice: &User, canaries: &mut Canaries) -> Seen {
         .post(&format!("/clusters/a{RGDS}"), &graph)
         .await
         .must(201);
+    let judged = alice
+        .until(
+            &format!("/clusters/a{RGDS}/leaks"),
+            "the definition is judged",
+            |answer| answer.body["status"]["state"].is_string(),
+        )
+        .await
+        .body;
+    assert_eq!(judged["status"]["state"], "Active", "{judged}");
     let kind = "/clusters/a/apis/kro.run/v1alpha1/namespaces/default/leaks";
     alice.until_status(kind, 200).await;
     let instance = json!({"apiVersion": "kro.run/v1alpha1", "kind": "Leak", "metadata": {"name": "one"}, "spec": {"name": "input"}});
