@@ -223,11 +223,14 @@ impl Hub {
                 if is_long_running {
                     self.enlist(&mut authorized, target.judge());
                 }
+                let facts = Facts::of_authorized(&authorized);
+                let owed = audit::Owed::new(facts.context, facts.info, head.started);
                 let answered = self
                     .dispatch(target, &authorized, body, is_long_running)
                     .await
                     .map(|answer| hold(answer, permit));
-                self.finish(answered, &Facts::of_authorized(&authorized), head)
+                owed.settle();
+                self.finish(answered, &facts, head)
             }
             Err(refused) => {
                 let facts = Facts::of_authenticated(&refused.authenticated);

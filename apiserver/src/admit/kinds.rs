@@ -9,6 +9,7 @@ mod events;
 mod go_types;
 mod namespaces;
 mod pods;
+mod rbac;
 mod secrets;
 mod services;
 mod workloads;
@@ -98,6 +99,7 @@ pub(crate) fn validate_create(scope: &ResourceScope, object: &Value) -> Vec<Fiel
         ("", "configmaps") => secrets::validate_config_map(object),
         ("", "services") => services::validate(object),
         (api::crd::GROUP, api::crd::RESOURCE) => definitions::strategy::validate_create(object),
+        (crate::authorize::rbac::GROUP, resource) => rbac::validate(resource, object),
         name => workloads::validate(name, object),
     }
 }

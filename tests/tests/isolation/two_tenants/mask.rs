@@ -26,20 +26,26 @@ pub(super) fn mask(value: &Value) -> Value {
     match value {
         Value::Object(fields) => fields
             .iter()
-            .map(|(key, value)| {
-                let drawn = DRAWN.contains(&key.as_str()) && !value.is_object();
-                let value = match drawn && value != "" {
-                    true => Value::String(format!("<{key}>")),
-                    false => mask(value),
-                };
-                (text(key), value)
-            })
+            // The order of two controllers' writes is theirs, and what they own is in their order.
+            .filter(|(key, _)| *key != "managedFields")
+            .map(|(key, value)| (text(key), field(key, value)))
             .collect::<serde_json::Map<_, _>>()
             .into(),
         Value::Array(items) => items.iter().map(mask).collect(),
         Value::String(string) => Value::String(text(string)),
         other => other.clone(),
     }
+}
+
+fn field(key: &str, value: &Value) -> Value {
+    if DRAWN.contains(&key) && !value.is_object() && value != "" {
+        return Value::String(format!("<{key}>"));
+    }
+    let mut masked = mask(value);
+    if let (true, Some(conditions)) = (key == "conditions", masked.as_array_mut()) {
+        conditions.sort_by_key(|condition| condition["type"].to_string());
+    }
+    masked
 }
 
 /// Masks what is drawn inside of a text, a message for example.
@@ -91,13 +97,28 @@ pub(super) fn difference(path: &str, left: &Value, right: &Value, found: &mut Ve
                 difference(&format!("{path}[{index}]"), a, b, found);
             }
         }
+        (Value::Array(a), Value::Array(b)) => {
+            let only = |these: &[Value], those: &[Value]| -> Vec<Value> {
+                let missing = these.iter().filter(|it| !those.contains(it));
+                missing.take(3).cloned().collect()
+            };
+            let cut = |value: Vec<Value>| text_of(&Value::Array(value));
+            found.push(format!(
+                "{path}: only beside the other: {}, only alone: {}",
+                cut(only(a, b)),
+                cut(only(b, a))
+            ));
+        }
         _ => {
-            let cut = |value: &Value| value.to_string().chars().take(600).collect::<String>();
             found.push(format!(
                 "{path}: {} beside the other, {} alone",
-                cut(left),
-                cut(right)
+                text_of(left),
+                text_of(right)
             ));
         }
     }
+}
+
+fn text_of(value: &Value) -> String {
+    value.to_string().chars().take(600).collect()
 }

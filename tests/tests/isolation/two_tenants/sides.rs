@@ -14,6 +14,12 @@ use wheelhouse_tests::{Spoke, spoke};
 use super::{TENANTS, mask, steps::Step};
 use crate::isolation::support::{Answer, Fixture, User};
 
+/// Asks for all of discovery in one document.
+const AGGREGATED: (&str, &str) = (
+    "accept",
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+);
+
 /// A hub with some of the tenants.
 pub(super) struct Side {
     pub(super) fixture: Fixture,
@@ -150,12 +156,11 @@ impl Side {
             body => self.resolve(step, &body.to_string()).await?,
         };
         let headers = step.sent_headers();
-        let user = match self.users.get(&step.user) {
-            Some(user) => user.clone(),
-            None => {
-                let token = self.resolve(step, &step.user).await?;
-                self.fixture.bearer("an account", &token).await
-            }
+        let user = if let Some(user) = self.users.get(&step.user) {
+            user.clone()
+        } else {
+            let token = self.resolve(step, &step.user).await?;
+            self.fixture.bearer("an account", &token).await
         };
         user.try_send(step.method.as_str(), &path, &headers, body)
             .await
@@ -185,12 +190,10 @@ impl Side {
 
     /// Gets a path as a user, masked.
     pub(super) async fn look(&self, user: &str, path: &str) -> Result<(Value, Answer), String> {
-        let headers: &[(&str, &str)] = match path.ends_with("/apis") {
-            true => &[(
-                "accept",
-                "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
-            )],
-            false => &[],
+        let headers: &[(&str, &str)] = if path.ends_with("/apis") {
+            &[AGGREGATED]
+        } else {
+            &[]
         };
         let answer = self.user(user).try_send("GET", path, headers, "").await?;
         Ok((masked(&answer), answer))

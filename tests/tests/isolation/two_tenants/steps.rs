@@ -57,13 +57,16 @@ const VERSIONS: [&str; 3] = ["v1alpha1", "v1", "v1beta1"];
 /// Draws steps.
 pub(super) struct Script {
     random: Random,
+    only: Option<usize>,
     count: usize,
 }
 
 impl Script {
-    pub(super) fn new(seed: u64) -> Self {
+    /// The script of a seed; of one tenant where `only` says so.
+    pub(super) fn new(seed: u64, only: Option<usize>) -> Self {
         Self {
             random: Random::new(seed),
+            only,
             count: 0,
         }
     }
@@ -83,7 +86,8 @@ impl Script {
     /// Draws the next step.
     pub(super) fn next(&mut self) -> Step {
         self.count += 1;
-        let tenant = self.below(TENANTS.len());
+        let drawn = self.below(TENANTS.len());
+        let tenant = self.only.unwrap_or(drawn);
         let mut step = match self.below(100) {
             0..30 => self.plain(tenant),
             30..34 => self.namespace(tenant),
@@ -110,9 +114,10 @@ impl Script {
         let (group, _, kind) = KINDS[self.below(3)];
         let name = format!("fleet-{}", kind.to_lowercase());
         let body = self.graph_of(&name, group, kind);
-        let (method, path, body) = match self.one_in(2) {
-            true => (Method::DELETE, format!("{RGDS}/{name}"), Value::Null),
-            false => (Method::POST, RGDS.to_owned(), body),
+        let (method, path, body) = if self.one_in(2) {
+            (Method::DELETE, format!("{RGDS}/{name}"), Value::Null)
+        } else {
+            (Method::POST, RGDS.to_owned(), body)
         };
         Step {
             user: "admin".to_owned(),
@@ -266,7 +271,7 @@ impl Script {
             _ => format!("/namespaces/{namespace}"),
         };
         let names: &[&str] = match kind {
-            "Spoke" => &["root", "a", "b", "a-real", "b-real", "other"],
+            "Spoke" => &["root", "a", "a-b", "a-real", "a-b-real", "other"],
             _ => &["i0", "i1", "i2"],
         };
         let name = self.pick(names);
