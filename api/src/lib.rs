@@ -21,6 +21,7 @@ pub mod kro;
 pub mod meta;
 mod object;
 pub mod query;
+pub mod reserved;
 pub mod selector;
 pub mod status;
 pub mod table;

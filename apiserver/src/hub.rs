@@ -21,6 +21,7 @@ mod in_process;
 mod lifecycle;
 mod open;
 mod replicas;
+mod standing;
 mod target;
 
 use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
@@ -39,10 +40,10 @@ pub use replicas::ShareError;
 use crate::{
     audit,
     authenticate::{Authenticated, Authenticator, Peer, ServiceAccounts, UserInfo},
-    authorize::{Authorized, Authorizer},
+    authorize::{Authorized, Authorizer, Judge},
     backup::Backups,
     config::Config,
-    context::{RequestContext, RequestOrigin},
+    context::{Ending, RequestContext, RequestOrigin},
     discovery,
     handle::Handlers,
     negotiate::{self, Negotiated},
@@ -55,6 +56,7 @@ use crate::{
     side::{self, Health, Metrics},
     tls::Pki,
 };
+use standing::Standings;
 use target::Target;
 
 /// A hub. Clones share it.
@@ -80,6 +82,8 @@ struct HubParts {
     metrics: Metrics,
     quotas: Quotas,
     lifecycle: Lifecycle,
+    /// What goes on, and who may have it go on.
+    standings: Standings,
 }
 
 /// What is known of a request from its head alone, for its answer and its record.
@@ -113,6 +117,10 @@ impl Hub {
     /// Who may do what.
     pub fn authorizer(&self) -> &Arc<Authorizer> {
         &self.parts.authorizer
+    }
+
+    pub(crate) fn authenticator(&self) -> &Authenticator {
+        &self.parts.authenticator
     }
 
     /// A client's way into the hub without a connection, as `user`. Requests over it may set what clients cannot.
@@ -176,10 +184,12 @@ impl Hub {
         let is_long_running = info.is_long_running();
         let _running = self.parts.metrics.running(is_long_running);
         let _under_way = (!is_long_running).then(|| self.parts.lifecycle.request());
+        let now = jiff::Timestamp::now();
         let identified = self
             .parts
             .authenticator
-            .identify(&parts.headers, peer, &info.cluster);
+            .identify(&parts.headers, peer, &info.cluster, now)
+            .await;
         let (sender, deadline) = match identified
             .and_then(|sender| Ok((sender, deadline::of(&parts, &info, head.started)?)))
         {
@@ -189,10 +199,8 @@ impl Hub {
         let target = Target::of(&self.parts.registry, &info);
         let cluster = info.cluster.clone();
         let mut authenticated = sender.authenticate(parts, info, |user| {
-            let now = jiff::Timestamp::now();
             RequestContext::new(user, head.audit_id.clone(), cluster, now, deadline)
         });
-        authenticated.set_watches_end(self.parts.lifecycle.watches_end());
         let permit = match self.take_share(&mut authenticated, seat) {
             Ok(permit) => permit,
             Err(refusal) => {
@@ -205,7 +213,10 @@ impl Hub {
             .admit(authenticated, target.judge())
             .await
         {
-            Ok(authorized) => {
+            Ok(mut authorized) => {
+                if is_long_running {
+                    self.enlist(&mut authorized, target.judge());
+                }
                 let answered = self
                     .dispatch(target, &authorized, body, is_long_running)
                     .await
@@ -243,6 +254,16 @@ impl Hub {
             Kind::Request
         };
         share.take(kind, &user).map(Some)
+    }
+
+    /// Lets an answer that goes on be ended: by the drain, or by the loss of what lets it go on.
+    fn enlist(&self, request: &mut Authorized<Parts>, judge: Judge<'_>) {
+        let parts = &self.parts;
+        let drain = parts.lifecycle.watches_end();
+        request.set_ending(Ending::of(drain.clone()));
+        let cluster = request.info().cluster.one();
+        let kind = cluster.and_then(|cluster| parts.registry.cluster_kind(cluster));
+        parts.standings.enlist(request, judge, kind, &drain);
     }
 
     /// Lets the target answer, in time.

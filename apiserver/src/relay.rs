@@ -2,13 +2,15 @@
 //!
 //! In reading order: [`links`] (a connection for each Spoke, from its Secret), [`forward`] (one request, streamed both
 //! ways, as the user), [`published`] (discovery and OpenAPI of both, as one), [`namespaces`] (what admission sees of the
-//! spoke's namespaces), [`review`] (what the spoke's authorizer says of kinds that the hub stores).
+//! spoke's namespaces), [`review`] (what the spoke's authorizer says of kinds that the hub stores), [`accounts`] (whose the tokens of
+//! its own ServiceAccounts are).
 //!
 //! # Invariants
 //! - A request to a spoke that is not reached is 503 and names the spoke; it is never an empty list, never a 404.
 //! - Nothing that a client sends says who it is in the spoke: the identity is the hub's impersonation, or none.
 //! - No redirect of a spoke is followed.
 
+mod accounts;
 mod forward;
 mod links;
 mod namespaces;
@@ -54,6 +56,8 @@ impl Relay {
         ))));
         hub.authorizer()
             .set_spoke_reviewer(review::reviewer(Arc::clone(&self.links)));
+        let accounts = accounts::Accounts::new(Arc::clone(&self.links));
+        hub.authenticator().set_spoke_tokens(Arc::new(accounts));
     }
 
     /// Answers a request for a spoke. `served` is what the hub stores for it, `own` the documents of that.

@@ -11,10 +11,10 @@ use api::discovery::{
     AGGREGATED_V2, AGGREGATED_V2BETA1, ApiGroupDiscoveryList, ApiGroupList, ApiResourceList,
     ApiVersions, ResponseKind,
 };
-use api::{GroupVersion, GroupVersionKind, GroupVersionResource};
+use api::{ClusterScope, GroupVersion, GroupVersionKind, GroupVersionResource};
 use serde::de::DeserializeOwned;
 
-use crate::dynamic::Dynamic;
+use crate::dynamic::{Dynamic, Path};
 use crate::error::Error;
 
 /// The kinds of a server.
@@ -152,26 +152,23 @@ fn type_of(kind: ResponseKind, listed: &GroupVersion) -> GroupVersionKind {
     }
 }
 
-/// Reads what is served below a prefix: empty, or `/clusters/east`.
+/// Reads what is served at the root of a server, or in a logical cluster of the hub.
 ///
 /// # Errors
 /// Where `/api` or `/apis` cannot be read. A single group-version that cannot is stale instead.
-pub async fn fetch(dynamic: &Dynamic, prefix: &str) -> Result<Kinds, Error> {
+pub async fn fetch(dynamic: &Dynamic, scope: Option<&ClusterScope>) -> Result<Kinds, Error> {
+    let path = |word: &str| Path::below(scope).then("path", word);
     let accept = format!("{AGGREGATED_V2},{AGGREGATED_V2BETA1},application/json");
-    let core = dynamic
-        .raw_get_as(&format!("{prefix}/api"), &accept)
-        .await?;
-    let groups = dynamic
-        .raw_get_as(&format!("{prefix}/apis"), &accept)
-        .await?;
+    let core = dynamic.raw_get_as(path("api")?, &accept).await?;
+    let groups = dynamic.raw_get_as(path("apis")?, &accept).await?;
     let mut kinds = Kinds::default();
     if let (Ok(core), Ok(groups)) = (aggregated(&core), aggregated(&groups)) {
         kinds.take_aggregated(core);
         kinds.take_aggregated(groups);
         return Ok(kinds);
     }
-    let core = plain::<ApiVersions>(dynamic, &core, &format!("{prefix}/api")).await?;
-    let groups = plain::<ApiGroupList>(dynamic, &groups, &format!("{prefix}/apis")).await?;
+    let core = plain::<ApiVersions>(dynamic, &core, path("api")?).await?;
+    let groups = plain::<ApiGroupList>(dynamic, &groups, path("apis")?).await?;
     kinds.versions.extend(
         core.versions
             .into_iter()
@@ -187,12 +184,7 @@ pub async fn fetch(dynamic: &Dynamic, prefix: &str) -> Result<Kinds, Error> {
             .extend(versions.into_iter().map(|it| GroupVersion::new(name, it)));
     }
     for group_version in kinds.versions.clone() {
-        let path = format!("{prefix}{}", group_version.path());
-        match dynamic
-            .raw_get(&path)
-            .await
-            .and_then(|bytes| decode::<ApiResourceList>(&bytes))
-        {
+        match resources(dynamic, scope, &group_version).await {
             Ok(list) => kinds.take_resources(&group_version, list),
             Err(error) => {
                 tracing::debug!(group = %group_version, error = error.chain(), "group-version is stale");
@@ -201,6 +193,16 @@ pub async fn fetch(dynamic: &Dynamic, prefix: &str) -> Result<Kinds, Error> {
         }
     }
     Ok(kinds)
+}
+
+/// Reads the resources of one group-version, whose name is the server's word.
+async fn resources(
+    dynamic: &Dynamic,
+    scope: Option<&ClusterScope>,
+    version: &GroupVersion,
+) -> Result<ApiResourceList, Error> {
+    let path = Path::below(scope).version(version)?;
+    decode(&dynamic.raw_get(path).await?)
 }
 
 fn aggregated(bytes: &[u8]) -> Result<ApiGroupDiscoveryList, Error> {
@@ -223,7 +225,7 @@ fn aggregated(bytes: &[u8]) -> Result<ApiGroupDiscoveryList, Error> {
 async fn plain<T: DeserializeOwned>(
     dynamic: &Dynamic,
     answered: &[u8],
-    path: &str,
+    path: Path,
 ) -> Result<T, Error> {
     if aggregated(answered).is_err() {
         return decode(answered);

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::query::Propagation;
-use api::{GroupVersionResource, ListMeta, Status, meta};
+use api::selector::{FieldSelector, Selector};
+use api::{ClusterScope, GroupVersionResource, ListMeta, Status, meta};
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Method, Request};
@@ -21,7 +22,7 @@ use crate::error::{Error, refusal};
 
 mod url;
 
-pub(crate) use url::Target;
+pub use url::{Path, PathError};
 
 /// How long a call may take, unless the caller says otherwise.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -46,8 +47,8 @@ pub struct Dynamic {
 /// Where objects are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Endpoint {
-    /// What stands before `/api` and `/apis`: empty, or `/clusters/east`.
-    pub prefix: String,
+    /// The logical cluster of the hub; `None` for a server that is no hub, and for the hub's root.
+    pub scope: Option<ClusterScope>,
     /// The resource.
     pub gvr: GroupVersionResource,
     /// The namespace; `None` for objects without one, and for all namespaces.
@@ -58,9 +59,9 @@ pub struct Endpoint {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListRequest {
     /// By labels.
-    pub label_selector: Option<String>,
+    pub label_selector: Option<Selector>,
     /// By fields.
-    pub field_selector: Option<String>,
+    pub field_selector: Option<FieldSelector>,
 }
 
 /// All objects of a collection.
@@ -183,7 +184,7 @@ impl Dynamic {
 
     /// Reads an object.
     pub async fn get(&self, endpoint: &Endpoint, name: &str) -> Result<Value, Error> {
-        let target = Target::object(endpoint, name, None);
+        let target = Path::object(endpoint, name, None)?;
         decode(&self.call(Method::GET, target, ACCEPT_JSON, None).await?)
     }
 
@@ -229,13 +230,15 @@ impl Dynamic {
         limit: usize,
         continue_token: &str,
     ) -> Result<Page, Error> {
-        let mut target = Target::collection(endpoint)
-            .with("labelSelector", request.label_selector.as_deref())
-            .with("fieldSelector", request.field_selector.as_deref())
-            .with(
-                "continue",
-                Some(continue_token).filter(|token| !token.is_empty()),
-            );
+        let mut target = selected(
+            Path::collection(endpoint)?,
+            request.label_selector.as_ref(),
+            request.field_selector.as_ref(),
+        )
+        .with(
+            "continue",
+            Some(continue_token).filter(|token| !token.is_empty()),
+        );
         if limit > 0 {
             target = target.with("limit", Some(&limit.to_string()));
         }
@@ -257,7 +260,7 @@ impl Dynamic {
 
     /// Makes an object.
     pub async fn create(&self, endpoint: &Endpoint, object: &Value) -> Result<Value, Error> {
-        let target = self.managed(Target::collection(endpoint));
+        let target = self.managed(Path::collection(endpoint)?);
         let body = ("application/json", encode(object)?);
         decode(
             &self
@@ -274,7 +277,7 @@ impl Dynamic {
         subresource: Option<&str>,
         object: &Value,
     ) -> Result<Value, Error> {
-        let target = self.managed(Target::object(endpoint, name, subresource));
+        let target = self.managed(Path::object(endpoint, name, subresource)?);
         let body = ("application/json", encode(object)?);
         decode(
             &self
@@ -291,7 +294,7 @@ impl Dynamic {
         subresource: Option<&str>,
         patch: Patch<'_>,
     ) -> Result<Value, Error> {
-        let target = Target::object(endpoint, name, subresource);
+        let target = Path::object(endpoint, name, subresource)?;
         let (target, accept, media_type, body) = match patch {
             Patch::Merge(body) => (
                 self.managed(target),
@@ -339,7 +342,7 @@ impl Dynamic {
         let mut options = api::query::DeleteOptions::default();
         options.preconditions.uid.clone_from(&request.uid);
         options.propagation = request.propagation;
-        let target = Target::object(endpoint, name, None);
+        let target = Path::object(endpoint, name, None)?;
         let body = ("application/json", encode(&options.to_value())?);
         let answer: Value = decode(
             &self
@@ -354,24 +357,23 @@ impl Dynamic {
     }
 
     /// Reads whatever is at a path, with or without a query.
-    pub async fn raw_get(&self, path: &str) -> Result<Bytes, Error> {
+    pub async fn raw_get(&self, path: impl Into<Path>) -> Result<Bytes, Error> {
         self.raw_get_as(path, ACCEPT_JSON).await
     }
 
     /// Reads whatever is at a path, in a form that the caller wants.
-    pub async fn raw_get_as(&self, path: &str, accept: &str) -> Result<Bytes, Error> {
-        self.call(Method::GET, Target::path(path), accept, None)
-            .await
+    pub async fn raw_get_as(&self, path: impl Into<Path>, accept: &str) -> Result<Bytes, Error> {
+        self.call(Method::GET, path.into(), accept, None).await
     }
 
-    fn managed(&self, target: Target) -> Target {
+    fn managed(&self, target: Path) -> Path {
         target.with("fieldManager", self.manager.as_deref())
     }
 
     async fn call(
         &self,
         method: Method,
-        target: Target,
+        target: Path,
         accept: &str,
         body: Option<(&str, Vec<u8>)>,
     ) -> Result<Bytes, Error> {
@@ -403,6 +405,16 @@ impl fmt::Debug for Dynamic {
             .field("manager", &self.manager)
             .finish_non_exhaustive()
     }
+}
+
+/// Adds selectors to the path of a collection, in the words of their types.
+pub(crate) fn selected(
+    path: Path,
+    labels: Option<&Selector>,
+    fields: Option<&FieldSelector>,
+) -> Path {
+    path.with("labelSelector", labels.map(ToString::to_string).as_deref())
+        .with("fieldSelector", fields.map(ToString::to_string).as_deref())
 }
 
 /// Sends a request and reads the whole answer.

@@ -24,6 +24,9 @@ pub enum Error {
     /// The answer could not be read.
     #[error("the answer could not be read")]
     Decode(#[source] serde_json::Error),
+    /// What was to be asked for cannot be named by a path. Nothing was sent.
+    #[error(transparent)]
+    Path(#[from] crate::dynamic::PathError),
     /// The kubeconfig could not be used.
     #[error("kubeconfig: {0}")]
     Config(String),
@@ -78,7 +81,7 @@ impl Error {
         match self {
             Self::Transport(_) | Self::Timeout => true,
             Self::Status(status) => matches!(status.code, 502..=504),
-            Self::Decode(_) | Self::Config(_) => false,
+            Self::Decode(_) | Self::Path(_) | Self::Config(_) => false,
         }
     }
 

@@ -2,7 +2,7 @@
 //! the hub from the command line.
 //!
 //! In reading order: [`transport`] is HTTP over connections that notice a dead peer; [`connection`] is one cluster
-//! and one credential; [`dynamic`] is the calls on objects; [`reflector`] follows a collection; [`discovery`] tells
+//! and one credential; [`dynamic`] is the calls on objects, [`impersonation`] those in another's name; [`reflector`] follows a collection; [`discovery`] tells
 //! what a server serves.
 //!
 //! **Invariant:** every call has a deadline, except those whose end is for the caller to decide: a watch, and what
@@ -16,6 +16,7 @@ pub mod dynamic;
 pub mod error;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+pub mod impersonation;
 pub mod reflector;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -23,6 +24,8 @@ pub mod transport;
 
 pub use connection::{Connection, CredentialSources, Identity, Options, connect, in_process};
 pub use dynamic::{
-    Answer, DeleteRequest, Deleted, Dynamic, Endpoint, Force, List, ListRequest, Page, Patch,
+    Answer, DeleteRequest, Deleted, Dynamic, Endpoint, Force, List, ListRequest, Page, Patch, Path,
+    PathError,
 };
 pub use error::Error;
+pub use impersonation::acting_as;

@@ -6,10 +6,12 @@
 //!
 //! Source: kro `pkg/controller/instance/resources.go`, `pkg/runtime/node.go`.
 
+mod claim;
 mod collection;
 mod decorate;
 mod evaluate;
 mod external;
+mod names;
 mod node;
 mod observed;
 mod outcome;
@@ -63,6 +65,8 @@ pub struct Plan {
     pub inventory_after: Inventory,
     /// Why nothing may be written; the text is that of the condition.
     pub failure: Option<String>,
+    /// Whether an expression failed, other than for want of data: the same input fails again.
+    pub is_hopeless: bool,
     /// A child that is being deleted and must be gone first; nothing may be written.
     pub deleting: Option<String>,
     /// The first node that waits for data, with the reason.
@@ -151,6 +155,21 @@ pub struct Apply {
     pub digest: u64,
     /// What an apply would do.
     pub change: Change,
+    /// Whose the object is that is there.
+    pub claim: Claim,
+}
+
+/// Whose an object is that stands where one is wanted.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Claim {
+    /// There is none: it is to be made, and not to be found.
+    Absent,
+    /// The instance's; its uid.
+    Own(String),
+    /// Nobody's, and the definition says that it may be taken over; its uid.
+    Taken(String),
+    /// Somebody else's: it is not to be touched.
+    Foreign,
 }
 
 /// What an apply would do.
@@ -188,6 +207,7 @@ impl CompiledGraph {
             inventory_before: Inventory::empty(instance),
             inventory_after: Inventory::empty(instance),
             failure: None,
+            is_hopeless: false,
             deleting: None,
             unresolved: None,
             incomplete: true,

@@ -2,8 +2,8 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use api::{GroupVersionResource, LogicalCluster};
-use client::{Dynamic, Endpoint};
+use api::{ClusterScope, GroupVersionResource, LogicalCluster};
+use client::{Dynamic, Endpoint, reflector};
 use tasks::Tasks;
 use tokio::sync::Semaphore;
 
@@ -64,9 +64,37 @@ impl Engine {
         namespace: &str,
     ) -> Endpoint {
         Endpoint {
-            prefix: cluster.path_prefix(),
+            scope: Some(ClusterScope::One(cluster.clone())),
             gvr: gvr.clone(),
             namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
+        }
+    }
+
+    /// Names what a reflector reads: a collection in all logical clusters of the hub.
+    pub(crate) fn everywhere(&self, gvr: &GroupVersionResource) -> reflector::Config {
+        self.in_scope(Some(ClusterScope::All), gvr)
+    }
+
+    /// Names what a reflector reads: a collection of the hub's own logical cluster.
+    pub(crate) fn in_root(&self, gvr: &GroupVersionResource) -> reflector::Config {
+        self.in_scope(None, gvr)
+    }
+
+    fn in_scope(
+        &self,
+        scope: Option<ClusterScope>,
+        gvr: &GroupVersionResource,
+    ) -> reflector::Config {
+        reflector::Config {
+            client: self.hub.client().clone(),
+            endpoint: Endpoint {
+                scope,
+                gvr: gvr.clone(),
+                namespace: None,
+            },
+            label_selector: None,
+            field_selector: None,
+            name: format!("hub/{}", gvr.resource),
         }
     }
 

@@ -7,13 +7,14 @@
 //! In reading order: [`definitions`] (RGD to GraphRevision to CRD), [`spokes`] (connections),
 //! [`instances`] (from an instance to its children and back), [`accounts`] (what the hub's own
 //! namespaces need), and what they share: [`engine`], [`target`], [`children`], [`mirrors`],
-//! [`collection`], [`externals`], [`queue`], [`keys`].
+//! [`collection`], [`externals`], [`acting`] (in whose name), [`queue`], [`keys`].
 //!
 //! **Invariant:** nothing is deleted because a read failed, was partial, or discovery shrank.
 //! **Invariant:** after a restore nothing is deleted in a spoke before it is confirmed ([`restored`]).
 //! **Invariant:** no work is dropped: what fails is tried again, later each time.
 
 mod accounts;
+mod acting;
 mod children;
 mod collection;
 mod definitions;

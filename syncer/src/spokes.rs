@@ -9,7 +9,7 @@ mod reconcile;
 
 use std::{collections::HashMap, sync::Arc};
 
-use api::LogicalCluster;
+use api::{LogicalCluster, selector::Selector};
 use client::reflector::{self, Event, RawObject};
 use parking_lot::Mutex;
 use tracing::debug;
@@ -32,11 +32,13 @@ struct Known {
 /// Starts the watches of Spokes and of their Secrets, and the worker that reconciles them.
 pub(crate) fn start(engine: &Arc<Engine>) {
     let known = Arc::new(Known::default());
-    follow(engine, &resources::spokes(), "", {
+    follow(engine, &resources::spokes(), None, {
         let (engine, known) = (Arc::clone(engine), Arc::clone(&known));
         move |event| take_spoke(&engine, &known, event)
     });
-    follow(engine, &resources::core("secrets"), SECRET_LABEL, {
+    let labelled = SECRET_LABEL.parse();
+    let labelled = labelled.expect("the key of a label selects those that have it");
+    follow(engine, &resources::core("secrets"), Some(labelled), {
         let engine = Arc::clone(engine);
         move |event| take_secret(&engine, event)
     });
@@ -61,7 +63,7 @@ pub(crate) fn watch_mirrors(engine: &Arc<Engine>, target: &Arc<Target>, served: 
     let Some(end) = target.mirrors.register(&group_kind, &target.token) else {
         return;
     };
-    let source = target.source(served.graph.gvr(), "");
+    let source = target.source(served.graph.gvr(), None);
     let mut events = target.follow(source, end.clone());
     let (follower, target) = (Arc::clone(engine), Arc::clone(target));
     engine.tasks.spawn("mirrors", async move {
@@ -90,15 +92,12 @@ pub(crate) fn in_namespace(
 fn follow(
     engine: &Arc<Engine>,
     gvr: &api::GroupVersionResource,
-    label: &str,
+    labels: Option<Selector>,
     mut take: impl FnMut(Event) + Send + 'static,
 ) {
     let source = reflector::Config {
-        client: engine.hub.client().clone(),
-        path: format!("{}/{}", gvr.group_version().path(), gvr.resource),
-        label_selector: (!label.is_empty()).then(|| label.to_owned()),
-        field_selector: None,
-        name: format!("hub/{}", gvr.resource),
+        label_selector: labels,
+        ..engine.in_root(gvr)
     };
     let mut events = reflector::start(source, &engine.tasks, engine.tasks.child_token());
     engine.tasks.spawn("spokes", async move {

@@ -7,11 +7,14 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fmt,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
-use api::{GroupVersionResource, LogicalCluster};
+use api::{ClusterScope, GroupVersionResource, LogicalCluster, selector::Selector};
 use client::{Dynamic, Endpoint, reflector};
 use graph::{Applied, ObjectRef};
 use parking_lot::Mutex;
@@ -20,9 +23,11 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    children::{self, ChildCache, OWNED_SELECTOR, WatchedKind},
+    acting::Actors,
+    children::{self, ChildCache, WatchedKind},
     definitions::distribution::Kinds,
     externals::ExternalCache,
+    instances::claims::Claims,
     keys::InstanceKey,
     mirrors::MirrorCache,
     queue::WorkQueue,
@@ -61,8 +66,10 @@ pub(crate) struct Target {
     pub(crate) sort: TargetSort,
     /// The client of the cluster (of the hub, unless it is [`TargetSort::Mirrored`]).
     pub(crate) dynamic: Dynamic,
-    /// What stands before `/api` and `/apis` in its URLs: empty for a real spoke.
-    pub(crate) prefix: String,
+    /// The logical cluster in its URLs: none for a real spoke.
+    pub(crate) scope: Option<ClusterScope>,
+    /// Those in whose names children are written.
+    pub(crate) actors: Actors,
     /// Children of instances.
     pub(crate) children: Arc<ChildCache>,
     /// Objects that instances refer to and do not own.
@@ -83,6 +90,8 @@ pub(crate) struct Target {
     pub(crate) wake: Arc<Notify>,
     /// The one plan that may take long here at a time.
     pub(crate) planning: Semaphore,
+    /// Whether `system:masters` of the hub are that in the cluster too.
+    trusts_masters: AtomicBool,
     /// Digest of the credential that it was connected with.
     pub(crate) credential: Option<u64>,
     tasks: Tasks,
@@ -101,6 +110,8 @@ pub(crate) struct Memory {
     pub(crate) uid: String,
     /// What was applied, and what came of it.
     pub(crate) applied: BTreeMap<ObjectRef, Applied>,
+    /// What is the instance's own in the target.
+    pub(crate) claims: Claims,
     /// The ledger's spec as it was last written or read.
     pub(crate) ledger: Option<api::wheelhouse::InventorySpec>,
     /// Digest of the mirror as it was last written.
@@ -120,15 +131,16 @@ impl Target {
         tasks: &Tasks,
         token: CancellationToken,
     ) -> Self {
-        let prefix = match sort {
-            TargetSort::Mirrored => String::new(),
-            TargetSort::Embedded | TargetSort::Root => cluster.path_prefix(),
+        let scope = match sort {
+            TargetSort::Mirrored => None,
+            TargetSort::Embedded | TargetSort::Root => Some(ClusterScope::One(cluster.clone())),
         };
         Self {
             cluster,
             sort,
             dynamic,
-            prefix,
+            scope,
+            actors: Actors::default(),
             children: Arc::default(),
             externals: Arc::default(),
             mirrors: Arc::default(),
@@ -139,6 +151,7 @@ impl Target {
             probe: Notify::new(),
             wake: Arc::default(),
             planning: Semaphore::new(1),
+            trusts_masters: AtomicBool::new(false),
             credential: None,
             tasks: tasks.clone(),
             reach: Mutex::new(Reach::Reachable),
@@ -151,7 +164,7 @@ impl Target {
     /// Names an endpoint in this cluster.
     pub(crate) fn endpoint(&self, gvr: &GroupVersionResource, namespace: &str) -> Endpoint {
         Endpoint {
-            prefix: self.prefix.clone(),
+            scope: self.scope.clone(),
             gvr: gvr.clone(),
             namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
         }
@@ -161,17 +174,12 @@ impl Target {
     pub(crate) fn source(
         &self,
         gvr: &GroupVersionResource,
-        label_selector: &str,
+        label_selector: Option<Selector>,
     ) -> reflector::Config {
         reflector::Config {
             client: self.dynamic.client().clone(),
-            path: format!(
-                "{}{}/{}",
-                self.prefix,
-                gvr.group_version().path(),
-                gvr.resource
-            ),
-            label_selector: (!label_selector.is_empty()).then(|| label_selector.to_owned()),
+            endpoint: self.endpoint(gvr, ""),
+            label_selector,
             field_selector: None,
             name: format!("{}/{}", self.cluster, gvr.resource),
         }
@@ -196,7 +204,10 @@ impl Target {
         children::watch(
             &self.children,
             kind.clone(),
-            self.follow(self.source(&kind.gvr, OWNED_SELECTOR), self.token.clone()),
+            self.follow(
+                self.source(&kind.gvr, Some(children::owned())),
+                self.token.clone(),
+            ),
             &self.tasks,
             move |instance| queue.add(instance),
         );
@@ -205,6 +216,16 @@ impl Target {
     /// The tasks that this target's work is counted with.
     pub(crate) const fn tasks(&self) -> &Tasks {
         &self.tasks
+    }
+
+    /// Tells whether `system:masters` of the hub are that in the cluster too.
+    pub(crate) fn trusts_masters(&self) -> bool {
+        self.trusts_masters.load(Ordering::Relaxed)
+    }
+
+    /// Notes what the Spoke says of `system:masters`.
+    pub(crate) fn note_trust(&self, trusts_masters: bool) {
+        self.trusts_masters.store(trusts_masters, Ordering::Relaxed);
     }
 
     /// Tells whether the cluster answers.

@@ -3,7 +3,7 @@
 //!
 //! In reading order: [`assets`] (where the binaries come from), [`process`] (children that never
 //! outlive a test), [`pki`], [`spoke`], [`hub`], [`kubectl`], [`wait`],
-//! [`proof`] (recorded histories and faults).
+//! [`proof`] (recorded histories and faults), [`support`] (users of a hub, for the trials of isolation).
 //!
 //! # Invariants
 //!
@@ -19,6 +19,7 @@ pub mod pods;
 pub mod process;
 pub mod proof;
 pub mod spoke;
+pub mod support;
 pub mod wait;
 
 pub use hub::Hub;

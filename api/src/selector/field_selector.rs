@@ -103,11 +103,16 @@ impl FieldSelector {
 
     /// Selects by the name alone.
     pub fn name(name: &str) -> Self {
+        Self::equals("metadata.name", name)
+    }
+
+    /// Selects by one field alone. The value may be any text.
+    pub fn equals(path: &'static str, value: &str) -> Self {
         Self {
             requirements: vec![FieldRequirement {
-                path: "metadata.name".to_owned(),
+                path: path.to_owned(),
                 operator: FieldOperator::Equals,
-                value: name.to_owned(),
+                value: value.to_owned(),
             }],
         }
     }

@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use api::Status;
+use api::{Status, wheelhouse::author};
 use bytes::Bytes;
 use futures::StreamExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header, request::Parts, uri::PathAndQuery};
@@ -14,7 +14,7 @@ use http_body_util::BodyExt;
 
 use super::links::Link;
 use crate::{
-    authenticate::UserInfo,
+    authenticate::{Credential, UserInfo},
     authorize::Authorized,
     context::{RequestContext, RequestOrigin},
     respond::{Body, Refusal, RequestBody, Response},
@@ -35,9 +35,6 @@ const HOP_HEADERS: &[&str] = &[
 
 /// Headers that say who a client is or where it comes from.
 const IDENTITY_PREFIXES: &[&str] = &["impersonate-", "x-remote-", "x-forwarded-"];
-
-const MASTERS: &str = "system:masters";
-const AUTHENTICATED: &str = "system:authenticated";
 
 /// As whom a request of the hub's user enters a spoke.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,8 +66,15 @@ pub(super) async fn forward(
         return Err(no_upgrade().into());
     }
     let mut headers = relayed(&parts.headers);
+    let mut way = client::Identity::Kubeconfig;
     match sender_of(context, link.trusts_masters) {
         Identity::Hub => {}
+        // The spoke's own ServiceAccount, who goes as it is.
+        Identity::User { .. } if context.user.known_only_in().is_some() => {
+            let token = own_token(context, link)?;
+            headers.insert(header::AUTHORIZATION, token);
+            way = client::Identity::Request;
+        }
         Identity::User { name, groups } => {
             impersonate(&mut headers, &context.user, &name, &groups)?;
         }
@@ -82,10 +86,7 @@ pub(super) async fn forward(
     *outgoing.method_mut() = parts.method.clone();
     *outgoing.uri_mut() = below_cluster(&parts.uri)?;
     *outgoing.headers_mut() = headers;
-    let answered = link
-        .connection
-        .send(outgoing, client::Identity::Kubeconfig)
-        .await;
+    let answered = link.connection.send(outgoing, way).await;
     let answer = answered.map_err(|error| link.unreachable(&error))?;
     link.answered();
     let (head, body) = answer.into_parts();
@@ -97,7 +98,7 @@ pub(super) async fn forward(
         });
         Body::stream(
             pieces.filter_map(|piece| async { piece.ok() }),
-            context.watches_end.clone(),
+            context.ending.clone(),
         )
     } else {
         Body::foreign(body.map_frame(|frame| frame.map_data(Bytes::from)))
@@ -106,6 +107,21 @@ pub(super) async fn forward(
     *response.status_mut() = head.status;
     *response.headers_mut() = relayed_back(&head.headers);
     Ok(response)
+}
+
+/// The token of the spoke's own ServiceAccount that sends a request. Nobody else whom one cluster alone vouches for enters a spoke.
+fn own_token(context: &RequestContext, link: &Link) -> Result<HeaderValue, Refusal> {
+    let token = match &context.credential {
+        Credential::Spoke(token) if context.impersonator.is_none() => {
+            token.header_for(&link.cluster)
+        }
+        _ => None,
+    };
+    token.ok_or_else(|| {
+        let username = &context.user.username;
+        let text = format!("user {username:?} does not enter spokes");
+        Status::forbidden(&api::GroupResource::default(), "", &text).into()
+    })
 }
 
 /// Says as whom a request enters a spoke. Only a controller of this process that acts as itself is the hub there: a name
@@ -127,37 +143,26 @@ fn refused(username: &str) -> Identity {
 
 /// Says as whom a user of the hub enters a spoke.
 ///
-/// Names with space at an end do not enter: header values lose it on their way, and ` system:masters` would arrive as
-/// another group than the one that was judged.
-///
-/// ServiceAccounts of root have names of their own there; other `system:` users do not enter; `system:` groups are
-/// dropped, but for `system:masters` where the Spoke trusts them.
+/// The rule is [`author::User::abroad`]'s.
 pub(super) fn identity_of(user: &UserInfo, trusts_masters: bool) -> Identity {
-    let name = if let Some(account) = user.username.strip_prefix("system:serviceaccount:") {
-        format!("wheelhouse:root:{account}")
-    } else if user.username.starts_with("system:wheelhouse:") && user.in_group(MASTERS) {
-        return Identity::Hub;
-    } else if user.username.starts_with("system:") || !survives_a_header(&user.username) {
-        return refused(&user.username);
-    } else {
-        user.username.clone()
-    };
-    let mut groups: Vec<String> = user
-        .groups
-        .iter()
-        .filter(|group| !group.starts_with("system:") && survives_a_header(group))
-        .cloned()
-        .collect();
-    groups.push(AUTHENTICATED.to_owned());
-    if trusts_masters && user.in_group(MASTERS) {
-        groups.push(MASTERS.to_owned());
+    if user.known_only_in().is_some() {
+        // Its own ServiceAccount, in whose name it is asked.
+        return Identity::User {
+            name: user.username.clone(),
+            groups: user.groups.clone(),
+        };
     }
-    Identity::User { name, groups }
-}
-
-/// Whether a text arrives as it was sent when it is a header's value.
-fn survives_a_header(text: &str) -> bool {
-    !text.is_empty() && text.trim() == text && !text.chars().any(char::is_control)
+    if user.username.starts_with("system:wheelhouse:") && user.is_master_of_hub() {
+        return Identity::Hub;
+    }
+    // The syncer writes children in the names of users by the same rule.
+    match author::name_abroad(&user.username) {
+        Ok(name) => Identity::User {
+            name,
+            groups: author::groups_abroad(&user.groups, trusts_masters),
+        },
+        Err(refused) => Identity::Refused(refused.to_string()),
+    }
 }
 
 fn impersonate(

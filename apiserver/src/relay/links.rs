@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use api::{LogicalCluster, Status, wheelhouse::Spoke};
+use api::{GroupVersionResource, LogicalCluster, Status, selector::Selector, wheelhouse::Spoke};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use client::{
     Connection, Dynamic, Endpoint,
@@ -13,7 +13,7 @@ use tasks::Tasks;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::{namespaces::NamespaceCache, published::Published};
+use super::{accounts::AccountTokens, namespaces::NamespaceCache, published::Published};
 use crate::{authenticate::UserInfo, hub::Hub, respond::Refusal};
 
 /// The user as whom the relay reads Spokes and Secrets.
@@ -38,6 +38,7 @@ pub(super) struct Link {
     pub(super) trusts_masters: bool,
     pub(super) namespaces: NamespaceCache,
     pub(super) published: Published,
+    pub(super) accounts: AccountTokens,
     /// Ends the pause of the watch of its namespaces: it answers again. The watch is the only one that waits, and a
     /// wake that comes while it does not ends its next pause.
     pub(super) wake: Arc<Notify>,
@@ -137,20 +138,34 @@ pub(super) fn not_connected(cluster: &LogicalCluster) -> Refusal {
 /// Follows Spokes and their Secrets.
 pub(super) fn follow(links: &Arc<Links>, hub: &Hub, tasks: &Tasks) {
     let client = kube::Client::new(hub.in_process(UserInfo::system(USER)), "default");
-    let source = |path: &str, label_selector: Option<&str>| reflector::Config {
+    let source = |gvr: GroupVersionResource, label_selector: Option<Selector>| reflector::Config {
         client: client.clone(),
-        path: path.to_owned(),
-        label_selector: label_selector.map(str::to_owned),
+        name: format!("relay/{}", gvr.resource),
+        endpoint: Endpoint {
+            scope: None,
+            gvr,
+            namespace: None,
+        },
+        label_selector,
         field_selector: None,
-        name: format!("relay{path}"),
     };
     let mut spokes = reflector::start(
-        source("/apis/wheelhouse.dev/v1alpha1/spokes", None),
+        source(
+            GroupVersionResource::new("wheelhouse.dev", "v1alpha1", "spokes"),
+            None,
+        ),
         tasks,
         tasks.child_token(),
     );
     let mut secrets = reflector::start(
-        source("/api/v1/secrets", Some(SECRET_LABEL)),
+        source(
+            GroupVersionResource::new("", "v1", "secrets"),
+            Some(
+                SECRET_LABEL
+                    .parse()
+                    .expect("the key of a label selects those that have it"),
+            ),
+        ),
         tasks,
         tasks.child_token(),
     );
@@ -270,8 +285,8 @@ impl Follower {
             return Ok(());
         };
         let endpoint = Endpoint {
-            prefix: String::new(),
-            gvr: api::GroupVersionResource::new("", "v1", "secrets"),
+            scope: None,
+            gvr: GroupVersionResource::new("", "v1", "secrets"),
             namespace: Some(reference.namespace.clone()),
         };
         let secret = match self.hub.get(&endpoint, &reference.name).await {
@@ -309,6 +324,7 @@ impl Follower {
             trusts_masters: credential.trusts_masters,
             namespaces: NamespaceCache::default(),
             published: Published::default(),
+            accounts: AccountTokens::default(),
             wake: Arc::default(),
             trouble: Mutex::default(),
             credential,
@@ -338,6 +354,7 @@ mod tests {
             trusts_masters: false,
             namespaces: NamespaceCache::default(),
             published: Published::default(),
+            accounts: AccountTokens::default(),
             wake: Arc::default(),
             trouble: Mutex::default(),
             credential: Credential {

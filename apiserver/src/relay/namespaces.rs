@@ -57,7 +57,7 @@ impl SpokeNamespaces {
             return Ok(*known);
         }
         let endpoint = Endpoint {
-            prefix: String::new(),
+            scope: None,
             gvr: api::GroupVersionResource::new("", "v1", "namespaces"),
             namespace: None,
         };
@@ -65,6 +65,8 @@ impl SpokeNamespaces {
             Ok(found) if api::meta::is_terminating(&found) => Ok(NamespacePhase::Terminating),
             Ok(_) => Ok(NamespacePhase::Active),
             Err(error) if error.is_not_found() => Ok(NamespacePhase::Absent),
+            // What no path can name is not there, and the spoke was not asked.
+            Err(client::Error::Path(_)) => Ok(NamespacePhase::Absent),
             Err(error) => Err(link.unreachable(&error)),
         }
     }
@@ -117,7 +119,11 @@ impl NamespaceCache {
 pub(super) fn watch(link: &Arc<Link>, tasks: &Tasks, end: Shutdown) {
     let config = reflector::Config {
         client: link.connection.kube(),
-        path: "/api/v1/namespaces".to_owned(),
+        endpoint: Endpoint {
+            scope: None,
+            gvr: api::GroupVersionResource::new("", "v1", "namespaces"),
+            namespace: None,
+        },
         label_selector: None,
         field_selector: None,
         name: format!("{}/namespaces", link.cluster),

@@ -130,7 +130,7 @@ pub(super) async fn document(
     {
         return Ok(Arc::clone(known));
     }
-    let bytes = match link.dynamic().raw_get(&format!("/openapi/v3/{name}")).await {
+    let bytes = match read_document(link, name).await {
         Ok(bytes) => bytes,
         // What the hub serves can be told all the same.
         Err(error) => return ours.ok_or_else(|| link.unreachable(&error)),
@@ -146,6 +146,15 @@ pub(super) async fn document(
     }
     documents.insert(name.to_owned(), Arc::clone(&made));
     Ok(made)
+}
+
+/// Reads one document of a spoke. Its name is the spoke's word, or the client's.
+async fn read_document(link: &Link, name: &str) -> Result<Bytes, client::Error> {
+    let mut path = client::Path::from("/openapi/v3");
+    for segment in name.split('/') {
+        path = path.then("name of a document", segment)?;
+    }
+    link.dynamic().raw_get(path).await
 }
 
 async fn read(link: &Link) -> Result<(Bytes, Bytes), client::Error> {

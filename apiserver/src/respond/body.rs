@@ -16,10 +16,10 @@ use futures::Stream;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::{BodyExt, LengthLimitError, Limited, combinators::UnsyncBoxBody};
 use tokio::time::{Instant, timeout_at};
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::Refusal;
-use crate::quota::Permit;
+use crate::{context::Ending, quota::Permit};
 
 /// What may break a body while it is sent or received.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -50,7 +50,12 @@ enum BodyKind {
 struct Streaming {
     events: Pin<Box<dyn Stream<Item = Bytes> + Send>>,
     end: Pin<Box<WaitForCancellationFutureOwned>>,
+    ending: Ending,
+    last_words: Option<LastWords>,
 }
+
+/// What a body without end says when it is ended for a reason.
+pub(crate) type LastWords = fn(&Status) -> Bytes;
 
 enum RequestBodyKind {
     Empty,
@@ -95,15 +100,32 @@ impl Body {
         .into()
     }
 
-    /// Makes a body without end: it ends, as if it were complete, when `events` does or when `end` is cancelled
-    /// (give it `RequestContext::watches_end`).
-    pub fn stream<S>(events: S, end: CancellationToken) -> Self
+    /// Makes a body without end: it ends, as if it were complete, when `events` does or as `ending` says
+    /// (give it `RequestContext::ending`).
+    pub fn stream<S>(events: S, ending: Ending) -> Self
+    where
+        S: Stream<Item = Bytes> + Send + 'static,
+    {
+        Self::streaming(events, ending, None)
+    }
+
+    /// The same with last words, for a stream each of whose pieces is whole.
+    pub(crate) fn stream_with<S>(events: S, ending: Ending, last_words: LastWords) -> Self
+    where
+        S: Stream<Item = Bytes> + Send + 'static,
+    {
+        Self::streaming(events, ending, Some(last_words))
+    }
+
+    fn streaming<S>(events: S, ending: Ending, last_words: Option<LastWords>) -> Self
     where
         S: Stream<Item = Bytes> + Send + 'static,
     {
         BodyKind::Stream(Box::new(Streaming {
             events: Box::pin(events),
-            end: Box::pin(end.cancelled_owned()),
+            end: Box::pin(ending.token().cancelled_owned()),
+            ending,
+            last_words,
         }))
         .into()
     }
@@ -190,7 +212,9 @@ impl HttpBody for Body {
             }
             BodyKind::Stream(streaming) => {
                 if streaming.end.as_mut().poll(cx).is_ready() {
-                    return Poll::Ready(None);
+                    let words = streaming.last_words.take();
+                    let said = words.zip(streaming.ending.reason());
+                    return Poll::Ready(said.map(|(say, why)| Ok(Frame::data(say(why)))));
                 }
                 let event = std::task::ready!(streaming.events.as_mut().poll_next(cx));
                 Poll::Ready(event.map(|event| Ok(Frame::data(event))))

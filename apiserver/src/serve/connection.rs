@@ -47,6 +47,10 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 /// How long it may take to answer that.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// How long requests that are under way may take to end once the client's certificate has run out. Watches end by themselves before
+/// that, with a reason ([`crate::hub`]).
+const EXPIRY_GRACE: Duration = Duration::from_secs(7);
+
 /// Bytes of a request's body that a client may send before they are read, as of kube-apiserver.
 const STREAM_WINDOW: u32 = 256 * 1024;
 /// The same for all streams of a connection together: never the narrower one, or requests for a spoke that hangs would
@@ -98,6 +102,7 @@ impl Connection {
             self.verifier
                 .peer(session.peer_certificates(), Timestamp::now()),
         );
+        let expired = until(peer.not_after());
         let (hub, seat) = (self.hub, self.seat);
         let seat_of_requests = Arc::clone(&seat);
         let service = service_fn(move |request: Request<Incoming>| {
@@ -114,18 +119,33 @@ impl Connection {
         let builder = builder(self.tracker);
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
         let mut turns = Turns::new(connection, socket);
-        let ended = tokio::select! {
+        let told = tokio::select! {
             biased;
-            ended = &mut turns => ended,
-            () = seat.cut().cancelled() => Ok(()),
-            () = stays_unused(&seat) => Ok(()),
-            () = seat.finish().cancelled() => {
+            ended = &mut turns => Told::Nothing(ended),
+            () = seat.cut().cancelled() => Told::Nothing(Ok(())),
+            () = stays_unused(&seat) => Told::Nothing(Ok(())),
+            () = seat.finish().cancelled() => Told::ToFinish,
+            () = expired => Told::Expired,
+        };
+        let ended = match told {
+            Told::Nothing(ended) => ended,
+            Told::ToFinish => {
                 turns.connection().graceful_shutdown();
                 tokio::select! {
                     biased;
                     ended = turns => ended,
                     () = seat.cut().cancelled() => Ok(()),
                     () = refused_grace(&self.drain) => Ok(()),
+                }
+            }
+            Told::Expired => {
+                tracing::debug!("a connection is closed whose certificate has run out");
+                turns.connection().graceful_shutdown();
+                tokio::select! {
+                    biased;
+                    ended = turns => ended,
+                    () = seat.cut().cancelled() => Ok(()),
+                    () = sleep(EXPIRY_GRACE) => Ok(()),
                 }
             }
         };
@@ -150,6 +170,27 @@ async fn refused_grace(drain: &CancellationToken) {
     if drain.is_cancelled() {
         std::future::pending::<()>().await;
     }
+}
+
+/// What a connection is told before it ends by itself.
+enum Told<T> {
+    Nothing(T),
+    /// The server drains.
+    ToFinish,
+    /// The client's certificate has run out.
+    Expired,
+}
+
+/// Waits until after a second since 1970, by a clock that nobody sets; for ever without one. Requests are judged by the clock that may be
+/// set: here it is about connections that nobody uses.
+async fn until(not_after: Option<i64>) {
+    let Some(not_after) = not_after else {
+        return std::future::pending().await;
+    };
+    let left = not_after
+        .saturating_add(1)
+        .saturating_sub(Timestamp::now().as_second());
+    sleep(Duration::from_secs(u64::try_from(left).unwrap_or(0))).await;
 }
 
 fn builder(tracker: TaskTracker) -> Builder<Executor> {

@@ -8,7 +8,7 @@ use crate::testing::{Server, json as answer_json, never, reply};
 
 fn endpoint() -> Endpoint {
     Endpoint {
-        prefix: "/clusters/east".to_owned(),
+        scope: Some("east".parse().unwrap()),
         gvr: GroupVersionResource::new("example.com", "v1", "widgets"),
         namespace: Some("default".to_owned()),
     }
@@ -184,8 +184,8 @@ async fn a_list_is_read_to_its_last_page_and_its_items_know_their_type() {
     .await;
     let dynamic = Dynamic::new(server.connect().await.kube());
     let request = ListRequest {
-        label_selector: Some("a in (b,c)".to_owned()),
-        field_selector: Some("metadata.name!=x".to_owned()),
+        label_selector: Some("a in (b,c)".parse().unwrap()),
+        field_selector: Some("metadata.name!=x".parse().unwrap()),
     };
     let list = dynamic.list(&endpoint(), &request).await.unwrap();
     let item = |name: &str| json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}});

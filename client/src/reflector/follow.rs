@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{TypeMeta, status};
+use api::{ClusterScope, TypeMeta, status};
 use http::Request;
 use http::header::ACCEPT;
 use http_body_util::BodyExt as _;
@@ -18,7 +18,7 @@ use super::lines::Lines;
 use super::raw_object::RawObject;
 use super::wire::{self, Line, Page};
 use super::{Config, Event};
-use crate::dynamic::{PAGE_SIZE, Target, answer};
+use crate::dynamic::{PAGE_SIZE, Path, PathError, answer, selected};
 use crate::error::{Error, refusal};
 
 /// How many resumes may fail in a row with the server alive before everything is listed anew.
@@ -226,7 +226,7 @@ impl Follower {
     }
 
     async fn page(&self, limit: usize, continue_token: &str) -> Result<Page, Error> {
-        let mut target = self.target();
+        let mut target = self.path()?;
         if continue_token.is_empty() {
             if let Freshness::NotOlderThan(version) = &self.freshness {
                 target = target
@@ -252,8 +252,11 @@ impl Follower {
     /// Reads one stream to its end and delivers what it says.
     async fn watch(&mut self, position: String, event_count: &mut usize) -> End {
         let seconds = rand::rng().random_range(self.timing.watch_seconds.clone());
-        let target = self
-            .target()
+        let path = match self.path() {
+            Ok(path) => path,
+            Err(error) => return End::of_open(&error.into()),
+        };
+        let target = path
             .with("watch", Some("true"))
             .with("allowWatchBookmarks", Some("true"))
             .with("resourceVersion", Some(&position))
@@ -297,7 +300,15 @@ impl Follower {
         }
     }
 
-    async fn open(&self, target: Target) -> Result<Body, Error> {
+    /// Tells whether an older version is an object that a hub tells again because the definition of its cluster has
+    /// changed: only over all logical clusters, and only within one history.
+    fn is_told_anew(&self, version: &str) -> bool {
+        let position = self.position.as_deref().unwrap_or_default();
+        self.config.endpoint.scope == Some(ClusterScope::All)
+            && wire::is_of_same_epoch(version, position)
+    }
+
+    async fn open(&self, target: Path) -> Result<Body, Error> {
         let opening = async {
             let response = self
                 .config
@@ -340,11 +351,11 @@ impl Follower {
             Line::Error(status) => return Err(End::of_status(&status)),
         };
         self.resumed().await.map_err(|ClosedError| End::Closed)?;
-        if self
+        let is_older = self
             .position
             .as_deref()
-            .is_some_and(|position| wire::is_older(&version, position))
-        {
+            .is_some_and(|position| wire::is_older(&version, position));
+        if is_older && !self.is_told_anew(&version) {
             // A server never goes back; one that was restored from a copy does, and has another history.
             return Err(End::Expired(format!(
                 "version {version} came after a newer one"
@@ -355,7 +366,7 @@ impl Follower {
 
             self.send(event).await.map_err(|ClosedError| End::Closed)?;
         }
-        if !version.is_empty() {
+        if !version.is_empty() && !is_older {
             self.freshness = Freshness::NotOlderThan(version.clone());
             self.position = Some(version);
         }
@@ -425,10 +436,12 @@ impl Follower {
         self.sender.send(event).await.map_err(|_closed| ClosedError)
     }
 
-    fn target(&self) -> Target {
-        Target::path(&self.config.path)
-            .with("labelSelector", self.config.label_selector.as_deref())
-            .with("fieldSelector", self.config.field_selector.as_deref())
+    fn path(&self) -> Result<Path, PathError> {
+        Ok(selected(
+            Path::collection(&self.config.endpoint)?,
+            self.config.label_selector.as_ref(),
+            self.config.field_selector.as_ref(),
+        ))
     }
 }
 
@@ -475,7 +488,7 @@ fn is_about_the_version(refused: &api::Status) -> bool {
     matches!(refused.code, 400 | 422) || refused.has_cause(status::CAUSE_RESOURCE_VERSION_TOO_LARGE)
 }
 
-fn request(target: Target) -> Result<Request<Body>, Error> {
+fn request(target: Path) -> Result<Request<Body>, Error> {
     Request::builder()
         .uri(target.into_uri())
         .header(ACCEPT, "application/json")

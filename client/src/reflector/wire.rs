@@ -118,6 +118,17 @@ pub(super) fn is_older(version: &str, than: &str) -> bool {
     is_number(version) && is_number(than) && (version.len(), version) < (than.len(), than)
 }
 
+/// Tells whether two resource versions are of one history of a hub: epoch × 10^13 + n, with an epoch of at least 100 that
+/// every restore raises.
+pub(super) fn is_of_same_epoch(version: &str, other: &str) -> bool {
+    const EPOCH: u64 = 10_u64.pow(13);
+    let epoch = |text: &str| {
+        let epoch = text.parse::<u64>().ok()?.checked_div(EPOCH)?;
+        (epoch >= 100).then_some(epoch)
+    };
+    epoch(version).is_some_and(|its| epoch(other) == Some(its))
+}
+
 /// Reads a line, and holds what was read to what stands there; for fuzz targets.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn read_line(bytes: &[u8], type_meta: &Arc<TypeMeta>) {

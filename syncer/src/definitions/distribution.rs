@@ -12,14 +12,16 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use api::{GroupKind, LogicalCluster, crd::CustomResourceDefinition};
 use client::{Answer, DeleteRequest, Force, ListRequest, Patch, reflector::Event};
+use graph::Ownership;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
-use super::Served;
+use super::{DefinitionKey, Served};
 use crate::{
-    children::OWNED_SELECTOR,
+    children,
     engine::Engine,
+    instances::claims,
     keys::text,
     resources,
     target::{Reach, Target, TargetSort},
@@ -45,12 +47,18 @@ pub(crate) enum Progress {
 /// How far the kinds of one target are, by group and kind.
 #[derive(Debug, Default)]
 pub(crate) struct Kinds {
-    // Guards the map; never held across an await.
+    // Each guards its map; neither is held across an await nor while the other is.
     state: Mutex<BTreeMap<GroupKind, KindState>>,
+    /// Kinds of root that a local definition keeps out, and why.
+    kept_out: Mutex<BTreeMap<GroupKind, String>>,
 }
 
 #[derive(Debug)]
 struct KindState {
+    /// The definition that was looked after last.
+    key: DefinitionKey,
+    /// Whether the CRD that is there is this definition's.
+    ours: bool,
     /// The graph whose CRD was looked after last.
     spec_hash: String,
     progress: Progress,
@@ -76,13 +84,15 @@ impl Kinds {
     pub(crate) fn of(&self, served: &Served) -> Option<Progress> {
         let state = self.state.lock();
         let known = state.get(&served.graph.group_kind())?;
-        (known.spec_hash == served.graph.spec_hash()).then(|| known.progress.clone())
+        let is_of = known.spec_hash == served.graph.spec_hash() && known.key == served.key;
+        is_of.then(|| known.progress.clone())
     }
 
     fn is_current(&self, served: &Served) -> bool {
         let state = self.state.lock();
         state.get(&served.graph.group_kind()).is_some_and(|known| {
             known.spec_hash == served.graph.spec_hash()
+                && known.key == served.key
                 && known.progress == Progress::Served
                 && !known.stale
         })
@@ -93,6 +103,22 @@ impl Kinds {
         for known in self.state.lock().values_mut() {
             known.stale = true;
         }
+    }
+
+    /// Tells whether the kind that the target has is a definition's own, as far as was seen: not one that somebody else has
+    /// defined there under the same name.
+    pub(crate) fn are_ours(&self, served: &Served) -> bool {
+        let state = self.state.lock();
+        let known = state.get(&served.graph.group_kind());
+        known.is_some_and(|known| known.ours && known.key == served.key)
+    }
+
+    /// Notes which kinds of root are kept out. Returns whether that is new.
+    fn note_kept_out(&self, kept_out: BTreeMap<GroupKind, String>) -> bool {
+        let mut known = self.kept_out.lock();
+        let changed = *known != kept_out;
+        *known = kept_out;
+        changed
     }
 
     /// Counts the kinds that are served, and tells why others are not.
@@ -110,20 +136,33 @@ impl Kinds {
                 Progress::Refused(reason) => Some(format!("{kind}: {reason}")),
             })
             .collect();
+        let kept_out = self.kept_out.lock();
+        others.extend(
+            kept_out
+                .iter()
+                .map(|(kind, reason)| format!("{kind}: {reason}")),
+        );
         others.sort();
         (served, others)
     }
 
-    fn note(&self, served: &Served, progress: &Progress) -> bool {
+    fn note(&self, served: &Served, progress: &Progress, ours: Option<bool>) -> bool {
         let spec_hash = served.graph.spec_hash().to_owned();
         let kind = served.graph.group_kind();
+        let mut state = self.state.lock();
+        let before = state.get(&kind);
+        let was_ours = before.is_some_and(|before| before.ours && before.key == served.key);
         let noted = KindState {
+            key: served.key.clone(),
+            ours: ours.unwrap_or(was_ours),
             spec_hash,
             progress: progress.clone(),
             stale: false,
         };
-        let before = self.state.lock().insert(kind, noted);
-        before.is_none_or(|before| before.progress != *progress)
+        let changed =
+            before.is_none_or(|before| before.progress != *progress || was_ours != noted.ours);
+        state.insert(kind, noted);
+        changed
     }
 }
 
@@ -179,7 +218,7 @@ pub(crate) fn start(engine: &Arc<Engine>) {
 
 /// Starts the watch of our CRDs in a target: one that vanishes or is edited is put back.
 pub(crate) fn watch(engine: &Arc<Engine>, target: &Arc<Target>) {
-    let source = target.source(&resources::crds(), OWNED_SELECTOR);
+    let source = target.source(&resources::crds(), Some(children::owned()));
     let mut events = target.follow(source, target.token.clone());
     let (engine, target) = (Arc::clone(engine), Arc::clone(target));
     let tasks = engine.tasks.clone();
@@ -203,7 +242,7 @@ async fn look_after(engine: &Arc<Engine>, cluster: &LogicalCluster) {
     if target.reach() != Reach::Reachable {
         return; // the heartbeat adds it again
     }
-    let mut moved = false;
+    let mut moved = target.kinds.note_kept_out(kept_out(engine, &target));
     let wanted = engine.definitions.served_in(&target);
     for served in &wanted {
         if !target.kinds.is_current(served) {
@@ -225,12 +264,28 @@ async fn look_after(engine: &Arc<Engine>, cluster: &LogicalCluster) {
     }
 }
 
+/// Tells which definitions of root wait at a target, and for whom.
+fn kept_out(engine: &Engine, target: &Target) -> BTreeMap<GroupKind, String> {
+    let meant = engine.definitions.meant_for(target).into_iter();
+    meant
+        .filter_map(|served| {
+            let holder = engine.definitions.kept_out(target, &served)?;
+            let reason = format!(
+                "ResourceGraphDefinition {:?} of root waits: {:?} of this cluster held the kind first",
+                served.key.name, holder.name
+            );
+            Some((served.graph.group_kind(), reason))
+        })
+        .collect()
+}
+
 async fn ensure_and_note(
     engine: &Arc<Engine>,
     target: &Arc<Target>,
     served: &Arc<Served>,
 ) -> Progress {
-    let progress = match ensure(engine, target, served).await {
+    let mut ours = None;
+    let progress = match ensure(engine, target, served, &mut ours).await {
         Ok(progress) => progress,
         Err(error) if error.is_invalid() => Progress::Refused(error.to_string()),
         Err(error) => {
@@ -242,7 +297,7 @@ async fn ensure_and_note(
             Progress::Pending
         }
     };
-    if target.kinds.note(served, &progress) && progress == Progress::Served {
+    if target.kinds.note(served, &progress, ours) && target.kinds.are_ours(served) {
         info!(cluster = %target.cluster, kind = %served.graph.group_kind(), "kind served");
         engine.requeue_cluster(&target.cluster);
     }
@@ -253,6 +308,7 @@ async fn ensure(
     engine: &Arc<Engine>,
     target: &Arc<Target>,
     served: &Arc<Served>,
+    ours: &mut Option<bool>,
 ) -> Result<Progress, client::Error> {
     let endpoint = target.endpoint(&resources::crds(), "");
     let wanted = served.definition.to_value();
@@ -262,23 +318,38 @@ async fn ensure(
         Err(error) if error.is_not_found() => None,
         Err(error) => return Err(error),
     };
-    if let Some(live) = &live
-        && let Some(reason) = refusal(engine, live, served)
-    {
-        return Ok(Progress::Refused(reason));
+    if let Some(live) = &live {
+        match whose(engine, target, live, served) {
+            Err(reason) => {
+                *ours = Some(false);
+                return Ok(Progress::Refused(reason));
+            }
+            Ok(Ownership::Own) => *ours = Some(true),
+            // Not before its schema is this definition's.
+            Ok(_) => {}
+        }
+        if let Some(reason) = refusal(engine, live, served) {
+            return Ok(Progress::Refused(reason));
+        }
     }
     let live = match live {
         Some(live) if is_as_wanted(&live, &wanted) => live,
-        _ => {
+        live => {
+            // Nothing but what was looked at: a CRD that another made meanwhile is not taken over.
+            let object = match &live {
+                None => claims::create_only(&wanted),
+                Some(live) => claims::update_only(&wanted, api::meta::uid(live)),
+            };
             let patch = Patch::Apply {
                 manager: api::wheelhouse::keys::MANAGER_SYNCER,
                 force: Force::Yes,
-                object: &wanted,
+                object: &object,
                 answer: Answer::Object,
             };
             target.dynamic.patch(&endpoint, &name, None, patch).await?
         }
     };
+    *ours = Some(true);
     if !established(&live) {
         return Ok(Progress::Pending); // the watch of CRDs brings us back
     }
@@ -296,15 +367,47 @@ async fn ensure(
     Ok(Progress::Served)
 }
 
-/// Tells why a live CRD is not to be touched.
+/// Tells whose a live CRD is, as far as it may be taken.
+///
+/// # Errors
+/// Why it is somebody else's. What a local definition that is gone has left does not keep one of root out.
+fn whose(
+    engine: &Engine,
+    target: &Target,
+    live: &Value,
+    served: &Served,
+) -> Result<Ownership, String> {
+    let typed = CustomResourceDefinition::from_value(live)
+        .map_err(|_status| "the CRD that is there cannot be read".to_owned())?;
+    let ownership = graph::ownership(&typed, &served.owner);
+    if let Ownership::Other(name) = &ownership
+        && served.key.cluster.is_root()
+        && !target.cluster.is_root()
+        && engine.definitions.listed()
+    {
+        let is_there = |cluster: &LogicalCluster| {
+            let key = DefinitionKey {
+                cluster: cluster.clone(),
+                name: name.clone(),
+            };
+            engine.definitions.known(&key).is_some()
+        };
+        if !is_there(&target.cluster) && !is_there(&LogicalCluster::root()) {
+            return Ok(Ownership::Adopted);
+        }
+    }
+    match ownership.refusal(api::meta::name(live)) {
+        Some(reason) => Err(reason),
+        None => Ok(ownership),
+    }
+}
+
+/// Tells why a live CRD that is ours is not to be changed.
 fn refusal(engine: &Engine, live: &Value, served: &Served) -> Option<String> {
     let Ok(typed) = CustomResourceDefinition::from_value(live) else {
         return Some("the CRD that is there cannot be read".to_owned());
     };
     let name = api::meta::name(live);
-    if let Some(reason) = graph::ownership(&typed, &served.owner).refusal(name) {
-        return Some(reason);
-    }
     let allowed = engine.definitions.known(&served.key).is_some_and(|known| {
         known
             .annotations
@@ -451,16 +554,19 @@ async fn retire(
             .any(|(cluster, _)| *cluster == target.cluster);
         // A definition that is deleted leaves its CRD and its instances, and so their service.
         let defined = engine.definitions.keys().iter().any(|key| {
-            text(
-                record,
-                &[
-                    "metadata",
-                    "labels",
-                    "kro.run/resource-graph-definition-name",
-                ],
-            ) == key.name
+            let reaches = key.cluster.is_root() || key.cluster == target.cluster;
+            reaches
+                && text(
+                    record,
+                    &[
+                        "metadata",
+                        "labels",
+                        "kro.run/resource-graph-definition-name",
+                    ],
+                ) == key.name
         });
-        if !kept && !used && !defined && engine.instances.synced() {
+        let known = engine.definitions.listed() && engine.instances.synced();
+        if !kept && !used && !defined && known {
             engine
                 .hub
                 .delete(&endpoint, name, &DeleteRequest::default())

@@ -10,6 +10,7 @@ use std::{
 };
 
 use api::{GroupVersion, GroupVersionKind, kro::RgdSpec};
+use client::Path;
 use graph::{ResolveError, ResolvedKind, SchemaResolver};
 use schema::Schema;
 use serde_json::Value;
@@ -108,16 +109,20 @@ fn builtin(gvk: &GroupVersionKind) -> Option<ResolvedKind> {
 
 type Kinds = Vec<(GroupVersionKind, ResolvedKind)>;
 
+fn openapi(target: &Target) -> Result<Path, client::PathError> {
+    let path = Path::below(target.scope.as_ref());
+    path.then("path", "openapi")?.then("path", "v3")
+}
+
 async fn fetch_version(
     target: &Target,
     version: &GroupVersion,
 ) -> Result<Option<Kinds>, client::Error> {
-    let path = version.path();
-    let resources = match target
-        .dynamic
-        .raw_get(&format!("{}{path}", target.prefix))
-        .await
-    {
+    // What a definition's author wrote: a version that no path can name is served nowhere.
+    let Ok(path) = Path::below(target.scope.as_ref()).version(version) else {
+        return Ok(None);
+    };
+    let resources = match target.dynamic.raw_get(path).await {
         Ok(bytes) => json(&bytes),
         Err(error) if error.is_not_found() => return Ok(None),
         Err(error) => return Err(error),
@@ -125,7 +130,7 @@ async fn fetch_version(
     let document = json(
         &target
             .dynamic
-            .raw_get(&format!("{}/openapi/v3{path}", target.prefix))
+            .raw_get(openapi(target)?.version(version)?)
             .await?,
     );
     let mut kinds = Vec::new();

@@ -14,7 +14,7 @@ use crate::{engine::Engine, resources, target::Target};
 
 /// Starts the watch of a spoke's namespaces. It ends with the target's token.
 pub(super) fn watch(engine: &Arc<Engine>, target: &Arc<Target>) {
-    let source = target.source(&resources::core("namespaces"), "");
+    let source = target.source(&resources::core("namespaces"), None);
     let mut events = target.follow(source, target.token.clone());
     let (engine, target) = (Arc::clone(engine), Arc::clone(target));
     let tasks = engine.tasks.clone();
@@ -36,7 +36,10 @@ pub(super) fn watch(engine: &Arc<Engine>, target: &Arc<Target>) {
 
 async fn empty(engine: &Arc<Engine>, target: &Target, namespace: &str) {
     for key in super::in_namespace(engine, &target.cluster, namespace) {
-        let Some(gvr) = engine.definitions.last_gvr(&key.group_kind) else {
+        let endpoint = engine
+            .definitions
+            .endpoint(&target.cluster, &key.group_kind);
+        let Some(gvr) = endpoint else {
             continue;
         };
         info!(cluster = %target.cluster, key = %key, "deleted with its namespace");

@@ -73,6 +73,10 @@ async fn step(
     }
     if engine.definitions.note_spoke(cluster, &known.labels) {
         engine.distribution_queue.add(cluster.clone());
+        // What root has for this cluster may be other kinds now.
+        for key in engine.definitions.claims.concerned(cluster, None) {
+            engine.definition_queue.add(key);
+        }
     }
     let spoke: Spoke = match serde_json::from_value(object.clone()) {
         Ok(spoke) => spoke,
@@ -151,6 +155,7 @@ async fn connect(
         && target.sort == TargetSort::Mirrored
         && target.credential == Some(credential)
     {
+        target.note_trust(spoke.spec.trust_masters);
         return Ok(Ok(()));
     }
     let kubeconfig = String::from_utf8_lossy(&kubeconfig);
@@ -168,6 +173,7 @@ async fn connect(
         token,
     );
     target.credential = Some(credential);
+    target.note_trust(spoke.spec.trust_masters);
     start(engine, &Arc::new(target));
     Ok(Ok(()))
 }

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{BoundObject, Claims, ServiceAccounts, claims::issuer_of};
+use super::{BoundObject, Claims, ServiceAccounts, issuer_of};
 use crate::{
     authorize::Authorized,
     handle,

@@ -1,12 +1,11 @@
+use std::collections::BTreeMap;
+
 use super::*;
+use crate::authenticate::{ALL_AUTHENTICATED as AUTHENTICATED, SYSTEM_MASTERS as MASTERS};
 
 fn user(name: &str, groups: &[&str]) -> UserInfo {
-    UserInfo {
-        username: name.to_owned(),
-        uid: String::new(),
-        groups: groups.iter().map(|group| (*group).to_owned()).collect(),
-        extra: std::collections::BTreeMap::new(),
-    }
+    let groups = groups.iter().map(|group| (*group).to_owned()).collect();
+    UserInfo::claimed(name.to_owned(), String::new(), groups, BTreeMap::new())
 }
 
 fn entered(name: &str, groups: &[&str]) -> Identity {
