@@ -65,6 +65,8 @@ pub struct Plan {
     pub inventory_after: Inventory,
     /// Why nothing may be written; the text is that of the condition.
     pub failure: Option<String>,
+    /// Whether an expression failed, other than for want of data: the same input fails again.
+    pub is_hopeless: bool,
     /// A child that is being deleted and must be gone first; nothing may be written.
     pub deleting: Option<String>,
     /// The first node that waits for data, with the reason.
@@ -205,6 +207,7 @@ impl CompiledGraph {
             inventory_before: Inventory::empty(instance),
             inventory_after: Inventory::empty(instance),
             failure: None,
+            is_hopeless: false,
             deleting: None,
             unresolved: None,
             incomplete: true,

@@ -53,6 +53,7 @@ pub(super) struct Values<'a> {
     instance: Cow<'a, Value>,
     slots: Vec<Option<Evaluated>>,
     steps_left: Cell<u64>,
+    is_hopeless: Cell<bool>,
     growth: RefCell<Growth>,
 }
 
@@ -80,6 +81,7 @@ impl<'a> Values<'a> {
             instance,
             slots: vec![None; graph.expression_count],
             steps_left: Cell::new(steps_max),
+            is_hopeless: Cell::new(false),
             growth: RefCell::new(Growth::new(OBJECTS_BYTES_MAX)),
         }
     }
@@ -87,6 +89,11 @@ impl<'a> Values<'a> {
     /// Whether the steps of the plan are used up.
     pub(super) fn are_exhausted(&self) -> bool {
         self.steps_left.get() == 0
+    }
+
+    /// Whether an expression failed in a way that the same data bring about again.
+    pub(super) fn are_hopeless(&self) -> bool {
+        self.is_hopeless.get()
     }
 
     /// Begins an object from its template.
@@ -112,6 +119,7 @@ impl<'a> Values<'a> {
     fn charge(&self, value: &Value) -> Result<(), Failed> {
         let charged = self.growth.borrow_mut().charge_value(value);
         charged.map_err(|error| {
+            self.is_hopeless.set(true);
             let bytes_max = error.bytes_max;
             Failed::Other(format!(
                 "the objects of the instance would take more than {bytes_max} bytes of memory together"
@@ -168,7 +176,10 @@ impl<'a> Values<'a> {
             let text = format!("{verb} {}: {error}", quote(&expression.user_text));
             match error.class {
                 ErrorClass::DataPending => Failed::Pending(text),
-                ErrorClass::Cost | ErrorClass::Other => Failed::Other(text),
+                ErrorClass::Cost | ErrorClass::Other => {
+                    self.is_hopeless.set(true);
+                    Failed::Other(text)
+                }
             }
         })
     }

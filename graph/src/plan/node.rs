@@ -147,6 +147,7 @@ impl<'a> Planner<'a> {
             .retain(|apply| observed.get_failure(&apply.id).is_none());
         let exhausted = self.values.are_exhausted();
         let plan = Plan {
+            is_hopeless: self.values.are_hopeless(),
             nodes,
             applies: self.applies,
             wanted: self.wanted,

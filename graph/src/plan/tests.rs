@@ -769,6 +769,7 @@ fn a_plan_ends_when_its_steps_are_used_up_and_says_so() {
     let plan = world.plan();
     let failure = plan.failure.expect("it fails");
     assert!(failure.contains("actual cost limit exceeded"), "{failure}");
+    assert!(plan.is_hopeless, "and would again");
     assert!(plan.applies.is_empty(), "nothing is written");
 }
 

@@ -338,7 +338,11 @@ impl Work<'_> {
             for wanted in &plan.wanted {
                 match ExternalCache::read(self.target, actor, wanted, self.key) {
                     Found::Waiting => {}
-                    Found::Refused(reason) => observed.external_failed(wanted, reason),
+                    Found::Refused(reason) => {
+                        // Nobody tells when the right is given.
+                        self.met_foreign = true;
+                        observed.external_failed(wanted, reason);
+                    }
                     Found::Objects(objects) => observed.external(wanted, objects),
                 }
             }
@@ -402,11 +406,11 @@ impl Work<'_> {
             return Err(Pause::Failure("an apply failed".to_owned()));
         }
         if let Some(reason) = plan.failure.clone() {
-            // Nobody tells when what another has changes.
-            return Err(if self.met_foreign {
-                Pause::Failure(reason)
-            } else {
+            // What came of an expression comes of it again; what others have may change, and nobody tells.
+            return Err(if plan.is_hopeless && !self.met_foreign {
                 Pause::Settled(reason)
+            } else {
+                Pause::Failure(reason)
             });
         }
         if self.met_foreign && !plan.prune_allowed() {
