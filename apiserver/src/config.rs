@@ -2,6 +2,8 @@
 
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
+use client::spoke::Dialer;
+
 /// How a hub is set up. Everything has a default but the directory.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -23,6 +25,8 @@ pub struct Config {
     pub anonymous: Anonymous,
     /// How long requests are still taken once readiness fails, so that balancers notice.
     pub shutdown_delay: Duration,
+    /// How spokes are connected; the syncer of the same process shares it.
+    pub dialer: Dialer,
 }
 
 /// How Secrets are sealed in the store.
@@ -92,6 +96,7 @@ impl Config {
             token_file: None,
             anonymous: Anonymous::default(),
             shutdown_delay: Duration::ZERO,
+            dialer: Dialer::default(),
         }
     }
 }

@@ -26,6 +26,7 @@ mod target;
 use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use api::{cluster::ClusterScope, status::Status};
+use client::spoke::Dialer;
 use futures::{FutureExt, future::BoxFuture};
 use http::{HeaderValue, Method, header, request::Parts};
 use http_body::Body as _;
@@ -116,6 +117,11 @@ impl Hub {
     /// A client's way into the hub without a connection, as `user`. Requests over it may set what clients cannot.
     pub fn in_process(&self, user: UserInfo) -> InProcess {
         InProcess::new(self.clone(), user)
+    }
+
+    /// How spokes are connected.
+    pub(crate) fn dialer(&self) -> &Dialer {
+        &self.parts.config.dialer
     }
 
     pub(crate) fn lifecycle(&self) -> &Lifecycle {

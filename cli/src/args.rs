@@ -71,7 +71,23 @@ pub(crate) struct Serve {
     #[arg(long = "host", value_name = "H")]
     pub(crate) hosts: Vec<String>,
     #[command(flatten)]
+    pub(crate) spokes: Spokes,
+    #[command(flatten)]
     pub(crate) etcd: Etcd,
+}
+
+/// What Spokes may do.
+#[derive(Debug, Args)]
+pub(crate) struct Spokes {
+    /// The namespace whose Secrets any Spoke may name. A Secret elsewhere must be labelled wheelhouse.dev/spoke=NAME.
+    #[arg(long = "spoke-secrets-namespace", value_name = "NS", default_value = client::spoke::SECRETS_NAMESPACE)]
+    pub(crate) secrets_namespace: String,
+    /// Send credentials to spokes over http, and to servers whose certificate is not verified.
+    #[arg(long = "allow-insecure-spokes")]
+    pub(crate) allow_insecure: bool,
+    /// How much memory, in MiB, the hub may use for what it reads of one spoke.
+    #[arg(long = "spoke-memory-mib", value_name = "MIB", default_value_t = 128, value_parser = clap::value_parser!(u32).range(8..=65536))]
+    pub(crate) memory_mib: u32,
 }
 
 /// How etcd is reached, with the names of kube-apiserver's flags.

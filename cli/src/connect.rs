@@ -58,7 +58,7 @@ pub(crate) async fn hub(flags: &HubFlags) -> Result<HubConnection> {
         .await
         .with_context(|| origin.to_owned())?;
     Ok(HubConnection {
-        dynamic: Dynamic::new(connection.kube()),
+        dynamic: Dynamic::new(connection.client()),
         cluster,
         user,
     })

@@ -14,8 +14,12 @@ use api::discovery::{
 use api::{GroupVersion, GroupVersionKind, GroupVersionResource};
 use serde::de::DeserializeOwned;
 
+use crate::bounds::BoundError;
 use crate::dynamic::Dynamic;
 use crate::error::Error;
+
+/// How many group-versions are asked for one by one. A cluster with 800 CRDs has some 370.
+const VERSION_COUNT_MAX: usize = 2000;
 
 /// The kinds of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -165,7 +169,7 @@ pub async fn fetch(dynamic: &Dynamic, prefix: &str) -> Result<Kinds, Error> {
         .raw_get_as(&format!("{prefix}/apis"), &accept)
         .await?;
     let mut kinds = Kinds::default();
-    if let (Ok(core), Ok(groups)) = (aggregated(&core), aggregated(&groups)) {
+    if let (Ok(core), Ok(groups)) = (aggregated(dynamic, &core), aggregated(dynamic, &groups)) {
         kinds.take_aggregated(core);
         kinds.take_aggregated(groups);
         return Ok(kinds);
@@ -186,12 +190,16 @@ pub async fn fetch(dynamic: &Dynamic, prefix: &str) -> Result<Kinds, Error> {
             .versions
             .extend(versions.into_iter().map(|it| GroupVersion::new(name, it)));
     }
+    if kinds.versions.len() > VERSION_COUNT_MAX {
+        let count_max = VERSION_COUNT_MAX;
+        return Err(BoundError::Versions { count_max }.into());
+    }
     for group_version in kinds.versions.clone() {
         let path = format!("{prefix}{}", group_version.path());
         match dynamic
             .raw_get(&path)
             .await
-            .and_then(|bytes| decode::<ApiResourceList>(&bytes))
+            .and_then(|bytes| dynamic.client().budget().parse::<ApiResourceList>(&bytes))
         {
             Ok(list) => kinds.take_resources(&group_version, list),
             Err(error) => {
@@ -203,14 +211,14 @@ pub async fn fetch(dynamic: &Dynamic, prefix: &str) -> Result<Kinds, Error> {
     Ok(kinds)
 }
 
-fn aggregated(bytes: &[u8]) -> Result<ApiGroupDiscoveryList, Error> {
+fn aggregated(dynamic: &Dynamic, bytes: &[u8]) -> Result<ApiGroupDiscoveryList, Error> {
     #[derive(serde::Deserialize)]
     struct Kind {
         kind: String,
     }
     let kind: Kind = decode(bytes)?;
     if kind.kind == "APIGroupDiscoveryList" {
-        decode(bytes)
+        dynamic.client().budget().parse(bytes)
     } else {
         Err(Error::Decode(serde::de::Error::custom(format!(
             "a {} came",
@@ -225,10 +233,11 @@ async fn plain<T: DeserializeOwned>(
     answered: &[u8],
     path: &str,
 ) -> Result<T, Error> {
-    if aggregated(answered).is_err() {
-        return decode(answered);
+    let budget = dynamic.client().budget();
+    if aggregated(dynamic, answered).is_err() {
+        return budget.parse(answered);
     }
-    decode(&dynamic.raw_get(path).await?)
+    budget.parse(&dynamic.raw_get(path).await?)
 }
 
 fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
@@ -239,7 +248,7 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
 #[cfg(feature = "fuzzing")]
 pub(crate) fn read_any(bytes: &[u8]) {
     let mut kinds = Kinds::default();
-    if let Ok(list) = aggregated(bytes) {
+    if let Ok(list) = decode::<ApiGroupDiscoveryList>(bytes) {
         kinds.take_aggregated(list);
     }
     if let Ok(list) = decode::<ApiResourceList>(bytes) {

@@ -21,6 +21,8 @@ use std::sync::Arc;
 pub use tasks::{Shutdown, Tasks};
 use tokio::sync::{Notify, mpsc};
 
+use crate::connection::Client;
+
 mod follow;
 mod lines;
 mod raw_object;
@@ -29,6 +31,7 @@ mod wire;
 #[cfg(feature = "fuzzing")]
 pub(crate) use lines::Lines;
 pub use raw_object::RawObject;
+pub(crate) use wire::decode_page;
 #[cfg(feature = "fuzzing")]
 pub(crate) use wire::{read_line, read_page};
 
@@ -38,8 +41,8 @@ const EVENT_COUNT_MAX: usize = 1024;
 /// What a reflector follows.
 #[derive(Clone)]
 pub struct Config {
-    /// The client of the cluster.
-    pub client: kube::Client,
+    /// The client of the cluster, with what the cluster may make the reflector hold.
+    pub client: Client,
     /// The path of the collection, `/clusters/*/apis/kro.run/v1alpha1/webapps` for example.
     pub path: String,
     /// Which labels objects must have.

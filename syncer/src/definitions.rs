@@ -22,7 +22,8 @@ use api::{
 };
 use client::reflector::{self, Event, RawObject};
 use graph::{CompiledGraph, Owner};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::Mutex as AsyncMutex;
 use tracing::debug;
 
 use crate::{
@@ -57,6 +58,8 @@ pub(crate) struct Served {
 pub(crate) struct Definitions {
     // Guards the maps; never held across an await.
     state: RwLock<State>,
+    /// Held from the question who holds a kind to the answer's use; before `state`, and never across an await.
+    pub(crate) claims: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -65,6 +68,8 @@ struct State {
     served: BTreeMap<DefinitionKey, Arc<Served>>,
     /// Endpoints of kinds that were served since the start.
     endpoints: HashMap<GroupKind, GroupVersionResource>,
+    /// With which clusters' schemas each definition compiled last.
+    views: HashMap<DefinitionKey, u64>,
     /// Labels of spokes, which selectors look at.
     spoke_labels: HashMap<LogicalCluster, BTreeMap<String, String>>,
 }
@@ -181,6 +186,20 @@ impl Definitions {
         self.state.write().served.remove(key)
     }
 
+    /// Tells with which view of the receiving clusters' schemas a definition compiled last.
+    pub(crate) fn view(&self, key: &DefinitionKey) -> Option<u64> {
+        self.state.read().views.get(key).copied()
+    }
+
+    /// Notes with which view a definition compiled.
+    pub(crate) fn note_view(&self, key: &DefinitionKey, view: Option<u64>) {
+        let mut state = self.state.write();
+        match view {
+            Some(view) => state.views.insert(key.clone(), view),
+            None => state.views.remove(key),
+        };
+    }
+
     /// Notes the labels of a spoke. Returns whether they changed.
     pub(crate) fn note_spoke(
         &self,
@@ -216,9 +235,17 @@ pub(crate) fn start(engine: &Arc<Engine>) {
     let worker = Arc::clone(engine);
     let token = engine.tasks.child_token();
     engine.tasks.spawn("definition-worker", async move {
+        let mut lanes: HashMap<LogicalCluster, Arc<AsyncMutex<()>>> = HashMap::new();
         while let Some(key) = worker.definition_queue.next_until(&token).await {
-            reconcile::run(&worker, &key).await;
-            worker.definition_queue.done(&key);
+            // Those of one cluster one after the other; a cluster that hangs holds up its own alone.
+            lanes.retain(|_, lane| Arc::strong_count(lane) > 1);
+            let lane = Arc::clone(lanes.entry(key.cluster.clone()).or_default());
+            let engine = Arc::clone(&worker);
+            worker.tasks.spawn("definition", async move {
+                let _turn = lane.lock().await;
+                reconcile::run(&engine, &key).await;
+                engine.definition_queue.done(&key);
+            });
         }
     });
     distribution::start(engine);

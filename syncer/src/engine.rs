@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use api::{GroupVersionResource, LogicalCluster};
-use client::{Dynamic, Endpoint};
+use client::{Dynamic, Endpoint, spoke::Dialer};
 use tasks::Tasks;
 
 use crate::{
@@ -12,6 +12,7 @@ use crate::{
     instances::InstanceCache,
     queue::WorkQueue,
     restored::Restored,
+    spokes::Identities,
 };
 
 /// How long counts of instances may change before a Spoke's status is written once.
@@ -37,6 +38,10 @@ pub(crate) struct Engine {
     pub(crate) spoke_queue: Arc<WorkQueue<LogicalCluster>>,
     /// Targets whose CRDs are to be looked after.
     pub(crate) distribution_queue: Arc<WorkQueue<LogicalCluster>>,
+    /// How spokes are connected.
+    pub(crate) dialer: Dialer,
+    /// Which cluster is behind each Spoke.
+    pub(crate) identities: Identities,
     /// What may be deleted after a restore.
     pub(crate) restored: Restored,
     /// All tasks of the syncer.

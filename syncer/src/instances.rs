@@ -262,6 +262,11 @@ pub(crate) fn start_workers(engine: &Arc<Engine>, target: &Arc<Target>) {
         let (engine, target) = (Arc::clone(engine), Arc::clone(target));
         let tasks = engine.tasks.clone();
         tasks.spawn("instance-worker", async move {
+            tokio::select! {
+                biased;
+                () = target.token.cancelled() => return,
+                () = target.probed() => {}
+            }
             while let Some(key) = target.queue.next_until(&target.token).await {
                 reconcile::run(&engine, &target, &key).await;
                 target.queue.done(&key);

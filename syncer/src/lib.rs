@@ -33,17 +33,15 @@ mod target;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use api::LogicalCluster;
-use client::Dynamic;
+use client::{Dynamic, spoke::Dialer};
 use tasks::Tasks;
 
 use crate::{
     engine::Engine,
+    spokes::Identities,
     target::{Target, TargetSort},
 };
-pub use crate::{
-    simulator::start as start_simulator,
-    spokes::{SECRET_LABEL, join_objects},
-};
+pub use crate::{simulator::start as start_simulator, spokes::join_objects};
 
 /// The version of kro whose keys and texts children and conditions carry.
 pub const KRO_VERSION: &str = "v0.9.4";
@@ -54,6 +52,8 @@ pub struct Config {
     pub hub: kube::Client,
     /// Names this hub to other writers of the same spoke.
     pub hub_id: String,
+    /// How spokes are connected; the hub of the same process shares it.
+    pub dialer: Dialer,
 }
 
 // === impl Config ===
@@ -77,6 +77,8 @@ pub fn start(config: Config, tasks: &Tasks) {
     let engine = Arc::new(Engine {
         hub: Dynamic::new(config.hub),
         hub_id: config.hub_id,
+        dialer: config.dialer,
+        identities: Identities::default(),
         settings,
         definitions: definitions::Definitions::default(),
         instances: instances::InstanceCache::default(),

@@ -48,7 +48,7 @@ pub fn start(client: &kube::Client, clusters: &[LogicalCluster], tasks: &Tasks) 
         let (sender, receiver) = mpsc::channel(EVENT_COUNT_MAX);
         for kind in Kind::ALL {
             let source = reflector::Config {
-                client: client.clone(),
+                client: client.clone().into(),
                 path: format!("{}{}", cluster.path_prefix(), kind.path()),
                 label_selector: None,
                 field_selector: None,

@@ -27,7 +27,7 @@ async fn start(name: &str) -> (Spoke, Connection, Dynamic) {
     let connection = client::connect(&kubeconfig, None, &Options::default())
         .await
         .expect("the kubeconfig carries its credential");
-    let dynamic = Dynamic::new(connection.kube()).with_manager("test");
+    let dynamic = Dynamic::new(connection.client()).with_manager("test");
     (spoke, connection, dynamic)
 }
 

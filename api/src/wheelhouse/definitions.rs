@@ -139,7 +139,7 @@ fn spoke_status() -> Value {
         "type": "object",
         "properties": {
             "conditions": {
-                "description": "Reachable, Synced, CRDsDistributed and Ready.",
+                "description": "Reachable, Identified, WithinBounds, Synced, CRDsDistributed and Ready.",
                 "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"],
                 "items": {
                     "type": "object",

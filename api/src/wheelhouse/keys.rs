@@ -14,6 +14,9 @@ pub const ANNOTATION_OWNER_REFERENCES: &str = "wheelhouse.dev/owner-references";
 pub const ANNOTATION_RUN_AS: &str = "wheelhouse.dev/run-as";
 /// The uid that the hub knows an instance by, on its mirror.
 pub const ANNOTATION_HUB_UID: &str = "internal.wheelhouse.dev/hub-uid";
+/// On a Spoke: the uid of the kube-system namespace that the cluster has, where it is not the one that it had before: the
+/// cluster was made anew on purpose.
+pub const ANNOTATION_CLUSTER_UID: &str = "wheelhouse.dev/cluster-uid";
 /// Who last wanted something else of an object, as JSON `{username, uid, groups}`; only the server writes it.
 pub const ANNOTATION_AUTHOR: &str = "internal.wheelhouse.dev/author";
 
@@ -54,6 +57,10 @@ pub const LABEL_KUBECONFIG_SECRET: &str = "sigs.k8s.io/multicluster-runtime-kube
 
 /// Of a spoke: its API server answers.
 pub const CONDITION_REACHABLE: &str = "Reachable";
+/// Of a spoke: it is the cluster that the Spoke was made for, and no other Spoke's.
+pub const CONDITION_IDENTIFIED: &str = "Identified";
+/// Of a spoke: it makes the hub hold no more than a spoke may.
+pub const CONDITION_WITHIN_BOUNDS: &str = "WithinBounds";
 /// Of a spoke: everything that is wanted there has been written.
 pub const CONDITION_SYNCED: &str = "Synced";
 /// Of a spoke: the generated kinds are defined there.

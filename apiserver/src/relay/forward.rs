@@ -1,40 +1,27 @@
 //! One request, relayed: body and answer stream, the user is impersonated, hop headers stay behind.
 //!
 //! # Invariants
-//! - `Authorization`, `Impersonate-*`, `X-Remote-*` and `X-Forwarded-*` of the client never reach the spoke.
+//! - What a client says of itself never reaches the spoke ([`super::headers`]).
+//! - A redirect of the spoke never reaches the client, which would go there with its credential for the hub.
 //! - A user of the hub whose name begins with `system:` does not become that user in the spoke.
 
 use std::fmt::Write;
 
 use api::Status;
-use bytes::Bytes;
-use futures::StreamExt;
-use http::{HeaderMap, HeaderName, HeaderValue, Uri, header, request::Parts, uri::PathAndQuery};
-use http_body_util::BodyExt;
+use futures::{StreamExt, TryStreamExt};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header, request::Parts, uri::PathAndQuery,
+};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
 
-use super::links::Link;
+use super::{headers, links::Link};
 use crate::{
     authenticate::UserInfo,
     authorize::Authorized,
     context::{RequestContext, RequestOrigin},
     respond::{Body, Refusal, RequestBody, Response},
 };
-
-/// Headers that are about a connection and not about a request. Source: RFC 9110 section 7.6.1.
-const HOP_HEADERS: &[&str] = &[
-    "connection",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
-
-/// Headers that say who a client is or where it comes from.
-const IDENTITY_PREFIXES: &[&str] = &["impersonate-", "x-remote-", "x-forwarded-"];
 
 const MASTERS: &str = "system:masters";
 const AUTHENTICATED: &str = "system:authenticated";
@@ -68,7 +55,7 @@ pub(super) async fn forward(
     if parts.headers.contains_key(header::UPGRADE) {
         return Err(no_upgrade().into());
     }
-    let mut headers = relayed(&parts.headers);
+    let mut headers = headers::relayed(&parts.headers);
     match sender_of(context, link.trusts_masters) {
         Identity::Hub => {}
         Identity::User { name, groups } => {
@@ -89,6 +76,10 @@ pub(super) async fn forward(
     let answer = answered.map_err(|error| link.unreachable(&error))?;
     link.answered();
     let (head, body) = answer.into_parts();
+    if let Some(reason) = not_permitted(head.status, &head.headers) {
+        tracing::warn!(spoke = %link.cluster, code = head.status.as_u16(), reason, "an answer is not relayed");
+        return Err(bad_gateway(link, reason).into());
+    }
     let body = if request.info().is_long_running() {
         // Ends when the hub drains, as a watch of its own does.
         let pieces = body.into_data_stream().take_while(|piece| {
@@ -100,12 +91,31 @@ pub(super) async fn forward(
             context.watches_end.clone(),
         )
     } else {
-        Body::foreign(body.map_frame(|frame| frame.map_data(Bytes::from)))
+        // Trailers stay behind: nothing of a spoke's comes after what was judged.
+        Body::foreign(StreamBody::new(body.into_data_stream().map_ok(Frame::data)))
     };
     let mut response = http::Response::new(body);
     *response.status_mut() = head.status;
-    *response.headers_mut() = relayed_back(&head.headers);
+    *response.headers_mut() = headers::relayed_back(&head.headers);
     Ok(response)
+}
+
+/// Says why an answer of a spoke's is not relayed; `None` for one that is.
+///
+/// Source: `RejectForwardingRedirects` in `apimachinery/pkg/util/proxy/upgradeaware.go` (CVE-2022-3172).
+fn not_permitted(code: StatusCode, headers: &HeaderMap) -> Option<&'static str> {
+    if code.is_redirection() && headers.contains_key(header::LOCATION) {
+        return Some("the backend attempted to redirect this request, which is not permitted");
+    }
+    if code.is_informational() {
+        return Some("the backend attempted to upgrade this connection, which was not asked for");
+    }
+    (code.as_u16() > 599).then_some("the backend answered with a status that HTTP does not have")
+}
+
+fn bad_gateway(link: &Link, reason: &str) -> Status {
+    let text = format!("spoke {:?}: {reason}", link.cluster.as_str());
+    Status::failure(502, api::StatusReason::Unknown, text)
 }
 
 /// Says as whom a request enters a spoke. Only a controller of this process that acts as itself is the hub there: a name
@@ -168,6 +178,10 @@ fn impersonate(
 ) -> Result<(), Refusal> {
     let value = |text: &str| HeaderValue::from_bytes(text.as_bytes()).map_err(Refusal::internal);
     headers.insert(HeaderName::from_static("impersonate-user"), value(name)?);
+    if survives_a_header(&user.uid) {
+        let uid = HeaderName::from_static("impersonate-uid");
+        headers.insert(uid, value(&user.uid)?);
+    }
     for group in groups {
         headers.append(HeaderName::from_static("impersonate-group"), value(group)?);
     }
@@ -193,54 +207,6 @@ fn percent_encoded(key: &str) -> String {
         }
     }
     encoded
-}
-
-/// The headers that go on to the spoke.
-pub(crate) fn relayed(headers: &HeaderMap) -> HeaderMap {
-    let named = connection_names(headers);
-    let mut relayed = HeaderMap::with_capacity(headers.len());
-    for (name, value) in headers {
-        let text = name.as_str();
-        let stays = HOP_HEADERS.contains(&text)
-            || named.iter().any(|named| named == text)
-            || name == header::AUTHORIZATION
-            || name == header::HOST
-            || IDENTITY_PREFIXES
-                .iter()
-                .any(|prefix| text.starts_with(prefix));
-        if !stays {
-            relayed.append(name.clone(), value.clone());
-        }
-    }
-    relayed
-}
-
-/// The headers that come back. The hub sets its own audit id.
-fn relayed_back(headers: &HeaderMap) -> HeaderMap {
-    let named = connection_names(headers);
-    let mut relayed = HeaderMap::with_capacity(headers.len());
-    for (name, value) in headers {
-        let text = name.as_str();
-        let stays = HOP_HEADERS.contains(&text)
-            || named.iter().any(|named| named == text)
-            || text == "audit-id"
-            || name == header::DATE;
-        if !stays {
-            relayed.append(name.clone(), value.clone());
-        }
-    }
-    relayed
-}
-
-/// The headers that `Connection` names as being about the connection too.
-fn connection_names(headers: &HeaderMap) -> Vec<String> {
-    headers
-        .get_all(header::CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .map(|name| name.trim().to_ascii_lowercase())
-        .collect()
 }
 
 /// The path and query without the logical cluster, as the client wrote them.

@@ -19,7 +19,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tasks::{Shutdown, Tasks};
 
-use super::links::{Link, Links, not_connected};
+use super::links::{Link, Links};
 use crate::{
     admit::namespace::{NamespacePhase, NamespaceView},
     respond::Refusal,
@@ -52,7 +52,7 @@ impl SpokeNamespaces {
         let link = self
             .links
             .get(cluster)
-            .ok_or_else(|| not_connected(cluster))?;
+            .ok_or_else(|| self.links.not_connected(cluster))?;
         if let Some(known) = link.namespaces.phases.lock().get(namespace) {
             return Ok(*known);
         }
@@ -116,7 +116,7 @@ impl NamespaceCache {
 /// Follows a spoke's namespaces for as long as its link is there.
 pub(super) fn watch(link: &Arc<Link>, tasks: &Tasks, end: Shutdown) {
     let config = reflector::Config {
-        client: link.connection.kube(),
+        client: link.connection.client(),
         path: "/api/v1/namespaces".to_owned(),
         label_selector: None,
         field_selector: None,

@@ -26,7 +26,9 @@ async fn ask(links: &Links, attributes: &Attributes<'_>) -> Decision {
         return refuse("a spoke is asked about itself alone".to_owned());
     };
     let Some(link) = links.get(cluster) else {
-        return refuse(format!("spoke {:?} is not connected", cluster.as_str()));
+        let refusal = links.not_connected(cluster);
+        let text = refusal.status().map(|status| status.message.clone());
+        return refuse(text.unwrap_or_default());
     };
     let identity = match identity_of(attributes.user, link.trusts_masters) {
         Identity::Hub => return Decision::Allow,

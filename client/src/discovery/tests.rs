@@ -31,7 +31,7 @@ async fn the_aggregated_form_takes_two_requests() {
             "metadata": {}, "items": items}))
     })
     .await;
-    let dynamic = Dynamic::new(server.connect().await.kube());
+    let dynamic = Dynamic::new(server.connect().await.client());
     let kinds = fetch(&dynamic, "/clusters/east").await.unwrap();
     assert_eq!(
         server.lines(),
@@ -70,7 +70,7 @@ async fn a_server_without_the_aggregated_form_is_asked_for_each_version() {
         _ => reply(503, "backend away"),
     })
     .await;
-    let kinds = fetch(&Dynamic::new(server.connect().await.kube()), "")
+    let kinds = fetch(&Dynamic::new(server.connect().await.client()), "")
         .await
         .unwrap();
     let (gvk, gvr) = widget();
@@ -101,7 +101,7 @@ async fn a_server_that_fails_serves_nothing_rather_than_little() {
         _ => reply(500, "boom"),
     })
     .await;
-    let error = fetch(&Dynamic::new(server.connect().await.kube()), "")
+    let error = fetch(&Dynamic::new(server.connect().await.client()), "")
         .await
         .unwrap_err();
     assert_eq!(error.status().unwrap().code, 500);

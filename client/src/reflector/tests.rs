@@ -51,7 +51,7 @@ async fn follow(lists: Vec<fn(&str) -> Reply>, watches: Vec<fn(&str) -> Reply>) 
         Server::start(move |request| script.next(request.uri().query().unwrap_or_default())).await;
     let tasks = Tasks::new();
     let config = Config {
-        client: server.connect().await.kube(),
+        client: server.connect().await.client(),
         path: PATH.to_owned(),
         label_selector: Some("a=b".to_owned()),
         field_selector: None,
@@ -406,7 +406,7 @@ async fn a_stream_that_falls_silent_is_given_up() {
         ..timing()
     };
     let config = Config {
-        client: server.connect().await.kube(),
+        client: server.connect().await.client(),
         path: PATH.to_owned(),
         label_selector: None,
         field_selector: None,
@@ -484,7 +484,7 @@ async fn lists_between_watches_that_fail_come_ever_more_seldom() {
     };
     let tasks = Tasks::new();
     let config = Config {
-        client: server.connect().await.kube(),
+        client: server.connect().await.client(),
         path: PATH.to_owned(),
         label_selector: None,
         field_selector: None,

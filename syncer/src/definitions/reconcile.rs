@@ -95,8 +95,8 @@ async fn step(engine: &Arc<Engine>, key: &DefinitionKey) -> Result<(), client::E
         set.mark(marks::kind_unready("the logical cluster is not connected"));
         return write_status(engine, key, &object, &set, None).await;
     };
-    let fetched = resolving::fetch(engine, &definition.spec, &home).await;
-    let compiled = compile(&definition, key, &fetched);
+    let fetched = resolving::fetch(engine, key, &definition.spec, &home).await;
+    let compiled = compile(engine, &definition, key, &fetched);
     match compiled {
         Compiled::Graph(graph) => {
             set.mark(marks::graph_accepted());
@@ -123,12 +123,16 @@ async fn step(engine: &Arc<Engine>, key: &DefinitionKey) -> Result<(), client::E
 }
 
 fn compile(
+    engine: &Engine,
     definition: &ResourceGraphDefinition,
     key: &DefinitionKey,
-    fetched: &resolving::FetchedSchemas,
+    fetched: &resolving::Fetched,
 ) -> Compiled {
-    match graph::compile(&definition.spec, &key.name, fetched) {
-        Ok(graph) => Compiled::Graph(graph),
+    match fetched.compile(|schemas| graph::compile(&definition.spec, &key.name, schemas)) {
+        Ok((graph, view)) => {
+            engine.definitions.note_view(key, view);
+            Compiled::Graph(graph)
+        }
         Err(error) if error.is_transient() => Compiled::Unknown(error.to_string()),
         Err(error) => Compiled::Refused(error.to_string()),
     }
@@ -166,17 +170,20 @@ async fn serve(
     graph: &Arc<CompiledGraph>,
     set: &mut ConditionSet,
 ) {
-    if let Some(holder) = engine.definitions.holder(key, &graph.group_kind()) {
-        let reason = format!(
-            "kind {} is held by ResourceGraphDefinition {:?} of logical cluster {:?}",
-            graph.group_kind(),
-            holder.name,
-            holder.cluster.as_str()
-        );
-        set.mark(marks::kind_unready(&reason));
-        return;
-    }
-    let served = match publish(engine, key, object, graph) {
+    let claimed = {
+        // Definitions of several clusters are reconciled at the same time.
+        let _claim = engine.definitions.claims.lock();
+        match engine.definitions.holder(key, &graph.group_kind()) {
+            Some(holder) => Err(format!(
+                "kind {} is held by ResourceGraphDefinition {:?} of logical cluster {:?}",
+                graph.group_kind(),
+                holder.name,
+                holder.cluster.as_str()
+            )),
+            None => publish(engine, key, object, graph),
+        }
+    };
+    let served = match claimed {
         Ok(served) => served,
         Err(reason) => {
             set.mark(marks::kind_unready(&reason));
@@ -191,7 +198,8 @@ async fn serve(
             set.mark(marks::kind_ready(&graph.group_kind().kind));
             set.mark(marks::controller_running());
         }
-        Spread::Waiting(places) => {
+        Spread::Waiting(places, delay) => {
+            engine.definition_queue.add_after(key.clone(), delay);
             let message = format!("waiting for the CRD in {}", places.join(", "));
             set.mark(Mark::waits("KindReady", "Distributing", message));
         }
@@ -250,12 +258,14 @@ async fn serve_last_good(
     key: &DefinitionKey,
     object: &Value,
     revisions: &[Revision],
-    fetched: &resolving::FetchedSchemas,
+    fetched: &resolving::Fetched,
 ) {
     if engine.definitions.served(key).is_some() {
         return;
     }
-    if let Some(graph) = revisions::last_good(key, revisions, fetched)
+    let last_good =
+        fetched.compile(|schemas| revisions::last_good(key, revisions, schemas).ok_or(()));
+    if let Ok((graph, _)) = last_good
         && let Ok(served) = publish(engine, key, object, &graph)
     {
         distribution::spread(engine, &served).await;

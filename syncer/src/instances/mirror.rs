@@ -122,7 +122,8 @@ pub(crate) async fn remove(work: &Work<'_>) -> Result<(), Pause> {
 
 /// Takes away a mirror whose instance is gone from the hub: what a crash between the two left.
 pub(crate) async fn remove_orphan(engine: &Arc<Engine>, target: &Arc<Target>, key: &InstanceKey) {
-    if target.sort != TargetSort::Mirrored {
+    // The heartbeat adds every mirror again once the spoke answers.
+    if target.sort != TargetSort::Mirrored || target.reach() != Reach::Reachable {
         return;
     }
     let Some(served) = engine.definitions.lookup(&target.cluster, &key.group_kind) else {

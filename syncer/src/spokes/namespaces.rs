@@ -25,6 +25,12 @@ pub(super) fn watch(engine: &Arc<Engine>, target: &Arc<Target>) {
                 Event::Applied(object) | Event::Deleted(object) => vec![object],
                 Event::Interrupted(_) | Event::Resumed => Vec::new(),
             };
+            // What another cluster says in the place of this one is no intent: the watch waits until it is known which one it is.
+            tokio::select! {
+                biased;
+                () = target.token.cancelled() => return,
+                () = target.reachable() => {}
+            }
             for namespace in going {
                 if namespace.deletion_timestamp.is_some() {
                     empty(&engine, &target, &namespace.name).await;
