@@ -3,7 +3,7 @@
 //!
 //! In reading order: [`assets`] (where the binaries come from), [`process`] (children that never
 //! outlive a test), [`pki`], [`spoke`], [`hub`], [`kubectl`], [`wait`],
-//! [`proof`] (recorded histories and faults).
+//! [`proof`] (recorded histories and faults), [`fake_spoke`] (an API server that lies).
 //!
 //! # Invariants
 //!
@@ -12,6 +12,7 @@
 //! end the test process holds.
 
 pub mod assets;
+pub mod fake_spoke;
 pub mod hub;
 pub mod kubectl;
 pub mod pki;
@@ -21,6 +22,7 @@ pub mod proof;
 pub mod spoke;
 pub mod wait;
 
+pub use fake_spoke::FakeSpoke;
 pub use hub::Hub;
 pub use kubectl::Kubectl;
 pub use spoke::Spoke;
