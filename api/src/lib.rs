@@ -15,6 +15,7 @@ pub mod field;
 pub mod fields;
 pub mod go_format;
 pub mod group;
+pub mod growth;
 pub mod json;
 pub mod kro;
 pub mod meta;

@@ -12,6 +12,7 @@ use crate::object;
 use crate::status::Status;
 use crate::wire::{is_default, or_default};
 
+pub mod author;
 mod definitions;
 pub mod keys;
 
@@ -251,6 +252,9 @@ pub struct InventorySpec {
     /// prune was begun and has not been seen to its end.
     #[serde(deserialize_with = "or_default")]
     pub exact: bool,
+    /// The user of the cluster in whose name the objects are written; `None` is the hub itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acting_as: Option<author::User>,
     /// The objects.
     #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub members: Vec<InventoryMember>,

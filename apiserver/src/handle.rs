@@ -27,6 +27,7 @@ mod get;
 mod list;
 pub(crate) mod output;
 mod patch;
+mod received;
 mod scale;
 mod selection;
 mod strategy;
@@ -40,6 +41,7 @@ use std::sync::{Arc, OnceLock};
 use storage::Store;
 
 pub use decode::decode;
+pub(crate) use received::receive;
 
 use crate::admit::namespace::{NamespaceView, StoredNamespaces};
 use crate::authorize::Authorized;

@@ -24,10 +24,11 @@ use api::{
 use client::reflector::{self, Event, RawObject};
 use graph::{CompiledGraph, Owner};
 use parking_lot::RwLock;
-use tokio::sync::watch;
+use tokio::sync::{Mutex as AsyncMutex, watch};
 use tracing::debug;
 
 use crate::{
+    acting::Grant,
     engine::Engine,
     resources,
     target::{Target, TargetSort},
@@ -52,6 +53,8 @@ pub(crate) struct Served {
     pub(crate) key: DefinitionKey,
     pub(crate) owner: Owner,
     pub(crate) graph: Arc<CompiledGraph>,
+    /// In whose name its instances' children are written.
+    pub(crate) grant: Grant,
     /// The generated CRD, with owner labels.
     pub(crate) definition: CustomResourceDefinition,
     /// The clusters that it is for.
@@ -75,6 +78,8 @@ struct State {
     served: BTreeMap<DefinitionKey, Arc<Served>>,
     /// Endpoints of kinds that were served since the start, by the cluster of their definition.
     endpoints: HashMap<(LogicalCluster, GroupKind), GroupVersionResource>,
+    /// With which clusters' schemas each definition compiled last.
+    views: HashMap<DefinitionKey, u64>,
     /// Labels of spokes, which selectors look at.
     spoke_labels: HashMap<LogicalCluster, BTreeMap<String, String>>,
 }
@@ -247,15 +252,32 @@ impl Definitions {
         state.endpoints.insert(kind, gvr);
         let hash = served.graph.spec_hash().to_owned();
         let reaching = format!("{:?}", served.reaching);
+        let grant = served.grant.clone();
         let before = state.served.insert(key, served);
         before.is_none_or(|before| {
-            before.graph.spec_hash() != hash || format!("{:?}", before.reaching) != reaching
+            before.graph.spec_hash() != hash
+                || before.grant != grant
+                || format!("{:?}", before.reaching) != reaching
         })
     }
 
     /// No longer serves a definition.
     pub(crate) fn withdraw(&self, key: &DefinitionKey) -> Option<Arc<Served>> {
         self.state.write().served.remove(key)
+    }
+
+    /// Tells with which view of the receiving clusters' schemas a definition compiled last.
+    pub(crate) fn view(&self, key: &DefinitionKey) -> Option<u64> {
+        self.state.read().views.get(key).copied()
+    }
+
+    /// Notes with which view a definition compiled.
+    pub(crate) fn note_view(&self, key: &DefinitionKey, view: Option<u64>) {
+        let mut state = self.state.write();
+        match view {
+            Some(view) => state.views.insert(key.clone(), view),
+            None => state.views.remove(key),
+        };
     }
 
     /// Notes the labels of a spoke. Returns whether they changed.
@@ -276,13 +298,7 @@ impl Definitions {
 /// Starts the watch of definitions over all logical clusters, and the worker that reconciles them.
 pub(crate) fn start(engine: &Arc<Engine>) {
     let gvr = resources::definitions();
-    let source = reflector::Config {
-        client: engine.hub.client().clone(),
-        path: format!("/clusters/*{}/{}", gvr.group_version().path(), gvr.resource),
-        label_selector: None,
-        field_selector: None,
-        name: "hub/resourcegraphdefinitions".to_owned(),
-    };
+    let source = engine.everywhere(&gvr);
     let mut events = reflector::start(source, &engine.tasks, engine.tasks.child_token());
     let follower = Arc::clone(engine);
     engine.tasks.spawn("definitions", async move {
@@ -298,9 +314,17 @@ pub(crate) fn start(engine: &Arc<Engine>) {
         let mut listed = worker.definitions.listed.subscribe();
         // The sender lives as long as the engine.
         let _listed = listed.wait_for(|listed| *listed).await.is_ok();
+        let mut lanes: HashMap<LogicalCluster, Arc<AsyncMutex<()>>> = HashMap::new();
         while let Some(key) = worker.definition_queue.next_until(&token).await {
-            reconcile::run(&worker, &key).await;
-            worker.definition_queue.done(&key);
+            // Those of one cluster one after the other; a cluster that hangs holds up its own alone.
+            lanes.retain(|_, lane| Arc::strong_count(lane) > 1);
+            let lane = Arc::clone(lanes.entry(key.cluster.clone()).or_default());
+            let engine = Arc::clone(&worker);
+            worker.tasks.spawn("definition", async move {
+                let _turn = lane.lock().await;
+                reconcile::run(&engine, &key).await;
+                engine.definition_queue.done(&key);
+            });
         }
     });
     distribution::start(engine);

@@ -2,7 +2,8 @@
 //! target.
 //!
 //! In reading order: [`reconcile`] (one instance, from the hub's object to children and status),
-//! [`applying`], [`ledger`], [`mirror`], [`deletion`], [`status`].
+//! [`claims`] (what is an instance's own), [`applying`], [`ledger`], [`mirror`], [`deletion`],
+//! [`status`].
 //!
 //! # Invariants
 //!
@@ -11,6 +12,7 @@
 //! other cluster's instances.
 
 pub(crate) mod applying;
+pub(crate) mod claims;
 pub(crate) mod deletion;
 pub(crate) mod ledger;
 pub(crate) mod mirror;
@@ -264,13 +266,7 @@ pub(crate) fn watch(engine: &Arc<Engine>, gvr: &GroupVersionResource) {
         state.watches.insert(gvr.clone(), watch);
         token
     };
-    let source = reflector::Config {
-        client: engine.hub.client().clone(),
-        path: format!("/clusters/*{}/{}", gvr.group_version().path(), gvr.resource),
-        label_selector: None,
-        field_selector: None,
-        name: format!("hub/{}", gvr.resource),
-    };
+    let source = engine.everywhere(gvr);
     let mut events = reflector::start(source, &engine.tasks, token.clone());
     let follower = Arc::clone(engine);
     let gvr = Arc::new(gvr.clone());
@@ -415,6 +411,11 @@ pub(crate) fn start_workers(engine: &Arc<Engine>, target: &Arc<Target>) {
         let (engine, target) = (Arc::clone(engine), Arc::clone(target));
         let tasks = engine.tasks.clone();
         tasks.spawn("instance-worker", async move {
+            tokio::select! {
+                biased;
+                () = target.token.cancelled() => return,
+                () = target.probed() => {}
+            }
             while let Some(key) = target.queue.next_until(&target.token).await {
                 reconcile::run(&engine, &target, &key).await;
                 target.queue.done(&key);

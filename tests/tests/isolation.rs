@@ -4,6 +4,16 @@
 mod isolation {
     pub(crate) use wheelhouse_tests::support;
 
+    mod audit;
     mod clusters;
+    mod credentials;
     mod fixture;
+    mod hostile_spoke;
+    mod joined;
+    mod rbac;
+    mod relay;
+    mod revocation;
+    mod secrets;
+    mod side_channels;
+    mod two_tenants;
 }

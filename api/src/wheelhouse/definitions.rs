@@ -140,7 +140,7 @@ fn spoke_status() -> Value {
         "type": "object",
         "properties": {
             "conditions": {
-                "description": "Reachable, Synced, CRDsDistributed and Ready.",
+                "description": "Reachable, Identified, WithinBounds, Synced, CRDsDistributed and Ready.",
                 "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"],
                 "items": {
                     "type": "object",
@@ -196,6 +196,19 @@ fn inventory() -> Value {
             "exact": {
                 "type": "boolean",
                 "description": "Whether members are neither more nor fewer than what is there; false while an apply or a prune is under way.",
+            },
+            "actingAs": {
+                "description": "The user of the cluster in whose name the objects are written; absent for the hub itself.",
+                "type": "object",
+                "required": ["username"],
+                "properties": {
+                    "username": text("The name."), "uid": text("The uid."),
+                    "groups": {"type": "array", "items": {"type": "string"}, "description": "The groups."},
+                    "extra": {
+                        "type": "object", "description": "What else the cluster is told.",
+                        "additionalProperties": {"type": "array", "items": {"type": "string"}},
+                    },
+                },
             },
             "members": {
                 "description": "The objects.",

@@ -23,8 +23,8 @@ use futures::{StreamExt as _, stream};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
-use super::{Attributes, Authorizer, SERVICE_ACCOUNT_PREFIX};
-use crate::authenticate::{SYSTEM_MASTERS, UserInfo};
+use super::{Attributes, Authorizer};
+use crate::authenticate::{SERVICE_ACCOUNT_PREFIX, UserInfo};
 
 /// How long the answer of a spoke counts. A watch looks again after as long, so a right that is taken away is
 /// noticed within twice this: the ten seconds that are promised.
@@ -35,8 +35,6 @@ const REVIEW_TIMEOUT: Duration = Duration::from_secs(2);
 const REVIEWS_AT_ONCE: usize = 64;
 /// Answers that are kept. Source: 1,000 spokes and 64 users who look at all of them.
 const REVIEW_COUNT_MAX: usize = 65_536;
-/// What a ServiceAccount of root is called in other clusters.
-const ABROAD_PREFIX: &str = "wheelhouse:root:";
 
 /// The clusters that a caller may look into.
 #[derive(Clone, Debug)]
@@ -79,7 +77,7 @@ impl Sight {
 impl Authorizer {
     /// Asks both gates of each of some clusters.
     pub(crate) async fn sight(&self, asked: &Attributes<'_>, clusters: &[LogicalCluster]) -> Sight {
-        if asked.user.in_group(SYSTEM_MASTERS) {
+        if asked.user.is_master_of_hub() {
             return Sight::All;
         }
         let seen = stream::iter(clusters.to_vec())
@@ -120,13 +118,15 @@ impl Authorizer {
 /// Who a caller of `/clusters/*` is in one of the clusters. A ServiceAccount that is named there is root's, and must
 /// not be taken for one of the cluster's own.
 fn user_in<'u>(user: &'u UserInfo, cluster: &LogicalCluster) -> Cow<'u, UserInfo> {
-    match user.username.strip_prefix(SERVICE_ACCOUNT_PREFIX) {
-        Some(account) if !cluster.is_root() => {
-            let mut abroad = user.clone();
-            abroad.username = format!("{ABROAD_PREFIX}{account}");
-            abroad
-                .groups
-                .retain(|group| !group.starts_with("system:serviceaccounts"));
+    let account = user
+        .username
+        .strip_prefix(SERVICE_ACCOUNT_PREFIX)
+        .and_then(|account| account.split_once(':'));
+    match account {
+        Some((namespace, name)) if !cluster.is_root() && user.known_only_in().is_none() => {
+            let mut abroad = UserInfo::service_account_abroad(namespace, name);
+            abroad.uid.clone_from(&user.uid);
+            abroad.extra.clone_from(&user.extra);
             Cow::Owned(abroad)
         }
         _ => Cow::Borrowed(user),

@@ -176,7 +176,7 @@ fn is_of_process(path: &str) -> bool {
     matches!(side::Page::of(path), Some(side::Page::Health(..)))
 }
 
-fn no_such_cluster(info: &RequestInfo) -> Refusal {
+pub(super) fn no_such_cluster(info: &RequestInfo) -> Refusal {
     let spokes = GroupResource {
         group: "wheelhouse.dev".to_owned(),
         resource: "spokes".to_owned(),
@@ -199,7 +199,7 @@ impl Hub {
             }
             Some(side::Page::Version) => return side::version(parts),
             Some(side::Page::Metrics) if is_unprefixed(&info.cluster) => {
-                return Ok(self.parts.metrics.serve());
+                return Ok(self.parts.metrics.serve(&self.parts.quotas));
             }
             Some(side::Page::Metrics) => return Err(Refusal::no_such_path()),
             Some(side::Page::Index) | None => {}

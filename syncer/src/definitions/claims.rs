@@ -126,7 +126,7 @@ impl Claims {
 /// Reads all records; until that has succeeded nobody asks. Claims of definitions that are gone are let go.
 pub(crate) async fn load(engine: &Engine) {
     let everywhere = Endpoint {
-        prefix: format!("/clusters/{}", api::cluster::WILDCARD),
+        scope: Some(api::ClusterScope::All),
         gvr: resources::kind_claims(),
         namespace: None,
     };

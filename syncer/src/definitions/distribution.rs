@@ -6,28 +6,40 @@
 //! only once the CRD there is ours and Established and the spoke holds no objects of it that the
 //! hub does not know. A CRD that vanished from a spoke is put back.
 //!
+//! What becomes of a definition in one target says nothing of another: a definition waits for its home, and a moment for
+//! others that are at work on it; what fails there, or takes longer, is told at that target alone.
+//!
 //! Source: kro `pkg/client/crd`, KREP-013b for the spokes.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use api::{GroupKind, LogicalCluster, crd::CustomResourceDefinition};
-use client::{Answer, DeleteRequest, Force, ListRequest, Patch, reflector::Event};
+use client::{
+    Answer, DeleteRequest, Force, ListRequest, Patch,
+    reflector::{Event, RawObject},
+};
 use graph::Ownership;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::{DefinitionKey, Served};
 use crate::{
-    children::OWNED_SELECTOR,
+    children,
     engine::Engine,
+    instances::claims,
     keys::text,
     resources,
     target::{Reach, Target, TargetSort},
 };
 
 /// The wait after a failure, which the heartbeat shortens when the spoke comes back.
-const RETRY_DELAY: std::time::Duration = std::time::Duration::from_secs(2);
+const RETRY_DELAY: Duration = Duration::from_secs(2);
+
+/// How long a definition waits for a target that answers and does not serve it yet, so that who waits for the definition
+/// finds it served in all sound clusters: a busy kube-apiserver takes some seconds for a CRD.
+const AWAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Lets a breaking change of a CRD through. Source: kro.
 const ALLOW_BREAKING: &str = "kro.run/allow-breaking-changes";
@@ -39,6 +51,8 @@ pub(crate) enum Progress {
     Served,
     /// Written, and not Established yet.
     Pending,
+    /// The target failed; it is tried again.
+    Failed(String),
     /// Refused, for a reason that the user has to mend.
     Refused(String),
 }
@@ -50,6 +64,17 @@ pub(crate) struct Kinds {
     state: Mutex<BTreeMap<GroupKind, KindState>>,
     /// Kinds of root that a local definition keeps out, and why.
     kept_out: Mutex<BTreeMap<GroupKind, String>>,
+    // Guards one value; not held while the map is.
+    patience: Mutex<Patience>,
+}
+
+/// For which definitions a target is waited for.
+#[derive(Debug, Default)]
+struct Patience {
+    /// Since when, by kind, with the graph.
+    since: BTreeMap<GroupKind, (String, Instant)>,
+    /// Whether it was waited for in vain, and has served nothing since.
+    late: bool,
 }
 
 #[derive(Debug)]
@@ -70,8 +95,8 @@ struct KindState {
 pub(crate) enum Spread {
     /// Served in each.
     Everywhere,
-    /// Not yet in these.
-    Waiting(Vec<String>),
+    /// Not yet in these, which are waited for that long.
+    Waiting(Vec<String>, Duration),
     /// Refused in root, or in the only cluster that it is for.
     Refused(String),
 }
@@ -132,7 +157,9 @@ impl Kinds {
             .filter_map(|(kind, known)| match &known.progress {
                 Progress::Served => None,
                 Progress::Pending => Some(format!("{kind}: not established yet")),
-                Progress::Refused(reason) => Some(format!("{kind}: {reason}")),
+                Progress::Failed(reason) | Progress::Refused(reason) => {
+                    Some(format!("{kind}: {reason}"))
+                }
             })
             .collect();
         let kept_out = self.kept_out.lock();
@@ -145,7 +172,31 @@ impl Kinds {
         (served, others)
     }
 
+    /// Tells how long a definition goes on waiting for this target; `None` if it does not.
+    fn awaits(&self, served: &Served, now: Instant) -> Option<Duration> {
+        let mut patience = self.patience.lock();
+        if patience.late {
+            return None;
+        }
+        let (hash, kind) = (served.graph.spec_hash(), served.graph.group_kind());
+        let since = patience
+            .since
+            .entry(kind)
+            .or_insert_with(|| (hash.to_owned(), now));
+        if since.0 != hash {
+            *since = (hash.to_owned(), now);
+        }
+        let left = AWAIT_MAX.checked_sub(now.duration_since(since.1));
+        patience.late = left.is_none();
+        left
+    }
+
     fn note(&self, served: &Served, progress: &Progress, ours: Option<bool>) -> bool {
+        if *progress == Progress::Served {
+            let mut patience = self.patience.lock();
+            patience.late = false;
+            patience.since.remove(&served.graph.group_kind());
+        }
         let spec_hash = served.graph.spec_hash().to_owned();
         let kind = served.graph.group_kind();
         let mut state = self.state.lock();
@@ -165,37 +216,64 @@ impl Kinds {
     }
 }
 
+/// How a definition is in one target, as far as the definition is concerned.
+enum Standing {
+    /// Nothing that it waits for: served, or the target's own trouble, which is told there.
+    Settled,
+    /// It waits for the target, that long.
+    Awaited(Duration),
+    /// Its home refuses it.
+    Refused(String),
+}
+
 /// Brings a definition's CRD to its home at once, and tells how far it is elsewhere.
 pub(crate) async fn spread(engine: &Arc<Engine>, served: &Arc<Served>) -> Spread {
-    let mut waiting = Vec::new();
+    let (mut waiting, mut refused) = (Vec::new(), None);
+    let mut delay = AWAIT_MAX;
     for target in engine.fleet.all() {
-        let is_for = engine
-            .definitions
-            .served_in(&target)
-            .iter()
-            .any(|one| one.key == served.key);
-        if !is_for || target.reach() != Reach::Reachable {
-            continue;
-        }
-        let home = target.cluster == served.key.cluster;
-        let known = target.kinds.of(served);
-        let progress = match known {
-            Some(Progress::Served) => Progress::Served,
-            _ if home => ensure_and_note(engine, &target, served).await,
-            Some(progress) => progress,
-            None => Progress::Pending,
-        };
-        match progress {
-            Progress::Refused(reason) if home => return Spread::Refused(reason),
-            // A refusal is reported at that spoke; it holds nobody else back.
-            Progress::Served | Progress::Refused(_) => {}
-            Progress::Pending => waiting.push(target.cluster.to_string()),
+        match standing(engine, &target, served).await {
+            Standing::Settled => {}
+            Standing::Awaited(left) => {
+                waiting.push(target.cluster.to_string());
+                delay = delay.min(left);
+            }
+            Standing::Refused(reason) => refused = Some(reason),
         }
     }
-    if waiting.is_empty() {
-        Spread::Everywhere
-    } else {
-        Spread::Waiting(waiting)
+    match refused {
+        Some(reason) => Spread::Refused(reason),
+        None if waiting.is_empty() => Spread::Everywhere,
+        None => Spread::Waiting(waiting, delay),
+    }
+}
+
+async fn standing(engine: &Arc<Engine>, target: &Arc<Target>, served: &Arc<Served>) -> Standing {
+    let is_for = engine
+        .definitions
+        .served_in(target)
+        .iter()
+        .any(|one| one.key == served.key);
+    if !is_for || target.reach() != Reach::Reachable {
+        return Standing::Settled;
+    }
+    let known = target.kinds.of(served);
+    if target.cluster == served.key.cluster {
+        let progress = match known {
+            Some(Progress::Served) => Progress::Served,
+            _ => ensure_and_note(engine, target, served).await,
+        };
+        return match progress {
+            Progress::Served => Standing::Settled,
+            Progress::Refused(reason) => Standing::Refused(reason),
+            Progress::Pending | Progress::Failed(_) => Standing::Awaited(AWAIT_MAX),
+        };
+    }
+    match known {
+        Some(Progress::Served | Progress::Refused(_) | Progress::Failed(_)) => Standing::Settled,
+        Some(Progress::Pending) | None => target
+            .kinds
+            .awaits(served, Instant::now())
+            .map_or(Standing::Settled, Standing::Awaited),
     }
 }
 
@@ -217,7 +295,7 @@ pub(crate) fn start(engine: &Arc<Engine>) {
 
 /// Starts the watch of our CRDs in a target: one that vanishes or is edited is put back.
 pub(crate) fn watch(engine: &Arc<Engine>, target: &Arc<Target>) {
-    let source = target.source(&resources::crds(), OWNED_SELECTOR);
+    let source = target.source(&resources::crds(), Some(children::owned()));
     let mut events = target.follow(source, target.token.clone());
     let (engine, target) = (Arc::clone(engine), Arc::clone(target));
     let tasks = engine.tasks.clone();
@@ -288,12 +366,13 @@ async fn ensure_and_note(
         Ok(progress) => progress,
         Err(error) if error.is_invalid() => Progress::Refused(error.to_string()),
         Err(error) => {
-            warn!(cluster = %target.cluster, name = served.key.name, error = %error, "cannot put a CRD");
+            let reason = error.chain();
+            warn!(cluster = %target.cluster, name = served.key.name, error = reason, "cannot put a CRD");
             target.probe.notify_one();
             engine
                 .distribution_queue
                 .add_after(target.cluster.clone(), RETRY_DELAY);
-            Progress::Pending
+            Progress::Failed(reason)
         }
     };
     if target.kinds.note(served, &progress, ours) && target.kinds.are_ours(served) {
@@ -333,11 +412,16 @@ async fn ensure(
     }
     let live = match live {
         Some(live) if is_as_wanted(&live, &wanted) => live,
-        _ => {
+        live => {
+            // Nothing but what was looked at: a CRD that another made meanwhile is not taken over.
+            let object = match &live {
+                None => claims::create_only(&wanted),
+                Some(live) => claims::update_only(&wanted, api::meta::uid(live)),
+            };
             let patch = Patch::Apply {
                 manager: api::wheelhouse::keys::MANAGER_SYNCER,
                 force: Force::Yes,
-                object: &wanted,
+                object: &object,
                 answer: Answer::Object,
             };
             target.dynamic.patch(&endpoint, &name, None, patch).await?
@@ -468,19 +552,18 @@ fn covers(live: &Value, wanted: &Value) -> bool {
 /// Finds an object of the kind in the spoke that no hub mirrors there.
 async fn stranger(target: &Target, served: &Served) -> Result<Option<String>, client::Error> {
     let endpoint = target.endpoint(served.graph.gvr(), "");
-    let request = ListRequest::default();
-    let listed = target.dynamic.list(&endpoint, &request).await?;
-    let mut strangers = listed.items.iter().filter(|object| {
-        let finalizers = api::meta::finalizers(object);
-        !finalizers.contains(&api::wheelhouse::keys::FINALIZER_MIRROR)
-            && api::meta::deletion_timestamp(object).is_none()
-    });
-    Ok(strangers.next().map(|object| {
+    let is_stranger = |object: &RawObject| {
+        let mut finalizers = object.finalizers.iter();
+        finalizers.all(|it| it != api::wheelhouse::keys::FINALIZER_MIRROR)
+            && object.deletion_timestamp.is_none()
+    };
+    let stranger = target.dynamic.find(&endpoint, is_stranger).await?;
+    Ok(stranger.map(|object| {
         format!(
             "{} {}/{}",
             served.graph.group_kind().kind,
-            text(object, &["metadata", "namespace"]),
-            text(object, &["metadata", "name"])
+            object.namespace.as_deref().unwrap_or_default(),
+            object.name
         )
     }))
 }
@@ -574,6 +657,46 @@ async fn retire(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The story: a spoke that never established a CRD kept every definition of root from becoming Active.
+    #[test]
+    fn a_target_is_waited_for_once_and_not_again_before_it_serves_something() {
+        let kinds = Kinds::default();
+        let (now, late) = (Instant::now(), Instant::now() + AWAIT_MAX * 2);
+        let (first, second) = (served("A"), served("B"));
+        assert_eq!(kinds.awaits(&first, now), Some(AWAIT_MAX));
+        assert_eq!(kinds.awaits(&first, late), None, "that was long enough");
+        assert_eq!(kinds.awaits(&second, late), None, "it is known to be late");
+        kinds.note(&second, &Progress::Served, Some(true));
+        assert_eq!(kinds.awaits(&second, late), Some(AWAIT_MAX));
+    }
+
+    fn served(kind: &str) -> Served {
+        let spec = json!({"schema": {"apiVersion": "v1alpha1", "kind": kind, "spec": {"a": "string"}},
+            "resources": [{"id": "map", "template": {"apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": "${schema.spec.a}"}}}]});
+        let spec = serde_json::from_value(spec).expect("a definition");
+        let none = super::super::resolving::FetchedSchemas::default();
+        let graph = graph::compile(&spec, "a", &none).expect("it compiles");
+        Served {
+            key: DefinitionKey {
+                cluster: LogicalCluster::root(),
+                name: kind.to_lowercase(),
+            },
+            owner: graph::Owner {
+                name: String::new(),
+                uid: String::new(),
+            },
+            definition: graph.definition().clone(),
+            graph,
+            grant: crate::acting::Grant::of(&LogicalCluster::root(), &json!({}))
+                .expect("root's definitions are the hub's"),
+            reaching: super::super::Reaching {
+                selector: None,
+                distribute: true,
+            },
+        }
+    }
 
     #[test]
     fn a_crd_covers_what_is_wanted_if_all_of_it_is_there() {

@@ -27,6 +27,7 @@ use super::{
     revisions::{self, Keep, Revision},
 };
 use crate::{
+    acting::Grant,
     engine::Engine,
     instances::{self, deletion},
     resources,
@@ -94,8 +95,8 @@ async fn step(engine: &Arc<Engine>, key: &DefinitionKey) -> Result<(), client::E
         set.mark(marks::kind_unready("the logical cluster is not connected"));
         return write_status(engine, key, &object, &set, None).await;
     };
-    let fetched = resolving::fetch(engine, &definition.spec, &home).await;
-    let compiled = compile(&definition, key, &fetched);
+    let fetched = resolving::fetch(engine, key, &definition.spec, &home).await;
+    let compiled = compile(engine, &definition, key, &fetched);
     match compiled {
         Compiled::Graph(graph) => {
             let subject = Subject {
@@ -160,12 +161,16 @@ async fn accept(
 }
 
 fn compile(
+    engine: &Engine,
     definition: &ResourceGraphDefinition,
     key: &DefinitionKey,
-    fetched: &resolving::FetchedSchemas,
+    fetched: &resolving::Fetched,
 ) -> Compiled {
-    match graph::compile(&definition.spec, &key.name, fetched) {
-        Ok(graph) => Compiled::Graph(graph),
+    match fetched.compile(|schemas| graph::compile(&definition.spec, &key.name, schemas)) {
+        Ok((graph, view)) => {
+            engine.definitions.note_view(key, view);
+            Compiled::Graph(graph)
+        }
         Err(error) if error.is_transient() => Compiled::Unknown(error.to_string()),
         Err(error) => Compiled::Refused(error.to_string()),
     }
@@ -232,7 +237,8 @@ async fn serve(
     graph: &Arc<CompiledGraph>,
     set: &mut ConditionSet,
 ) {
-    let served = match publish(engine, key, object, graph) {
+    let grant = Grant::of(&key.cluster, object);
+    let served = match grant.and_then(|grant| publish(engine, key, object, graph, grant)) {
         Ok(served) => served,
         Err(reason) => {
             set.mark(marks::kind_unready(&reason));
@@ -245,7 +251,8 @@ async fn serve(
             set.mark(marks::kind_ready(&graph.group_kind().kind));
             set.mark(marks::controller_running());
         }
-        Spread::Waiting(places) => {
+        Spread::Waiting(places, delay) => {
+            engine.definition_queue.add_after(key.clone(), delay);
             let message = format!("waiting for the CRD in {}", places.join(", "));
             set.mark(Mark::waits("KindReady", "Distributing", message));
         }
@@ -258,6 +265,7 @@ fn publish(
     key: &DefinitionKey,
     object: &Value,
     graph: &Arc<CompiledGraph>,
+    grant: Grant,
 ) -> Result<Arc<Served>, String> {
     let map = |part: &str| -> BTreeMap<String, String> {
         serde_json::from_value(object["metadata"][part].clone()).unwrap_or_default()
@@ -274,6 +282,7 @@ fn publish(
         key: key.clone(),
         owner,
         graph: Arc::clone(graph),
+        grant,
         definition,
         reaching,
     });
@@ -300,7 +309,7 @@ async fn serve_last_good(
     key: &DefinitionKey,
     object: &Value,
     revisions: &[Revision],
-    fetched: &resolving::FetchedSchemas,
+    fetched: &resolving::Fetched,
 ) {
     if engine.definitions.served(key).is_some() {
         return;
@@ -309,8 +318,13 @@ async fn serve_last_good(
         let kind = graph.gvr().group_resource();
         engine.definitions.claims.holds(key, &kind)
     };
-    if let Some(graph) = revisions::last_good(key, revisions, fetched, holds)
-        && let Ok(served) = publish(engine, key, object, &graph)
+    let last_good =
+        fetched.compile(|schemas| revisions::last_good(key, revisions, schemas, &holds).ok_or(()));
+    if let Ok(((graph, author), _)) = last_good
+        && let Ok(grant) = Grant::of(&key.cluster, object)
+        // Its own author's: who has written the definition since has not written this.
+        && let grant = grant.of_revision(&key.cluster, author)
+        && let Ok(served) = publish(engine, key, object, &graph, grant)
     {
         distribution::spread(engine, &served).await;
     }

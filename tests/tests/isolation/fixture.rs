@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::support::Fixture;
+use super::support::{ADDRESS_LIMIT, Fixture};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tenant_has_its_own_cluster_and_no_other() {
@@ -29,4 +29,16 @@ async fn a_tenant_has_its_own_cluster_and_no_other() {
     }
     let bob = fixture.user("bob").await;
     bob.get(&format!("/clusters/a/{maps}")).await.must(403);
+
+    // No trial needs more: what would is refused before it is allocated.
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", fixture.hub.process().pid()));
+    let limits = limits.expect("the hub runs");
+    let address_space = limits
+        .lines()
+        .find(|line| line.starts_with("Max address space"));
+    let address_space = address_space.unwrap_or_default();
+    assert!(
+        address_space.contains(&ADDRESS_LIMIT.to_string()),
+        "{limits}"
+    );
 }
