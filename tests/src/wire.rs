@@ -91,29 +91,12 @@ impl Address {
 impl Wire {
     /// Connects for these protocols (ALPN), with a client certificate or without.
     pub async fn connect(address: &Address, protocols: &[&str], client: Option<&Pair>) -> Self {
-        let mut roots = RootCertStore::empty();
-        let root = CertificateDer::from_pem_slice(address.authority.as_bytes());
-        roots.add(root.expect("PEM")).expect("an authority");
-        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("the provider has them")
-            .with_root_certificates(roots);
-        let mut config = match client {
-            None => builder.with_no_client_auth(),
-            Some(pair) => {
-                let (chain, key) = read(pair);
-                builder.with_client_auth_cert(chain, key).expect("a pair")
-            }
-        };
-        config.alpn_protocols = protocols.iter().map(|it| it.as_bytes().to_vec()).collect();
+        let config = config(address, protocols, client);
         let stream = TcpStream::connect(&address.host).await.expect("it listens");
         let name = ServerName::try_from("127.0.0.1").expect("a name");
         let connector = TlsConnector::from(Arc::new(config));
-        let stream = connector.connect(name, stream).await.expect("a handshake");
-        Self {
-            stream,
-            received: Vec::new(),
-        }
+        let stream = connector.connect(name, stream).await;
+        stream.expect("a handshake").into()
     }
 
     /// Writes bytes. A peer that has closed already is no fault: what it has said is read afterwards.
@@ -152,10 +135,14 @@ impl Wire {
     pub fn forget(&mut self) {
         self.received.clear();
     }
+}
 
-    /// Takes the connection itself.
-    pub fn into_inner(self) -> TlsStream<TcpStream> {
-        self.stream
+impl From<TlsStream<TcpStream>> for Wire {
+    fn from(stream: TlsStream<TcpStream>) -> Self {
+        Self {
+            stream,
+            received: Vec::new(),
+        }
     }
 }
 
@@ -227,6 +214,26 @@ impl Drop for FakeSpoke {
     fn drop(&mut self) {
         self.accepting.abort();
     }
+}
+
+/// Makes a configuration for a server that is known by its authority.
+pub fn config(address: &Address, protocols: &[&str], client: Option<&Pair>) -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    let root = CertificateDer::from_pem_slice(address.authority.as_bytes());
+    roots.add(root.expect("PEM")).expect("an authority");
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("the provider has them")
+        .with_root_certificates(roots);
+    let mut config = match client {
+        None => builder.with_no_client_auth(),
+        Some(pair) => {
+            let (chain, key) = read(pair);
+            builder.with_client_auth_cert(chain, key).expect("a pair")
+        }
+    };
+    config.alpn_protocols = protocols.iter().map(|it| it.as_bytes().to_vec()).collect();
+    config
 }
 
 async fn serve(

@@ -7,4 +7,5 @@ mod isolation {
     mod credentials;
     mod fixture;
     mod revocation;
+    mod smuggling;
 }
