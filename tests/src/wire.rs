@@ -18,7 +18,7 @@ use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    task::JoinHandle,
+    task::JoinSet,
     time::timeout,
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector, client::TlsStream};
@@ -54,7 +54,8 @@ pub struct FakeSpoke {
     pub address: SocketAddr,
     authority: Authority,
     kept: Arc<Mutex<Kept>>,
-    accepting: JoinHandle<()>,
+    /// Ends with all connections when it is dropped.
+    _accepting: JoinSet<()>,
 }
 
 /// What a [`FakeSpoke`] was sent.
@@ -108,7 +109,7 @@ impl Wire {
 
     /// Reads what comes next, and tells whether more may come.
     pub async fn read_more(&mut self) -> bool {
-        let mut buffer = [0; 16 * 1024];
+        let mut buffer = vec![0; 16 * 1024];
         let read = timeout(SILENCE_MAX, self.stream.read(&mut buffer)).await;
         let read = read.expect("the other end says something").unwrap_or(0);
         self.received.extend_from_slice(&buffer[..read]);
@@ -164,25 +165,27 @@ impl FakeSpoke {
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let kept = Arc::new(Mutex::new(Kept::default()));
         let (keeping, answer): (_, Arc<Answering>) = (Arc::clone(&kept), Arc::new(answer));
-        let accepting = tokio::task::spawn(async move {
+        let mut accepting = JoinSet::new();
+        accepting.spawn(async move {
+            let mut connections = JoinSet::new();
             for number in 0.. {
                 let Ok((stream, _)) = listener.accept().await else {
                     return;
                 };
                 let (acceptor, kept) = (acceptor.clone(), Arc::clone(&keeping));
                 let answer = Arc::clone(&answer);
-                drop(tokio::task::spawn(async move {
+                connections.spawn(async move {
                     if let Ok(stream) = acceptor.accept(stream).await {
                         serve(stream, number, &kept, &*answer).await;
                     }
-                }));
+                });
             }
         });
         Self {
             address,
             authority,
             kept,
-            accepting,
+            _accepting: accepting,
         }
     }
 
@@ -207,12 +210,6 @@ impl FakeSpoke {
 
     fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for FakeSpoke {
-    fn drop(&mut self) {
-        self.accepting.abort();
     }
 }
 
@@ -243,7 +240,7 @@ async fn serve(
     answer: &Answering,
 ) {
     let mut rest = Vec::new();
-    let mut buffer = [0; 16 * 1024];
+    let mut buffer = vec![0; 16 * 1024];
     loop {
         // Whatever follows one request on the connection is the next one: that is what smuggling lives on.
         while let Some((head, body, length)) = request(&rest) {

@@ -4,6 +4,7 @@
 mod isolation {
     pub(crate) use wheelhouse_tests::support;
 
+    mod archives;
     mod credentials;
     mod fixture;
     mod revocation;
