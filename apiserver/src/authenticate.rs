@@ -43,6 +43,7 @@ pub use user::{ALL_AUTHENTICATED, ALL_UNAUTHENTICATED, ANONYMOUS, SYSTEM_MASTERS
 use crate::{
     config::Anonymous,
     context::{RequestContext, RequestOrigin},
+    quota::Share,
     respond::Refusal,
     route::RequestInfo,
 };
@@ -358,6 +359,11 @@ impl<R> Authenticated<R> {
         let sender = std::mem::replace(&mut self.context.user, user);
         self.context.impersonator = Some(sender);
         self
+    }
+
+    /// Says what the sender has of the hub.
+    pub(crate) fn set_share(&mut self, share: &Arc<Share>) {
+        self.context.share = Some(Arc::clone(share));
     }
 
     /// Takes the request apart, for the authorizer, which makes an `Authorized` out of the parts.

@@ -3,7 +3,8 @@
 //! Two gates stand before a spoke's logical cluster. The first asks root's RBAC for the verb `access` on
 //! `spokes/<name>`; who does not pass it learns nothing, not even whether the cluster exists. The second is the
 //! RBAC of the logical cluster itself: its own objects where the hub stores them, the spoke's judgement where a request
-//! is relayed. `/clusters/*` asks the first gate for all spokes and root's RBAC for the rest.
+//! is relayed. A list or watch over all clusters asks both gates of each cluster ([`sight`]); what else there is at
+//! `/clusters/*` asks the first gate for all spokes and root's RBAC for the rest.
 //!
 //! # Invariants
 //! - [`Authorized`] is made here alone, and only after both gates.
@@ -22,6 +23,7 @@ mod impersonate;
 mod policies;
 pub mod rbac;
 pub mod review;
+mod sight;
 
 use std::{
     borrow::Cow,
@@ -44,6 +46,7 @@ pub use attributes::{Attributes, Decision};
 pub(crate) use escalation::Grant;
 pub(crate) use held::{Held, Reconsidered};
 pub use policies::Policies;
+pub(crate) use sight::{REVIEW_LIFETIME, Sight};
 
 use crate::{
     authenticate::{Authenticated, SERVICE_ACCOUNT_PREFIX, UserInfo},
@@ -64,6 +67,8 @@ pub struct Authorized<R> {
     request: R,
     info: RequestInfo,
     context: RequestContext,
+    /// For a request over all clusters that is judged cluster by cluster.
+    sight: Option<Sight>,
 }
 
 /// A request that its sender may not do, with what the record of it needs.
@@ -77,13 +82,15 @@ pub struct Refused<R> {
 
 /// Who judges a request at the second gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Judge {
+pub enum Judge<'a> {
     /// The RBAC objects of the logical cluster, or root's for all of them at once.
     Rules,
     /// The spoke, when the relayed request reaches it: nothing is asked here.
     Spoke,
     /// Nobody: the first gate is enough (discovery of a spoke), or there is nothing to protect behind it.
     FirstGate,
+    /// Both gates of each of these clusters. The request passes if one of them lets it in.
+    Each(&'a [LogicalCluster]),
 }
 
 /// Asks a spoke what its RBAC says to a question about a kind that the hub stores for it.
@@ -112,6 +119,7 @@ pub struct Authorizer {
     policies: Policies,
     clusters: watch::Receiver<Arc<BTreeMap<LogicalCluster, ClusterKind>>>,
     spoke_reviewer: OnceLock<SpokeReviewer>,
+    reviews: sight::Reviews,
 }
 
 /// A decision and what there is to say about it.
@@ -139,6 +147,7 @@ impl Authorizer {
             policies,
             clusters,
             spoke_reviewer: OnceLock::new(),
+            reviews: sight::Reviews::default(),
         }
     }
 
@@ -156,26 +165,21 @@ impl Authorizer {
     pub(crate) async fn admit(
         &self,
         authenticated: Authenticated<http::request::Parts>,
-        judge: Judge,
+        judge: Judge<'_>,
     ) -> Result<Authorized<http::request::Parts>, Box<Refused<http::request::Parts>>> {
         let authenticated = impersonate::apply(self, authenticated)?;
         let verdict = {
             let asked = Attributes::of_request(authenticated.context(), authenticated.info());
-            match self.enter(asked.user, asked.cluster) {
-                Err(refusal) => Err(refusal),
-                Ok(()) => match judge {
-                    Judge::Rules => refuse_unless_allowed(&asked, &self.judge(&asked).await),
-                    Judge::Spoke | Judge::FirstGate => Ok(()),
-                },
-            }
+            self.pass(&asked, judge).await
         };
         match verdict {
-            Ok(()) => {
+            Ok(sight) => {
                 let (request, info, context) = authenticated.into_parts();
                 Ok(Authorized {
                     request,
                     info,
                     context,
+                    sight,
                 })
             }
             Err(refusal) => Err(Box::new(Refused {
@@ -183,6 +187,28 @@ impl Authorizer {
                 authenticated,
             })),
         }
+    }
+
+    /// Asks the gates that a request has to pass.
+    async fn pass(
+        &self,
+        asked: &Attributes<'_>,
+        judge: Judge<'_>,
+    ) -> Result<Option<Sight>, Refusal> {
+        if let Judge::Each(clusters) = judge {
+            let sight = self.sight(asked, clusters).await;
+            let sees_something = sight.only().is_none_or(|clusters| !clusters.is_empty());
+            let verdict = Verdict {
+                allowed: sees_something,
+                ..Verdict::default()
+            };
+            return refuse_unless_allowed(asked, &verdict).map(|()| Some(sight));
+        }
+        self.enter(asked.user, asked.cluster)?;
+        if judge == Judge::Rules {
+            refuse_unless_allowed(asked, &self.judge(asked).await)?;
+        }
+        Ok(None)
     }
 
     /// Answers whether something may be done, both gates included.
@@ -398,6 +424,11 @@ impl<R> Authorized<R> {
         &self.context
     }
 
+    /// The clusters that the sender may look into; `None` where the request is not judged cluster by cluster.
+    pub(crate) fn sight(&self) -> Option<&Sight> {
+        self.sight.as_ref()
+    }
+
     /// Says what ends an answer to this request that goes on.
     pub(crate) fn set_ending(&mut self, ending: Ending) {
         self.context.ending = ending;
@@ -410,6 +441,7 @@ impl<R> Authorized<R> {
             request,
             info,
             context,
+            sight: Some(Sight::All),
         }
     }
 }

@@ -10,7 +10,13 @@ use http::HeaderValue;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::authenticate::{Credential, UserInfo};
+use crate::{
+    authenticate::{Credential, UserInfo},
+    quota::Share,
+};
+
+/// Warnings of one answer. Their headers hold 4,096 characters together.
+const WARNINGS_MAX: usize = 256;
 
 /// Says who asks, where, until when, and carries the warnings that the answer will have.
 #[derive(Debug)]
@@ -34,6 +40,8 @@ pub struct RequestContext {
     pub(crate) credential: Credential,
     /// What ends an answer that goes on for as long as it likes.
     pub ending: Ending,
+    /// What the sender has of the hub; `None` for the hub's own controllers, which are not counted.
+    pub(crate) share: Option<Arc<Share>>,
     /// Guards the texts for `Warning` headers. Never held across an await; innermost lock.
     warnings: Mutex<Vec<String>>,
 }
@@ -103,14 +111,19 @@ impl RequestContext {
             origin: RequestOrigin::Network,
             credential: Credential::default(),
             ending: Ending::of(CancellationToken::new()),
+            share: None,
             warnings: Mutex::new(Vec::new()),
         }
     }
 
-    /// Adds a `Warning` header to the answer, refusals included. A text that is there already is not added again.
+    /// Adds a `Warning` header to the answer, refusals included. A text that is there already is not added again, and what
+    /// would not fit into the headers is left out: an object can have a warning for each of its fields.
     pub fn warn(&self, text: impl Into<String>) {
-        let text = text.into();
         let mut warnings = self.warnings.lock();
+        if warnings.len() >= WARNINGS_MAX {
+            return;
+        }
+        let text = text.into();
         if !warnings.contains(&text) {
             warnings.push(text);
         }

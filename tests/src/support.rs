@@ -32,7 +32,7 @@ pub const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 pub const RGDS: &str = "/apis/kro.run/v1alpha1/resourcegraphdefinitions";
 
 /// How long a condition may take to hold on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 /// Address space of the hub in these trials: no request, and no spoke, may make it need more.
 pub const ADDRESS_LIMIT: u64 = 1 << 30;
 /// How long one answer may take.
@@ -82,12 +82,14 @@ impl Fixture {
     /// [`Fixture::start`], with further settings. A user may carry groups: `alice@team-a,team-b`.
     pub async fn start_with(users: &[&str], mut settings: Settings) -> Self {
         let scratch = Scratch::new("tokens");
-        let mut lines = String::new();
-        for user in users {
-            let (name, groups) = user.split_once('@').unwrap_or((user, ""));
-            lines.push_str(&format!("{name}-token,{name},uid-of-{name},\"{groups}\"\n"));
-        }
-        let file = scratch.write("tokens.csv", lines);
+        let lines: Vec<String> = users
+            .iter()
+            .map(|user| {
+                let (name, groups) = user.split_once('@').unwrap_or((user, ""));
+                format!("{name}-token,{name},uid-of-{name},\"{groups}\"")
+            })
+            .collect();
+        let file = scratch.write("tokens.csv", lines.join("\n"));
         settings
             .arguments
             .extend(["--token-auth-file".to_owned(), file.display().to_string()]);
@@ -204,13 +206,14 @@ pub fn base(cluster: &str) -> String {
 // === impl User ===
 
 impl User {
-    async fn connect(name: &str, kubeconfig: &str) -> Self {
+    /// Connects with a kubeconfig, of whatever cluster.
+    pub async fn connect(name: &str, kubeconfig: &str) -> Self {
         let connection = client::connect(kubeconfig, None, &client::Options::default())
             .await
             .expect("the kubeconfig is sound");
         Self {
             name: name.to_owned(),
-            client: connection.kube(),
+            client: connection.client().kube().clone(),
         }
     }
 
@@ -275,7 +278,7 @@ impl User {
         body: impl Into<Bytes>,
     ) -> Answer {
         let answer = self.try_send(method, path, headers, body).await;
-        answer.unwrap_or_else(|error| panic!("the hub answers: {error}"))
+        answer.expect("the hub answers")
     }
 
     /// Gets a path.

@@ -5,8 +5,17 @@ mod isolation {
     pub(crate) use wheelhouse_tests::support;
 
     mod archives;
+    mod audit;
+    mod clusters;
     mod credentials;
     mod fixture;
+    mod hostile_spoke;
+    mod joined;
+    mod rbac;
+    mod relay;
     mod revocation;
+    mod secrets;
+    mod side_channels;
     mod smuggling;
+    mod two_tenants;
 }

@@ -22,7 +22,28 @@ pub(crate) struct Held {
     /// Whom it acts as.
     user: Arc<UserInfo>,
     info: RequestInfo,
-    judge: Judge,
+    judge: HeldJudge,
+}
+
+/// Who judges it again: [`Judge`], without what was true at the beginning alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HeldJudge {
+    Rules,
+    Spoke,
+    FirstGate,
+    /// The answer itself: a watch over all clusters asks both gates of each of them again and again.
+    Answer,
+}
+
+impl From<Judge<'_>> for HeldJudge {
+    fn from(judge: Judge<'_>) -> Self {
+        match judge {
+            Judge::Rules => Self::Rules,
+            Judge::Spoke => Self::Spoke,
+            Judge::FirstGate => Self::FirstGate,
+            Judge::Each(_) => Self::Answer,
+        }
+    }
 }
 
 /// What another look at it comes to.
@@ -40,7 +61,7 @@ pub(crate) enum Reconsidered {
 
 impl Held {
     /// Takes down what is asked again.
-    pub(crate) fn of(request: &Authorized<Parts>, judge: Judge) -> Self {
+    pub(crate) fn of(request: &Authorized<Parts>, judge: Judge<'_>) -> Self {
         let context = request.context();
         let wanted = context.impersonator.as_ref().and_then(|_sender| {
             // They were read before, and let through.
@@ -51,7 +72,7 @@ impl Held {
             wanted,
             user: Arc::clone(&context.user),
             info: request.info().clone(),
-            judge,
+            judge: judge.into(),
         }
     }
 
@@ -85,12 +106,15 @@ impl Authorizer {
         if let Some(wanted) = &held.wanted {
             impersonate::check(self, &held.sender, cluster, wanted)?;
         }
+        if held.judge == HeldJudge::Answer {
+            return Ok(Some(()));
+        }
         let asked = held.attributes();
         self.enter(asked.user, cluster)?;
         match held.judge {
-            Judge::FirstGate => Ok(Some(())),
-            Judge::Spoke => Ok(None),
-            Judge::Rules => match self.judge_here(&asked) {
+            HeldJudge::FirstGate | HeldJudge::Answer => Ok(Some(())),
+            HeldJudge::Spoke => Ok(None),
+            HeldJudge::Rules => match self.judge_here(&asked) {
                 Some(verdict) => refuse_unless_allowed(&asked, &verdict).map(Some),
                 None => Ok(None),
             },
@@ -106,7 +130,7 @@ impl Authorizer {
         let asked = held.attributes();
         match self.ask_spoke(&asked).await {
             SpokeAnswer::Decided(Decision::Allow) | SpokeAnswer::Unreached { .. } => Ok(()),
-            SpokeAnswer::NotConnected { .. } if held.judge != Judge::Spoke => Ok(()),
+            SpokeAnswer::NotConnected { .. } if held.judge != HeldJudge::Spoke => Ok(()),
             answer => refuse_unless_allowed(&asked, &Verdict::from_spoke(answer)),
         }
     }

@@ -24,9 +24,6 @@ use crate::{
     route::{RequestInfo, Verb},
 };
 
-/// The largest review that is read.
-const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
-
 const AUTHORIZATION: &str = "authorization.k8s.io";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
@@ -133,9 +130,7 @@ impl Review {
             &request.request().headers,
             &[MediaType::Json, MediaType::Yaml, MediaType::Protobuf],
         )?;
-        let bytes = body
-            .read(BODY_BYTES_MAX, request.context().deadline)
-            .await?;
+        let bytes = handle::receive(request.context(), body).await?;
         let gvk = self.kind();
         let mut object = handle::decode(media_type, &bytes, &gvk)?;
         let status = self

@@ -82,7 +82,7 @@ async fn admit_as(
     authorizer: &Authorizer,
     user: UserInfo,
     uri: &str,
-    judge: Judge,
+    judge: Judge<'_>,
     headers: &[(&str, &str)],
 ) -> Result<Arc<UserInfo>, Status> {
     let uri: Uri = uri.parse().unwrap();

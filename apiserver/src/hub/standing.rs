@@ -88,7 +88,7 @@ impl Standings {
     pub(super) fn enlist(
         &self,
         request: &mut Authorized<Parts>,
-        judge: Judge,
+        judge: Judge<'_>,
         kind: Option<ClusterKind>,
         drain: &CancellationToken,
     ) {

@@ -300,7 +300,7 @@ fn user_of(token: &Token<'_>, uid: String, cluster: &LogicalCluster) -> UserInfo
 
 async fn review(link: &Link, token: &str) -> Result<Value, client::Error> {
     let endpoint = Endpoint {
-        prefix: String::new(),
+        scope: None,
         gvr: api::GroupVersionResource::new("authentication.k8s.io", "v1", "tokenreviews"),
         namespace: None,
     };
@@ -313,7 +313,7 @@ async fn review(link: &Link, token: &str) -> Result<Value, client::Error> {
 async fn are_there(link: &Link, token: &Token<'_>) -> Result<bool, client::Error> {
     for object in &token.ends_with {
         let endpoint = Endpoint {
-            prefix: String::new(),
+            scope: None,
             gvr: api::GroupVersionResource::new("", "v1", object.resource),
             namespace: object.namespace.clone(),
         };

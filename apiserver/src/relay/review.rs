@@ -26,8 +26,11 @@ async fn ask(links: &Links, attributes: &Attributes<'_>) -> SpokeAnswer {
         return refuse("a spoke is asked about itself alone".to_owned());
     };
     let Some(link) = links.get(cluster) else {
-        let reason = format!("spoke {:?} is not connected", cluster.as_str());
-        return SpokeAnswer::NotConnected { reason };
+        let refusal = links.not_connected(cluster);
+        let text = refusal.status().map(|status| status.message.clone());
+        return SpokeAnswer::NotConnected {
+            reason: text.unwrap_or_default(),
+        };
     };
     let known_in = attributes.user.known_only_in();
     if known_in.is_some_and(|own| own != cluster) {
@@ -39,7 +42,7 @@ async fn ask(links: &Links, attributes: &Attributes<'_>) -> SpokeAnswer {
         Identity::User { name, groups } => (name, groups),
     };
     let endpoint = Endpoint {
-        prefix: String::new(),
+        scope: None,
         gvr: api::GroupVersionResource::new("authorization.k8s.io", "v1", "subjectaccessreviews"),
         namespace: None,
     };

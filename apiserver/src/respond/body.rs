@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::Refusal;
-use crate::context::Ending;
+use crate::{context::Ending, quota::Permit};
 
 /// What may break a body while it is sent or received.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -30,6 +30,8 @@ pub(super) type Pieces = Box<dyn Iterator<Item = Bytes> + Send>;
 /// The body of an answer.
 pub struct Body {
     kind: BodyKind,
+    /// Counts the request for its user until the body is sent.
+    permit: Option<Permit>,
 }
 
 /// The body of a request: of a connection, of a client in this process, or of a test.
@@ -69,6 +71,7 @@ impl Body {
     pub const fn empty() -> Self {
         Self {
             kind: BodyKind::Empty,
+            permit: None,
         }
     }
 
@@ -78,9 +81,7 @@ impl Body {
         if bytes.is_empty() {
             return Self::empty();
         }
-        Self {
-            kind: BodyKind::Full(Some(bytes)),
-        }
+        BodyKind::Full(Some(bytes)).into()
     }
 
     /// Makes a body of pieces that are made when the connection is ready for them.
@@ -92,12 +93,11 @@ impl Body {
         I: IntoIterator<Item = Bytes>,
         I::IntoIter: Send + 'static,
     {
-        Self {
-            kind: BodyKind::Chunks {
-                chunks: Box::new(chunks.into_iter()),
-                length,
-            },
+        BodyKind::Chunks {
+            chunks: Box::new(chunks.into_iter()),
+            length,
         }
+        .into()
     }
 
     /// Makes a body without end: it ends, as if it were complete, when `events` does or as `ending` says
@@ -121,14 +121,13 @@ impl Body {
     where
         S: Stream<Item = Bytes> + Send + 'static,
     {
-        Self {
-            kind: BodyKind::Stream(Box::new(Streaming {
-                events: Box::pin(events),
-                end: Box::pin(ending.token().cancelled_owned()),
-                ending,
-                last_words,
-            })),
-        }
+        BodyKind::Stream(Box::new(Streaming {
+            events: Box::pin(events),
+            end: Box::pin(ending.token().cancelled_owned()),
+            ending,
+            last_words,
+        }))
+        .into()
     }
 
     /// Passes another body on.
@@ -137,9 +136,7 @@ impl Body {
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        Self {
-            kind: BodyKind::Foreign(body.map_err(Into::into).boxed_unsync()),
-        }
+        BodyKind::Foreign(body.map_err(Into::into).boxed_unsync()).into()
     }
 
     /// The bytes of a body of one piece, `None` for every other body.
@@ -148,6 +145,21 @@ impl Body {
             BodyKind::Full(bytes) => bytes.as_ref(),
             _ => None,
         }
+    }
+
+    /// Keeps a permit until the body is sent or dropped.
+    pub(crate) fn hold(&mut self, permit: Permit) {
+        self.permit = Some(permit);
+    }
+
+    /// Puts other content into the place of a body; what it holds stays.
+    pub(super) fn replace(&mut self, other: Self) {
+        self.kind = other.kind;
+    }
+
+    /// Takes the content out of a body; what it holds stays.
+    pub(super) fn take(&mut self) -> Self {
+        std::mem::replace(&mut self.kind, BodyKind::Empty).into()
     }
 
     /// Whether the body has no end of its own.
@@ -163,8 +175,14 @@ impl Body {
                 let length = bytes.len().min(piece_bytes);
                 (length > 0).then(|| bytes.split_to(length))
             }))),
-            kind => Err(Self { kind }),
+            kind => Err(kind.into()),
         }
+    }
+}
+
+impl From<BodyKind> for Body {
+    fn from(kind: BodyKind) -> Self {
+        Self { kind, permit: None }
     }
 }
 
@@ -235,7 +253,9 @@ impl fmt::Debug for Body {
             BodyKind::Stream(_) => "stream",
             BodyKind::Foreign(_) => "foreign",
         };
-        f.debug_struct("Body").field("kind", &kind).finish()
+        f.debug_struct("Body")
+            .field("kind", &kind)
+            .finish_non_exhaustive()
     }
 }
 

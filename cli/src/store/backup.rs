@@ -222,8 +222,10 @@ async fn copy(hub: &Dynamic, under: Under<'_>, part: &Path) -> Result<Attempt> {
     let revision = header.revision;
     loop {
         let after = URL_SAFE_NO_PAD.encode(writer.last().unwrap_or_default());
-        let path = format!("{PATH}?revision={revision}&after={after}");
-        let page = match hub.raw_get_as(&path, "application/octet-stream").await {
+        let path = client::Path::from(PATH)
+            .with("revision", Some(&revision.to_string()))
+            .with("after", Some(&after));
+        let page = match hub.raw_get_as(path, "application/octet-stream").await {
             Ok(page) => page,
             Err(error) if error.is_expired() => return Ok(Attempt::Expired { revision }),
             Err(error) => {
