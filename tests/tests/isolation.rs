@@ -4,6 +4,7 @@
 mod isolation {
     pub(crate) use wheelhouse_tests::support;
 
+    mod archives;
     mod audit;
     mod clusters;
     mod credentials;
@@ -15,5 +16,6 @@ mod isolation {
     mod revocation;
     mod secrets;
     mod side_channels;
+    mod smuggling;
     mod two_tenants;
 }
