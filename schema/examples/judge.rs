@@ -59,7 +59,7 @@ fn judge(request: &Value) -> Result<Value, Failure> {
     }
     structural::prune(&mut object, &schema);
     structural::drop_nulls(&mut object, &schema);
-    structural::default(&mut object, &schema);
+    structural::default(&mut object, &schema)?;
     let old = request.get("old").filter(|it| !it.is_null());
     let found = inspect(&object, &schema, old, Part::Object);
     let cells = Columns::of_version(&version.additional_printer_columns)?;
@@ -95,9 +95,9 @@ fn judge_builtin(mut object: Value) -> Value {
     let unknown = structural::unknown_fields(&object, &schema);
     structural::prune(&mut object, &schema);
     structural::drop_nulls(&mut object, &schema);
-    builtin::complete(&mut object, &gvk, &schema);
+    builtin::complete(&mut object, &gvk, &schema)?;
     if object.get("status").is_none() {
-        builtin::prepare_for_create(&mut object, &gvk, &schema);
+        builtin::prepare_for_create(&mut object, &gvk, &schema)?;
     }
     let errors = builtin::validate(&object, &schema);
     let resource = builtin::catalog().by_kind(&gvk).map(builtin::Resource::gvr);

@@ -21,6 +21,7 @@ pub mod proof;
 pub mod spoke;
 pub mod support;
 pub mod wait;
+pub mod wire;
 
 pub use hub::Hub;
 pub use kubectl::Kubectl;

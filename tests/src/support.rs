@@ -213,7 +213,7 @@ impl User {
             .expect("the kubeconfig is sound");
         Self {
             name: name.to_owned(),
-            client: connection.kube(),
+            client: connection.client().kube().clone(),
         }
     }
 

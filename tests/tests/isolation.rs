@@ -5,8 +5,11 @@ mod isolation {
     pub(crate) use wheelhouse_tests::support;
 
     mod audit;
+    mod clusters;
+    mod credentials;
     mod fixture;
     mod rbac;
+    mod revocation;
     mod secrets;
     mod side_channels;
     mod two_tenants;

@@ -82,7 +82,7 @@ async fn admit_as(
     authorizer: &Authorizer,
     user: UserInfo,
     uri: &str,
-    judge: Judge,
+    judge: Judge<'_>,
     headers: &[(&str, &str)],
 ) -> Result<Arc<UserInfo>, Status> {
     let uri: Uri = uri.parse().unwrap();
@@ -94,7 +94,13 @@ async fn admit_as(
     let parts = request.body(()).unwrap().into_parts().0;
     let cluster = info.cluster.clone();
     let authenticated = Authenticator::new(TokenFile::default(), Anonymous::Refused)
-        .identify(&parts.headers, &Peer::InProcess(Arc::new(user)), &cluster)
+        .identify(
+            &parts.headers,
+            &Peer::InProcess(Arc::new(user)),
+            &cluster,
+            jiff::Timestamp::UNIX_EPOCH,
+        )
+        .await
         .unwrap()
         .authenticate(parts, info, |user| {
             let id = http::HeaderValue::from_static("id");
@@ -255,7 +261,7 @@ async fn a_spoke_is_asked_about_what_the_hub_stores_for_it() {
                 reason: "no role there".to_owned(),
             }
         };
-        Box::pin(std::future::ready(decision))
+        Box::pin(std::future::ready(SpokeAnswer::Decided(decision)))
     }));
     let get = admit_as(
         &authorizer,
