@@ -50,12 +50,12 @@ impl Selection {
         for requirement in options.field_selector.requirements() {
             let known = requirement.path == NAME
                 || (requirement.path == NAMESPACE && scope.kind.namespaced);
-            let mut selectable = || match &mut each {
-                Some(each) => each.select_by(&requirement.path),
-                None => {
-                    let mut fields = scope.version.selectable.iter();
-                    fields.any(|field| field.label == requirement.path)
+            let mut selectable = || {
+                if let Some(each) = &mut each {
+                    return each.select_by(&requirement.path);
                 }
+                let mut fields = scope.version.selectable.iter();
+                fields.any(|field| field.label == requirement.path)
             };
             if !known && !selectable() {
                 return Err(unknown_field(scope, &requirement.path).into());

@@ -236,7 +236,7 @@ fn put(registry: &Registry, entry: &Entry) {
             .map_err(|error| error.to_string()),
     };
     match source {
-        Ok(source) => registry.put_definition(id, source),
+        Ok(source) => registry.put_definition(&id, source),
         Err(error) => {
             tracing::error!(cluster = %id.cluster, name = id.name, error = %error, "a definition is malformed");
         }
@@ -370,11 +370,15 @@ impl Registry {
         self.clusters
             .put(cluster, ClusterView::new(kind, builtin::layer(kind)));
         let definitions = self.definitions_of(cluster, kind);
-        definitions.iter().for_each(|id| self.refresh(id));
+        for id in &definitions {
+            self.refresh(id);
+        }
         self.kinds.send_modify(|kinds| {
             Arc::make_mut(kinds).insert(cluster.clone(), kind);
         });
-        definitions.iter().for_each(|id| self.tell(id));
+        for id in &definitions {
+            self.tell(id);
+        }
     }
 
     /// The definitions that are known of a cluster of a kind.
@@ -400,13 +404,13 @@ impl Registry {
         }
     }
 
-    fn put_definition(&self, id: DefinitionId, source: Source) {
+    fn put_definition(&self, id: &DefinitionId, source: Source) {
         {
             let mut known = self.known.lock();
             let accepted = match &source {
                 Source::Crd(definition) => {
-                    let others = known.accepted_of_others(&id, &definition.spec.group);
-                    let before = known.definitions.get(&id).map(|it| &it.accepted);
+                    let others = known.accepted_of_others(id, &definition.spec.group);
+                    let before = known.definitions.get(id).map(|it| &it.accepted);
                     names::decide(definition, before, &others)
                 }
                 Source::Served(served) => Accepted::all(&served.spec.crd),
@@ -415,8 +419,8 @@ impl Registry {
                 .definitions
                 .insert(id.clone(), Definition { source, accepted });
         }
-        self.refresh(&id);
-        self.tell(&id);
+        self.refresh(id);
+        self.tell(id);
     }
 
     fn remove_definition(&self, id: &DefinitionId) {
@@ -460,7 +464,7 @@ impl Registry {
                 .collect()
         };
         for (id, definition) in waiting {
-            self.put_definition(id, Source::Crd(Box::new(definition)));
+            self.put_definition(&id, Source::Crd(Box::new(definition)));
         }
     }
 

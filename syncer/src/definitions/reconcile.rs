@@ -99,26 +99,13 @@ async fn step(engine: &Arc<Engine>, key: &DefinitionKey) -> Result<(), client::E
     let compiled = compile(engine, &definition, key, &fetched);
     match compiled {
         Compiled::Graph(graph) => {
-            set.mark(marks::graph_accepted());
-            let kind = graph.gvr().group_resource();
-            let uid = api::meta::uid(&object);
-            let standing = claims::stand(engine, key, uid, &kind).await?;
-            if let Standing::Refused(holder) = &standing {
-                // Nothing is recorded of it: what was refused is not what is served after a restart.
-                set.mark(marks::kind_unready(&refusal(key, holder, &graph)));
-                serve_last_good(engine, key, &object, &revisions, &fetched).await;
-                return write_status(engine, key, &object, &set, None).await;
-            }
-            let number = record(engine, key, &object, &graph, &revisions).await?;
-            set.mark(marks::revision_resolved(number));
-            serve(engine, key, &object, &graph, &mut set).await;
-            if let Standing::HoldsAgainst(root) = &standing {
-                set.mark(contested(key, root, &graph));
-            }
-            claims::release(engine, key, Some(&kind)).await?;
-            write_status(engine, key, &object, &set, Some((&graph, number))).await?;
-            let revisions = revisions::list(engine, key).await?;
-            revisions::collect(engine, key, &revisions, Keep::Newest).await
+            let subject = Subject {
+                key,
+                object: &object,
+                revisions: &revisions,
+                fetched: &fetched,
+            };
+            accept(engine, &subject, &graph, set).await
         }
         Compiled::Refused(reason) => {
             set.mark(marks::graph_refused(&reason));
@@ -133,6 +120,44 @@ async fn step(engine: &Arc<Engine>, key: &DefinitionKey) -> Result<(), client::E
             Ok(())
         }
     }
+}
+
+/// A definition, and what was read for it.
+#[derive(Clone, Copy)]
+struct Subject<'a> {
+    key: &'a DefinitionKey,
+    object: &'a Value,
+    revisions: &'a [Revision],
+    fetched: &'a resolving::FetchedSchemas,
+}
+
+/// Goes on with a definition that compiles: it is recorded and served if it holds its kind.
+async fn accept(
+    engine: &Arc<Engine>,
+    subject: &Subject<'_>,
+    graph: &Arc<CompiledGraph>,
+    mut set: ConditionSet,
+) -> Result<(), client::Error> {
+    let Subject { key, object, .. } = *subject;
+    set.mark(marks::graph_accepted());
+    let kind = graph.gvr().group_resource();
+    let standing = claims::stand(engine, key, api::meta::uid(object), &kind).await?;
+    if let Standing::Refused(holder) = &standing {
+        // Nothing is recorded of it: what was refused is not what is served after a restart.
+        set.mark(marks::kind_unready(&refusal(key, holder, graph)));
+        serve_last_good(engine, key, object, subject.revisions, subject.fetched).await;
+        return write_status(engine, key, object, &set, None).await;
+    }
+    let number = record(engine, key, object, graph, subject.revisions).await?;
+    set.mark(marks::revision_resolved(number));
+    serve(engine, key, object, graph, &mut set).await;
+    if let Standing::HoldsAgainst(root) = &standing {
+        set.mark(contested(key, root, graph));
+    }
+    claims::release(engine, key, Some(&kind)).await?;
+    write_status(engine, key, object, &set, Some((graph, number))).await?;
+    let revisions = revisions::list(engine, key).await?;
+    revisions::collect(engine, key, &revisions, Keep::Newest).await
 }
 
 fn compile(

@@ -398,14 +398,9 @@ async fn s03_a_definition_of_root_wins_by_what_is_stored() {
 
     // Her definition goes, and root's comes in.
     alice.delete(&held).await.must(200);
+    let by_root = json!({"image": "later", "by": "fleet"});
+    until_made(&alice, "a", "one", &by_root).await;
     until_condition(&admin, &distributed("a"), "CRDsDistributed", "True").await;
-    until_made(
-        &alice,
-        "a",
-        "one",
-        &json!({"image": "later", "by": "fleet"}),
-    )
-    .await;
 }
 
 /// A RoleBinding in root's kube-system listed that namespace's Secrets in every embedded cluster.

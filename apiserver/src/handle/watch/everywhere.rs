@@ -104,7 +104,7 @@ impl Everywhere {
                 if self.each.is_judged() {
                     sleep_until(self.look_again).await;
                 } else {
-                    std::future::pending().await
+                    std::future::pending::<()>().await;
                 }
             };
             tokio::select! {
