@@ -8,7 +8,10 @@ mod isolation {
     mod clusters;
     mod credentials;
     mod fixture;
+    mod hostile_spoke;
+    mod joined;
     mod rbac;
+    mod relay;
     mod revocation;
     mod secrets;
     mod side_channels;

@@ -313,7 +313,7 @@ async fn review(link: &Link, token: &str) -> Result<Value, client::Error> {
 async fn are_there(link: &Link, token: &Token<'_>) -> Result<bool, client::Error> {
     for object in &token.ends_with {
         let endpoint = Endpoint {
-            prefix: String::new(),
+            scope: None,
             gvr: api::GroupVersionResource::new("", "v1", object.resource),
             namespace: object.namespace.clone(),
         };

@@ -1,0 +1,185 @@
+//! A spoke that answers each call in the worst way: the hub goes on for everybody else, within its memory.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use client::{Dynamic, ListRequest, Patch};
+use serde_json::{Value, json};
+use wheelhouse_tests::{FakeSpoke, Hub, eventually, fake_spoke::Mode, wait::within};
+
+use super::joined::{calls, endpoint, until};
+
+/// What the hub may use, whatever a spoke does. Unoptimized it needs as much memory as optimized.
+const RSS_MAX: u64 = 300 << 20;
+
+/// How long the work of another spoke may take on a machine that has much else to do.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Calls that are enough to have seen a mode: the heartbeat, and some lists and watches.
+const ASKED_COUNT: usize = 4;
+
+const NOTES: &str = "kro.run/v1alpha1";
+
+fn definition(kind: &str) -> Value {
+    json!({"apiVersion": "kro.run/v1alpha1", "kind": "ResourceGraphDefinition",
+        "metadata": {"name": kind.to_lowercase()}, "spec": {
+            "schema": {"apiVersion": "v1alpha1", "kind": kind, "spec": {"text": "string"}},
+            "resources": [{"id": "map", "template": {"apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": format!("{}-${{schema.metadata.name}}", kind.to_lowercase())},
+                "data": {"text": "${schema.spec.text}"}}}]}})
+}
+
+fn note(kind: &str, name: &str) -> Value {
+    json!({"apiVersion": NOTES, "kind": kind, "metadata": {"name": name, "namespace": "default"},
+        "spec": {"text": "t"}})
+}
+
+/// Makes a definition in root, and waits until it is Active.
+async fn define(hub: &Dynamic, kind: &str) {
+    let definitions = endpoint("root", NOTES, "resourcegraphdefinitions", "");
+    hub.create(&definitions, &definition(kind))
+        .await
+        .expect("it is made");
+    let name = kind.to_lowercase();
+    within(PATIENCE, &format!("{name} is Active"), || async {
+        let seen = hub.get(&definitions, &name).await;
+        let seen = seen.map_err(|error| error.chain())?;
+        let active = seen["status"]["state"] == "Active";
+        active.then_some(()).ok_or(seen["status"].to_string())
+    })
+    .await;
+}
+
+/// Makes an instance at a spoke's path, and waits until its child is in the spoke and it is Active.
+async fn make(hub: &Dynamic, cluster: &str, kind: &str, name: &str) {
+    let plural = format!("{}s", kind.to_lowercase());
+    let notes = endpoint(cluster, NOTES, &plural, "default");
+    within(
+        PATIENCE,
+        &format!("{name} is Active in {cluster}"),
+        || async {
+            match hub.create(&notes, &note(kind, name)).await {
+                Ok(_) => {}
+                Err(error) if error.is_already_exists() => {}
+                Err(error) => return Err(error.chain()),
+            }
+            let seen = hub.get(&notes, name).await.map_err(|it| it.chain())?;
+            let active = seen["status"]["state"] == "ACTIVE";
+            active.then_some(()).ok_or(seen["status"].to_string())
+        },
+    )
+    .await;
+}
+
+/// What stands in root and in the good spoke's logical cluster, by name and uid.
+async fn inventory(hub: &Dynamic) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for (cluster, version, resource) in [
+        ("root", "v1", "secrets"),
+        ("root", "v1", "namespaces"),
+        ("root", "wheelhouse.dev/v1alpha1", "spokes"),
+        (
+            "root",
+            "rbac.authorization.k8s.io/v1",
+            "clusterrolebindings",
+        ),
+        ("good", "v1", "namespaces"),
+    ] {
+        let at = endpoint(cluster, version, resource, "");
+        let listed = hub.list(&at, &ListRequest::default()).await;
+        for item in listed.expect("it is listed").items {
+            let name = format!("{cluster}/{resource}/{}", api::meta::name(&item));
+            found.insert(name, api::meta::uid(&item).to_owned());
+        }
+    }
+    found
+}
+
+/// The highest resident size that the hub ever had.
+fn peak(hub: &Hub) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", hub.process().pid()));
+    let status = status.expect("the hub runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kib.expect("the kernel tells it") << 10
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s14_a_hostile_spoke_harms_itself_alone() {
+    let hub = Hub::start().await;
+    let (good, mallory, elsewhere) = tokio::join!(
+        FakeSpoke::start("good"),
+        FakeSpoke::start("mallory"),
+        FakeSpoke::start("elsewhere"),
+    );
+    let root = calls(&hub).await;
+    for spoke in [&good, &mallory] {
+        let from = spoke.kubeconfig().display().to_string();
+        let added = hub
+            .wheelhouse(&["spoke", "add", spoke.name(), "--from", &from])
+            .await;
+        added.succeeded("spoke add");
+        until(&root, spoke.name(), "Ready", "True").await;
+    }
+    define(&root, "Note").await;
+    make(&root, "good", "Note", "first").await;
+    make(&root, "mallory", "Note", "n0").await;
+    let before = inventory(&root).await;
+
+    let redirect = format!("https://{}/", elsewhere.address());
+    for (index, mode) in Mode::all(&redirect, "uid-of-good").into_iter().enumerate() {
+        mallory.set(mode.clone());
+        eventually(&format!("mallory was asked as {mode:?}"), || async {
+            // A tenant of it asks as well.
+            let maps = endpoint("mallory", "v1", "configmaps", "");
+            let quick = root.clone().with_deadline(Duration::from_millis(300));
+            drop(quick.list(&maps, &ListRequest::default()).await);
+            drop(quick.raw_get("/clusters/mallory/apis").await);
+            let count = mallory.asked_count();
+            (count >= ASKED_COUNT)
+                .then_some(())
+                .ok_or(count.to_string())
+        })
+        .await;
+        make(&root, "good", "Note", &format!("n{index}")).await;
+        // A definition of root is Active, whatever becomes of it there.
+        if index % 4 == 0 {
+            define(&root, &format!("Memo{index}")).await;
+            make(&root, "good", &format!("Memo{index}"), "m").await;
+        }
+        let told = match mode {
+            Mode::EndlessPages | Mode::SameToken => Some(("WithinBounds", "continue token")),
+            Mode::Silent | Mode::Garbage => Some(("Reachable", "")),
+            Mode::Uid(_) => Some(("Identified", "\"good\"")),
+            _ => None,
+        };
+        if let Some((type_, _)) = told.filter(|(_, text)| *text != "continue token") {
+            until(&root, "mallory", type_, "False").await;
+        }
+        let peak = peak(&hub);
+        eprintln!("{mode:?}: the hub had at most {} MiB", peak >> 20);
+        assert!(peak < RSS_MAX, "{mode:?}: {} MiB", peak >> 20);
+        until(&root, "good", "Ready", "True").await;
+    }
+
+    assert_eq!(elsewhere.asked_count(), 0, "no redirect was followed");
+    let mut after = inventory(&root).await;
+    after.retain(|name, _| !name.contains("default-token"));
+    assert_eq!(before, after, "nothing changed outside mallory's cluster");
+    let strangers: Vec<String> = good
+        .stored()
+        .into_iter()
+        .filter(|path| path.contains("/configmaps/"))
+        .filter(|path| !path.contains("/note-") && !path.contains("/memo"))
+        .collect();
+    assert_eq!(strangers, Vec::<String>::new(), "all of it is ours");
+
+    // Once it is honest again, it is a spoke like any other.
+    mallory.set(Mode::Honest);
+    until(&root, "mallory", "Reachable", "True").await;
+    make(&root, "mallory", "Note", "again").await;
+    let named = json!({"metadata": {"labels": {"trial": "over"}}});
+    let spokes = super::joined::spokes();
+    root.patch(&spokes, "mallory", None, Patch::Merge(&named))
+        .await
+        .expect("its Spoke can be written");
+}
