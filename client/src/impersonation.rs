@@ -97,6 +97,7 @@ mod tests {
             uid: "u-1".to_owned(),
             groups: vec!["dev".to_owned(), "ops team".to_owned()],
             extra: [("acme.com/project".to_owned(), vec!["one".to_owned()])].into(),
+            known_only_in: String::new(),
         }
     }
 

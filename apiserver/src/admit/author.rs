@@ -115,5 +115,6 @@ fn author_of(context: &RequestContext) -> Author {
         uid: uid.clone(),
         groups,
         extra,
+        known_only_in: String::new(),
     })
 }

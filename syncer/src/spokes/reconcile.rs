@@ -138,6 +138,8 @@ async fn connect(
     let secret = match engine.hub.get(&secrets, &reference.name).await {
         Ok(secret) => secret,
         Err(error) if error.is_not_found() => return Ok(Err(format!("{place} is missing"))),
+        // What the Spoke says is no name of any Secret.
+        Err(client::Error::Path(error)) => return Ok(Err(error.to_string())),
         Err(error) => return Err(error),
     };
     let encoded = secret["data"][reference.key.as_str()].as_str();
