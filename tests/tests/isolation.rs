@@ -8,6 +8,7 @@ mod isolation {
     mod audit;
     mod clusters;
     mod credentials;
+    mod deputy;
     mod fixture;
     mod hostile_spoke;
     mod joined;
