@@ -4,6 +4,7 @@
 mod isolation {
     pub(crate) use wheelhouse_tests::support;
 
+    mod bounds;
     mod fixture;
     mod two_tenants;
 }
