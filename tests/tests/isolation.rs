@@ -6,6 +6,7 @@ mod isolation {
 
     mod archives;
     mod audit;
+    mod bounds;
     mod clusters;
     mod credentials;
     mod deputy;
