@@ -128,7 +128,7 @@ struct Subject<'a> {
     key: &'a DefinitionKey,
     object: &'a Value,
     revisions: &'a [Revision],
-    fetched: &'a resolving::FetchedSchemas,
+    fetched: &'a resolving::Fetched,
 }
 
 /// Goes on with a definition that compiles: it is recorded and served if it holds its kind.
