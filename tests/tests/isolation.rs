@@ -4,9 +4,12 @@
 mod isolation {
     pub(crate) use wheelhouse_tests::support;
 
+    mod archives;
     mod audit;
+    mod bounds;
     mod clusters;
     mod credentials;
+    mod deputy;
     mod fixture;
     mod hostile_spoke;
     mod joined;
@@ -15,5 +18,6 @@ mod isolation {
     mod revocation;
     mod secrets;
     mod side_channels;
+    mod smuggling;
     mod two_tenants;
 }

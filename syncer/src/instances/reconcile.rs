@@ -131,6 +131,7 @@ impl Work<'_> {
             .definitions
             .lookup(&self.target.cluster, &self.key.group_kind)
         else {
+            self.target.externals.forget(self.key); // in whose name would they be read?
             return Err(Pause::Watch);
         };
         if let Reach::Unreachable { since, reason } = self.target.reach() {
@@ -150,7 +151,7 @@ impl Work<'_> {
         }
         ledger::recall(self).await?;
         self.require_synced(&served)?;
-        match served.grant.resolve(self.target).await {
+        match served.grant.resolve(self.engine, self.target).await {
             Ok(actor) => self.converge(&served, &actor).await,
             Err(reason) => {
                 status::failed(self, &reason).await?;

@@ -327,7 +327,7 @@ async fn expressions(alice: &User, canaries: &mut Canaries) -> Seen {
                 {"id": "input", "externalRef": {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "${schema.spec.name}"}}},
                 {"id": "child", "template": {"apiVersion": "v1", "kind": "ConfigMap",
                     "metadata": {"name": "${schema.metadata.name}"},
-                    "data": {"v": "${string(int(string(base64.decode(input.data.password))))}"}}},
+                    "data": {"v": "${string(int(string(input.data.password)))}"}}},
             ],
         },
     });

@@ -406,7 +406,7 @@ fn moving(base: &str) -> Vec<String> {
         format!("{base}/api/v1/configmaps"),
         format!("{base}/api/v1/serviceaccounts"),
     ];
-    for (group, plural, _) in KINDS.iter().take(4) {
+    for (group, plural, _) in KINDS.iter().take(5) {
         paths.push(format!("{base}/apis/{group}/v1alpha1/{plural}"));
     }
     paths

@@ -35,12 +35,14 @@ pub(super) enum Settle {
 }
 
 pub(super) const NAMESPACES: [&str; 3] = ["default", "n1", "n2"];
-/// Kinds that both tenants define, in groups of their own, of kro, and of the hub.
-pub(super) const KINDS: [(&str, &str, &str); 6] = [
+/// Kinds that both tenants define, in groups of their own, of kro, and of the hub. What one defines by a CRD the other
+/// defines by an RGD; within a cluster the two would fight for a kind, and its own fights are not what is tried.
+pub(super) const KINDS: [(&str, &str, &str); 7] = [
     ("kro.run", "carts", "Cart"),
     ("kro.run", "boxes", "Box"),
     ("shop.example.com", "carts", "Cart"),
     ("wheelhouse.dev", "spokes", "Spoke"),
+    ("shop.example.com", "parts", "Part"),
     (
         "internal.wheelhouse.dev",
         "servedresources",
@@ -52,6 +54,12 @@ pub(super) const KINDS: [(&str, &str, &str); 6] = [
         "ResourceGraphDefinition",
     ),
 ];
+/// Of each tenant, the kinds that it defines by CRDs and by RGDs.
+const CRD_KINDS: [[usize; 5]; 2] = [[0, 3, 4, 5, 6], [1, 3, 4, 5, 6]];
+const RGD_KINDS: [[usize; 2]; 2] = [[1, 2], [0, 2]];
+/// Kinds that tenants make objects of, and that root defines for all.
+const CUSTOM_KINDS: usize = 5;
+const FLEET_KINDS: [usize; 2] = [0, 2];
 const VERSIONS: [&str; 3] = ["v1alpha1", "v1", "v1beta1"];
 
 /// Draws steps.
@@ -111,7 +119,7 @@ impl Script {
 
     /// The operator's: a definition of root for the whole fleet comes or goes.
     pub(super) fn fleet(&mut self) -> Step {
-        let (group, _, kind) = KINDS[self.below(3)];
+        let (group, _, kind) = KINDS[FLEET_KINDS[self.below(FLEET_KINDS.len())]];
         let name = format!("fleet-{}", kind.to_lowercase());
         let body = self.graph_of(&name, group, kind);
         let (method, path, body) = if self.one_in(2) {
@@ -197,7 +205,7 @@ impl Script {
 
     fn definition(&mut self, tenant: usize) -> Step {
         let base = TENANTS[tenant].base();
-        let (group, plural, kind) = KINDS[self.below(KINDS.len())];
+        let (group, plural, kind) = KINDS[CRD_KINDS[tenant][self.below(CRD_KINDS[tenant].len())]];
         let name = format!("{plural}.{group}");
         let path = format!("{base}{CRDS}/{name}");
         match self.below(4) {
@@ -261,7 +269,7 @@ impl Script {
     /// Objects of the kinds that tenants define, Spokes with the names of clusters among them.
     fn custom(&mut self, tenant: usize) -> Step {
         let (base, namespace) = self.place(tenant);
-        let (group, plural, kind) = KINDS[self.below(4)];
+        let (group, plural, kind) = KINDS[self.below(CUSTOM_KINDS)];
         let version = match self.below(4) {
             0 => VERSIONS[self.below(VERSIONS.len())],
             _ => "v1alpha1",
@@ -306,7 +314,7 @@ impl Script {
 
     fn graph(&mut self, tenant: usize) -> Step {
         let base = TENANTS[tenant].base();
-        let (group, _, kind) = KINDS[self.below(4)];
+        let (group, _, kind) = KINDS[RGD_KINDS[tenant][self.below(RGD_KINDS[tenant].len())]];
         let name = format!("r-{}", kind.to_lowercase());
         let path = format!("{base}{RGDS}/{name}");
         let body = self.graph_of(&name, group, kind);
@@ -330,7 +338,7 @@ impl Script {
         if self.one_in(4) {
             resources.push(json!({"id": "grant", "template": {
                 "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-                "metadata": {"name": "${schema.metadata.name}-grant"},
+                "metadata": {"name": "${schema.metadata.namespace}-${schema.metadata.name}-grant"},
                 "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
                 "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "${schema.spec.name}"}],
             }}));
