@@ -274,7 +274,7 @@ fn forgeries(admin: &User, nobody: &User) -> Vec<Case> {
         "a forged user",
         admin,
         "DELETE",
-        &format!("/clusters/a{MAPS}/one"),
+        &format!("{MAPS}/one"),
         403,
     )
     .header("impersonate-user", user)
