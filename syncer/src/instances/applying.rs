@@ -135,6 +135,9 @@ pub(crate) fn absorb(
 ///
 /// [`Pause::Watch`] while a wave is going, [`Pause::Failure`] where a deletion was refused.
 pub(crate) async fn prune(work: &mut Work<'_>, actor: &Actor, plan: &Plan) -> Result<(), Pause> {
+    if !plan.prune_allowed() {
+        return Ok(());
+    }
     for wave in plan.prune(&own(work)) {
         let mut gone = true;
         for object in &wave.objects {

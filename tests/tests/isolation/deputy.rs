@@ -252,17 +252,76 @@ impl Place {
       stringData: {text: '${schema.spec.text}'}
 ",
         );
-        self.mallory.publish("Deputy", &deputy, "text: mine").await;
-        self.says("Deputy", "may not impersonate").await;
+        self.mallory.apply(&deputy).await;
+        let refused = "may not impersonate";
+        eventually("the definition says that it may not", || async {
+            let object = self.admin.json(&["get", "rgd", "deputy"]).await?;
+            let status = object["status"].to_string();
+            status.contains(refused).then_some(()).ok_or(status)
+        })
+        .await;
+        let it = instance("Deputy", "it", "text: mine");
+        self.mallory.apply(&it).await;
+        self.says("Deputy", refused).await;
         self.assert_absent(&["secret", "by-deployer"]).await;
         // It heals by itself once the right is given.
         self.admin.apply(MAY_IMPERSONATE).await;
         self.says("Deputy", "ACTIVE").await;
+        let ready = [
+            "wait",
+            "--for=condition=Ready",
+            "rgd/deputy",
+            "--timeout=60s",
+        ];
+        self.admin.must(&ready).await;
         let made = ["get", "secret", "by-deployer"];
         self.admin.json(&made).await.expect("the account made it");
         // The author alone may not delete it; the account may, and does.
         self.admin.must(&["delete", "deputy", "it"]).await;
         self.assert_absent(&["secret", "by-deployer"]).await;
+    }
+
+    /// A definition that a definition makes is its author's, whatever its template says.
+    async fn nested_definitions_are_their_outer_authors(&self) {
+        let nested = r#"  - id: nested
+    template:
+      apiVersion: kro.run/v1alpha1
+      kind: ResourceGraphDefinition
+      metadata:
+        name: nested
+        annotations: {internal.wheelhouse.dev/author: '{"hub":true}'}
+      spec:
+        schema: {apiVersion: v1alpha1, kind: Nested, spec: {text: string}}
+        resources:
+        - id: role
+          template:
+            apiVersion: rbac.authorization.k8s.io/v1
+            kind: ClusterRole
+            metadata: {name: by-nested}
+            rules: [{apiGroups: [''], resources: [secrets], verbs: [get]}]
+"#;
+        let outer = definition("Outer", "", "", nested);
+        self.mallory.publish("Outer", &outer, "").await;
+        eventually("the nested definition is served", || async {
+            let ready = [
+                "wait",
+                "--for=condition=Ready",
+                "rgd/nested",
+                "--timeout=1s",
+            ];
+            self.admin.run(&ready).await.ok()
+        })
+        .await;
+        let written = self.admin.json(&["get", "rgd", "nested"]).await;
+        let written = written.expect("it is there");
+        let annotations = &written["metadata"]["annotations"];
+        let author = annotations["internal.wheelhouse.dev/author"].to_string();
+        assert!(author.contains("mallory"), "{author}");
+        self.mallory
+            .apply(&instance("Nested", "it", "text: x"))
+            .await;
+        self.says("Nested", "forbidden").await;
+        self.assert_absent(&["clusterrole", "by-nested"]).await;
     }
 
     /// Who changes what another wrote, or how it is carried out, does not act as the other.
@@ -326,6 +385,12 @@ async fn s09_a_template_acts_as_its_author() {
                 place.reads_with_its_authors_rights(),
                 place.runs_as_an_account_that_its_author_may_act_as(),
                 place.a_change_is_its_writers(),
+                async {
+                    // A real spoke does not store definitions.
+                    if cluster == "inner" {
+                        place.nested_definitions_are_their_outer_authors().await;
+                    }
+                },
             );
         }
     };
