@@ -6,5 +6,6 @@ mod isolation {
 
     mod bounds;
     mod fixture;
+    mod floods;
     mod two_tenants;
 }
