@@ -11,6 +11,7 @@ mod isolation {
     mod credentials;
     mod deputy;
     mod fixture;
+    mod floods;
     mod hostile_spoke;
     mod joined;
     mod rbac;

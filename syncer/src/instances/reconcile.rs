@@ -352,7 +352,7 @@ impl Work<'_> {
 
     /// Plans on a thread that serves nobody: expressions may take a second. Targets take turns, and one has one turn at a
     /// time, so that the expressions of one are in the way of its own instances alone.
-    async fn plan_aside(&self, served: &Served, observed: &mut Observed) -> Result<Plan, Pause> {
+    async fn plan_aside(&self, served: &Served, observed: &Observed) -> Result<Plan, Pause> {
         let ended = |_closed| Pause::Watch;
         let _own = self.target.planning.acquire().await.map_err(ended)?;
         let _turn = self.engine.planning.acquire().await.map_err(ended)?;
