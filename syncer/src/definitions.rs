@@ -336,6 +336,8 @@ fn take(engine: &Engine, event: Event) {
         Event::Restarted { objects, .. } => {
             engine.definitions.listed.send_replace(true);
             let mut left = std::mem::take(&mut state.known);
+            let mut objects = objects;
+            objects.sort_by_cached_key(|object| precedence(object));
             for object in objects {
                 if let Some(key) = key_of(&object) {
                     left.remove(&key);
@@ -369,6 +371,18 @@ fn take(engine: &Engine, event: Event) {
         Event::Interrupted(reason) => debug!(reason, "watch of definitions interrupted"),
         Event::Resumed => {}
     }
+}
+
+/// Sorts definitions that hold no kind yet: those of root first, then the oldest.
+fn precedence(object: &RawObject) -> (bool, String, String) {
+    let is_local = crate::instances::cluster_of(object).is_none_or(|cluster| !cluster.is_root());
+    let value = object.value().unwrap_or_default();
+    let created = value["metadata"]["creationTimestamp"].as_str();
+    (
+        is_local,
+        created.unwrap_or_default().to_owned(),
+        object.name.clone(),
+    )
 }
 
 fn key_of(object: &RawObject) -> Option<DefinitionKey> {
