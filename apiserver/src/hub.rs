@@ -92,6 +92,7 @@ struct Head {
     audit_id: HeaderValue,
     omits_body: bool,
     takes_gzip: bool,
+    closes: bool,
     started: Instant,
 }
 
@@ -170,6 +171,10 @@ impl Hub {
         response
             .headers_mut()
             .insert(respond::AUDIT_ID, head.audit_id);
+        if head.closes {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
+        }
         if head.omits_body {
             drop_body(&mut response);
         }
@@ -356,6 +361,7 @@ impl Head {
             audit_id: audit::id_of(request.headers()),
             omits_body: *request.method() == Method::HEAD,
             takes_gzip: respond::accepts_gzip(request.headers()),
+            closes: is_chunked(request),
             started: Instant::now(),
         }
     }
@@ -433,6 +439,14 @@ fn drop_body(response: &mut Response) {
             .headers_mut()
             .insert(header::CONTENT_LENGTH, HeaderValue::from(length));
     }
+}
+
+/// Whether the body of a request comes in chunks of HTTP/1.1. Its length may have been said twice then, and differently, of which hyper keeps
+/// nothing; what a proxy takes for the rest of the body must not be taken for another request, so the connection ends with this
+/// one. Source: RFC 9112 section 6.1.
+fn is_chunked(request: &http::Request<RequestBody>) -> bool {
+    request.version() < http::Version::HTTP_2
+        && request.headers().contains_key(header::TRANSFER_ENCODING)
 }
 
 fn millis(latency: Duration) -> u64 {

@@ -6,15 +6,10 @@
 //!
 //! # Invariants
 //!
-//! An author who is unknown is nobody: nothing is done, and never with the hub's right. Who names a ServiceAccount at a
-//! cluster's path may impersonate it there.
+//! An author who is unknown is nobody: nothing is done, and never with the hub's right. An author who has lost access to the
+//! cluster does nothing there. Who names a ServiceAccount at a cluster's path may impersonate it there.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use api::{
     GroupVersionResource, LogicalCluster,
@@ -26,8 +21,12 @@ use api::{
 use client::Dynamic;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
-use crate::target::{Target, TargetSort};
+use crate::{
+    engine::Engine,
+    target::{Target, TargetSort},
+};
 
 /// How long an answer about impersonation holds: a right that was taken away ends within it.
 const REVIEW_AGE_MAX: Duration = Duration::from_secs(5);
@@ -55,7 +54,16 @@ pub(crate) struct Actor {
 pub(crate) struct Actors {
     // Each guards one map; neither is held across an await nor while the other is.
     known: Mutex<HashMap<Arc<User>, Actor>>,
-    reviews: Mutex<HashMap<(User, RunAs), (Instant, bool)>>,
+    reviews: Mutex<HashMap<(User, Question), (Instant, bool)>>,
+}
+
+/// What a user may have to be allowed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Question {
+    /// To enter the logical cluster.
+    Access,
+    /// To act as an account of it.
+    Impersonate(RunAs),
 }
 
 // === impl Grant ===
@@ -110,10 +118,13 @@ impl Grant {
     ///
     /// # Errors
     /// Says to the user why nobody may act; also where the target does not answer whether somebody may.
-    pub(crate) async fn resolve(&self, target: &Target) -> Result<Actor, String> {
+    pub(crate) async fn resolve(&self, engine: &Engine, target: &Target) -> Result<Actor, String> {
         let author = match &self.author {
             Ok(Author::Hub) => None,
-            Ok(Author::User(user)) => Some(known_there(target, user)?),
+            Ok(Author::User(user)) => {
+                require_access(engine, target, user).await?;
+                Some(known_there(target, user)?)
+            }
             Err(error) => {
                 return Err(format!(
                     "cannot act for the author of the ResourceGraphDefinition: {error}; write its spec again as the user \
@@ -126,7 +137,8 @@ impl Grant {
             (None, Some(user)) => Actor::named(target, user),
             (Some(account), None) => Actor::named(target, account.user()),
             (Some(account), Some(user)) => {
-                if !may_impersonate(target, &user, account).await? {
+                let question = Question::Impersonate(account.clone());
+                if !ask(engine, target, &user, question).await? {
                     let RunAs { namespace, name } = account;
                     return Err(format!(
                         "user {:?} may not impersonate serviceaccount {namespace}/{name}, which annotation {} of the \
@@ -145,23 +157,70 @@ impl Grant {
 fn known_there(target: &Target, user: &User) -> Result<User, String> {
     match target.sort {
         TargetSort::Mirrored => user
-            .abroad(target.trusts_masters())
+            .abroad(&target.cluster, target.trusts_masters())
             .map_err(|error| error.to_string()),
         // The hub's own users are known there by their names.
         TargetSort::Embedded | TargetSort::Root => Ok(user.clone()),
     }
 }
 
-/// Asks the target whether a user may act as an account of it.
-async fn may_impersonate(target: &Target, user: &User, account: &RunAs) -> Result<bool, String> {
-    let question = (user.clone(), account.clone());
+/// Asks root whether an author may enter the logical cluster still. An embedded one asks at each request by itself.
+async fn require_access(engine: &Engine, target: &Target, user: &User) -> Result<(), String> {
+    if target.sort != TargetSort::Mirrored || user.known_only_in == target.cluster.as_str() {
+        return Ok(());
+    }
+    let question = Question::Access;
+    let allowed = match user.at_home() {
+        Some(user) => ask(engine, target, &user, question).await?,
+        None => false,
+    };
+    if allowed {
+        return Ok(());
+    }
+    let (username, cluster) = (&user.username, &target.cluster);
+    Err(format!(
+        "user {username:?}, who wrote the ResourceGraphDefinition, has no access to spoke {:?}",
+        cluster.as_str()
+    ))
+}
+
+/// Asks whether a user may do something; an answer is kept for a moment.
+async fn ask(
+    engine: &Engine,
+    target: &Target,
+    user: &User,
+    question: Question,
+) -> Result<bool, String> {
+    let key = (user.clone(), question);
     let now = Instant::now();
-    if let Some((asked, allowed)) = target.actors.reviews.lock().get(&question)
+    if let Some((asked, allowed)) = target.actors.reviews.lock().get(&key)
         && now.duration_since(*asked) < REVIEW_AGE_MAX
     {
         return Ok(*allowed);
     }
     let gvr = GroupVersionResource::new("authorization.k8s.io", "v1", "subjectaccessreviews");
+    let (dynamic, endpoint, attributes) = match &key.1 {
+        Question::Access => (
+            &engine.hub,
+            Engine::hub_endpoint(&LogicalCluster::root(), &gvr, ""),
+            json!({
+                "verb": "access",
+                "group": api::wheelhouse::GROUP,
+                "resource": api::wheelhouse::SPOKE_RESOURCE,
+                "name": target.cluster.as_str(),
+            }),
+        ),
+        Question::Impersonate(account) => (
+            &target.dynamic,
+            target.endpoint(&gvr, ""),
+            json!({
+                "verb": "impersonate",
+                "resource": "serviceaccounts",
+                "namespace": account.namespace,
+                "name": account.name,
+            }),
+        ),
+    };
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
@@ -170,30 +229,19 @@ async fn may_impersonate(target: &Target, user: &User, account: &RunAs) -> Resul
             "uid": user.uid,
             "groups": user.groups,
             "extra": user.extra,
-            "resourceAttributes": {
-                "verb": "impersonate",
-                "resource": "serviceaccounts",
-                "namespace": account.namespace,
-                "name": account.name,
-            },
+            "resourceAttributes": attributes,
         },
     });
-    let answer = target
-        .dynamic
-        .create(&target.endpoint(&gvr, ""), &review)
-        .await
-        .map_err(|error| {
-            format!(
-                "cannot ask whom user {:?} may impersonate: {error}",
-                user.username
-            )
-        })?;
+    let answer = dynamic.create(&endpoint, &review).await;
+    let username = &user.username;
+    let answer =
+        answer.map_err(|error| format!("cannot ask what user {username:?} may: {error}"))?;
     let allowed = answer["status"]["allowed"] == true;
     let mut reviews = target.actors.reviews.lock();
     if reviews.len() >= KEPT_COUNT_MAX {
         reviews.clear();
     }
-    reviews.insert(question, (now, allowed));
+    reviews.insert(key, (now, allowed));
     Ok(allowed)
 }
 

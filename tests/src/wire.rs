@@ -18,7 +18,7 @@ use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    task::JoinHandle,
+    task::JoinSet,
     time::timeout,
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector, client::TlsStream};
@@ -54,7 +54,8 @@ pub struct FakeSpoke {
     pub address: SocketAddr,
     authority: Authority,
     kept: Arc<Mutex<Kept>>,
-    accepting: JoinHandle<()>,
+    /// Ends with all connections when it is dropped.
+    _accepting: JoinSet<()>,
 }
 
 /// What a [`FakeSpoke`] was sent.
@@ -91,29 +92,12 @@ impl Address {
 impl Wire {
     /// Connects for these protocols (ALPN), with a client certificate or without.
     pub async fn connect(address: &Address, protocols: &[&str], client: Option<&Pair>) -> Self {
-        let mut roots = RootCertStore::empty();
-        let root = CertificateDer::from_pem_slice(address.authority.as_bytes());
-        roots.add(root.expect("PEM")).expect("an authority");
-        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("the provider has them")
-            .with_root_certificates(roots);
-        let mut config = match client {
-            None => builder.with_no_client_auth(),
-            Some(pair) => {
-                let (chain, key) = read(pair);
-                builder.with_client_auth_cert(chain, key).expect("a pair")
-            }
-        };
-        config.alpn_protocols = protocols.iter().map(|it| it.as_bytes().to_vec()).collect();
+        let config = config(address, protocols, client);
         let stream = TcpStream::connect(&address.host).await.expect("it listens");
         let name = ServerName::try_from("127.0.0.1").expect("a name");
         let connector = TlsConnector::from(Arc::new(config));
-        let stream = connector.connect(name, stream).await.expect("a handshake");
-        Self {
-            stream,
-            received: Vec::new(),
-        }
+        let stream = connector.connect(name, stream).await;
+        stream.expect("a handshake").into()
     }
 
     /// Writes bytes. A peer that has closed already is no fault: what it has said is read afterwards.
@@ -125,7 +109,7 @@ impl Wire {
 
     /// Reads what comes next, and tells whether more may come.
     pub async fn read_more(&mut self) -> bool {
-        let mut buffer = [0; 16 * 1024];
+        let mut buffer = vec![0; 16 * 1024];
         let read = timeout(SILENCE_MAX, self.stream.read(&mut buffer)).await;
         let read = read.expect("the other end says something").unwrap_or(0);
         self.received.extend_from_slice(&buffer[..read]);
@@ -152,10 +136,14 @@ impl Wire {
     pub fn forget(&mut self) {
         self.received.clear();
     }
+}
 
-    /// Takes the connection itself.
-    pub fn into_inner(self) -> TlsStream<TcpStream> {
-        self.stream
+impl From<TlsStream<TcpStream>> for Wire {
+    fn from(stream: TlsStream<TcpStream>) -> Self {
+        Self {
+            stream,
+            received: Vec::new(),
+        }
     }
 }
 
@@ -177,25 +165,27 @@ impl FakeSpoke {
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let kept = Arc::new(Mutex::new(Kept::default()));
         let (keeping, answer): (_, Arc<Answering>) = (Arc::clone(&kept), Arc::new(answer));
-        let accepting = tokio::task::spawn(async move {
+        let mut accepting = JoinSet::new();
+        accepting.spawn(async move {
+            let mut connections = JoinSet::new();
             for number in 0.. {
                 let Ok((stream, _)) = listener.accept().await else {
                     return;
                 };
                 let (acceptor, kept) = (acceptor.clone(), Arc::clone(&keeping));
                 let answer = Arc::clone(&answer);
-                drop(tokio::task::spawn(async move {
+                connections.spawn(async move {
                     if let Ok(stream) = acceptor.accept(stream).await {
                         serve(stream, number, &kept, &*answer).await;
                     }
-                }));
+                });
             }
         });
         Self {
             address,
             authority,
             kept,
-            accepting,
+            _accepting: accepting,
         }
     }
 
@@ -223,10 +213,24 @@ impl FakeSpoke {
     }
 }
 
-impl Drop for FakeSpoke {
-    fn drop(&mut self) {
-        self.accepting.abort();
-    }
+/// Makes a configuration for a server that is known by its authority.
+pub fn config(address: &Address, protocols: &[&str], client: Option<&Pair>) -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    let root = CertificateDer::from_pem_slice(address.authority.as_bytes());
+    roots.add(root.expect("PEM")).expect("an authority");
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("the provider has them")
+        .with_root_certificates(roots);
+    let mut config = match client {
+        None => builder.with_no_client_auth(),
+        Some(pair) => {
+            let (chain, key) = read(pair);
+            builder.with_client_auth_cert(chain, key).expect("a pair")
+        }
+    };
+    config.alpn_protocols = protocols.iter().map(|it| it.as_bytes().to_vec()).collect();
+    config
 }
 
 async fn serve(
@@ -236,7 +240,7 @@ async fn serve(
     answer: &Answering,
 ) {
     let mut rest = Vec::new();
-    let mut buffer = [0; 16 * 1024];
+    let mut buffer = vec![0; 16 * 1024];
     loop {
         // Whatever follows one request on the connection is the next one: that is what smuggling lives on.
         while let Some((head, body, length)) = request(&rest) {

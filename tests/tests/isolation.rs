@@ -4,10 +4,14 @@
 mod isolation {
     pub(crate) use wheelhouse_tests::support;
 
+    mod archives;
     mod audit;
+    mod bounds;
     mod clusters;
     mod credentials;
+    mod deputy;
     mod fixture;
+    mod floods;
     mod hostile_spoke;
     mod joined;
     mod rbac;
@@ -15,5 +19,6 @@ mod isolation {
     mod revocation;
     mod secrets;
     mod side_channels;
+    mod smuggling;
     mod two_tenants;
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::keys::{GROUP_MASTERS, USER_SYNCER};
+use crate::LogicalCluster;
 use crate::go_format::quote;
 use crate::wire::{is_default, or_default};
 
@@ -15,6 +16,8 @@ use crate::wire::{is_default, or_default};
 const AUTHENTICATED: &str = "system:authenticated";
 /// What begins the name of a ServiceAccount.
 const ACCOUNT_PREFIX: &str = "system:serviceaccount:";
+/// What begins the name of a ServiceAccount of root in other clusters.
+const ABROAD_PREFIX: &str = "wheelhouse:root:";
 /// What begins the names of the hub's own controllers.
 const CONTROLLER_PREFIX: &str = "system:wheelhouse:";
 
@@ -40,14 +43,14 @@ pub struct User {
         deserialize_with = "or_default"
     )]
     pub extra: BTreeMap<String, Vec<String>>,
-    /// Whether only the logical cluster of the object knows the user: its own ServiceAccount, or whom its administrators
-    /// act as. Such a user has the same name in the cluster itself.
+    /// The one logical cluster that knows the user, a ServiceAccount of its own for example; empty where the hub does.
     #[serde(
         default,
+        rename = "knownOnlyIn",
         skip_serializing_if = "is_default",
         deserialize_with = "or_default"
     )]
-    pub local: bool,
+    pub known_only_in: String,
 }
 
 /// Whose intent an object is, as its annotation says.
@@ -137,7 +140,7 @@ impl Author {
 // === impl User ===
 
 impl User {
-    /// Says as whom the user enters a spoke.
+    /// Says as whom the user enters the spoke of a logical cluster. Whom that cluster itself knows is there who it is.
     ///
     /// ServiceAccounts of root have names of their own there; other `system:` users do not enter; `system:` groups are
     /// dropped, but for `system:masters` where the Spoke trusts them. Names with space at an end do not enter: header
@@ -145,9 +148,17 @@ impl User {
     ///
     /// # Errors
     /// For a user that does not enter.
-    pub fn abroad(&self, trusts_masters: bool) -> Result<Self, NoEntryError> {
-        if self.local {
-            return self.at_home();
+    pub fn abroad(
+        &self,
+        cluster: &LogicalCluster,
+        trusts_masters: bool,
+    ) -> Result<Self, NoEntryError> {
+        if self.known_only_in == cluster.as_str() {
+            return Ok(self.clone());
+        }
+        if !self.known_only_in.is_empty() {
+            let username = self.username.clone();
+            return Err(NoEntryError { username });
         }
         let username = name_abroad(&self.username)?;
         Ok(Self {
@@ -155,24 +166,21 @@ impl User {
             groups: groups_abroad(&self.groups, trusts_masters),
             uid: self.uid.clone(),
             extra: self.extra.clone(),
-            local: false,
+            known_only_in: String::new(),
         })
     }
 
-    /// The ServiceAccount of a spoke in that spoke. Nobody else is known there alone.
-    fn at_home(&self) -> Result<Self, NoEntryError> {
-        let is_account = self.username.starts_with(ACCOUNT_PREFIX);
-        if !is_account || !survives_a_header(&self.username) {
-            return Err(NoEntryError {
-                username: self.username.clone(),
-            });
+    /// The user as root's rules know it: ServiceAccounts of root have another name in all other clusters. `None` where they do
+    /// not know it.
+    pub fn at_home(&self) -> Option<Self> {
+        if !self.known_only_in.is_empty() {
+            return None;
         }
-        let mut user = self.clone();
-        user.groups.retain(|group| {
-            let is_own = group.starts_with("system:serviceaccounts") || group == AUTHENTICATED;
-            is_own && survives_a_header(group)
-        });
-        Ok(user)
+        let account = self.username.strip_prefix(ABROAD_PREFIX);
+        match account.and_then(|it| it.split_once(':')) {
+            Some((namespace, name)) => Some(account_user(namespace, name)),
+            None => Some(self.clone()),
+        }
     }
 }
 
@@ -182,7 +190,7 @@ impl User {
 /// For a user that does not enter spokes.
 pub fn name_abroad(username: &str) -> Result<String, NoEntryError> {
     if let Some(account) = username.strip_prefix(ACCOUNT_PREFIX) {
-        return Ok(format!("wheelhouse:root:{account}"));
+        return Ok(format!("{ABROAD_PREFIX}{account}"));
     }
     if username.starts_with("system:") || !survives_a_header(username) {
         return Err(NoEntryError {
@@ -242,18 +250,19 @@ impl RunAs {
 
     /// The user that the account is, in its own cluster.
     pub fn user(&self) -> User {
-        let Self { namespace, name } = self;
-        User {
-            username: format!("{ACCOUNT_PREFIX}{namespace}:{name}"),
-            uid: String::new(),
-            groups: vec![
-                "system:serviceaccounts".to_owned(),
-                format!("system:serviceaccounts:{namespace}"),
-                AUTHENTICATED.to_owned(),
-            ],
-            extra: BTreeMap::new(),
-            local: true,
-        }
+        account_user(&self.namespace, &self.name)
+    }
+}
+
+fn account_user(namespace: &str, name: &str) -> User {
+    User {
+        username: format!("{ACCOUNT_PREFIX}{namespace}:{name}"),
+        groups: vec![
+            "system:serviceaccounts".to_owned(),
+            format!("system:serviceaccounts:{namespace}"),
+            AUTHENTICATED.to_owned(),
+        ],
+        ..User::default()
     }
 }
 
@@ -288,7 +297,7 @@ mod tests {
             (Some(r#"{"hub":true}"#), Ok(Author::Hub)),
             (
                 Some(r#"{"username":"jane","groups":["dev"]}"#),
-                Ok(Author::User(jane.clone())),
+                Ok(Author::User(jane)),
             ),
         ] {
             let read = Author::read(annotation);
@@ -340,7 +349,8 @@ mod tests {
                 groups: groups.iter().map(|&it| it.to_owned()).collect(),
                 ..User::default()
             };
-            let got = user.abroad(trusts_masters).ok();
+            let east = "east".parse().unwrap();
+            let got = user.abroad(&east, trusts_masters).ok();
             let got = got.as_ref().map(|it| {
                 (
                     it.username.as_str(),
@@ -349,6 +359,24 @@ mod tests {
             });
             assert_eq!(got, want, "{username}");
         }
+    }
+
+    #[test]
+    fn whom_one_cluster_knows_is_nobody_elsewhere() {
+        let (east, west) = ("east".parse().unwrap(), "west".parse().unwrap());
+        let bot = User {
+            known_only_in: "east".to_owned(),
+            ..account_user("ns", "bot")
+        };
+        assert_eq!(bot.abroad(&east, true), Ok(bot.clone()));
+        assert!(bot.abroad(&west, true).is_err());
+        assert_eq!(bot.at_home(), None);
+        let of_root = User {
+            username: "wheelhouse:root:ns:bot".to_owned(),
+            ..User::default()
+        };
+        let home = of_root.at_home().unwrap();
+        assert_eq!(home.username, "system:serviceaccount:ns:bot");
     }
 
     #[test]

@@ -208,6 +208,7 @@ fn inventory() -> Value {
                         "type": "object", "description": "What else the cluster is told.",
                         "additionalProperties": {"type": "array", "items": {"type": "string"}},
                     },
+                    "knownOnlyIn": text("The one logical cluster that knows the user."),
                 },
             },
             "members": {

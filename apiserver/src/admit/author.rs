@@ -116,6 +116,10 @@ fn author_of(context: &RequestContext) -> Author {
         uid: uid.clone(),
         groups,
         extra,
-        local: context.user.known_only_in().is_some(),
+        known_only_in: context
+            .user
+            .known_only_in()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
     })
 }

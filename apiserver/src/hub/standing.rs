@@ -63,7 +63,7 @@ struct Entries {
 
 /// One answer that goes on, and what let it.
 #[derive(Debug)]
-struct Standing {
+pub(super) struct Standing {
     held: Held,
     credential: Credential,
     /// What the cluster was; `None` for all of them at once.
@@ -109,6 +109,12 @@ impl Standings {
             entries.sweep();
         }
         entries.list.push(standing);
+    }
+
+    /// How many go on.
+    #[cfg(test)]
+    pub(super) fn open_count(&self) -> usize {
+        self.open().len()
     }
 
     fn open(&self) -> Vec<Arc<Standing>> {
@@ -168,7 +174,7 @@ impl Hub {
     }
 
     /// Ends what has lost its standing by what is known here, and returns what spokes have to be asked about.
-    async fn look_at_standings(&self) -> BTreeMap<LogicalCluster, Vec<Arc<Standing>>> {
+    pub(super) async fn look_at_standings(&self) -> BTreeMap<LogicalCluster, Vec<Arc<Standing>>> {
         let mut for_spokes: BTreeMap<_, Vec<_>> = BTreeMap::new();
         let open = self.parts.standings.open();
         for chunk in open.chunks(CHUNK_COUNT) {

@@ -399,6 +399,10 @@ impl Follower {
         let secret = match self.hub.get(&endpoint, &reference.name).await {
             Ok(secret) => Some(secret),
             Err(error) if error.is_not_found() => None,
+            // What the Spoke says is no name of any Secret.
+            Err(client::Error::Path(error)) => {
+                return Ok(Some(Err(Fault::Unreadable(error.to_string()))));
+            }
             Err(error) => return Err(error),
         };
         let credential = self.dialer.credential(cluster, reference, secret.as_ref());

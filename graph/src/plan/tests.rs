@@ -835,3 +835,120 @@ fn the_objects_of_a_plan_are_bounded_together() {
     assert_eq!(plan.failure, None, "10 MB are what a thousand objects have");
     assert_eq!(plan.applies.len(), 1_000);
 }
+
+#[test]
+fn only_what_is_the_instances_own_is_changed_or_shown() {
+    let live = |labels: Value| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "demo-config", "namespace": "shop", "uid": "u", "labels": labels},
+            "data": {"replicas": "1"},
+        })
+    };
+    let set = crate::applyset_id(&instance());
+    let marked =
+        |hub: &str| json!({"applyset.kubernetes.io/part-of": set, "wheelhouse.dev/hub": hub});
+    let own = Claim::Own("u".to_owned());
+    for (name, labels, claimed, takes_over, want) in [
+        ("nobody's", json!({}), "", false, Claim::Foreign),
+        (
+            "nobody's, and to be taken over",
+            json!({}),
+            "",
+            true,
+            Claim::Taken("u".to_owned()),
+        ),
+        ("the ledger's", json!({}), "u", false, own.clone()),
+        (
+            "another of the ledger's name",
+            json!({}),
+            "before",
+            false,
+            Claim::Foreign,
+        ),
+        ("marked", marked("hub-a"), "", false, own.clone()),
+        (
+            "kro's",
+            json!({"applyset.kubernetes.io/part-of": set}),
+            "",
+            false,
+            own,
+        ),
+        ("another hub's", marked("hub-b"), "", false, Claim::Foreign),
+        (
+            "another set's, whatever the definition says",
+            json!({"applyset.kubernetes.io/part-of": "other"}),
+            "u",
+            true,
+            Claim::Foreign,
+        ),
+    ] {
+        let mut world = World::new(web(), instance());
+        let hub = ("wheelhouse.dev/hub".to_owned(), "hub-a".to_owned());
+        world.settings.extra_labels.extend([hub]);
+        world.observed.child(Arc::new(live(labels)));
+        let plan = world.plan();
+        let reference = plan.applies[0].reference.clone();
+        world.observed.claimed(&reference, claimed);
+        if takes_over {
+            world.observed.take_over();
+        }
+        let plan = world.plan();
+        assert_eq!(plan.applies[0].claim, want, "{name}");
+        let is_foreign = want == Claim::Foreign;
+        assert_eq!(
+            plan.nodes[0].state == NodeState::Error,
+            is_foreign,
+            "{name}"
+        );
+        let changes = plan.changes().any(|apply| apply.reference == reference);
+        assert_eq!(changes, !is_foreign, "{name}");
+        // What is not the instance's own yet is shown to no expression, and not counted.
+        let is_shown = plan.nodes[0].observed_count == 1;
+        assert_eq!(is_shown, matches!(want, Claim::Own(_)), "{name}");
+    }
+}
+
+#[test]
+fn only_names_are_asked_for() {
+    let definition = json!({
+        "schema": {"kind": "Any", "apiVersion": "v1alpha1", "spec": {"name": "string", "ns": "string"}},
+        "resources": [
+            {"id": "read", "externalRef": {
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": "${schema.spec.name}", "namespace": "${schema.spec.ns}"},
+            }},
+        ],
+    });
+    let long = "n".repeat(300);
+    for (name, ns, want) in [
+        ("a", "b", None),
+        ("system:a b", "b", None),
+        (
+            "a",
+            "kube-system/secrets?a=",
+            Some("metadata.namespace \"kube-system/secrets?a=\""),
+        ),
+        ("a", "..", Some("metadata.namespace \"..\"")),
+        ("a", "A", Some("metadata.namespace \"A\"")),
+        ("..", "b", Some("metadata.name \"..\"")),
+        ("a/b", "b", Some("metadata.name \"a/b\"")),
+        ("a%2fb", "b", Some("metadata.name \"a%2fb\"")),
+        ("a\nb", "b", Some("metadata.name \"a\\nb\"")),
+        (&long, "b", Some("...\": must be no more than 253 bytes")),
+    ] {
+        let mut world = World::new(definition.clone(), instance());
+        world.instance["spec"] = json!({"name": name, "ns": ns});
+        let plan = world.plan();
+        assert_eq!(
+            plan.wanted.len(),
+            usize::from(want.is_none()),
+            "{name} {ns}"
+        );
+        let failure = plan.failure.unwrap_or_default();
+        match want {
+            None => assert_eq!(failure, "", "{name} {ns}"),
+            Some(want) => assert!(failure.contains(want), "{failure}"),
+        }
+    }
+}

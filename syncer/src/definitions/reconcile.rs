@@ -36,6 +36,9 @@ use crate::{
 /// The wait after a failure of the hub itself, which is rare and passes.
 const RETRY_DELAY: std::time::Duration = std::time::Duration::from_secs(1);
 
+/// The wait before it is looked again whether a definition's author may act.
+const RIGHTS_DELAY: std::time::Duration = std::time::Duration::from_secs(10);
+
 /// What came of compiling.
 enum Compiled {
     Graph(Arc<CompiledGraph>),
@@ -249,7 +252,7 @@ async fn serve(
     match spread {
         Spread::Everywhere => {
             set.mark(marks::kind_ready(&graph.group_kind().kind));
-            set.mark(marks::controller_running());
+            set.mark(acting(engine, key, &served).await);
         }
         Spread::Waiting(places, delay) => {
             engine.definition_queue.add_after(key.clone(), delay);
@@ -257,6 +260,21 @@ async fn serve(
             set.mark(Mark::waits("KindReady", "Distributing", message));
         }
         Spread::Refused(reason) => set.mark(marks::kind_unready(&reason)),
+    }
+}
+
+/// Says whether its author may act for its instances where it was written; if not, it is looked at again, because the
+/// right may be given.
+async fn acting(engine: &Arc<Engine>, key: &DefinitionKey, served: &Served) -> Mark {
+    let Some(home) = engine.fleet.get(&key.cluster) else {
+        return marks::controller_running();
+    };
+    match served.grant.resolve(engine, &home).await {
+        Ok(_actor) => marks::controller_running(),
+        Err(reason) => {
+            engine.definition_queue.add_after(key.clone(), RIGHTS_DELAY);
+            marks::controller_failed(&reason)
+        }
     }
 }
 

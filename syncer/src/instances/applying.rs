@@ -21,7 +21,9 @@ use super::{
     claims::{self, Claims, Mark},
     reconcile::{Pause, Work},
 };
-use crate::{acting::Actor, children::WatchedKind, instances::ledger, target::Target};
+use crate::{
+    acting::Actor, children::WatchedKind, instances::ledger, restored::Leave, target::Target,
+};
 
 /// Writes of one instance that are under way at the same time.
 const WRITE_COUNT: usize = 8;
@@ -133,6 +135,9 @@ pub(crate) fn absorb(
 ///
 /// [`Pause::Watch`] while a wave is going, [`Pause::Failure`] where a deletion was refused.
 pub(crate) async fn prune(work: &mut Work<'_>, actor: &Actor, plan: &Plan) -> Result<(), Pause> {
+    if !plan.prune_allowed() {
+        return Ok(());
+    }
     for wave in plan.prune(&own(work)) {
         let mut gone = true;
         for object in &wave.objects {
@@ -146,12 +151,17 @@ pub(crate) async fn prune(work: &mut Work<'_>, actor: &Actor, plan: &Plan) -> Re
 }
 
 /// Finds what may be deleted for an instance, of what bears its labels: they alone are no proof.
+///
+/// A ledger that came out of a backup is older than the target. Until the restore is ended, and nothing is deleted before an
+/// administrator has confirmed it, what this hub applied for the instance counts as named.
 pub(crate) fn own(work: &Work<'_>) -> Vec<Arc<Value>> {
     let mark = Mark::of(&work.instance, &work.engine.hub_id);
+    let is_restored = work.engine.restored.leave(work.target) != Leave::Free;
     let children = work.target.children.of(work.key).into_iter();
     children
         .filter(|(reference, child)| {
             claims::may_delete(&work.memory.claims, &mark, reference, &child.object)
+                || is_restored && mark.is_on(&child.object)
         })
         .filter_map(|(_, child)| child.object.value().ok().map(Arc::new))
         .collect()

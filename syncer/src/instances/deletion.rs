@@ -65,7 +65,7 @@ async fn actor(work: &Work<'_>) -> Result<Actor, String> {
         .definitions
         .lookup(&work.target.cluster, &work.key.group_kind);
     if let Some(served) = served {
-        return served.grant.resolve(work.target).await;
+        return served.grant.resolve(work.engine, work.target).await;
     }
     let ledger = work.memory.ledger.as_ref();
     match ledger.and_then(|spec| spec.acting_as.clone()) {

@@ -207,7 +207,7 @@ async fn take_away_with_children(
         met_foreign: false,
     };
     work.require_synced(served)?;
-    let actor = served.grant.resolve(target).await;
+    let actor = served.grant.resolve(engine, target).await;
     let actor = actor.map_err(Pause::Failure)?;
     work.memory.claims = applying::marked(&work);
     deletion::children(&mut work, &actor).await?;

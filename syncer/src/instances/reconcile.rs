@@ -131,6 +131,7 @@ impl Work<'_> {
             .definitions
             .lookup(&self.target.cluster, &self.key.group_kind)
         else {
+            self.target.externals.forget(self.key); // in whose name would they be read?
             return Err(Pause::Watch);
         };
         if let Reach::Unreachable { since, reason } = self.target.reach() {
@@ -150,7 +151,7 @@ impl Work<'_> {
         }
         ledger::recall(self).await?;
         self.require_synced(&served)?;
-        match served.grant.resolve(self.target).await {
+        match served.grant.resolve(self.engine, self.target).await {
             Ok(actor) => self.converge(&served, &actor).await,
             Err(reason) => {
                 status::failed(self, &reason).await?;
@@ -351,7 +352,7 @@ impl Work<'_> {
 
     /// Plans on a thread that serves nobody: expressions may take a second. Targets take turns, and one has one turn at a
     /// time, so that the expressions of one are in the way of its own instances alone.
-    async fn plan_aside(&self, served: &Served, observed: &mut Observed) -> Result<Plan, Pause> {
+    async fn plan_aside(&self, served: &Served, observed: &Observed) -> Result<Plan, Pause> {
         let ended = |_closed| Pause::Watch;
         let _own = self.target.planning.acquire().await.map_err(ended)?;
         let _turn = self.engine.planning.acquire().await.map_err(ended)?;

@@ -136,6 +136,8 @@ async fn connect(
     let secret = match engine.hub.get(&secrets, &reference.name).await {
         Ok(secret) => Some(secret),
         Err(error) if error.is_not_found() => None,
+        // What the Spoke says is no name of any Secret.
+        Err(client::Error::Path(error)) => return Ok(Err(Fault::Unreadable(error.to_string()))),
         Err(error) => return Err(error),
     };
     let credential = match engine

@@ -5,6 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
+use wheelhouse_tests::Spoke;
+
 use super::support::{CRDS, Fixture, MERGE_PATCH, PATIENCE, RBAC, RGDS, SPOKES, User, Watch, base};
 
 const CARTS: &str = "/apis/kro.run/v1alpha1/namespaces/default/carts";
@@ -529,4 +531,104 @@ async fn s03_a_list_over_all_clusters_shows_what_each_of_them_allows() {
         assert_eq!(event["object"].get("data"), None, "only its name is told");
     }
     dave.until_status(all, 403).await;
+}
+
+/// An RGD at a real spoke's path that claims the hub's own kind, and a list over all clusters that a real spoke has its say in.
+#[tokio::test(flavor = "multi_thread")]
+async fn s03_a_real_spoke_decides_for_itself_and_for_nobody_else() {
+    let (fixture, east) = tokio::join!(Fixture::start(&["erin"]), Spoke::start("east"));
+    fixture.join(&east).await;
+    fixture.embed("b").await;
+    let admin = fixture.admin().await;
+    let graph = cart_graph("spokes", "Spoke", "wheelhouse.dev");
+    admin
+        .post(&format!("/clusters/east{RGDS}"), &graph)
+        .await
+        .must(201);
+    let path = format!("/clusters/east{RGDS}/spokes");
+    until_condition(&admin, &path, "GraphAccepted", "False").await;
+    let spoke = json!({
+        "apiVersion": "wheelhouse.dev/v1alpha1", "kind": "Spoke", "metadata": {"name": "b"},
+        "spec": {"provider": "Embedded"},
+    });
+    let own = format!("/clusters/east{SPOKES}");
+    admin.post(&own, &spoke).await.must(404);
+
+    // The first instance of a kind, made as soon as the kind is served, waits for nothing.
+    admin
+        .post(RGDS, &cart_graph("carts", "Cart", ""))
+        .await
+        .must(201);
+    active(&admin, "root", "carts").await;
+    let carts = format!("/clusters/east{CARTS}");
+    admin.until_status(&carts, 200).await;
+    admin
+        .post(&carts, &cart("first", &json!({})))
+        .await
+        .must(201);
+    let made = json!({"image": "good", "by": "carts"});
+    let look = until_made(&admin, "east", "first", &made);
+    let waited = timeout(Duration::from_secs(10), look).await;
+    waited.expect("it waits for no backoff");
+    let log = fixture.hub.process().log();
+    let paused = log.lines().find(|line| {
+        line.contains("following a collection is interrupted") && line.contains("hub/")
+    });
+    assert_eq!(paused, None, "no watch of the hub's own paused");
+
+    // erin may enter east; who reads Carts there is for east to say.
+    fixture.allow_access("erin", "east").await;
+    let erin = fixture.user("erin").await;
+    erin.get(ALL_CARTS).await.must(403);
+    let kubectl = east.kubectl();
+    let role = [
+        "create",
+        "clusterrole",
+        "reads-carts",
+        "--verb=list,watch",
+        "--resource=carts.kro.run",
+    ];
+    kubectl.must(&role).await;
+    let bind = [
+        "create",
+        "clusterrolebinding",
+        "erin",
+        "--clusterrole=reads-carts",
+        "--user=erin",
+    ];
+    kubectl.must(&bind).await;
+    let list = erin.until_status(ALL_CARTS, 200).await;
+    let first = ("east".to_owned(), "first".to_owned());
+    assert_eq!(placed(&list.body), [first]);
+    admin
+        .post(&format!("/clusters/b{CARTS}"), &cart("hidden", &json!({})))
+        .await
+        .must(201);
+    let mut watch = erin
+        .watch(&format!("{ALL_CARTS}?watch=true"))
+        .await
+        .expect("a watch");
+    let (kind, _) = event_of(&mut watch, "first").await;
+    assert_eq!(kind, "ADDED");
+    kubectl
+        .must(&["delete", "clusterrolebinding", "erin"])
+        .await;
+    let told = timeout(Duration::from_secs(10), async {
+        loop {
+            let event = watch.next(PATIENCE).await.expect("something is told");
+            let Some(event) = event else { return None };
+            assert_ne!(event["object"]["metadata"]["name"], "hidden", "{event}");
+            if event["type"] == "DELETED" {
+                return Some(event);
+            }
+        }
+    });
+    if let Some(event) = told.await.expect("within ten seconds") {
+        assert_eq!(
+            event["object"].get("spec"),
+            None,
+            "only its name is told: {event}"
+        );
+    }
+    erin.until_status(ALL_CARTS, 403).await;
 }
