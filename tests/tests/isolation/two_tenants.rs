@@ -102,7 +102,12 @@ async fn s03_two_tenants_do_not_notice_each_other() {
         let outcome = world.run().await;
         let last: Vec<String> = world.last.into_iter().collect();
         let last = last.join("\n  ");
-        let repeat = S03.repeat(seed);
+        let variable = if real {
+            "WHEELHOUSE_TENANTS_REAL=1 "
+        } else {
+            ""
+        };
+        let repeat = format!("{variable}{}", S03.repeat(seed));
         match outcome {
             Ok(figures) => println!("S03: seed {seed}: {figures}"),
             Err(error) => panic!(

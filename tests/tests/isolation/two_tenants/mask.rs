@@ -21,6 +21,9 @@ const DRAWN: [&str; 12] = [
     "wheelhouse.dev/hub",
 ];
 
+/// Lists whose order says nothing: two controllers write conditions, and kube-apiserver's rules come from a map.
+const UNORDERED: [&str; 3] = ["conditions", "resourceRules", "nonResourceRules"];
+
 /// Returns a value in which everything drawn is replaced by its sort.
 pub(super) fn mask(value: &Value) -> Value {
     match value {
@@ -42,8 +45,8 @@ fn field(key: &str, value: &Value) -> Value {
         return Value::String(format!("<{key}>"));
     }
     let mut masked = mask(value);
-    if let (true, Some(conditions)) = (key == "conditions", masked.as_array_mut()) {
-        conditions.sort_by_key(|condition| condition["type"].to_string());
+    if let (true, Some(items)) = (UNORDERED.contains(&key), masked.as_array_mut()) {
+        items.sort_by_key(ToString::to_string);
     }
     masked
 }
