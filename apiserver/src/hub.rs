@@ -267,7 +267,11 @@ impl Hub {
             return Ok(None);
         }
         let user = Arc::clone(&request.context().user);
-        let share = self.parts.quotas.share(&user, seat.map(Seat::address));
+        let quotas = &self.parts.quotas;
+        let share = match seat {
+            Some(seat) => seat.share(quotas, &user),
+            None => quotas.share(&user, None),
+        };
         request.set_share(&share);
         if let Some(seat) = seat {
             seat.count_for(&share, &user)?;

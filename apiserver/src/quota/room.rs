@@ -17,7 +17,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::{Kind, Permit, Share};
+use super::{Kind, Permit, Quotas, Share};
 use crate::{authenticate::UserInfo, respond::Refusal};
 
 /// Connections that wait. A fleet that comes back after a restart is a few thousand at once.
@@ -56,6 +56,8 @@ pub(crate) struct Seat {
     was_used: AtomicBool,
     /// Counts the connection for the user of its first request.
     permit: OnceLock<Permit>,
+    // Guards the share of the last user, who is nearly always the next one too; innermost lock.
+    last: Mutex<Option<(Arc<UserInfo>, Arc<Share>)>>,
     request_count: AtomicU32,
     taken_back_count: AtomicU32,
 }
@@ -105,6 +107,7 @@ impl Room {
             finish: finish.child_token(),
             was_used: AtomicBool::new(false),
             permit: OnceLock::new(),
+            last: Mutex::new(None),
             request_count: AtomicU32::new(0),
             taken_back_count: AtomicU32::new(0),
         }
@@ -134,9 +137,17 @@ impl Waiting {
 // === impl Seat ===
 
 impl Seat {
-    /// Where the connection comes from.
-    pub(crate) fn address(&self) -> IpAddr {
-        self.address
+    /// The share of a user whose request came over the connection.
+    pub(crate) fn share(&self, quotas: &Quotas, user: &Arc<UserInfo>) -> Arc<Share> {
+        let mut last = self.last.lock();
+        if let Some((known, share)) = &*last
+            && Arc::ptr_eq(known, user)
+        {
+            return Arc::clone(share);
+        }
+        let share = quotas.share(user, Some(self.address));
+        *last = Some((Arc::clone(user), Arc::clone(&share)));
+        share
     }
 
     /// Is cancelled when the connection is to be cut.
