@@ -86,7 +86,7 @@ pub(crate) struct Spokes {
     #[arg(long = "allow-insecure-spokes")]
     pub(crate) allow_insecure: bool,
     /// How much memory, in MiB, the hub may use for what it reads of one spoke.
-    #[arg(long = "spoke-memory-mib", value_name = "MIB", default_value_t = 128, value_parser = clap::value_parser!(u32).range(8..=65536))]
+    #[arg(long = "spoke-memory-mib", value_name = "MIB", default_value_t = 96, value_parser = clap::value_parser!(u32).range(8..=65536))]
     pub(crate) memory_mib: u32,
 }
 

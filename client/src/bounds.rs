@@ -147,9 +147,9 @@ impl Bounds {
         watch_bytes_per_second: None,
     };
 
-    /// For a spoke. Some 20,000 objects of 3 KB fit, read page by page.
+    /// For a spoke. Some 10,000 objects of 3 KB fit, and as many beside them while they are listed anew.
     pub const SPOKE: Self = Self {
-        total_bytes_max: 128 * MIB,
+        total_bytes_max: 96 * MIB,
         page_bytes_max: 48 * MIB,
         document_bytes_max: 16 * MIB,
         object_bytes_max: 4 * MIB,

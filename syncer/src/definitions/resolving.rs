@@ -311,10 +311,9 @@ impl Fetched {
         let mut views: Vec<(usize, View)> = Vec::new();
         for schemas in read {
             union.served.extend(schemas.served.iter().cloned());
-            for (gvk, found) in &schemas.kinds {
-                let known = union.kinds.entry(gvk.clone());
-                known.or_insert_with(|| found.clone());
-            }
+            let mut kinds = schemas.kinds.clone();
+            kinds.extend(std::mem::take(&mut union.kinds));
+            union.kinds = kinds;
             union.unavailable = union.unavailable.or_else(|| schemas.unavailable.clone());
             if schemas.kinds.is_empty() {
                 continue;

@@ -163,7 +163,7 @@ async fn connect(
     );
     target.credential = Some(digest);
     let created = spoke.metadata.creation_timestamp.as_deref();
-    target.created = created.unwrap_or_default().to_owned();
+    created.unwrap_or_default().clone_into(&mut target.created);
     start(engine, &Arc::new(target));
     Ok(Ok(()))
 }
