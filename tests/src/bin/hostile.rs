@@ -3,10 +3,7 @@
 //!
 //! `--seconds N` is how long each way is tried, 10 by default. The other spoke is a real kube-apiserver.
 
-use std::{
-    io::{self, Write as _},
-    time::Duration,
-};
+use std::{io, time::Duration};
 
 use anyhow::{Context as _, Result};
 use client::{Dynamic, Endpoint};
