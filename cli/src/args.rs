@@ -88,7 +88,7 @@ pub(crate) struct Spokes {
     #[arg(long = "allow-insecure-spokes")]
     pub(crate) allow_insecure: bool,
     /// How much memory, in MiB, the hub may use for what it reads of one spoke.
-    #[arg(long = "spoke-memory-mib", value_name = "MIB", default_value_t = 128, value_parser = clap::value_parser!(u32).range(8..=65536))]
+    #[arg(long = "spoke-memory-mib", value_name = "MIB", default_value_t = 96, value_parser = clap::value_parser!(u32).range(8..=65536))]
     pub(crate) memory_mib: u32,
 }
 
@@ -96,17 +96,17 @@ pub(crate) struct Spokes {
 #[derive(Debug, Args)]
 pub(crate) struct Limits {
     /// Connections of one user.
-    #[arg(long, value_name = "N", default_value_t = apiserver::Limits::default().connections_per_user)]
-    pub(crate) max_connections_per_user: u32,
+    #[arg(long = "max-connections-per-user", value_name = "N", default_value_t = apiserver::Limits::default().connections_per_user)]
+    pub(crate) connections_per_user: u32,
     /// Open watches of one user, with logs and other requests that do not end.
-    #[arg(long, value_name = "N", default_value_t = apiserver::Limits::default().watches_per_user)]
-    pub(crate) max_watches_per_user: u32,
+    #[arg(long = "max-watches-per-user", value_name = "N", default_value_t = apiserver::Limits::default().watches_per_user)]
+    pub(crate) watches_per_user: u32,
     /// Requests under way of one user.
-    #[arg(long, value_name = "N", default_value_t = apiserver::Limits::default().requests_per_user)]
-    pub(crate) max_requests_per_user: u32,
+    #[arg(long = "max-requests-per-user", value_name = "N", default_value_t = apiserver::Limits::default().requests_per_user)]
+    pub(crate) requests_per_user: u32,
     /// Requests under way of all users, above which each gets a fair part.
-    #[arg(long, value_name = "N", default_value_t = apiserver::Limits::default().requests)]
-    pub(crate) max_requests: u32,
+    #[arg(long = "max-requests", value_name = "N", default_value_t = apiserver::Limits::default().requests)]
+    pub(crate) requests: u32,
 }
 
 /// How etcd is reached, with the names of kube-apiserver's flags.

@@ -84,10 +84,10 @@ pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
 
 fn limits_of(limits: &args::Limits) -> apiserver::Limits {
     apiserver::Limits {
-        connections_per_user: limits.max_connections_per_user,
-        watches_per_user: limits.max_watches_per_user,
-        requests_per_user: limits.max_requests_per_user,
-        requests: limits.max_requests,
+        connections_per_user: limits.connections_per_user,
+        watches_per_user: limits.watches_per_user,
+        requests_per_user: limits.requests_per_user,
+        requests: limits.requests,
     }
 }
 

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::error::Error;
@@ -62,6 +63,8 @@ pub struct Budget {
     used_bytes: AtomicUsize,
     /// Guards the reports of bounds that were met, by what was read.
     met: Mutex<BTreeMap<String, (Instant, BoundError)>>,
+    /// Wakes who tells of them.
+    met_changed: Notify,
     /// Guards the bucket that watches take from.
     bucket: Mutex<Bucket>,
 }
@@ -147,9 +150,9 @@ impl Bounds {
         watch_bytes_per_second: None,
     };
 
-    /// For a spoke. Some 20,000 objects of 3 KB fit, read page by page.
+    /// For a spoke. Some 10,000 objects of 3 KB fit, and as many beside them while they are listed anew.
     pub const SPOKE: Self = Self {
-        total_bytes_max: 128 * MIB,
+        total_bytes_max: 96 * MIB,
         page_bytes_max: 48 * MIB,
         document_bytes_max: 16 * MIB,
         object_bytes_max: 4 * MIB,
@@ -175,6 +178,7 @@ impl Budget {
             bounds,
             used_bytes: AtomicUsize::new(0),
             met: Mutex::default(),
+            met_changed: Notify::new(),
             bucket: Mutex::new(Bucket {
                 bytes: signed(burst.saturating_mul(8)),
                 filled: Instant::now(),
@@ -227,15 +231,27 @@ impl Budget {
         match outcome {
             Ok(_) if met.is_empty() => {}
             Ok(_) => {
-                met.remove(place);
+                if met.remove(place).is_some() {
+                    self.met_changed.notify_one();
+                }
             }
             Err(Error::Bound(bound)) => {
-                if met.contains_key(place) || met.len() < MET_COUNT_MAX {
+                let known = met.get(place).map(|(_, bound)| bound);
+                if known != Some(bound) {
+                    self.met_changed.notify_one();
+                }
+                if known.is_some() || met.len() < MET_COUNT_MAX {
                     met.insert(place.to_owned(), (Instant::now(), bound.clone()));
                 }
             }
             Err(_) => {}
         }
+    }
+
+    /// Waits until what [`Budget::met`] returns has changed. One who waits is enough: the next one waits for the next
+    /// change.
+    pub async fn met_changed(&self) {
+        self.met_changed.notified().await;
     }
 
     /// Returns the bounds that were met lately, with what was read; `None` where none was.

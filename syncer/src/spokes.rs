@@ -134,8 +134,10 @@ fn take_spoke(engine: &Engine, known: &Known, event: Event) {
                 engine.spoke_queue.add(cluster);
             }
             // Who holds which uid is known of all of them before one is connected.
-            for cluster in spokes.keys() {
-                engine.spoke_queue.add(cluster.clone());
+            let mut clusters: Vec<LogicalCluster> = spokes.keys().cloned().collect();
+            clusters.sort();
+            for cluster in clusters {
+                engine.spoke_queue.add(cluster);
             }
         }
         Event::Applied(object) => {

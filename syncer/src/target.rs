@@ -337,10 +337,13 @@ impl Target {
     pub(crate) fn definitions_delay(&self) -> Duration {
         let now = Instant::now();
         let mut added = self.definitions_added.lock();
-        let next = added.map_or(now, |before| before + DEFINITIONS_INTERVAL);
-        let due = next.max(now);
+        let due = match *added {
+            Some(before) if before > now => before,
+            Some(before) => now.max(before + DEFINITIONS_INTERVAL),
+            None => now,
+        };
         *added = Some(due);
-        due - now
+        due.saturating_duration_since(now)
     }
 
     /// Notes the answer of `/version`.

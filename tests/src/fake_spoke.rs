@@ -20,7 +20,7 @@ use std::{
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _};
 use http::{HeaderMap, Method, Request, Response};
-use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt as _, Collected, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::{
     body::{Frame, Incoming},
     service::service_fn,
@@ -179,10 +179,7 @@ fn acceptor(authority: &Authority) -> TlsAcceptor {
 
 async fn accept(listener: TcpListener, acceptor: TlsAcceptor, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
-    loop {
-        let Ok((socket, _)) = listener.accept().await else {
-            continue;
-        };
+    while let Ok((socket, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
         let (acceptor, shared) = (acceptor.clone(), Arc::clone(&shared));
         connections.spawn(async move {
@@ -220,7 +217,7 @@ async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> Response<Bo
         seen.push_back(asked.clone());
     }
     let mode = lock(&shared.mode).clone();
-    let body = body.collect().await.map(|body| body.to_bytes());
+    let body = body.collect().await.map(Collected::to_bytes);
     let body = body.unwrap_or_default();
     if let Some(answer) = hostile::answer(&mode, shared, &asked).await {
         return answer;

@@ -525,9 +525,9 @@ mod tests {
         let links = Arc::new(Links::default());
         let mut follower = follower(&links, |path| match path.rsplit('/').next() {
             Some("malformed") => (200, secret("aaa", "{{{ not a kubeconfig").to_string()),
-            Some("of-another") => (200, secret("east", KUBECONFIG).to_string()),
             Some("broken") => (500, String::new()),
-            Some("good") => (200, secret("east", KUBECONFIG).to_string()),
+            // The second is another spoke's.
+            Some("good" | "of-another") => (200, secret("east", KUBECONFIG).to_string()),
             _ => (404, String::new()),
         });
         let spokes = [

@@ -36,6 +36,9 @@ const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// OpenAPI documents that a spoke may list: one for each group-version.
 const INDEX_COUNT_MAX: usize = 2000;
 
+/// How long the name of a document and its hash may be; both are kept.
+const NAME_BYTES_MAX: usize = 512;
+
 /// How long a spoke's own documents are waited for where those of before can stand in for them.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -208,10 +211,12 @@ async fn spoke_index(link: Option<&Link>) -> BTreeMap<String, String> {
                 .as_object()
                 .into_iter()
                 .flatten()
+                .filter(|(name, _)| name.len() <= NAME_BYTES_MAX)
                 .take(INDEX_COUNT_MAX)
                 .map(|(name, entry)| {
                     let url = entry["serverRelativeURL"].as_str().unwrap_or_default();
                     let hash = url.split_once("hash=").map_or("", |(_, hash)| hash);
+                    let hash = hash.get(..NAME_BYTES_MAX).unwrap_or(hash);
                     (name.clone(), hash.to_owned())
                 })
                 .collect();

@@ -19,7 +19,7 @@ const ENTRY_BYTES: usize = 40;
 /// What an owner reference costs.
 const OWNER_BYTES: usize = 320;
 /// How many times the largest text an object may be once it is parsed.
-const PARSED_FACTOR: usize = 16;
+const PARSED_FACTOR: usize = 8;
 
 /// An object as its bytes.
 #[derive(Clone, Debug)]

@@ -104,8 +104,8 @@ impl<'de> DeserializeSeed<'de> for Items<'_> {
 impl<'de> Visitor<'de> for Items<'_> {
     type Value = Vec<Arc<RawObject>>;
 
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of objects")
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list of objects")
     }
 
     fn visit_unit<E>(self) -> Result<Self::Value, E> {

@@ -337,7 +337,7 @@ async fn serve_last_good(
         engine.definitions.claims.holds(key, &kind)
     };
     let last_good =
-        fetched.compile(|schemas| revisions::last_good(key, revisions, schemas, &holds).ok_or(()));
+        fetched.compile(|schemas| revisions::last_good(key, revisions, schemas, holds).ok_or(()));
     if let Ok(((graph, author), _)) = last_good
         && let Ok(grant) = Grant::of(&key.cluster, object)
         // Its own author's: who has written the definition since has not written this.

@@ -316,10 +316,9 @@ impl Fetched {
         let mut views: Vec<(usize, View)> = Vec::new();
         for schemas in read {
             union.served.extend(schemas.served.iter().cloned());
-            for (gvk, found) in &schemas.kinds {
-                let known = union.kinds.entry(gvk.clone());
-                known.or_insert_with(|| found.clone());
-            }
+            let mut kinds = schemas.kinds.clone();
+            kinds.extend(std::mem::take(&mut union.kinds));
+            union.kinds = kinds;
             union.unavailable = union.unavailable.or_else(|| schemas.unavailable.clone());
             if schemas.kinds.is_empty() {
                 continue;
@@ -432,9 +431,12 @@ mod tests {
     /// Compiles for schemas that have the fingerprint of a type.
     fn compiles_for(type_: &'static str) -> impl Fn(&FetchedSchemas) -> Result<(), String> {
         let wanted = says(type_).fingerprint();
-        move |schemas| match schemas.fingerprint() == wanted {
-            true => Ok(()),
-            false => Err("another type".to_owned()),
+        move |schemas| {
+            if schemas.fingerprint() == wanted {
+                Ok(())
+            } else {
+                Err("another type".to_owned())
+            }
         }
     }
 

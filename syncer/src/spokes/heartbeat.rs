@@ -52,6 +52,7 @@ pub(super) fn start(engine: &Arc<Engine>, target: &Arc<Target>) {
                 biased;
                 () = target.token.cancelled() => return,
                 () = target.probe.notified() => tokio::time::sleep(PAUSE).await,
+                () = budget.met_changed() => tokio::time::sleep(PAUSE).await,
                 () = tokio::time::sleep(interval) => {}
             }
         }

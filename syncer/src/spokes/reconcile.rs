@@ -170,7 +170,7 @@ async fn connect(
     );
     target.credential = Some(digest);
     let created = spoke.metadata.creation_timestamp.as_deref();
-    target.created = created.unwrap_or_default().to_owned();
+    created.unwrap_or_default().clone_into(&mut target.created);
     target.note_trust(spoke.spec.trust_masters);
     start(engine, &Arc::new(target));
     Ok(Ok(()))

@@ -1,6 +1,9 @@
 //! How the server answers while it is hostile.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use futures::StreamExt as _;
@@ -44,6 +47,8 @@ pub enum Mode {
     HugeObjects,
     /// Objects say that they are root's and those of other clusters.
     Foreign,
+    /// CRDs are taken, and never established.
+    Stalled,
     /// Every review is answered with yes.
     Liar,
     /// Whatever needs an answer gets none.
@@ -70,6 +75,7 @@ impl Mode {
             Self::EndlessLine,
             Self::HugeObjects,
             Self::Foreign,
+            Self::Stalled,
             Self::Liar,
             Self::Silent,
             Self::Uid(uid.to_owned()),
@@ -84,72 +90,111 @@ pub(crate) async fn answer(
     asked: &Seen,
 ) -> Option<Response<Body>> {
     let (path, query) = asked.parts();
-    let is_watch = query.contains("watch=true");
-    let is_namespace = path.starts_with("/api/v1/namespaces/");
+    if let Some(answer) = to_anything(mode).await {
+        return Some(answer);
+    }
+    if query.contains("watch=true") {
+        return to_watch(mode);
+    }
     let is_list = asked.method == Method::GET
-        && !is_watch
-        && !is_namespace
+        && !path.starts_with("/api/v1/namespaces/")
         && path != "/version"
         && (query.contains("limit=") || query.contains("resourceVersion="));
-    let is_document = matches!(path, "/api" | "/apis") || path.starts_with("/openapi");
+    if is_list && let Some(answer) = to_list(mode, query) {
+        return Some(answer);
+    }
+    to_document(mode, shared, asked)
+}
+
+async fn to_anything(mode: &Mode) -> Option<Response<Body>> {
     match mode {
-        Mode::EndlessPages if is_list => Some(reply(200, &page(token(query), 500, ""))),
-        Mode::SameToken if is_list => Some(reply(200, &page("again".to_owned(), 0, ""))),
-        Mode::EndlessDiscovery if is_document => Some(endless(
-            r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":["#,
-            r#"{"metadata":{"name":"g"},"versions":[{"version":"v1","resources":[{},{},{},{}]}]},"#,
-        )),
         Mode::Garbage => Some(bytes(200, Bytes::from_static(b"<html>{{{{"))),
-        Mode::Huge => Some(bytes(200, vec![b' '; 100 * MIB].into())),
-        Mode::Drip => Some(stream(
-            futures::stream::repeat(Bytes::from_static(b" ")).then(|chunk| async {
+        Mode::Huge => {
+            static ZEROS: [u8; 100 * MIB] = [0; 100 * MIB];
+            Some(bytes(200, Bytes::from_static(&ZEROS)))
+        }
+        Mode::Drip => {
+            let chunks = futures::stream::repeat(Bytes::from_static(b" "));
+            Some(stream(chunks.then(|chunk| async {
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 chunk
-            }),
-        )),
-        Mode::LyingVersions if is_list => {
-            let mut list = page(String::new(), 3, "9000000000000000000");
-            list["metadata"]["resourceVersion"] = json!("9000000000000000001");
-            Some(reply(200, &list))
+            })))
         }
-        Mode::LyingVersions if is_watch => {
+        Mode::Redirect(url) => Some(redirect(url)),
+        Mode::Silent => std::future::pending().await,
+        _ => None,
+    }
+}
+
+fn to_watch(mode: &Mode) -> Option<Response<Body>> {
+    match mode {
+        // So that everything is listed.
+        Mode::EndlessPages
+        | Mode::SameToken
+        | Mode::OtherKinds
+        | Mode::HugeObjects
+        | Mode::Foreign => Some(super::status(410, "Expired")),
+        Mode::LyingVersions => {
             let lines = [9_000_000_000_000_000_005_u64, 7, 3];
             let lines =
                 lines.map(|version| store::line("ADDED", &object("a", &version.to_string())));
             Some(stream(futures::stream::iter(lines)))
         }
-        Mode::Redirect(url) => Some(redirect(url)),
-        Mode::OtherKinds if is_list => Some(reply(200, &other_kinds())),
-        Mode::Flicker if is_document || path.contains("customresourcedefinitions") => {
-            flicker(shared, path)
+        Mode::EndlessWatch => {
+            let next = |count: u64| async move {
+                let object = object(&format!("n{count}"), &count.to_string());
+                Some((store::line("ADDED", &object), count + 1))
+            };
+            Some(stream(futures::stream::unfold(1, next)))
         }
-        Mode::EndlessWatch if is_watch => {
-            Some(stream(futures::stream::unfold(1_u64, |count| async move {
-                let version = count.to_string();
-                let event = store::line("ADDED", &object(&format!("n{count}"), &version));
-                Some((event, count + 1))
-            })))
-        }
-        Mode::EndlessLine if is_watch => Some(endless(
+        Mode::EndlessLine => Some(endless(
             r#"{"type":"ADDED","object":{"a":""#,
             "aaaaaaaaaaaaaaaa",
         )),
-        Mode::HugeObjects if is_list => {
-            let mut list = page(String::new(), 20, "");
-            for item in list["items"].as_array_mut().into_iter().flatten() {
-                item["status"] = json!(vec![0; MIB]);
-            }
+        _ => None,
+    }
+}
+
+fn to_list(mode: &Mode, query: &str) -> Option<Response<Body>> {
+    match mode {
+        Mode::EndlessPages => Some(reply(200, &page(&token(query), 500, "10"))),
+        Mode::SameToken => Some(reply(200, &page("again", 0, "10"))),
+        Mode::LyingVersions => {
+            let mut list = page("", 3, "9000000000000000000");
+            list["metadata"]["resourceVersion"] = json!("9000000000000000001");
             Some(reply(200, &list))
         }
-        Mode::Foreign if is_list => Some(reply(200, &foreign())),
-        Mode::Liar if path.contains("review") => Some(reply(
-            201,
-            &json!({
-                "status": {"allowed": true, "authenticated": true, "user": {
-                    "username": "system:admin", "groups": ["system:masters"]}},
-            }),
+        Mode::OtherKinds => Some(reply(200, &other_kinds())),
+        Mode::HugeObjects => Some(bytes(200, huge_objects())),
+        Mode::Foreign => Some(reply(200, &foreign())),
+        _ => None,
+    }
+}
+
+fn to_document(mode: &Mode, shared: &Arc<Shared>, asked: &Seen) -> Option<Response<Body>> {
+    let (path, _) = asked.parts();
+    let is_document = matches!(path, "/api" | "/apis") || path.starts_with("/openapi");
+    match mode {
+        Mode::EndlessDiscovery if is_document => Some(endless(
+            r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":["#,
+            r#"{"metadata":{"name":"g"},"versions":[{"version":"v1","resources":[{},{},{},{}]}]},"#,
         )),
-        Mode::Silent => std::future::pending().await,
+        Mode::Flicker if is_document || path.contains("customresourcedefinitions") => {
+            flicker(shared, path)
+        }
+        Mode::Stalled if path.contains("customresourcedefinitions/") => {
+            let taken = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                "metadata": {"name": path.rsplit('/').next(), "uid": "1", "resourceVersion": "1"}});
+            Some(match asked.method {
+                Method::GET => super::status(404, "NotFound"),
+                _ => reply(200, &taken),
+            })
+        }
+        Mode::Liar if path.contains("review") => {
+            let answer = json!({"status": {"allowed": true, "authenticated": true, "user": {
+                "username": "system:admin", "groups": ["system:masters"]}}});
+            Some(reply(201, &answer))
+        }
         Mode::Uid(uid) if path == "/api/v1/namespaces/kube-system" => {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace",
                 "metadata": {"name": "kube-system", "uid": uid}});
@@ -172,8 +217,7 @@ fn object(name: &str, version: &str) -> Value {
     }, "data": {"text": "x".repeat(512)}})
 }
 
-fn page(token: String, count: usize, version: &str) -> Value {
-    let version = if version.is_empty() { "10" } else { version };
+fn page(token: &str, count: usize, version: &str) -> Value {
     let items: Vec<Value> = (0..count)
         .map(|index| object(&format!("{token}-{index}"), version))
         .collect();
@@ -203,6 +247,20 @@ fn other_kinds() -> Value {
     ]})
 }
 
+/// A page of objects that are 1.2 MB as text, and fifty times that once they are parsed.
+fn huge_objects() -> Bytes {
+    static PAGE: OnceLock<Bytes> = OnceLock::new();
+    let made = PAGE.get_or_init(|| {
+        let mut list = page("", 10, "10");
+        for item in list["items"].as_array_mut().into_iter().flatten() {
+            item["status"] = json!("numbers");
+        }
+        let numbers = format!("[0{}]", ",0".repeat(600_000));
+        list.to_string().replace("\"numbers\"", &numbers).into()
+    });
+    made.clone()
+}
+
 /// Objects that claim to be of other clusters, instances and hubs.
 fn foreign() -> Value {
     let claims = |name: &str| {
@@ -225,7 +283,7 @@ fn flicker(shared: &Arc<Shared>, path: &str) -> Option<Response<Body>> {
     let count = shared
         .asked_count
         .load(std::sync::atomic::Ordering::Relaxed);
-    if count % 2 == 0 {
+    if count.is_multiple_of(2) {
         return None;
     }
     if path.contains("customresourcedefinitions") {

@@ -418,6 +418,7 @@ fn is_too_many(answer: &Answer) {
     );
     assert_eq!(
         answer.message(),
-        "Too many requests, please try again later."
+        "Too many requests, please try again later.",
+        "in Kubernetes' words"
     );
 }

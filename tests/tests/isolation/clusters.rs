@@ -127,8 +127,9 @@ fn placed(list: &Value) -> Vec<(String, String)> {
 async fn event_of(watch: &mut Watch, name: &str) -> (String, Value) {
     loop {
         let event = watch.next(PATIENCE).await;
-        let event = event.unwrap_or_else(|error| panic!("{name} is told: {error}"));
-        let event = event.expect("the watch goes on");
+        let event = event
+            .expect("the object is told")
+            .expect("the watch goes on");
         assert_ne!(event["type"], "ERROR", "the watch goes on: {event}");
         if event["object"]["metadata"]["name"] == name {
             let kind = event["type"].as_str().unwrap_or_default().to_owned();
@@ -323,6 +324,24 @@ async fn s03_an_object_is_read_by_its_own_clusters_definition() {
     );
 }
 
+/// The records of who holds a kind are the hub's to write, whatever rights a tenant has in its cluster.
+async fn cannot_claim(tenant: &User, cluster: &str) {
+    let claims = "/apis/internal.wheelhouse.dev/v1alpha1/kindclaims";
+    let claim = json!({
+        "apiVersion": "internal.wheelhouse.dev/v1alpha1", "kind": "KindClaim",
+        "metadata": {"name": "others.kro.run"},
+        "spec": {"group": "kro.run", "resource": "others", "definition": {"name": "x", "uid": "x"}},
+    });
+    tenant
+        .post(&format!("/clusters/{cluster}{claims}"), &claim)
+        .await
+        .must(403);
+    let delete = tenant
+        .delete(&format!("/clusters/{cluster}{claims}/carts.kro.run"))
+        .await;
+    delete.must(403);
+}
+
 /// A definition at a spoke's path kept a later one of root from the whole fleet, and one that was refused held the kind after a
 /// restart.
 #[tokio::test(flavor = "multi_thread")]
@@ -383,20 +402,7 @@ async fn s03_a_definition_of_root_wins_by_what_is_stored() {
     }
     let still = bob.get(&late).await.must(200);
     assert_eq!(condition(&still, "KindReady").0, "False", "{still}");
-    let claims = "/apis/internal.wheelhouse.dev/v1alpha1/kindclaims";
-    let claim = json!({
-        "apiVersion": "internal.wheelhouse.dev/v1alpha1", "kind": "KindClaim",
-        "metadata": {"name": "others.kro.run"},
-        "spec": {"group": "kro.run", "resource": "others", "definition": {"name": "x", "uid": "x"}},
-    });
-    alice
-        .post(&format!("/clusters/a{claims}"), &claim)
-        .await
-        .must(403);
-    let delete = alice
-        .delete(&format!("/clusters/a{claims}/carts.kro.run"))
-        .await;
-    delete.must(403);
+    cannot_claim(&alice, "a").await;
 
     // Her definition goes, and root's comes in.
     alice.delete(&held).await.must(200);
@@ -459,7 +465,9 @@ async fn s03_a_list_over_all_clusters_shows_what_each_of_them_allows() {
     // dave enters a, and reads there.
     let reads = json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]});
     fixture.allow_access("dave", "a").await;
-    fixture.grant("a", "dave", "reads", &[reads.clone()]).await;
+    fixture
+        .grant("a", "dave", "reads", std::slice::from_ref(&reads))
+        .await;
     fixture.grant("b", "dave", "reads", &[reads]).await;
     let dave = fixture.user("dave").await;
     let all = "/clusters/*/api/v1/configmaps";
@@ -520,7 +528,7 @@ async fn s03_a_list_over_all_clusters_shows_what_each_of_them_allows() {
     let told = timeout(Duration::from_secs(10), async {
         loop {
             let event = watch.next(PATIENCE).await.expect("something is told");
-            let Some(event) = event else { return None };
+            let event = event?;
             if event["object"]["metadata"]["name"] == "third" {
                 return Some(event);
             }
@@ -576,6 +584,11 @@ async fn s03_a_real_spoke_decides_for_itself_and_for_nobody_else() {
     });
     assert_eq!(paused, None, "no watch of the hub's own paused");
 
+    is_asked_over_all_clusters(&fixture, &east, &admin).await;
+}
+
+/// A list and a watch over all clusters, of a user whose rights are the real spoke's to give and to take away.
+async fn is_asked_over_all_clusters(fixture: &Fixture, east: &Spoke, admin: &User) {
     // erin may enter east; who reads Carts there is for east to say.
     fixture.allow_access("erin", "east").await;
     let erin = fixture.user("erin").await;
@@ -599,7 +612,11 @@ async fn s03_a_real_spoke_decides_for_itself_and_for_nobody_else() {
     kubectl.must(&bind).await;
     let list = erin.until_status(ALL_CARTS, 200).await;
     let first = ("east".to_owned(), "first".to_owned());
-    assert_eq!(placed(&list.body), [first]);
+    assert_eq!(
+        placed(&list.body),
+        [first],
+        "what east shows and nothing else"
+    );
     admin
         .post(&format!("/clusters/b{CARTS}"), &cart("hidden", &json!({})))
         .await
@@ -609,14 +626,14 @@ async fn s03_a_real_spoke_decides_for_itself_and_for_nobody_else() {
         .await
         .expect("a watch");
     let (kind, _) = event_of(&mut watch, "first").await;
-    assert_eq!(kind, "ADDED");
+    assert_eq!(kind, "ADDED", "what is there is told");
     kubectl
         .must(&["delete", "clusterrolebinding", "erin"])
         .await;
     let told = timeout(Duration::from_secs(10), async {
         loop {
             let event = watch.next(PATIENCE).await.expect("something is told");
-            let Some(event) = event else { return None };
+            let event = event?;
             assert_ne!(event["object"]["metadata"]["name"], "hidden", "{event}");
             if event["type"] == "DELETED" {
                 return Some(event);

@@ -1,6 +1,6 @@
 //! A spoke that answers each call in the worst way: the hub goes on for everybody else, within its memory.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, io::Write as _, time::Duration};
 
 use client::{Dynamic, ListRequest, Patch};
 use serde_json::{Value, json};
@@ -103,83 +103,128 @@ fn peak(hub: &Hub) -> u64 {
     kib.expect("the kernel tells it") << 10
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s14_a_hostile_spoke_harms_itself_alone() {
-    let hub = Hub::start().await;
-    let (good, mallory, elsewhere) = tokio::join!(
-        FakeSpoke::start("good"),
-        FakeSpoke::start("mallory"),
-        FakeSpoke::start("elsewhere"),
-    );
-    let root = calls(&hub).await;
-    for spoke in [&good, &mallory] {
-        let from = spoke.kubeconfig().display().to_string();
-        let added = hub
-            .wheelhouse(&["spoke", "add", spoke.name(), "--from", &from])
-            .await;
-        added.succeeded("spoke add");
-        until(&root, spoke.name(), "Ready", "True").await;
-    }
-    define(&root, "Note").await;
-    make(&root, "good", "Note", "first").await;
-    make(&root, "mallory", "Note", "n0").await;
-    let before = inventory(&root).await;
+/// A hub with a good spoke and a hostile one.
+struct Trial {
+    hub: Hub,
+    root: Dynamic,
+    good: FakeSpoke,
+    mallory: FakeSpoke,
+}
 
-    let redirect = format!("https://{}/", elsewhere.address());
-    for (index, mode) in Mode::all(&redirect, "uid-of-good").into_iter().enumerate() {
-        mallory.set(mode.clone());
+impl Trial {
+    /// Starts all of them, with an instance in each spoke.
+    async fn start() -> Self {
+        let hub = Hub::start().await;
+        let (good, mallory) = tokio::join!(FakeSpoke::start("good"), FakeSpoke::start("mallory"));
+        let root = calls(&hub).await;
+        for spoke in [&good, &mallory] {
+            let from = spoke.kubeconfig().display().to_string();
+            let added = hub
+                .wheelhouse(&["spoke", "add", spoke.name(), "--from", &from])
+                .await;
+            added.succeeded("spoke add");
+            until(&root, spoke.name(), "Ready", "True").await;
+        }
+        define(&root, "Note").await;
+        make(&root, "good", "Note", "first").await;
+        make(&root, "mallory", "Note", "n0").await;
+        Self {
+            hub,
+            root,
+            good,
+            mallory,
+        }
+    }
+
+    /// Lets mallory answer in a way, and looks whether that is noticed where it should be and nowhere else.
+    async fn go_through(&self, index: usize, mode: Mode) {
+        let (root, began) = (&self.root, tokio::time::Instant::now());
+        self.mallory.set(mode.clone());
         eventually(&format!("mallory was asked as {mode:?}"), || async {
             // A tenant of it asks as well.
-            let maps = endpoint("mallory", "v1", "configmaps", "");
             let quick = root.clone().with_deadline(Duration::from_millis(300));
-            drop(quick.list(&maps, &ListRequest::default()).await);
-            drop(quick.raw_get("/clusters/mallory/apis").await);
-            let count = mallory.asked_count();
+            let list = "/clusters/mallory/api/v1/configmaps?limit=500";
+            drop(tokio::join!(
+                quick.raw_get(list),
+                quick.raw_get("/clusters/mallory/apis")
+            ));
+            let count = self.mallory.asked_count();
             (count >= ASKED_COUNT)
                 .then_some(())
                 .ok_or(count.to_string())
         })
         .await;
-        make(&root, "good", "Note", &format!("n{index}")).await;
+        make(root, "good", "Note", &format!("n{index}")).await;
         // A definition of root is Active, whatever becomes of it there.
-        if index % 4 == 0 {
-            define(&root, &format!("Memo{index}")).await;
-            make(&root, "good", &format!("Memo{index}"), "m").await;
+        if matches!(mode, Mode::EndlessPages | Mode::Garbage | Mode::Stalled) {
+            define(root, &format!("Memo{index}")).await;
+            make(root, "good", &format!("Memo{index}"), "m").await;
         }
-        let told = match mode {
-            Mode::EndlessPages | Mode::SameToken => Some(("WithinBounds", "continue token")),
-            Mode::Silent | Mode::Garbage => Some(("Reachable", "")),
-            Mode::Uid(_) => Some(("Identified", "\"good\"")),
-            _ => None,
-        };
-        if let Some((type_, _)) = told.filter(|(_, text)| *text != "continue token") {
-            until(&root, "mallory", type_, "False").await;
-        }
-        let peak = peak(&hub);
-        eprintln!("{mode:?}: the hub had at most {} MiB", peak >> 20);
+        self.told(&mode).await;
+        let (peak, took) = (peak(&self.hub), began.elapsed());
+        // Past the test harness, which would hide the figure. Nobody is left to tell when standard error is gone.
+        drop(writeln!(
+            std::io::stderr(),
+            "{mode:?}: the hub had at most {} MiB, in {} ms",
+            peak >> 20,
+            took.as_millis()
+        ));
         assert!(peak < RSS_MAX, "{mode:?}: {} MiB", peak >> 20);
-        until(&root, "good", "Ready", "True").await;
+        until(root, "good", "Ready", "True").await;
     }
 
+    /// Waits until mallory's Spoke says what is wrong with it.
+    async fn told(&self, mode: &Mode) {
+        let (type_, text) = match mode {
+            Mode::EndlessPages => ("WithinBounds", "MiB would be kept of this cluster"),
+            Mode::SameToken => ("WithinBounds", "gives the same continue token again"),
+            Mode::EndlessDiscovery => {
+                let served = self.root.raw_get("/clusters/mallory/apis").await;
+                served.expect("what the hub serves there is told");
+                ("WithinBounds", "/api: an answer is larger than")
+            }
+            Mode::EndlessLine => ("WithinBounds", "an object is larger than 4 MiB"),
+            Mode::Garbage => ("Reachable", "kube-system cannot be read"),
+            Mode::Silent => ("Reachable", "no answer within"),
+            Mode::Uid(_) => ("Identified", "\"good\""),
+            _ => return,
+        };
+        eventually(&format!("mallory's {type_} says {text:?}"), || async {
+            let said = until(&self.root, "mallory", type_, "False").await;
+            said.contains(text).then_some(()).ok_or(said)
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s14_a_hostile_spoke_harms_itself_alone() {
+    let elsewhere = FakeSpoke::start("elsewhere").await;
+    let trial = Trial::start().await;
+    let before = inventory(&trial.root).await;
+    let redirect = format!("https://{}/", elsewhere.address());
+    for (index, mode) in Mode::all(&redirect, "uid-of-good").into_iter().enumerate() {
+        trial.go_through(index, mode).await;
+    }
     assert_eq!(elsewhere.asked_count(), 0, "no redirect was followed");
-    let mut after = inventory(&root).await;
-    after.retain(|name, _| !name.contains("default-token"));
+    let after = inventory(&trial.root).await;
     assert_eq!(before, after, "nothing changed outside mallory's cluster");
-    let strangers: Vec<String> = good
-        .stored()
-        .into_iter()
+    let stored = trial.good.stored().into_iter();
+    let strangers: Vec<String> = stored
         .filter(|path| path.contains("/configmaps/"))
         .filter(|path| !path.contains("/note-") && !path.contains("/memo"))
         .collect();
     assert_eq!(strangers, Vec::<String>::new(), "all of it is ours");
 
     // Once it is honest again, it is a spoke like any other.
-    mallory.set(Mode::Honest);
-    until(&root, "mallory", "Reachable", "True").await;
-    make(&root, "mallory", "Note", "again").await;
+    trial.mallory.set(Mode::Honest);
+    until(&trial.root, "mallory", "Reachable", "True").await;
+    make(&trial.root, "mallory", "Note", "again").await;
     let named = json!({"metadata": {"labels": {"trial": "over"}}});
     let spokes = super::joined::spokes();
-    root.patch(&spokes, "mallory", None, Patch::Merge(&named))
-        .await
-        .expect("its Spoke can be written");
+    let patched = trial
+        .root
+        .patch(&spokes, "mallory", None, Patch::Merge(&named))
+        .await;
+    patched.expect("its Spoke can be written");
 }

@@ -131,6 +131,23 @@ async fn s14_a_spoke_that_cannot_be_connected_is_in_no_other_spokes_way() {
     }
 }
 
+/// Joins spokes by kubeconfigs that must not be used.
+async fn dangerous_kubeconfigs(root: &Dynamic, sound: &str) {
+    // A credential that anyone on the way could read is not sent.
+    let plain = sound.replace("https://", "http://");
+    join(root, "plain", &plain, ("kube-system", Some("plain"))).await;
+    let said = until(root, "plain", "Ready", "False").await;
+    assert!(said.contains("--allow-insecure-spokes"), "{said}");
+    refused(root, "plain", &said).await;
+    // Nor does a kubeconfig in a Secret run a program of the hub's machine.
+    let program = r#"{"current-context": "a", "clusters": [{"name": "a", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "a", "user": {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "id"}}}],
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}]}"#;
+    join(root, "program", program, ("kube-system", Some("program"))).await;
+    let said = until(root, "program", "Ready", "False").await;
+    assert!(said.contains("exec is not allowed here"), "{said}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn s15_a_credential_is_used_for_its_spoke_alone_and_a_cluster_is_one_spoke() {
     let hub = Hub::start().await;
@@ -153,19 +170,7 @@ async fn s15_a_credential_is_used_for_its_spoke_alone_and_a_cluster_is_one_spoke
         refused(&root, name, &said).await;
     }
 
-    // A credential that anyone on the way could read is not sent.
-    let plain = read(&east).replace("https://", "http://");
-    join(&root, "plain", &plain, ("kube-system", Some("plain"))).await;
-    let said = until(&root, "plain", "Ready", "False").await;
-    assert!(said.contains("--allow-insecure-spokes"), "{said}");
-    refused(&root, "plain", &said).await;
-    // Nor does a kubeconfig in a Secret run a program of the hub's machine.
-    let program = r#"{"current-context": "a", "clusters": [{"name": "a", "cluster": {"server": "https://127.0.0.1:1"}}],
-        "users": [{"name": "a", "user": {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "id"}}}],
-        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}]}"#;
-    join(&root, "program", program, ("kube-system", Some("program"))).await;
-    let said = until(&root, "program", "Ready", "False").await;
-    assert!(said.contains("exec is not allowed here"), "{said}");
+    dangerous_kubeconfigs(&root, &read(&east)).await;
 
     // The same cluster under another name, which sorts before the holder's.
     join(

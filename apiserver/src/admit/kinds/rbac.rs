@@ -204,7 +204,7 @@ mod tests {
         let bound = |role: &Value, subject: Value| json!({"roleRef": role, "subjects": [subject]});
         let user = json!({"kind": "User", "name": "ann"});
         for (resource, object, want) in [
-            ("roles", rules(resource.clone()), 0),
+            ("roles", rules(resource), 0),
             ("roles", rules(url.clone()), 1),
             ("roles", rules(json!({})), 3),
             ("clusterroles", rules(url), 0),
