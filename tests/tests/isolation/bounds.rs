@@ -287,9 +287,10 @@ async fn s22_expressions_of_one_tenant_are_in_nobodys_way_and_end() {
         bob.post(&lights, &light).await.must(201);
         is_in_state(&bob, &format!("{lights}/{name}"), "ACTIVE").await;
     }
+    // Once when it is made, and when its definition is served, labelled and counted again; not for ever.
     let after = planned();
     assert!(
-        after <= before + HEAVY_COUNT,
+        after <= PLANS_EACH_MAX * HEAVY_COUNT,
         "not again and again: {before}, then {after}"
     );
     // A change of the instance heals it.
@@ -303,6 +304,9 @@ async fn s22_expressions_of_one_tenant_are_in_nobodys_way_and_end() {
     let resident = resident(&fixture);
     assert!(resident < RESIDENT_MAX, "the hub has {resident} bytes");
 }
+
+/// How often an instance is planned that cannot be: each time something that it depends on has changed.
+const PLANS_EACH_MAX: usize = 4;
 
 async fn is_in_state(user: &User, path: &str, state: &str) -> Answer {
     user.until(path, &format!("{path} is {state}"), |answer| {
