@@ -2,6 +2,7 @@
 //!
 //! Source: `apimachinery/pkg/util/validation/field/{path,errors}.go`.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use serde_json::Value;
@@ -282,10 +283,11 @@ impl std::error::Error for FieldError {}
 
 /// Joins errors as an aggregate prints them: one alone, several in brackets, each text once.
 pub fn aggregate(errors: &[FieldError]) -> String {
+    let mut seen = HashSet::with_capacity(errors.len());
     let mut texts: Vec<String> = Vec::with_capacity(errors.len());
     for error in errors {
         let text = error.to_string();
-        if !texts.contains(&text) {
+        if seen.insert(text.clone()) {
             texts.push(text);
         }
     }

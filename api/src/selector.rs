@@ -15,6 +15,9 @@ pub use field_selector::{FieldOperator, FieldRequirement, FieldSelector, ParseFi
 pub use label_selector::{LabelSelector, LabelSelectorRequirement};
 pub use requirement::{Operator, Requirement};
 
+/// Bytes of a selector in a request, as many as a URL has.
+pub(crate) const SELECTOR_BYTES_MAX: usize = 64 * 1024;
+
 /// A text or an object that is no selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]

@@ -1,4 +1,4 @@
-//! The project's own kinds and keys: Spokes, Inventories, ServedResources.
+//! The project's own kinds and keys: Spokes, Inventories, ServedResources, KindClaims.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +12,7 @@ use crate::object;
 use crate::status::Status;
 use crate::wire::{is_default, or_default};
 
+pub mod author;
 mod definitions;
 pub mod keys;
 
@@ -19,7 +20,7 @@ pub use definitions::definitions;
 
 /// The group of Spokes.
 pub const GROUP: &str = "wheelhouse.dev";
-/// The group of Inventories and ServedResources.
+/// The group of Inventories, ServedResources and KindClaims.
 pub const INTERNAL_GROUP: &str = "internal.wheelhouse.dev";
 /// The version of all of them.
 pub const VERSION: &str = "v1alpha1";
@@ -39,6 +40,11 @@ pub const INVENTORY_RESOURCE: &str = "inventories";
 pub const SERVED_RESOURCE_KIND: &str = "ServedResource";
 /// The plural of ServedResources.
 pub const SERVED_RESOURCE_RESOURCE: &str = "servedresources";
+
+/// The kind of KindClaims.
+pub const KIND_CLAIM_KIND: &str = "KindClaim";
+/// The plural of KindClaims.
+pub const KIND_CLAIM_RESOURCE: &str = "kindclaims";
 
 /// A real cluster that the hub syncs with; its name is that of its logical cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -246,6 +252,9 @@ pub struct InventorySpec {
     /// prune was begun and has not been seen to its end.
     #[serde(deserialize_with = "or_default")]
     pub exact: bool,
+    /// The user of the cluster in whose name the objects are written; `None` is the hub itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acting_as: Option<author::User>,
     /// The objects.
     #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub members: Vec<InventoryMember>,

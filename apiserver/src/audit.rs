@@ -2,14 +2,18 @@
 //!
 //! Invariant: bodies, tokens and the causes of refusals are not in it.
 
-use std::fmt::Write;
-
 use http::{HeaderMap, HeaderValue};
+use tokio::time::Instant;
 
 use crate::{context::RequestContext, route::RequestInfo};
 
 /// Longest id that is taken over from a client.
 const ID_BYTES_MAX: usize = 64;
+
+/// The code of a record whose client went away before the answer. Nobody has seen it; what the request has changed stays.
+const CODE_CLIENT_GONE: u16 = 499;
+/// The code of a record whose request panicked.
+const CODE_PANICKED: u16 = 500;
 
 /// The id of a request: the client's `Audit-ID`, or a fresh UUID.
 pub(crate) fn id_of(headers: &HeaderMap) -> HeaderValue {
@@ -36,7 +40,9 @@ pub(crate) fn record(context: &RequestContext, info: &RequestInfo, code: u16, la
     tracing::info!(
         target: "audit",
         audit_id = context.audit_id.to_str().unwrap_or_default(),
-        user = %UserText(context),
+        // Texts are quoted and escaped: whoever may impersonate chooses the name, and must not write other fields with it.
+        user = context.user.username,
+        impersonator = context.impersonator.as_ref().map(|user| user.username.as_str()),
         cluster = %info.cluster,
         verb = info.verb.as_str(),
         group = info.group,
@@ -67,17 +73,47 @@ pub(crate) fn record_unauthenticated(
     );
 }
 
-/// The user, and behind it who acts as the user.
-struct UserText<'a>(&'a RequestContext);
+/// The record that a request still owes. Dropped before it is settled, by a client that went away or by a panic, it is
+/// written then: the request may have changed something.
+pub(crate) struct Owed<'a> {
+    context: &'a RequestContext,
+    info: &'a RequestInfo,
+    started: Instant,
+    settled: bool,
+}
 
-impl std::fmt::Display for UserText<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0.user.username)?;
-        if let Some(sender) = &self.0.impersonator {
-            f.write_str(" (as asked by ")?;
-            f.write_str(&sender.username)?;
-            f.write_char(')')?;
+impl<'a> Owed<'a> {
+    /// Begins to owe the record of a request.
+    pub(crate) const fn new(
+        context: &'a RequestContext,
+        info: &'a RequestInfo,
+        started: Instant,
+    ) -> Self {
+        Self {
+            context,
+            info,
+            started,
+            settled: false,
         }
-        Ok(())
+    }
+
+    /// The record is written elsewhere, with the answer.
+    pub(crate) fn settle(mut self) {
+        self.settled = true;
+    }
+}
+
+impl Drop for Owed<'_> {
+    fn drop(&mut self) {
+        if self.settled {
+            return;
+        }
+        let code = if std::thread::panicking() {
+            CODE_PANICKED
+        } else {
+            CODE_CLIENT_GONE
+        };
+        let latency_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        record(self.context, self.info, code, latency_ms);
     }
 }

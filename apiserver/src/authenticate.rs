@@ -4,7 +4,12 @@
 //! certificate, the bearer token, anonymous. A token or certificate that is presented and not good is 401 where no
 //! other credential is good, also where anonymous requests are allowed.
 //!
-//! A certificate is looked at once per connection ([`crate::tls`]); here its result is only shared.
+//! At the path of a real spoke a token of one of its own ServiceAccounts counts too; the spoke itself is asked ([`SpokeTokens`]).
+//!
+//! A certificate is looked at once per connection ([`crate::tls`]); here its result is only shared, and its end is looked at for each request.
+//!
+//! # Invariants
+//! - What a sender is known by stays on record ([`Credential`]), so that a request that goes on for long can be judged again.
 //!
 //! Source: `apiserver/pkg/authentication/request/union`, `.../x509`, `.../bearertoken`, `.../anonymous`.
 
@@ -13,23 +18,32 @@ pub mod service_accounts;
 mod tokens;
 mod user;
 
-use std::sync::Arc;
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
-use api::{cluster::ClusterScope, status::Status};
-use http::{HeaderMap, header, request::Parts};
-use tokio_util::sync::CancellationToken;
+use api::{
+    cluster::{ClusterScope, LogicalCluster},
+    status::Status,
+};
+use futures::future::BoxFuture;
+use http::{HeaderMap, HeaderValue, header, request::Parts};
+use jiff::Timestamp;
 
-pub(crate) use peer::certificate_user;
 pub use peer::{CertificateIdentity, Peer};
+pub(crate) use peer::{certificate_user, last_second_of};
 pub use service_accounts::ServiceAccounts;
 #[cfg(feature = "fuzzing")]
 pub(crate) use service_accounts::TestSigner;
 pub use tokens::{TokenFile, TokenFileError};
+pub(crate) use user::{ABROAD_PREFIX, SERVICE_ACCOUNT_PREFIX};
 pub use user::{ALL_AUTHENTICATED, ALL_UNAUTHENTICATED, ANONYMOUS, SYSTEM_MASTERS, UserInfo};
 
 use crate::{
     config::Anonymous,
     context::{RequestContext, RequestOrigin},
+    quota::Share,
     respond::Refusal,
     route::RequestInfo,
 };
@@ -48,13 +62,60 @@ pub struct Authenticator {
     tokens: TokenFile,
     accounts: Option<Arc<ServiceAccounts>>,
     anonymous: Option<Arc<UserInfo>>,
+    spokes: OnceLock<Arc<dyn SpokeTokens>>,
 }
 
-/// Who a request comes from and by which way.
+/// Knows the tokens of the ServiceAccounts of real spokes, each at its own path.
+pub(crate) trait SpokeTokens: fmt::Debug + Send + Sync {
+    /// Finds whose token this is at the path of a logical cluster; the answer is at most ten seconds old. `None` where the cluster is no real spoke, has not
+    /// signed the token, or does not let it count.
+    fn find<'a>(
+        &'a self,
+        token: &'a str,
+        cluster: &'a LogicalCluster,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Option<Arc<UserInfo>>>;
+}
+
+/// Who a request comes from, by which way, and by what that is known.
 #[derive(Debug)]
 pub(crate) struct Sender {
     user: Arc<UserInfo>,
     origin: RequestOrigin,
+    credential: Credential,
+}
+
+/// By what a sender is known, as far as it can end while a request goes on.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Credential {
+    /// It does not end before the process does: a controller of this process, a line of the token file, nobody at all.
+    #[default]
+    Lasting,
+    /// A client certificate.
+    Certificate {
+        /// The last second since 1970 in which it is good.
+        not_after: i64,
+    },
+    /// A token of a ServiceAccount that the hub stores.
+    Account(Arc<service_accounts::Claims>),
+    /// A token of a ServiceAccount of a real spoke, good at the path of that one.
+    Spoke(SpokeToken),
+}
+
+/// A token of a spoke's own, which goes to that spoke and nowhere else.
+#[derive(Clone)]
+pub(crate) struct SpokeToken {
+    cluster: LogicalCluster,
+    token: Arc<str>,
+}
+
+/// For whom a TokenReview finds a token to be good.
+#[derive(Debug)]
+pub(crate) struct Reviewed {
+    /// Whose it is.
+    pub(crate) user: Arc<UserInfo>,
+    /// For whom, of those who were asked for.
+    pub(crate) audiences: Vec<String>,
 }
 
 // === impl Authenticator ===
@@ -69,6 +130,7 @@ impl Authenticator {
                 Anonymous::Allowed => Some(Arc::new(UserInfo::anonymous())),
                 Anonymous::Refused => None,
             },
+            spokes: OnceLock::new(),
         }
     }
 
@@ -79,45 +141,168 @@ impl Authenticator {
         self
     }
 
+    /// Takes tokens of spokes' own ServiceAccounts too. The first call counts.
+    pub(crate) fn set_spoke_tokens(&self, spokes: Arc<dyn SpokeTokens>) {
+        if self.spokes.set(spokes).is_err() {
+            tracing::warn!("tokens of spokes are known by someone already");
+        }
+    }
+
     /// Says who sends a request with these headers over `peer` to the path of `cluster`.
     ///
     /// # Errors
     /// 401, without a word about what was wrong.
-    pub(crate) fn identify(
+    pub(crate) async fn identify(
         &self,
         headers: &HeaderMap,
         peer: &Peer,
         cluster: &ClusterScope,
+        now: Timestamp,
     ) -> Result<Sender, Refusal> {
-        let network = |user: &Arc<UserInfo>| Sender {
+        let network = |user: &Arc<UserInfo>, credential| Sender {
             user: Arc::clone(user),
             origin: RequestOrigin::Network,
+            credential,
         };
         let certificate_is_bad = match peer {
             Peer::InProcess(user) => {
                 return Ok(Sender {
                     user: Arc::clone(user),
                     origin: RequestOrigin::InProcess,
+                    credential: Credential::Lasting,
                 });
             }
-            Peer::Certificate(CertificateIdentity::Good(user)) => return Ok(network(user)),
-            Peer::Certificate(CertificateIdentity::Bad) => true,
+            Peer::Certificate(CertificateIdentity::Good { user, not_after })
+                if now.as_second() <= *not_after =>
+            {
+                let not_after = *not_after;
+                return Ok(network(user, Credential::Certificate { not_after }));
+            }
+            Peer::Certificate(_) => true,
             Peer::Unknown => false,
         };
         match bearer_token(headers) {
-            Some(token) => self.token(token, cluster).as_ref().map(network),
+            Some(token) => {
+                let known = match self.token(token, cluster, now) {
+                    None => self.token_of_spoke(token, cluster, now).await,
+                    known => known,
+                };
+                known.map(|(user, credential)| network(&user, credential))
+            }
             None if certificate_is_bad => None,
-            None => self.anonymous.as_ref().map(network),
+            None => {
+                let anonymous = self.anonymous.as_ref();
+                anonymous.map(|user| network(user, Credential::Lasting))
+            }
         }
         .ok_or_else(|| Status::unauthorized().into())
     }
 
-    /// The user of a bearer token that is presented at the path of `cluster`, if the token is good.
-    pub fn token(&self, token: &str, cluster: &ClusterScope) -> Option<Arc<UserInfo>> {
-        self.tokens.user(token).or_else(|| {
-            let accounts = self.accounts.as_ref()?;
-            accounts.user(token, cluster.one(), jiff::Timestamp::now())
+    /// The user of a token of the hub's that is presented at the path of `cluster`.
+    fn token(
+        &self,
+        token: &str,
+        cluster: &ClusterScope,
+        now: Timestamp,
+    ) -> Option<(Arc<UserInfo>, Credential)> {
+        if let Some(user) = self.tokens.user(token) {
+            return Some((user, Credential::Lasting));
+        }
+        let accounts = self.accounts.as_ref()?;
+        let found = accounts.find(token, cluster.one(), None, now).ok()?;
+        Some((found.user, Credential::Account(found.claims)))
+    }
+
+    async fn token_of_spoke(
+        &self,
+        token: &str,
+        cluster: &ClusterScope,
+        now: Timestamp,
+    ) -> Option<(Arc<UserInfo>, Credential)> {
+        let (spokes, cluster) = (self.spokes.get()?, cluster.one()?);
+        let user = spokes.find(token, cluster, now).await?;
+        let token = SpokeToken {
+            cluster: cluster.clone(),
+            token: token.into(),
+        };
+        Some((user, Credential::Spoke(token)))
+    }
+
+    /// Whether what a sender was known by is good now.
+    pub(crate) async fn still_good(&self, credential: &Credential, now: Timestamp) -> bool {
+        match credential {
+            Credential::Lasting => true,
+            Credential::Certificate { not_after } => now.as_second() <= *not_after,
+            Credential::Account(claims) => self
+                .accounts
+                .as_ref()
+                .is_some_and(|accounts| accounts.still_counts(claims, now)),
+            Credential::Spoke(SpokeToken { cluster, token }) => match self.spokes.get() {
+                Some(spokes) => spokes.find(token, cluster, now).await.is_some(),
+                None => false,
+            },
+        }
+    }
+
+    /// Finds whose token this is at the path of `cluster`, and for whom of `audiences` it is; without any, for the API server.
+    ///
+    /// # Errors
+    /// Why it is nobody's, in the words of kube-apiserver.
+    pub(crate) fn review(
+        &self,
+        token: &str,
+        cluster: &ClusterScope,
+        audiences: &[String],
+    ) -> Result<Reviewed, service_accounts::TokenError> {
+        let wanted = (!audiences.is_empty()).then_some(audiences);
+        if let Some(user) = self.tokens.user(token) {
+            // Such a token is for the API server, whatever that is called.
+            let own = own_audiences(cluster);
+            let audiences = service_accounts::in_both(&own, wanted.unwrap_or(&own));
+            if audiences.is_empty() {
+                return Err(service_accounts::TokenError::Invalid);
+            }
+            return Ok(Reviewed { user, audiences });
+        }
+        let accounts = self.accounts.as_ref();
+        let accounts = accounts.ok_or(service_accounts::TokenError::Invalid)?;
+        let found = accounts.find(token, cluster.one(), wanted, Timestamp::now())?;
+        Ok(Reviewed {
+            user: found.user,
+            audiences: found.audiences,
         })
+    }
+}
+
+/// What the API server is called as an audience at a path: as the issuer of that cluster's tokens, and of root's, which count there too.
+fn own_audiences(cluster: &ClusterScope) -> Vec<String> {
+    let mut audiences = Vec::new();
+    if let Some(cluster) = cluster.one().filter(|cluster| !cluster.is_root()) {
+        audiences.push(service_accounts::issuer_of(cluster));
+    }
+    audiences.push(service_accounts::issuer_of(&LogicalCluster::root()));
+    audiences
+}
+
+// === impl SpokeToken ===
+
+impl SpokeToken {
+    /// The token as a header, for the spoke that has signed it; `None` for any other.
+    pub(crate) fn header_for(&self, cluster: &LogicalCluster) -> Option<HeaderValue> {
+        if self.cluster != *cluster {
+            return None;
+        }
+        let mut value = HeaderValue::try_from(format!("Bearer {}", self.token)).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+}
+
+impl fmt::Debug for SpokeToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SpokeToken")
+            .field("cluster", &self.cluster)
+            .finish_non_exhaustive()
     }
 }
 
@@ -140,7 +325,8 @@ impl Sender {
     ) -> Authenticated<Parts> {
         let mut context = context(self.user);
         context.origin = self.origin;
-        // Nothing behind this point may see or relay the credential.
+        context.credential = self.credential;
+        // Nothing behind this point may see or relay the header.
         request.headers.remove(header::AUTHORIZATION);
         Authenticated {
             request,
@@ -175,9 +361,9 @@ impl<R> Authenticated<R> {
         self
     }
 
-    /// Says what ends the watches of this request.
-    pub(crate) fn set_watches_end(&mut self, watches_end: CancellationToken) {
-        self.context.watches_end = watches_end;
+    /// Says what the sender has of the hub.
+    pub(crate) fn set_share(&mut self, share: &Arc<Share>) {
+        self.context.share = Some(Arc::clone(share));
     }
 
     /// Takes the request apart, for the authorizer, which makes an `Authorized` out of the parts.

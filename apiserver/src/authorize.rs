@@ -3,22 +3,27 @@
 //! Two gates stand before a spoke's logical cluster. The first asks root's RBAC for the verb `access` on
 //! `spokes/<name>`; who does not pass it learns nothing, not even whether the cluster exists. The second is the
 //! RBAC of the logical cluster itself: its own objects where the hub stores them, the spoke's judgement where a request
-//! is relayed. `/clusters/*` asks the first gate for all spokes and root's RBAC for the rest.
+//! is relayed. A list or watch over all clusters asks both gates of each cluster ([`sight`]); what else there is at
+//! `/clusters/*` asks the first gate for all spokes and root's RBAC for the rest.
 //!
 //! # Invariants
 //! - [`Authorized`] is made here alone, and only after both gates.
-//! - What the hub writes for itself ([`is_reserved`]) no role allows.
-//! - `system:masters` passes without RBAC, as in Kubernetes, so a broken policy can be repaired.
+//! - What the hub writes for itself ([`is_reserved`]) no role allows, and no `system:masters` but the hub's own.
+//! - `system:masters` passes without RBAC, as in Kubernetes, so a broken policy can be repaired: the hub's own everywhere, those that the administrators
+//!   of one cluster act as in that cluster alone.
+//! - Rules are asked about a user as their cluster knows it ([`UserInfo::as_known_in`]); about one that it does not know they say nothing.
 //!
 //! Source: `apiserver/pkg/endpoints/filters/authorization.go`, `kubernetes/plugin/pkg/auth/authorizer/rbac`.
 
 mod attributes;
 pub mod bootstrap;
 mod escalation;
+mod held;
 mod impersonate;
 mod policies;
 pub mod rbac;
 pub mod review;
+mod sight;
 
 use std::{
     borrow::Cow,
@@ -39,11 +44,13 @@ use tokio::sync::watch;
 
 pub use attributes::{Attributes, Decision};
 pub(crate) use escalation::Grant;
+pub(crate) use held::{Held, Reconsidered};
 pub use policies::Policies;
+pub(crate) use sight::{REVIEW_LIFETIME, Sight};
 
 use crate::{
-    authenticate::{Authenticated, SYSTEM_MASTERS, UserInfo},
-    context::RequestContext,
+    authenticate::{Authenticated, SERVICE_ACCOUNT_PREFIX, UserInfo},
+    context::{Ending, RequestContext},
     registry::ClusterKind,
     respond::Refusal,
     route::RequestInfo,
@@ -51,8 +58,6 @@ use crate::{
 
 /// The verb that the first gate asks for.
 const ACCESS: &str = "access";
-/// What names of ServiceAccounts begin with.
-const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 /// The group of `spokes`.
 const SPOKE_GROUP: &str = "wheelhouse.dev";
 
@@ -62,6 +67,8 @@ pub struct Authorized<R> {
     request: R,
     info: RequestInfo,
     context: RequestContext,
+    /// For a request over all clusters that is judged cluster by cluster.
+    sight: Option<Sight>,
 }
 
 /// A request that its sender may not do, with what the record of it needs.
@@ -75,24 +82,44 @@ pub struct Refused<R> {
 
 /// Who judges a request at the second gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Judge {
+pub enum Judge<'a> {
     /// The RBAC objects of the logical cluster, or root's for all of them at once.
     Rules,
     /// The spoke, when the relayed request reaches it: nothing is asked here.
     Spoke,
     /// Nobody: the first gate is enough (discovery of a spoke), or there is nothing to protect behind it.
     FirstGate,
+    /// Both gates of each of these clusters. The request passes if one of them lets it in.
+    Each(&'a [LogicalCluster]),
 }
 
 /// Asks a spoke what its RBAC says to a question about a kind that the hub stores for it.
 pub type SpokeReviewer =
-    Arc<dyn for<'a> Fn(Attributes<'a>) -> BoxFuture<'a, Decision> + Send + Sync>;
+    Arc<dyn for<'a> Fn(Attributes<'a>) -> BoxFuture<'a, SpokeAnswer> + Send + Sync>;
+
+/// What came of a question to a spoke.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SpokeAnswer {
+    /// It was answered, by the spoke or for it.
+    Decided(Decision),
+    /// The spoke did not answer. Whoever was let in before has not been sent away by that.
+    Unreached {
+        /// Why.
+        reason: String,
+    },
+    /// There is no way to the spoke: it is gone, suspended, or has no credential.
+    NotConnected {
+        /// Why.
+        reason: String,
+    },
+}
 
 /// Answers questions about what users may do, from RBAC objects in memory.
 pub struct Authorizer {
     policies: Policies,
     clusters: watch::Receiver<Arc<BTreeMap<LogicalCluster, ClusterKind>>>,
     spoke_reviewer: OnceLock<SpokeReviewer>,
+    reviews: sight::Reviews,
 }
 
 /// A decision and what there is to say about it.
@@ -120,6 +147,7 @@ impl Authorizer {
             policies,
             clusters,
             spoke_reviewer: OnceLock::new(),
+            reviews: sight::Reviews::default(),
         }
     }
 
@@ -137,26 +165,21 @@ impl Authorizer {
     pub(crate) async fn admit(
         &self,
         authenticated: Authenticated<http::request::Parts>,
-        judge: Judge,
+        judge: Judge<'_>,
     ) -> Result<Authorized<http::request::Parts>, Box<Refused<http::request::Parts>>> {
-        let authenticated = impersonate::apply(self, authenticated).await?;
+        let authenticated = impersonate::apply(self, authenticated)?;
         let verdict = {
             let asked = Attributes::of_request(authenticated.context(), authenticated.info());
-            match self.enter(asked.user, asked.cluster) {
-                Err(refusal) => Err(refusal),
-                Ok(()) => match judge {
-                    Judge::Rules => refuse_unless_allowed(&asked, &self.judge(&asked).await),
-                    Judge::Spoke | Judge::FirstGate => Ok(()),
-                },
-            }
+            self.pass(&asked, judge).await
         };
         match verdict {
-            Ok(()) => {
+            Ok(sight) => {
                 let (request, info, context) = authenticated.into_parts();
                 Ok(Authorized {
                     request,
                     info,
                     context,
+                    sight,
                 })
             }
             Err(refusal) => Err(Box::new(Refused {
@@ -164,6 +187,28 @@ impl Authorizer {
                 authenticated,
             })),
         }
+    }
+
+    /// Asks the gates that a request has to pass.
+    async fn pass(
+        &self,
+        asked: &Attributes<'_>,
+        judge: Judge<'_>,
+    ) -> Result<Option<Sight>, Refusal> {
+        if let Judge::Each(clusters) = judge {
+            let sight = self.sight(asked, clusters).await;
+            let sees_something = sight.only().is_none_or(|clusters| !clusters.is_empty());
+            let verdict = Verdict {
+                allowed: sees_something,
+                ..Verdict::default()
+            };
+            return refuse_unless_allowed(asked, &verdict).map(|()| Some(sight));
+        }
+        self.enter(asked.user, asked.cluster)?;
+        if judge == Judge::Rules {
+            refuse_unless_allowed(asked, &self.judge(asked).await)?;
+        }
+        Ok(None)
     }
 
     /// Answers whether something may be done, both gates included.
@@ -196,6 +241,21 @@ impl Authorizer {
         self.judge(asked).await
     }
 
+    /// What may be said to somebody who asks, at the path of a cluster, what a user of this name and these groups may there. The first gate knows the user as
+    /// one of the hub's, the cluster as one of its own.
+    pub(crate) async fn explain_for(&self, asked: &Attributes<'_>) -> Verdict {
+        let Some(cluster) = asked.cluster.one().filter(|it| self.is_embedded(it)) else {
+            return self.explain(asked).await;
+        };
+        let local = asked.user.clone().vouched_for_by(cluster);
+        let is_own_account = local.username.starts_with(SERVICE_ACCOUNT_PREFIX);
+        if !is_own_account && self.enter(asked.user, asked.cluster).is_err() {
+            return Verdict::default();
+        }
+        let user = &local;
+        self.judge(&Attributes { user, ..*asked }).await
+    }
+
     /// All rules that hold for `user`, for a SelfSubjectRulesReview.
     pub(crate) fn rules_for(
         &self,
@@ -203,9 +263,21 @@ impl Authorizer {
         cluster: &ClusterScope,
         namespace: &str,
     ) -> (Vec<rbac::PolicyRule>, Vec<String>) {
-        self.policies
-            .of(cluster.one().unwrap_or(&LogicalCluster::root()))
-            .rules_for(user, namespace)
+        let root = LogicalCluster::root();
+        let cluster = cluster.one().unwrap_or(&root);
+        match user.as_known_in(cluster) {
+            Some(user) => self.policies.of(cluster).rules_for(user, namespace),
+            None => Default::default(),
+        }
+    }
+
+    /// What the rules of a logical cluster say.
+    fn ask_rules(&self, cluster: &LogicalCluster, asked: &Attributes<'_>) -> Verdict {
+        let Some(user) = asked.user.as_known_in(cluster) else {
+            return Verdict::default();
+        };
+        let asked = Attributes { user, ..*asked };
+        Verdict::from_rbac(&self.policies.of(cluster).answer(&asked))
     }
 
     /// The first gate.
@@ -215,7 +287,10 @@ impl Authorizer {
             ClusterScope::One(cluster) => cluster.as_str(),
             ClusterScope::All => "*",
         };
-        if user.in_group(SYSTEM_MASTERS) || self.is_own_account(user, cluster) {
+        let is_at_home = user
+            .known_only_in()
+            .is_some_and(|own| cluster.one() == Some(own));
+        if user.is_master_of_hub() || is_at_home {
             return Ok(());
         }
         let root = ClusterScope::One(LogicalCluster::root());
@@ -232,69 +307,55 @@ impl Authorizer {
             path: "",
             is_resource: true,
         };
-        let answer = self.policies.of(&LogicalCluster::root()).answer(&asked);
-        refuse_unless_allowed(&asked, &Verdict::from_rbac(&answer))
+        let verdict = self.ask_rules(&LogicalCluster::root(), &asked);
+        refuse_unless_allowed(&asked, &verdict)
     }
 
     /// The second gate.
     async fn judge(&self, asked: &Attributes<'_>) -> Verdict {
-        if asked.user.in_group(SYSTEM_MASTERS) {
-            return Verdict {
-                allowed: true,
-                ..Verdict::default()
-            };
+        match self.judge_here(asked) {
+            Some(verdict) => verdict,
+            None => Verdict::from_spoke(self.ask_spoke(asked).await),
         }
-        if is_reserved(asked) {
-            return Verdict {
+    }
+
+    /// The second gate, as far as it stands here; `None` where a spoke is to be asked.
+    fn judge_here(&self, asked: &Attributes<'_>) -> Option<Verdict> {
+        let is_reserved = is_reserved(asked) && !asked.user.is_master_of_hub();
+        if is_reserved {
+            return Some(Verdict {
                 denied: true,
                 reason: "objects of this kind are written by the hub alone".to_owned(),
                 ..Verdict::default()
-            };
+            });
+        }
+        if asked.user.is_master_in(asked.cluster) {
+            return Some(Verdict {
+                allowed: true,
+                ..Verdict::default()
+            });
         }
         let root = LogicalCluster::root();
         let cluster = asked.cluster.one().unwrap_or(&root);
-        if self.is_composite(cluster) {
-            return self.ask_spoke(asked).await;
-        }
-        Verdict::from_rbac(&self.policies.of(cluster).answer(asked))
+        (!self.is_composite(cluster)).then(|| self.ask_rules(cluster, asked))
     }
 
     fn is_composite(&self, cluster: &LogicalCluster) -> bool {
         !cluster.is_root() && self.kind_of(cluster) == Some(ClusterKind::Composite)
     }
 
-    /// Whether a user is a ServiceAccount of the cluster itself, which passes the first gate at its own path. In an embedded
-    /// cluster nobody else has such a name: root's are called otherwise abroad, and to act as one is a
-    /// question to the cluster's own roles.
-    fn is_own_account(&self, user: &UserInfo, cluster: &ClusterScope) -> bool {
-        user.username.starts_with(SERVICE_ACCOUNT_PREFIX)
-            && cluster
-                .one()
-                .is_some_and(|cluster| self.kind_of(cluster) == Some(ClusterKind::Embedded))
+    fn is_embedded(&self, cluster: &LogicalCluster) -> bool {
+        self.kind_of(cluster) == Some(ClusterKind::Embedded)
     }
 
     fn kind_of(&self, cluster: &LogicalCluster) -> Option<ClusterKind> {
         self.clusters.borrow().get(cluster).copied()
     }
 
-    async fn ask_spoke(&self, asked: &Attributes<'_>) -> Verdict {
-        let Some(reviewer) = self.spoke_reviewer.get() else {
-            return Verdict::default();
-        };
-        match reviewer(*asked).await {
-            Decision::Allow => Verdict {
-                allowed: true,
-                ..Verdict::default()
-            },
-            Decision::Deny { reason } => Verdict {
-                denied: true,
-                reason,
-                ..Verdict::default()
-            },
-            Decision::NoOpinion { reason } => Verdict {
-                reason,
-                ..Verdict::default()
-            },
+    async fn ask_spoke(&self, asked: &Attributes<'_>) -> SpokeAnswer {
+        match self.spoke_reviewer.get() {
+            Some(reviewer) => reviewer(*asked).await,
+            None => SpokeAnswer::Decided(Decision::no_opinion()),
         }
     }
 }
@@ -308,6 +369,27 @@ impl fmt::Debug for Authorizer {
 // === impl Verdict ===
 
 impl Verdict {
+    /// Nobody is let in by a spoke that does not answer.
+    fn from_spoke(answer: SpokeAnswer) -> Self {
+        let refused = |reason| Self {
+            reason,
+            ..Self::default()
+        };
+        match answer {
+            SpokeAnswer::Decided(Decision::Allow) => Self {
+                allowed: true,
+                ..Self::default()
+            },
+            SpokeAnswer::Decided(Decision::Deny { reason }) => Self {
+                denied: true,
+                ..refused(reason)
+            },
+            SpokeAnswer::Decided(Decision::NoOpinion { reason })
+            | SpokeAnswer::Unreached { reason }
+            | SpokeAnswer::NotConnected { reason } => refused(reason),
+        }
+    }
+
     fn from_rbac(answer: &rbac::Answer) -> Self {
         let reason = match (&answer.grant, answer.errors.as_slice()) {
             (Some(grant), _) => grant.to_string(),
@@ -342,6 +424,16 @@ impl<R> Authorized<R> {
         &self.context
     }
 
+    /// The clusters that the sender may look into; `None` where the request is not judged cluster by cluster.
+    pub(crate) fn sight(&self) -> Option<&Sight> {
+        self.sight.as_ref()
+    }
+
+    /// Says what ends an answer to this request that goes on.
+    pub(crate) fn set_ending(&mut self, ending: Ending) {
+        self.context.ending = ending;
+    }
+
     /// Makes an authorized request without asking anyone, for component tests of handlers.
     #[cfg(test)]
     pub(crate) fn for_test(request: R, info: RequestInfo, context: RequestContext) -> Self {
@@ -349,6 +441,7 @@ impl<R> Authorized<R> {
             request,
             info,
             context,
+            sight: Some(Sight::All),
         }
     }
 }

@@ -2,6 +2,10 @@
 
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
+use client::spoke::Dialer;
+
+use crate::quota::Limits;
+
 /// How a hub is set up. Everything has a default but the directory.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -21,8 +25,12 @@ pub struct Config {
     pub token_file: Option<PathBuf>,
     /// What a request without credential is.
     pub anonymous: Anonymous,
+    /// How much of the hub one user may have at a time.
+    pub limits: Limits,
     /// How long requests are still taken once readiness fails, so that balancers notice.
     pub shutdown_delay: Duration,
+    /// How spokes are connected; the syncer of the same process shares it.
+    pub dialer: Dialer,
 }
 
 /// How Secrets are sealed in the store.
@@ -91,7 +99,9 @@ impl Config {
             host_names: Vec::new(),
             token_file: None,
             anonymous: Anonymous::default(),
+            limits: Limits::default(),
             shutdown_delay: Duration::ZERO,
+            dialer: Dialer::default(),
         }
     }
 }

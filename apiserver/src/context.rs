@@ -3,14 +3,20 @@
 //! Invariant: made once, when the request has been authenticated, and handed on by reference; the only thing that
 //! changes in it is the list of warnings.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use api::cluster::ClusterScope;
+use api::{cluster::ClusterScope, status::Status};
 use http::HeaderValue;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::authenticate::UserInfo;
+use crate::{
+    authenticate::{Credential, UserInfo},
+    quota::Share,
+};
+
+/// Warnings of one answer. Their headers hold 4,096 characters together.
+const WARNINGS_MAX: usize = 256;
 
 /// Says who asks, where, until when, and carries the warnings that the answer will have.
 #[derive(Debug)]
@@ -30,10 +36,22 @@ pub struct RequestContext {
     /// Whether the request came from a controller in this process. Only such a request may send what clients cannot set
     /// (the author of an object).
     pub origin: RequestOrigin,
-    /// Is cancelled when open watches have to end because the server drains.
-    pub watches_end: CancellationToken,
+    /// By what the sender is known.
+    pub(crate) credential: Credential,
+    /// What ends an answer that goes on for as long as it likes.
+    pub ending: Ending,
+    /// What the sender has of the hub; `None` for the hub's own controllers, which are not counted.
+    pub(crate) share: Option<Arc<Share>>,
     /// Guards the texts for `Warning` headers. Never held across an await; innermost lock.
     warnings: Mutex<Vec<String>>,
+}
+
+/// Ends an answer that goes on for as long as it likes: because the server drains, or because its receiver may not go on.
+#[derive(Clone, Debug)]
+pub struct Ending {
+    end: CancellationToken,
+    /// Why, set before `end` is cancelled; without it, the server drains. As long as somebody holds it the answer goes on.
+    reason: Option<Arc<OnceLock<Box<Status>>>>,
 }
 
 /// Says by which way a request came.
@@ -43,6 +61,33 @@ pub enum RequestOrigin {
     Network,
     /// From a controller in this process.
     InProcess,
+}
+
+// === impl Ending ===
+
+impl Ending {
+    /// Ends with `end`, without a word.
+    pub(crate) fn of(end: CancellationToken) -> Self {
+        Self { end, reason: None }
+    }
+
+    /// Ends with `end`, and says why.
+    pub(crate) fn with_reason(end: CancellationToken, reason: Arc<OnceLock<Box<Status>>>) -> Self {
+        Self {
+            end,
+            reason: Some(reason),
+        }
+    }
+
+    /// Is cancelled when the answer has to end.
+    pub(crate) fn token(&self) -> CancellationToken {
+        self.end.clone()
+    }
+
+    /// Why it has to end; `None` where the server drains.
+    pub(crate) fn reason(&self) -> Option<&Status> {
+        self.reason.as_ref()?.get().map(|status| &**status)
+    }
 }
 
 // === impl RequestContext ===
@@ -64,15 +109,21 @@ impl RequestContext {
             now,
             deadline,
             origin: RequestOrigin::Network,
-            watches_end: CancellationToken::new(),
+            credential: Credential::default(),
+            ending: Ending::of(CancellationToken::new()),
+            share: None,
             warnings: Mutex::new(Vec::new()),
         }
     }
 
-    /// Adds a `Warning` header to the answer, refusals included. A text that is there already is not added again.
+    /// Adds a `Warning` header to the answer, refusals included. A text that is there already is not added again, and what
+    /// would not fit into the headers is left out: an object can have a warning for each of its fields.
     pub fn warn(&self, text: impl Into<String>) {
-        let text = text.into();
         let mut warnings = self.warnings.lock();
+        if warnings.len() >= WARNINGS_MAX {
+            return;
+        }
+        let text = text.into();
         if !warnings.contains(&text) {
             warnings.push(text);
         }

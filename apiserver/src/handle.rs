@@ -21,11 +21,13 @@ mod decode;
 mod delete;
 mod delete_collection;
 mod dispatch;
+mod each;
 mod fields;
 mod get;
 mod list;
 pub(crate) mod output;
 mod patch;
+mod received;
 mod scale;
 mod selection;
 mod strategy;
@@ -39,10 +41,12 @@ use std::sync::{Arc, OnceLock};
 use storage::Store;
 
 pub use decode::decode;
+pub(crate) use received::receive;
 
 use crate::admit::namespace::{NamespaceView, StoredNamespaces};
 use crate::authorize::Authorized;
 use crate::authorize::Authorizer;
+use crate::context::RequestOrigin;
 use crate::registry::{Registry, ResourceScope};
 use crate::respond::{Refusal, RequestBody, Response};
 
@@ -132,7 +136,31 @@ impl Handlers {
         request: &Authorized<http::request::Parts>,
         body: RequestBody,
     ) -> Result<Response, Refusal> {
-        dispatch::serve(&self.shared, &scope, request, body).await
+        dispatch::serve(&self.shared, dispatch::Place::One(&scope), request, body).await
+    }
+
+    /// Answers a list or watch of a resource over all clusters.
+    ///
+    /// # Errors
+    /// 404 where none of the clusters that the caller may look into serves it. The syncer watches kinds that are about to be
+    /// served: to it they are empty.
+    pub(crate) async fn serve_each(
+        &self,
+        request: &Authorized<http::request::Parts>,
+        body: RequestBody,
+    ) -> Result<Response, Refusal> {
+        let each = each::Each::new(&self.shared, request)?;
+        let context = request.context();
+        let waits = context.origin == RequestOrigin::InProcess
+            && context.user.username == api::wheelhouse::keys::USER_SYNCER;
+        let face = match each.face() {
+            Some(face) => face,
+            None if waits => each.blank_face(),
+            None => return Err(Refusal::no_such_path()),
+        };
+        let (face, each) = (Arc::new(face), &each);
+        let place = dispatch::Place::Each { face: &face, each };
+        dispatch::serve(&self.shared, place, request, body).await
     }
 }
 

@@ -1,7 +1,7 @@
 //! The hub: all parts wired together, and the way of one request through them.
 //!
 //! ```text
-//!   answer ──► route ──► target ──► authenticate ──► authorize ──► target answers ──► finish
+//!   answer ──► route ──► target ──► authenticate ──► quota ──► authorize ──► target answers ──► finish
 //!                          │                                          ├ side, discovery, openapi
 //!                          │ registry: what is served                 ├ review
 //!                          ▼                                          ├ handlers: the hub's store
@@ -21,11 +21,13 @@ mod in_process;
 mod lifecycle;
 mod open;
 mod replicas;
+mod standing;
 mod target;
 
 use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use api::{cluster::ClusterScope, status::Status};
+use client::spoke::Dialer;
 use futures::{FutureExt, future::BoxFuture};
 use http::{HeaderValue, Method, header, request::Parts};
 use http_body::Body as _;
@@ -39,21 +41,23 @@ pub use replicas::ShareError;
 use crate::{
     audit,
     authenticate::{Authenticated, Authenticator, Peer, ServiceAccounts, UserInfo},
-    authorize::{Authorized, Authorizer},
+    authorize::{Authorized, Authorizer, Judge},
     backup::Backups,
     config::Config,
-    context::RequestContext,
+    context::{Ending, RequestContext, RequestOrigin},
     discovery,
     handle::Handlers,
     negotiate::{self, Negotiated},
     openapi,
+    quota::{Kind, Permit, Quotas, Seat},
     registry::Registry,
     relay::Relay,
     respond::{self, Body, Refusal, RequestBody, Response},
     route::{self, RequestInfo, Verb},
-    side::{Health, Metrics},
+    side::{self, Health, Metrics},
     tls::Pki,
 };
+use standing::Standings;
 use target::Target;
 
 /// A hub. Clones share it.
@@ -77,7 +81,10 @@ struct HubParts {
     backups: Backups,
     health: Health,
     metrics: Metrics,
+    quotas: Quotas,
     lifecycle: Lifecycle,
+    /// What goes on, and who may have it go on.
+    standings: Standings,
 }
 
 /// What is known of a request from its head alone, for its answer and its record.
@@ -85,6 +92,7 @@ struct Head {
     audit_id: HeaderValue,
     omits_body: bool,
     takes_gzip: bool,
+    closes: bool,
     started: Instant,
 }
 
@@ -113,16 +121,25 @@ impl Hub {
         &self.parts.authorizer
     }
 
+    pub(crate) fn authenticator(&self) -> &Authenticator {
+        &self.parts.authenticator
+    }
+
     /// A client's way into the hub without a connection, as `user`. Requests over it may set what clients cannot.
     pub fn in_process(&self, user: UserInfo) -> InProcess {
         InProcess::new(self.clone(), user)
+    }
+
+    /// How spokes are connected.
+    pub(crate) fn dialer(&self) -> &Dialer {
+        &self.parts.config.dialer
     }
 
     pub(crate) fn lifecycle(&self) -> &Lifecycle {
         &self.parts.lifecycle
     }
 
-    /// Answers one request. Never fails and never panics.
+    /// Answers one request, of the connection that sits on `seat` if it came over one. Never fails and never panics.
     ///
     /// Boxed here, where the connection begins: the future is large, and the compiler proves once that it may move
     /// between threads.
@@ -130,14 +147,20 @@ impl Hub {
         &'a self,
         request: http::Request<RequestBody>,
         peer: &'a Peer,
+        seat: Option<&'a Seat>,
     ) -> BoxFuture<'a, Response> {
-        Box::pin(self.answer_unboxed(request, peer))
+        Box::pin(self.answer_unboxed(request, peer, seat))
     }
 
-    async fn answer_unboxed(&self, request: http::Request<RequestBody>, peer: &Peer) -> Response {
+    async fn answer_unboxed(
+        &self,
+        request: http::Request<RequestBody>,
+        peer: &Peer,
+        seat: Option<&Seat>,
+    ) -> Response {
         let head = Head::of(&request);
         let (parts, body) = request.into_parts();
-        let answered = AssertUnwindSafe(self.process(parts, body, peer, &head))
+        let answered = AssertUnwindSafe(self.process(parts, body, (peer, seat), &head))
             .catch_unwind()
             .await;
         let mut response = answered.unwrap_or_else(|_panic| {
@@ -148,13 +171,23 @@ impl Hub {
         response
             .headers_mut()
             .insert(respond::AUDIT_ID, head.audit_id);
+        if head.closes {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
+        }
         if head.omits_body {
             drop_body(&mut response);
         }
         response
     }
 
-    async fn process(&self, parts: Parts, body: RequestBody, peer: &Peer, head: &Head) -> Response {
+    async fn process(
+        &self,
+        parts: Parts,
+        body: RequestBody,
+        (peer, seat): (&Peer, Option<&Seat>),
+        head: &Head,
+    ) -> Response {
         let info = match route::route(&parts.method, &parts.uri) {
             Ok(info) => info,
             Err(refusal) => return self.refuse_early(&parts, None, &refusal, head),
@@ -162,10 +195,12 @@ impl Hub {
         let is_long_running = info.is_long_running();
         let _running = self.parts.metrics.running(is_long_running);
         let _under_way = (!is_long_running).then(|| self.parts.lifecycle.request());
+        let now = jiff::Timestamp::now();
         let identified = self
             .parts
             .authenticator
-            .identify(&parts.headers, peer, &info.cluster);
+            .identify(&parts.headers, peer, &info.cluster, now)
+            .await;
         let (sender, deadline) = match identified
             .and_then(|sender| Ok((sender, deadline::of(&parts, &info, head.started)?)))
         {
@@ -175,27 +210,78 @@ impl Hub {
         let target = Target::of(&self.parts.registry, &info);
         let cluster = info.cluster.clone();
         let mut authenticated = sender.authenticate(parts, info, |user| {
-            let now = jiff::Timestamp::now();
             RequestContext::new(user, head.audit_id.clone(), cluster, now, deadline)
         });
-        authenticated.set_watches_end(self.parts.lifecycle.watches_end());
+        let permit = match self.take_share(&mut authenticated, seat) {
+            Ok(permit) => permit,
+            Err(refusal) => {
+                return self.finish(Err(refusal), &Facts::of_authenticated(&authenticated), head);
+            }
+        };
         match self
             .parts
             .authorizer
             .admit(authenticated, target.judge())
             .await
         {
-            Ok(authorized) => {
+            Ok(mut authorized) => {
+                if is_long_running {
+                    self.enlist(&mut authorized, target.judge());
+                }
+                let facts = Facts::of_authorized(&authorized);
+                let owed = audit::Owed::new(facts.context, facts.info, head.started);
                 let answered = self
                     .dispatch(target, &authorized, body, is_long_running)
-                    .await;
-                self.finish(answered, &Facts::of_authorized(&authorized), head)
+                    .await
+                    .map(|answer| hold(answer, permit));
+                owed.settle();
+                self.finish(answered, &facts, head)
             }
             Err(refused) => {
                 let facts = Facts::of_authenticated(&refused.authenticated);
                 self.finish(Err(refused.refusal), &facts, head)
             }
         }
+    }
+
+    /// Lets an answer that goes on be ended: by the drain, or by the loss of what lets it go on.
+    fn enlist(&self, request: &mut Authorized<Parts>, judge: Judge<'_>) {
+        let parts = &self.parts;
+        let drain = parts.lifecycle.watches_end();
+        request.set_ending(Ending::of(drain.clone()));
+        let cluster = request.info().cluster.one();
+        let kind = cluster.and_then(|cluster| parts.registry.cluster_kind(cluster));
+        parts.standings.enlist(request, judge, kind, &drain);
+    }
+
+    /// Counts a request for the user who sends it, unless it is a health check or a controller's.
+    ///
+    /// # Errors
+    /// 429.
+    fn take_share(
+        &self,
+        request: &mut Authenticated<Parts>,
+        seat: Option<&Seat>,
+    ) -> Result<Option<Permit>, Refusal> {
+        if request.context().origin == RequestOrigin::InProcess || is_health(&request.info().path) {
+            return Ok(None);
+        }
+        let user = Arc::clone(&request.context().user);
+        let quotas = &self.parts.quotas;
+        let share = match seat {
+            Some(seat) => seat.share(quotas, &user),
+            None => quotas.share(&user, None),
+        };
+        request.set_share(&share);
+        if let Some(seat) = seat {
+            seat.count_for(&share, &user)?;
+        }
+        let kind = if request.info().is_long_running() {
+            Kind::Watch
+        } else {
+            Kind::Request
+        };
+        share.take(kind, &user).map(Some)
     }
 
     /// Lets the target answer, in time.
@@ -279,6 +365,7 @@ impl Head {
             audit_id: audit::id_of(request.headers()),
             omits_body: *request.method() == Method::HEAD,
             takes_gzip: respond::accepts_gzip(request.headers()),
+            closes: is_chunked(request),
             started: Instant::now(),
         }
     }
@@ -302,6 +389,18 @@ impl<'a> Facts<'a> {
             context: request.context(),
         }
     }
+}
+
+/// Lets a request count until its answer is sent.
+fn hold(mut answer: Response, permit: Option<Permit>) -> Response {
+    if let Some(permit) = permit {
+        answer.body_mut().hold(permit);
+    }
+    answer
+}
+
+fn is_health(path: &str) -> bool {
+    matches!(side::Page::of(path), Some(side::Page::Health(..)))
 }
 
 /// Logs what a client is not told.
@@ -344,6 +443,14 @@ fn drop_body(response: &mut Response) {
             .headers_mut()
             .insert(header::CONTENT_LENGTH, HeaderValue::from(length));
     }
+}
+
+/// Whether the body of a request comes in chunks of HTTP/1.1. Its length may have been said twice then, and differently, of which hyper keeps
+/// nothing; what a proxy takes for the rest of the body must not be taken for another request, so the connection ends with this
+/// one. Source: RFC 9112 section 6.1.
+fn is_chunked(request: &http::Request<RequestBody>) -> bool {
+    request.version() < http::Version::HTTP_2
+        && request.headers().contains_key(header::TRANSFER_ENCODING)
 }
 
 fn millis(latency: Duration) -> u64 {

@@ -15,6 +15,7 @@
 // Shared vocabulary: what more than one stage speaks of.
 pub mod config;
 pub mod context;
+mod quota;
 pub mod served;
 
 // The way in.
@@ -61,3 +62,4 @@ pub mod respond;
 
 pub use config::{Anonymous, Config, EtcdConfig, StoreConfig};
 pub use hub::Hub;
+pub use quota::Limits;

@@ -6,7 +6,7 @@ mod restore;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -78,13 +78,58 @@ impl Header {
 pub fn write_hub_id(data_dir: &Path, id: &str) -> io::Result<()> {
     let file = data_dir.join(HUB_ID_FILE);
     let new = file.with_extension("new");
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    let mut made = options.open(&new)?;
+    let mut made = create_own(&new)?;
     made.write_all(id.as_bytes())?;
     made.sync_all()?;
     fs::rename(&new, file)?;
     File::open(data_dir)?.sync_all()
+}
+
+/// Creates a file that its owner alone may read, in the place of one that a process of before has left. Whatever else is there, a link for
+/// example, is taken away and not followed.
+///
+/// # Errors
+/// Whatever the file system says.
+pub fn create_own(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    // It is made here or not at all: `create_new` follows no link.
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// Opens a file that this user may go on with, or creates it for its owner alone. What stands there already keeps what it holds.
+///
+/// # Errors
+/// What the file system says; also for anything that is not this user's own file of this one name: a link, a file with a second
+/// name, another user's. Nothing has been changed then.
+pub fn open_own(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    match options.clone().create_new(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        created => return created,
+    }
+    let refused = |what: &str| io::Error::other(format!("{what}: remove it, or name another file"));
+    let found = fs::symlink_metadata(path)?;
+    if !found.is_file() {
+        return Err(refused("it is no file, but a link or something else"));
+    }
+    let file = options.open(path)?;
+    // What was opened, whatever has been put there since: no link was followed, and it is the file that is looked at.
+    let opened = file.metadata()?;
+    if (opened.dev(), opened.ino()) != (found.dev(), found.ino()) {
+        return Err(refused("it was replaced while it was opened"));
+    }
+    if opened.nlink() != 1 {
+        return Err(refused("the file has a second name"));
+    }
+    if opened.uid() != fs::metadata("/proc/self").map_or(opened.uid(), |own| own.uid()) {
+        return Err(refused("the file is another user's"));
+    }
+    Ok(file)
 }
 
 /// Reads the keys that a hub's Secrets are sealed with.

@@ -59,6 +59,9 @@ pub enum Error {
     /// Nested deeper than [`DEPTH_MAX`].
     #[error("message is nested too deeply")]
     Depth,
+    /// What is decoded would take too much memory.
+    #[error("message is too large: {0}")]
+    TooLarge(#[source] api::growth::TooLarge),
     /// The kind has no protobuf form here.
     #[error("no kind {kind:?} is registered for version {api_version:?}")]
     Kind {
@@ -115,7 +118,8 @@ impl Envelope {
                 kind: self.kind.clone(),
                 api_version: self.api_version.clone(),
             })?;
-        let mut fields = message::decode(tables, message, &self.raw, 0)?;
+        let decoding = message::Decoding::new(tables);
+        let mut fields = message::decode(&decoding, message, &self.raw, 0)?;
         fields.insert("apiVersion".into(), Value::String(self.api_version.clone()));
         fields.insert("kind".into(), Value::String(self.kind.clone()));
         Ok(Value::Object(fields))

@@ -22,7 +22,7 @@ mod view;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::{ClusterScope, LogicalCluster};
+use api::{ClusterScope, GroupVersionResource, LogicalCluster};
 use parking_lot::Mutex;
 use storage::{Revision, Store};
 use tokio::sync::{broadcast, watch};
@@ -93,10 +93,11 @@ impl Registry {
         self.kinds.subscribe()
     }
 
-    /// Finds what the hub's store serves under a name; over all clusters, root's or else any cluster's.
+    /// Finds what the hub's store serves under a name in one cluster. There is no such question about all clusters: each
+    /// has its own definition.
     pub fn lookup(
         &self,
-        scope: &ClusterScope,
+        cluster: &LogicalCluster,
         group: &str,
         version: &str,
         resource: &str,
@@ -106,10 +107,21 @@ impl Registry {
             version,
             resource,
         };
-        match scope {
-            ClusterScope::One(cluster) => self.clusters.view(cluster)?.lookup(&name),
-            ClusterScope::All => self.clusters.lookup_anywhere(&name),
-        }
+        self.clusters.view(cluster)?.lookup(&name)
+    }
+
+    /// [`Registry::lookup`] by the name that a storage key has for the cluster.
+    pub(crate) fn lookup_by_name(
+        &self,
+        cluster: &str,
+        gvr: &GroupVersionResource,
+    ) -> Option<Arc<ResourceScope>> {
+        self.clusters.lookup(cluster, gvr)
+    }
+
+    /// The clusters that serve a resource in a version: root first, the others by name.
+    pub(crate) fn serving(&self, gvr: &GroupVersionResource) -> Vec<LogicalCluster> {
+        self.clusters.serving(gvr)
     }
 
     /// Lists what the hub's store serves; `None` if there is no such cluster.

@@ -1,15 +1,18 @@
 //! A spoke's logical cluster: what the hub does not store is the spoke's, and is relayed to it.
 //!
 //! In reading order: [`links`] (a connection for each Spoke, from its Secret), [`forward`] (one request, streamed both
-//! ways, as the user), [`published`] (discovery and OpenAPI of both, as one), [`namespaces`] (what admission sees of the
-//! spoke's namespaces), [`review`] (what the spoke's authorizer says of kinds that the hub stores).
+//! ways, as the user), [`headers`] (which of them pass, either way), [`published`] (discovery and OpenAPI of both, as one),
+//! [`namespaces`] (what admission sees of the spoke's namespaces), [`review`] (what the spoke's authorizer says of kinds that the
+//! hub stores), [`accounts`] (whose the tokens of its own ServiceAccounts are).
 //!
 //! # Invariants
 //! - A request to a spoke that is not reached is 503 and names the spoke; it is never an empty list, never a 404.
 //! - Nothing that a client sends says who it is in the spoke: the identity is the hub's impersonation, or none.
-//! - No redirect of a spoke is followed.
+//! - No redirect of a spoke is followed, and none is relayed.
 
+mod accounts;
 mod forward;
+mod headers;
 mod links;
 mod namespaces;
 mod published;
@@ -23,7 +26,9 @@ use http::request::Parts;
 use tasks::Tasks;
 
 #[cfg(feature = "fuzzing")]
-pub(crate) use forward::{below_cluster, relayed as relayed_headers};
+pub(crate) use forward::below_cluster;
+#[cfg(feature = "fuzzing")]
+pub(crate) use headers::relayed as relayed_headers;
 pub(crate) use links::Links;
 
 use crate::{
@@ -48,12 +53,14 @@ pub(crate) struct Relay {
 impl Relay {
     /// Starts to follow the Spokes, and lets admission and authorization see them.
     pub(crate) fn start(&self, hub: &Hub, handlers: &Handlers, tasks: &Tasks) {
-        links::follow(&self.links, hub, tasks);
+        links::follow(&self.links, hub, hub.dialer(), tasks);
         handlers.set_spoke_namespaces(Arc::new(namespaces::SpokeNamespaces::new(Arc::clone(
             &self.links,
         ))));
         hub.authorizer()
             .set_spoke_reviewer(review::reviewer(Arc::clone(&self.links)));
+        let accounts = accounts::Accounts::new(Arc::clone(&self.links));
+        hub.authenticator().set_spoke_tokens(Arc::new(accounts));
     }
 
     /// Answers a request for a spoke. `served` is what the hub stores for it, `own` the documents of that.
@@ -100,7 +107,7 @@ impl Relay {
                 Some(openapi::Page::V2) | None => {}
             }
         }
-        let link = link.ok_or_else(|| links::not_connected(cluster))?;
+        let link = link.ok_or_else(|| self.links.not_connected(cluster))?;
         forward::forward(&link, request, body).await
     }
 }

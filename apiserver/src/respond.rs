@@ -10,6 +10,7 @@ mod compress;
 mod refusal;
 mod warning;
 
+use api::status::Status;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Serialize;
@@ -93,7 +94,10 @@ where
     json(StatusCode::OK, form, whole.into())
 }
 
-/// Answers 200 with the events of a watch, until they end or the server drains.
+/// Answers 200 with the events of a watch, until they end, the server drains, or the watcher may not go on. That it is told by an
+/// `ERROR` event: a clean end would pass for one of time, kubectl would end in silence, and informers would go on from where they are.
+///
+/// Source: client-go `tools/cache/reflector.go` (`handleAnyWatch`) lists again after such an event, and is answered 401 or 403.
 pub fn watch<S>(events: S, context: &RequestContext) -> Response
 where
     S: futures::Stream<Item = Bytes> + Send + 'static,
@@ -101,8 +105,14 @@ where
     with_type(
         StatusCode::OK,
         Encoding::Json.content_type(),
-        Body::stream(events, context.watches_end.clone()),
+        Body::stream_with(events, context.ending.clone(), error_event),
     )
+}
+
+/// A status as the last event of a watch.
+fn error_event(status: &Status) -> Bytes {
+    let event = serde_json::json!({"type": "ERROR", "object": status});
+    format!("{event}\n").into()
 }
 
 /// Answers with text.

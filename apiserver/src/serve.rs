@@ -10,7 +10,7 @@ mod connection;
 mod cork;
 mod executor;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, net::IpAddr, sync::Arc, time::Duration};
 
 use rustls::ServerConfig;
 use tokio::{
@@ -21,7 +21,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{hub::Hub, tls::ClientVerifier};
+use crate::{hub::Hub, quota::Room, tls::ClientVerifier};
 
 /// Open connections. Full: further ones wait in the listener's backlog. A process here has at most 20,000 files.
 const CONNECTION_COUNT_MAX: usize = 16_384;
@@ -38,6 +38,8 @@ pub(crate) struct Server {
     hub: Hub,
     config: Arc<ServerConfig>,
     verifier: Arc<ClientVerifier>,
+    /// Connections that have not said yet who uses them.
+    room: Arc<Room>,
     /// Connections and the streams on them.
     tracker: TaskTracker,
     /// Connections are told to finish.
@@ -55,6 +57,7 @@ impl Server {
             hub,
             config,
             verifier,
+            room: Arc::default(),
             tracker: TaskTracker::new(),
             finish: CancellationToken::new(),
             cut: CancellationToken::new(),
@@ -72,7 +75,7 @@ impl Server {
                 accepted = accept(&listener, &slots) => accepted,
             };
             match accepted {
-                Ok((stream, slot)) => self.start(stream, slot, acceptor.clone()),
+                Ok((accepted, slot)) => self.start(accepted, slot, acceptor.clone()),
                 Err(error) => {
                     tracing::warn!(error = %error, "connection cannot be accepted");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -82,13 +85,14 @@ impl Server {
         self.drain(listener).await;
     }
 
-    fn start(&self, stream: TcpStream, slot: OwnedSemaphorePermit, acceptor: TlsAcceptor) {
+    fn start(&self, accepted: Accepted, slot: OwnedSemaphorePermit, acceptor: TlsAcceptor) {
+        let Accepted { stream, address } = accepted;
         let connection = connection::Connection {
             hub: self.hub.clone(),
             verifier: Arc::clone(&self.verifier),
             tracker: self.tracker.clone(),
-            finish: self.finish.clone(),
-            cut: self.cut.clone(),
+            seat: Arc::new(self.room.enter(address, &self.finish, &self.cut)),
+            drain: self.finish.clone(),
         };
         self.tracker.spawn(async move {
             connection.run(stream, acceptor).await;
@@ -118,18 +122,25 @@ impl Server {
     }
 }
 
+/// A connection, and where it comes from.
+struct Accepted {
+    stream: TcpStream,
+    address: IpAddr,
+}
+
 /// Waits for a connection and a slot for it.
 async fn accept(
     listener: &TcpListener,
     slots: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+) -> io::Result<(Accepted, OwnedSemaphorePermit)> {
     let slot = Arc::clone(slots)
         .acquire_owned()
         .await
         .map_err(io::Error::other)?;
-    let (stream, _address) = listener.accept().await?;
+    let (stream, address) = listener.accept().await?;
     stream.set_nodelay(true)?;
-    Ok((stream, slot))
+    let address = address.ip();
+    Ok((Accepted { stream, address }, slot))
 }
 
 #[cfg(test)]

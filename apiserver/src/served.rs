@@ -130,6 +130,57 @@ impl ServedKinds {
 // === impl ServedKind ===
 
 impl ServedKind {
+    /// What an answer over several clusters calls a kind that they serve; `None` without any.
+    ///
+    /// Where all have the same definition, it is that. Where they differ, nobody's schema, short names or categories are shown,
+    /// and the kind is the one that most of them have: a single cluster does not name it for the others.
+    pub(crate) fn common(kinds: &[&Arc<Self>]) -> Option<Self> {
+        let first = kinds.first()?;
+        let hash = |kind: &Self| {
+            let mut digest = Sha256::new();
+            kind.digest(&mut digest);
+            digest.finalize()
+        };
+        let expected = hash(first);
+        let same = |kind: &&Arc<Self>| Arc::ptr_eq(kind, first) || hash(kind) == expected;
+        if kinds.iter().skip(1).all(same) {
+            return Some(Self::clone(first));
+        }
+        let count = |wanted: &Arc<Self>| {
+            let same = kinds.iter().filter(|kind| kind.gvk == wanted.gvk);
+            same.count()
+        };
+        // Of kinds that equally many have, the first: `max_by_key` takes the last.
+        let named = kinds.iter().rev().max_by_key(|kind| count(kind))?;
+        Some(Self {
+            gvk: named.gvk.clone(),
+            list_kind: named.list_kind.clone(),
+            singular: named.singular.clone(),
+            namespaced: kinds.iter().any(|kind| kind.namespaced),
+            ..Self::unknown(&named.gvr)
+        })
+    }
+
+    /// A kind of which only the endpoint is known: it can be listed and watched over all clusters.
+    pub(crate) fn unknown(gvr: &GroupVersionResource) -> Self {
+        Self {
+            gvr: gvr.clone(),
+            gvk: GroupVersionKind::new(gvr.group.as_str(), gvr.version.as_str(), "Object"),
+            list_kind: "ObjectList".to_owned(),
+            singular: String::new(),
+            namespaced: true,
+            short_names: Vec::new(),
+            categories: Vec::new(),
+            verbs: vec!["list".to_owned(), "watch".to_owned()],
+            subresources: Vec::new(),
+            storage_version_hash: String::new(),
+            definition_schema: None,
+            schema_hash: 0,
+            selectable_fields: Vec::new(),
+            source: KindSource::Definition,
+        }
+    }
+
     /// Feeds everything that discovery or OpenAPI shows to `digest`, each part with its length before it.
     fn digest(&self, digest: &mut Sha256) {
         let mut text = |part: &str| {

@@ -15,6 +15,9 @@ mod loops;
 mod relation;
 mod select;
 
+/// An entry of a map that is made, in its list and in its final place.
+const ENTRY_BYTES: u64 = 128;
+
 type Evaluated<'v> = Result<Value<'v>, Failure>;
 
 /// Evaluates a program and takes what it used from the budget.
@@ -113,6 +116,8 @@ impl<'v> Evaluator<'_, 'v> {
     }
 
     fn list(&mut self, elements: &[Element]) -> Evaluated<'v> {
+        self.meter
+            .grow(size_of::<Value<'v>>() as u64 * elements.len() as u64)?;
         let mut values = Vec::with_capacity(elements.len());
         for element in elements {
             let value = self.evaluate(&element.value)?;
@@ -127,6 +132,7 @@ impl<'v> Evaluator<'_, 'v> {
     }
 
     fn map(&mut self, entries: &[Entry]) -> Evaluated<'v> {
+        self.meter.grow(ENTRY_BYTES * entries.len() as u64)?;
         let mut made = Vec::with_capacity(entries.len());
         for entry in entries {
             let key = self.evaluate(&entry.key)?;
@@ -171,8 +177,8 @@ impl<'v> Evaluator<'_, 'v> {
     fn dispatch(&mut self, call: &Call, args: &[Value<'v>]) -> Evaluated<'v> {
         for arg in args {
             match &arg.0 {
-                Kind::String(text) => self.meter.charge_bytes(text.len())?,
-                Kind::Bytes(bytes) => self.meter.charge_bytes(bytes.len())?,
+                Kind::String(text) => self.meter.read_bytes(text.len())?,
+                Kind::Bytes(bytes) => self.meter.read_bytes(bytes.len())?,
                 _ => {}
             }
         }

@@ -71,7 +71,42 @@ pub(crate) struct Serve {
     #[arg(long = "host", value_name = "H")]
     pub(crate) hosts: Vec<String>,
     #[command(flatten)]
+    pub(crate) spokes: Spokes,
+    #[command(flatten)]
+    pub(crate) limits: Limits,
+    #[command(flatten)]
     pub(crate) etcd: Etcd,
+}
+
+/// What Spokes may do.
+#[derive(Debug, Args)]
+pub(crate) struct Spokes {
+    /// The namespace whose Secrets any Spoke may name. A Secret elsewhere must be labelled wheelhouse.dev/spoke=NAME.
+    #[arg(long = "spoke-secrets-namespace", value_name = "NS", default_value = client::spoke::SECRETS_NAMESPACE)]
+    pub(crate) secrets_namespace: String,
+    /// Send credentials to spokes over http, and to servers whose certificate is not verified.
+    #[arg(long = "allow-insecure-spokes")]
+    pub(crate) allow_insecure: bool,
+    /// How much memory, in MiB, the hub may use for what it reads of one spoke.
+    #[arg(long = "spoke-memory-mib", value_name = "MIB", default_value_t = 96, value_parser = clap::value_parser!(u32).range(8..=65536))]
+    pub(crate) memory_mib: u32,
+}
+
+/// How much of the hub its users may have at a time. Above it they are answered 429.
+#[derive(Debug, Args)]
+pub(crate) struct Limits {
+    /// Connections of one user.
+    #[arg(long = "max-connections-per-user", value_name = "N", default_value_t = apiserver::Limits::default().connections_per_user)]
+    pub(crate) connections_per_user: u32,
+    /// Open watches of one user, with logs and other requests that do not end.
+    #[arg(long = "max-watches-per-user", value_name = "N", default_value_t = apiserver::Limits::default().watches_per_user)]
+    pub(crate) watches_per_user: u32,
+    /// Requests under way of one user.
+    #[arg(long = "max-requests-per-user", value_name = "N", default_value_t = apiserver::Limits::default().requests_per_user)]
+    pub(crate) requests_per_user: u32,
+    /// Requests under way of all users, above which each gets a fair part.
+    #[arg(long = "max-requests", value_name = "N", default_value_t = apiserver::Limits::default().requests)]
+    pub(crate) requests: u32,
 }
 
 /// How etcd is reached, with the names of kube-apiserver's flags.
@@ -200,6 +235,7 @@ mod tests {
         for line in [
             "wheelhouse dev --dir d --spokes 3 --listen 127.0.0.1:0 --kubeconfig-out f --no-demo",
             "wheelhouse serve --data-dir d --listen 127.0.0.1:0 --kubeconfig-out f",
+            "wheelhouse serve --data-dir d --max-watches-per-user 100 --max-requests-per-user 50 --max-requests 400",
             "wheelhouse spoke add east --from k --from-context c --label a=b --label c=d --server https://h",
             "wheelhouse spoke list -o wide --kubeconfig f --context c",
             "wheelhouse spoke remove east",

@@ -4,7 +4,7 @@ mod files;
 
 use anyhow::{Context, Result, bail};
 use api::{GroupVersionResource, LogicalCluster, wheelhouse};
-use client::{CredentialSources, Dynamic, Endpoint, ListRequest, Options};
+use client::{CredentialSources, Dynamic, Endpoint, ListRequest, Options, Path, PathError};
 use serde_json::Value;
 
 pub(crate) use files::Kubeconfig;
@@ -58,7 +58,7 @@ pub(crate) async fn hub(flags: &HubFlags) -> Result<HubConnection> {
         .await
         .with_context(|| origin.to_owned())?;
     Ok(HubConnection {
-        dynamic: Dynamic::new(connection.kube()),
+        dynamic: Dynamic::new(connection.client()),
         cluster,
         user,
     })
@@ -89,6 +89,15 @@ pub(crate) fn embedded_credential(from: &Kubeconfig, context: Option<&str>) -> R
     Ok(kubeconfig::single("spoke", &cluster, &user).to_string())
 }
 
+/// The path of all Spokes.
+fn spokes_path() -> Result<Path, PathError> {
+    Path::collection(&Endpoint {
+        scope: None,
+        gvr: spokes(),
+        namespace: None,
+    })
+}
+
 // === impl HubConnection ===
 
 impl HubConnection {
@@ -103,7 +112,7 @@ impl HubConnection {
     /// Fails where the hub knows no spoke of a name.
     pub(crate) async fn require_spoke(&self, name: &str) -> Result<()> {
         let endpoint = Endpoint {
-            prefix: String::new(),
+            scope: None,
             gvr: spokes(),
             namespace: None,
         };
@@ -116,10 +125,9 @@ impl HubConnection {
 
     /// Reads all Spokes as a table.
     pub(crate) async fn spokes_table(&self) -> Result<Value> {
-        let path = format!("{}/{}", spokes().group_version().path(), spokes().resource);
         let bytes = self
             .dynamic
-            .raw_get_as(&path, TABLE)
+            .raw_get_as(spokes_path()?, TABLE)
             .await
             .context("spokes")?;
         serde_json::from_slice(&bytes).context("the hub's answer is no JSON")
@@ -127,8 +135,11 @@ impl HubConnection {
 
     /// Reads all Spokes as a list.
     pub(crate) async fn spokes_list(&self) -> Result<Value> {
-        let path = format!("{}/{}", spokes().group_version().path(), spokes().resource);
-        let bytes = self.dynamic.raw_get(&path).await.context("spokes")?;
+        let bytes = self
+            .dynamic
+            .raw_get(spokes_path()?)
+            .await
+            .context("spokes")?;
         serde_json::from_slice(&bytes).context("the hub's answer is no JSON")
     }
 
@@ -140,7 +151,7 @@ impl HubConnection {
 
 async fn names(dynamic: &Dynamic) -> Result<Vec<String>> {
     let endpoint = Endpoint {
-        prefix: String::new(),
+        scope: None,
         gvr: spokes(),
         namespace: None,
     };

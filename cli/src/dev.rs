@@ -27,7 +27,7 @@ pub(crate) async fn run(arguments: args::Dev) -> Result<()> {
         apply(&hub, &embedded_spoke(name)).await?;
     }
     for name in &names {
-        demo::ready(&hub, &connect::spokes(), "", None, name).await?;
+        demo::ready(&hub, &connect::spokes(), None, None, name).await?;
     }
     let clusters: Vec<api::LogicalCluster> = names.iter().filter_map(|n| n.parse().ok()).collect();
     syncer::start_simulator(&running.client(SIMULATOR), &clusters, &running.tasks);
@@ -58,7 +58,7 @@ async fn apply(hub: &Dynamic, object: &Value) -> Result<()> {
         _ => demo::definitions(),
     };
     let endpoint = Endpoint {
-        prefix: String::new(),
+        scope: None,
         gvr,
         namespace: None,
     };

@@ -1,6 +1,6 @@
 //! Kubeconfigs: the one that a hub writes when it is ready, and one for a single logical cluster.
 
-use std::path::Path;
+use std::{io::Write as _, path::Path};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -31,15 +31,9 @@ pub(crate) fn publish(running: &Running, file: &Path) -> Result<()> {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
     let partial = file.with_extension("partial");
-    write_private(&partial, &text).with_context(|| partial.display().to_string())?;
+    let write = || apiserver::offline::create_own(&partial)?.write_all(text.as_bytes());
+    write().with_context(|| partial.display().to_string())?;
     std::fs::rename(&partial, file).with_context(|| file.display().to_string())
-}
-
-fn write_private(file: &Path, text: &str) -> std::io::Result<()> {
-    use std::{io::Write, os::unix::fs::OpenOptionsExt};
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    options.open(file)?.write_all(text.as_bytes())
 }
 
 /// Makes a kubeconfig with one context out of a cluster's and a user's part.

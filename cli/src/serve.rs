@@ -10,6 +10,10 @@ use apiserver::{
     config::{Encryption, Reseal},
     offline,
 };
+use client::{
+    Bounds,
+    spoke::{Dialer, Policy, Servers},
+};
 use tasks::{OnPanic, Tasks};
 use tokio::{
     net::{TcpListener, TcpSocket},
@@ -51,6 +55,19 @@ pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
         },
     });
     config.store = store_of(arguments.etcd);
+    config.dialer = Dialer::new(Policy {
+        secrets_namespace: arguments.spokes.secrets_namespace,
+        servers: if arguments.spokes.allow_insecure {
+            Servers::Any
+        } else {
+            Servers::Verified
+        },
+        bounds: Bounds {
+            total_bytes_max: (arguments.spokes.memory_mib as usize).saturating_mul(1 << 20),
+            ..Bounds::SPOKE
+        },
+    });
+    config.limits = limits_of(&arguments.limits);
     for host in arguments.hosts {
         match host.parse() {
             Ok(address) => config.addresses.push(address),
@@ -63,6 +80,15 @@ pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
     }
     info!(address = %running.address, "ready");
     running.until_stopped().await
+}
+
+fn limits_of(limits: &args::Limits) -> apiserver::Limits {
+    apiserver::Limits {
+        connections_per_user: limits.connections_per_user,
+        watches_per_user: limits.watches_per_user,
+        requests_per_user: limits.requests_per_user,
+        requests: limits.requests,
+    }
 }
 
 fn store_of(etcd: args::Etcd) -> StoreConfig {
@@ -128,6 +154,7 @@ pub(crate) async fn start(mut config: apiserver::Config, listen: SocketAddr) -> 
         config.addresses.push(listen.ip());
     }
     let data_dir = config.data_dir.clone();
+    let dialer = config.dialer.clone();
     let listener = bind(listen).with_context(|| format!("cannot listen on {listen} (--listen)"))?;
     config.hub_id = hub_id(&data_dir, &config.store)?;
     let address = listener
@@ -142,7 +169,7 @@ pub(crate) async fn start(mut config: apiserver::Config, listen: SocketAddr) -> 
         tasks.spawn("serve", async move { hub.serve(listener, drain).await })
     };
     if hub.is_alone() {
-        start_syncer(&hub, &tasks);
+        start_syncer(&hub, dialer, &tasks);
     } else {
         let lease = client(&hub, leadership::USER);
         let (looked_at, led) = (hub.clone(), hub.clone());
@@ -152,7 +179,7 @@ pub(crate) async fn start(mut config: apiserver::Config, listen: SocketAddr) -> 
             move || looked_at.epoch(),
             move |tasks| {
                 led.start_controllers(tasks);
-                start_syncer(&led, tasks);
+                start_syncer(&led, dialer.clone(), tasks);
             },
         );
         // Without it nobody would notice that this replica leads no more.
@@ -167,10 +194,11 @@ pub(crate) async fn start(mut config: apiserver::Config, listen: SocketAddr) -> 
     })
 }
 
-fn start_syncer(hub: &Hub, tasks: &Tasks) {
+fn start_syncer(hub: &Hub, dialer: Dialer, tasks: &Tasks) {
     let config = syncer::Config {
         hub: client(hub, keys::USER_SYNCER),
         hub_id: hub.id().to_owned(),
+        dialer,
     };
     syncer::start(config, tasks);
 }

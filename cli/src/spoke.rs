@@ -50,7 +50,7 @@ async fn apply(hub: &connect::HubConnection, object: &Value) -> Result<()> {
     };
     let namespace = api::meta::namespace(object);
     let endpoint = Endpoint {
-        prefix: String::new(),
+        scope: None,
         gvr,
         namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
     };
@@ -86,7 +86,7 @@ async fn show(arguments: args::SpokeList) -> Result<()> {
 async fn leave(arguments: args::SpokeRemove) -> Result<()> {
     let hub = connect::hub(&arguments.hub).await?;
     let endpoint = Endpoint {
-        prefix: String::new(),
+        scope: None,
         gvr: connect::spokes(),
         namespace: None,
     };

@@ -17,6 +17,7 @@ use kube::config::KubeConfigOptions;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
+use crate::bounds::Budget;
 use crate::error::Error;
 use crate::transport::{RequestBody, ResponseBody, Timing, Transport};
 
@@ -36,6 +37,8 @@ pub struct Options {
     pub sources: CredentialSources,
     /// Who is calling.
     pub user_agent: String,
+    /// How much the cluster may make its clients hold; for the hub itself by default.
+    pub budget: Arc<Budget>,
 }
 
 /// As whom a request is sent.
@@ -45,6 +48,13 @@ pub enum Identity {
     Kubeconfig,
     /// With what stands in the request, over a connection without a client certificate.
     Request,
+}
+
+/// Sends calls to one cluster, and knows what that cluster may make it hold; cheap to clone.
+#[derive(Clone)]
+pub struct Client {
+    kube: kube::Client,
+    budget: Arc<Budget>,
 }
 
 type Stack = BoxCloneSyncService<Request<RequestBody>, Response<ResponseBody>, BoxError>;
@@ -57,7 +67,8 @@ pub struct Connection {
 
 struct Shared {
     server: Uri,
-    kube: kube::Client,
+    is_verified: bool,
+    client: Client,
     as_kubeconfig: Stack,
     as_request: Stack,
 }
@@ -70,6 +81,7 @@ impl Default for Options {
             timing: Timing::default(),
             sources: CredentialSources::Inline,
             user_agent: USER_AGENT.to_owned(),
+            budget: Arc::default(),
         }
     }
 }
@@ -108,6 +120,47 @@ where
     kube::Client::new(service, "default")
 }
 
+// === impl Client ===
+
+impl Client {
+    /// Borrows the client without its bounds.
+    pub const fn kube(&self) -> &kube::Client {
+        &self.kube
+    }
+
+    /// Borrows what the cluster may make this client hold.
+    pub const fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    /// Sends calls by another way; what the cluster may make both clients hold is one.
+    #[must_use]
+    pub(crate) fn through(&self, kube: kube::Client) -> Self {
+        Self {
+            kube,
+            budget: Arc::clone(&self.budget),
+        }
+    }
+}
+
+impl From<kube::Client> for Client {
+    /// Takes a client of the hub: one in this process, or one that a user's own kubeconfig names.
+    fn from(kube: kube::Client) -> Self {
+        Self {
+            kube,
+            budget: Arc::default(),
+        }
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("budget", &self.budget)
+            .finish_non_exhaustive()
+    }
+}
+
 // === impl Connection ===
 
 impl Connection {
@@ -132,12 +185,16 @@ impl Connection {
         let service = ServiceBuilder::new()
             .map_request(|request: Request<kube::client::Body>| request.map(request_body))
             .service(as_kubeconfig.clone());
-        let kube = kube::Client::new(service, config.default_namespace);
+        let client = Client {
+            kube: kube::Client::new(service, config.default_namespace),
+            budget: Arc::clone(&options.budget),
+        };
         let server = config.cluster_url;
         Ok(Self {
             shared: Arc::new(Shared {
                 server,
-                kube,
+                is_verified: !config.accept_invalid_certs,
+                client,
                 as_kubeconfig,
                 as_request,
             }),
@@ -145,13 +202,18 @@ impl Connection {
     }
 
     /// Hands out a client that sends as the kubeconfig says.
-    pub fn kube(&self) -> kube::Client {
-        self.shared.kube.clone()
+    pub fn client(&self) -> Client {
+        self.shared.client.clone()
     }
 
     /// Borrows the URL of the server, with the path below which it is.
     pub fn server(&self) -> &Uri {
         &self.shared.server
+    }
+
+    /// Tells whether the server has to prove who it is.
+    pub fn is_verified(&self) -> bool {
+        self.shared.is_verified
     }
 
     /// Sends a request for a reverse proxy: the bodies stream in both directions and are never held as a whole.

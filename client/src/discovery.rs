@@ -11,11 +11,15 @@ use api::discovery::{
     AGGREGATED_V2, AGGREGATED_V2BETA1, ApiGroupDiscoveryList, ApiGroupList, ApiResourceList,
     ApiVersions, ResponseKind,
 };
-use api::{GroupVersion, GroupVersionKind, GroupVersionResource};
+use api::{ClusterScope, GroupVersion, GroupVersionKind, GroupVersionResource};
 use serde::de::DeserializeOwned;
 
-use crate::dynamic::Dynamic;
+use crate::bounds::BoundError;
+use crate::dynamic::{Dynamic, Path};
 use crate::error::Error;
+
+/// How many group-versions are asked for one by one. A cluster with 800 CRDs has some 370.
+const VERSION_COUNT_MAX: usize = 2000;
 
 /// The kinds of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -152,26 +156,23 @@ fn type_of(kind: ResponseKind, listed: &GroupVersion) -> GroupVersionKind {
     }
 }
 
-/// Reads what is served below a prefix: empty, or `/clusters/east`.
+/// Reads what is served at the root of a server, or in a logical cluster of the hub.
 ///
 /// # Errors
 /// Where `/api` or `/apis` cannot be read. A single group-version that cannot is stale instead.
-pub async fn fetch(dynamic: &Dynamic, prefix: &str) -> Result<Kinds, Error> {
+pub async fn fetch(dynamic: &Dynamic, scope: Option<&ClusterScope>) -> Result<Kinds, Error> {
+    let path = |word: &str| Path::below(scope).then("path", word);
     let accept = format!("{AGGREGATED_V2},{AGGREGATED_V2BETA1},application/json");
-    let core = dynamic
-        .raw_get_as(&format!("{prefix}/api"), &accept)
-        .await?;
-    let groups = dynamic
-        .raw_get_as(&format!("{prefix}/apis"), &accept)
-        .await?;
+    let core = dynamic.raw_get_as(path("api")?, &accept).await?;
+    let groups = dynamic.raw_get_as(path("apis")?, &accept).await?;
     let mut kinds = Kinds::default();
-    if let (Ok(core), Ok(groups)) = (aggregated(&core), aggregated(&groups)) {
+    if let (Ok(core), Ok(groups)) = (aggregated(dynamic, &core), aggregated(dynamic, &groups)) {
         kinds.take_aggregated(core);
         kinds.take_aggregated(groups);
         return Ok(kinds);
     }
-    let core = plain::<ApiVersions>(dynamic, &core, &format!("{prefix}/api")).await?;
-    let groups = plain::<ApiGroupList>(dynamic, &groups, &format!("{prefix}/apis")).await?;
+    let core = plain::<ApiVersions>(dynamic, &core, path("api")?).await?;
+    let groups = plain::<ApiGroupList>(dynamic, &groups, path("apis")?).await?;
     kinds.versions.extend(
         core.versions
             .into_iter()
@@ -186,13 +187,12 @@ pub async fn fetch(dynamic: &Dynamic, prefix: &str) -> Result<Kinds, Error> {
             .versions
             .extend(versions.into_iter().map(|it| GroupVersion::new(name, it)));
     }
+    if kinds.versions.len() > VERSION_COUNT_MAX {
+        let count_max = VERSION_COUNT_MAX;
+        return Err(BoundError::Versions { count_max }.into());
+    }
     for group_version in kinds.versions.clone() {
-        let path = format!("{prefix}{}", group_version.path());
-        match dynamic
-            .raw_get(&path)
-            .await
-            .and_then(|bytes| decode::<ApiResourceList>(&bytes))
-        {
+        match resources(dynamic, scope, &group_version).await {
             Ok(list) => kinds.take_resources(&group_version, list),
             Err(error) => {
                 tracing::debug!(group = %group_version, error = error.chain(), "group-version is stale");
@@ -203,14 +203,27 @@ pub async fn fetch(dynamic: &Dynamic, prefix: &str) -> Result<Kinds, Error> {
     Ok(kinds)
 }
 
-fn aggregated(bytes: &[u8]) -> Result<ApiGroupDiscoveryList, Error> {
+/// Reads the resources of one group-version, whose name is the server's word.
+async fn resources(
+    dynamic: &Dynamic,
+    scope: Option<&ClusterScope>,
+    version: &GroupVersion,
+) -> Result<ApiResourceList, Error> {
+    let path = Path::below(scope).version(version)?;
+    dynamic
+        .client()
+        .budget()
+        .parse(&dynamic.raw_get(path).await?)
+}
+
+fn aggregated(dynamic: &Dynamic, bytes: &[u8]) -> Result<ApiGroupDiscoveryList, Error> {
     #[derive(serde::Deserialize)]
     struct Kind {
         kind: String,
     }
     let kind: Kind = decode(bytes)?;
     if kind.kind == "APIGroupDiscoveryList" {
-        decode(bytes)
+        dynamic.client().budget().parse(bytes)
     } else {
         Err(Error::Decode(serde::de::Error::custom(format!(
             "a {} came",
@@ -223,12 +236,13 @@ fn aggregated(bytes: &[u8]) -> Result<ApiGroupDiscoveryList, Error> {
 async fn plain<T: DeserializeOwned>(
     dynamic: &Dynamic,
     answered: &[u8],
-    path: &str,
+    path: Path,
 ) -> Result<T, Error> {
-    if aggregated(answered).is_err() {
-        return decode(answered);
+    let budget = dynamic.client().budget();
+    if aggregated(dynamic, answered).is_err() {
+        return budget.parse(answered);
     }
-    decode(&dynamic.raw_get(path).await?)
+    budget.parse(&dynamic.raw_get(path).await?)
 }
 
 fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
@@ -239,7 +253,7 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
 #[cfg(feature = "fuzzing")]
 pub(crate) fn read_any(bytes: &[u8]) {
     let mut kinds = Kinds::default();
-    if let Ok(list) = aggregated(bytes) {
+    if let Ok(list) = decode::<ApiGroupDiscoveryList>(bytes) {
         kinds.take_aggregated(list);
     }
     if let Ok(list) = decode::<ApiResourceList>(bytes) {

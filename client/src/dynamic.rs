@@ -8,27 +8,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::query::Propagation;
-use api::{GroupVersionResource, ListMeta, Status, meta};
+use api::selector::{FieldSelector, Selector};
+use api::{ClusterScope, GroupVersionResource, ListMeta, Status, meta};
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Method, Request};
-use http_body_util::{BodyExt as _, Limited};
+use http_body_util::BodyExt as _;
 use kube::client::Body;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::bounds::{BoundError, Budget, Charge, Pager};
+use crate::connection::Client;
 use crate::error::{Error, refusal};
+use crate::reflector::{RawObject, decode_page};
 
 mod url;
 
-pub(crate) use url::Target;
+pub use url::{Path, PathError};
 
 /// How long a call may take, unless the caller says otherwise.
 const DEADLINE: Duration = Duration::from_secs(30);
 /// How many objects a page has.
 pub(crate) const PAGE_SIZE: usize = 500;
-/// How large an answer may be. A page of 500 objects of 1.5 MiB each is above it, and such a page is refused.
-const ANSWER_BYTES_MAX: usize = 512 * 1024 * 1024;
 
 /// What asks for the metadata alone, with a second choice for servers that do not know it.
 pub(crate) const ACCEPT_METADATA: &str =
@@ -38,7 +40,7 @@ const ACCEPT_JSON: &str = "application/json";
 /// Calls on objects through a client; cheap to clone.
 #[derive(Clone)]
 pub struct Dynamic {
-    client: kube::Client,
+    client: Client,
     deadline: Duration,
     manager: Option<Arc<str>>,
 }
@@ -46,8 +48,8 @@ pub struct Dynamic {
 /// Where objects are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Endpoint {
-    /// What stands before `/api` and `/apis`: empty, or `/clusters/east`.
-    pub prefix: String,
+    /// The logical cluster of the hub; `None` for a server that is no hub, and for the hub's root.
+    pub scope: Option<ClusterScope>,
     /// The resource.
     pub gvr: GroupVersionResource,
     /// The namespace; `None` for objects without one, and for all namespaces.
@@ -58,9 +60,9 @@ pub struct Endpoint {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListRequest {
     /// By labels.
-    pub label_selector: Option<String>,
+    pub label_selector: Option<Selector>,
     /// By fields.
-    pub field_selector: Option<String>,
+    pub field_selector: Option<FieldSelector>,
 }
 
 /// All objects of a collection.
@@ -137,6 +139,12 @@ pub enum Deleted {
     Terminating(Value),
 }
 
+/// A whole answer, counted for as long as it is held.
+pub(crate) struct Answered {
+    pub(crate) bytes: Bytes,
+    _charge: Charge,
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireList {
@@ -153,9 +161,9 @@ struct WireList {
 
 impl Dynamic {
     /// Makes calls through a client.
-    pub fn new(client: kube::Client) -> Self {
+    pub fn new(client: impl Into<Client>) -> Self {
         Self {
-            client,
+            client: client.into(),
             deadline: DEADLINE,
             manager: None,
         }
@@ -177,38 +185,35 @@ impl Dynamic {
     }
 
     /// Borrows the client.
-    pub const fn client(&self) -> &kube::Client {
+    pub const fn client(&self) -> &Client {
         &self.client
     }
 
     /// Reads an object.
     pub async fn get(&self, endpoint: &Endpoint, name: &str) -> Result<Value, Error> {
-        let target = Target::object(endpoint, name, None);
-        decode(&self.call(Method::GET, target, ACCEPT_JSON, None).await?)
+        let target = Path::object(endpoint, name, None)?;
+        self.object(Method::GET, target, ACCEPT_JSON, None).await
     }
 
     /// Reads all objects of a collection, page by page. Should a page come too late to belong to the first one,
     /// everything is read anew and at once, so that the answer is always one state of the collection.
     pub async fn list(&self, endpoint: &Endpoint, request: &ListRequest) -> Result<List, Error> {
         let mut items = Vec::new();
-        let mut continue_token = String::new();
+        let mut pager = Pager::new(self.client.budget().bounds());
         loop {
-            match self
-                .list_page(endpoint, request, PAGE_SIZE, &continue_token)
-                .await
-            {
+            let page = self.list_page(endpoint, request, PAGE_SIZE, pager.continue_token());
+            match pager.in_time(page).await {
                 Ok(page) => {
                     items.extend(page.items);
-                    if page.metadata.continue_token.is_empty() {
+                    if !pager.turn(page.metadata.continue_token)? {
                         let resource_version = page.metadata.resource_version;
                         return Ok(List {
                             items,
                             resource_version,
                         });
                     }
-                    continue_token = page.metadata.continue_token;
                 }
-                Err(error) if error.is_expired() && !continue_token.is_empty() => {
+                Err(error) if error.is_expired() && !pager.continue_token().is_empty() => {
                     let page = self.list_page(endpoint, request, 0, "").await?;
                     let resource_version = page.metadata.resource_version;
                     return Ok(List {
@@ -221,6 +226,31 @@ impl Dynamic {
         }
     }
 
+    /// Looks for an object of a collection, page by page, without keeping the others.
+    ///
+    /// Pages of different states may be looked at: an object that is there all the time is found.
+    pub async fn find(
+        &self,
+        endpoint: &Endpoint,
+        mut is_wanted: impl FnMut(&RawObject) -> bool,
+    ) -> Result<Option<Arc<RawObject>>, Error> {
+        let budget = self.client.budget();
+        let mut pager = Pager::new(budget.bounds());
+        loop {
+            let token = Some(pager.continue_token()).filter(|token| !token.is_empty());
+            let target = Path::collection(endpoint)?
+                .with("continue", token)
+                .with("limit", Some(&PAGE_SIZE.to_string()));
+            let reading = self.call(Method::GET, target, ACCEPT_JSON, None);
+            let answer = pager.in_time(reading).await?;
+            let page = decode_page(&answer.bytes, budget)?;
+            let found = page.items.into_iter().find(|object| is_wanted(object));
+            if found.is_some() || !pager.turn(page.metadata.continue_token)? {
+                return Ok(found);
+            }
+        }
+    }
+
     /// Reads one page of a collection; a `limit` of 0 asks for everything, an empty token for the first page.
     pub async fn list_page(
         &self,
@@ -229,17 +259,20 @@ impl Dynamic {
         limit: usize,
         continue_token: &str,
     ) -> Result<Page, Error> {
-        let mut target = Target::collection(endpoint)
-            .with("labelSelector", request.label_selector.as_deref())
-            .with("fieldSelector", request.field_selector.as_deref())
-            .with(
-                "continue",
-                Some(continue_token).filter(|token| !token.is_empty()),
-            );
+        let mut target = selected(
+            Path::collection(endpoint)?,
+            request.label_selector.as_ref(),
+            request.field_selector.as_ref(),
+        )
+        .with(
+            "continue",
+            Some(continue_token).filter(|token| !token.is_empty()),
+        );
         if limit > 0 {
             target = target.with("limit", Some(&limit.to_string()));
         }
-        let list: WireList = decode(&self.call(Method::GET, target, ACCEPT_JSON, None).await?)?;
+        let answer = self.call(Method::GET, target, ACCEPT_JSON, None).await?;
+        let list: WireList = self.client.budget().parse(&answer.bytes)?;
         let mut items = list.items.unwrap_or_default();
         if let Some(kind) = list.kind.strip_suffix("List") {
             for item in &mut items {
@@ -257,13 +290,10 @@ impl Dynamic {
 
     /// Makes an object.
     pub async fn create(&self, endpoint: &Endpoint, object: &Value) -> Result<Value, Error> {
-        let target = self.managed(Target::collection(endpoint));
+        let target = self.managed(Path::collection(endpoint)?);
         let body = ("application/json", encode(object)?);
-        decode(
-            &self
-                .call(Method::POST, target, ACCEPT_JSON, Some(body))
-                .await?,
-        )
+        self.object(Method::POST, target, ACCEPT_JSON, Some(body))
+            .await
     }
 
     /// Replaces an object, or a part of it by its subresource.
@@ -274,13 +304,10 @@ impl Dynamic {
         subresource: Option<&str>,
         object: &Value,
     ) -> Result<Value, Error> {
-        let target = self.managed(Target::object(endpoint, name, subresource));
+        let target = self.managed(Path::object(endpoint, name, subresource)?);
         let body = ("application/json", encode(object)?);
-        decode(
-            &self
-                .call(Method::PUT, target, ACCEPT_JSON, Some(body))
-                .await?,
-        )
+        self.object(Method::PUT, target, ACCEPT_JSON, Some(body))
+            .await
     }
 
     /// Changes an object, or a part of it by its subresource.
@@ -291,7 +318,7 @@ impl Dynamic {
         subresource: Option<&str>,
         patch: Patch<'_>,
     ) -> Result<Value, Error> {
-        let target = Target::object(endpoint, name, subresource);
+        let target = Path::object(endpoint, name, subresource)?;
         let (target, accept, media_type, body) = match patch {
             Patch::Merge(body) => (
                 self.managed(target),
@@ -322,7 +349,7 @@ impl Dynamic {
             }
         };
         let body = (media_type, encode(body)?);
-        decode(&self.call(Method::PATCH, target, accept, Some(body)).await?)
+        self.object(Method::PATCH, target, accept, Some(body)).await
     }
 
     /// Deletes an object.
@@ -339,13 +366,11 @@ impl Dynamic {
         let mut options = api::query::DeleteOptions::default();
         options.preconditions.uid.clone_from(&request.uid);
         options.propagation = request.propagation;
-        let target = Target::object(endpoint, name, None);
+        let target = Path::object(endpoint, name, None)?;
         let body = ("application/json", encode(&options.to_value())?);
-        let answer: Value = decode(
-            &self
-                .call(Method::DELETE, target, ACCEPT_JSON, Some(body))
-                .await?,
-        )?;
+        let answer = self
+            .object(Method::DELETE, target, ACCEPT_JSON, Some(body))
+            .await?;
         if meta::kind(&answer) != "Status" && meta::is_terminating(&answer) {
             Ok(Deleted::Terminating(answer))
         } else {
@@ -354,27 +379,54 @@ impl Dynamic {
     }
 
     /// Reads whatever is at a path, with or without a query.
-    pub async fn raw_get(&self, path: &str) -> Result<Bytes, Error> {
+    pub async fn raw_get(&self, path: impl Into<Path>) -> Result<Bytes, Error> {
         self.raw_get_as(path, ACCEPT_JSON).await
     }
 
     /// Reads whatever is at a path, in a form that the caller wants.
-    pub async fn raw_get_as(&self, path: &str, accept: &str) -> Result<Bytes, Error> {
-        self.call(Method::GET, Target::path(path), accept, None)
-            .await
+    pub async fn raw_get_as(&self, path: impl Into<Path>, accept: &str) -> Result<Bytes, Error> {
+        let path = path.into();
+        let name = path.as_str().to_owned();
+        let bytes_max = self.client.budget().bounds().document_bytes_max;
+        let answered = self.call(Method::GET, path, accept, None);
+        let outcome = answered.await.and_then(|answer| {
+            if answer.bytes.len() > bytes_max {
+                Err(BoundError::Answer { bytes_max }.into())
+            } else {
+                Ok(answer.bytes)
+            }
+        });
+        self.client.budget().note(&name, &outcome);
+        outcome
     }
 
-    fn managed(&self, target: Target) -> Target {
+    fn managed(&self, target: Path) -> Path {
         target.with("fieldManager", self.manager.as_deref())
+    }
+
+    /// Makes a call that is answered with one object, or with what came of it.
+    async fn object(
+        &self,
+        method: Method,
+        target: Path,
+        accept: &str,
+        body: Option<(&str, Vec<u8>)>,
+    ) -> Result<Value, Error> {
+        let answer = self.call(method, target, accept, body).await?;
+        let bytes_max = self.client.budget().bounds().object_bytes_max;
+        if answer.bytes.len() > bytes_max {
+            return Err(BoundError::Object { bytes_max }.into());
+        }
+        self.client.budget().parse(&answer.bytes)
     }
 
     async fn call(
         &self,
         method: Method,
-        target: Target,
+        target: Path,
         accept: &str,
         body: Option<(&str, Vec<u8>)>,
-    ) -> Result<Bytes, Error> {
+    ) -> Result<Answered, Error> {
         let mut builder = Request::builder()
             .method(method)
             .uri(target.into_uri())
@@ -405,24 +457,62 @@ impl fmt::Debug for Dynamic {
     }
 }
 
+/// Adds selectors to the path of a collection, in the words of their types.
+pub(crate) fn selected(
+    path: Path,
+    labels: Option<&Selector>,
+    fields: Option<&FieldSelector>,
+) -> Path {
+    path.with("labelSelector", labels.map(ToString::to_string).as_deref())
+        .with("fieldSelector", fields.map(ToString::to_string).as_deref())
+}
+
 /// Sends a request and reads the whole answer.
-pub(crate) async fn answer(client: &kube::Client, request: Request<Body>) -> Result<Bytes, Error> {
-    let response = client.send(request).await.map_err(Error::transport)?;
-    let (parts, body) = response.into_parts();
-    let body = Limited::new(body, ANSWER_BYTES_MAX)
-        .collect()
+pub(crate) async fn answer(client: &Client, request: Request<Body>) -> Result<Answered, Error> {
+    let response = client
+        .kube()
+        .send(request)
         .await
-        .map_err(Error::Transport)?;
-    let bytes = body.to_bytes();
+        .map_err(Error::transport)?;
+    let (parts, body) = response.into_parts();
+    let answered = read(body, client.budget()).await?;
     if parts.status.is_success() {
-        Ok(bytes)
+        Ok(answered)
     } else {
-        Err(refusal(parts.status, &parts.headers, &bytes).into())
+        Err(refusal(parts.status, &parts.headers, &answered.bytes).into())
     }
 }
 
-fn decode<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
-    serde_json::from_slice(bytes).map_err(Error::Decode)
+/// Reads a whole body, and no more of it than the cluster may make this client hold. Trailers are passed over.
+pub(crate) async fn read(mut body: Body, budget: &Arc<Budget>) -> Result<Answered, Error> {
+    let bytes_max = budget.bounds().page_bytes_max;
+    let mut charge = budget.take(0)?;
+    let mut chunks: Vec<Bytes> = Vec::new();
+    let mut length: usize = 0;
+    while let Some(frame) = body.frame().await {
+        let Ok(chunk) = frame.map_err(Error::transport)?.into_data() else {
+            continue;
+        };
+        length = length.saturating_add(chunk.len());
+        if length > bytes_max {
+            return Err(BoundError::Answer { bytes_max }.into());
+        }
+        charge.grow_by_chunk(chunk.len())?;
+        chunks.push(chunk);
+    }
+    if chunks.len() > 1 {
+        charge.grow(length)?;
+        let mut whole = Vec::with_capacity(length);
+        for chunk in chunks.drain(..) {
+            whole.extend_from_slice(&chunk);
+        }
+        charge.shrink_to(length);
+        chunks.push(whole.into());
+    }
+    Ok(Answered {
+        bytes: chunks.pop().unwrap_or_default(),
+        _charge: charge,
+    })
 }
 
 fn encode(value: &Value) -> Result<Vec<u8>, Error> {

@@ -6,8 +6,12 @@ use api::{Status, StatusReason};
 use http::{HeaderMap, StatusCode};
 use tower::BoxError;
 
+use crate::bounds::BoundError;
+
 /// How much of an answer that is no Status goes into the message.
 const TEXT_BYTES_MAX: usize = 1024;
+/// How much of the message of a Status is kept; conflicts name many fields.
+const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 
 /// Why a call has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +28,12 @@ pub enum Error {
     /// The answer could not be read.
     #[error("the answer could not be read")]
     Decode(#[source] serde_json::Error),
+    /// What was to be asked for cannot be named by a path. Nothing was sent.
+    #[error(transparent)]
+    Path(#[from] crate::dynamic::PathError),
+    /// The answer is more than the cluster may make this client hold.
+    #[error(transparent)]
+    Bound(#[from] BoundError),
     /// The kubeconfig could not be used.
     #[error("kubeconfig: {0}")]
     Config(String),
@@ -78,7 +88,15 @@ impl Error {
         match self {
             Self::Transport(_) | Self::Timeout => true,
             Self::Status(status) => matches!(status.code, 502..=504),
-            Self::Decode(_) | Self::Config(_) => false,
+            Self::Decode(_) | Self::Path(_) | Self::Bound(_) | Self::Config(_) => false,
+        }
+    }
+
+    /// Borrows the bound that the cluster has met.
+    pub const fn bound(&self) -> Option<&BoundError> {
+        match self {
+            Self::Bound(bound) => Some(bound),
+            _ => None,
         }
     }
 
@@ -91,7 +109,7 @@ impl Error {
     /// Renders the error with its causes on one line, for a condition or an event.
     pub fn chain(&self) -> String {
         let mut text = self.to_string();
-        if matches!(self, Self::Status(_)) {
+        if matches!(self, Self::Status(_) | Self::Bound(_)) {
             return text;
         }
         let mut cause = std::error::Error::source(self);
@@ -125,6 +143,7 @@ pub(crate) fn refusal(code: StatusCode, headers: &HeaderMap, body: &[u8]) -> Sta
         if status.code == 0 {
             status.code = code.as_u16();
         }
+        truncate(&mut status.message);
         return status;
     }
     let end = body.len().min(TEXT_BYTES_MAX);
@@ -143,6 +162,14 @@ pub(crate) fn refusal(code: StatusCode, headers: &HeaderMap, body: &[u8]) -> Sta
         status = status.retry_after(seconds);
     }
     status
+}
+
+/// Cuts a message that would be carried on into conditions and logs.
+fn truncate(message: &mut String) {
+    if message.len() > MESSAGE_BYTES_MAX {
+        message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
+        message.push_str(" ...");
+    }
 }
 
 /// Every JSON object can be read as a Status; only one that says so is one.

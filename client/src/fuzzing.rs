@@ -34,7 +34,9 @@ pub fn list(data: &[u8]) {
 
 fn lines(data: &[u8], size: usize) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
-    let mut lines = reflector::Lines::default();
+    let Ok(mut lines) = reflector::Lines::new(&Arc::default()) else {
+        return found;
+    };
     for chunk in data.chunks(size) {
         if lines.push(chunk).is_err() {
             break;

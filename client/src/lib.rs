@@ -2,13 +2,16 @@
 //! the hub from the command line.
 //!
 //! In reading order: [`transport`] is HTTP over connections that notice a dead peer; [`connection`] is one cluster
-//! and one credential; [`dynamic`] is the calls on objects; [`reflector`] follows a collection; [`discovery`] tells
-//! what a server serves.
+//! and one credential; [`dynamic`] is the calls on objects, [`impersonation`] those in another's name; [`reflector`] follows
+//! a collection; [`discovery`] tells what a server serves; [`bounds`] is how much a cluster may make its client hold; [`spoke`]
+//! is how the hub connects to a spoke.
 //!
 //! **Invariant:** every call has a deadline, except those whose end is for the caller to decide: a watch, and what
 //! [`Connection::send`] relays.
 //! **Invariant:** what cannot be read is an error, never an empty answer.
+//! **Invariant:** what a spoke makes the hub hold is bounded, and only that spoke fails where a bound is met.
 
+pub mod bounds;
 pub mod connection;
 pub mod discovery;
 
@@ -16,13 +19,20 @@ pub mod dynamic;
 pub mod error;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+pub mod impersonation;
 pub mod reflector;
+pub mod spoke;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod transport;
 
-pub use connection::{Connection, CredentialSources, Identity, Options, connect, in_process};
+pub use bounds::{BoundError, Bounds, Budget, Charge};
+pub use connection::{
+    Client, Connection, CredentialSources, Identity, Options, connect, in_process,
+};
 pub use dynamic::{
-    Answer, DeleteRequest, Deleted, Dynamic, Endpoint, Force, List, ListRequest, Page, Patch,
+    Answer, DeleteRequest, Deleted, Dynamic, Endpoint, Force, List, ListRequest, Page, Patch, Path,
+    PathError,
 };
 pub use error::Error;
+pub use impersonation::acting_as;

@@ -18,8 +18,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use api::selector::{FieldSelector, Selector};
 pub use tasks::{Shutdown, Tasks};
 use tokio::sync::{Notify, mpsc};
+
+use crate::connection::Client;
+use crate::dynamic::Endpoint;
 
 mod follow;
 mod lines;
@@ -29,6 +33,7 @@ mod wire;
 #[cfg(feature = "fuzzing")]
 pub(crate) use lines::Lines;
 pub use raw_object::RawObject;
+pub(crate) use wire::decode_page;
 #[cfg(feature = "fuzzing")]
 pub(crate) use wire::{read_line, read_page};
 
@@ -38,14 +43,14 @@ const EVENT_COUNT_MAX: usize = 1024;
 /// What a reflector follows.
 #[derive(Clone)]
 pub struct Config {
-    /// The client of the cluster.
-    pub client: kube::Client,
-    /// The path of the collection, `/clusters/*/apis/kro.run/v1alpha1/webapps` for example.
-    pub path: String,
+    /// The client of the cluster, with what the cluster may make the reflector hold.
+    pub client: Client,
+    /// The collection.
+    pub endpoint: Endpoint,
     /// Which labels objects must have.
-    pub label_selector: Option<String>,
+    pub label_selector: Option<Selector>,
     /// Which fields objects must have.
-    pub field_selector: Option<String>,
+    pub field_selector: Option<FieldSelector>,
     /// What the reflector is called in the log.
     pub name: String,
 }
@@ -108,7 +113,7 @@ impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
             .field("name", &self.name)
-            .field("path", &self.path)
+            .field("endpoint", &self.endpoint)
             .field("label_selector", &self.label_selector)
             .field("field_selector", &self.field_selector)
             .finish_non_exhaustive()

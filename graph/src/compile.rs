@@ -85,6 +85,12 @@ pub fn compile_with(
 ) -> Result<Arc<CompiledGraph>, CompileError> {
     check_names(spec, options)?;
     let names = names_of(spec);
+    let refuse = |error: api::reserved::Reserved| {
+        CompileError::from(format!(
+            "failed to validate resourcegraphdefinition: {error}"
+        ))
+    };
+    api::reserved::claim_kind(names.group, &names.plural(), names.kind).map_err(refuse)?;
     let spec_schema = instance_spec_schema(spec).map_err(|error| {
         format!(
             "failed to build resourcegraphdefinition {}: {error}",
@@ -115,6 +121,7 @@ pub fn compile_with(
     let definition = definition::define(&names, &schema, &spec_schema, status.schema);
     let definition = CustomResourceDefinition::from_value(&definition)
         .map_err(|status| CompileError::from(status.message))?;
+    api::reserved::claim(&definition.spec).map_err(refuse)?;
     Ok(Arc::new(CompiledGraph {
         name: name.to_owned(),
         spec_hash: hash_of(spec),

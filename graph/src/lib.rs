@@ -52,7 +52,7 @@ pub use instance::Owner;
 pub use inventory::{Inventory, applyset_id};
 pub use ownership::{Ownership, label_definition, ownership};
 pub use plan::{
-    Apply, Change, InstanceState, NodePlan, NodeState, ObjectRef, Observed, Plan, PlanInput,
+    Apply, Change, Claim, InstanceState, NodePlan, NodeState, ObjectRef, Observed, Plan, PlanInput,
     PruneWave, Target, Wanted,
 };
 pub use pluralize::pluralize;

@@ -6,10 +6,12 @@
 //!
 //! Source: kro `pkg/controller/instance/resources.go`, `pkg/runtime/node.go`.
 
+mod claim;
 mod collection;
 mod decorate;
 mod evaluate;
 mod external;
+mod names;
 mod node;
 mod observed;
 mod outcome;
@@ -30,7 +32,11 @@ use crate::conditions::Condition;
 use crate::graph::{CompiledGraph, NodeKind};
 use crate::inventory::Inventory;
 use crate::settings::Settings;
+use evaluate::PLAN_STEPS_MAX;
 use node::Planner;
+
+/// The steps of a plan that is made in passing.
+const QUICK_STEPS_MAX: u64 = 50_000;
 
 /// What a plan is made from.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +65,8 @@ pub struct Plan {
     pub inventory_after: Inventory,
     /// Why nothing may be written; the text is that of the condition.
     pub failure: Option<String>,
+    /// Whether an expression failed, other than for want of data: the same input fails again.
+    pub is_hopeless: bool,
     /// A child that is being deleted and must be gone first; nothing may be written.
     pub deleting: Option<String>,
     /// The first node that waits for data, with the reason.
@@ -147,6 +155,21 @@ pub struct Apply {
     pub digest: u64,
     /// What an apply would do.
     pub change: Change,
+    /// Whose the object is that is there.
+    pub claim: Claim,
+}
+
+/// Whose an object is that stands where one is wanted.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Claim {
+    /// There is none: it is to be made, and not to be found.
+    Absent,
+    /// The instance's; its uid.
+    Own(String),
+    /// Nobody's, and the definition says that it may be taken over; its uid.
+    Taken(String),
+    /// Somebody else's: it is not to be touched.
+    Foreign,
 }
 
 /// What an apply would do.
@@ -161,9 +184,18 @@ pub enum Change {
 }
 
 impl CompiledGraph {
-    /// Plans for an instance.
+    /// Plans for an instance. An expression that takes more than its steps, or the last of many that together take more
+    /// than those of a plan, fails the plan.
     pub fn plan(&self, input: &PlanInput<'_>) -> Plan {
-        Planner::new(self, input).run()
+        let (plan, _) = Planner::new(self, input, PLAN_STEPS_MAX).run();
+        plan
+    }
+
+    /// [`CompiledGraph::plan`], if that takes no more steps than a thread that has other work should spend on it: about a
+    /// millisecond.
+    pub fn plan_quickly(&self, input: &PlanInput<'_>) -> Option<Plan> {
+        let (plan, exhausted) = Planner::new(self, input, QUICK_STEPS_MAX).run();
+        (!exhausted).then_some(plan)
     }
 
     /// A plan of an instance of which nothing was looked at.
@@ -175,6 +207,7 @@ impl CompiledGraph {
             inventory_before: Inventory::empty(instance),
             inventory_after: Inventory::empty(instance),
             failure: None,
+            is_hopeless: false,
             deleting: None,
             unresolved: None,
             incomplete: true,

@@ -290,7 +290,11 @@ fn plan(graph: &CompiledGraph, input: &Value) -> Plan {
     let settings = Settings::default();
     let mut observed = Observed::new();
     for live in input["observed"].as_array().into_iter().flatten() {
-        observed.child(Arc::new(live.clone()));
+        // What kro observes is the instance's own.
+        let mut live = live.clone();
+        live["metadata"]["uid"] = json!("u");
+        observed.claimed(&ObjectRef::of(&live), "u");
+        observed.child(Arc::new(live));
     }
     loop {
         let plan = graph.plan(&PlanInput {

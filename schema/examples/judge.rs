@@ -22,9 +22,10 @@ fn main() -> Result<(), Failure> {
         let request: Value = serde_json::from_str(&line?)?;
         let answer = match (request.get("builtin"), request.get("openapi")) {
             (Some(object), _) => judge_builtin(object.clone()),
-            (_, Some(subject)) => publish(subject)?,
-            _ => judge(&request).unwrap_or_else(|error| json!({"failure": error.to_string()})),
+            (_, Some(subject)) => Ok(publish(subject)?),
+            _ => judge(&request),
         };
+        let answer = answer.unwrap_or_else(|error| json!({"failure": error.to_string()}));
         writeln!(std::io::stdout(), "{answer}")?;
     }
     Ok(())
@@ -59,7 +60,7 @@ fn judge(request: &Value) -> Result<Value, Failure> {
     }
     structural::prune(&mut object, &schema);
     structural::drop_nulls(&mut object, &schema);
-    structural::default(&mut object, &schema);
+    structural::default(&mut object, &schema)?;
     let old = request.get("old").filter(|it| !it.is_null());
     let found = inspect(&object, &schema, old, Part::Object);
     let cells = Columns::of_version(&version.additional_printer_columns)?;
@@ -85,19 +86,19 @@ fn publish(subject: &Value) -> Result<Value, Failure> {
     Ok(openapi::document(&kinds))
 }
 
-fn judge_builtin(mut object: Value) -> Value {
+fn judge_builtin(mut object: Value) -> Result<Value, Failure> {
     let Some(gvk) = GroupVersionKind::from_object(&object) else {
-        return json!({"failure": "no kind"});
+        return Ok(json!({"failure": "no kind"}));
     };
     let Some(schema) = builtin::catalog().schema(&gvk) else {
-        return json!({"failure": "not built in"});
+        return Ok(json!({"failure": "not built in"}));
     };
     let unknown = structural::unknown_fields(&object, &schema);
     structural::prune(&mut object, &schema);
     structural::drop_nulls(&mut object, &schema);
-    builtin::complete(&mut object, &gvk, &schema);
+    builtin::complete(&mut object, &gvk, &schema)?;
     if object.get("status").is_none() {
-        builtin::prepare_for_create(&mut object, &gvk, &schema);
+        builtin::prepare_for_create(&mut object, &gvk, &schema)?;
     }
     let errors = builtin::validate(&object, &schema);
     let resource = builtin::catalog().by_kind(&gvk).map(builtin::Resource::gvr);
@@ -107,6 +108,8 @@ fn judge_builtin(mut object: Value) -> Value {
     let names = columns
         .as_ref()
         .map(|columns| serde_json::to_value(columns.definitions()));
-    json!({"errors": texts(&errors), "unknown": unknown, "object": object, "cells": cells,
-        "columns": names.and_then(Result::ok)})
+    Ok(
+        json!({"errors": texts(&errors), "unknown": unknown, "object": object, "cells": cells,
+        "columns": names.and_then(Result::ok)}),
+    )
 }

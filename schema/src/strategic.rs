@@ -11,6 +11,8 @@
 mod lists;
 mod lookup;
 
+use std::collections::HashSet;
+
 use api::Status;
 use api::status::StatusReason;
 use serde_json::{Map, Value};
@@ -19,7 +21,7 @@ use crate::fieldmanager::{plain, type_name};
 use crate::structural::Schema;
 
 use lists::ListRules;
-use lookup::Lookup;
+use lookup::{Lookup, Work};
 
 pub(crate) const DIRECTIVE: &str = "$patch";
 const REPLACE: &str = "replace";
@@ -47,6 +49,11 @@ pub enum PatchError {
     /// `$deleteFromPrimitiveList` names no field.
     #[error("invalid patch format of primitive list")]
     PrimitiveList,
+    /// Lists of so many items that comparing them would take too long.
+    #[error(
+        "the lists of the patch and of the object have too many items to be merged: use another kind of patch"
+    )]
+    TooManyItems,
     /// Anything else, in Kubernetes' words.
     #[error("{0}")]
     Other(String),
@@ -66,7 +73,8 @@ pub fn strategic_merge(
     let (Value::Object(object), Value::Object(patch)) = (object, patch) else {
         return Err(PatchError::NotAnObject);
     };
-    merge_map(object, patch, &Lookup::root(schema, kind)).map(Value::Object)
+    let work = Work::new();
+    merge_map(object, patch, &Lookup::root(schema, kind, &work)).map(Value::Object)
 }
 
 /// Merges a map of the patch into a map of the object.
@@ -161,7 +169,8 @@ fn retain_keys(
     let Value::Array(retained) = retained else {
         return Err(PatchError::RetainKeys);
     };
-    let is_retained = |name: &str| retained.iter().any(|value| value.as_str() == Some(name));
+    let retained: HashSet<&str> = retained.iter().filter_map(Value::as_str).collect();
+    let is_retained = |name: &str| retained.contains(name);
     let stray = patch.iter().any(|(name, value)| {
         !value.is_null()
             && !name.starts_with(DELETE_FROM_PRIMITIVE_LIST)
@@ -204,7 +213,7 @@ fn set_element_orders(
         let types =
             lists::check_types(&server_order, change.map(Vec::as_slice).unwrap_or_default());
         let server_order =
-            rules.order_after(server_order, change.map(Vec::as_slice).unwrap_or_default());
+            rules.order_after(server_order, change.map(Vec::as_slice).unwrap_or_default())?;
         let merged = match (before.cloned(), patch.remove(name)) {
             (None, None) => continue,
             (Some(before), Some(Value::Array(change))) => rules.merge(before, change)?,
@@ -303,6 +312,9 @@ impl From<PatchError> for Status {
                 StatusReason::Invalid,
                 "the server rejected our request due to an error in our request",
             ),
+            PatchError::TooManyItems => {
+                Self::failure(413, StatusReason::RequestEntityTooLarge, message)
+            }
             PatchError::Other(_) => Self::failure(500, StatusReason::Unknown, message),
         }
     }

@@ -20,7 +20,7 @@ mod pattern;
 mod prune;
 mod rules;
 
-pub use defaulting::default;
+pub use defaulting::{default, default_within};
 pub(crate) use metadata::coerce_part;
 pub use metadata::{MalformedFields, MetadataError, coerce_metadata, unknown_metadata_fields};
 pub use parse::SchemaError;

@@ -8,7 +8,7 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use api::status::CAUSE_NAMESPACE_TERMINATING;
+use api::{selector::FieldSelector, status::CAUSE_NAMESPACE_TERMINATING};
 use client::reflector::{Event, RawObject};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -45,10 +45,10 @@ struct Seen {
 /// Looks after the accounts of a logical cluster that the hub keeps, until its target ends.
 pub(crate) fn start(target: &Arc<Target>) {
     let accounts: Arc<Accounts> = Arc::default();
-    let namespaces = target.source(&resources::core("namespaces"), "");
+    let namespaces = target.source(&resources::core("namespaces"), None);
     follow(target, namespaces, &accounts, Seen::take_namespace);
-    let mut existing = target.source(&resources::core("serviceaccounts"), "");
-    existing.field_selector = Some(format!("metadata.name={NAME}"));
+    let mut existing = target.source(&resources::core("serviceaccounts"), None);
+    existing.field_selector = Some(FieldSelector::name(NAME));
     follow(target, existing, &accounts, Seen::take_account);
     let target = Arc::clone(target);
     let tasks = target.tasks().clone();

@@ -13,7 +13,7 @@ use std::{
     sync::Arc,
 };
 
-use api::{GroupVersionKind, GroupVersionResource};
+use api::{GroupVersionKind, GroupVersionResource, selector::Selector};
 use client::reflector::{self, RawObject};
 use graph::ObjectRef;
 use parking_lot::Mutex;
@@ -25,8 +25,11 @@ use crate::{
     keys::{InstanceKey, newer},
 };
 
-/// The label that selects everything that kro, and so the syncer, writes.
-pub(crate) const OWNED_SELECTOR: &str = "kro.run/owned=true";
+/// Selects everything that kro, and so the syncer, writes.
+pub(crate) fn owned() -> Selector {
+    let selector = "kro.run/owned=true".parse();
+    selector.expect("one label with its value is a selector")
+}
 
 /// A kind that is watched, with the endpoint to watch it at.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,9 +2,10 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use api::{GroupVersionResource, LogicalCluster};
-use client::{Dynamic, Endpoint};
+use api::{ClusterScope, GroupVersionResource, LogicalCluster};
+use client::{Dynamic, Endpoint, reflector, spoke::Dialer};
 use tasks::Tasks;
+use tokio::sync::Semaphore;
 
 use crate::{
     definitions::{DefinitionKey, Definitions},
@@ -12,6 +13,7 @@ use crate::{
     instances::InstanceCache,
     queue::WorkQueue,
     restored::Restored,
+    spokes::Identities,
 };
 
 /// How long counts of instances may change before a Spoke's status is written once.
@@ -37,11 +39,20 @@ pub(crate) struct Engine {
     pub(crate) spoke_queue: Arc<WorkQueue<LogicalCluster>>,
     /// Targets whose CRDs are to be looked after.
     pub(crate) distribution_queue: Arc<WorkQueue<LogicalCluster>>,
+    /// How spokes are connected.
+    pub(crate) dialer: Dialer,
+    /// Which cluster is behind each Spoke.
+    pub(crate) identities: Identities,
     /// What may be deleted after a restore.
     pub(crate) restored: Restored,
+    /// Turns of targets to plan what takes long.
+    pub(crate) planning: Semaphore,
     /// All tasks of the syncer.
     pub(crate) tasks: Tasks,
 }
+
+/// Plans that take long and are made at the same time: half of a small machine.
+pub(crate) const LONG_PLANS_MAX: usize = 1;
 
 // === impl Engine ===
 
@@ -58,9 +69,37 @@ impl Engine {
         namespace: &str,
     ) -> Endpoint {
         Endpoint {
-            prefix: cluster.path_prefix(),
+            scope: Some(ClusterScope::One(cluster.clone())),
             gvr: gvr.clone(),
             namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
+        }
+    }
+
+    /// Names what a reflector reads: a collection in all logical clusters of the hub.
+    pub(crate) fn everywhere(&self, gvr: &GroupVersionResource) -> reflector::Config {
+        self.in_scope(Some(ClusterScope::All), gvr)
+    }
+
+    /// Names what a reflector reads: a collection of the hub's own logical cluster.
+    pub(crate) fn in_root(&self, gvr: &GroupVersionResource) -> reflector::Config {
+        self.in_scope(None, gvr)
+    }
+
+    fn in_scope(
+        &self,
+        scope: Option<ClusterScope>,
+        gvr: &GroupVersionResource,
+    ) -> reflector::Config {
+        reflector::Config {
+            client: self.hub.client().clone(),
+            endpoint: Endpoint {
+                scope,
+                gvr: gvr.clone(),
+                namespace: None,
+            },
+            label_selector: None,
+            field_selector: None,
+            name: format!("hub/{}", gvr.resource),
         }
     }
 

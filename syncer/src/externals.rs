@@ -1,85 +1,179 @@
 //! Objects that instances refer to by `externalRef` and do not own: read by a watch, never written.
 //!
-//! One watch per distinct reference and target. It runs until the connection ends.
+//! # Invariants
+//!
+//! One watch per distinct reference, target and reader's identity: what one user may read is never shown to another. While a
+//! watch in a user's name is interrupted nothing of it is shown, because the user may have lost the right to it. A
+//! watch ends with its last reader.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
 
-use client::reflector::{Event, RawObject};
+use api::{
+    selector::{FieldSelector, Selector},
+    wheelhouse::author::User,
+};
+use client::{
+    Endpoint,
+    reflector::{Event, RawObject},
+};
 use graph::{Target as WantedTarget, Wanted};
 use parking_lot::Mutex;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
-use crate::{keys::InstanceKey, target::Target};
+use crate::{acting::Actor, keys::InstanceKey, target::Target};
 
 /// The external objects of one target cluster.
 #[derive(Debug, Default)]
 pub(crate) struct ExternalCache {
-    // Guards the map; never held across an await.
-    state: Mutex<HashMap<Reference, ReferenceState>>,
+    // Guards everything below; never held across an await.
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    references: HashMap<Reference, ReferenceState>,
+    by_reader: HashMap<InstanceKey, HashSet<Reference>>,
+}
+
+/// What is known of a reference.
+#[derive(Debug, Clone)]
+pub(crate) enum Found {
+    /// Nothing yet; the reader is reconciled once something is.
+    Waiting,
+    /// It cannot be read, and why; the reader is reconciled once that changes.
+    Refused(String),
+    /// What there is.
+    Objects(Vec<Arc<Value>>),
 }
 
 /// A reference without the node that makes it: two nodes may share a watch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Reference {
-    path: String,
-    label_selector: Option<String>,
-    field_selector: Option<String>,
+    endpoint: Endpoint,
+    wanted: WantedTarget,
+    /// In whose name it is read; `None` is the hub's own.
+    user: Option<Arc<User>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct ReferenceState {
     synced: bool,
+    trouble: Option<String>,
     objects: BTreeMap<(String, String), Arc<RawObject>>,
     readers: HashSet<InstanceKey>,
+    /// Ends the watch.
+    end: CancellationToken,
 }
 
 // === impl ExternalCache ===
 
 impl ExternalCache {
-    /// Reads what a reference points to. `None` means that it is not known yet: the instance is
-    /// reconciled again once it is.
+    /// Reads what a reference points to, in an actor's name.
     pub(crate) fn read(
         target: &Target,
+        actor: &Actor,
         wanted: &Wanted,
         reader: &InstanceKey,
-    ) -> Option<Vec<Arc<Value>>> {
-        let reference = Reference::of(target, wanted);
-        let cache = &target.externals;
-        let mut state = cache.state.lock();
-        if let Some(known) = state.get_mut(&reference) {
+    ) -> Found {
+        let reference = Reference::of(target, actor, wanted);
+        let mut state = target.externals.state.lock();
+        let readings = state.by_reader.entry(reader.clone()).or_default();
+        readings.insert(reference.clone());
+        if let Some(known) = state.references.get_mut(&reference) {
             known.readers.insert(reader.clone());
-            if !known.synced {
-                return None;
-            }
-            let objects = known.objects.values();
-            // An object that the API server served is JSON; what is not is not served again.
-            return Some(
-                objects
-                    .filter_map(|object| object.value().ok().map(Arc::new))
-                    .collect(),
-            );
+            return known.found(&reference);
         }
-        let readers = HashSet::from([reader.clone()]);
-        state.insert(
-            reference.clone(),
-            ReferenceState {
-                readers,
-                ..ReferenceState::default()
-            },
-        );
+        let selected = match reference.selected() {
+            Ok(selected) => selected,
+            Err(reason) => return Found::Refused(reason),
+        };
+        let end = target.token.child_token();
+        let fresh = ReferenceState {
+            synced: false,
+            trouble: None,
+            objects: BTreeMap::new(),
+            readers: HashSet::from([reader.clone()]),
+            end: end.clone(),
+        };
+        state.references.insert(reference.clone(), fresh);
         drop(state);
-        start(target, wanted, reference);
-        None
+        start(target, actor, reference, selected, end);
+        Found::Waiting
+    }
+
+    /// Ends what a reader no longer reads: `wanted` is all that it does.
+    pub(crate) fn keep(target: &Target, actor: &Actor, wanted: &[Wanted], reader: &InstanceKey) {
+        let kept: HashSet<Reference> = wanted
+            .iter()
+            .map(|wanted| Reference::of(target, actor, wanted))
+            .collect();
+        target.externals.retain(reader, &kept);
+    }
+
+    /// Ends all that a reader reads: it is gone.
+    pub(crate) fn forget(&self, reader: &InstanceKey) {
+        self.retain(reader, &HashSet::new());
+    }
+
+    fn retain(&self, reader: &InstanceKey, kept: &HashSet<Reference>) {
+        let mut state = self.state.lock();
+        let State {
+            references,
+            by_reader,
+        } = &mut *state;
+        let Some(readings) = by_reader.get_mut(reader) else {
+            return;
+        };
+        readings.retain(|reference| {
+            if kept.contains(reference) {
+                return true;
+            }
+            if let Some(known) = references.get_mut(reference) {
+                known.readers.remove(reader);
+                if known.readers.is_empty() {
+                    known.end.cancel();
+                    references.remove(reference);
+                }
+            }
+            false
+        });
+        if readings.is_empty() {
+            by_reader.remove(reader);
+        }
     }
 
     fn take(&self, reference: &Reference, event: Event) -> Vec<InstanceKey> {
         let mut state = self.state.lock();
-        let Some(known) = state.get_mut(reference) else {
+        let Some(known) = state.references.get_mut(reference) else {
             return Vec::new();
         };
+        known.take(event);
+        known.readers.iter().cloned().collect()
+    }
+}
+
+// === impl ReferenceState ===
+
+impl ReferenceState {
+    fn found(&self, reference: &Reference) -> Found {
+        match &self.trouble {
+            Some(reason) if reference.user.is_some() => Found::Refused(reason.clone()),
+            _ if !self.synced => Found::Waiting,
+            // An object that the API server served is JSON; what is not is not served again.
+            _ => Found::Objects(
+                self.objects
+                    .values()
+                    .filter_map(|object| object.value().ok().map(Arc::new))
+                    .collect(),
+            ),
+        }
+    }
+
+    fn take(&mut self, event: Event) {
         let identity = |object: &RawObject| {
             (
                 object.namespace.clone().unwrap_or_default(),
@@ -88,61 +182,68 @@ impl ExternalCache {
         };
         match event {
             Event::Restarted { objects, .. } => {
-                known.synced = true;
-                known.objects = objects
+                self.synced = true;
+                self.trouble = None;
+                self.objects = objects
                     .into_iter()
                     .map(|object| (identity(&object), object))
                     .collect();
             }
             Event::Applied(object) => {
-                known.objects.insert(identity(&object), object);
+                self.objects.insert(identity(&object), object);
             }
             Event::Deleted(object) => {
-                known.objects.remove(&identity(&object));
+                self.objects.remove(&identity(&object));
             }
-            Event::Interrupted(_) | Event::Resumed => return Vec::new(),
+            Event::Interrupted(reason) => self.trouble = Some(reason),
+            Event::Resumed => self.trouble = None,
         }
-        known.readers.iter().cloned().collect()
     }
 }
 
 // === impl Reference ===
 
 impl Reference {
-    fn of(target: &Target, wanted: &Wanted) -> Self {
-        let gvr = &wanted.gvr;
-        let scope = match wanted.namespace.as_str() {
-            "" => String::new(),
-            namespace => format!("/namespaces/{namespace}"),
-        };
-        let path = format!(
-            "{}{}{scope}/{}",
-            target.prefix,
-            gvr.group_version().path(),
-            gvr.resource
-        );
-        let (label_selector, field_selector) = match &wanted.target {
-            WantedTarget::Name(name) => (None, Some(format!("metadata.name={name}"))),
-            WantedTarget::Selector(selector) => (Some(selector.clone()), None),
-        };
+    fn of(target: &Target, actor: &Actor, wanted: &Wanted) -> Self {
         Self {
-            path,
-            label_selector,
-            field_selector,
+            endpoint: target.endpoint(&wanted.gvr, &wanted.namespace),
+            wanted: wanted.target.clone(),
+            user: actor.user().map(Arc::clone),
+        }
+    }
+
+    fn selected(&self) -> Result<(Option<Selector>, Option<FieldSelector>), String> {
+        match &self.wanted {
+            WantedTarget::Name(name) => Ok((None, Some(FieldSelector::name(name)))),
+            WantedTarget::Selector(text) => {
+                let selector = text.parse::<Selector>();
+                let selector = selector.map_err(|error| error.to_string())?;
+                Ok((Some(selector), None))
+            }
         }
     }
 }
 
-fn start(target: &Target, wanted: &Wanted, reference: Reference) {
-    let mut config = target.source(&wanted.gvr, "");
-    config.path.clone_from(&reference.path);
-    config.label_selector.clone_from(&reference.label_selector);
-    config.field_selector.clone_from(&reference.field_selector);
-    let mut events = target.follow(config, target.token.clone());
+fn start(
+    target: &Target,
+    actor: &Actor,
+    reference: Reference,
+    (label_selector, field_selector): (Option<Selector>, Option<FieldSelector>),
+    end: CancellationToken,
+) {
+    let mut config = target.source(&reference.endpoint.gvr, label_selector);
+    config.client = actor.dynamic().client().clone();
+    config.endpoint = reference.endpoint.clone();
+    config.field_selector = field_selector;
+    let ended = end.clone();
+    let mut events = target.follow(config, end);
     let cache = Arc::clone(&target.externals);
     let queue = Arc::clone(&target.queue);
     target.tasks().spawn("externals", async move {
         while let Some(event) = events.recv().await {
+            if ended.is_cancelled() {
+                return; // what is read under this reference now is another watch's
+            }
             for instance in cache.take(&reference, event) {
                 queue.add(instance);
             }

@@ -7,13 +7,14 @@
 //! In reading order: [`definitions`] (RGD to GraphRevision to CRD), [`spokes`] (connections),
 //! [`instances`] (from an instance to its children and back), [`accounts`] (what the hub's own
 //! namespaces need), and what they share: [`engine`], [`target`], [`children`], [`mirrors`],
-//! [`collection`], [`externals`], [`queue`], [`keys`].
+//! [`collection`], [`externals`], [`acting`] (in whose name), [`queue`], [`keys`].
 //!
 //! **Invariant:** nothing is deleted because a read failed, was partial, or discovery shrank.
 //! **Invariant:** after a restore nothing is deleted in a spoke before it is confirmed ([`restored`]).
 //! **Invariant:** no work is dropped: what fails is tried again, later each time.
 
 mod accounts;
+mod acting;
 mod children;
 mod collection;
 mod definitions;
@@ -33,17 +34,16 @@ mod target;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use api::LogicalCluster;
-use client::Dynamic;
+use client::{Dynamic, spoke::Dialer};
 use tasks::Tasks;
+use tokio::sync::Semaphore;
 
 use crate::{
     engine::Engine,
+    spokes::Identities,
     target::{Target, TargetSort},
 };
-pub use crate::{
-    simulator::start as start_simulator,
-    spokes::{SECRET_LABEL, join_objects},
-};
+pub use crate::{simulator::start as start_simulator, spokes::join_objects};
 
 /// The version of kro whose keys and texts children and conditions carry.
 pub const KRO_VERSION: &str = "v0.9.4";
@@ -54,6 +54,8 @@ pub struct Config {
     pub hub: kube::Client,
     /// Names this hub to other writers of the same spoke.
     pub hub_id: String,
+    /// How spokes are connected; the hub of the same process shares it.
+    pub dialer: Dialer,
 }
 
 // === impl Config ===
@@ -77,6 +79,8 @@ pub fn start(config: Config, tasks: &Tasks) {
     let engine = Arc::new(Engine {
         hub: Dynamic::new(config.hub),
         hub_id: config.hub_id,
+        dialer: config.dialer,
+        identities: Identities::default(),
         settings,
         definitions: definitions::Definitions::default(),
         instances: instances::InstanceCache::default(),
@@ -85,6 +89,7 @@ pub fn start(config: Config, tasks: &Tasks) {
         spoke_queue: Arc::default(),
         distribution_queue: Arc::default(),
         restored: restored::Restored::default(),
+        planning: Semaphore::new(engine::LONG_PLANS_MAX),
         tasks: tasks.clone(),
     });
     restored::start(&engine);

@@ -38,6 +38,12 @@ pub(crate) fn served_resources() -> GroupVersionResource {
     GroupVersionResource::new(group, version, wheelhouse::SERVED_RESOURCE_RESOURCE)
 }
 
+/// KindClaims: which definition holds which kind.
+pub(crate) fn kind_claims() -> GroupVersionResource {
+    let (group, version) = (wheelhouse::INTERNAL_GROUP, wheelhouse::VERSION);
+    GroupVersionResource::new(group, version, wheelhouse::KIND_CLAIM_RESOURCE)
+}
+
 /// A resource of the core group.
 pub(crate) fn core(resource: &str) -> GroupVersionResource {
     GroupVersionResource::new("", "v1", resource)

@@ -16,8 +16,11 @@ use std::{
     sync::Arc,
 };
 
-use api::{LogicalCluster, wheelhouse::keys};
-use client::reflector::{self, Event, RawObject};
+use api::{LogicalCluster, selector::FieldSelector, wheelhouse::keys};
+use client::{
+    Endpoint,
+    reflector::{self, Event, RawObject},
+};
 use parking_lot::Mutex;
 use tracing::{debug, info, warn};
 
@@ -261,14 +264,13 @@ pub(crate) fn start(engine: &Arc<Engine>) {
     let gvr = resources::core("configmaps");
     let source = reflector::Config {
         client: engine.hub.client().clone(),
-        path: format!(
-            "{}/namespaces/{}/{}",
-            gvr.group_version().path(),
-            keys::RESTORE_NAMESPACE,
-            gvr.resource
-        ),
+        endpoint: Endpoint {
+            scope: None,
+            gvr,
+            namespace: Some(keys::RESTORE_NAMESPACE.to_owned()),
+        },
         label_selector: None,
-        field_selector: Some(format!("metadata.name={}", keys::RESTORE_CONFIG_MAP)),
+        field_selector: Some(FieldSelector::name(keys::RESTORE_CONFIG_MAP)),
         name: "hub/restore".to_owned(),
     };
     let mut events = reflector::start(source, &engine.tasks, engine.tasks.child_token());

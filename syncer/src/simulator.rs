@@ -14,7 +14,7 @@ mod world;
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use api::LogicalCluster;
+use api::{ClusterScope, LogicalCluster};
 use client::{DeleteRequest, Dynamic, Endpoint, Patch, reflector};
 use serde_json::{Value, json};
 use tasks::Tasks;
@@ -48,8 +48,12 @@ pub fn start(client: &kube::Client, clusters: &[LogicalCluster], tasks: &Tasks) 
         let (sender, receiver) = mpsc::channel(EVENT_COUNT_MAX);
         for kind in Kind::ALL {
             let source = reflector::Config {
-                client: client.clone(),
-                path: format!("{}{}", cluster.path_prefix(), kind.path()),
+                client: client.clone().into(),
+                endpoint: Endpoint {
+                    scope: Some(ClusterScope::One(cluster.clone())),
+                    gvr: kind.gvr(),
+                    namespace: None,
+                },
                 label_selector: None,
                 field_selector: None,
                 name: format!("{cluster}/{}", kind.gvr().resource),
@@ -170,7 +174,7 @@ async fn perform(
     action: &Action,
 ) -> Result<(), client::Error> {
     let endpoint = |kind: &Kind, object: &Value| Endpoint {
-        prefix: cluster.path_prefix(),
+        scope: Some(ClusterScope::One(cluster.clone())),
         gvr: kind.gvr(),
         namespace: Some(api::meta::namespace(object).to_owned()),
     };

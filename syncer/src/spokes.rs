@@ -1,26 +1,28 @@
 //! Spokes: connected from their Secrets, probed, described in their status.
 //!
-//! In reading order: [`reconcile`] (one Spoke), [`heartbeat`], [`census`] (its status).
+//! In reading order: [`reconcile`] (one Spoke), [`heartbeat`], [`identity`] (which cluster it is), [`census`] (its status).
 
 mod census;
 mod heartbeat;
+mod identity;
 mod namespaces;
 mod reconcile;
 
 use std::{collections::HashMap, sync::Arc};
 
-use api::LogicalCluster;
-use client::reflector::{self, Event, RawObject};
+use api::{LogicalCluster, selector::Selector};
+use client::{
+    reflector::{self, Event, RawObject},
+    spoke::SECRET_LABEL,
+};
 use parking_lot::Mutex;
 use tracing::debug;
 
+pub(crate) use identity::{Identities, IdentityFault};
 pub use reconcile::join_objects;
 pub(crate) use reconcile::start as start_target;
 
 use crate::{definitions::Served, engine::Engine, keys::InstanceKey, resources, target::Target};
-
-/// The label on a Secret of root that names the spoke whose credential it holds.
-pub const SECRET_LABEL: &str = "wheelhouse.dev/spoke";
 
 /// Spokes as the hub's watch last delivered them.
 #[derive(Debug, Default)]
@@ -32,14 +34,21 @@ struct Known {
 /// Starts the watches of Spokes and of their Secrets, and the worker that reconciles them.
 pub(crate) fn start(engine: &Arc<Engine>) {
     let known = Arc::new(Known::default());
-    follow(engine, &resources::spokes(), "", {
+    follow(engine, &resources::spokes(), None, None, {
         let (engine, known) = (Arc::clone(engine), Arc::clone(&known));
         move |event| take_spoke(&engine, &known, event)
     });
-    follow(engine, &resources::core("secrets"), SECRET_LABEL, {
-        let engine = Arc::clone(engine);
-        move |event| take_secret(&engine, event)
-    });
+    let set_apart = engine.dialer.policy().secrets_namespace.clone();
+    let labelled: Selector = SECRET_LABEL
+        .parse()
+        .expect("the key of a label selects those that have it");
+    for (namespace, labels) in [(None, Some(labelled)), (Some(set_apart), None)] {
+        let secrets = resources::core("secrets");
+        let (taker, known) = (Arc::clone(engine), Arc::clone(&known));
+        follow(engine, &secrets, namespace, labels, move |event| {
+            take_secret(&taker, &known, event);
+        });
+    }
     let worker = Arc::clone(engine);
     let token = engine.tasks.child_token();
     engine.tasks.spawn("spoke-worker", async move {
@@ -61,7 +70,7 @@ pub(crate) fn watch_mirrors(engine: &Arc<Engine>, target: &Arc<Target>, served: 
     let Some(end) = target.mirrors.register(&group_kind, &target.token) else {
         return;
     };
-    let source = target.source(served.graph.gvr(), "");
+    let source = target.source(served.graph.gvr(), None);
     let mut events = target.follow(source, end.clone());
     let (follower, target) = (Arc::clone(engine), Arc::clone(target));
     engine.tasks.spawn("mirrors", async move {
@@ -90,16 +99,15 @@ pub(crate) fn in_namespace(
 fn follow(
     engine: &Arc<Engine>,
     gvr: &api::GroupVersionResource,
-    label: &str,
+    namespace: Option<String>,
+    labels: Option<Selector>,
     mut take: impl FnMut(Event) + Send + 'static,
 ) {
-    let source = reflector::Config {
-        client: engine.hub.client().clone(),
-        path: format!("{}/{}", gvr.group_version().path(), gvr.resource),
-        label_selector: (!label.is_empty()).then(|| label.to_owned()),
-        field_selector: None,
-        name: format!("hub/{}", gvr.resource),
+    let mut source = reflector::Config {
+        label_selector: labels,
+        ..engine.in_root(gvr)
     };
+    source.endpoint.namespace = namespace;
     let mut events = reflector::start(source, &engine.tasks, engine.tasks.child_token());
     engine.tasks.spawn("spokes", async move {
         while let Some(event) = events.recv().await {
@@ -112,22 +120,31 @@ fn take_spoke(engine: &Engine, known: &Known, event: Event) {
     let mut spokes = known.spokes.lock();
     match event {
         Event::Restarted { objects, .. } => {
-            let left = std::mem::take(&mut *spokes);
-            for cluster in left.into_keys() {
-                engine.spoke_queue.add(cluster);
-            }
+            let mut left = std::mem::take(&mut *spokes);
             for object in objects {
                 if let Ok(cluster) = object.name.parse::<LogicalCluster>() {
+                    left.remove(&cluster);
+                    engine.identities.note(&cluster, &object);
                     engine.restored.note_spoke(engine, &cluster, &object);
-                    spokes.insert(cluster.clone(), object);
-                    engine.spoke_queue.add(cluster);
+                    spokes.insert(cluster, object);
                 }
+            }
+            for cluster in left.into_keys() {
+                engine.identities.forget(&cluster);
+                engine.spoke_queue.add(cluster);
+            }
+            // Who holds which uid is known of all of them before one is connected.
+            let mut clusters: Vec<LogicalCluster> = spokes.keys().cloned().collect();
+            clusters.sort();
+            for cluster in clusters {
+                engine.spoke_queue.add(cluster);
             }
         }
         Event::Applied(object) => {
             let Ok(cluster) = object.name.parse::<LogicalCluster>() else {
                 return;
             };
+            engine.identities.note(&cluster, &object);
             engine.restored.note_spoke(engine, &cluster, &object);
             let before = spokes.insert(cluster.clone(), Arc::clone(&object));
             let concerns = before.is_none_or(|before| {
@@ -135,6 +152,7 @@ fn take_spoke(engine: &Engine, known: &Known, event: Event) {
                     || before.labels != object.labels
                     || before.deletion_timestamp != object.deletion_timestamp
                     || before.uid != object.uid
+                    || before.annotations != object.annotations
             });
             if concerns {
                 engine.spoke_queue.add(cluster);
@@ -143,6 +161,7 @@ fn take_spoke(engine: &Engine, known: &Known, event: Event) {
         Event::Deleted(object) => {
             if let Ok(cluster) = object.name.parse::<LogicalCluster>() {
                 spokes.remove(&cluster);
+                engine.identities.forget(&cluster);
                 engine.spoke_queue.add(cluster);
             }
         }
@@ -151,14 +170,26 @@ fn take_spoke(engine: &Engine, known: &Known, event: Event) {
     }
 }
 
-fn take_secret(engine: &Engine, event: Event) {
-    let named = |object: &RawObject| object.labels.get(SECRET_LABEL)?.parse().ok();
-    let objects = match event {
+/// Reconciles the Spokes that name a Secret which changed.
+fn take_secret(engine: &Engine, known: &Known, event: Event) {
+    let secrets = match event {
         Event::Restarted { objects, .. } => objects,
         Event::Applied(object) | Event::Deleted(object) => vec![object],
         Event::Interrupted(_) | Event::Resumed => Vec::new(),
     };
-    for cluster in objects.iter().filter_map(|object| named(object)) {
-        engine.spoke_queue.add(cluster);
+    if secrets.is_empty() {
+        return;
+    }
+    let names = |spoke: &RawObject| {
+        let spoke = spoke.value().unwrap_or_default();
+        let reference = &spoke["spec"]["connection"]["secretRef"];
+        secrets.iter().any(|secret| {
+            reference["name"] == secret.name
+                && reference["namespace"].as_str() == secret.namespace.as_deref()
+        })
+    };
+    let spokes = known.spokes.lock();
+    for (cluster, _) in spokes.iter().filter(|(_, spoke)| names(spoke)) {
+        engine.spoke_queue.add(cluster.clone());
     }
 }

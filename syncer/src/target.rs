@@ -7,25 +7,34 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fmt,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
-use api::{GroupVersionResource, LogicalCluster};
+use api::{ClusterScope, GroupVersionResource, LogicalCluster, selector::Selector};
 use client::{Dynamic, Endpoint, reflector};
 use graph::{Applied, ObjectRef};
 use parking_lot::Mutex;
 use tasks::Tasks;
-use tokio::sync::{Notify, mpsc};
+use tokio::{
+    sync::{Notify, Semaphore, mpsc, watch},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    children::{self, ChildCache, OWNED_SELECTOR, WatchedKind},
+    acting::Actors,
+    children::{self, ChildCache, WatchedKind},
     definitions::distribution::Kinds,
     externals::ExternalCache,
+    instances::claims::Claims,
     keys::InstanceKey,
     mirrors::MirrorCache,
     queue::WorkQueue,
+    spokes::IdentityFault,
 };
 
 /// What sort of cluster is behind a logical cluster.
@@ -53,6 +62,14 @@ pub(crate) enum Reach {
     },
 }
 
+/// What the probes of a cluster have found.
+#[derive(Debug, Clone)]
+struct Probed {
+    /// Whether there was one: before, nothing is known of the cluster.
+    any: bool,
+    reach: Reach,
+}
+
 /// The cluster behind a logical cluster.
 pub(crate) struct Target {
     /// The logical cluster.
@@ -61,8 +78,10 @@ pub(crate) struct Target {
     pub(crate) sort: TargetSort,
     /// The client of the cluster (of the hub, unless it is [`TargetSort::Mirrored`]).
     pub(crate) dynamic: Dynamic,
-    /// What stands before `/api` and `/apis` in its URLs: empty for a real spoke.
-    pub(crate) prefix: String,
+    /// The logical cluster in its URLs: none for a real spoke.
+    pub(crate) scope: Option<ClusterScope>,
+    /// Those in whose names children are written.
+    pub(crate) actors: Actors,
     /// Children of instances.
     pub(crate) children: Arc<ChildCache>,
     /// Objects that instances refer to and do not own.
@@ -81,11 +100,22 @@ pub(crate) struct Target {
     pub(crate) probe: Notify,
     /// Ends the pauses of this target's watches: it answers again.
     pub(crate) wake: Arc<Notify>,
+    /// Whether `system:masters` of the hub are that in the cluster too.
+    trusts_masters: AtomicBool,
+    /// The one plan that may take long here at a time.
+    pub(crate) planning: Semaphore,
     /// Digest of the credential that it was connected with.
     pub(crate) credential: Option<u64>,
+    /// When its Spoke was made, as the wire writes it; empty for root.
+    pub(crate) created: String,
     tasks: Tasks,
     // Each guards one value; neither is held across an await nor while the other is.
-    reach: Mutex<Reach>,
+    reach: watch::Sender<Probed>,
+    identity_fault: Mutex<Option<IdentityFault>>,
+    /// Until when its schemas are not asked for: it did not answer in time.
+    schemas_paused: Mutex<Option<Instant>>,
+    /// When all definitions were last reconciled because this cluster came back.
+    definitions_added: Mutex<Option<Instant>>,
     memory: Mutex<HashMap<InstanceKey, Memory>>,
     version: Mutex<Option<String>>,
     cluster_uid: Mutex<Option<String>>,
@@ -99,12 +129,35 @@ pub(crate) struct Memory {
     pub(crate) uid: String,
     /// What was applied, and what came of it.
     pub(crate) applied: BTreeMap<ObjectRef, Applied>,
+    /// What is the instance's own in the target.
+    pub(crate) claims: Claims,
     /// The ledger's spec as it was last written or read.
     pub(crate) ledger: Option<api::wheelhouse::InventorySpec>,
     /// Digest of the mirror as it was last written.
     pub(crate) mirror: Option<u64>,
     /// Failures in a row, for the backoff.
     pub(crate) failure_count: u32,
+}
+
+// === impl Probed ===
+
+impl Probed {
+    /// What is known before the first probe. Root and embedded clusters are this hub itself.
+    fn before(sort: TargetSort) -> Self {
+        match sort {
+            TargetSort::Root | TargetSort::Embedded => Self {
+                any: true,
+                reach: Reach::Reachable,
+            },
+            TargetSort::Mirrored => Self {
+                any: false,
+                reach: Reach::Unreachable {
+                    since: api::meta::time_now_text(jiff::Timestamp::now()),
+                    reason: "it has not been asked yet".to_owned(),
+                },
+            },
+        }
+    }
 }
 
 // === impl Target ===
@@ -118,15 +171,16 @@ impl Target {
         tasks: &Tasks,
         token: CancellationToken,
     ) -> Self {
-        let prefix = match sort {
-            TargetSort::Mirrored => String::new(),
-            TargetSort::Embedded | TargetSort::Root => cluster.path_prefix(),
+        let scope = match sort {
+            TargetSort::Mirrored => None,
+            TargetSort::Embedded | TargetSort::Root => Some(ClusterScope::One(cluster.clone())),
         };
         Self {
             cluster,
             sort,
             dynamic,
-            prefix,
+            scope,
+            actors: Actors::default(),
             children: Arc::default(),
             externals: Arc::default(),
             mirrors: Arc::default(),
@@ -136,9 +190,15 @@ impl Target {
             token,
             probe: Notify::new(),
             wake: Arc::default(),
+            trusts_masters: AtomicBool::new(false),
+            planning: Semaphore::new(1),
             credential: None,
+            created: String::new(),
             tasks: tasks.clone(),
-            reach: Mutex::new(Reach::Reachable),
+            reach: watch::Sender::new(Probed::before(sort)),
+            identity_fault: Mutex::default(),
+            schemas_paused: Mutex::default(),
+            definitions_added: Mutex::default(),
             memory: Mutex::default(),
             version: Mutex::default(),
             cluster_uid: Mutex::default(),
@@ -148,7 +208,7 @@ impl Target {
     /// Names an endpoint in this cluster.
     pub(crate) fn endpoint(&self, gvr: &GroupVersionResource, namespace: &str) -> Endpoint {
         Endpoint {
-            prefix: self.prefix.clone(),
+            scope: self.scope.clone(),
             gvr: gvr.clone(),
             namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
         }
@@ -158,17 +218,12 @@ impl Target {
     pub(crate) fn source(
         &self,
         gvr: &GroupVersionResource,
-        label_selector: &str,
+        label_selector: Option<Selector>,
     ) -> reflector::Config {
         reflector::Config {
             client: self.dynamic.client().clone(),
-            path: format!(
-                "{}{}/{}",
-                self.prefix,
-                gvr.group_version().path(),
-                gvr.resource
-            ),
-            label_selector: (!label_selector.is_empty()).then(|| label_selector.to_owned()),
+            endpoint: self.endpoint(gvr, ""),
+            label_selector,
             field_selector: None,
             name: format!("{}/{}", self.cluster, gvr.resource),
         }
@@ -193,7 +248,10 @@ impl Target {
         children::watch(
             &self.children,
             kind.clone(),
-            self.follow(self.source(&kind.gvr, OWNED_SELECTOR), self.token.clone()),
+            self.follow(
+                self.source(&kind.gvr, Some(children::owned())),
+                self.token.clone(),
+            ),
             &self.tasks,
             move |instance| queue.add(instance),
         );
@@ -204,35 +262,96 @@ impl Target {
         &self.tasks
     }
 
+    /// Tells whether `system:masters` of the hub are that in the cluster too.
+    pub(crate) fn trusts_masters(&self) -> bool {
+        self.trusts_masters.load(Ordering::Relaxed)
+    }
+
+    /// Notes what the Spoke says of `system:masters`.
+    pub(crate) fn note_trust(&self, trusts_masters: bool) {
+        self.trusts_masters.store(trusts_masters, Ordering::Relaxed);
+    }
+
     /// Tells whether the cluster answers.
     pub(crate) fn reach(&self) -> Reach {
-        self.reach.lock().clone()
+        self.reach.borrow().reach.clone()
+    }
+
+    /// Waits until it is known whether the cluster answers.
+    pub(crate) async fn probed(&self) {
+        self.wait_for(|probed| probed.any).await;
+    }
+
+    /// Waits until the cluster answers, as the one that its Spoke is for.
+    pub(crate) async fn reachable(&self) {
+        self.wait_for(|probed| probed.reach == Reach::Reachable)
+            .await;
+    }
+
+    async fn wait_for(&self, holds: impl FnMut(&Probed) -> bool) {
+        let mut probed = self.reach.subscribe();
+        // The sender lives as long as the target that is borrowed here.
+        drop(probed.wait_for(holds).await);
     }
 
     /// Notes the outcome of a probe. Returns whether the cluster came back just now.
     pub(crate) fn note_reach(&self, failure: Option<String>, now: &str) -> bool {
-        let mut reach = self.reach.lock();
-        match failure {
-            None => {
-                let back = *reach != Reach::Reachable;
-                *reach = Reach::Reachable;
-                back
-            }
+        let before = self.reach();
+        let (reach, back) = match failure {
+            None => (Reach::Reachable, before != Reach::Reachable),
             Some(reason) => {
-                let since = match &*reach {
-                    Reach::Unreachable { since, .. } => since.clone(),
+                let since = match before {
+                    Reach::Unreachable { since, .. } => since,
                     Reach::Reachable => now.to_owned(),
                 };
-                *reach = Reach::Unreachable { since, reason };
-                false
+                (Reach::Unreachable { since, reason }, false)
             }
-        }
+        };
+        self.reach.send_replace(Probed { any: true, reach });
+        back
+    }
+
+    /// Notes whether the cluster is the one that its Spoke is for.
+    pub(crate) fn note_identity(&self, fault: Option<IdentityFault>) {
+        *self.identity_fault.lock() = fault;
+    }
+
+    /// Tells why the cluster is not the one that its Spoke is for.
+    pub(crate) fn identity_fault(&self) -> Option<IdentityFault> {
+        self.identity_fault.lock().clone()
+    }
+
+    /// Tells whether the cluster is to be asked for its schemas.
+    pub(crate) fn gives_schemas(&self) -> bool {
+        self.schemas_paused
+            .lock()
+            .is_none_or(|until| until <= Instant::now())
+    }
+
+    /// Notes that the cluster did not give its schemas in time.
+    pub(crate) fn pause_schemas(&self, duration: Duration) {
+        *self.schemas_paused.lock() = Some(Instant::now() + duration);
+    }
+
+    /// Tells in how long definitions are to be reconciled because this cluster is back: at once, unless they just were.
+    pub(crate) fn definitions_delay(&self) -> Duration {
+        let now = Instant::now();
+        let mut added = self.definitions_added.lock();
+        let due = match *added {
+            Some(before) if before > now => before,
+            Some(before) => now.max(before + DEFINITIONS_INTERVAL),
+            None => now,
+        };
+        *added = Some(due);
+        due.saturating_duration_since(now)
     }
 
     /// Notes the answer of `/version`.
     pub(crate) fn note_version(&self, answer: &[u8]) {
         let answer: serde_json::Value = serde_json::from_slice(answer).unwrap_or_default();
-        *self.version.lock() = answer["gitVersion"].as_str().map(str::to_owned);
+        let version = answer["gitVersion"].as_str();
+        let version = version.filter(|version| version.len() <= VERSION_BYTES_MAX);
+        *self.version.lock() = version.map(str::to_owned);
     }
 
     /// Tells the version of the cluster's API server, once it has answered.
@@ -283,10 +402,16 @@ impl fmt::Debug for Target {
         f.debug_struct("Target")
             .field("cluster", &self.cluster)
             .field("sort", &self.sort)
-            .field("reach", &*self.reach.lock())
+            .field("reach", &self.reach())
             .finish_non_exhaustive()
     }
 }
+
+/// Between two times that a cluster which comes and goes has all definitions reconciled.
+const DEFINITIONS_INTERVAL: Duration = Duration::from_secs(10);
+
+/// A `gitVersion` has some thirty characters; what is longer is none.
+const VERSION_BYTES_MAX: usize = 128;
 
 /// The longest wait between two tries of one instance: a user who mends the cause by hand should
 /// not wait longer, and 10,000 failing instances cost at most 330 tries a second.

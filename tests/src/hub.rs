@@ -28,6 +28,10 @@ pub struct Settings {
     pub data: Option<PathBuf>,
     /// Environment variables of its process.
     pub environment: Vec<(String, String)>,
+    /// Further arguments of `wheelhouse serve`.
+    pub arguments: Vec<String>,
+    /// How many bytes of address space its process gets (`RLIMIT_AS`); without a limit by default.
+    pub address_limit: Option<u64>,
 }
 
 impl Hub {
@@ -73,10 +77,11 @@ impl Hub {
     pub fn spawn(&mut self) {
         let kubeconfig = self.kubeconfig();
         drop(std::fs::remove_file(&kubeconfig));
-        let mut command = Command::new(assets::wheelhouse());
+        let mut command = limited(self.settings.address_limit);
         command.args(["serve", "--listen", &self.listen, "--data-dir"]);
         command.arg(self.data());
         command.arg("--kubeconfig-out").arg(&kubeconfig);
+        command.args(&self.settings.arguments);
         command.env("RUST_BACKTRACE", "1");
         command.env("NO_COLOR", "1");
         // Requests would bury what a failed test wants to know.
@@ -165,6 +170,19 @@ impl Hub {
             .must(&["wait", "--for=condition=Ready", &name, "--timeout=60s"])
             .await;
     }
+}
+
+/// Returns the command that runs the binary, with at most so many bytes of address space.
+fn limited(address_limit: Option<u64>) -> Command {
+    let Some(bytes) = address_limit else {
+        return Command::new(assets::wheelhouse());
+    };
+    let mut command = Command::new("sh");
+    // The shell's process becomes the hub's, so the process id is that of the hub.
+    command.args(["-c", r#"ulimit -v "$0" && exec "$@""#]);
+    command.arg((bytes / 1024).to_string());
+    command.arg(assets::wheelhouse());
+    command
 }
 
 impl Drop for Hub {

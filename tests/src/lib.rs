@@ -3,7 +3,8 @@
 //!
 //! In reading order: [`assets`] (where the binaries come from), [`process`] (children that never
 //! outlive a test), [`pki`], [`spoke`], [`hub`], [`kubectl`], [`wait`],
-//! [`proof`] (recorded histories and faults).
+//! [`proof`] (recorded histories and faults), [`support`] (users of a hub, for the trials of isolation),
+//! [`wire`] (requests byte by byte), [`fake_spoke`] (an API server that lies).
 //!
 //! # Invariants
 //!
@@ -12,6 +13,7 @@
 //! end the test process holds.
 
 pub mod assets;
+pub mod fake_spoke;
 pub mod hub;
 pub mod kubectl;
 pub mod pki;
@@ -19,8 +21,11 @@ pub mod pods;
 pub mod process;
 pub mod proof;
 pub mod spoke;
+pub mod support;
 pub mod wait;
+pub mod wire;
 
+pub use fake_spoke::FakeSpoke;
 pub use hub::Hub;
 pub use kubectl::Kubectl;
 pub use spoke::Spoke;

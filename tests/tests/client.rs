@@ -27,13 +27,13 @@ async fn start(name: &str) -> (Spoke, Connection, Dynamic) {
     let connection = client::connect(&kubeconfig, None, &Options::default())
         .await
         .expect("the kubeconfig carries its credential");
-    let dynamic = Dynamic::new(connection.kube()).with_manager("test");
+    let dynamic = Dynamic::new(connection.client()).with_manager("test");
     (spoke, connection, dynamic)
 }
 
 fn endpoint(group: &str, version: &str, resource: &str, namespace: Option<&str>) -> Endpoint {
     Endpoint {
-        prefix: String::new(),
+        scope: None,
         gvr: GroupVersionResource::new(group, version, resource),
         namespace: namespace.map(str::to_owned),
     }
@@ -136,7 +136,7 @@ async fn objects_are_made_changed_and_deleted() {
     assert_eq!(managers, BTreeSet::from(["other", "test"]));
 
     let selected = ListRequest {
-        label_selector: Some("follow in (me)".to_owned()),
+        label_selector: Some("follow in (me)".parse().expect("a selector")),
         ..ListRequest::default()
     };
     let list = dynamic.list(&at, &selected).await.expect("it is listed");
@@ -226,7 +226,7 @@ async fn the_definitions_of_our_kinds_are_established_and_their_rules_hold() {
         );
     }
     eventually("discovery names all of them", || async {
-        let kinds = client::discovery::fetch(&dynamic, "")
+        let kinds = client::discovery::fetch(&dynamic, None)
             .await
             .map_err(|it| it.chain())?;
         let missing: Vec<&GroupVersionKind> = wanted
@@ -313,8 +313,11 @@ async fn a_reflector_outlives_a_server_that_hangs_and_one_that_restarts() {
     let tasks = Tasks::new();
     let config = reflector::Config {
         client: dynamic.client().clone(),
-        path: "/api/v1/configmaps".to_owned(),
-        label_selector: Some("follow=me".to_owned()),
+        endpoint: Endpoint {
+            namespace: None,
+            ..config_maps()
+        },
+        label_selector: Some("follow=me".parse().expect("a selector")),
         field_selector: None,
         name: "test".to_owned(),
     };

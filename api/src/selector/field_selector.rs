@@ -8,9 +8,19 @@
 
 use std::fmt;
 
+use super::SELECTOR_BYTES_MAX;
+
+/// Terms of a selector, each of which is held against every object of a list.
+const TERMS_MAX: usize = 256;
+
 /// A text that is no field selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseFieldSelectorError {
+    /// A text that is too long, or has too many terms.
+    #[error(
+        "invalid field selector: at most {SELECTOR_BYTES_MAX} bytes and {TERMS_MAX} terms are allowed"
+    )]
+    TooLarge,
     /// A term without an operator.
     #[error("invalid selector: '{selector}'; can't understand '{term}'")]
     Term {
@@ -65,6 +75,9 @@ impl FieldSelector {
     /// Parses the text form, `metadata.name=a,spec.x!=b` for example.
     pub fn parse(text: &str) -> Result<Self, ParseFieldSelectorError> {
         let mut terms = split_terms(text);
+        if text.len() > SELECTOR_BYTES_MAX || terms.len() > TERMS_MAX {
+            return Err(ParseFieldSelectorError::TooLarge);
+        }
         terms.sort_unstable();
         let mut requirements = Vec::new();
         for term in terms.into_iter().filter(|term| !term.is_empty()) {
@@ -90,11 +103,16 @@ impl FieldSelector {
 
     /// Selects by the name alone.
     pub fn name(name: &str) -> Self {
+        Self::equals("metadata.name", name)
+    }
+
+    /// Selects by one field alone. The value may be any text.
+    pub fn equals(path: &'static str, value: &str) -> Self {
         Self {
             requirements: vec![FieldRequirement {
-                path: "metadata.name".to_owned(),
+                path: path.to_owned(),
                 operator: FieldOperator::Equals,
-                value: name.to_owned(),
+                value: value.to_owned(),
             }],
         }
     }

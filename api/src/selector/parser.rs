@@ -6,14 +6,26 @@
 
 use std::collections::BTreeSet;
 
-use super::{Operator, ParseSelectorError, Requirement};
+use super::{Operator, ParseSelectorError, Requirement, SELECTOR_BYTES_MAX};
 use crate::field::{FieldError, FieldPath};
 use crate::validation::is_qualified_name;
 
 const BINARY_OPERATORS: &str = "in, notin, =, ==, !=, gt, lt";
+/// Requirements of a selector, each of which is held against every object of a list.
+const REQUIREMENTS_MAX: usize = 256;
+/// Special symbols of the longest operator.
+const OPERATOR_SYMBOLS_MAX: usize = 2;
 
 /// Parses the comma-separated requirements.
+///
+/// The scanner looks at each byte a bounded number of times, and the parser at each token.
 pub(super) fn parse(text: &str) -> Result<Vec<Requirement>, ParseSelectorError> {
+    if text.len() > SELECTOR_BYTES_MAX {
+        return Err(ParseSelectorError::new(format!(
+            "the selector has {} bytes: at most {SELECTOR_BYTES_MAX} are allowed",
+            text.len()
+        )));
+    }
     let mut parser = Parser {
         tokens: scan(text),
         position: 0,
@@ -95,8 +107,16 @@ fn scan_word(text: &str) -> (Token, usize) {
 }
 
 /// Takes the longest operator at the beginning; special symbols that begin none are an error together.
+///
+/// The scanner looks no further than the longest operator reaches: a long run of symbols must not be walked again for
+/// each of its tokens.
 fn scan_special(text: &str) -> (Token, usize) {
-    let symbols: &str = text.split(|it| !is_special(it)).next().unwrap_or_default();
+    let length = text
+        .bytes()
+        .take(OPERATOR_SYMBOLS_MAX)
+        .take_while(|byte| is_special(char::from(*byte)))
+        .count();
+    let symbols: &str = text.get(..length).unwrap_or_default();
     for length in [2, 1] {
         if let Some(literal) = symbols.get(..length)
             && let Some(kind) = operator(literal)
@@ -154,6 +174,11 @@ impl Parser {
             let requirement = self.requirement().map_err(|error| {
                 ParseSelectorError::new(format!("unable to parse requirement: {error}"))
             })?;
+            if requirements.len() >= REQUIREMENTS_MAX {
+                return Err(ParseSelectorError::new(format!(
+                    "the selector has more than {REQUIREMENTS_MAX} requirements: split the request"
+                )));
+            }
             requirements.push(requirement);
             let token = self.take(Context::Values);
             match token.kind {

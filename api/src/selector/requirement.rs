@@ -35,6 +35,8 @@ pub struct Requirement {
     key: String,
     operator: Operator,
     values: Vec<String>,
+    /// Whether the values are in order, so that a set of many is not walked for each object.
+    sorted: bool,
 }
 
 // === impl Requirement ===
@@ -49,6 +51,7 @@ impl Requirement {
         let requirement = Self {
             key: key.into(),
             operator,
+            sorted: values.is_sorted(),
             values,
         };
         let errors = requirement.validate();
@@ -77,7 +80,16 @@ impl Requirement {
     /// Tells whether labels meet the requirement.
     pub fn matches<L: Labels + ?Sized>(&self, labels: &L) -> bool {
         let value = labels.value(&self.key);
-        let has = |value: &str| self.values.iter().any(|known| known == value);
+        let has = |value: &str| {
+            if self.sorted {
+                let found = self
+                    .values
+                    .binary_search_by(|known| known.as_str().cmp(value));
+                found.is_ok()
+            } else {
+                self.values.iter().any(|known| known == value)
+            }
+        };
         match self.operator {
             Operator::In | Operator::Equals | Operator::DoubleEquals => value.is_some_and(has),
             Operator::NotIn | Operator::NotEquals => !value.is_some_and(has),

@@ -236,3 +236,58 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_selector_costs_no_more_than_its_length() {
+    // A selector of 60,000 parentheses once cost 3 s: each was scanned to the end of the run.
+    for symbol in ["(", ")", "!", "=", ",", "<", ">"] {
+        let text = symbol.repeat(60_000);
+        assert!(Selector::parse(&text).is_err(), "{symbol} is no selector");
+        let error = Selector::parse(&format!("a{text}"))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.len() < 1_000,
+            "{symbol}: {} bytes of error",
+            error.len()
+        );
+    }
+    let many: Vec<String> = (0..257).map(|index| format!("k{index}")).collect();
+    let (_, fewer) = many.split_first().unwrap();
+    assert!(
+        Selector::parse(&many.join(",")).is_err(),
+        "257 requirements"
+    );
+    assert_eq!(
+        Selector::parse(&fewer.join(","))
+            .unwrap()
+            .requirements()
+            .len(),
+        256
+    );
+    assert!(
+        FieldSelector::parse(&vec!["a=b"; 257].join(",")).is_err(),
+        "257 terms"
+    );
+    assert!(
+        Selector::parse(&"a".repeat(70_000)).is_err(),
+        "more bytes than a URL has"
+    );
+    assert!(
+        FieldSelector::parse(&"a".repeat(70_000)).is_err(),
+        "more bytes than a URL has"
+    );
+}
+
+#[test]
+fn a_large_set_of_values_is_searched_and_not_walked() {
+    let values: Vec<String> = (0..5_000).map(|index| format!("v{index}")).collect();
+    let selector = Selector::parse(&format!("a in ({})", values.join(","))).unwrap();
+    for (value, want) in [("v0", true), ("v4999", true), ("w", false), ("", false)] {
+        let labels = BTreeMap::from([("a".to_owned(), value.to_owned())]);
+        assert_eq!(selector.matches(&labels), want, "{value}");
+    }
+    let unsorted = Requirement::new("a", Operator::In, vec!["z".into(), "b".into()]).unwrap();
+    let labels = BTreeMap::from([("a".to_owned(), "b".to_owned())]);
+    assert!(unsorted.matches(&labels), "values in any order");
+}

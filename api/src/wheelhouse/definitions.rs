@@ -3,13 +3,14 @@
 use serde_json::{Value, json};
 
 use super::{
-    GROUP, INTERNAL_GROUP, INVENTORY_KIND, INVENTORY_RESOURCE, SERVED_RESOURCE_KIND,
-    SERVED_RESOURCE_RESOURCE, SPOKE_KIND, SPOKE_RESOURCE, VERSION,
+    GROUP, INTERNAL_GROUP, INVENTORY_KIND, INVENTORY_RESOURCE, KIND_CLAIM_KIND,
+    KIND_CLAIM_RESOURCE, SERVED_RESOURCE_KIND, SERVED_RESOURCE_RESOURCE, SPOKE_KIND,
+    SPOKE_RESOURCE, VERSION,
 };
 
-/// Builds the definitions of Spoke, Inventory and ServedResource.
+/// Builds the definitions of Spoke, Inventory, ServedResource and KindClaim.
 pub fn definitions() -> Vec<Value> {
-    vec![spoke(), inventory(), served_resource()]
+    vec![spoke(), inventory(), served_resource(), kind_claim()]
 }
 
 fn spoke() -> Value {
@@ -139,7 +140,7 @@ fn spoke_status() -> Value {
         "type": "object",
         "properties": {
             "conditions": {
-                "description": "Reachable, Synced, CRDsDistributed and Ready.",
+                "description": "Reachable, Identified, WithinBounds, Synced, CRDsDistributed and Ready.",
                 "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"],
                 "items": {
                     "type": "object",
@@ -195,6 +196,20 @@ fn inventory() -> Value {
             "exact": {
                 "type": "boolean",
                 "description": "Whether members are neither more nor fewer than what is there; false while an apply or a prune is under way.",
+            },
+            "actingAs": {
+                "description": "The user of the cluster in whose name the objects are written; absent for the hub itself.",
+                "type": "object",
+                "required": ["username"],
+                "properties": {
+                    "username": text("The name."), "uid": text("The uid."),
+                    "groups": {"type": "array", "items": {"type": "string"}, "description": "The groups."},
+                    "extra": {
+                        "type": "object", "description": "What else the cluster is told.",
+                        "additionalProperties": {"type": "array", "items": {"type": "string"}},
+                    },
+                    "knownOnlyIn": text("The one logical cluster that knows the user."),
+                },
             },
             "members": {
                 "description": "The objects.",
@@ -261,6 +276,38 @@ fn served_resource() -> Value {
         &json!({
             "name": VERSION, "served": true, "storage": true, "additionalPrinterColumns": columns,
             "schema": {"openAPIV3Schema": root("The record that the hub serves a resource of a spoke from its own store.", &spec)},
+        }),
+    )
+}
+
+fn kind_claim() -> Value {
+    let text = |description: &str| json!({"type": "string", "description": description});
+    let spec = json!({
+        "description": "A kind, and the definition that holds it in this logical cluster.",
+        "type": "object",
+        "required": ["group", "resource", "definition"],
+        "properties": {
+            "group": text("The API group."),
+            "resource": text("The plural resource."),
+            "definition": {
+                "description": "The ResourceGraphDefinition of this logical cluster.",
+                "type": "object",
+                "required": ["name", "uid"],
+                "properties": {"name": text("The name."), "uid": text("The uid.")},
+            },
+        },
+    });
+    let columns = json!([
+        {"name": "DEFINITION", "type": "string", "jsonPath": ".spec.definition.name"},
+        {"name": "AGE", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+    ]);
+    definition(
+        INTERNAL_GROUP,
+        KIND_CLAIM_KIND,
+        KIND_CLAIM_RESOURCE,
+        &json!({
+            "name": VERSION, "served": true, "storage": true, "additionalPrinterColumns": columns,
+            "schema": {"openAPIV3Schema": root("The record that a ResourceGraphDefinition holds its kind.", &spec)},
         }),
     )
 }

@@ -10,11 +10,16 @@ pub const HUB: &str = "wheelhouse.dev/hub";
 pub const ANNOTATION_SPOKES: &str = "wheelhouse.dev/spokes";
 /// Says `true` where children shall name their instance as owner.
 pub const ANNOTATION_OWNER_REFERENCES: &str = "wheelhouse.dev/owner-references";
+/// Says `true` on a definition whose children may take the place of objects that were not made for their instance.
+pub const ANNOTATION_ADOPT: &str = "wheelhouse.dev/adopt";
 /// The service account of the spoke that writes the children.
 pub const ANNOTATION_RUN_AS: &str = "wheelhouse.dev/run-as";
 /// The uid that the hub knows an instance by, on its mirror.
 pub const ANNOTATION_HUB_UID: &str = "internal.wheelhouse.dev/hub-uid";
-/// Who last wanted something else of an object, as JSON `{username, uid, groups}`; only the server writes it.
+/// On a Spoke: the uid of the kube-system namespace that the cluster has, where it is not the one that it had before: the
+/// cluster was made anew on purpose.
+pub const ANNOTATION_CLUSTER_UID: &str = "wheelhouse.dev/cluster-uid";
+/// Who last wanted something else of an object, as [`Author`](super::author::Author) writes it; only the server does.
 pub const ANNOTATION_AUTHOR: &str = "internal.wheelhouse.dev/author";
 
 /// On a Spoke: the id of the restore after which the hub may delete in it again, and what becomes of instances that only
@@ -54,6 +59,10 @@ pub const LABEL_KUBECONFIG_SECRET: &str = "sigs.k8s.io/multicluster-runtime-kube
 
 /// Of a spoke: its API server answers.
 pub const CONDITION_REACHABLE: &str = "Reachable";
+/// Of a spoke: it is the cluster that the Spoke was made for, and no other Spoke's.
+pub const CONDITION_IDENTIFIED: &str = "Identified";
+/// Of a spoke: it makes the hub hold no more than a spoke may.
+pub const CONDITION_WITHIN_BOUNDS: &str = "WithinBounds";
 /// Of a spoke: everything that is wanted there has been written.
 pub const CONDITION_SYNCED: &str = "Synced";
 /// Of a spoke: the generated kinds are defined there.

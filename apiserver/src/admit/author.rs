@@ -4,14 +4,19 @@
 //! object says. It is set at creation and whenever the desired state changes; a client that sends another one is
 //! ignored in silence, as with every field of the system.
 //!
-//! Invariant: only a request of this process may say the author itself, and only the syncer does.
+//! Invariant: only a request of this process may say the author itself, and only the syncer does, as itself: what it writes in
+//! somebody's name is that user's.
+//!
+//! Invariant: whoever changes anything that steers what is done in the author's name becomes the author, so that nobody's
+//! wish is carried out with another's rights.
 
 use api::meta;
-use api::wheelhouse::keys::{ANNOTATION_AUTHOR, USER_SYNCER};
-use serde_json::{Value, json};
+use api::wheelhouse::author::{Author, User};
+use api::wheelhouse::keys::ANNOTATION_AUTHOR;
+use serde_json::{Map, Value};
 
-use crate::authenticate::UserInfo;
-use crate::context::RequestOrigin;
+use crate::authenticate::{SYSTEM_MASTERS, UserInfo};
+use crate::context::{RequestContext, RequestOrigin};
 use crate::handle::call::Call;
 use crate::registry::scope::{AuthorStamp, StatusMode};
 
@@ -20,16 +25,22 @@ pub(super) fn stamp(call: &Call<'_>, object: &mut Value, live: Option<&Value>) {
     if call.scope.rules.author == AuthorStamp::Absent {
         return;
     }
-    let trusted = call.context.origin == RequestOrigin::InProcess
-        && call.context.user.username == USER_SYNCER;
-    if trusted && meta::annotation(object, ANNOTATION_AUTHOR).is_some() {
+    let trusted = is_syncer(call.context);
+    let said = meta::annotation(object, ANNOTATION_AUTHOR);
+    let known = live.and_then(|live| meta::annotation(live, ANNOTATION_AUTHOR));
+    if trusted && said.is_some() && said != known {
         return;
     }
     let status_is_separate = call.scope.version.status == StatusMode::Subresource;
-    let kept = live.filter(|live| trusted || !desired_differs(object, live, status_is_separate));
+    let differs = |live: &Value| {
+        // The syncer's own labels on what users wrote are its bookkeeping.
+        spec_differs(object, live, status_is_separate)
+            || (!trusted && steering_differs(object, live))
+    };
+    let kept = live.filter(|live| !differs(live));
     let author = match kept {
         Some(live) => meta::annotation(live, ANNOTATION_AUTHOR).map(str::to_owned),
-        None => Some(author_of(&call.context.user)),
+        None => Some(author_of(call.context).to_text()),
     };
     match author {
         Some(author) => meta::set_annotation(object, ANNOTATION_AUTHOR, &author),
@@ -37,8 +48,24 @@ pub(super) fn stamp(call: &Call<'_>, object: &mut Value, live: Option<&Value>) {
     }
 }
 
+/// Whether a request is the syncer's own, and not made in somebody's name.
+fn is_syncer(context: &RequestContext) -> bool {
+    context.origin == RequestOrigin::InProcess
+        && context.impersonator.is_none()
+        && Author::is_hub(&context.user.username)
+}
+
+/// Keys of labels and annotations that say how a definition is carried out: where, as whom, over whose objects.
+const STEERING_PREFIXES: &[&str] = &["wheelhouse.dev/", "kro.run/"];
+
+fn steering_differs(object: &Value, live: &Value) -> bool {
+    ["annotations", "labels"]
+        .into_iter()
+        .any(|part| steering(object, part) != steering(live, part))
+}
+
 /// Only the spec is intent: an instance has nothing else beside its status.
-fn desired_differs(object: &Value, live: &Value, status_is_separate: bool) -> bool {
+fn spec_differs(object: &Value, live: &Value, status_is_separate: bool) -> bool {
     if status_is_separate {
         return object.get("spec") != live.get("spec");
     }
@@ -55,10 +82,44 @@ fn desired_differs(object: &Value, live: &Value, status_is_separate: bool) -> bo
     without_status(object) != without_status(live)
 }
 
-fn author_of(user: &UserInfo) -> String {
-    let mut author = json!({"username": user.username, "groups": user.groups});
-    if !user.uid.is_empty() {
-        author["uid"] = json!(user.uid);
+fn steering<'v>(object: &'v Value, part: &str) -> Vec<(&'v str, &'v Value)> {
+    let map = meta::metadata(object).and_then(|metadata| metadata.get(part)?.as_object());
+    let entries = map.into_iter().flat_map(Map::iter);
+    entries
+        .filter(|(key, _)| STEERING_PREFIXES.iter().any(|it| key.starts_with(it)))
+        .map(|(key, value)| (key.as_str(), value))
+        .collect()
+}
+
+/// Who writes. What one may call oneself within a cluster by impersonation is not what one is beyond it: of the groups of an
+/// impersonated user, `system:masters` is that of the sender.
+fn author_of(context: &RequestContext) -> Author {
+    if is_syncer(context) {
+        return Author::Hub;
     }
-    author.to_string()
+    let UserInfo {
+        username,
+        uid,
+        groups,
+        extra,
+        ..
+    } = context.user.as_ref();
+    let sender = context.impersonator.as_ref().unwrap_or(&context.user);
+    let is_master = sender.is_master_of_hub();
+    let mut groups = groups.clone();
+    groups.retain(|group| is_master || group != SYSTEM_MASTERS);
+    // Facts about the credential, which change with every token, and give no rights.
+    let mut extra = extra.clone();
+    extra.retain(|key, _| !key.starts_with("authentication.kubernetes.io/"));
+    Author::User(User {
+        username: username.clone(),
+        uid: uid.clone(),
+        groups,
+        extra,
+        known_only_in: context
+            .user
+            .known_only_in()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
+    })
 }

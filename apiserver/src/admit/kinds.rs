@@ -9,10 +9,12 @@ mod events;
 mod go_types;
 mod namespaces;
 mod pods;
+mod rbac;
 mod secrets;
 mod services;
 mod workloads;
 
+use api::growth::TooLarge;
 use api::{FieldError, FieldPath};
 use serde_json::Value;
 use storage::Write;
@@ -33,8 +35,11 @@ fn name(scope: &ResourceScope) -> (&str, &str) {
 }
 
 /// Fills in what Kubernetes' own defaulting functions do.
-pub(crate) fn default(scope: &ResourceScope, object: &mut Value) {
-    schema::builtin::complete(object, scope.gvk(), &scope.version.schema);
+///
+/// # Errors
+/// As [`schema::builtin::complete`].
+pub(crate) fn default(scope: &ResourceScope, object: &mut Value) -> Result<(), TooLarge> {
+    schema::builtin::complete(object, scope.gvk(), &scope.version.schema)
 }
 
 /// Whether a client may say the status of a new object: nodes describe themselves.
@@ -43,20 +48,24 @@ pub(crate) fn keeps_status_on_create(scope: &ResourceScope) -> bool {
 }
 
 /// Sets what a new object of the kind begins with.
-pub(crate) fn prepare_create(scope: &ResourceScope, object: &mut Value) {
+///
+/// # Errors
+/// As [`default`].
+pub(crate) fn prepare_create(scope: &ResourceScope, object: &mut Value) -> Result<(), TooLarge> {
     if scope.is_custom() {
-        return;
+        return Ok(());
     }
     let sent = keeps_status_on_create(scope)
         .then(|| object.get("status").cloned())
         .flatten();
-    schema::builtin::prepare_for_create(object, scope.gvk(), &scope.version.schema);
+    schema::builtin::prepare_for_create(object, scope.gvk(), &scope.version.schema)?;
     if let Some(sent) = sent {
         object["status"] = sent;
     }
     if let (api::crd::GROUP, api::crd::RESOURCE) = name(scope) {
         definitions::strategy::prepare_create(object);
     }
+    Ok(())
 }
 
 /// Restores what an update of the kind, at an endpoint, cannot change.
@@ -90,6 +99,7 @@ pub(crate) fn validate_create(scope: &ResourceScope, object: &Value) -> Vec<Fiel
         ("", "configmaps") => secrets::validate_config_map(object),
         ("", "services") => services::validate(object),
         (api::crd::GROUP, api::crd::RESOURCE) => definitions::strategy::validate_create(object),
+        (crate::authorize::rbac::GROUP, resource) => rbac::validate(resource, object),
         name => workloads::validate(name, object),
     }
 }

@@ -26,10 +26,29 @@ pub enum Peer {
 /// What a client certificate says.
 #[derive(Clone, Debug)]
 pub enum CertificateIdentity {
-    /// It is signed by the hub's CA, for clients, and in its time.
-    Good(Arc<UserInfo>),
+    /// It is signed by the hub's CA, for clients, and was in its time when the connection began.
+    Good {
+        /// Whose it is.
+        user: Arc<UserInfo>,
+        /// The last second since 1970 in which it is good.
+        not_after: i64,
+    },
     /// It is not.
     Bad,
+}
+
+// === impl Peer ===
+
+impl Peer {
+    /// The last second since 1970 in which the certificate of the other end is good; `None` where it has shown no good one.
+    pub(crate) fn not_after(&self) -> Option<i64> {
+        match self {
+            Self::Certificate(CertificateIdentity::Good { not_after, .. }) => Some(*not_after),
+            Self::Certificate(CertificateIdentity::Bad) | Self::Unknown | Self::InProcess(_) => {
+                None
+            }
+        }
+    }
 }
 
 /// Why a certificate that verifies names no user.
@@ -71,6 +90,12 @@ pub(crate) fn certificate_user(
         user,
         validity.not_before.timestamp()..=validity.not_after.timestamp(),
     ))
+}
+
+/// The last second since 1970 in which a certificate is good.
+pub(crate) fn last_second_of(der: &[u8]) -> Option<i64> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    Some(certificate.validity().not_after.timestamp())
 }
 
 fn credential_id(der: &[u8]) -> String {

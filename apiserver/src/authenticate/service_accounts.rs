@@ -22,7 +22,8 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use storage::Store;
 
-pub(crate) use claims::{BoundObject, Claims};
+use claims::BoundObject;
+pub(crate) use claims::{Claims, issuer_of};
 pub(crate) use request::serve as serve_token_request;
 
 use super::UserInfo;
@@ -38,6 +39,35 @@ pub struct ServiceAccounts {
     store: Arc<dyn Store>,
     /// Guards claims by the hash of the token that they were read from. A leaf of the lock order.
     checked: Mutex<HashMap<[u8; 32], Arc<Claims>>>,
+}
+
+/// Whose a token is.
+#[derive(Debug)]
+pub(crate) struct FoundAccount {
+    /// The ServiceAccount.
+    pub(crate) user: Arc<UserInfo>,
+    /// For whom the token is, of those who were asked for.
+    pub(crate) audiences: Vec<String>,
+    /// What the token says.
+    pub(crate) claims: Arc<Claims>,
+}
+
+/// Why a token is nobody's. The texts are kube-apiserver's, and only a TokenReview tells them.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub(crate) enum TokenError {
+    /// It is not known here, or not good any more.
+    #[error("invalid bearer token")]
+    Invalid,
+    /// It is for somebody else.
+    #[error(
+        "[invalid bearer token, token audiences {found:?} is invalid for the target audiences {wanted:?}]"
+    )]
+    Audience {
+        /// For whom it is.
+        found: Vec<String>,
+        /// Who was asked for.
+        wanted: Vec<String>,
+    },
 }
 
 /// What is looked at of a stored object.
@@ -75,27 +105,50 @@ impl ServiceAccounts {
         self.signer.sign(&claims.to_value())
     }
 
-    /// The user of a token that is presented at the path of `cluster`; `None` where the token is not ours or not good.
-    pub(crate) fn user(
+    /// Finds whose token this is, presented at the path of `cluster`. `wanted` are the audiences that it must be for one of;
+    /// without any, the API server itself is asked for.
+    ///
+    /// # Errors
+    /// Why it is nobody's.
+    pub(crate) fn find(
         &self,
         token: &str,
         cluster: Option<&LogicalCluster>,
+        wanted: Option<&[String]>,
         now: Timestamp,
-    ) -> Option<Arc<UserInfo>> {
-        let claims = self.checked(token)?;
-        let home = claims.cluster()?;
-        let is_for_us = claims
-            .audiences
-            .iter()
-            .any(|audience| *audience == claims.issuer);
-        if !is_for_us || !claims.is_in_time(now) || !self.subjects_exist(&claims, &home) {
-            return None;
+    ) -> Result<FoundAccount, TokenError> {
+        let claims = self.checked(token).ok_or(TokenError::Invalid)?;
+        let home = claims.cluster().ok_or(TokenError::Invalid)?;
+        if !home.is_root() && cluster != Some(&home) {
+            return Err(TokenError::Invalid);
         }
-        match cluster {
-            Some(cluster) if *cluster == home => Some(Arc::new(claims.user())),
-            _ if home.is_root() => Some(Arc::new(claims.user_abroad())),
-            _ => None,
+        let own = [issuer_of(&home)];
+        let wanted = wanted.unwrap_or(&own);
+        let audiences = in_both(&claims.audiences, wanted);
+        if audiences.is_empty() {
+            return Err(TokenError::Audience {
+                found: claims.audiences.clone(),
+                wanted: wanted.to_vec(),
+            });
         }
+        if !self.still_counts(&claims, now) {
+            return Err(TokenError::Invalid);
+        }
+        let user = match cluster {
+            Some(cluster) if *cluster == home => claims.user(&home),
+            _ => claims.user_abroad(),
+        };
+        Ok(FoundAccount {
+            user: Arc::new(user),
+            audiences,
+            claims,
+        })
+    }
+
+    /// Whether a token with these claims, whose signature was good, is good now.
+    pub(crate) fn still_counts(&self, claims: &Claims, now: Timestamp) -> bool {
+        let home = claims.cluster();
+        claims.is_in_time(now) && home.is_some_and(|home| self.subjects_exist(claims, &home))
     }
 
     /// The claims of a token whose signature is good.
@@ -153,6 +206,12 @@ impl ServiceAccounts {
             .is_none()
             .then_some(metadata.uid)
     }
+}
+
+/// The values that stand in both lists, in the order of the second.
+pub(crate) fn in_both(some: &[String], others: &[String]) -> Vec<String> {
+    let both = others.iter().filter(|other| some.contains(other));
+    both.cloned().collect()
 }
 
 impl fmt::Debug for ServiceAccounts {

@@ -53,8 +53,13 @@ pub enum Decision {
 impl<'a> Attributes<'a> {
     /// The question that a request asks by itself.
     pub fn of_request(context: &'a RequestContext, info: &'a RequestInfo) -> Self {
+        Self::of(&context.user, info)
+    }
+
+    /// The question whether a user may do what a path says.
+    pub(crate) fn of(user: &'a UserInfo, info: &'a RequestInfo) -> Self {
         Self {
-            user: &context.user,
+            user,
             cluster: &info.cluster,
             verb: info.verb.as_str(),
             group: &info.group,

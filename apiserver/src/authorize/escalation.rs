@@ -16,7 +16,7 @@ use api::{cluster::ClusterScope, group::GroupResource, meta, status::Status};
 use serde_json::Value;
 
 use super::rbac::{self, PolicyRule};
-use super::{Attributes, Authorizer, SYSTEM_MASTERS};
+use super::{Attributes, Authorizer};
 use crate::authenticate::UserInfo;
 use crate::respond::Refusal;
 
@@ -51,7 +51,7 @@ impl Authorizer {
     /// # Errors
     /// 403 with the rules that are missing, in Kubernetes' words; 404 for a binding to a role that is not there.
     pub(crate) async fn admit_grant(&self, grant: &Grant<'_>) -> Result<(), Refusal> {
-        if grant.user.in_group(SYSTEM_MASTERS) || !grant.gives() {
+        if grant.user.is_master_in(grant.cluster) || !grant.gives() {
             return Ok(());
         }
         if let "roles" | "clusterroles" = grant.resource {
@@ -98,8 +98,7 @@ impl Authorizer {
 
     /// Refuses rules that the writer does not hold.
     fn hold(&self, grant: &Grant<'_>, rules: &[PolicyRule]) -> Result<(), Refusal> {
-        let policy = self.policies.of(cluster_of(grant.cluster));
-        let (held, _missing_roles) = policy.rules_for(grant.user, grant.namespace);
+        let (held, _missing_roles) = self.rules_for(grant.user, grant.cluster, grant.namespace);
         let missing: Vec<PolicyRule> = rules
             .iter()
             .flat_map(questions)

@@ -4,6 +4,11 @@
 //! `uids` and `userextras/<key>`. Whose RBAC answers: root's, or, in a logical cluster whose RBAC objects the
 //! hub stores, that cluster's. The sender passes the first gate as itself before any of it.
 //!
+//! # Invariants
+//! - Whom the rules of one cluster let somebody act as, that cluster alone vouches for: no name and no group taken there is one of the
+//!   hub's, `system:masters` included.
+//! - Whom a master of the hub acts as passes the first gate too: what is seen as a user is what that user sees.
+//!
 //! Source: `apiserver/pkg/endpoints/filters/impersonation`.
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -14,9 +19,12 @@ use api::{
 };
 use http::{HeaderMap, HeaderValue, request::Parts};
 
-use super::{Attributes, Authorizer, Refused, SERVICE_ACCOUNT_PREFIX, refuse_unless_allowed};
+use super::{Attributes, Authorizer, Refused, refuse_unless_allowed};
 use crate::{
-    authenticate::{ALL_AUTHENTICATED, ALL_UNAUTHENTICATED, ANONYMOUS, Authenticated, UserInfo},
+    authenticate::{
+        ABROAD_PREFIX, ALL_AUTHENTICATED, ALL_UNAUTHENTICATED, ANONYMOUS, Authenticated,
+        SERVICE_ACCOUNT_PREFIX, UserInfo,
+    },
     respond::Refusal,
 };
 
@@ -28,7 +36,7 @@ const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
 
 /// The identity that the headers ask for, before anything is added to it.
 #[derive(Debug, PartialEq, Eq)]
-struct Wanted {
+pub(super) struct Wanted {
     username: String,
     uid: String,
     groups: Vec<String>,
@@ -36,7 +44,7 @@ struct Wanted {
 }
 
 /// Replaces the user of a request with the one that its headers ask for. Without such headers nothing changes.
-pub(super) async fn apply(
+pub(super) fn apply(
     authorizer: &Authorizer,
     authenticated: Authenticated<Parts>,
 ) -> Result<Authenticated<Parts>, Box<Refused<Parts>>> {
@@ -50,8 +58,9 @@ pub(super) async fn apply(
             }));
         }
     };
-    match check(authorizer, &authenticated, &wanted).await {
-        Ok(()) => Ok(authenticated.acting_as(Arc::new(wanted.into_user()))),
+    let sender = &authenticated.context().user;
+    match check(authorizer, sender, &authenticated.info().cluster, &wanted) {
+        Ok(user) => Ok(authenticated.acting_as(Arc::new(user))),
         Err(refusal) => Err(Box::new(Refused {
             refusal,
             authenticated,
@@ -60,7 +69,7 @@ pub(super) async fn apply(
 }
 
 /// Reads the headers; `None` where there are none.
-fn read_headers(headers: &HeaderMap) -> Result<Option<Wanted>, Status> {
+pub(super) fn read_headers(headers: &HeaderMap) -> Result<Option<Wanted>, Status> {
     let text = |value: &HeaderValue| {
         String::from_utf8(value.as_bytes().to_vec())
             .map_err(|_utf8| Status::bad_request("impersonation headers must be UTF-8"))
@@ -122,7 +131,7 @@ pub(super) fn read(headers: &HeaderMap) {
             parts + extras,
             "every part of the identity is asked for"
         );
-        let user = wanted.into_user();
+        let user = wanted.user();
         assert!(!user.username.is_empty(), "someone is impersonated");
     }
 }
@@ -149,20 +158,17 @@ fn unescape_key(key: &str) -> String {
     String::from_utf8(decoded).unwrap_or_else(|_utf8| key.to_owned())
 }
 
-async fn check(
+/// Makes the user that `sender` acts as at the path of `cluster`, where it may. Asks nobody but rules in memory.
+pub(super) fn check(
     authorizer: &Authorizer,
-    authenticated: &Authenticated<Parts>,
+    sender: &UserInfo,
+    cluster: &ClusterScope,
     wanted: &Wanted,
-) -> Result<(), Refusal> {
-    let sender = &authenticated.context().user;
-    let cluster = &authenticated.info().cluster;
+) -> Result<UserInfo, Refusal> {
     authorizer.enter(sender, cluster)?;
     let root = ClusterScope::One(LogicalCluster::root());
-    let judged_in = match cluster {
-        ClusterScope::One(cluster) if authorizer.is_composite(cluster) => &root,
-        ClusterScope::All => &root,
-        ClusterScope::One(_) => cluster,
-    };
+    let embedded = cluster.one().filter(|it| authorizer.is_embedded(it));
+    let judged_in = if embedded.is_some() { cluster } else { &root };
     let base = Attributes {
         user: sender,
         cluster: judged_in,
@@ -177,9 +183,22 @@ async fn check(
         is_resource: true,
     };
     for asked in wanted.questions(base) {
-        refuse_unless_allowed(&asked, &authorizer.judge(&asked).await)?;
+        let verdict = authorizer.judge_here(&asked).unwrap_or_default();
+        refuse_unless_allowed(&asked, &verdict)?;
     }
-    Ok(())
+    let Some(embedded) = embedded else {
+        let is_root = cluster.one().is_some_and(LogicalCluster::is_root);
+        return Ok(if is_root {
+            wanted.user()
+        } else {
+            wanted.user_abroad(sender)
+        });
+    };
+    let is_own_account = wanted.service_account().is_some();
+    if sender.is_master_of_hub() && !is_own_account {
+        authorizer.enter(&wanted.user_abroad(sender), cluster)?;
+    }
+    Ok(wanted.user().vouched_for_by(embedded))
 }
 
 // === impl Wanted ===
@@ -241,7 +260,7 @@ impl Wanted {
     }
 
     /// The user to act as: with the groups of a service account, and as authenticated or not.
-    fn into_user(self) -> UserInfo {
+    fn user(&self) -> UserInfo {
         let mut groups = self.groups.clone();
         if let Some((namespace, _)) = self.service_account()
             && groups.is_empty()
@@ -251,22 +270,39 @@ impl Wanted {
                 format!("system:serviceaccounts:{namespace}"),
             ];
         }
-        let known = groups
-            .iter()
-            .any(|group| group == ALL_AUTHENTICATED || group == ALL_UNAUTHENTICATED);
-        if self.username == ANONYMOUS {
-            if !known {
-                groups.push(ALL_UNAUTHENTICATED.to_owned());
-            }
-        } else if !known {
-            groups.push(ALL_AUTHENTICATED.to_owned());
+        self.completed(UserInfo::default(), self.username.clone(), groups)
+    }
+
+    /// The same where ServiceAccounts of root are meant, and have another name. That other name stands for them too where a master of the
+    /// hub asks for it: for anybody else it is a name like any, since the right to act as users is none to act as ServiceAccounts.
+    fn user_abroad(&self, sender: &UserInfo) -> UserInfo {
+        let by_other_name = || {
+            let own = self.username.strip_prefix(ABROAD_PREFIX)?.split_once(':');
+            own.filter(|_| sender.is_master_of_hub())
+        };
+        let Some((namespace, name)) = self.service_account().or_else(by_other_name) else {
+            return self.user();
+        };
+        let user = UserInfo::service_account_abroad(namespace, name);
+        let username = user.username.clone();
+        self.completed(user, username, self.groups.clone())
+    }
+
+    fn completed(&self, mut user: UserInfo, username: String, groups: Vec<String>) -> UserInfo {
+        user.groups = groups;
+        let is_known = user.in_group(ALL_AUTHENTICATED) || user.in_group(ALL_UNAUTHENTICATED);
+        if !is_known {
+            let group = if username == ANONYMOUS {
+                ALL_UNAUTHENTICATED
+            } else {
+                ALL_AUTHENTICATED
+            };
+            user.groups.push(group.to_owned());
         }
-        UserInfo {
-            username: self.username,
-            uid: self.uid,
-            groups,
-            extra: self.extra,
-        }
+        user.username = username;
+        user.uid.clone_from(&self.uid);
+        user.extra.clone_from(&self.extra);
+        user
     }
 }
 
@@ -336,7 +372,7 @@ mod tests {
             for (name, value) in pairs {
                 map.append(name, value.parse().unwrap());
             }
-            let acting = read_headers(&map).unwrap().unwrap().into_user();
+            let acting = read_headers(&map).unwrap().unwrap().user();
             assert_eq!(acting.groups, want, "{user} {groups:?}");
         }
     }

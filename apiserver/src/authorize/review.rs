@@ -17,15 +17,12 @@ use serde_json::{Map, Value, json};
 
 use super::{Attributes, Authorized, Authorizer, Verdict, rbac::PolicyRule};
 use crate::{
-    authenticate::{Authenticator, SYSTEM_MASTERS, UserInfo},
+    authenticate::{Authenticator, UserInfo},
     handle,
     negotiate::{self, MediaType, Offer},
     respond::{self, Refusal, RequestBody, Response},
     route::{RequestInfo, Verb},
 };
-
-/// The largest review that is read.
-const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 const AUTHORIZATION: &str = "authorization.k8s.io";
 const AUTHENTICATION: &str = "authentication.k8s.io";
@@ -77,6 +74,13 @@ struct NonResourceAttributes {
     verb: String,
 }
 
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct TokenSpec {
+    token: String,
+    audiences: Option<Vec<String>>,
+}
+
 // === impl Review ===
 
 impl Review {
@@ -126,9 +130,7 @@ impl Review {
             &request.request().headers,
             &[MediaType::Json, MediaType::Yaml, MediaType::Protobuf],
         )?;
-        let bytes = body
-            .read(BODY_BYTES_MAX, request.context().deadline)
-            .await?;
+        let bytes = handle::receive(request.context(), body).await?;
         let gvk = self.kind();
         let mut object = handle::decode(media_type, &bytes, &gvk)?;
         let status = self
@@ -173,7 +175,7 @@ impl Review {
         let spec = object.get("spec").cloned().unwrap_or_else(|| json!({}));
         match self {
             Self::SelfSubject => Ok(json!({ "userInfo": user.to_value() })),
-            Self::Token => Ok(token_status(authenticator, &request.info().cluster, &spec)),
+            Self::Token => token_status(authenticator, &request.info().cluster, &spec),
             Self::SelfSubjectRules => {
                 let namespace = spec
                     .get("namespace")
@@ -191,10 +193,14 @@ impl Review {
                     Status::bad_request(format!("spec cannot be read: {error}"))
                 })?;
                 self.validate(&spec, request.info())?;
-                let subject = (self != Self::SelfSubjectAccess).then(|| spec.subject());
-                let subject = subject.as_ref().unwrap_or(user);
-                let asked = spec.question(subject, &request.info().cluster);
-                Ok(access_status(&authorizer.explain(&asked).await))
+                let cluster = &request.info().cluster;
+                if self == Self::SelfSubjectAccess {
+                    let asked = spec.question(user, cluster);
+                    return Ok(access_status(&authorizer.explain(&asked).await));
+                }
+                let subject = spec.subject();
+                let asked = spec.question(&subject, cluster);
+                Ok(access_status(&authorizer.explain_for(&asked).await))
             }
         }
     }
@@ -260,13 +266,13 @@ impl Review {
 // === impl AccessSpec ===
 
 impl AccessSpec {
-    fn subject(&self) -> std::sync::Arc<UserInfo> {
-        std::sync::Arc::new(UserInfo {
-            username: self.user.clone(),
-            uid: self.uid.clone(),
-            groups: self.groups.clone(),
-            extra: self.extra.clone(),
-        })
+    fn subject(&self) -> UserInfo {
+        UserInfo::claimed(
+            self.user.clone(),
+            self.uid.clone(),
+            self.groups.clone(),
+            self.extra.clone(),
+        )
     }
 
     fn question<'a>(&'a self, user: &'a UserInfo, cluster: &'a ClusterScope) -> Attributes<'a> {
@@ -337,7 +343,7 @@ fn rules_status(
     namespace: &str,
 ) -> Value {
     let (mut rules, errors) = authorizer.rules_for(user, cluster, namespace);
-    if user.in_group(SYSTEM_MASTERS) {
+    if user.is_master_in(cluster) {
         let all = || vec!["*".to_owned()];
         rules.push(PolicyRule {
             verbs: all(),
@@ -382,13 +388,24 @@ fn resource_rule(rule: &PolicyRule) -> Value {
     value
 }
 
-fn token_status(authenticator: &Authenticator, cluster: &ClusterScope, spec: &Value) -> Value {
-    let token = spec
-        .get("token")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    match authenticator.token(token, cluster) {
-        Some(user) => json!({ "authenticated": true, "user": user.to_value() }),
-        None => json!({ "authenticated": false, "user": {} }),
+fn token_status(
+    authenticator: &Authenticator,
+    cluster: &ClusterScope,
+    spec: &Value,
+) -> Result<Value, Refusal> {
+    let spec = TokenSpec::deserialize(spec)
+        .map_err(|error| Status::bad_request(format!("spec cannot be read: {error}")))?;
+    if spec.token.is_empty() {
+        let text = "token is required for TokenReview in authentication";
+        return Err(Status::bad_request(text).into());
     }
+    let wanted = spec.audiences.unwrap_or_default();
+    Ok(match authenticator.review(&spec.token, cluster, &wanted) {
+        Ok(reviewed) => json!({
+            "authenticated": true,
+            "user": reviewed.user.to_value(),
+            "audiences": reviewed.audiences,
+        }),
+        Err(error) => json!({"authenticated": false, "user": {}, "error": error.to_string()}),
+    })
 }

@@ -58,6 +58,14 @@ fn authorizer() -> Authorizer {
         (
             "east",
             allow(
+                "own",
+                "system:serviceaccount:default:alice",
+                &json!({"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]}),
+            ),
+        ),
+        (
+            "east",
+            allow(
                 "read",
                 "alice",
                 &json!({"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]}),
@@ -82,7 +90,7 @@ async fn admit_as(
     authorizer: &Authorizer,
     user: UserInfo,
     uri: &str,
-    judge: Judge,
+    judge: Judge<'_>,
     headers: &[(&str, &str)],
 ) -> Result<Arc<UserInfo>, Status> {
     let uri: Uri = uri.parse().unwrap();
@@ -94,7 +102,13 @@ async fn admit_as(
     let parts = request.body(()).unwrap().into_parts().0;
     let cluster = info.cluster.clone();
     let authenticated = Authenticator::new(TokenFile::default(), Anonymous::Refused)
-        .identify(&parts.headers, &Peer::InProcess(Arc::new(user)), &cluster)
+        .identify(
+            &parts.headers,
+            &Peer::InProcess(Arc::new(user)),
+            &cluster,
+            jiff::Timestamp::UNIX_EPOCH,
+        )
+        .await
         .unwrap()
         .authenticate(parts, info, |user| {
             let id = http::HeaderValue::from_static("id");
@@ -255,7 +269,7 @@ async fn a_spoke_is_asked_about_what_the_hub_stores_for_it() {
                 reason: "no role there".to_owned(),
             }
         };
-        Box::pin(std::future::ready(decision))
+        Box::pin(std::future::ready(SpokeAnswer::Decided(decision)))
     }));
     let get = admit_as(
         &authorizer,
@@ -428,4 +442,79 @@ fn the_first_objects_make_a_policy_that_lets_people_read_what_is_public() {
     ] {
         assert_eq!(policy.answer(&asked).grant.is_some(), want, "{name}");
     }
+}
+
+/// Who may look where with one request over all clusters.
+async fn sight_of(authorizer: &Authorizer, user: &UserInfo, verb: &str, resource: &str) -> Sight {
+    let all = ClusterScope::All;
+    let asked = Attributes {
+        user,
+        cluster: &all,
+        verb,
+        group: "",
+        version: "v1",
+        resource,
+        subresource: "",
+        namespace: "",
+        name: "",
+        path: "",
+        is_resource: true,
+    };
+    let clusters = ["root", "east", "west"].map(|name| name.parse().unwrap());
+    authorizer.sight(&asked, &clusters).await
+}
+
+#[tokio::test]
+async fn over_all_clusters_each_decides_for_itself() {
+    let authorizer = authorizer();
+    let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    authorizer.set_spoke_reviewer(Arc::new(move |attributes: Attributes<'_>| {
+        count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let decision = if attributes.resource == "secrets" {
+            Decision::Allow
+        } else {
+            Decision::no_opinion()
+        };
+        Box::pin(std::future::ready(SpokeAnswer::Decided(decision)))
+    }));
+    for (name, who, verb, resource, want) in [
+        ("root's role", "alice", "list", "configmaps", vec!["root"]),
+        (
+            "east's role and west's word",
+            "alice",
+            "get",
+            "secrets",
+            vec!["east", "west"],
+        ),
+        ("nobody's", "bob", "get", "secrets", vec![]),
+        // East's own account of this name may read there; this one is root's.
+        (
+            "root's account",
+            "system:serviceaccount:default:alice",
+            "get",
+            "secrets",
+            vec![],
+        ),
+    ] {
+        let sight = sight_of(&authorizer, &user(who), verb, resource).await;
+        let mut seen: Vec<_> = sight
+            .only()
+            .unwrap()
+            .iter()
+            .map(LogicalCluster::as_str)
+            .collect();
+        seen.sort_unstable();
+        assert_eq!(seen, want, "{name}");
+    }
+    let masters = UserInfo::system("admin");
+    let sight = sight_of(&authorizer, &masters, "get", "secrets").await;
+    assert!(matches!(sight, Sight::All), "{sight:?}");
+    let before = asked.load(std::sync::atomic::Ordering::Relaxed);
+    sight_of(&authorizer, &user("alice"), "get", "secrets").await;
+    assert_eq!(
+        asked.load(std::sync::atomic::Ordering::Relaxed),
+        before,
+        "the answer is kept"
+    );
 }

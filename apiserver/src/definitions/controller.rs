@@ -135,10 +135,10 @@ struct Cleanup {
 
 impl Cleanup {
     fn new(shared: &Arc<Shared>, changed: &DefinitionChanged) -> Option<Self> {
-        let cluster = ClusterScope::One(changed.cluster.clone());
-        let scope = shared
-            .registry
-            .lookup(&cluster, crd::GROUP, crd::VERSION, crd::RESOURCE)?;
+        let scope =
+            shared
+                .registry
+                .lookup(&changed.cluster, crd::GROUP, crd::VERSION, crd::RESOURCE)?;
         let target = Target {
             cluster: changed.cluster.clone(),
             namespace: String::new(),
@@ -229,9 +229,12 @@ impl Cleanup {
             .filter(|version| version.served);
         let scope = served.into_iter().find_map(|version| {
             let gvr = definition.spec.gvr(&version.name);
-            self.shared
-                .registry
-                .lookup(&cluster, &gvr.group, &gvr.version, &gvr.resource)
+            self.shared.registry.lookup(
+                &self.target.cluster,
+                &gvr.group,
+                &gvr.version,
+                &gvr.resource,
+            )
         });
         let Some(scope) = scope else { return };
         let range = scope.rules.prefix.range(&cluster, None);

@@ -13,6 +13,9 @@ use api::crd::{
 };
 use api::meta::{STATUS_FALSE, STATUS_TRUE};
 
+/// Why a definition gets no names: they are the hub's or Kubernetes' own.
+const REASON_RESERVED: &str = "Reserved";
+
 /// What was decided about the names of a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Accepted {
@@ -30,6 +33,9 @@ pub(crate) fn decide(
     before: Option<&Accepted>,
     others: &[Names],
 ) -> Accepted {
+    if let Err(claimed) = api::reserved::claim(&definition.spec) {
+        return Accepted::refused(claimed.to_string());
+    }
     let stored = definition
         .status
         .as_ref()
@@ -133,8 +139,20 @@ impl<'a> Taken<'a> {
 // === impl Accepted ===
 
 impl Accepted {
-    /// All names of a definition that nobody disputes.
+    /// No names at all: what the definition claims is reserved, so it is not served, whatever it was before.
+    fn refused(message: String) -> Self {
+        Self {
+            names: Names::default(),
+            conflict: Some((REASON_RESERVED, message)),
+            established: false,
+        }
+    }
+
+    /// All names of a definition that nobody disputes; none where they are reserved.
     pub(crate) fn all(spec: &DefinitionSpec) -> Self {
+        if let Err(claimed) = api::reserved::claim(spec) {
+            return Self::refused(claimed.to_string());
+        }
         let mut spec = spec.clone();
         spec.set_name_defaults();
         Self {
@@ -226,6 +244,17 @@ mod tests {
             );
             assert_eq!(second.is_served(), reason.is_none(), "{plural} {kind}");
         }
+    }
+
+    #[test]
+    fn a_reserved_group_gives_no_names_even_to_a_definition_that_had_them() {
+        let before = decide(&definition("widgets", "Widget", &["w"]), None, &[]);
+        let mut claiming = definition("spokes", "Spoke", &[]);
+        claiming.spec.group = "wheelhouse.dev".to_owned();
+        let decided = decide(&claiming, Some(&before), &[]);
+        assert!(!decided.is_served() && !decided.is_whole());
+        assert_eq!(decided.conditions()[0].status, STATUS_FALSE);
+        assert!(!Accepted::all(&claiming.spec).is_served());
     }
 
     #[test]

@@ -47,7 +47,11 @@ fn storage_version(object: &Value) -> Option<String> {
 /// Judges a new definition.
 pub(crate) fn validate_create(object: &Value) -> Vec<FieldError> {
     match CustomResourceDefinition::from_value(object) {
-        Ok(definition) => schema::definition::validate_definition(&definition),
+        Ok(definition) => {
+            let mut errors = schema::definition::validate_definition(&definition);
+            errors.extend(reserved(&definition));
+            errors
+        }
         Err(status) => vec![unreadable(&status.message)],
     }
 }
@@ -59,9 +63,29 @@ pub(crate) fn validate_update(object: &Value, live: &Value) -> Vec<FieldError> {
         CustomResourceDefinition::from_value(live),
     );
     match definitions {
-        (Ok(new), Ok(old)) => schema::definition::validate_definition_update(&new, &old),
+        (Ok(new), Ok(old)) => {
+            let mut errors = schema::definition::validate_definition_update(&new, &old);
+            // One that an older hub has let in may still lose its finalizers and go.
+            if new.spec != old.spec {
+                errors.extend(reserved(&new));
+            }
+            errors
+        }
         (Err(status), _) | (_, Err(status)) => vec![unreadable(&status.message)],
     }
+}
+
+/// What a definition claims that is not to be had in any logical cluster.
+fn reserved(definition: &CustomResourceDefinition) -> Option<FieldError> {
+    let claimed = api::reserved::claim(&definition.spec).err()?;
+    let path = match claimed {
+        api::reserved::Reserved::Group { .. } => "spec.group",
+        api::reserved::Reserved::Name { .. } => "spec.names",
+    };
+    Some(FieldError::forbidden(
+        &FieldPath::new(path),
+        claimed.to_string(),
+    ))
 }
 
 fn unreadable(message: &str) -> FieldError {

@@ -8,6 +8,7 @@ use http::request::Parts;
 use storage::Key;
 
 use super::Shared;
+use super::each::Each;
 use crate::authorize::Authorized;
 use crate::context::RequestContext;
 use crate::registry::ResourceScope;
@@ -19,7 +20,10 @@ use crate::route::{RequestInfo, Verb};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call<'a> {
     pub(crate) shared: &'a Arc<Shared>,
+    /// How the cluster serves the resource; over all clusters, what the answer as a whole is called.
     pub(crate) scope: &'a Arc<ResourceScope>,
+    /// How each cluster serves it, over all of them.
+    pub(crate) each: Option<&'a Each>,
     pub(crate) parts: &'a Parts,
     pub(crate) info: &'a RequestInfo,
     pub(crate) context: &'a RequestContext,
@@ -100,6 +104,7 @@ impl<'a> Call<'a> {
         Ok(Self {
             shared,
             scope,
+            each: None,
             parts,
             info,
             context,

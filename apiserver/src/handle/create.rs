@@ -6,7 +6,8 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::call::Call;
-use super::write::{BODY_BYTES_MAX, Failure, Mode, Oversize, already_exists, insert};
+use super::received::receive;
+use super::write::{Failure, Mode, Oversize, already_exists, insert};
 use super::{decode, fields, output};
 use crate::negotiate::{self, MediaType, Offer};
 use crate::respond::{Refusal, RequestBody, Response};
@@ -15,7 +16,7 @@ pub(super) async fn create(call: &Call<'_>, body: RequestBody) -> Result<Respons
     call.cluster()?;
     let form = negotiate::accept(call.parts, Offer::Object)?;
     let media = negotiate::content_type(&call.parts.headers, object_media(call))?;
-    let bytes = body.read(BODY_BYTES_MAX, call.context.deadline).await?;
+    let bytes = receive(call.context, body).await?;
     let options = CreateOptions::from_query(call.query)?;
     let mut object = decode::object(call, media, &bytes, options.field_validation)?;
     check_namespace(call, &mut object)?;

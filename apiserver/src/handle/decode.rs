@@ -7,6 +7,7 @@
 
 mod yaml;
 
+use api::growth::TooLarge;
 use api::query::FieldValidation;
 use api::{FieldErrorKind, GroupVersionKind, Status, json, meta};
 use schema::structural::{self, MalformedFields};
@@ -16,6 +17,7 @@ pub(super) use yaml::parse_yaml;
 
 use super::call::Call;
 use super::strategy::default_object;
+use super::write::too_much_memory;
 use crate::admit::kinds;
 use crate::negotiate::MediaType;
 use crate::protobuf;
@@ -88,7 +90,8 @@ pub(super) fn object(
         );
         Status::bad_request(text).into()
     };
-    let unknown = normalize(call.scope, &mut value, validation).map_err(|cause| cannot(&cause))?;
+    let unknown = normalize(call.scope, &mut value, validation)
+        .map_err(|abnormal| abnormal.refused(cannot))?;
     judge(call, validation, &duplicates, unknown, |text| {
         cannot(&format!("strict decoding error: {text}"))
     })?;
@@ -100,12 +103,21 @@ struct Said {
     version: String,
 }
 
+/// Why an object of a client has no form that the schema allows.
+#[derive(Debug)]
+pub(super) enum Abnormal {
+    /// It cannot be read; in Kubernetes' words.
+    Malformed(String),
+    /// It would take too much memory with its defaults.
+    TooLarge(TooLarge),
+}
+
 /// Brings an object of a client into the form that the schema allows; returns what was unknown, where that is asked for.
 pub(super) fn normalize(
     scope: &ResourceScope,
     value: &mut Value,
     validation: FieldValidation,
-) -> Result<Vec<String>, String> {
+) -> Result<Vec<String>, Abnormal> {
     let schema = &scope.version.schema;
     let unknown = match validation {
         FieldValidation::Ignore => Vec::new(),
@@ -116,14 +128,26 @@ pub(super) fn normalize(
     if !scope.is_custom() {
         // Go takes null for any type: clients send `creationTimestamp: null` with every object.
         schema::builtin::read_nulls(value, schema);
-        check_go_types(scope, value)?;
+        check_go_types(scope, value).map_err(Abnormal::Malformed)?;
     }
     structural::coerce_metadata(value, schema, MalformedFields::Refused)
-        .map_err(|error| error.to_string())?;
+        .map_err(|error| Abnormal::Malformed(error.to_string()))?;
     structural::prune(value, schema);
     structural::drop_nulls(value, schema);
-    default_object(scope, value);
+    default_object(scope, value).map_err(Abnormal::TooLarge)?;
     Ok(unknown)
+}
+
+// === impl Abnormal ===
+
+impl Abnormal {
+    /// The refusal: of what is malformed as the caller words it.
+    pub(super) fn refused(self, malformed: impl FnOnce(&str) -> Refusal) -> Refusal {
+        match self {
+            Self::Malformed(cause) => malformed(&cause),
+            Self::TooLarge(error) => too_much_memory(error),
+        }
+    }
 }
 
 /// Kubernetes decodes built-in objects into Go types, so that a value of a wrong type is no finding of validation but

@@ -16,7 +16,8 @@ pub(crate) use plan::{Plan, plan};
 
 use super::call::{Access, Call, Target};
 use super::output::{self, Shown};
-use super::write::{self, BODY_BYTES_MAX, Failure, Mode, Oversize, Put};
+use super::received::receive;
+use super::write::{self, Failure, Mode, Oversize, Put};
 use super::{convert, decode};
 use crate::admit;
 use crate::negotiate::{self, MediaType, Offer};
@@ -73,7 +74,7 @@ fn warn_of_orphans(call: &Call<'_>, options: &DeleteOptions) {
 
 /// Reads the options from the body, or from the query where there is no body.
 pub(super) async fn options(call: &Call<'_>, body: RequestBody) -> Result<DeleteOptions, Refusal> {
-    let bytes = body.read(BODY_BYTES_MAX, call.context.deadline).await?;
+    let bytes = receive(call.context, body).await?;
     if bytes.is_empty() {
         return Ok(DeleteOptions::from_query(call.query)?);
     }

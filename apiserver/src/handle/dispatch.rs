@@ -5,6 +5,7 @@ use std::sync::Arc;
 use api::query::Query;
 
 use super::call::{Call, Endpoint};
+use super::each::Each;
 use super::{Shared, create, delete, delete_collection, get, list, patch, scale, subresources};
 use super::{update, watch};
 use crate::authorize::Authorized;
@@ -12,14 +13,35 @@ use crate::registry::ResourceScope;
 use crate::respond::{Refusal, RequestBody, Response};
 use crate::route::Verb;
 
+/// Where the objects are that a request is about.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Place<'a> {
+    /// In one cluster, which serves them like this.
+    One(&'a Arc<ResourceScope>),
+    /// In all clusters, each of which serves them in its own way.
+    Each {
+        /// What the answer as a whole is called.
+        face: &'a Arc<ResourceScope>,
+        /// How those of each cluster are read.
+        each: &'a Each,
+    },
+}
+
 pub(super) async fn serve(
     shared: &Arc<Shared>,
-    scope: &Arc<ResourceScope>,
+    place: Place<'_>,
     request: &Authorized<http::request::Parts>,
     body: RequestBody,
 ) -> Result<Response, Refusal> {
     let query = Query::parse(request.request().uri.query().unwrap_or_default());
-    let call = Call::new(shared, scope, request, &query)?;
+    let (scope, each) = match place {
+        Place::One(scope) => (scope, None),
+        Place::Each { face, each } => (face, Some(each)),
+    };
+    let call = Call {
+        each,
+        ..Call::new(shared, scope, request, &query)?
+    };
     if let Some(warning) = &scope.version.deprecation {
         call.context.warn(warning.as_str());
     }

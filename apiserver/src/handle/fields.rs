@@ -1,5 +1,6 @@
 //! Attributing changes to field managers, for every kind of write.
 
+use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use api::meta;
@@ -97,13 +98,12 @@ pub(super) fn drop_repeated_owners(call: &Call<'_>, object: &mut Value) {
     else {
         return;
     };
-    let mut seen: Vec<Value> = Vec::new();
+    let mut seen: HashSet<String> = HashSet::new();
     let mut repeated = Vec::new();
     owners.retain(|owner| {
-        let fresh = !seen.contains(owner);
-        if fresh {
-            seen.push(owner.clone());
-        } else {
+        // Canonical JSON is unique, since maps are sorted.
+        let fresh = seen.insert(owner.to_string());
+        if !fresh {
             repeated.push(owner["uid"].as_str().unwrap_or_default().to_owned());
         }
         fresh

@@ -18,6 +18,7 @@ use super::output::{corrupt, table_of};
 use super::selection::Selection;
 use crate::negotiate::{self, Negotiated, Offer, Shape};
 use crate::objects::{ContinueToken, parse_key, splice_cluster, write_partial_metadata};
+use crate::registry::ResourceScope;
 use crate::respond::{self, Refusal, Response};
 
 use frame::Framed;
@@ -44,7 +45,7 @@ pub(super) fn list(call: &Call<'_>) -> Result<Response, Refusal> {
     let selection = Selection::new(call, &options)?;
     let page = read(call, &options, &selection)?;
     let metadata = metadata(&selection, &page);
-    render(call, form, &page, metadata)
+    render(call, form, &page, (metadata, &selection))
 }
 
 /// Reads a page.
@@ -122,13 +123,22 @@ fn scan(
     at: Option<Revision>,
     limit: Option<usize>,
 ) -> Result<Page, ScanFailure> {
-    let everything = selection.is_everything();
-    let mut rest = range;
+    let whole = selection.is_whole();
+    let mut lenses = selection.lenses(call.scope);
+    let mut parts = selection
+        .parts_of(call.scope, &range)
+        .into_iter()
+        .peekable();
+    // Without a part there is nothing to show; the revision is asked for all the same.
+    let mut rest = parts.next().unwrap_or_else(|| KeyRange {
+        end: Some(range.start.clone()),
+        start: range.start,
+    });
     let mut at = at;
     let mut entries = Vec::new();
     loop {
         let left = limit.map(|limit| limit.saturating_sub(entries.len()));
-        let count = if everything {
+        let count = if whole {
             left
         } else {
             left.map(|left| left.max(SCAN_COUNT))
@@ -143,14 +153,15 @@ fn scan(
         let last = found.entries.last().map(Entry::to_key);
         let (more, found_count) = (found.more(), found.entries.len());
         for (index, entry) in found.entries.into_iter().enumerate() {
-            if !selection
-                .matches(call.scope, &entry)
-                .map_err(ScanFailure::Refused)?
-            {
+            let Some(lens) = lenses.of(&entry) else {
+                continue;
+            };
+            let matches = lenses.or_left_out(selection.matches(&lens, &entry));
+            if matches.map_err(ScanFailure::Refused)? != Some(true) {
                 continue;
             }
             let full = limit.is_some_and(|limit| entries.len() + 1 >= limit);
-            let behind = more || index + 1 < found_count;
+            let behind = more || index + 1 < found_count || parts.peek().is_some();
             let next = (full && behind).then(|| entry.key().to_vec());
             entries.push(entry);
             if next.is_some() {
@@ -163,17 +174,19 @@ fn scan(
                 });
             }
         }
-        match last {
-            Some(last) if more => rest = rest.behind(&last),
-            _ => {
-                return Ok(Page {
-                    entries,
-                    revision: found.revision,
-                    next: None,
-                    remaining: None,
-                });
-            }
-        }
+        let behind = last
+            .filter(|_| more)
+            .map(|last| rest.clone().behind(&last))
+            .or_else(|| parts.next());
+        let Some(behind) = behind else {
+            return Ok(Page {
+                entries,
+                revision: found.revision,
+                next: None,
+                remaining: None,
+            });
+        };
+        rest = behind;
     }
 }
 
@@ -202,7 +215,7 @@ fn metadata(selection: &Selection, page: &Page) -> ListMeta {
     if let Some(next) = &page.next {
         let token = ContinueToken::after(Some(page.revision.0), &relative(next));
         metadata.continue_token = token.encode();
-        if !selection.is_by_client() {
+        if !selection.is_by_client() && !selection.hides() {
             metadata.remaining_item_count =
                 page.remaining.and_then(|count| i64::try_from(count).ok());
         }
@@ -214,15 +227,19 @@ fn render(
     call: &Call<'_>,
     form: Negotiated,
     page: &Page,
-    metadata: ListMeta,
+    (metadata, selection): (ListMeta, &Selection),
 ) -> Result<Response, Refusal> {
     let kind = &call.scope.kind;
+    let mut items = Vec::with_capacity(page.entries.len());
+    let mut lenses = selection.lenses(call.scope);
+    for entry in &page.entries {
+        let Some(lens) = lenses.of(entry) else {
+            continue;
+        };
+        items.extend(lenses.or_left_out(item(call, &lens, entry))?);
+    }
     match form.shape {
         Shape::Object => {
-            let mut items = Vec::with_capacity(page.entries.len());
-            for entry in &page.entries {
-                items.push(item(call, entry)?);
-            }
             let framed = Framed::new(
                 &kind.list_kind,
                 &call.scope.version.api_version,
@@ -233,11 +250,10 @@ fn render(
             Ok(respond::json_chunks(form, framed, Some(length)))
         }
         Shape::Metadata | Shape::MetadataList => {
-            let mut items = Vec::with_capacity(page.entries.len());
-            for entry in &page.entries {
+            for item in &mut items {
                 let mut out = Vec::new();
-                write_partial_metadata(&mut out, &item(call, entry)?).ok_or_else(corrupt)?;
-                items.push(Bytes::from(out));
+                write_partial_metadata(&mut out, item).ok_or_else(corrupt)?;
+                *item = Bytes::from(out);
             }
             let (kind, version) = (table::PARTIAL_OBJECT_METADATA_LIST, table::META_API_VERSION);
             let framed = Framed::new(kind, version, &metadata, items);
@@ -247,9 +263,8 @@ fn render(
         Shape::Table(version) => {
             let mut rows = table_of(call, version)?;
             rows.table.metadata = metadata;
-            for entry in &page.entries {
-                let bytes = item(call, entry)?;
-                let object = serde_json::from_slice(&bytes).map_err(Refusal::internal)?;
+            for item in &items {
+                let object = serde_json::from_slice(item).map_err(Refusal::internal)?;
                 rows.push(call, &object);
             }
             respond::value(http::StatusCode::OK, form, &rows.table)
@@ -258,8 +273,8 @@ fn render(
 }
 
 /// An object as it is listed: over all clusters it says which one it is in.
-pub(super) fn item(call: &Call<'_>, entry: &Entry) -> Result<Bytes, Refusal> {
-    let bytes = convert::served_bytes(call.scope, entry)?;
+fn item(call: &Call<'_>, scope: &ResourceScope, entry: &Entry) -> Result<Bytes, Refusal> {
+    let bytes = convert::served_bytes(scope, entry)?;
     if let ClusterScope::One(_) = call.info.cluster {
         return Ok(bytes);
     }

@@ -17,8 +17,9 @@ use serde_json::Value;
 use super::call::{Call, Endpoint, Target};
 use super::decode::{self, Duplicates, Parsed};
 use super::fields::{self, Force};
+use super::received::receive;
 use super::update::{self, Absent, Change};
-use super::write::{BODY_BYTES_MAX, Mode, Oversize};
+use super::write::{Mode, Oversize};
 use crate::negotiate::{self, MediaType, Offer};
 use crate::respond::{Refusal, RequestBody, Response};
 
@@ -34,7 +35,7 @@ pub(super) async fn patch(call: &Call<'_>, body: RequestBody) -> Result<Response
     call.cluster()?;
     let kind = patch_kind(call)?;
     let form = negotiate::accept(call.parts, Offer::Object)?;
-    let bytes = body.read(BODY_BYTES_MAX, call.context.deadline).await?;
+    let bytes = receive(call.context, body).await?;
     let options = PatchOptions::from_query(call.query, kind)?;
     let patch = parse(kind, &bytes, options)?;
     let target = call.target()?;
@@ -173,7 +174,7 @@ fn make(
     }
     let sent = object.clone();
     let unknown = decode::normalize(call.scope, &mut object, options.field_validation)
-        .map_err(|cause| invalid(&sent, &cause))?;
+        .map_err(|abnormal| abnormal.refused(|cause| invalid(&sent, cause)))?;
     decode::judge(
         call,
         options.field_validation,
@@ -241,7 +242,7 @@ fn apply(
         meta::remove_field(&mut object, "uid");
     }
     decode::normalize(call.scope, &mut object, FieldValidation::Ignore)
-        .map_err(Status::bad_request)?;
+        .map_err(|abnormal| abnormal.refused(|cause| Status::bad_request(cause).into()))?;
     fields::drop_repeated_owners(call, &mut object);
     Ok(object)
 }

@@ -19,8 +19,9 @@ use serde_json::{Value, json};
 use super::call::{Call, Target};
 use super::output::Shown;
 use super::patch::{self, Patch};
+use super::received::receive;
 use super::update::{self, Absent, Change};
-use super::write::{BODY_BYTES_MAX, Mode, Oversize, Written};
+use super::write::{Mode, Oversize, Written};
 use super::{convert, decode};
 use crate::negotiate::{self, MediaType, Negotiated, Offer};
 use crate::registry::scope::ScalePaths;
@@ -44,7 +45,7 @@ pub(super) async fn update(call: &Call<'_>, body: RequestBody) -> Result<Respons
     let form = negotiate::accept(call.parts, Offer::Plain)?;
     let supported = [MediaType::Json, MediaType::Yaml, MediaType::Protobuf];
     let media = negotiate::content_type(&call.parts.headers, &supported)?;
-    let bytes = body.read(BODY_BYTES_MAX, call.context.deadline).await?;
+    let bytes = receive(call.context, body).await?;
     let options = UpdateOptions::from_query(call.query)?;
     let mut sent = decode(media, &bytes, &scale_kind())?;
     let target = call.target()?;
@@ -64,7 +65,7 @@ pub(super) async fn update(call: &Call<'_>, body: RequestBody) -> Result<Respons
 pub(super) async fn patch(call: &Call<'_>, body: RequestBody) -> Result<Response, Refusal> {
     let kind = patch::patch_kind(call)?;
     let form = negotiate::accept(call.parts, Offer::Plain)?;
-    let bytes = body.read(BODY_BYTES_MAX, call.context.deadline).await?;
+    let bytes = receive(call.context, body).await?;
     let options = PatchOptions::from_query(call.query, kind)?;
     let patch = patch::parse(kind, &bytes, options)?;
     let target = call.target()?;

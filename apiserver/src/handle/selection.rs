@@ -10,6 +10,7 @@ use storage::{Entry, KeyRange};
 
 use super::call::Call;
 use super::convert;
+use super::each::{Each, Lenses};
 use super::output::corrupt;
 use crate::objects::{Head, head};
 use crate::registry::ResourceScope;
@@ -18,6 +19,8 @@ use crate::respond::Refusal;
 /// What is selected.
 #[derive(Debug, Clone)]
 pub(super) struct Selection {
+    /// How each cluster's objects are read, over all of them.
+    pub(super) each: Option<Each>,
     labels: Selector,
     fields: FieldSelector,
     /// The name in the path of a watch of one object.
@@ -42,15 +45,19 @@ impl Selection {
     pub(super) fn new(call: &Call<'_>, options: &ListOptions) -> Result<Self, Refusal> {
         let scope = call.scope;
         let mut needs_object = false;
+        // Over all clusters, those that do not know a field have nothing to show.
+        let mut each = call.each.cloned();
         for requirement in options.field_selector.requirements() {
             let known = requirement.path == NAME
                 || (requirement.path == NAMESPACE && scope.kind.namespaced);
-            let selectable = scope
-                .version
-                .selectable
-                .iter()
-                .any(|field| field.label == requirement.path);
-            if !known && !selectable {
+            let mut selectable = || {
+                if let Some(each) = &mut each {
+                    return each.select_by(&requirement.path);
+                }
+                let mut fields = scope.version.selectable.iter();
+                fields.any(|field| field.label == requirement.path)
+            };
+            if !known && !selectable() {
                 return Err(unknown_field(scope, &requirement.path).into());
             }
             needs_object |= !known;
@@ -64,6 +71,7 @@ impl Selection {
         };
         let labels = options.label_selector.clone();
         Ok(Self {
+            each,
             labels,
             fields,
             name: path_name,
@@ -79,6 +87,29 @@ impl Selection {
             && self.fields.is_everything()
             && self.name.is_none()
             && self.namespace.is_none()
+    }
+
+    /// Whether every key of the range is shown.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_everything() && self.each.is_none()
+    }
+
+    /// Whether something is hidden from the caller, down to how much it is.
+    pub(super) fn hides(&self) -> bool {
+        self.each.as_ref().is_some_and(Each::is_judged)
+    }
+
+    /// How the objects of the range are read.
+    pub(super) fn lenses<'a>(&'a self, given: &'a ResourceScope) -> Lenses<'a> {
+        Lenses::new(self.each.as_ref(), given)
+    }
+
+    /// The parts of the range in which there may be something to show, in the order of keys.
+    pub(super) fn parts_of(&self, scope: &ResourceScope, range: &KeyRange) -> Vec<KeyRange> {
+        match &self.each {
+            None => vec![range.clone()],
+            Some(each) => each.parts_of(range, &scope.rules.prefix),
+        }
     }
 
     /// Whether clients gave a selector, which hides how many objects remain.

@@ -3,6 +3,7 @@
 //! Source: apiserver/pkg/registry/rest/{create,update,meta}.go, apiextensions-apiserver/pkg/registry/customresource.
 
 use api::crd::Scope;
+use api::growth::TooLarge;
 use api::{FieldError, FieldPath, GroupKind, Status, meta, validation};
 use schema::validate::{Findings, Part, inspect};
 use serde_json::Value;
@@ -15,11 +16,14 @@ use crate::registry::strategy::Generation;
 use crate::respond::Refusal;
 
 /// Fills in the defaults of an object: those of the schema, and those that Kubernetes writes in Go.
-pub(super) fn default_object(scope: &ResourceScope, object: &mut Value) {
+///
+/// # Errors
+/// They would take more memory than one object may.
+pub(super) fn default_object(scope: &ResourceScope, object: &mut Value) -> Result<(), TooLarge> {
     if scope.is_custom() {
-        schema::structural::default(object, &scope.version.schema);
+        schema::structural::default(object, &scope.version.schema)
     } else {
-        kinds::default(scope, object);
+        kinds::default(scope, object)
     }
 }
 
@@ -47,7 +51,10 @@ pub(super) fn fill_system_fields(call: &Call<'_>, object: &mut Value, uid: &str)
 }
 
 /// Prepares a new object for validation.
-pub(super) fn prepare_create(call: &Call<'_>, object: &mut Value) {
+///
+/// # Errors
+/// As [`default_object`].
+pub(super) fn prepare_create(call: &Call<'_>, object: &mut Value) -> Result<(), TooLarge> {
     let scope = call.scope;
     if scope.is_custom() && scope.version.status == StatusMode::Subresource {
         remove(object, "status");
@@ -56,7 +63,7 @@ pub(super) fn prepare_create(call: &Call<'_>, object: &mut Value) {
     if scope.rules.strategy.generation == Generation::Counted {
         meta::set_generation(object, 1);
     }
-    kinds::prepare_create(scope, object);
+    kinds::prepare_create(scope, object)
 }
 
 /// Prepares a changed object for validation: what the endpoint may not change is what it was.

@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 use super::call::Call;
 use super::decode;
 use super::delete::delete_object;
+use super::received::receive;
 use super::update::{self, Absent, Change};
-use super::write::{BODY_BYTES_MAX, Mode, Oversize};
+use super::write::{Mode, Oversize};
 use crate::admit;
 use crate::definitions::strategy::set_conditions;
 use crate::negotiate::{self, MediaType, Negotiated, Offer};
@@ -108,7 +109,7 @@ async fn read(
     kind: &GroupVersionKind,
 ) -> Result<Value, Refusal> {
     let media = negotiate::content_type(&call.parts.headers, &MEDIA)?;
-    let bytes = body.read(BODY_BYTES_MAX, call.context.deadline).await?;
+    let bytes = receive(call.context, body).await?;
     decode(media, &bytes, kind)
 }
 

@@ -9,7 +9,8 @@ use storage::{Entry, Expect};
 use super::call::{Call, Endpoint, Target};
 use super::create::{check_namespace, object_media};
 use super::output::{self, Shown};
-use super::write::{self, BODY_BYTES_MAX, Failure, Mode, Oversize, Put, Written};
+use super::received::receive;
+use super::write::{self, Failure, Mode, Oversize, Put, Written};
 use super::{convert, decode, fields, strategy};
 use crate::admit::{self, kinds};
 use crate::authorize::Attributes;
@@ -43,7 +44,7 @@ pub(super) enum Absent {
 pub(super) async fn update(call: &Call<'_>, body: RequestBody) -> Result<Response, Refusal> {
     let form = negotiate::accept(call.parts, Offer::Object)?;
     let media = negotiate::content_type(&call.parts.headers, object_media(call))?;
-    let bytes = body.read(BODY_BYTES_MAX, call.context.deadline).await?;
+    let bytes = receive(call.context, body).await?;
     let options = UpdateOptions::from_query(call.query)?;
     let mut sent = decode::object(call, media, &bytes, options.field_validation)?;
     let target = call.target()?;

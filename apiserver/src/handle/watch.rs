@@ -6,6 +6,7 @@
 //! Source: apiserver/pkg/endpoints/handlers/watch.go, apiserver/pkg/storage/cacher; api-compat 1.7.
 
 mod encode;
+mod everywhere;
 mod start;
 
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Shared;
 use super::call::Call;
+use super::each::Lens;
 use super::selection::Selection;
 use crate::negotiate::{self, Offer};
 use crate::registry::ResourceScope;
@@ -26,6 +28,7 @@ use crate::respond::{self, Refusal, Response};
 use crate::watch::{WatchEventType, translate};
 
 use encode::Encoder;
+use everywhere::{Everywhere, Woke};
 use start::{Beginning, Start};
 
 /// What goes out in one piece, unless one revision is larger. Source: perf-reliability 1.8.
@@ -50,9 +53,11 @@ pub(super) enum Bookmarks {
 pub(super) fn watch(call: &Call<'_>) -> Result<Response, Refusal> {
     let form = negotiate::accept(call.parts, Offer::Watch)?;
     let start = Start::new(call)?;
+    let everywhere = start.selection.each.clone().map(Everywhere::new);
     let stream = WatchStream {
         shared: Arc::clone(call.shared),
         scope: Arc::clone(call.scope),
+        everywhere,
         selection: start.selection,
         encoder: Encoder::new(call, form)?,
         bookmarks: start.bookmarks,
@@ -68,6 +73,8 @@ pub(super) fn watch(call: &Call<'_>) -> Result<Response, Refusal> {
 struct WatchStream {
     shared: Arc<Shared>,
     scope: Arc<ResourceScope>,
+    /// How the objects of each cluster are read, over all of them.
+    everywhere: Option<Everywhere>,
     selection: Selection,
     encoder: Encoder,
     bookmarks: Bookmarks,
@@ -99,6 +106,7 @@ enum LastBookmark {
 /// What woke a live watch.
 enum Woken {
     Events(Result<Vec<Arc<Event>>, WatchEnd>),
+    Everywhere(Woke),
     KindEnded,
     TimeIsUp,
     Bookmark,
@@ -159,17 +167,7 @@ impl WatchStream {
                 }
                 return self.follow(revision, out);
             };
-            let told = self
-                .selection
-                .matches(&self.scope, &entry)
-                .and_then(|matches| {
-                    if !matches {
-                        return Ok(());
-                    }
-                    self.encoder
-                        .entry(out, &self.scope, WatchEventType::Added, &entry)
-                });
-            if let Err(refusal) = told {
+            if let Err(refusal) = self.tell_entry(&entry, WatchEventType::Added, out) {
                 return Self::fail_with(&refusal, out);
             }
         }
@@ -198,6 +196,7 @@ impl WatchStream {
             Woken::Events(Ok(events)) => {
                 let mut ready = Some(events);
                 while let Some(events) = ready.take() {
+                    self.catch_up(&events).await;
                     if let Err(refusal) = self.tell(&events, out) {
                         return Self::fail_with(&refusal, out);
                     }
@@ -207,6 +206,7 @@ impl WatchStream {
                 }
                 Phase::Live(watcher)
             }
+            Woken::Everywhere(woke) => self.tell_clusters(woke, watcher, out).await,
             Woken::Events(Err(WatchEnd::Expired)) => {
                 let text = "the history that the watch was to see is gone, list again";
                 Self::fail(&Status::expired(text), out)
@@ -239,9 +239,16 @@ impl WatchStream {
                 None => std::future::pending().await,
             }
         };
+        let everywhere = async {
+            match &mut self.everywhere {
+                Some(everywhere) => everywhere.wait().await,
+                None => std::future::pending().await,
+            }
+        };
         let woken = tokio::select! {
             biased;
             () = ended.cancelled() => Woken::KindEnded,
+            woke = everywhere => Woken::Everywhere(woke),
             () = sleep_until(self.end) => Woken::TimeIsUp,
             () = bookmark => Woken::Bookmark,
             events = watcher.next() => Woken::Events(events),
@@ -258,15 +265,55 @@ impl WatchStream {
 
     fn tell(&mut self, events: &[Arc<Event>], out: &mut Vec<u8>) -> Result<(), Refusal> {
         for event in events {
-            let (scope, selection) = (&self.scope, &self.selection);
-            if let Some((event_type, state)) =
-                translate(event, |entry| selection.matches(scope, entry))?
-            {
-                self.encoder
-                    .event(out, &self.scope, event, event_type, state)?;
+            let lens = match &self.everywhere {
+                None => Some(Lens::Given(&self.scope)),
+                Some(everywhere) => everywhere.scope_of(event.key()).map(Lens::Own),
+            };
+            let Some(scope) = lens else { continue };
+            let selection = &self.selection;
+            let told =
+                translate(event, |entry| selection.matches(&scope, entry)).and_then(|told| {
+                    told.map_or(Ok(()), |(event_type, state)| {
+                        self.encoder.event(out, &scope, event, event_type, state)
+                    })
+                });
+            if let Err(refusal) = told {
+                // Over all clusters, what one of them cannot convert ends nobody's watch.
+                match &self.everywhere {
+                    Some(_) => everywhere::left_out(&refusal),
+                    None => return Err(refusal),
+                }
             }
         }
         Ok(())
+    }
+
+    /// Tells of an object that is there, if it is selected.
+    fn tell_entry(
+        &mut self,
+        entry: &Entry,
+        event_type: WatchEventType,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
+        let lens = match &self.everywhere {
+            None => Some(Lens::Given(&self.scope)),
+            Some(everywhere) => everywhere.scope_of(entry.key()).map(Lens::Own),
+        };
+        let Some(scope) = lens else { return Ok(()) };
+        let matches = self.selection.matches(&scope, entry);
+        let told = matches.and_then(|matches| {
+            if !matches {
+                return Ok(());
+            }
+            self.encoder.entry(out, &scope, event_type, entry)
+        });
+        match told {
+            Err(refusal) if self.everywhere.is_some() => {
+                everywhere::left_out(&refusal);
+                Ok(())
+            }
+            told => told,
+        }
     }
 
     fn fail(status: &Status, out: &mut Vec<u8>) -> Phase {

@@ -1,5 +1,7 @@
 //! Handing a write over to the store, and bringing a new object into it.
 
+use api::growth::{TooLarge, depth};
+use api::status::StatusReason;
 use api::{GroupResource, Status, meta};
 use serde_json::Value;
 use storage::{Change, Entry, Expect, Key, Write};
@@ -16,6 +18,9 @@ use crate::respond::Refusal;
 pub(super) const OBJECT_BYTES_MAX: usize = 1_572_864;
 /// The largest body of a request. Source: apiserver/pkg/server/config.go.
 pub(super) const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+/// Levels of the deepest object: what is stored must be read again by parsers that stop at 128 levels, also as an item of a
+/// list or in an event of a watch.
+pub(super) const OBJECT_DEPTH_MAX: usize = 120;
 /// How often a generated name is tried. Source: apiserver/pkg/registry/generic/registry/store.go.
 const ATTEMPTS_MAX: usize = 8;
 
@@ -101,7 +106,7 @@ async fn insert_named(
     oversize: Oversize,
 ) -> Result<Shown, Failure> {
     strategy::fill_system_fields(call, &mut object, &uuid::Uuid::new_v4().to_string());
-    strategy::prepare_create(call, &mut object);
+    strategy::prepare_create(call, &mut object).map_err(too_much_memory)?;
     strategy::validate_create(call, &object)?;
     let allotted = kinds::allocate(&call.access(), target, &mut object, None)?;
     kinds::canonicalize(call.scope, &mut object);
@@ -196,6 +201,19 @@ fn defines_what_is_served(resource: &GroupResource) -> bool {
     )
 }
 
+/// The refusal of an object that could be stored but not be read again.
+fn too_deep() -> Refusal {
+    let text =
+        format!("Request entity too large: the object has more than {OBJECT_DEPTH_MAX} levels");
+    Status::failure(413, StatusReason::RequestEntityTooLarge, text).into()
+}
+
+/// The refusal of an object whose tree would take too much memory.
+pub(super) fn too_much_memory(error: TooLarge) -> Refusal {
+    let text = format!("Request entity too large: {error}");
+    Status::failure(413, StatusReason::RequestEntityTooLarge, text).into()
+}
+
 /// The refusal for a name that is taken.
 pub(super) fn already_exists(call: &Call<'_>, name: &str, existing: Option<&Entry>) -> Refusal {
     let head = existing.and_then(|entry| crate::objects::head(entry.value()));
@@ -214,9 +232,18 @@ impl Put<'_> {
         access: &Access<'_>,
         object: &mut Value,
     ) -> Result<Entry, Failure> {
-        let mut encoded = convert::stored(access.scope, object)?;
+        let is_deep = |object: &Value| depth(object, OBJECT_DEPTH_MAX) > OBJECT_DEPTH_MAX;
         let too_large = |encoded: &Encoded| encoded.bytes.len() > OBJECT_BYTES_MAX;
-        if too_large(&encoded) && self.oversize == Oversize::DropManagedFields {
+        let may_drop = self.oversize == Oversize::DropManagedFields;
+        if may_drop && is_deep(object) {
+            // Owners of nested fields are nested deeper than the fields are.
+            meta::remove_field(object, "managedFields");
+        }
+        if is_deep(object) {
+            return Err(Failure::Refused(too_deep()));
+        }
+        let mut encoded = convert::stored(access.scope, object)?;
+        if too_large(&encoded) && may_drop {
             meta::remove_field(object, "managedFields");
             encoded = convert::stored(access.scope, object)?;
         }

@@ -38,7 +38,7 @@ impl InProcess {
 
     /// Sends one request.
     pub async fn send(&self, request: http::Request<RequestBody>) -> Response {
-        self.hub.answer(request, &self.peer).await
+        self.hub.answer(request, &self.peer, None).await
     }
 }
 

@@ -12,7 +12,10 @@ use tasks::{OnPanic, Tasks};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::{Hub, HubParts, Lifecycle, bootstrap::BootstrapError, replicas, replicas::ShareError};
+use super::{
+    Hub, HubParts, Lifecycle, bootstrap::BootstrapError, replicas, replicas::ShareError,
+    standing::Standings,
+};
 use crate::{
     authenticate::{Authenticator, ServiceAccounts, TokenFile, TokenFileError},
     authorize::{Authorizer, Policies},
@@ -23,6 +26,7 @@ use crate::{
     objects,
     offline::{self, RESTORING_DIRECTORY, STORE_DIRECTORY},
     openapi,
+    quota::Quotas,
     registry::{self, ClusterKind, Registry},
     relay::Relay,
     reseal::reseal,
@@ -130,11 +134,14 @@ impl Hub {
                 openapi: openapi::Cache::default(),
                 relay: Relay::default(),
                 metrics: Metrics::default(),
+                quotas: Quotas::new(config.limits),
                 lifecycle,
+                standings: Standings::default(),
                 config,
             }),
         };
         hub.parts.relay.start(&hub, &hub.parts.handlers, tasks);
+        hub.start_standings(tasks);
         hub.bootstrap(&LogicalCluster::root()).await?;
         hub.parts.health.set_bootstrapped();
         tasks.spawn(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::{
     cluster::{ClusterScope, LogicalCluster},
-    group::GroupResource,
+    group::{GroupResource, GroupVersionResource},
     status::Status,
 };
 use http::request::Parts;
@@ -34,8 +34,12 @@ pub(super) enum Target {
     Token(LogicalCluster),
     /// The hub's store.
     Stored(Arc<ResourceScope>),
+    /// The hub's store, over all clusters: these serve the resource.
+    Each(Vec<LogicalCluster>),
     /// A spoke.
     Spoke,
+    /// Nobody: only lists and watches go over all clusters.
+    NotOverAll,
     /// Nobody: there is no such cluster.
     NoSuchCluster,
     /// Nobody: there is no such resource or path.
@@ -47,22 +51,19 @@ pub(super) enum Target {
 impl Target {
     /// Finds who answers.
     pub(super) fn of(registry: &Registry, info: &RequestInfo) -> Self {
-        let kind = match &info.cluster {
-            ClusterScope::One(cluster) => match registry.cluster_kind(cluster) {
-                Some(kind) => kind,
-                None => return Self::NoSuchCluster,
-            },
-            ClusterScope::All => ClusterKind::Root,
+        let cluster = match &info.cluster {
+            ClusterScope::One(cluster) => cluster,
+            ClusterScope::All => return Self::over_all(registry, info),
+        };
+        let Some(kind) = registry.cluster_kind(cluster) else {
+            return Self::NoSuchCluster;
         };
         if info.is_resource {
             let (group, version, resource) = (&info.group, &info.version, &info.resource);
-            if let (ClusterKind::Root | ClusterKind::Embedded, Some(cluster)) =
-                (kind, info.cluster.one())
-                && is_token_request(info)
-            {
+            if kind != ClusterKind::Composite && is_token_request(info) {
                 return Self::Token(cluster.clone());
             }
-            if let Some(scope) = registry.lookup(&info.cluster, group, version, resource) {
+            if let Some(scope) = registry.lookup(cluster, group, version, resource) {
                 return Self::Stored(scope);
             }
             if kind == ClusterKind::Composite {
@@ -79,15 +80,41 @@ impl Target {
         Self::Page
     }
 
+    /// Finds who answers a request over all clusters. Only lists and watches are judged by each cluster; anything else is
+    /// refused, to those who may know that all clusters are there in other words than to those who may not.
+    fn over_all(registry: &Registry, info: &RequestInfo) -> Self {
+        if info.is_resource {
+            if let Some(review) = Review::of(info) {
+                return Self::Review(review);
+            }
+            let gvr = GroupVersionResource::new(
+                info.group.as_str(),
+                info.version.as_str(),
+                info.resource.as_str(),
+            );
+            return match info.verb {
+                Verb::List | Verb::Watch => Self::Each(registry.serving(&gvr)),
+                _ if registry.serving(&gvr).is_empty() => Self::Nothing,
+                _ => Self::NotOverAll,
+            };
+        }
+        if backup::is_asked_for(info) {
+            return Self::Backup;
+        }
+        Self::Page
+    }
+
     /// Who says whether the request may be answered.
-    pub(super) fn judge(&self) -> Judge {
+    pub(super) fn judge(&self) -> Judge<'_> {
         match self {
             Self::Page
             | Self::Backup
             | Self::Review(_)
             | Self::Token(_)
             | Self::Stored(_)
+            | Self::NotOverAll
             | Self::Nothing => Judge::Rules,
+            Self::Each(clusters) => Judge::Each(clusters),
             Self::Spoke => Judge::Spoke,
             Self::NoSuchCluster => Judge::FirstGate,
         }
@@ -103,6 +130,11 @@ impl Target {
         let info = request.info();
         match self {
             Self::Stored(scope) => hub.parts.handlers.serve(scope, request, body).await,
+            Self::Each(_) => hub.parts.handlers.serve_each(request, body).await,
+            Self::NotOverAll => {
+                let resource = GroupResource::new(info.group.as_str(), info.resource.as_str());
+                Err(Status::method_not_allowed(&resource, info.verb.as_str()).into())
+            }
             Self::Page => hub.page(request),
             Self::Backup => {
                 let parts = &hub.parts;
@@ -144,7 +176,7 @@ fn is_of_process(path: &str) -> bool {
     matches!(side::Page::of(path), Some(side::Page::Health(..)))
 }
 
-fn no_such_cluster(info: &RequestInfo) -> Refusal {
+pub(super) fn no_such_cluster(info: &RequestInfo) -> Refusal {
     let spokes = GroupResource {
         group: "wheelhouse.dev".to_owned(),
         resource: "spokes".to_owned(),
@@ -167,7 +199,7 @@ impl Hub {
             }
             Some(side::Page::Version) => return side::version(parts),
             Some(side::Page::Metrics) if is_unprefixed(&info.cluster) => {
-                return Ok(self.parts.metrics.serve());
+                return Ok(self.parts.metrics.serve(&self.parts.quotas));
             }
             Some(side::Page::Metrics) => return Err(Refusal::no_such_path()),
             Some(side::Page::Index) | None => {}

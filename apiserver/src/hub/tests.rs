@@ -4,4 +4,5 @@ mod bypass;
 mod coverage;
 mod credentials;
 mod escalation;
+mod standing;
 mod world;

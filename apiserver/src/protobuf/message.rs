@@ -1,5 +1,8 @@
 //! From a message to the JSON object that the same client would have sent.
 
+use std::cell::RefCell;
+
+use api::growth::Growth;
 use serde_json::{Map, Value};
 
 use super::scalar;
@@ -9,9 +12,16 @@ use super::{DEPTH_MAX, Error};
 
 const SCHEMA: &str = "apiextensions.v1.JSONSchemaProps";
 
+/// The tables, and the memory that what is decoded may still take: an empty message is two bytes on the wire.
+#[derive(Debug)]
+pub(super) struct Decoding<'t> {
+    tables: &'t Tables,
+    growth: RefCell<Growth>,
+}
+
 /// Decodes a message by its table; fields that the table does not know are dropped.
 pub(super) fn decode(
-    tables: &Tables,
+    tables: &Decoding<'_>,
     message: &Message,
     bytes: &[u8],
     depth: usize,
@@ -22,6 +32,7 @@ pub(super) fn decode(
     let mut out = Map::new();
     let mut reader = Reader::new(bytes);
     while let Some((number, field)) = reader.next()? {
+        tables.charge_field(out.len())?;
         if let Some(rule) = message.get(&number) {
             Decoder {
                 tables,
@@ -36,9 +47,26 @@ pub(super) fn decode(
 
 /// Decodes one field.
 struct Decoder<'a> {
-    tables: &'a Tables,
+    tables: &'a Decoding<'a>,
     rule: &'a FieldRule,
     depth: usize,
+}
+
+// === impl Decoding ===
+
+impl<'t> Decoding<'t> {
+    pub(super) fn new(tables: &'t Tables) -> Self {
+        Self {
+            tables,
+            growth: RefCell::new(Growth::of_object()),
+        }
+    }
+
+    /// Charges a field, or an item, that is about to be decoded into a place of so many.
+    fn charge_field(&self, count: usize) -> Result<(), Error> {
+        let charged = self.growth.borrow_mut().charge_field("", count);
+        charged.map_err(Error::TooLarge)
+    }
 }
 
 // === impl Decoder ===
@@ -86,6 +114,7 @@ impl Decoder<'_> {
         if let (FieldKind::Integer, Field::Bytes(packed)) = (self.rule.kind, field) {
             let mut reader = Reader::new(packed);
             while let Some(number) = reader.packed()? {
+                self.tables.charge_field(list.len().saturating_add(1))?;
                 list.push(self.value(Field::Varint(number))?);
             }
             return Ok(());
@@ -95,6 +124,7 @@ impl Decoder<'_> {
     }
 
     fn entry(&self, map: &mut Map<String, Value>, field: Field<'_>) -> Result<(), Error> {
+        self.tables.charge_field(map.len())?;
         let mut key = String::new();
         let mut value = None;
         let mut reader = Reader::new(self.bytes(field)?);
@@ -164,10 +194,14 @@ impl Decoder<'_> {
     }
 
     fn message(&self, name: &str, bytes: &[u8]) -> Result<Value, Error> {
-        let message = self.tables.message(name).ok_or_else(|| Error::Kind {
-            kind: name.to_owned(),
-            api_version: String::new(),
-        })?;
+        let message = self
+            .tables
+            .tables
+            .message(name)
+            .ok_or_else(|| Error::Kind {
+                kind: name.to_owned(),
+                api_version: String::new(),
+            })?;
         decode(self.tables, message, bytes, self.depth.saturating_add(1)).map(Value::Object)
     }
 
@@ -178,6 +212,7 @@ impl Decoder<'_> {
         let mut allowed = None;
         let mut reader = Reader::new(bytes);
         while let Some((number, field)) = reader.next()? {
+            self.tables.charge_field(0)?;
             match (self.rule.kind, number, field) {
                 (FieldKind::SchemaOrBool, 1, Field::Varint(flag)) => allowed = Some(flag != 0),
                 (FieldKind::SchemaOrBool, 2, Field::Bytes(bytes))

@@ -378,6 +378,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn nothing_that_a_layer_serves_can_be_claimed_by_a_definition() {
+        for resource in catalog().resources() {
+            let gvk = resource.gvk();
+            assert!(
+                api::reserved::claim_kind(&resource.group, &resource.resource, &gvk.kind).is_err(),
+                "{gvk}"
+            );
+        }
+        for definition in kro::definitions()
+            .into_iter()
+            .chain(wheelhouse::definitions())
+        {
+            let definition = CustomResourceDefinition::from_value(&definition).expect("ours");
+            let name = &definition.metadata.name;
+            assert!(api::reserved::claim(&definition.spec).is_err(), "{name}");
+        }
+    }
+
+    #[test]
     fn every_layer_can_be_made_and_serves_what_it_must() {
         for (kind, group, version, resource, served) in [
             (ClusterKind::Root, "", "v1", "namespaces", true),

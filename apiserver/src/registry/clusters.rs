@@ -1,15 +1,15 @@
 //! The logical clusters that there are, each with its current view.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use api::LogicalCluster;
+use api::{GroupVersionResource, LogicalCluster};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
 use super::scope::ResourceScope;
-use super::view::{ClusterView, ResourceName};
-use crate::served::{ContentHash, ServedKinds};
+use super::view::ClusterView;
+use crate::served::{ContentHash, ServedKind, ServedKinds};
 
 /// All clusters. The map is replaced when one comes or goes, a slot's content when its kinds change.
 #[derive(Debug, Default)]
@@ -52,23 +52,29 @@ impl Clusters {
         Some(removed.load_full())
     }
 
-    /// Root's, or else that of the first cluster (by name) that has one: all clusters of one kind's definition may
-    /// differ, and an answer over all of them must take one.
-    pub(super) fn lookup_anywhere(&self, name: &ResourceName<'_>) -> Option<Arc<ResourceScope>> {
+    /// A cluster's definition, by the name that a key has for the cluster.
+    pub(super) fn lookup(
+        &self,
+        cluster: &str,
+        name: &GroupVersionResource,
+    ) -> Option<Arc<ResourceScope>> {
         let slots = self.slots.load();
-        if let Some(scope) = slots
-            .get(&LogicalCluster::root())
-            .and_then(|slot| slot.load().lookup(name))
-        {
-            return Some(scope);
-        }
-        drop(slots);
-        self.names()
-            .iter()
-            .find_map(|cluster| self.view(cluster)?.lookup(name))
+        slots.get(cluster)?.load().lookup_gvr(name)
     }
 
-    /// The kinds of all clusters together; of a name that several serve, root's or the first cluster's.
+    /// The clusters that serve a resource in a version: root first, the others by name.
+    pub(super) fn serving(&self, name: &GroupVersionResource) -> Vec<LogicalCluster> {
+        let slots = self.slots.load();
+        let mut serving: Vec<_> = slots
+            .iter()
+            .filter(|(_, slot)| slot.load().lookup_gvr(name).is_some())
+            .map(|(cluster, _)| cluster.clone())
+            .collect();
+        serving.sort_by(|a, b| (!a.is_root(), a).cmp(&(!b.is_root(), b)));
+        serving
+    }
+
+    /// The kinds of all clusters together; where several serve a name differently, what they have in common.
     pub(super) fn served_anywhere(&self) -> Arc<ServedKinds> {
         let root = LogicalCluster::root();
         let mut names = self.names();
@@ -86,13 +92,24 @@ impl Clusters {
         {
             return Arc::clone(served);
         }
-        let mut kinds = std::collections::BTreeMap::new();
-        for kind in all.iter().flat_map(|served| served.kinds()) {
-            kinds
-                .entry(kind.gvr.clone())
-                .or_insert_with(|| Arc::clone(kind));
+        // Most clusters serve the same: each set counts once.
+        let mut sets = std::collections::HashSet::new();
+        let mut kinds: BTreeMap<&GroupVersionResource, Vec<&Arc<ServedKind>>> = BTreeMap::new();
+        for served in all.iter().filter(|served| sets.insert(served.hash())) {
+            for kind in served.kinds() {
+                kinds.entry(&kind.gvr).or_default().push(kind);
+            }
         }
-        let served = Arc::new(ServedKinds::new(kinds.into_values().collect()));
+        let common = |kinds: &Vec<&Arc<ServedKind>>| {
+            let first = kinds.first()?;
+            if kinds.iter().all(|kind| Arc::ptr_eq(kind, first)) {
+                return Some(Arc::clone(first));
+            }
+            ServedKind::common(kinds).map(Arc::new)
+        };
+        let served = Arc::new(ServedKinds::new(
+            kinds.values().filter_map(common).collect(),
+        ));
         *everywhere = Some((hashes, Arc::clone(&served)));
         served
     }

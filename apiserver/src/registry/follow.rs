@@ -10,9 +10,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use api::LogicalCluster;
 use api::crd::{self, CustomResourceDefinition};
 use api::wheelhouse::{self, Provider, ServedResource, Spoke};
-use api::{LogicalCluster, meta};
 use serde::Deserialize as _;
 use serde_json::Value;
 use storage::{
@@ -31,7 +31,7 @@ use crate::objects::{parse_key, prefix};
 /// What is known of the definitions of all clusters. Guarded by the registry; only the follower changes it.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    definitions: BTreeMap<(LogicalCluster, String), Definition>,
+    definitions: BTreeMap<DefinitionId, Definition>,
 }
 
 /// One definition.
@@ -52,6 +52,7 @@ enum Source {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DefinitionChanged {
     pub(crate) cluster: LogicalCluster,
+    /// `<plural>.<group>`.
     pub(crate) name: String,
 }
 
@@ -134,9 +135,6 @@ fn observe(registry: &Registry, events: &[Arc<Event>], watcher: &mut Watcher) {
     let mut last = Revision::default();
     for event in events {
         last = event.revision();
-        if !is_source(event.key()) {
-            continue;
-        }
         match event.kind() {
             EventKind::Created | EventKind::Updated => put(registry, event.entry()),
             EventKind::Deleted => remove(registry, event.key()),
@@ -162,13 +160,16 @@ fn resync(registry: &Registry, store: &dyn Store, revision: Revision) {
             }
         }
     }
-    let gone: Vec<Vec<u8>> = registry
-        .known_keys()
+    let there: std::collections::HashSet<&[u8]> = found.iter().map(Entry::key).collect();
+    let gone = registry
+        .known_sources()
         .into_iter()
-        .filter(|key| !found.iter().any(|entry| entry.key() == key.as_slice()))
-        .collect();
-    for key in &gone {
-        remove(registry, key);
+        .filter(|source| !there.contains(source.key().as_slice()));
+    for source in gone.collect::<Vec<_>>() {
+        match source {
+            SourceKey::Spoke(cluster) => registry.remove_cluster(&cluster),
+            SourceKey::Definition(id) => registry.remove_definition(&id),
+        }
     }
     for entry in &found {
         put(registry, entry);
@@ -185,58 +186,64 @@ fn range_of((group, resource): (&str, &str)) -> KeyRange {
     KeyRange::prefix(prefix(group, resource))
 }
 
-fn is_source(key: &[u8]) -> bool {
-    SOURCES.iter().any(|(group, resource)| {
-        let rest = key
-            .strip_prefix(b"/")
-            .and_then(|key| key.strip_prefix(group.as_bytes()));
-        let rest = rest.and_then(|key| key.strip_prefix(b"/"));
-        let rest = rest.and_then(|key| key.strip_prefix(resource.as_bytes()));
-        rest.is_some_and(|rest| rest.first() == Some(&b'/'))
-    })
+/// What a stored object says about what is served.
+///
+/// **Invariant:** only root's Spokes say which clusters there are, and none of them is root. An object that lies under
+/// the name of one of [`SOURCES`] in another cluster is no source at all, whatever it looks like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum SourceKey {
+    /// A Spoke: this cluster is there.
+    Spoke(LogicalCluster),
+    /// A definition: its cluster has a kind of its own.
+    Definition(DefinitionId),
+}
+
+/// Names one definition of one cluster.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct DefinitionId {
+    cluster: LogicalCluster,
+    sort: SourceSort,
+    name: String,
+}
+
+/// By what a kind is defined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum SourceSort {
+    /// A CustomResourceDefinition, in root and embedded clusters.
+    Crd,
+    /// A ServedResource, in composite ones.
+    Served,
 }
 
 fn put(registry: &Registry, entry: &Entry) {
-    let Some(parts) = parse_key(entry.key()) else {
+    let Some(source) = SourceKey::parse(entry.key()) else {
         return;
     };
     let Ok(object) = serde_json::from_slice::<Value>(entry.value()) else {
         tracing::error!(key = %String::from_utf8_lossy(entry.key()), "a definition cannot be read");
         return;
     };
-    let Ok(cluster) = parts.cluster.parse::<LogicalCluster>() else {
-        return;
+    let id = match source {
+        SourceKey::Spoke(cluster) => return put_spoke(registry, &cluster, &object),
+        SourceKey::Definition(id) => id,
     };
-    match parts.resource {
-        wheelhouse::SPOKE_RESOURCE if cluster.is_root() => put_spoke(registry, &object),
-        crd::RESOURCE => match CustomResourceDefinition::from_value(&object) {
-            Ok(definition) => registry.put_definition(&cluster, Source::Crd(Box::new(definition))),
-            Err(error) => {
-                tracing::error!(cluster = %cluster, error = %error, "a definition is malformed");
-            }
-        },
-        wheelhouse::SERVED_RESOURCE_RESOURCE => match ServedResource::deserialize(&object) {
-            Ok(served) => registry.put_definition(&cluster, Source::Served(Box::new(served))),
-            Err(error) => {
-                tracing::error!(cluster = %cluster, error = %error, "a served resource is malformed");
-            }
-        },
-        _ => {}
+    let source = match id.sort {
+        SourceSort::Crd => CustomResourceDefinition::from_value(&object)
+            .map(|definition| Source::Crd(Box::new(definition)))
+            .map_err(|error| error.to_string()),
+        SourceSort::Served => ServedResource::deserialize(&object)
+            .map(|served| Source::Served(Box::new(served)))
+            .map_err(|error| error.to_string()),
+    };
+    match source {
+        Ok(source) => registry.put_definition(&id, source),
+        Err(error) => {
+            tracing::error!(cluster = %id.cluster, name = id.name, error = %error, "a definition is malformed");
+        }
     }
 }
 
-fn put_spoke(registry: &Registry, object: &Value) {
-    let Ok(cluster) = meta::name(object).parse::<LogicalCluster>() else {
-        tracing::warn!(
-            name = meta::name(object),
-            "a spoke whose name is no DNS label has no cluster"
-        );
-        return;
-    };
-    if cluster.is_root() {
-        tracing::warn!("a spoke cannot be named root");
-        return;
-    }
+fn put_spoke(registry: &Registry, cluster: &LogicalCluster, object: &Value) {
     let kind = match Spoke::deserialize(object) {
         Ok(spoke) => match spoke.spec.provider {
             Provider::Embedded => ClusterKind::Embedded,
@@ -247,52 +254,112 @@ fn put_spoke(registry: &Registry, object: &Value) {
             return;
         }
     };
-    registry.put_cluster(&cluster, kind);
+    registry.put_cluster(cluster, kind);
 }
 
 fn remove(registry: &Registry, key: &[u8]) {
-    let Some(parts) = parse_key(key) else { return };
-    let Ok(cluster) = parts.cluster.parse::<LogicalCluster>() else {
-        return;
-    };
-    if parts.resource == wheelhouse::SPOKE_RESOURCE {
-        if let Ok(spoke) = parts.name.parse::<LogicalCluster>() {
-            registry.remove_cluster(&spoke);
-        }
-        return;
+    match SourceKey::parse(key) {
+        Some(SourceKey::Spoke(cluster)) => registry.remove_cluster(&cluster),
+        Some(SourceKey::Definition(id)) => registry.remove_definition(&id),
+        None => {}
     }
-    registry.remove_definition(&cluster, parts.name);
+}
+
+// === impl SourceKey ===
+
+impl SourceKey {
+    /// Reads a storage key; `None` for the key of anything that says nothing about what is served.
+    fn parse(key: &[u8]) -> Option<Self> {
+        if !SOURCES.iter().any(|source| lies_under(key, *source)) {
+            return None;
+        }
+        let parts = parse_key(key)?;
+        let cluster: LogicalCluster = parts.cluster.parse().ok()?;
+        // All of them are cluster-scoped.
+        if !parts.namespace.is_empty() || parts.name.is_empty() {
+            return None;
+        }
+        let definition = |sort| {
+            Self::Definition(DefinitionId {
+                cluster: cluster.clone(),
+                sort,
+                name: parts.name.to_owned(),
+            })
+        };
+        match (parts.group, parts.resource) {
+            (wheelhouse::GROUP, wheelhouse::SPOKE_RESOURCE) => {
+                let named: LogicalCluster = parts.name.parse().ok()?;
+                (cluster.is_root() && !named.is_root()).then_some(Self::Spoke(named))
+            }
+            (crd::GROUP, crd::RESOURCE) => Some(definition(SourceSort::Crd)),
+            (wheelhouse::INTERNAL_GROUP, wheelhouse::SERVED_RESOURCE_RESOURCE) => {
+                Some(definition(SourceSort::Served))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl SourceKey {
+    /// The storage key.
+    fn key(&self) -> Vec<u8> {
+        let ((group, resource), cluster, name) = match self {
+            Self::Spoke(cluster) => (
+                (wheelhouse::GROUP, wheelhouse::SPOKE_RESOURCE),
+                &LogicalCluster::root(),
+                cluster.as_str(),
+            ),
+            Self::Definition(id) => (id.sort.resource(), &id.cluster, id.name.as_str()),
+        };
+        let mut key = crate::objects::prefix_in(group, resource, cluster);
+        key.extend_from_slice(format!("/{name}").as_bytes());
+        key
+    }
+}
+
+/// Whether a key is of one of the resources, without taking it apart: the follower sees every key of the store.
+fn lies_under(key: &[u8], (group, resource): (&str, &str)) -> bool {
+    let rest = key
+        .strip_prefix(b"/")
+        .and_then(|key| key.strip_prefix(group.as_bytes()));
+    let rest = rest.and_then(|key| key.strip_prefix(b"/"));
+    let rest = rest.and_then(|key| key.strip_prefix(resource.as_bytes()));
+    rest.is_some_and(|rest| rest.first() == Some(&b'/'))
+}
+
+// === impl SourceSort ===
+
+impl SourceSort {
+    /// Whether clusters of a kind are defined like this.
+    fn fits(self, kind: ClusterKind) -> bool {
+        match self {
+            Self::Crd => matches!(kind, ClusterKind::Root | ClusterKind::Embedded),
+            Self::Served => kind == ClusterKind::Composite,
+        }
+    }
+
+    fn resource(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Crd => (crd::GROUP, crd::RESOURCE),
+            Self::Served => (
+                wheelhouse::INTERNAL_GROUP,
+                wheelhouse::SERVED_RESOURCE_RESOURCE,
+            ),
+        }
+    }
 }
 
 // === impl Registry ===
 
 impl Registry {
-    fn known_keys(&self) -> Vec<Vec<u8>> {
-        let mut keys: Vec<_> = self
-            .known
-            .lock()
-            .definitions
-            .iter()
-            .map(|((cluster, name), definition)| {
-                let (group, resource) = match definition.source {
-                    Source::Crd(_) => (crd::GROUP, crd::RESOURCE),
-                    Source::Served(_) => (
-                        wheelhouse::INTERNAL_GROUP,
-                        wheelhouse::SERVED_RESOURCE_RESOURCE,
-                    ),
-                };
-                let mut key = crate::objects::prefix_in(group, resource, cluster);
-                key.extend_from_slice(format!("/{name}").as_bytes());
-                key
-            })
-            .collect();
-        keys.extend(self.kinds.borrow().keys().map(|cluster| {
-            let (group, resource) = (wheelhouse::GROUP, wheelhouse::SPOKE_RESOURCE);
-            let mut key = crate::objects::prefix_in(group, resource, &LogicalCluster::root());
-            key.extend_from_slice(format!("/{cluster}").as_bytes());
-            key
-        }));
-        keys
+    /// What is known, by source: what is gone from the store is told from what is there by it.
+    fn known_sources(&self) -> Vec<SourceKey> {
+        let known = self.known.lock();
+        let definitions = known.definitions.keys().cloned();
+        let mut sources: Vec<_> = definitions.map(SourceKey::Definition).collect();
+        let clusters = self.kinds.borrow();
+        sources.extend(clusters.keys().cloned().map(SourceKey::Spoke));
+        sources
     }
 
     fn put_cluster(&self, cluster: &LogicalCluster, kind: ClusterKind) {
@@ -302,24 +369,32 @@ impl Registry {
         self.remove_cluster(cluster);
         self.clusters
             .put(cluster, ClusterView::new(kind, builtin::layer(kind)));
-        let names: Vec<String> = {
-            let known = self.known.lock();
-            known
-                .definitions
-                .keys()
-                .filter(|(its, _)| its == cluster)
-                .map(|(_, name)| name.clone())
-                .collect()
-        };
-        for name in &names {
-            self.refresh(cluster, name);
+        let definitions = self.definitions_of(cluster, kind);
+        for id in &definitions {
+            self.refresh(id);
         }
         self.kinds.send_modify(|kinds| {
             Arc::make_mut(kinds).insert(cluster.clone(), kind);
         });
+        for id in &definitions {
+            self.tell(id);
+        }
+    }
+
+    /// The definitions that are known of a cluster of a kind.
+    fn definitions_of(&self, cluster: &LogicalCluster, kind: ClusterKind) -> Vec<DefinitionId> {
+        let known = self.known.lock();
+        let ids = known.definitions.keys();
+        ids.filter(|id| id.cluster == *cluster && id.sort.fits(kind))
+            .cloned()
+            .collect()
     }
 
     fn remove_cluster(&self, cluster: &LogicalCluster) {
+        // What is served in root depends on nothing that is stored.
+        if cluster.is_root() {
+            return;
+        }
         if let Some(view) = self.clusters.remove(cluster) {
             view.all_installed()
                 .for_each(|installed| installed.life.ended.cancel());
@@ -329,84 +404,87 @@ impl Registry {
         }
     }
 
-    fn put_definition(&self, cluster: &LogicalCluster, source: Source) {
-        let name = source.name();
+    fn put_definition(&self, id: &DefinitionId, source: Source) {
         {
             let mut known = self.known.lock();
             let accepted = match &source {
                 Source::Crd(definition) => {
-                    let group = definition.spec.group.as_str();
-                    let others = known.accepted_of_others(cluster, group, &name);
-                    let key = (cluster.clone(), name.clone());
-                    let before = known.definitions.get(&key).map(|it| &it.accepted);
+                    let others = known.accepted_of_others(id, &definition.spec.group);
+                    let before = known.definitions.get(id).map(|it| &it.accepted);
                     names::decide(definition, before, &others)
                 }
                 Source::Served(served) => Accepted::all(&served.spec.crd),
             };
-            known.definitions.insert(
-                (cluster.clone(), name.clone()),
-                Definition { source, accepted },
-            );
+            known
+                .definitions
+                .insert(id.clone(), Definition { source, accepted });
         }
-        self.refresh(cluster, &name);
-        self.tell(cluster, &name);
+        self.refresh(id);
+        self.tell(id);
     }
 
-    fn remove_definition(&self, cluster: &LogicalCluster, name: &str) {
+    fn remove_definition(&self, id: &DefinitionId) {
         let group = {
             let mut known = self.known.lock();
-            let removed = known
-                .definitions
-                .remove(&(cluster.clone(), name.to_owned()));
-            let Some(removed) = removed else { return };
+            let Some(removed) = known.definitions.remove(id) else {
+                return;
+            };
             let spec = removed.source.spec();
-            self.uninstall(cluster, &spec.group_resource());
+            if self.has_sort(id) {
+                self.uninstall(&id.cluster, &spec.group_resource());
+            }
             spec.group.clone()
         };
-        self.tell(cluster, name);
-        self.reconsider(cluster, &group);
+        self.tell(id);
+        self.reconsider(&id.cluster, &group);
+    }
+
+    /// Whether a definition counts in its cluster, as that is now.
+    fn has_sort(&self, id: &DefinitionId) -> bool {
+        self.cluster_kind(&id.cluster)
+            .is_some_and(|kind| id.sort.fits(kind))
     }
 
     /// Names were given up: other definitions of the group may get them now.
     fn reconsider(&self, cluster: &LogicalCluster, group: &str) {
-        let waiting: Vec<CustomResourceDefinition> = {
+        let waiting: Vec<(DefinitionId, CustomResourceDefinition)> = {
             let known = self.known.lock();
             let of_group = known
                 .definitions
                 .iter()
-                .filter(|((its, _), _)| its == cluster);
+                .filter(|(id, _)| id.cluster == *cluster);
             of_group
                 .filter(|(_, definition)| !definition.accepted.is_whole())
-                .filter_map(|(_, definition)| match &definition.source {
+                .filter_map(|(id, definition)| match &definition.source {
                     Source::Crd(crd) if crd.spec.group == group => {
-                        Some(CustomResourceDefinition::clone(crd))
+                        Some((id.clone(), CustomResourceDefinition::clone(crd)))
                     }
                     Source::Crd(_) | Source::Served(_) => None,
                 })
                 .collect()
         };
-        for definition in waiting {
-            self.put_definition(cluster, Source::Crd(Box::new(definition)));
+        for (id, definition) in waiting {
+            self.put_definition(&id, Source::Crd(Box::new(definition)));
         }
     }
 
     /// Brings a definition into the view of its cluster, or out of it.
-    fn refresh(&self, cluster: &LogicalCluster, name: &str) {
+    fn refresh(&self, id: &DefinitionId) {
         let known = self.known.lock();
-        let Some(definition) = known.definitions.get(&(cluster.clone(), name.to_owned())) else {
+        let Some(definition) = known.definitions.get(id) else {
             return;
         };
+        let cluster = &id.cluster;
         let Some(view) = self.view(cluster) else {
             return;
         };
+        // One of the other sort was never installed, and what it names may be another's.
+        if !id.sort.fits(view.kind()) {
+            return;
+        }
         let spec = definition.source.spec();
         let resource = spec.group_resource();
-        let fits = matches!(
-            (view.kind(), &definition.source),
-            (ClusterKind::Root | ClusterKind::Embedded, Source::Crd(_))
-                | (ClusterKind::Composite, Source::Served(_))
-        );
-        if !fits || view.is_built_in(&resource) || !definition.accepted.is_served() {
+        if view.is_built_in(&resource) || !definition.accepted.is_served() {
             self.uninstall(cluster, &resource);
             return;
         }
@@ -430,7 +508,7 @@ impl Registry {
                 }
             }
             Err(error) => {
-                tracing::error!(cluster = %cluster, name, error = %error, "a definition cannot be served");
+                tracing::error!(cluster = %cluster, name = id.name, error = %error, "a definition cannot be served");
                 self.uninstall(cluster, &resource);
             }
         }
@@ -448,9 +526,13 @@ impl Registry {
 
     /// What was decided about the names of a definition.
     pub(crate) fn accepted(&self, cluster: &LogicalCluster, name: &str) -> Option<Accepted> {
+        let id = DefinitionId {
+            cluster: cluster.clone(),
+            sort: SourceSort::Crd,
+            name: name.to_owned(),
+        };
         let known = self.known.lock();
-        let definition = known.definitions.get(&(cluster.clone(), name.to_owned()))?;
-        Some(definition.accepted.clone())
+        Some(known.definitions.get(&id)?.accepted.clone())
     }
 
     /// Whether a definition names a resource that the cluster has anyway.
@@ -466,21 +548,19 @@ impl Registry {
     /// Every CustomResourceDefinition that is known: for a controller that begins.
     pub(crate) fn all_definitions(&self) -> Vec<DefinitionChanged> {
         let known = self.known.lock();
-        let crds = known
-            .definitions
-            .iter()
-            .filter(|(_, it)| matches!(it.source, Source::Crd(_)));
-        crds.map(|((cluster, name), _)| DefinitionChanged {
-            cluster: cluster.clone(),
-            name: name.clone(),
-        })
-        .collect()
+        let ids = known.definitions.keys();
+        ids.filter(|id| id.sort == SourceSort::Crd)
+            .map(|id| DefinitionChanged {
+                cluster: id.cluster.clone(),
+                name: id.name.clone(),
+            })
+            .collect()
     }
 
-    fn tell(&self, cluster: &LogicalCluster, name: &str) {
+    fn tell(&self, id: &DefinitionId) {
         let changed = DefinitionChanged {
-            cluster: cluster.clone(),
-            name: name.to_owned(),
+            cluster: id.cluster.clone(),
+            name: id.name.clone(),
         };
         // Nobody listens before the controller starts; it begins with all of them.
         let _told = self.changed.send(changed);
@@ -490,17 +570,15 @@ impl Registry {
 // === impl Known ===
 
 impl Known {
-    /// The names that other definitions of a group have.
-    fn accepted_of_others(
-        &self,
-        cluster: &LogicalCluster,
-        group: &str,
-        name: &str,
-    ) -> Vec<crd::Names> {
+    /// The names that other definitions of a group have in the same cluster.
+    fn accepted_of_others(&self, id: &DefinitionId, group: &str) -> Vec<crd::Names> {
         self.definitions
             .iter()
-            .filter(|((its, other), definition)| {
-                its == cluster && other != name && definition.source.spec().group == group
+            .filter(|(other, definition)| {
+                other.cluster == id.cluster
+                    && other.sort == id.sort
+                    && other.name != id.name
+                    && definition.source.spec().group == group
             })
             .map(|(_, definition)| definition.accepted.names.clone())
             .collect()
@@ -535,17 +613,53 @@ impl Definition {
 // === impl Source ===
 
 impl Source {
-    fn name(&self) -> String {
-        match self {
-            Self::Crd(definition) => definition.metadata.name.clone(),
-            Self::Served(served) => served.metadata.name.clone(),
-        }
-    }
-
     fn spec(&self) -> &crd::DefinitionSpec {
         match self {
             Self::Crd(definition) => &definition.spec,
             Self::Served(served) => &served.spec.crd,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_roots_spokes_say_which_clusters_there_are() {
+        let cluster = |name: &str| name.parse::<LogicalCluster>().expect("a cluster");
+        let definition = |at: &str, sort, name: &str| {
+            Some(SourceKey::Definition(DefinitionId {
+                cluster: cluster(at),
+                sort,
+                name: name.to_owned(),
+            }))
+        };
+        for (key, want) in [
+            (
+                "/wheelhouse.dev/spokes/root//east",
+                Some(SourceKey::Spoke(cluster("east"))),
+            ),
+            ("/wheelhouse.dev/spokes/root//root", None),
+            ("/wheelhouse.dev/spokes/east//root", None),
+            ("/wheelhouse.dev/spokes/east//west", None),
+            ("/wheelhouse.dev/spokes/root/default/west", None),
+            ("/wheelhouse.dev/spokes/root//a.b", None),
+            ("/wheelhouse.dev/spokesmen/root//east", None),
+            ("/example.com/spokes/root//east", None),
+            (
+                "/apiextensions.k8s.io/customresourcedefinitions/east//carts.kro.run",
+                definition("east", SourceSort::Crd, "carts.kro.run"),
+            ),
+            (
+                "/internal.wheelhouse.dev/servedresources/east//carts.kro.run",
+                definition("east", SourceSort::Served, "carts.kro.run"),
+            ),
+        ] {
+            assert_eq!(SourceKey::parse(key.as_bytes()), want, "{key}");
+            if let Some(source) = want {
+                assert_eq!(source.key(), key.as_bytes(), "{key}");
+            }
         }
     }
 }

@@ -94,12 +94,19 @@ impl ClusterView {
     }
 
     pub(super) fn lookup(&self, name: &ResourceName<'_>) -> Option<Arc<ResourceScope>> {
-        let gvr = GroupVersionResource::new(name.group, name.version, name.resource);
-        if let Some(scope) = self.layer.scopes.get(&gvr) {
+        self.lookup_gvr(&GroupVersionResource::new(
+            name.group,
+            name.version,
+            name.resource,
+        ))
+    }
+
+    pub(super) fn lookup_gvr(&self, gvr: &GroupVersionResource) -> Option<Arc<ResourceScope>> {
+        if let Some(scope) = self.layer.scopes.get(gvr) {
             return Some(Arc::clone(scope));
         }
         let installed = self.installed.get(&gvr.group_resource())?;
-        installed.versions.get(name.version).map(Arc::clone)
+        installed.versions.get(&gvr.version).map(Arc::clone)
     }
 
     /// Whether the cluster's layer has a resource, so that no definition can add it.

@@ -1,43 +1,27 @@
 //! One request, relayed: body and answer stream, the user is impersonated, hop headers stay behind.
 //!
 //! # Invariants
-//! - `Authorization`, `Impersonate-*`, `X-Remote-*` and `X-Forwarded-*` of the client never reach the spoke.
+//! - What a client says of itself never reaches the spoke ([`super::headers`]).
+//! - A redirect of the spoke never reaches the client, which would go there with its credential for the hub.
 //! - A user of the hub whose name begins with `system:` does not become that user in the spoke.
 
 use std::fmt::Write;
 
-use api::Status;
-use bytes::Bytes;
-use futures::StreamExt;
-use http::{HeaderMap, HeaderName, HeaderValue, Uri, header, request::Parts, uri::PathAndQuery};
-use http_body_util::BodyExt;
+use api::{Status, wheelhouse::author};
+use futures::{StreamExt, TryStreamExt};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header, request::Parts, uri::PathAndQuery,
+};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
 
-use super::links::Link;
+use super::{headers, links::Link};
 use crate::{
-    authenticate::UserInfo,
+    authenticate::{Credential, UserInfo},
     authorize::Authorized,
     context::{RequestContext, RequestOrigin},
     respond::{Body, Refusal, RequestBody, Response},
 };
-
-/// Headers that are about a connection and not about a request. Source: RFC 9110 section 7.6.1.
-const HOP_HEADERS: &[&str] = &[
-    "connection",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
-
-/// Headers that say who a client is or where it comes from.
-const IDENTITY_PREFIXES: &[&str] = &["impersonate-", "x-remote-", "x-forwarded-"];
-
-const MASTERS: &str = "system:masters";
-const AUTHENTICATED: &str = "system:authenticated";
 
 /// As whom a request of the hub's user enters a spoke.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,9 +52,16 @@ pub(super) async fn forward(
     if parts.headers.contains_key(header::UPGRADE) {
         return Err(no_upgrade().into());
     }
-    let mut headers = relayed(&parts.headers);
+    let mut headers = headers::relayed(&parts.headers);
+    let mut way = client::Identity::Kubeconfig;
     match sender_of(context, link.trusts_masters) {
         Identity::Hub => {}
+        // The spoke's own ServiceAccount, who goes as it is.
+        Identity::User { .. } if context.user.known_only_in().is_some() => {
+            let token = own_token(context, link)?;
+            headers.insert(header::AUTHORIZATION, token);
+            way = client::Identity::Request;
+        }
         Identity::User { name, groups } => {
             impersonate(&mut headers, &context.user, &name, &groups)?;
         }
@@ -82,13 +73,14 @@ pub(super) async fn forward(
     *outgoing.method_mut() = parts.method.clone();
     *outgoing.uri_mut() = below_cluster(&parts.uri)?;
     *outgoing.headers_mut() = headers;
-    let answered = link
-        .connection
-        .send(outgoing, client::Identity::Kubeconfig)
-        .await;
+    let answered = link.connection.send(outgoing, way).await;
     let answer = answered.map_err(|error| link.unreachable(&error))?;
     link.answered();
     let (head, body) = answer.into_parts();
+    if let Some(reason) = not_permitted(head.status, &head.headers) {
+        tracing::warn!(spoke = %link.cluster, code = head.status.as_u16(), reason, "an answer is not relayed");
+        return Err(bad_gateway(link, reason).into());
+    }
     let body = if request.info().is_long_running() {
         // Ends when the hub drains, as a watch of its own does.
         let pieces = body.into_data_stream().take_while(|piece| {
@@ -97,15 +89,49 @@ pub(super) async fn forward(
         });
         Body::stream(
             pieces.filter_map(|piece| async { piece.ok() }),
-            context.watches_end.clone(),
+            context.ending.clone(),
         )
     } else {
-        Body::foreign(body.map_frame(|frame| frame.map_data(Bytes::from)))
+        // Trailers stay behind: nothing of a spoke's comes after what was judged.
+        Body::foreign(StreamBody::new(body.into_data_stream().map_ok(Frame::data)))
     };
     let mut response = http::Response::new(body);
     *response.status_mut() = head.status;
-    *response.headers_mut() = relayed_back(&head.headers);
+    *response.headers_mut() = headers::relayed_back(&head.headers);
     Ok(response)
+}
+
+/// The token of the spoke's own ServiceAccount that sends a request. Nobody else whom one cluster alone vouches for enters a spoke.
+fn own_token(context: &RequestContext, link: &Link) -> Result<HeaderValue, Refusal> {
+    let token = match &context.credential {
+        Credential::Spoke(token) if context.impersonator.is_none() => {
+            token.header_for(&link.cluster)
+        }
+        _ => None,
+    };
+    token.ok_or_else(|| {
+        let username = &context.user.username;
+        let text = format!("user {username:?} does not enter spokes");
+        Status::forbidden(&api::GroupResource::default(), "", &text).into()
+    })
+}
+
+/// Says why an answer of a spoke's is not relayed; `None` for one that is.
+///
+/// Source: `RejectForwardingRedirects` in `apimachinery/pkg/util/proxy/upgradeaware.go` (CVE-2022-3172).
+fn not_permitted(code: StatusCode, headers: &HeaderMap) -> Option<&'static str> {
+    if code.is_redirection() && headers.contains_key(header::LOCATION) {
+        return Some("the backend attempted to redirect this request, which is not permitted");
+    }
+    if code.is_informational() {
+        return Some("the backend attempted to upgrade this connection, which was not asked for");
+    }
+    (code.as_u16() > 599).then_some("the backend answered with a status that HTTP does not have")
+}
+
+fn bad_gateway(link: &Link, reason: &str) -> Status {
+    let text = format!("spoke {:?}: {reason}", link.cluster.as_str());
+    Status::failure(502, api::StatusReason::Unknown, text)
 }
 
 /// Says as whom a request enters a spoke. Only a controller of this process that acts as itself is the hub there: a name
@@ -127,37 +153,26 @@ fn refused(username: &str) -> Identity {
 
 /// Says as whom a user of the hub enters a spoke.
 ///
-/// Names with space at an end do not enter: header values lose it on their way, and ` system:masters` would arrive as
-/// another group than the one that was judged.
-///
-/// ServiceAccounts of root have names of their own there; other `system:` users do not enter; `system:` groups are
-/// dropped, but for `system:masters` where the Spoke trusts them.
+/// The rule is [`author::User::abroad`]'s.
 pub(super) fn identity_of(user: &UserInfo, trusts_masters: bool) -> Identity {
-    let name = if let Some(account) = user.username.strip_prefix("system:serviceaccount:") {
-        format!("wheelhouse:root:{account}")
-    } else if user.username.starts_with("system:wheelhouse:") && user.in_group(MASTERS) {
-        return Identity::Hub;
-    } else if user.username.starts_with("system:") || !survives_a_header(&user.username) {
-        return refused(&user.username);
-    } else {
-        user.username.clone()
-    };
-    let mut groups: Vec<String> = user
-        .groups
-        .iter()
-        .filter(|group| !group.starts_with("system:") && survives_a_header(group))
-        .cloned()
-        .collect();
-    groups.push(AUTHENTICATED.to_owned());
-    if trusts_masters && user.in_group(MASTERS) {
-        groups.push(MASTERS.to_owned());
+    if user.known_only_in().is_some() {
+        // Its own ServiceAccount, in whose name it is asked.
+        return Identity::User {
+            name: user.username.clone(),
+            groups: user.groups.clone(),
+        };
     }
-    Identity::User { name, groups }
-}
-
-/// Whether a text arrives as it was sent when it is a header's value.
-fn survives_a_header(text: &str) -> bool {
-    !text.is_empty() && text.trim() == text && !text.chars().any(char::is_control)
+    if user.username.starts_with("system:wheelhouse:") && user.is_master_of_hub() {
+        return Identity::Hub;
+    }
+    // The syncer writes children in the names of users by the same rule.
+    match author::name_abroad(&user.username) {
+        Ok(name) => Identity::User {
+            name,
+            groups: author::groups_abroad(&user.groups, trusts_masters),
+        },
+        Err(refused) => Identity::Refused(refused.to_string()),
+    }
 }
 
 fn impersonate(
@@ -168,6 +183,10 @@ fn impersonate(
 ) -> Result<(), Refusal> {
     let value = |text: &str| HeaderValue::from_bytes(text.as_bytes()).map_err(Refusal::internal);
     headers.insert(HeaderName::from_static("impersonate-user"), value(name)?);
+    if author::survives_a_header(&user.uid) {
+        let uid = HeaderName::from_static("impersonate-uid");
+        headers.insert(uid, value(&user.uid)?);
+    }
     for group in groups {
         headers.append(HeaderName::from_static("impersonate-group"), value(group)?);
     }
@@ -193,54 +212,6 @@ fn percent_encoded(key: &str) -> String {
         }
     }
     encoded
-}
-
-/// The headers that go on to the spoke.
-pub(crate) fn relayed(headers: &HeaderMap) -> HeaderMap {
-    let named = connection_names(headers);
-    let mut relayed = HeaderMap::with_capacity(headers.len());
-    for (name, value) in headers {
-        let text = name.as_str();
-        let stays = HOP_HEADERS.contains(&text)
-            || named.iter().any(|named| named == text)
-            || name == header::AUTHORIZATION
-            || name == header::HOST
-            || IDENTITY_PREFIXES
-                .iter()
-                .any(|prefix| text.starts_with(prefix));
-        if !stays {
-            relayed.append(name.clone(), value.clone());
-        }
-    }
-    relayed
-}
-
-/// The headers that come back. The hub sets its own audit id.
-fn relayed_back(headers: &HeaderMap) -> HeaderMap {
-    let named = connection_names(headers);
-    let mut relayed = HeaderMap::with_capacity(headers.len());
-    for (name, value) in headers {
-        let text = name.as_str();
-        let stays = HOP_HEADERS.contains(&text)
-            || named.iter().any(|named| named == text)
-            || text == "audit-id"
-            || name == header::DATE;
-        if !stays {
-            relayed.append(name.clone(), value.clone());
-        }
-    }
-    relayed
-}
-
-/// The headers that `Connection` names as being about the connection too.
-fn connection_names(headers: &HeaderMap) -> Vec<String> {
-    headers
-        .get_all(header::CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .map(|name| name.trim().to_ascii_lowercase())
-        .collect()
 }
 
 /// The path and query without the logical cluster, as the client wrote them.

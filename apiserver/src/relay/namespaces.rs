@@ -19,7 +19,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tasks::{Shutdown, Tasks};
 
-use super::links::{Link, Links, not_connected};
+use super::links::{Link, Links};
 use crate::{
     admit::namespace::{NamespacePhase, NamespaceView},
     respond::Refusal,
@@ -52,12 +52,12 @@ impl SpokeNamespaces {
         let link = self
             .links
             .get(cluster)
-            .ok_or_else(|| not_connected(cluster))?;
+            .ok_or_else(|| self.links.not_connected(cluster))?;
         if let Some(known) = link.namespaces.phases.lock().get(namespace) {
             return Ok(*known);
         }
         let endpoint = Endpoint {
-            prefix: String::new(),
+            scope: None,
             gvr: api::GroupVersionResource::new("", "v1", "namespaces"),
             namespace: None,
         };
@@ -65,6 +65,8 @@ impl SpokeNamespaces {
             Ok(found) if api::meta::is_terminating(&found) => Ok(NamespacePhase::Terminating),
             Ok(_) => Ok(NamespacePhase::Active),
             Err(error) if error.is_not_found() => Ok(NamespacePhase::Absent),
+            // What no path can name is not there, and the spoke was not asked.
+            Err(client::Error::Path(_)) => Ok(NamespacePhase::Absent),
             Err(error) => Err(link.unreachable(&error)),
         }
     }
@@ -116,8 +118,12 @@ impl NamespaceCache {
 /// Follows a spoke's namespaces for as long as its link is there.
 pub(super) fn watch(link: &Arc<Link>, tasks: &Tasks, end: Shutdown) {
     let config = reflector::Config {
-        client: link.connection.kube(),
-        path: "/api/v1/namespaces".to_owned(),
+        client: link.connection.client(),
+        endpoint: Endpoint {
+            scope: None,
+            gvr: api::GroupVersionResource::new("", "v1", "namespaces"),
+            namespace: None,
+        },
         label_selector: None,
         field_selector: None,
         name: format!("{}/namespaces", link.cluster),

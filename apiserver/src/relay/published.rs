@@ -7,10 +7,12 @@
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
+    time::Duration,
 };
 
 use api::{Status, discovery::ApiGroupDiscoveryList};
 use bytes::Bytes;
+use client::{Budget, Charge};
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -28,6 +30,18 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 /// Merged OpenAPI documents that are kept for a spoke; a spoke shares few groups with the hub.
 const DOCUMENT_COUNT_MAX: usize = 32;
 
+/// What those have together, in bytes; a larger one is made for each who asks.
+const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// OpenAPI documents that a spoke may list: one for each group-version.
+const INDEX_COUNT_MAX: usize = 2000;
+
+/// How long the name of a document and its hash may be; both are kept.
+const NAME_BYTES_MAX: usize = 512;
+
+/// How long a spoke's own documents are waited for where those of before can stand in for them.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// What is known of one spoke's documents.
 #[derive(Debug, Default)]
 pub(super) struct Published {
@@ -44,6 +58,8 @@ struct Discovered {
     groups: Bytes,
     served: ContentHash,
     documents: Arc<Documents>,
+    /// Stands for all of it.
+    _charge: Arc<Charge>,
 }
 
 /// The discovery documents of a composite cluster.
@@ -69,23 +85,33 @@ pub(super) async fn discovery(link: Option<&Link>, served: &ServedKinds) -> Arc<
     {
         return known.documents;
     }
+    let dynamic = link.dynamic();
+    let budget = dynamic.client().budget();
     let mut spoke = Groups::default();
     for bytes in [&core, &groups] {
-        match serde_json::from_slice::<ApiGroupDiscoveryList>(bytes) {
+        match budget.parse::<ApiGroupDiscoveryList>(bytes) {
             Ok(list) => spoke.groups.extend(list.items),
             Err(error) => {
-                tracing::warn!(spoke = %link.cluster, error = %error, "a spoke's discovery cannot be read");
+                tracing::warn!(spoke = %link.cluster, error = %error.chain(), "a spoke's discovery cannot be read");
             }
         }
     }
+    // As it came, as structs, and as the documents that are made of them.
+    let kept_bytes = core.len().saturating_add(groups.len()).saturating_mul(4);
     let documents = Arc::new(Documents::new(spoke.overlaid(groups_of(served))));
-    let discovered = Discovered {
-        core,
-        groups,
-        served: served.hash(),
-        documents: Arc::clone(&documents),
+    *link.published.discovery.lock() = match budget.take(kept_bytes) {
+        Ok(charge) => Some(Discovered {
+            core,
+            groups,
+            served: served.hash(),
+            documents: Arc::clone(&documents),
+            _charge: Arc::new(charge),
+        }),
+        Err(bound) => {
+            tracing::warn!(spoke = %link.cluster, error = %bound, "a spoke's discovery is not kept");
+            None
+        }
     };
-    *link.published.discovery.lock() = Some(discovered);
     documents
 }
 
@@ -130,26 +156,40 @@ pub(super) async fn document(
     {
         return Ok(Arc::clone(known));
     }
-    let bytes = match link.dynamic().raw_get(&format!("/openapi/v3/{name}")).await {
+    let bytes = match read_document(link, name).await {
         Ok(bytes) => bytes,
         // What the hub serves can be told all the same.
         Err(error) => return ours.ok_or_else(|| link.unreachable(&error)),
     };
     let bytes = match &ours {
-        Some(ours) => merged(&bytes, &ours.bytes)?,
+        Some(ours) => merged(link.dynamic().client().budget(), &bytes, &ours.bytes)?,
         None => bytes,
     };
     let made = Arc::new(Document { bytes, hash });
     let mut documents = link.published.documents.lock();
-    if documents.len() >= DOCUMENT_COUNT_MAX {
+    let kept_bytes: usize = documents.values().map(|kept| kept.bytes.len()).sum();
+    if documents.len() >= DOCUMENT_COUNT_MAX
+        || kept_bytes.saturating_add(made.bytes.len()) > DOCUMENT_BYTES_MAX
+    {
         documents.clear();
     }
-    documents.insert(name.to_owned(), Arc::clone(&made));
+    if made.bytes.len() <= DOCUMENT_BYTES_MAX {
+        documents.insert(name.to_owned(), Arc::clone(&made));
+    }
     Ok(made)
 }
 
+/// Reads one document of a spoke. Its name is the spoke's word, or the client's.
+async fn read_document(link: &Link, name: &str) -> Result<Bytes, client::Error> {
+    let mut path = client::Path::from("/openapi/v3");
+    for segment in name.split('/') {
+        path = path.then("name of a document", segment)?;
+    }
+    link.dynamic().raw_get(path).await
+}
+
 async fn read(link: &Link) -> Result<(Bytes, Bytes), client::Error> {
-    let dynamic = link.dynamic();
+    let dynamic = link.dynamic().with_deadline(PATIENCE);
     let core = dynamic.raw_get_as("/api", AGGREGATED).await?;
     let groups = dynamic.raw_get_as("/apis", AGGREGATED).await?;
     let read = (core, groups);
@@ -162,16 +202,21 @@ async fn spoke_index(link: Option<&Link>) -> BTreeMap<String, String> {
     let Some(link) = link else {
         return BTreeMap::new();
     };
-    match link.dynamic().raw_get("/openapi/v3").await {
+    let dynamic = link.dynamic().with_deadline(PATIENCE);
+    match dynamic.raw_get("/openapi/v3").await {
         Ok(bytes) => {
-            let index: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+            let parsed = dynamic.client().budget().parse::<Value>(&bytes);
+            let index = parsed.unwrap_or_default();
             let hashes: BTreeMap<String, String> = index["paths"]
                 .as_object()
                 .into_iter()
                 .flatten()
+                .filter(|(name, _)| name.len() <= NAME_BYTES_MAX)
+                .take(INDEX_COUNT_MAX)
                 .map(|(name, entry)| {
                     let url = entry["serverRelativeURL"].as_str().unwrap_or_default();
                     let hash = url.split_once("hash=").map_or("", |(_, hash)| hash);
+                    let hash = hash.get(..NAME_BYTES_MAX).unwrap_or(hash);
                     (name.clone(), hash.to_owned())
                 })
                 .collect();
@@ -188,15 +233,12 @@ fn merged_hash(spoke: &str, hub: &str) -> String {
 }
 
 /// Puts the hub's paths and models over the spoke's.
-fn merged(spoke: &[u8], hub: &[u8]) -> Result<Bytes, Refusal> {
-    let parse = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes);
-    let mut document = parse(spoke).map_err(|error| {
-        Refusal::new(Status::service_unavailable(
-            "the spoke's OpenAPI document is no JSON",
-        ))
-        .because(error)
+fn merged(budget: &Arc<Budget>, spoke: &[u8], hub: &[u8]) -> Result<Bytes, Refusal> {
+    let mut document: Value = budget.parse(spoke).map_err(|error| {
+        let text = "the spoke's OpenAPI document cannot be read";
+        Refusal::new(Status::service_unavailable(text)).because(error)
     })?;
-    let mut ours = parse(hub).map_err(Refusal::internal)?;
+    let mut ours: Value = serde_json::from_slice(hub).map_err(Refusal::internal)?;
     for pointer in ["/paths", "/components/schemas"] {
         let Some(Value::Object(over)) = ours.pointer_mut(pointer).map(Value::take) else {
             continue;
@@ -223,7 +265,8 @@ mod tests {
             "components": {"schemas": {"X": 1, "Y": 1}},
         });
         let hub = json!({"paths": {"/apis/a/v1/xs": 2}, "components": {"schemas": {"X": 2}}});
-        let bytes = merged(spoke.to_string().as_bytes(), hub.to_string().as_bytes()).unwrap();
+        let (spoke, hub) = (spoke.to_string(), hub.to_string());
+        let bytes = merged(&Arc::default(), spoke.as_bytes(), hub.as_bytes()).unwrap();
         let merged: Value = serde_json::from_slice(&bytes).unwrap();
         let want = json!({
             "paths": {"/apis/a/v1/xs": 2, "/apis/a/v1/ys": 1},
@@ -234,6 +277,6 @@ mod tests {
 
     #[test]
     fn a_spokes_document_that_is_no_json_is_refused_and_not_told() {
-        assert!(merged(b"<html>", b"{}").is_err());
+        assert!(merged(&Arc::default(), b"<html>", b"{}").is_err());
     }
 }

@@ -10,7 +10,10 @@ use super::{
     forward::{Identity, identity_of},
     links::Links,
 };
-use crate::authorize::{Attributes, Decision, SpokeReviewer};
+use crate::authorize::{Attributes, Decision, SpokeAnswer, SpokeReviewer};
+
+/// How much of what a spoke's authorizer says for its decision is told to the client.
+const REASON_CHAR_COUNT_MAX: usize = 1024;
 
 /// Makes the way in which a spoke is asked.
 pub(super) fn reviewer(links: Arc<Links>) -> SpokeReviewer {
@@ -20,21 +23,29 @@ pub(super) fn reviewer(links: Arc<Links>) -> SpokeReviewer {
     })
 }
 
-async fn ask(links: &Links, attributes: &Attributes<'_>) -> Decision {
-    let refuse = |reason: String| Decision::NoOpinion { reason };
+async fn ask(links: &Links, attributes: &Attributes<'_>) -> SpokeAnswer {
+    let refuse = |reason: String| SpokeAnswer::Decided(Decision::NoOpinion { reason });
     let ClusterScope::One(cluster) = attributes.cluster else {
         return refuse("a spoke is asked about itself alone".to_owned());
     };
     let Some(link) = links.get(cluster) else {
-        return refuse(format!("spoke {:?} is not connected", cluster.as_str()));
+        let refusal = links.not_connected(cluster);
+        let text = refusal.status().map(|status| status.message.clone());
+        return SpokeAnswer::NotConnected {
+            reason: text.unwrap_or_default(),
+        };
     };
+    let known_in = attributes.user.known_only_in();
+    if known_in.is_some_and(|own| own != cluster) {
+        return refuse("the user is another cluster's".to_owned());
+    }
     let identity = match identity_of(attributes.user, link.trusts_masters) {
-        Identity::Hub => return Decision::Allow,
+        Identity::Hub => return SpokeAnswer::Decided(Decision::Allow),
         Identity::Refused(reason) => return refuse(reason),
         Identity::User { name, groups } => (name, groups),
     };
     let endpoint = Endpoint {
-        prefix: String::new(),
+        scope: None,
         gvr: api::GroupVersionResource::new("authorization.k8s.io", "v1", "subjectaccessreviews"),
         namespace: None,
     };
@@ -42,21 +53,21 @@ async fn ask(links: &Links, attributes: &Attributes<'_>) -> Decision {
     match link.dynamic().create(&endpoint, &review).await {
         Ok(answer) => {
             let status = &answer["status"];
-            let reason = status["reason"].as_str().unwrap_or_default().to_owned();
-            if status["allowed"] == true {
+            let reason = status["reason"].as_str().unwrap_or_default();
+            let reason: String = reason.chars().take(REASON_CHAR_COUNT_MAX).collect();
+            SpokeAnswer::Decided(if status["allowed"] == true {
                 Decision::Allow
             } else if status["denied"] == true {
                 Decision::Deny { reason }
             } else {
                 Decision::NoOpinion { reason }
-            }
+            })
         }
         Err(error) => {
             let reason = error.chain();
-            refuse(format!(
-                "spoke {:?} could not be asked: {reason}",
-                cluster.as_str()
-            ))
+            SpokeAnswer::Unreached {
+                reason: format!("spoke {:?} could not be asked: {reason}", cluster.as_str()),
+            }
         }
     }
 }

@@ -16,9 +16,10 @@ use futures::Stream;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::{BodyExt, LengthLimitError, Limited, combinators::UnsyncBoxBody};
 use tokio::time::{Instant, timeout_at};
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::Refusal;
+use crate::{context::Ending, quota::Permit};
 
 /// What may break a body while it is sent or received.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -29,6 +30,8 @@ pub(super) type Pieces = Box<dyn Iterator<Item = Bytes> + Send>;
 /// The body of an answer.
 pub struct Body {
     kind: BodyKind,
+    /// Counts the request for its user until the body is sent.
+    permit: Option<Permit>,
 }
 
 /// The body of a request: of a connection, of a client in this process, or of a test.
@@ -47,7 +50,12 @@ enum BodyKind {
 struct Streaming {
     events: Pin<Box<dyn Stream<Item = Bytes> + Send>>,
     end: Pin<Box<WaitForCancellationFutureOwned>>,
+    ending: Ending,
+    last_words: Option<LastWords>,
 }
+
+/// What a body without end says when it is ended for a reason.
+pub(crate) type LastWords = fn(&Status) -> Bytes;
 
 enum RequestBodyKind {
     Empty,
@@ -63,6 +71,7 @@ impl Body {
     pub const fn empty() -> Self {
         Self {
             kind: BodyKind::Empty,
+            permit: None,
         }
     }
 
@@ -72,9 +81,7 @@ impl Body {
         if bytes.is_empty() {
             return Self::empty();
         }
-        Self {
-            kind: BodyKind::Full(Some(bytes)),
-        }
+        BodyKind::Full(Some(bytes)).into()
     }
 
     /// Makes a body of pieces that are made when the connection is ready for them.
@@ -86,26 +93,41 @@ impl Body {
         I: IntoIterator<Item = Bytes>,
         I::IntoIter: Send + 'static,
     {
-        Self {
-            kind: BodyKind::Chunks {
-                chunks: Box::new(chunks.into_iter()),
-                length,
-            },
+        BodyKind::Chunks {
+            chunks: Box::new(chunks.into_iter()),
+            length,
         }
+        .into()
     }
 
-    /// Makes a body without end: it ends, as if it were complete, when `events` does or when `end` is cancelled
-    /// (give it `RequestContext::watches_end`).
-    pub fn stream<S>(events: S, end: CancellationToken) -> Self
+    /// Makes a body without end: it ends, as if it were complete, when `events` does or as `ending` says
+    /// (give it `RequestContext::ending`).
+    pub fn stream<S>(events: S, ending: Ending) -> Self
     where
         S: Stream<Item = Bytes> + Send + 'static,
     {
-        Self {
-            kind: BodyKind::Stream(Box::new(Streaming {
-                events: Box::pin(events),
-                end: Box::pin(end.cancelled_owned()),
-            })),
-        }
+        Self::streaming(events, ending, None)
+    }
+
+    /// The same with last words, for a stream each of whose pieces is whole.
+    pub(crate) fn stream_with<S>(events: S, ending: Ending, last_words: LastWords) -> Self
+    where
+        S: Stream<Item = Bytes> + Send + 'static,
+    {
+        Self::streaming(events, ending, Some(last_words))
+    }
+
+    fn streaming<S>(events: S, ending: Ending, last_words: Option<LastWords>) -> Self
+    where
+        S: Stream<Item = Bytes> + Send + 'static,
+    {
+        BodyKind::Stream(Box::new(Streaming {
+            events: Box::pin(events),
+            end: Box::pin(ending.token().cancelled_owned()),
+            ending,
+            last_words,
+        }))
+        .into()
     }
 
     /// Passes another body on.
@@ -114,9 +136,7 @@ impl Body {
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        Self {
-            kind: BodyKind::Foreign(body.map_err(Into::into).boxed_unsync()),
-        }
+        BodyKind::Foreign(body.map_err(Into::into).boxed_unsync()).into()
     }
 
     /// The bytes of a body of one piece, `None` for every other body.
@@ -125,6 +145,21 @@ impl Body {
             BodyKind::Full(bytes) => bytes.as_ref(),
             _ => None,
         }
+    }
+
+    /// Keeps a permit until the body is sent or dropped.
+    pub(crate) fn hold(&mut self, permit: Permit) {
+        self.permit = Some(permit);
+    }
+
+    /// Puts other content into the place of a body; what it holds stays.
+    pub(super) fn replace(&mut self, other: Self) {
+        self.kind = other.kind;
+    }
+
+    /// Takes the content out of a body; what it holds stays.
+    pub(super) fn take(&mut self) -> Self {
+        std::mem::replace(&mut self.kind, BodyKind::Empty).into()
     }
 
     /// Whether the body has no end of its own.
@@ -140,8 +175,14 @@ impl Body {
                 let length = bytes.len().min(piece_bytes);
                 (length > 0).then(|| bytes.split_to(length))
             }))),
-            kind => Err(Self { kind }),
+            kind => Err(kind.into()),
         }
+    }
+}
+
+impl From<BodyKind> for Body {
+    fn from(kind: BodyKind) -> Self {
+        Self { kind, permit: None }
     }
 }
 
@@ -171,7 +212,9 @@ impl HttpBody for Body {
             }
             BodyKind::Stream(streaming) => {
                 if streaming.end.as_mut().poll(cx).is_ready() {
-                    return Poll::Ready(None);
+                    let words = streaming.last_words.take();
+                    let said = words.zip(streaming.ending.reason());
+                    return Poll::Ready(said.map(|(say, why)| Ok(Frame::data(say(why)))));
                 }
                 let event = std::task::ready!(streaming.events.as_mut().poll_next(cx));
                 Poll::Ready(event.map(|event| Ok(Frame::data(event))))
@@ -210,7 +253,9 @@ impl fmt::Debug for Body {
             BodyKind::Stream(_) => "stream",
             BodyKind::Foreign(_) => "foreign",
         };
-        f.debug_struct("Body").field("kind", &kind).finish()
+        f.debug_struct("Body")
+            .field("kind", &kind)
+            .finish_non_exhaustive()
     }
 }
 

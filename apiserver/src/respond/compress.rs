@@ -33,14 +33,15 @@ pub(super) fn large_body(response: &mut Response) {
     {
         return;
     }
-    let pieces = match std::mem::take(response.body_mut()).into_pieces(PIECE_BYTES) {
+    let pieces = match response.body_mut().take().into_pieces(PIECE_BYTES) {
         Ok(pieces) => pieces,
         Err(body) => {
-            *response.body_mut() = body;
+            response.body_mut().replace(body);
             return;
         }
     };
-    *response.body_mut() = Body::chunks(Gzip::new(pieces), None);
+    let compressed = Body::chunks(Gzip::new(pieces), None);
+    response.body_mut().replace(compressed);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));

@@ -1,13 +1,13 @@
 //! What goes out.
 
-use std::io::Read;
+use std::{io::Read, sync::Arc};
 
 use api::status::Status;
 use http_body_util::BodyExt;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::negotiate::Shape;
+use crate::{context::Ending, negotiate::Shape};
 
 const PRETTY: Negotiated = Negotiated {
     pretty: true,
@@ -146,8 +146,24 @@ async fn a_list_is_compressed_piece_by_piece() {
 async fn a_watch_ends_cleanly_when_the_server_drains() {
     let end = CancellationToken::new();
     let events = futures::stream::pending::<Bytes>();
-    let mut body = Body::stream(events, end.clone());
+    let mut body = Body::stream(events, Ending::of(end.clone()));
     end.cancel();
+    assert!(body.frame().await.is_none(), "the body has not ended");
+}
+
+#[tokio::test]
+async fn a_watch_that_may_not_go_on_says_why_and_ends() {
+    let (end, reason) = (CancellationToken::new(), Arc::default());
+    let events = futures::stream::pending::<Bytes>();
+    let ending = Ending::with_reason(end.clone(), Arc::clone(&reason));
+    let mut body = Body::stream_with(events, ending, error_event);
+    reason.set(Box::new(Status::unauthorized())).unwrap();
+    end.cancel();
+    let last = body.frame().await.unwrap().unwrap().into_data().unwrap();
+    let event: Value = serde_json::from_slice(&last).unwrap();
+    assert_eq!(event["type"], "ERROR");
+    assert_eq!(event["object"]["code"], 401);
+    assert!(last.ends_with(b"\n"), "{last:?}");
     assert!(body.frame().await.is_none(), "the body has not ended");
 }
 

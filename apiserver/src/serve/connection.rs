@@ -8,7 +8,10 @@ use hyper_util::{
     server::conn::auto::Builder,
 };
 use jiff::Timestamp;
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{
+    net::TcpStream,
+    time::{sleep, timeout},
+};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -16,7 +19,7 @@ use super::{
     cork::{Corked, Turns},
     executor::Executor,
 };
-use crate::{hub::Hub, respond::RequestBody, tls::ClientVerifier};
+use crate::{hub::Hub, quota::Seat, respond::RequestBody, tls::ClientVerifier};
 
 /// How long a handshake may take, of which there may be thousands at once: what is cut then comes back and costs as much
 /// again. Source: apiserver/pkg/server/secure_serving.go (`ReadHeaderTimeout`, which covers it).
@@ -25,14 +28,28 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(32);
 const HEAD_TIMEOUT: Duration = Duration::from_secs(90);
 /// Streams of one connection: an informer per kind is one. kube-apiserver's recommended value is the same.
 const STREAM_COUNT_MAX: u32 = 1000;
-/// Size of a request's head. kube-apiserver's is the same.
-const HEAD_BYTES_MAX: u32 = 1024 * 1024;
+/// Size of a request's head: a path of 64 KiB, which no parser of ours takes more of, and as much of headers. It is what a
+/// small frame may unpack to, for each of the streams (an HPACK bomb); kube-apiserver allows 1 MiB.
+const HEAD_BYTES_MAX: u32 = 128 * 1024;
+/// How long a connection may stay open before its first request. What follows has the limits of its protocol.
+const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(90);
+/// How long a connection that is refused may take to close.
+const REFUSED_GRACE: Duration = Duration::from_secs(5);
+/// Streams that a client opened and reset before they were looked at, after which the connection is cut (CVE-2023-44487).
+/// Source: h2's default, which is stated here because it is relied on.
+const PENDING_RESETS_MAX: usize = 20;
+/// Streams that were reset for a mistake of the client, after which the connection is cut (CVE-2025-8671).
+const ERROR_RESETS_MAX: usize = 128;
 /// Lines of an HTTP/1.1 request's head.
 const HEAD_LINES_MAX: usize = 256;
 /// A client that is silent for this long is asked whether it is there, so that watches of one that is not end.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 /// How long it may take to answer that.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How long requests that are under way may take to end once the client's certificate has run out. Watches end by themselves before
+/// that, with a reason ([`crate::hub`]).
+const EXPIRY_GRACE: Duration = Duration::from_secs(7);
 
 /// Bytes of a request's body that a client may send before they are read, as of kube-apiserver.
 const STREAM_WINDOW: u32 = 256 * 1024;
@@ -51,8 +68,10 @@ pub(super) struct Connection {
     pub(super) hub: Hub,
     pub(super) verifier: Arc<ClientVerifier>,
     pub(super) tracker: TaskTracker,
-    pub(super) finish: CancellationToken,
-    pub(super) cut: CancellationToken,
+    /// Who it counts for, and what ends it.
+    pub(super) seat: Arc<Seat>,
+    /// The server drains: what is under way may take its time.
+    pub(super) drain: CancellationToken,
 }
 
 // === impl Connection ===
@@ -63,7 +82,8 @@ impl Connection {
         let socket = Corked::new(stream);
         let handshake = tokio::select! {
             biased;
-            () = self.finish.cancelled() => return,
+            () = self.seat.finish().cancelled() => return,
+            () = self.seat.cut().cancelled() => return,
             handshake = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(socket.clone())) => handshake,
         };
         match handshake {
@@ -82,32 +102,94 @@ impl Connection {
             self.verifier
                 .peer(session.peer_certificates(), Timestamp::now()),
         );
-        let hub = self.hub;
+        let expired = until(peer.not_after());
+        let (hub, seat) = (self.hub, self.seat);
+        let seat_of_requests = Arc::clone(&seat);
         let service = service_fn(move |request: Request<Incoming>| {
             let (hub, peer) = (hub.clone(), Arc::clone(&peer));
+            let seat = Arc::clone(&seat_of_requests);
             async move {
+                let answering = seat.answering();
                 let request = request.map(RequestBody::incoming);
-                Ok::<_, Infallible>(hub.answer(request, &peer).await)
+                let response = hub.answer(request, &peer, Some(&seat)).await;
+                answering.complete();
+                Ok::<_, Infallible>(response)
             }
         });
         let builder = builder(self.tracker);
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
         let mut turns = Turns::new(connection, socket);
-        let ended = tokio::select! {
+        let told = tokio::select! {
             biased;
-            ended = &mut turns => ended,
-            () = self.finish.cancelled() => {
+            ended = &mut turns => Told::Nothing(ended),
+            () = seat.cut().cancelled() => Told::Nothing(Ok(())),
+            () = stays_unused(&seat) => Told::Nothing(Ok(())),
+            () = seat.finish().cancelled() => Told::ToFinish,
+            () = expired => Told::Expired,
+        };
+        let ended = match told {
+            Told::Nothing(ended) => ended,
+            Told::ToFinish => {
                 turns.connection().graceful_shutdown();
                 tokio::select! {
                     biased;
                     ended = turns => ended,
-                    () = self.cut.cancelled() => Ok(()),
+                    () = seat.cut().cancelled() => Ok(()),
+                    () = refused_grace(&self.drain) => Ok(()),
+                }
+            }
+            Told::Expired => {
+                tracing::debug!("a connection is closed whose certificate has run out");
+                turns.connection().graceful_shutdown();
+                tokio::select! {
+                    biased;
+                    ended = turns => ended,
+                    () = seat.cut().cancelled() => Ok(()),
+                    () = sleep(EXPIRY_GRACE) => Ok(()),
                 }
             }
         };
         if let Err(error) = ended {
             tracing::debug!(error = %error, "connection ended with an error");
         }
+    }
+}
+
+/// What a connection is told before it ends by itself.
+enum Told<T> {
+    Nothing(T),
+    /// It is to finish: the server drains, or the user has too many.
+    ToFinish,
+    /// The client's certificate has run out.
+    Expired,
+}
+
+/// Waits until after a second since 1970, by a clock that nobody sets; for ever without one. Requests are judged by the clock that may be
+/// set: here it is about connections that nobody uses.
+async fn until(not_after: Option<i64>) {
+    let Some(not_after) = not_after else {
+        return std::future::pending().await;
+    };
+    let left = not_after
+        .saturating_add(1)
+        .saturating_sub(Timestamp::now().as_second());
+    sleep(Duration::from_secs(u64::try_from(left).unwrap_or(0))).await;
+}
+
+/// Ends if no request comes in time.
+async fn stays_unused(seat: &Seat) {
+    sleep(FIRST_REQUEST_TIMEOUT).await;
+    if seat.was_used() {
+        std::future::pending::<()>().await;
+    }
+    tracing::debug!("a connection without a request is cut");
+}
+
+/// Ends when a connection that is to close has had the time for it; while the server drains, the server says when.
+async fn refused_grace(drain: &CancellationToken) {
+    sleep(REFUSED_GRACE).await;
+    if drain.is_cancelled() {
+        std::future::pending::<()>().await;
     }
 }
 
@@ -123,6 +205,8 @@ fn builder(tracker: TaskTracker) -> Builder<Executor> {
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAM_COUNT_MAX)
+        .max_pending_accept_reset_streams(PENDING_RESETS_MAX)
+        .max_local_error_reset_streams(ERROR_RESETS_MAX)
         .max_header_list_size(HEAD_BYTES_MAX)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)

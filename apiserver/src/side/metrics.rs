@@ -12,6 +12,7 @@ use std::{
 use http::StatusCode;
 
 use crate::{
+    quota::Quotas,
     respond::{self, Response},
     route::Verb,
 };
@@ -102,7 +103,7 @@ impl Metrics {
     }
 
     /// `/metrics` in Prometheus' text form.
-    pub(crate) fn serve(&self) -> Response {
+    pub(crate) fn serve(&self, quotas: &Quotas) -> Response {
         let mut text = String::from("# TYPE apiserver_request_total counter\n");
         for (counts, (_, verb)) in self.verbs.iter().zip(VERBS) {
             for (count, code) in counts.codes.iter().zip(CODES.map(code_label)) {
@@ -133,6 +134,7 @@ impl Metrics {
             &mut text,
             format_args!("apiserver_longrunning_requests {long_running}"),
         );
+        write_quotas(&mut text, quotas);
         let mut response = respond::text(StatusCode::OK, text);
         response.headers_mut().insert(
             http::header::CONTENT_TYPE,
@@ -174,6 +176,20 @@ impl PerVerb {
             format_args!("{NAME}_count{{verb=\"{verb}\"}} {count}"),
         );
     }
+}
+
+/// What quotas have refused. No label names a user: the number of series must not depend on what clients do.
+fn write_quotas(text: &mut String, quotas: &Quotas) {
+    let (refused, users) = quotas.counts();
+    text.push_str("# TYPE wheelhouse_quota_refused_total counter\n");
+    for (kind, count) in refused {
+        line(
+            text,
+            format_args!("wheelhouse_quota_refused_total{{kind=\"{kind}\"}} {count}"),
+        );
+    }
+    text.push_str("# TYPE wheelhouse_quota_users gauge\n");
+    line(text, format_args!("wheelhouse_quota_users {users}"));
 }
 
 fn code_label(code: u16) -> String {

@@ -8,7 +8,10 @@ use storage::embedded;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::route::Verb;
+use crate::{
+    quota::{Limits, Quotas},
+    route::Verb,
+};
 
 async fn text_of(response: Response) -> String {
     String::from_utf8(
@@ -124,7 +127,7 @@ async fn requests_are_counted_under_kubernetes_names() {
     metrics.count(Verb::Get, 200, Duration::from_millis(3));
     metrics.count(Verb::Create, 418, Duration::from_mins(1));
     let _running = metrics.running(true);
-    let text = text_of(metrics.serve()).await;
+    let text = text_of(metrics.serve(&Quotas::new(Limits::default()))).await;
     for line in [
         r#"apiserver_request_total{verb="GET",code="200",component="apiserver"} 2"#,
         r#"apiserver_request_total{verb="POST",code="other",component="apiserver"} 1"#,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::query::DeleteOptions;
-use api::{ClusterScope, LogicalCluster, meta};
+use api::{LogicalCluster, meta};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use storage::{KeyRange, RangeQuery};
@@ -48,8 +48,7 @@ async fn sweep(shared: &Shared) {
         let Ok(cluster) = parts.cluster.parse::<LogicalCluster>() else {
             continue;
         };
-        let scope = ClusterScope::One(cluster.clone());
-        let Some(scope) = shared.registry.lookup(&scope, "", "v1", "events") else {
+        let Some(scope) = shared.registry.lookup(&cluster, "", "v1", "events") else {
             continue;
         };
         let object = serde_json::from_slice::<Value>(entry.value()).unwrap_or_default();

@@ -193,6 +193,15 @@ impl Collector {
         })
     }
 
+    /// The dependents of an object in its own cluster. A reference from another cluster names nobody there, even
+    /// where it has the right uid.
+    fn dependents(&self, key: &Key, uid: &str) -> Vec<Key> {
+        let cluster = parse_key(key).map(|parts| parts.cluster);
+        let mut dependents = self.graph.dependents(uid);
+        dependents.retain(|dependent| parse_key(dependent).map(|parts| parts.cluster) == cluster);
+        dependents
+    }
+
     /// Deletes an object that has no owner left, and drops references to owners that are gone.
     async fn look_at_owners(&self, key: &Key) {
         let Some(found) = self.find(key) else { return };
@@ -217,7 +226,7 @@ impl Collector {
             self.drop_owners(&found, &gone).await;
             return;
         }
-        let has_dependents = !self.graph.dependents(meta::uid(&found.object)).is_empty();
+        let has_dependents = !self.dependents(key, meta::uid(&found.object)).is_empty();
         let has = |finalizer| meta::has_finalizer(&found.object, finalizer);
         let propagation = if any(Owner::Waiting) {
             if has_dependents {
@@ -253,7 +262,7 @@ impl Collector {
             return;
         }
         let uid = meta::uid(&found.object).to_owned();
-        let dependents = self.graph.dependents(&uid);
+        let dependents = self.dependents(key, &uid);
         if meta::has_finalizer(&found.object, FINALIZER_ORPHAN) {
             for dependent in &dependents {
                 if let Some(dependent) = self.find(dependent) {
@@ -323,10 +332,8 @@ impl Collector {
         let Some(gvr) = kind.map(|kind| &kind.gvr) else {
             return Owner::Solid;
         };
-        let scope = self
-            .shared
-            .registry
-            .lookup(&cluster, &gvr.group, &gvr.version, &gvr.resource);
+        let registry = &self.shared.registry;
+        let scope = registry.lookup(&dependent.cluster, &gvr.group, &gvr.version, &gvr.resource);
         let Some(scope) = scope else {
             return Owner::Solid;
         };

@@ -153,8 +153,8 @@ struct Remaining {
 
 impl End {
     async fn run(&self) {
-        let scope = ClusterScope::One(self.cluster.clone());
-        let Some(scope) = self.shared.registry.lookup(&scope, "", "v1", "namespaces") else {
+        let registry = &self.shared.registry;
+        let Some(scope) = registry.lookup(&self.cluster, "", "v1", "namespaces") else {
             return;
         };
         let target = Target {

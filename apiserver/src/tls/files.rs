@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::Error;
+use crate::offline;
 
 /// Makes a directory that its owner alone may enter; one that is there is left as it is.
 pub(super) fn make_directory(path: &Path) -> Result<(), Error> {
@@ -35,14 +36,7 @@ pub(super) fn read(path: &Path) -> Result<Option<String>, Error> {
 pub(super) fn write(path: &Path, text: &str) -> Result<(), Error> {
     let beside = path.with_extension("new");
     let written = || -> io::Result<()> {
-        let mut options = fs::OpenOptions::new();
-        options.write(true).create(true).truncate(true);
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::OpenOptionsExt;
-            options.mode(0o600);
-        }
-        let mut file = options.open(&beside)?;
+        let mut file = offline::create_own(&beside)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&beside, path)

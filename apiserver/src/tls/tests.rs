@@ -35,7 +35,7 @@ fn certificates_are_kept_across_restarts() {
     let issued = again.authority.issue_client("bob", None, now()).unwrap();
     assert!(matches!(
         peer_of(&first, &issued, now()),
-        Peer::Certificate(CertificateIdentity::Good(_))
+        Peer::Certificate(CertificateIdentity::Good { .. })
     ));
 }
 
@@ -88,7 +88,7 @@ fn half_an_authority_is_not_replaced() {
     assert_eq!(std::fs::read(file("ca.key")).unwrap(), key);
     let peer = peer_of(&again, &first.admin, now());
     assert!(
-        matches!(peer, Peer::Certificate(CertificateIdentity::Good(_))),
+        matches!(peer, Peer::Certificate(CertificateIdentity::Good { .. })),
         "what it signed is good"
     );
 }
@@ -116,7 +116,8 @@ fn a_client_certificate_names_user_and_group() {
         .authority
         .issue_client("alice", Some("dev"), now())
         .unwrap();
-    let Peer::Certificate(CertificateIdentity::Good(user)) = peer_of(&pki, &issued, now()) else {
+    let Peer::Certificate(CertificateIdentity::Good { user, .. }) = peer_of(&pki, &issued, now())
+    else {
         panic!("the certificate is good");
     };
     assert_eq!(user.username, "alice");
@@ -134,7 +135,7 @@ fn a_certificate_that_was_seen_is_judged_by_its_time_again() {
     let chain: Vec<CertificateDer<'_>> = pki.admin.chain().unwrap();
     let good = |at: Timestamp, chain: &[CertificateDer<'_>]| {
         let peer = verifier.peer(Some(chain), at);
-        matches!(peer, Peer::Certificate(CertificateIdentity::Good(_)))
+        matches!(peer, Peer::Certificate(CertificateIdentity::Good { .. }))
     };
     let late = now() + jiff::SignedDuration::from_hours(24 * 400);
     let early = now() - jiff::SignedDuration::from_hours(24);

@@ -21,7 +21,7 @@ use rustls::{
 };
 
 use super::{Authority, Error};
-use crate::authenticate::{CertificateIdentity, Peer, UserInfo, certificate_user};
+use crate::authenticate::{CertificateIdentity, Peer, UserInfo, certificate_user, last_second_of};
 
 /// Certificates that are remembered. When there are more, all are looked at anew.
 const KNOWN_COUNT_MAX: usize = 1024;
@@ -76,8 +76,8 @@ impl ClientVerifier {
             return Peer::Unknown;
         };
         let now = now.as_second();
-        if let Some(user) = self.known(end_entity, now) {
-            return Peer::Certificate(CertificateIdentity::Good(user));
+        if let Some(known) = self.known(end_entity, now) {
+            return Peer::Certificate(known);
         }
         let seconds = u64::try_from(now).unwrap_or_default();
         let at = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
@@ -88,10 +88,15 @@ impl ClientVerifier {
         match certificate_user(end_entity) {
             Ok((user, good)) => {
                 let user = Arc::new(user);
+                let mut not_after = *good.end();
                 if intermediates.is_empty() {
                     self.remember(end_entity, Arc::clone(&user), good);
                 }
-                Peer::Certificate(CertificateIdentity::Good(user))
+                for intermediate in intermediates {
+                    // What verified can be read.
+                    not_after = not_after.min(last_second_of(intermediate).unwrap_or(now));
+                }
+                Peer::Certificate(CertificateIdentity::Good { user, not_after })
             }
             Err(error) => {
                 tracing::debug!(error = %error, "client certificate names no user");
@@ -100,10 +105,13 @@ impl ClientVerifier {
         }
     }
 
-    fn known(&self, certificate: &[u8], now: i64) -> Option<Arc<UserInfo>> {
+    fn known(&self, certificate: &[u8], now: i64) -> Option<CertificateIdentity> {
         let known = self.known.lock();
         let Known { user, good } = known.get(certificate)?;
-        good.contains(&now).then(|| Arc::clone(user))
+        good.contains(&now).then(|| CertificateIdentity::Good {
+            user: Arc::clone(user),
+            not_after: *good.end(),
+        })
     }
 
     fn remember(&self, certificate: &[u8], user: Arc<UserInfo>, good: RangeInclusive<i64>) {

@@ -5,7 +5,7 @@
 //!
 //! Source: `cel-go/parser/macro.go`, `cel-go/ext/comprehensions.go`.
 
-use super::{Evaluated, Evaluator, map_key};
+use super::{ENTRY_BYTES, Evaluated, Evaluator, map_key};
 use crate::error::Failure;
 use crate::node::{Loop, Node, Yields};
 use crate::value::{Key, Kind, Map, Value};
@@ -54,7 +54,7 @@ impl<'v> Evaluator<'_, 'v> {
                 }
             }
             Kind::Map(map) if each.two => {
-                self.meter.charge_items(map.len())?;
+                self.meter.charge(map.len() as u64)?;
                 for (key, value) in map.entries()? {
                     if self.visit_one(each, key.value(), value, made)? {
                         break;
@@ -62,7 +62,7 @@ impl<'v> Evaluator<'_, 'v> {
                 }
             }
             Kind::Map(map) => {
-                self.meter.charge_items(map.len())?;
+                self.meter.charge(map.len() as u64)?;
                 for key in map.keys() {
                     if self.visit_one(each, key.clone(), key, made)? {
                         break;
@@ -83,6 +83,11 @@ impl<'v> Evaluator<'_, 'v> {
         made: &mut Made<'v>,
     ) -> Result<bool, Failure> {
         self.meter.charge(1)?;
+        match each.yields {
+            Yields::List => self.meter.grow(size_of::<Value<'v>>() as u64)?,
+            Yields::Map | Yields::MapEntry => self.meter.grow(ENTRY_BYTES)?,
+            Yields::All | Yields::Exists | Yields::ExistsOne => {}
+        }
         let base = self.locals.len();
         let key = matches!(each.yields, Yields::Map).then(|| first.clone());
         self.locals.push(Ok(first));

@@ -99,7 +99,7 @@ fn flatten_into<'v>(
     meter: &mut Meter,
 ) -> Result<(), Failure> {
     for value in list.iter() {
-        meter.charge(1)?;
+        meter.charge_items(1)?;
         match value? {
             Value(Kind::List(nested)) if depth > 0 => {
                 flatten_into(flat, &nested, depth - 1, meter)?;
@@ -126,6 +126,8 @@ fn sort_by_keys<'v>(args: &[Value<'v>], meter: &mut Meter) -> Returned<'v> {
 
 /// Sorts a list by the keys at the same positions; equal keys keep their order.
 fn sorted<'v>(list: &List<'v>, keys: &List<'v>, meter: &mut Meter) -> Returned<'v> {
+    // The pairs, the room to sort them in, and the result.
+    meter.charge_items(keys.len().saturating_mul(4))?;
     let mut pairs: Vec<(Value<'v>, Value<'v>)> =
         keys.values()?.into_iter().zip(list.values()?).collect();
     let Some((first, _)) = pairs.first() else {
@@ -175,7 +177,7 @@ fn range<'v>(args: &[Value<'v>], meter: &mut Meter) -> Returned<'v> {
     let [Value(Kind::Int(end))] = args else {
         return Err(Failure::NoOverload);
     };
-    meter.charge(u64::try_from(*end).unwrap_or(0))?;
+    meter.charge_items(usize::try_from(*end).unwrap_or(0))?;
     Ok(Value::list((0..*end).map(Value::int).collect()))
 }
 
@@ -205,6 +207,7 @@ fn distinct<'v>(args: &[Value<'v>], meter: &mut Meter) -> Returned<'v> {
             }
         }
         if !seen {
+            meter.charge_items(1)?;
             unique.push(value);
         }
     }
@@ -215,6 +218,7 @@ fn is_sorted<'v>(args: &[Value<'v>], meter: &mut Meter) -> Returned<'v> {
     let [Value(Kind::List(list))] = args else {
         return Err(Failure::NoOverload);
     };
+    meter.charge_items(list.len())?;
     let values = list.values()?;
     for pair in values.windows(2) {
         meter.charge(1)?;

@@ -27,12 +27,12 @@ impl Value<'_> {
     pub(crate) fn equals(&self, other: &Self, meter: &mut Meter) -> Result<bool, Failure> {
         Ok(match (&self.0, &other.0) {
             (Kind::String(left), Kind::String(right)) => {
-                meter.charge_bytes(left.len().min(right.len()))?;
+                meter.read_bytes(left.len().min(right.len()))?;
                 **left == **right
             }
             (Kind::Bool(left), Kind::Bool(right)) => left == right,
             (Kind::Bytes(left), Kind::Bytes(right)) => {
-                meter.charge_bytes(left.len().min(right.len()))?;
+                meter.read_bytes(left.len().min(right.len()))?;
                 left == right
             }
             (Kind::List(left), Kind::List(right)) => lists_equal(left, right, meter)?,
@@ -63,11 +63,11 @@ impl Value<'_> {
         match (&self.0, &other.0) {
             (Kind::Bool(left), Kind::Bool(right)) => Ok(left.cmp(right)),
             (Kind::String(left), Kind::String(right)) => {
-                meter.charge_bytes(left.len().min(right.len()))?;
+                meter.read_bytes(left.len().min(right.len()))?;
                 Ok(str::cmp(left, right))
             }
             (Kind::Bytes(left), Kind::Bytes(right)) => {
-                meter.charge_bytes(left.len().min(right.len()))?;
+                meter.read_bytes(left.len().min(right.len()))?;
                 Ok(left.cmp(right))
             }
             (Kind::Timestamp(left), Kind::Timestamp(right)) => Ok(left.cmp(right)),
@@ -181,7 +181,7 @@ fn unordered_equal<'v>(
 }
 
 fn maps_equal<'v>(left: &Map<'v>, right: &Map<'v>, meter: &mut Meter) -> Result<bool, Failure> {
-    meter.charge_items(left.len() + right.len())?;
+    meter.charge((left.len() + right.len()) as u64)?;
     let (left, right) = (left.entries()?, right.entries()?);
     if left.len() != right.len() {
         return Ok(false);

@@ -15,8 +15,17 @@ use crate::error::{EvaluateError, Failure};
 use crate::library::opaque::Opaque;
 
 /// Values share their parts and JSON does not: a list of a list of a list, each twice the same, is
-/// small until it is written. The limit is a hundred times the largest object that is stored.
+/// small until it is written. The limit is ten times the text of the largest object that is stored.
 const STEPS_MAX: u64 = 2_000_000;
+/// Memory of the JSON. Its trees are larger than their texts, most of all where they have many small
+/// maps.
+const BYTES_MAX: u64 = 32 * 1024 * 1024;
+/// One value.
+const VALUE_BYTES: u64 = 32;
+/// The first node of a map.
+const MAP_BYTES: u64 = 656;
+/// A further field of it.
+const FIELD_BYTES: u64 = 96;
 
 // === impl Value ===
 
@@ -29,12 +38,13 @@ impl Value<'_> {
     /// string, a type, a library's own value, `omit()` at the top (ask [`Value::is_omit`] first),
     /// or a double that is no number. A value that is larger than any object may be.
     pub fn to_json(&self) -> Result<Json, EvaluateError> {
-        let mut meter = Meter::new(Budget::steps(STEPS_MAX));
+        let mut meter = Meter::new(Budget::steps(STEPS_MAX).with_bytes(BYTES_MAX));
         self.convert(&mut meter).map_err(EvaluateError::from)
     }
 
     fn convert(&self, meter: &mut Meter) -> Result<Json, Failure> {
         meter.charge(1)?;
+        meter.grow(VALUE_BYTES)?;
         Ok(match &self.0 {
             Kind::Null | Kind::Optional(None) => Json::Null,
             Kind::Bool(value) => Json::Bool(*value),
@@ -88,7 +98,7 @@ fn double(value: f64) -> Result<Json, Failure> {
 }
 
 fn list(list: &List<'_>, meter: &mut Meter) -> Result<Json, Failure> {
-    let mut items = Vec::with_capacity(list.len());
+    let mut items = Vec::new();
     for value in list.iter() {
         let value = value?;
         if !value.is_omit() {
@@ -110,16 +120,23 @@ fn map(map: &Map<'_>, meter: &mut Meter) -> Result<Json, Failure> {
             return Err(Failure::new(format!("map key must be string, got {got}")));
         };
         if !value.is_omit() {
-            meter.charge_bytes(name.len())?;
+            charge_field(name, fields.len(), meter)?;
             fields.insert(name.to_string(), value.convert(meter)?);
         }
     }
     Ok(Json::Object(fields))
 }
 
+/// Charges one more field of a map of so many.
+fn charge_field(name: &str, count: usize, meter: &mut Meter) -> Result<(), Failure> {
+    meter.charge_bytes(name.len())?;
+    meter.grow(if count == 0 { MAP_BYTES } else { FIELD_BYTES })
+}
+
 /// Copies JSON of a binding as it is.
 fn copy(json: &Json, meter: &mut Meter) -> Result<Json, Failure> {
     meter.charge(1)?;
+    meter.grow(VALUE_BYTES)?;
     Ok(match json {
         Json::String(text) => {
             meter.charge_bytes(text.len())?;
@@ -137,7 +154,7 @@ fn copy(json: &Json, meter: &mut Meter) -> Result<Json, Failure> {
 fn copy_fields(fields: &JsonMap<String, Json>, meter: &mut Meter) -> Result<Json, Failure> {
     let mut copied = JsonMap::new();
     for (name, value) in fields {
-        meter.charge_bytes(name.len())?;
+        charge_field(name, copied.len(), meter)?;
         copied.insert(name.clone(), copy(value, meter)?);
     }
     Ok(Json::Object(copied))

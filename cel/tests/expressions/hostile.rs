@@ -278,3 +278,63 @@ proptest! {
         prop_assert_eq!(&again, &out[0]);
     }
 }
+
+/// What would take much memory ends where its steps or its memory are used up, and not later: with
+/// the steps of one evaluation of an instance, which are ten million.
+#[test]
+fn what_grows_is_charged_before_it_grows() {
+    let object = json!({"text": "x".repeat(1_000), "list": vec![0; 1_000]});
+    for source in [
+        "lists.range(1000000).map(i, lists.range(1000000))",
+        "lists.range(9000000)",
+        "lists.range(5000000).map(i, i)",
+        "lists.range(1000000).map(i, {'a': i})",
+        "lists.range(1000).map(a, o.list.map(b, [a, b, a, b, a, b]))",
+        "lists.range(100000).map(i, o.text + o.text)",
+        "lists.range(100000).map(i, o.text.replace('x', 'yyyyyyyyyyyyyyyy'))",
+        "lists.range(1000).map(i, o.list + o.list + o.list)",
+        "lists.range(100000).map(i, o.list.reverse())",
+        "lists.range(2000000).sort().reverse().sort()",
+    ] {
+        let program = Environment::kro().compile_unchecked(source).expect(source);
+        let mut bindings = Bindings::new();
+        bindings.json("o", &object);
+        let result = program.evaluate(&bindings, Budget::steps(10_000_000));
+        let class = result.map(|_| ()).map_err(|error| error.class);
+        assert_eq!(class, Err(ErrorClass::Cost), "{source}");
+    }
+    // Small until it is written.
+    for source in [
+        "lists.range(200000).map(i, {'a': i})",
+        "lists.range(1000).map(i, o)",
+    ] {
+        let program = Environment::kro().compile_unchecked(source).expect(source);
+        let mut bindings = Bindings::new();
+        bindings.json("o", &object);
+        let value = program
+            .evaluate(&bindings, Budget::steps(10_000_000))
+            .expect(source);
+        let class = value.to_json().map(|_| ()).map_err(|error| error.class);
+        assert_eq!(class, Err(ErrorClass::Cost), "{source}");
+    }
+}
+
+/// What people write, of the size that a collection may have.
+#[test]
+fn a_thousand_objects_can_be_held_against_each_other() {
+    let objects: Vec<Json> = (0..1_000)
+        .map(|index| json!({"name": format!("name-{index}"), "weight": index}))
+        .collect();
+    let object = json!({"list": objects});
+    let source = "o.list.filter(a, o.list.all(b, a.weight >= b.weight))";
+    let program = Environment::kro().compile_unchecked(source).expect(source);
+    let mut bindings = Bindings::new();
+    bindings.json("o", &object);
+    let value = program
+        .evaluate(&bindings, Budget::steps(10_000_000))
+        .expect("it fits");
+    assert_eq!(
+        value.to_json().expect("small"),
+        json!([{"name": "name-999", "weight": 999}])
+    );
+}

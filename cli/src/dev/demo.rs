@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use api::GroupVersionResource;
+use api::{ClusterScope, GroupVersionResource};
 use client::{Dynamic, Endpoint};
 use serde_json::{Value, json};
 
@@ -27,11 +27,11 @@ pub(super) fn definitions() -> GroupVersionResource {
 pub(super) async fn apply(hub: &Dynamic, spokes: &[String]) -> Result<()> {
     let definition: Value = serde_saphyr::from_str(DEFINITION).context("the demo definition")?;
     apply_in_root(hub, &definition).await?;
-    ready(hub, &definitions(), "", None, "webapp").await?;
+    ready(hub, &definitions(), None, None, "webapp").await?;
     let gvr = GroupVersionResource::new("kro.run", "v1alpha1", "webapps");
     for spoke in spokes {
         let endpoint = Endpoint {
-            prefix: format!("/clusters/{spoke}"),
+            scope: Some(spoke.parse()?),
             gvr: gvr.clone(),
             namespace: Some("default".to_owned()),
         };
@@ -44,8 +44,8 @@ pub(super) async fn apply(hub: &Dynamic, spokes: &[String]) -> Result<()> {
         apply_at(hub, &endpoint, &instance).await?;
     }
     for spoke in spokes {
-        let prefix = format!("/clusters/{spoke}");
-        ready(hub, &gvr, &prefix, Some("default"), "demo").await?;
+        let scope = Some(spoke.parse()?);
+        ready(hub, &gvr, scope, Some("default"), "demo").await?;
     }
     Ok(())
 }
@@ -54,12 +54,12 @@ pub(super) async fn apply(hub: &Dynamic, spokes: &[String]) -> Result<()> {
 pub(super) async fn ready(
     hub: &Dynamic,
     gvr: &GroupVersionResource,
-    prefix: &str,
+    scope: Option<ClusterScope>,
     namespace: Option<&str>,
     name: &str,
 ) -> Result<()> {
     let endpoint = Endpoint {
-        prefix: prefix.to_owned(),
+        scope,
         gvr: gvr.clone(),
         namespace: namespace.map(str::to_owned),
     };

@@ -4,11 +4,13 @@
 //! - The file that was asked for is whole whenever it is there: until then its name ends in `.part`.
 //! - A part is continued at the revision that it began at, or begun anew, and then it is said so.
 //! - One process writes a part: whoever opens it holds a lock until it has its name.
+//! - A part is a file of whoever calls, under that one name: what somebody else has put in its place, a link for example, is neither
+//!   followed nor written to.
 
 use std::{
-    fs::{File, OpenOptions, Permissions, TryLockError},
+    fs::{File, Permissions, TryLockError},
     io::{BufReader, BufWriter, Seek, SeekFrom},
-    os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -114,13 +116,11 @@ impl Part {
         path.push(".part");
         let path = PathBuf::from(path);
         let open = || {
-            let mut options = OpenOptions::new();
-            options.read(true).write(true).create(true).truncate(false);
-            let file = options.mode(0o600).open(&path)?;
+            let file = offline::open_own(&path)?;
             file.set_permissions(Permissions::from_mode(0o600))?;
             let lock = file.try_lock();
             // What another one has given its name meanwhile is not to be written any more.
-            let is_here = std::fs::metadata(&path).is_ok_and(|now| {
+            let is_here = std::fs::symlink_metadata(&path).is_ok_and(|now| {
                 file.metadata()
                     .is_ok_and(|file| (file.dev(), file.ino()) == (now.dev(), now.ino()))
             });
@@ -222,8 +222,10 @@ async fn copy(hub: &Dynamic, under: Under<'_>, part: &Path) -> Result<Attempt> {
     let revision = header.revision;
     loop {
         let after = URL_SAFE_NO_PAD.encode(writer.last().unwrap_or_default());
-        let path = format!("{PATH}?revision={revision}&after={after}");
-        let page = match hub.raw_get_as(&path, "application/octet-stream").await {
+        let path = client::Path::from(PATH)
+            .with("revision", Some(&revision.to_string()))
+            .with("after", Some(&after));
+        let page = match hub.raw_get_as(path, "application/octet-stream").await {
             Ok(page) => page,
             Err(error) if error.is_expired() => return Ok(Attempt::Expired { revision }),
             Err(error) => {
@@ -274,6 +276,38 @@ mod tests {
         let written = std::fs::metadata(&out).expect("the file");
         assert_eq!((written.mode() & 0o777, written.len()), (0o600, 0));
         drop(Part::open(&out).expect("the next one"));
+    }
+
+    #[test]
+    fn what_was_planted_in_the_place_of_a_part_is_left_as_it_is() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (out, part) = (
+            folder.path().join("hub.backup"),
+            folder.path().join("hub.backup.part"),
+        );
+        let victim = folder.path().join("victim");
+        std::fs::write(&victim, "precious").expect("a file");
+        let nowhere = folder.path().join("nowhere");
+        let link = |to: &Path| std::os::unix::fs::symlink(to, &part);
+        let plants: [(&str, &dyn Fn() -> std::io::Result<()>); 4] = [
+            ("a link", &|| link(&victim)),
+            ("a link to nowhere", &|| link(&nowhere)),
+            ("a hard link", &|| std::fs::hard_link(&victim, &part)),
+            ("a folder", &|| std::fs::create_dir(&part)),
+        ];
+        for (what, plant) in plants {
+            plant().expect(what);
+            assert!(Part::open(&out).is_err(), "{what}");
+            let left = std::fs::read_to_string(&victim).expect("the victim");
+            assert_eq!(left, "precious", "{what}");
+            assert!(!nowhere.exists(), "{what}");
+            let planted = std::fs::symlink_metadata(&part).expect("it is left");
+            if planted.is_dir() {
+                std::fs::remove_dir(&part).expect("the folder");
+            } else {
+                std::fs::remove_file(&part).expect("the link");
+            }
+        }
     }
 
     #[test]

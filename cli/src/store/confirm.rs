@@ -122,7 +122,7 @@ async fn marker(hub: &connect::HubConnection) -> Result<Option<Value>> {
 
 fn config_maps() -> Endpoint {
     Endpoint {
-        prefix: String::new(),
+        scope: None,
         gvr: api::GroupVersionResource::new("", "v1", "configmaps"),
         namespace: Some(keys::RESTORE_NAMESPACE.to_owned()),
     }
@@ -130,7 +130,7 @@ fn config_maps() -> Endpoint {
 
 fn spokes() -> Endpoint {
     Endpoint {
-        prefix: String::new(),
+        scope: None,
         gvr: connect::spokes(),
         namespace: None,
     }

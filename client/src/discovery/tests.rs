@@ -31,8 +31,10 @@ async fn the_aggregated_form_takes_two_requests() {
             "metadata": {}, "items": items}))
     })
     .await;
-    let dynamic = Dynamic::new(server.connect().await.kube());
-    let kinds = fetch(&dynamic, "/clusters/east").await.unwrap();
+    let dynamic = Dynamic::new(server.connect().await.client());
+    let kinds = fetch(&dynamic, Some(&"east".parse().unwrap()))
+        .await
+        .unwrap();
     assert_eq!(
         server.lines(),
         ["GET /clusters/east/api", "GET /clusters/east/apis"]
@@ -70,7 +72,7 @@ async fn a_server_without_the_aggregated_form_is_asked_for_each_version() {
         _ => reply(503, "backend away"),
     })
     .await;
-    let kinds = fetch(&Dynamic::new(server.connect().await.kube()), "")
+    let kinds = fetch(&Dynamic::new(server.connect().await.client()), None)
         .await
         .unwrap();
     let (gvk, gvr) = widget();
@@ -101,7 +103,7 @@ async fn a_server_that_fails_serves_nothing_rather_than_little() {
         _ => reply(500, "boom"),
     })
     .await;
-    let error = fetch(&Dynamic::new(server.connect().await.kube()), "")
+    let error = fetch(&Dynamic::new(server.connect().await.client()), None)
         .await
         .unwrap_err();
     assert_eq!(error.status().unwrap().code, 500);

@@ -8,7 +8,7 @@ use crate::testing::{Server, json as answer_json, never, reply};
 
 fn endpoint() -> Endpoint {
     Endpoint {
-        prefix: "/clusters/east".to_owned(),
+        scope: Some("east".parse().unwrap()),
         gvr: GroupVersionResource::new("example.com", "v1", "widgets"),
         namespace: Some("default".to_owned()),
     }
@@ -38,7 +38,7 @@ async fn echo() -> (Server, Arc<Mutex<Vec<String>>>) {
 #[expect(clippy::too_many_lines, reason = "it is a table")]
 async fn calls_are_what_kubernetes_expects() {
     let (server, bodies) = echo().await;
-    let dynamic = Dynamic::new(server.connect().await.kube()).with_manager("me");
+    let dynamic = Dynamic::new(server.connect().await.client()).with_manager("me");
     let object = json!({"metadata": {"name": "a"}});
     let apply = |force, answer| Patch::Apply {
         manager: "kro.run/applyset",
@@ -149,7 +149,7 @@ async fn calls_are_what_kubernetes_expects() {
 async fn a_hung_server_costs_a_call_its_deadline_and_no_more() {
     let server = Server::start(|_| never()).await;
     let dynamic =
-        Dynamic::new(server.connect().await.kube()).with_deadline(Duration::from_millis(100));
+        Dynamic::new(server.connect().await.client()).with_deadline(Duration::from_millis(100));
     let error = dynamic.get(&endpoint(), "a").await.unwrap_err();
     assert!(matches!(error, Error::Timeout), "{error:?}");
     assert!(error.unreachable());
@@ -165,7 +165,7 @@ async fn an_answer_that_stops_in_the_middle_is_no_answer() {
         reply
     })
     .await;
-    let dynamic = Dynamic::new(server.connect().await.kube());
+    let dynamic = Dynamic::new(server.connect().await.client());
     let error = dynamic
         .list(&endpoint(), &ListRequest::default())
         .await
@@ -182,10 +182,10 @@ async fn a_list_is_read_to_its_last_page_and_its_items_know_their_type() {
             "metadata": {"resourceVersion": "7", "continue": token}, "items": [{"metadata": {"name": name}}]}))
     })
     .await;
-    let dynamic = Dynamic::new(server.connect().await.kube());
+    let dynamic = Dynamic::new(server.connect().await.client());
     let request = ListRequest {
-        label_selector: Some("a in (b,c)".to_owned()),
-        field_selector: Some("metadata.name!=x".to_owned()),
+        label_selector: Some("a in (b,c)".parse().unwrap()),
+        field_selector: Some("metadata.name!=x".parse().unwrap()),
     };
     let list = dynamic.list(&endpoint(), &request).await.unwrap();
     let item = |name: &str| json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}});
@@ -218,7 +218,7 @@ async fn pages_that_come_too_late_are_read_anew_and_at_once() {
         answer_json(200, &json!({"kind": "WidgetList", "metadata": {"resourceVersion": "7", "continue": token}, "items": items}))
     })
     .await;
-    let dynamic = Dynamic::new(server.connect().await.kube());
+    let dynamic = Dynamic::new(server.connect().await.client());
     let list = dynamic
         .list(&endpoint(), &ListRequest::default())
         .await
@@ -237,7 +237,7 @@ async fn a_refusal_is_what_the_server_said() {
         )
     })
     .await;
-    let dynamic = Dynamic::new(server.connect().await.kube());
+    let dynamic = Dynamic::new(server.connect().await.client());
     let error = dynamic.get(&endpoint(), "a").await.unwrap_err();
     assert!(error.is_conflict() && !error.is_not_found() && !error.unreachable());
     assert_eq!(error.to_string(), "no");
@@ -264,7 +264,7 @@ async fn a_deletion_says_whether_the_object_is_gone() {
     ] {
         let text = answer.clone();
         let server = Server::start(move |_| answer_json(200, &text)).await;
-        let dynamic = Dynamic::new(server.connect().await.kube());
+        let dynamic = Dynamic::new(server.connect().await.client());
         let got = dynamic
             .delete(&endpoint(), "a", &DeleteRequest::default())
             .await

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{TypeMeta, status};
+use api::{ClusterScope, TypeMeta, status};
 use http::Request;
 use http::header::ACCEPT;
 use http_body_util::BodyExt as _;
@@ -16,13 +16,16 @@ use tokio::time::{Instant, timeout};
 
 use super::lines::Lines;
 use super::raw_object::RawObject;
-use super::wire::{self, Line, Page};
+use super::wire::{self, DecodeError, Line, Page};
 use super::{Config, Event};
-use crate::dynamic::{PAGE_SIZE, Target, answer};
+use crate::bounds::{BoundError, Budget, Pager};
+use crate::dynamic::{PAGE_SIZE, Path, PathError, answer, read, selected};
 use crate::error::{Error, refusal};
 
 /// How many resumes may fail in a row with the server alive before everything is listed anew.
 const FAILED_RESUME_COUNT_MAX: u32 = 3;
+/// The smallest pages that a list is cut into, where larger ones are more than may be held.
+const PAGE_SIZE_MIN: usize = 5;
 
 /// When something counts as dead, and how long to wait.
 #[derive(Clone, Debug)]
@@ -59,6 +62,8 @@ pub(super) struct Follower {
     is_interrupted: bool,
     failed_resume_count: u32,
     type_meta: Arc<TypeMeta>,
+    /// How many objects a page has; fewer after pages that were too large.
+    page_size: usize,
 }
 
 /// How fresh a list must be.
@@ -125,6 +130,7 @@ impl Follower {
             is_interrupted: false,
             failed_resume_count: 0,
             type_meta: Arc::default(),
+            page_size: PAGE_SIZE,
         }
     }
 
@@ -157,7 +163,13 @@ impl Follower {
                     self.failed("the watch ended as soon as it began", None, false)
                         .await?;
                 }
-                End::Regular => self.failed_resume_count = 0,
+                End::Regular => {
+                    self.failed_resume_count = 0;
+                    if was_short {
+                        // A server that ends each watch after an event would be asked at full speed.
+                        tokio::time::sleep(self.backoff.next_pause()).await;
+                    }
+                }
                 End::Expired(reason) => {
                     tracing::debug!(name = self.config.name, reason, "listing anew");
                     self.position = None;
@@ -182,7 +194,9 @@ impl Follower {
 
     /// Reads all pages and delivers them at once, or nothing.
     async fn list(&mut self) -> Result<(), ClosedError> {
-        match self.pages().await {
+        let listed = self.pages().await;
+        self.budget().note(&self.place(), &listed);
+        match listed {
             Ok((objects, resource_version)) => {
                 self.freshness = Freshness::NotOlderThan(resource_version.clone());
                 self.position = Some(resource_version.clone());
@@ -198,6 +212,11 @@ impl Follower {
                 if error.is_expired() || error.status().is_some_and(is_about_the_version) {
                     self.freshness = Freshness::Latest;
                 }
+                if let Some(BoundError::Answer { .. } | BoundError::Total { .. }) = error.bound() {
+                    // A cache answers with everything at once, whatever the limit is; etcd with pages.
+                    self.freshness = Freshness::Latest;
+                    self.page_size = (self.page_size / 10).max(PAGE_SIZE_MIN);
+                }
                 let reason = error.chain();
                 self.failed(&reason, error.retry_after(), error.unreachable())
                     .await
@@ -207,26 +226,26 @@ impl Follower {
 
     async fn pages(&self) -> Result<(Vec<Arc<RawObject>>, String), Error> {
         let mut objects = Vec::new();
-        let mut continue_token = String::new();
+        let mut pager = Pager::new(self.budget().bounds());
         loop {
-            let page = match self.page(PAGE_SIZE, &continue_token).await {
-                Err(error) if error.is_expired() && !continue_token.is_empty() => {
+            let page = self.page(self.page_size, pager.continue_token());
+            let page = match pager.in_time(page).await {
+                Err(error) if error.is_expired() && !pager.continue_token().is_empty() => {
                     // The pages took longer than the server keeps a version: all at once, then.
                     objects.clear();
-                    self.page(0, "").await?
+                    pager.in_time(self.page(0, "")).await?
                 }
                 page => page?,
             };
             objects.extend(page.items);
-            if page.metadata.continue_token.is_empty() {
+            if !pager.turn(page.metadata.continue_token)? {
                 return Ok((objects, page.metadata.resource_version));
             }
-            continue_token = page.metadata.continue_token;
         }
     }
 
     async fn page(&self, limit: usize, continue_token: &str) -> Result<Page, Error> {
-        let mut target = self.target();
+        let mut target = self.path()?;
         if continue_token.is_empty() {
             if let Freshness::NotOlderThan(version) = &self.freshness {
                 target = target
@@ -240,20 +259,23 @@ impl Follower {
             target = target.with("limit", Some(&limit.to_string()));
         }
         let request = request(target)?;
-        let bytes = timeout(
+        let answered = timeout(
             self.timing.page_deadline,
             answer(&self.config.client, request),
         )
         .await
         .map_err(|_elapsed| Error::Timeout)??;
-        wire::decode_page(&bytes).map_err(|error| Error::Transport(error.into()))
+        Ok(wire::decode_page(&answered.bytes, self.budget())?)
     }
 
     /// Reads one stream to its end and delivers what it says.
     async fn watch(&mut self, position: String, event_count: &mut usize) -> End {
         let seconds = rand::rng().random_range(self.timing.watch_seconds.clone());
-        let target = self
-            .target()
+        let path = match self.path() {
+            Ok(path) => path,
+            Err(error) => return End::of_open(&error.into()),
+        };
+        let target = path
             .with("watch", Some("true"))
             .with("allowWatchBookmarks", Some("true"))
             .with("resourceVersion", Some(&position))
@@ -263,7 +285,10 @@ impl Follower {
             Err(error) => return End::of_open(&error),
         };
         let silence_max = Duration::from_secs(seconds).saturating_add(self.timing.silence_grace);
-        let mut lines = Lines::default();
+        let mut lines = match Lines::new(self.budget()) {
+            Ok(lines) => lines,
+            Err(bound) => return self.exceeded(bound),
+        };
         loop {
             // A stream that begins with an error has resumed nothing, so it is looked at for a moment.
             let patience = if self.is_interrupted {
@@ -286,22 +311,36 @@ impl Follower {
             let Some(chunk) = frame.data_ref() else {
                 continue;
             };
-            if let Err(error) = lines.push(chunk) {
-                return End::broken(&error.to_string());
+            if let Err(bound) = lines.push(chunk) {
+                return self.exceeded(bound);
             }
+            let before = *event_count;
             while let Some(line) = lines.next_line() {
                 if let Err(end) = self.take(&line, event_count).await {
                     return end;
                 }
             }
+            let events = event_count.saturating_sub(before);
+            if let Some(pause) = self.budget().pace(Instant::now(), chunk.len(), events) {
+                // Not reading on makes the server wait, and all who share its budget.
+                tokio::time::sleep(pause).await;
+            }
         }
     }
 
-    async fn open(&self, target: Target) -> Result<Body, Error> {
+    /// Tells whether an older version is an object that a hub tells again because the definition of its cluster has
+    /// changed: only over all logical clusters, and only within one history.
+    fn is_told_anew(&self, version: &str) -> bool {
+        let position = self.position.as_deref().unwrap_or_default();
+        self.config.endpoint.scope == Some(ClusterScope::All)
+            && wire::is_of_same_epoch(version, position)
+    }
+
+    async fn open(&self, target: Path) -> Result<Body, Error> {
         let opening = async {
-            let response = self
-                .config
-                .client
+            let client = &self.config.client;
+            let response = client
+                .kube()
                 .send(request(target)?)
                 .await
                 .map_err(Error::transport)?;
@@ -309,8 +348,8 @@ impl Follower {
                 return Ok(response.into_body());
             }
             let (parts, body) = response.into_parts();
-            let bytes = body.collect().await.map_err(Error::transport)?.to_bytes();
-            Err(refusal(parts.status, &parts.headers, &bytes).into())
+            let answered = read(body, client.budget()).await?;
+            Err(refusal(parts.status, &parts.headers, &answered.bytes).into())
         };
         timeout(self.timing.head_deadline, opening)
             .await
@@ -319,8 +358,11 @@ impl Follower {
 
     /// Delivers one line. The position moves once the event has been handed over.
     async fn take(&mut self, line: &[u8], event_count: &mut usize) -> Result<(), End> {
-        let line = wire::decode_line(line, &self.type_meta)
-            .map_err(|error| End::Expired(error.to_string()))?;
+        let line = match wire::decode_line(line, &self.type_meta, self.budget()) {
+            Ok(line) => line,
+            Err(DecodeError::Bound(bound)) => return Err(self.exceeded(bound)),
+            Err(error) => return Err(End::Expired(error.to_string())),
+        };
         let (version, event) = match line {
             Line::Bookmark { resource_version } => (resource_version, None),
             Line::Applied(object) => {
@@ -340,11 +382,11 @@ impl Follower {
             Line::Error(status) => return Err(End::of_status(&status)),
         };
         self.resumed().await.map_err(|ClosedError| End::Closed)?;
-        if self
+        let is_older = self
             .position
             .as_deref()
-            .is_some_and(|position| wire::is_older(&version, position))
-        {
+            .is_some_and(|position| wire::is_older(&version, position));
+        if is_older && !self.is_told_anew(&version) {
             // A server never goes back; one that was restored from a copy does, and has another history.
             return Err(End::Expired(format!(
                 "version {version} came after a newer one"
@@ -355,7 +397,7 @@ impl Follower {
 
             self.send(event).await.map_err(|ClosedError| End::Closed)?;
         }
-        if !version.is_empty() {
+        if !version.is_empty() && !is_older {
             self.freshness = Freshness::NotOlderThan(version.clone());
             self.position = Some(version);
         }
@@ -425,10 +467,34 @@ impl Follower {
         self.sender.send(event).await.map_err(|_closed| ClosedError)
     }
 
-    fn target(&self) -> Target {
-        Target::path(&self.config.path)
-            .with("labelSelector", self.config.label_selector.as_deref())
-            .with("fieldSelector", self.config.field_selector.as_deref())
+    fn path(&self) -> Result<Path, PathError> {
+        Ok(selected(
+            Path::collection(&self.config.endpoint)?,
+            self.config.label_selector.as_ref(),
+            self.config.field_selector.as_ref(),
+        ))
+    }
+
+    fn budget(&self) -> &Arc<Budget> {
+        self.config.client.budget()
+    }
+
+    /// What the collection is called where a bound was met.
+    fn place(&self) -> String {
+        self.path()
+            .map_or_else(|error| error.to_string(), |path| path.as_str().to_owned())
+    }
+
+    /// Ends a watch that delivered more than its cluster may make this client hold.
+    fn exceeded(&self, bound: BoundError) -> End {
+        let reason = bound.to_string();
+        let met: Result<(), Error> = Err(bound.into());
+        self.budget().note(&self.place(), &met);
+        End::Failed {
+            reason,
+            pause: None,
+            is_unreachable: false,
+        }
     }
 }
 
@@ -475,7 +541,7 @@ fn is_about_the_version(refused: &api::Status) -> bool {
     matches!(refused.code, 400 | 422) || refused.has_cause(status::CAUSE_RESOURCE_VERSION_TOO_LARGE)
 }
 
-fn request(target: Target) -> Result<Request<Body>, Error> {
+fn request(target: Path) -> Result<Request<Body>, Error> {
     Request::builder()
         .uri(target.into_uri())
         .header(ACCEPT, "application/json")

@@ -4,19 +4,21 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
+use std::sync::Arc;
+
 use bytes::{Buf as _, Bytes, BytesMut};
 
-/// How long a line may be. Objects have up to 1.5 MiB in etcd, and JSON can be several times as long as protobuf.
-const LINE_BYTES_MAX: usize = 32 * 1024 * 1024;
+use crate::bounds::{BoundError, Budget, Charge};
 
-/// A line that has no end in sight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a line is longer than {LINE_BYTES_MAX} bytes")]
-pub(crate) struct LineTooLongError;
+/// What a line has beside its object: its type.
+const ENVELOPE_BYTES: usize = 64;
 
 /// The chunks that have come and are not delivered yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Lines {
+    object_bytes_max: usize,
+    /// Stands for the buffer.
+    charge: Charge,
     buffer: BytesMut,
     /// How much of the buffer is known to have no end of line.
     searched: usize,
@@ -25,14 +27,26 @@ pub(crate) struct Lines {
 // === impl Lines ===
 
 impl Lines {
+    /// Begins a stream of a cluster.
+    pub(crate) fn new(budget: &Arc<Budget>) -> Result<Self, BoundError> {
+        Ok(Self {
+            object_bytes_max: budget.bounds().object_bytes_max,
+            charge: budget.take(0)?,
+            buffer: BytesMut::new(),
+            searched: 0,
+        })
+    }
+
     /// Takes a chunk.
-    pub(crate) fn push(&mut self, chunk: &[u8]) -> Result<(), LineTooLongError> {
-        self.buffer.extend_from_slice(chunk);
-        if self.searched > LINE_BYTES_MAX {
-            Err(LineTooLongError)
-        } else {
-            Ok(())
+    pub(crate) fn push(&mut self, chunk: &[u8]) -> Result<(), BoundError> {
+        let bytes_max = self.object_bytes_max;
+        if self.searched > bytes_max.saturating_add(ENVELOPE_BYTES) {
+            return Err(BoundError::Object { bytes_max });
         }
+        self.charge.shrink_to(self.buffer.len());
+        self.charge.grow(chunk.len())?;
+        self.buffer.extend_from_slice(chunk);
+        Ok(())
     }
 
     /// Delivers the next line without its end, if it has come; blank ones are left out.
@@ -56,12 +70,13 @@ impl Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bounds::Bounds;
 
     #[test]
     fn lines_come_out_whole_however_they_are_cut() {
         let text = b"{\"a\":1}\n\n{\"b\":2}\r\n{\"unfinished\":";
         for size in 1..text.len() {
-            let mut lines = Lines::default();
+            let mut lines = Lines::new(&Arc::default()).unwrap();
             let mut got = Vec::new();
             for chunk in text.chunks(size) {
                 lines.push(chunk).unwrap();
@@ -75,13 +90,18 @@ mod tests {
 
     #[test]
     fn a_line_without_an_end_is_refused() {
-        let mut lines = Lines::default();
-        let chunk = vec![b'a'; LINE_BYTES_MAX / 2 + 1];
-        let mut refused = false;
+        let budget = Arc::new(Budget::new(Bounds::SPOKE));
+        let bytes_max = Bounds::SPOKE.object_bytes_max;
+        let mut lines = Lines::new(&budget).unwrap();
+        let chunk = vec![b'a'; bytes_max / 2 + 100];
+        let mut refused = None;
         for _ in 0..4 {
-            refused |= lines.push(&chunk).is_err();
+            refused = refused.or(lines.push(&chunk).err());
             assert_eq!(lines.next_line(), None);
         }
-        assert!(refused);
+        assert_eq!(refused, Some(BoundError::Object { bytes_max }));
+        assert!(budget.used_bytes() > bytes_max, "what waits is counted");
+        drop(lines);
+        assert_eq!(budget.used_bytes(), 0);
     }
 }

@@ -11,6 +11,16 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::wire::DecodeError;
+use crate::bounds::{BoundError, Budget, Charge, OBJECT_BYTES, parsed_bytes};
+
+/// What an entry of a map costs beside its text.
+const ENTRY_BYTES: usize = 40;
+/// What an owner reference costs.
+const OWNER_BYTES: usize = 320;
+/// How many times the largest text an object may be once it is parsed.
+const PARSED_FACTOR: usize = 8;
+
 /// An object as its bytes.
 #[derive(Clone, Debug)]
 pub struct RawObject {
@@ -37,6 +47,8 @@ pub struct RawObject {
     /// Whose dependent it is.
     pub owner_references: Vec<OwnerReference>,
     raw: Box<RawValue>,
+    /// Stands for this object in the budget of its cluster, if it was read in a list or a watch.
+    charge: Option<Arc<Charge>>,
 }
 
 /// What is read of an object.
@@ -104,7 +116,39 @@ impl RawObject {
             finalizers: metadata.finalizers,
             owner_references: metadata.owner_references,
             raw: raw.to_owned(),
+            charge: None,
         })
+    }
+
+    /// [`RawObject::from_raw`], within what the object's cluster may make its client hold.
+    pub(crate) fn from_cluster(
+        raw: &RawValue,
+        fallback: &Arc<TypeMeta>,
+        budget: &Arc<Budget>,
+    ) -> Result<Self, DecodeError> {
+        let bytes = raw.get().len();
+        let bytes_max = budget.bounds().object_bytes_max;
+        // Parsed it must not be much more either: plans do parse it.
+        if bytes > bytes_max || parsed_bytes(raw.get().as_bytes()) / PARSED_FACTOR > bytes_max {
+            return Err(BoundError::Object { bytes_max }.into());
+        }
+        let mut charge = budget.take(OBJECT_BYTES)?;
+        charge.grow(bytes)?;
+        let mut object = Self::from_raw(raw, fallback)?;
+        charge.grow(object.metadata_bytes())?;
+        object.charge = Some(Arc::new(charge));
+        Ok(object)
+    }
+
+    /// Estimates what the parsed metadata needs, which may be many small entries.
+    fn metadata_bytes(&self) -> usize {
+        let text = |text: &String| text.len() + ENTRY_BYTES;
+        let map = |map: &BTreeMap<String, String>| -> usize {
+            map.iter().map(|(key, value)| text(key) + text(value)).sum()
+        };
+        let owners = self.owner_references.len() * OWNER_BYTES;
+        let finalizers: usize = self.finalizers.iter().map(text).sum();
+        map(&self.labels) + map(&self.annotations) + finalizers + owners
     }
 
     /// Takes an object that was parsed, the answer to a call for example.

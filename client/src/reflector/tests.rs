@@ -13,6 +13,14 @@ use crate::testing::{
 
 const PATH: &str = "/clusters/*/apis/example.com/v1/widgets";
 
+fn endpoint() -> Endpoint {
+    Endpoint {
+        scope: Some(api::ClusterScope::All),
+        gvr: api::GroupVersionResource::new("example.com", "v1", "widgets"),
+        namespace: None,
+    }
+}
+
 /// Answers the requests of a test one after another, lists and watches apart; the last answer is repeated for lists,
 /// and watches without an answer stay open.
 #[derive(Default)]
@@ -51,9 +59,9 @@ async fn follow(lists: Vec<fn(&str) -> Reply>, watches: Vec<fn(&str) -> Reply>) 
         Server::start(move |request| script.next(request.uri().query().unwrap_or_default())).await;
     let tasks = Tasks::new();
     let config = Config {
-        client: server.connect().await.kube(),
-        path: PATH.to_owned(),
-        label_selector: Some("a=b".to_owned()),
+        client: server.connect().await.client(),
+        endpoint: endpoint(),
+        label_selector: Some("a=b".parse().unwrap()),
         field_selector: None,
         name: "test".to_owned(),
     };
@@ -406,8 +414,8 @@ async fn a_stream_that_falls_silent_is_given_up() {
         ..timing()
     };
     let config = Config {
-        client: server.connect().await.kube(),
-        path: PATH.to_owned(),
+        client: server.connect().await.client(),
+        endpoint: endpoint(),
         label_selector: None,
         field_selector: None,
         name: "test".to_owned(),
@@ -484,8 +492,8 @@ async fn lists_between_watches_that_fail_come_ever_more_seldom() {
     };
     let tasks = Tasks::new();
     let config = Config {
-        client: server.connect().await.kube(),
-        path: PATH.to_owned(),
+        client: server.connect().await.client(),
+        endpoint: endpoint(),
         label_selector: None,
         field_selector: None,
         name: "test".to_owned(),

@@ -1,33 +1,55 @@
 //! What a server sends: lists, and the lines of a watch.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 
-use api::{ListMeta, Status, TypeMeta, meta};
+use api::{ListMeta, Status, TypeMeta};
+use serde::de::{DeserializeSeed, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::raw_object::RawObject;
+use crate::bounds::{BoundError, Budget};
+use crate::error::Error;
 
 /// An answer that is not what was asked for.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum DecodeError {
+pub(crate) enum DecodeError {
     /// It is no JSON, or not of the shape.
     #[error("unreadable: {0}")]
     Json(#[from] serde_json::Error),
+    /// It is more than the cluster may make this client hold.
+    #[error(transparent)]
+    Bound(#[from] BoundError),
     /// It is an object, but no list.
     #[error("a {kind} came in place of a list")]
-    NotAList { kind: String },
+    NotAList {
+        /// What it is.
+        kind: String,
+    },
     /// It is a line of a watch of an unknown type.
     #[error("a watch event of the unknown type {type_:?} came")]
-    UnknownEvent { type_: String },
+    UnknownEvent {
+        /// What it says.
+        type_: String,
+    },
+}
+
+impl From<DecodeError> for Error {
+    fn from(error: DecodeError) -> Self {
+        match error {
+            DecodeError::Bound(bound) => Self::Bound(bound),
+            other => Self::Transport(other.into()),
+        }
+    }
 }
 
 /// One page of a collection.
 #[derive(Debug)]
-pub(super) struct Page {
-    pub(super) items: Vec<Arc<RawObject>>,
-    pub(super) metadata: ListMeta,
+pub(crate) struct Page {
+    pub(crate) items: Vec<Arc<RawObject>>,
+    pub(crate) metadata: ListMeta,
 }
 
 /// One line of a watch.
@@ -49,8 +71,16 @@ struct WireList<'a> {
     #[serde(default)]
     metadata: ListMeta,
     // Must be there: without it this is no list. May be null, as old servers say "empty".
-    #[serde(borrow, deserialize_with = "nullable_items")]
-    items: Vec<&'a RawValue>,
+    #[serde(borrow)]
+    items: &'a RawValue,
+}
+
+/// Decodes the items of a list one by one, so that what they need is known before the next one.
+struct Items<'b> {
+    type_meta: Arc<TypeMeta>,
+    budget: &'b Arc<Budget>,
+    /// Why the last item was not taken.
+    refused: &'b mut Option<DecodeError>,
 }
 
 #[derive(Deserialize)]
@@ -61,45 +91,84 @@ struct WireLine<'a> {
     object: &'a RawValue,
 }
 
-fn nullable_items<'de, D>(deserializer: D) -> Result<Vec<&'de RawValue>, D::Error>
-where
-    D: Deserializer<'de>,
-{
-    Option::<Vec<&'de RawValue>>::deserialize(deserializer).map(Option::unwrap_or_default)
+// === impl Items ===
+
+impl<'de> DeserializeSeed<'de> for Items<'_> {
+    type Value = Vec<Arc<RawObject>>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
 }
 
-/// Reads a page.
-pub(super) fn decode_page(bytes: &[u8]) -> Result<Page, DecodeError> {
+impl<'de> Visitor<'de> for Items<'_> {
+    type Value = Vec<Arc<RawObject>>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list of objects")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Vec::new())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(raw) = seq.next_element::<&RawValue>()? {
+            match RawObject::from_cluster(raw, &self.type_meta, self.budget) {
+                Ok(object) => {
+                    // Kinds of one list are the same but for lists of lists; the last one seen is the likeliest.
+                    self.type_meta = Arc::clone(&object.type_meta);
+                    items.push(Arc::new(object));
+                }
+                Err(error) => {
+                    *self.refused = Some(error);
+                    return Err(serde::de::Error::custom("an item is refused"));
+                }
+            }
+        }
+        Ok(items)
+    }
+}
+
+/// Reads a page, within what its cluster may make this client hold.
+pub(crate) fn decode_page(bytes: &[u8], budget: &Arc<Budget>) -> Result<Page, DecodeError> {
     let list: WireList<'_> = serde_json::from_slice(bytes)?;
     let Some(kind) = list.kind.strip_suffix("List") else {
         return Err(DecodeError::NotAList { kind: list.kind });
     };
-    let mut type_meta = Arc::new(TypeMeta::new(list.api_version, kind));
-    let mut items = Vec::with_capacity(list.items.len());
-    for raw in list.items {
-        let object = RawObject::from_raw(raw, &type_meta)?;
-        // Kinds of one list are the same but for lists of lists; the last one seen is the likeliest.
-        type_meta = Arc::clone(&object.type_meta);
-        items.push(Arc::new(object));
+    let mut refused = None;
+    let seed = Items {
+        type_meta: Arc::new(TypeMeta::new(list.api_version, kind)),
+        budget,
+        refused: &mut refused,
+    };
+    let mut items = serde_json::Deserializer::from_str(list.items.get());
+    let decoded = seed.deserialize(&mut items);
+    match (decoded, refused) {
+        (_, Some(error)) => Err(error),
+        (Err(error), None) => Err(error.into()),
+        (Ok(items), None) => Ok(Page {
+            items,
+            metadata: list.metadata,
+        }),
     }
-    Ok(Page {
-        items,
-        metadata: list.metadata,
-    })
 }
 
 /// Reads a line; `type_meta` is the type of the last object, shared by those that have the same.
-pub(super) fn decode_line(bytes: &[u8], type_meta: &Arc<TypeMeta>) -> Result<Line, DecodeError> {
+pub(super) fn decode_line(
+    bytes: &[u8],
+    type_meta: &Arc<TypeMeta>,
+    budget: &Arc<Budget>,
+) -> Result<Line, DecodeError> {
     let line: WireLine<'_> = serde_json::from_slice(bytes)?;
+    let object = || RawObject::from_cluster(line.object, type_meta, budget);
     match line.type_.as_ref() {
-        "ADDED" | "MODIFIED" => Ok(Line::Applied(RawObject::from_raw(line.object, type_meta)?)),
-        "DELETED" => Ok(Line::Deleted(RawObject::from_raw(line.object, type_meta)?)),
-        "BOOKMARK" => {
-            let object: serde_json::Value = serde_json::from_str(line.object.get())?;
-            Ok(Line::Bookmark {
-                resource_version: meta::resource_version(&object).to_owned(),
-            })
-        }
+        "ADDED" | "MODIFIED" => Ok(Line::Applied(object()?)),
+        "DELETED" => Ok(Line::Deleted(object()?)),
+        "BOOKMARK" => Ok(Line::Bookmark {
+            resource_version: object()?.resource_version,
+        }),
         "ERROR" => Ok(Line::Error(Box::new(serde_json::from_str(
             line.object.get(),
         )?))),
@@ -118,10 +187,23 @@ pub(super) fn is_older(version: &str, than: &str) -> bool {
     is_number(version) && is_number(than) && (version.len(), version) < (than.len(), than)
 }
 
+/// Tells whether two resource versions are of one history of a hub: epoch × 10^13 + n, with an epoch of at least 100 that
+/// every restore raises.
+pub(super) fn is_of_same_epoch(version: &str, other: &str) -> bool {
+    const EPOCH: u64 = 10_u64.pow(13);
+    let epoch = |text: &str| {
+        let epoch = text.parse::<u64>().ok()?.checked_div(EPOCH)?;
+        (epoch >= 100).then_some(epoch)
+    };
+    epoch(version).is_some_and(|its| epoch(other) == Some(its))
+}
+
 /// Reads a line, and holds what was read to what stands there; for fuzz targets.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn read_line(bytes: &[u8], type_meta: &Arc<TypeMeta>) {
-    if let Ok(Line::Applied(object) | Line::Deleted(object)) = decode_line(bytes, type_meta) {
+    if let Ok(Line::Applied(object) | Line::Deleted(object)) =
+        decode_line(bytes, type_meta, &Arc::default())
+    {
         hold(&object);
     }
 }
@@ -129,7 +211,10 @@ pub(crate) fn read_line(bytes: &[u8], type_meta: &Arc<TypeMeta>) {
 /// Reads a page, and holds what was read to what stands there; for fuzz targets.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn read_page(bytes: &[u8]) {
-    for object in decode_page(bytes).into_iter().flat_map(|page| page.items) {
+    for object in decode_page(bytes, &Arc::default())
+        .into_iter()
+        .flat_map(|page| page.items)
+    {
         hold(&object);
     }
 }
@@ -138,17 +223,17 @@ pub(crate) fn read_page(bytes: &[u8]) {
 fn hold(object: &RawObject) {
     let Ok(value) = object.value() else { return };
     assert_eq!(
-        meta::name(&value),
+        api::meta::name(&value),
         object.name,
         "the name is the one that stands there"
     );
     assert_eq!(
-        meta::uid(&value),
+        api::meta::uid(&value),
         object.uid,
         "the uid is the one that stands there"
     );
     assert_eq!(
-        meta::resource_version(&value),
+        api::meta::resource_version(&value),
         object.resource_version,
         "the version is the one that stands there"
     );
@@ -162,7 +247,7 @@ mod tests {
     fn a_page_gives_its_items_the_type_that_they_lack() {
         let text = br#"{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7","continue":"c"},
             "items":[{"metadata":{"name":"a"}},{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b"}}]}"#;
-        let page = decode_page(text).unwrap();
+        let page = decode_page(text, &Arc::default()).unwrap();
         assert_eq!(
             (page.metadata.resource_version.as_str(), page.items.len()),
             ("7", 2)
@@ -201,7 +286,7 @@ mod tests {
             ),
             ("", Err("unreadable: EOF")),
         ] {
-            match (decode_page(text.as_bytes()), want) {
+            match (decode_page(text.as_bytes(), &Arc::default()), want) {
                 (Ok(page), Ok(count)) => assert_eq!(page.items.len(), count, "{text}"),
                 (Err(error), Err(want)) => {
                     assert!(error.to_string().starts_with(want), "{text}: {error}");
@@ -225,18 +310,18 @@ mod tests {
                 format!(r#"{{"type":"{type_}","object":{object}}}"#),
                 format!(r#"{{"object":{object},"type":"{type_}"}}"#),
             ] {
-                let line = decode_line(text.as_bytes(), &last).unwrap();
+                let line = decode_line(text.as_bytes(), &last, &Arc::default()).unwrap();
                 assert!(format!("{line:?}").starts_with(want), "{text}");
             }
         }
         let bookmark = format!(r#"{{"type":"BOOKMARK","object":{object}}}"#);
         assert!(matches!(
-            decode_line(bookmark.as_bytes(), &last).unwrap(),
+            decode_line(bookmark.as_bytes(), &last, &Arc::default()).unwrap(),
             Line::Bookmark { resource_version } if resource_version == "3"
         ));
         let error = br#"{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"m"}}"#;
         assert!(
-            matches!(decode_line(error, &last).unwrap(), Line::Error(status) if status.is_expired())
+            matches!(decode_line(error, &last, &Arc::default()).unwrap(), Line::Error(status) if status.is_expired())
         );
         for bad in [
             r#"{"type":"X","object":{}}"#,
@@ -244,7 +329,10 @@ mod tests {
             r#"{"type":"ADDED","object":1}"#,
             "{",
         ] {
-            assert!(decode_line(bad.as_bytes(), &last).is_err(), "{bad}");
+            assert!(
+                decode_line(bad.as_bytes(), &last, &Arc::default()).is_err(),
+                "{bad}"
+            );
         }
     }
 

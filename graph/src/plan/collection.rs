@@ -12,9 +12,9 @@ use api::kro::keys;
 use api::meta;
 use serde_json::Value;
 
-use super::evaluate::{Evaluated, Failed, Filled, Local};
+use super::evaluate::{Evaluated, Failed, Local};
 use super::node::{Outcome, Planner, Pushed, Stop};
-use super::{NodeState, ObjectRef};
+use super::{NodeState, ObjectRef, names};
 use crate::graph::{Expression, Node};
 
 // === impl Planner ===
@@ -27,6 +27,7 @@ impl<'a> Planner<'a> {
         check_unique(node, &objects)?;
         for object in &mut objects {
             self.set_namespace(node, object)?;
+            names::check(node, object)?;
         }
         let references: Vec<ObjectRef> = objects.iter().map(ObjectRef::of).collect();
         let observed = self.input.observed;
@@ -37,14 +38,15 @@ impl<'a> Planner<'a> {
         for (reference, live) in references.iter().zip(&lives) {
             Self::check_not_terminating(node, reference, live.as_deref())?;
         }
-        self.runs[position].observed = Some(lives.iter().flatten().map(Arc::clone).collect());
+        let mut own = Vec::with_capacity(count);
         let mut worst = Pushed::Settled;
         for (index, ((mut object, reference), live)) in
-            objects.into_iter().zip(references).zip(&lives).enumerate()
+            objects.into_iter().zip(references).zip(lives).enumerate()
         {
             self.decorate_item(node, &mut object, index, count);
             let id = format!("{}-{index}", node.id);
-            let pushed = self.push_apply(node, id, reference, object, live.as_ref());
+            let (pushed, shown) = self.push_apply(node, id, reference, object, live);
+            own.extend(shown);
             worst = match (worst, pushed) {
                 (Pushed::Failed(why), _) => Pushed::Failed(why),
                 (_, Pushed::Failed(why)) => {
@@ -54,6 +56,7 @@ impl<'a> Planner<'a> {
                 (Pushed::Settled, Pushed::Settled) => Pushed::Settled,
             };
         }
+        self.runs[position].observed = Some(own);
         if count == 0 {
             return Ok((NodeState::Synced, None));
         }
@@ -81,13 +84,17 @@ impl<'a> Planner<'a> {
         let combinations = self.combinations(node, &lists)?;
         let mut objects = Vec::with_capacity(combinations.len());
         for (index, iterators) in combinations.iter().enumerate() {
-            let mut filled = Filled::new(&node.template);
+            let stop = |failed: Failed| match failed {
+                Failed::Pending(why) => Stop::Pending(why),
+                Failed::Other(why) => Stop::Failed(format!("node {}: {why}", quote(&node.id))),
+            };
+            let mut filled = self.values.fill(&node.template).map_err(stop)?;
             for (field, value) in &shared {
-                filled.put(field, value.clone());
+                self.values.put(&mut filled, field, value).map_err(stop)?;
             }
             for field in node.fields.iter().filter(|field| field.iterates) {
                 let value = self.iteration_value(&field.expression, iterators)?;
-                filled.put(field, value);
+                self.values.put(&mut filled, field, &value).map_err(stop)?;
             }
             let mut object = filled.finish();
             meta::set_label(

@@ -10,6 +10,9 @@ use super::PlanInput;
 use crate::graph::{CompiledGraph, Node};
 use crate::inventory::{applyset_id, split_api_version};
 
+/// What begins the keys that only the hub writes.
+const HUB_PREFIX: &str = "internal.wheelhouse.dev/";
+
 /// Labels that all children of an instance share.
 pub(super) struct Decorator<'a> {
     labels: Vec<(&'a str, String)>,
@@ -52,6 +55,10 @@ impl<'a> Decorator<'a> {
     /// Decorates an object; `item` is its index and the size of its collection.
     pub(super) fn decorate(&self, node: &Node, object: &mut Value, item: Option<(usize, usize)>) {
         let metadata = meta::metadata_mut(object);
+        for part in ["labels", "annotations"] {
+            // Who wrote an object, for one, is not for a template or an instance to say.
+            map_in(metadata, part).retain(|key, _| !key.starts_with(HUB_PREFIX));
+        }
         let labels = map_in(metadata, "labels");
         let mut put = |key: &str, value: String| {
             labels.insert(key.to_owned(), Value::String(value));

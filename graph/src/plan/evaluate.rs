@@ -7,9 +7,11 @@
 //! Source: kro `pkg/runtime/eval.go`, `state.go`, `node_context.go`, `pkg/runtime/resolver/resolver.go`.
 
 use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use api::go_format::quote;
+use api::growth::Growth;
 use expressions::{Bindings, Budget, ErrorClass, EvaluateError};
 use serde_json::Value;
 
@@ -19,7 +21,14 @@ use crate::graph::{CompiledGraph, Expression, Field, Reference};
 
 /// The steps of one evaluation. kro has no limit; here a thousand objects, the most a collection may have, can still be
 /// held against each other at ten steps a pair.
-pub(super) const EVALUATION_BUDGET: Budget = Budget::steps(10_000_000);
+pub(super) const EVALUATION_STEPS_MAX: u64 = 10_000_000;
+/// The steps of all evaluations of one plan: two of the dearest, about a second.
+pub(crate) const PLAN_STEPS_MAX: u64 = 20_000_000;
+/// The steps of what is evaluated beside a plan, on the thread that asks: conditions, and a status where nothing was seen.
+pub(super) const ASIDE_STEPS_MAX: u64 = 1_000_000;
+/// The memory of all objects of one plan: a thousand, the most a collection may have, of 100 KB each as a tree, which is
+/// about 10 KB as text.
+const OBJECTS_BYTES_MAX: u64 = 96 * 1024 * 1024;
 
 /// Why an expression has no value.
 #[derive(Clone, Debug)]
@@ -43,6 +52,9 @@ pub(super) struct Values<'a> {
     graph: &'a CompiledGraph,
     instance: Cow<'a, Value>,
     slots: Vec<Option<Evaluated>>,
+    steps_left: Cell<u64>,
+    is_hopeless: Cell<bool>,
+    growth: RefCell<Growth>,
 }
 
 /// Names that one evaluation sees beside the nodes.
@@ -58,7 +70,7 @@ pub(super) enum Local<'v> {
 // === impl Values ===
 
 impl<'a> Values<'a> {
-    pub(super) fn new(graph: &'a CompiledGraph, instance: &'a Value) -> Self {
+    pub(super) fn new(graph: &'a CompiledGraph, instance: &'a Value, steps_max: u64) -> Self {
         let instance = if graph.instance.read_whole {
             without_status(instance)
         } else {
@@ -68,7 +80,51 @@ impl<'a> Values<'a> {
             graph,
             instance,
             slots: vec![None; graph.expression_count],
+            steps_left: Cell::new(steps_max),
+            is_hopeless: Cell::new(false),
+            growth: RefCell::new(Growth::new(OBJECTS_BYTES_MAX)),
         }
+    }
+
+    /// Whether the steps of the plan are used up.
+    pub(super) fn are_exhausted(&self) -> bool {
+        self.steps_left.get() == 0
+    }
+
+    /// Whether an expression failed in a way that the same data bring about again.
+    pub(super) fn are_hopeless(&self) -> bool {
+        self.is_hopeless.get()
+    }
+
+    /// Begins an object from its template.
+    pub(super) fn fill(&self, template: &Value) -> Result<Filled<'a>, Failed> {
+        self.charge(template)?;
+        Ok(Filled::new(template))
+    }
+
+    /// Puts a value into the place of its expression in an object.
+    pub(super) fn put(
+        &self,
+        filled: &mut Filled<'a>,
+        field: &'a Field,
+        value: &Evaluated,
+    ) -> Result<(), Failed> {
+        if let Evaluated::Value(value) = value {
+            self.charge(value)?;
+        }
+        filled.put(field, value.clone());
+        Ok(())
+    }
+
+    fn charge(&self, value: &Value) -> Result<(), Failed> {
+        let charged = self.growth.borrow_mut().charge_value(value);
+        charged.map_err(|error| {
+            self.is_hopeless.set(true);
+            let bytes_max = error.bytes_max;
+            Failed::Other(format!(
+                "the objects of the instance would take more than {bytes_max} bytes of memory together"
+            ))
+        })
     }
 
     /// Evaluates an expression that every place sees alike.
@@ -120,7 +176,10 @@ impl<'a> Values<'a> {
             let text = format!("{verb} {}: {error}", quote(&expression.user_text));
             match error.class {
                 ErrorClass::DataPending => Failed::Pending(text),
-                ErrorClass::Cost | ErrorClass::Other => Failed::Other(text),
+                ErrorClass::Cost | ErrorClass::Other => {
+                    self.is_hopeless.set(true);
+                    Failed::Other(text)
+                }
             }
         })
     }
@@ -152,10 +211,13 @@ impl<'a> Values<'a> {
                 Reference::Each | Reference::Iterator(_) | Reference::Runtime => {}
             }
         }
-        let value = expression
-            .program
-            .evaluate(&bindings, EVALUATION_BUDGET)
-            .map_err(|error| ("eval", error))?;
+        let granted = self.steps_left.get().min(EVALUATION_STEPS_MAX);
+        let mut budget = Budget::steps(granted);
+        let value = expression.program.evaluate_within(&bindings, &mut budget);
+        let used = granted.saturating_sub(budget.left());
+        self.steps_left
+            .set(self.steps_left.get().saturating_sub(used));
+        let value = value.map_err(|error| ("eval", error))?;
         if value.is_omit() {
             return Ok(Evaluated::Omit);
         }
@@ -231,7 +293,7 @@ pub(super) struct Filled<'a> {
 // === impl Filled ===
 
 impl<'a> Filled<'a> {
-    pub(super) fn new(template: &Value) -> Self {
+    fn new(template: &Value) -> Self {
         Self {
             object: template.clone(),
             omitted: Vec::new(),
@@ -239,7 +301,7 @@ impl<'a> Filled<'a> {
     }
 
     /// Puts a value in the place of its expression.
-    pub(super) fn put(&mut self, field: &'a Field, value: Evaluated) {
+    fn put(&mut self, field: &'a Field, value: Evaluated) {
         match value {
             Evaluated::Value(value) => {
                 field_path::replace(&mut self.object, &field.segments, value);

@@ -13,9 +13,9 @@ use api::selector::{LabelSelector, LabelSelectorRequirement, Selector};
 use api::{GroupVersionKind, GroupVersionResource};
 use serde_json::Value;
 
-use super::NodeState;
 use super::evaluate::Failed;
 use super::node::{NAMELESS, Outcome, Planner, Stop};
+use super::{NodeState, names};
 use crate::graph::Node;
 
 /// An external reference with its expressions resolved.
@@ -48,6 +48,7 @@ impl<'a> Planner<'a> {
     pub(super) fn external(&mut self, position: usize, node: &'a Node) -> Result<Outcome, Stop> {
         let mut object = self.resolve_template(node)?;
         self.set_namespace(node, &mut object)?;
+        names::check(node, &object)?;
         let name = meta::name(&object);
         if name.is_empty() {
             let (gvk, namespace) = (&node.gvk, meta::namespace(&object));
@@ -58,13 +59,16 @@ impl<'a> Planner<'a> {
         }
         let target = Target::Name(name.to_owned());
         let wanted = wanted(node, meta::namespace(&object), target);
+        self.runs[position].desired_count = Some(1);
+        if let Some(refused) = self.unreadable(node, &wanted) {
+            return Ok(refused);
+        }
         let found = self
             .input
             .observed
             .get_external(&wanted)
             .map(|found| found.first().map(Arc::clone));
         self.wanted.push(wanted);
-        self.runs[position].desired_count = Some(1);
         let id = quote(&node.id);
         match found {
             None => {
@@ -91,6 +95,7 @@ impl<'a> Planner<'a> {
         node: &'a Node,
     ) -> Result<Outcome, Stop> {
         let object = self.resolve_template(node)?;
+        names::check(node, &object)?;
         let selector = resolve_selector(&node.id, &object).map_err(Stop::Failed)?;
         let namespace = if node.namespaced {
             meta::namespace(&object)
@@ -98,6 +103,9 @@ impl<'a> Planner<'a> {
             ""
         };
         let wanted = wanted(node, namespace, Target::Selector(selector.to_string()));
+        if let Some(refused) = self.unreadable(node, &wanted) {
+            return Ok(refused);
+        }
         let found = self.input.observed.get_external(&wanted).cloned();
         self.wanted.push(wanted);
         let what = format!("waiting for external collection {}", quote(&node.id));
@@ -115,6 +123,23 @@ impl<'a> Planner<'a> {
                 self.external_state(position, &what)
             }
         }
+    }
+
+    /// Says that a reference cannot be read, if so; nothing is pruned meanwhile.
+    fn unreadable(&mut self, node: &Node, wanted: &Wanted) -> Option<Outcome> {
+        let reason = self.input.observed.get_external_failure(wanted)?;
+        let gvk = &node.gvk;
+        let place = match &wanted.target {
+            Target::Name(name) => format!("{}/{name}", wanted.namespace),
+            Target::Selector(selector) => format!("{}/{selector}", wanted.namespace),
+        };
+        let why = format!(
+            "external ref get {}/{}, Kind={} {place}: {reason}",
+            gvk.group, gvk.version, gvk.kind
+        );
+        self.incomplete = true;
+        self.wanted.push(wanted.clone());
+        Some((NodeState::Error, Some(why)))
     }
 
     fn external_state(&self, position: usize, what: &str) -> Result<Outcome, Stop> {

@@ -15,8 +15,9 @@ use serde_json::Value;
 use super::decorate::Decorator;
 use super::evaluate::{Failed, Values};
 use super::external::Wanted;
+use super::names;
 use super::outcome;
-use super::{Apply, Change, NodePlan, NodeState, ObjectRef, Plan, PlanInput, project};
+use super::{Apply, Change, Claim, NodePlan, NodeState, ObjectRef, Plan, PlanInput, project};
 use crate::drift;
 use crate::graph::{CompiledGraph, Node, NodeKind, Reference};
 use crate::inventory::Inventory;
@@ -64,11 +65,11 @@ pub(super) type Outcome = (NodeState, Option<String>);
 // === impl Planner ===
 
 impl<'a> Planner<'a> {
-    pub(super) fn new(graph: &'a CompiledGraph, input: &'a PlanInput<'a>) -> Self {
+    pub(super) fn new(graph: &'a CompiledGraph, input: &'a PlanInput<'a>, steps_max: u64) -> Self {
         Self {
             graph,
             input,
-            values: Values::new(graph, input.instance),
+            values: Values::new(graph, input.instance, steps_max),
             runs: vec![Run::default(); graph.nodes.len()],
             decorator: Decorator::new(graph, input),
             applies: Vec::new(),
@@ -78,7 +79,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    pub(super) fn run(mut self) -> Plan {
+    /// Makes the plan; says too whether its steps were used up on the way.
+    pub(super) fn run(mut self) -> (Plan, bool) {
         let graph = self.graph;
         let mut nodes = Vec::with_capacity(graph.nodes.len());
         let mut failure = None;
@@ -123,7 +125,7 @@ impl<'a> Planner<'a> {
         nodes: Vec<NodePlan>,
         failure: Option<String>,
         deleting: Option<String>,
-    ) -> Plan {
+    ) -> (Plan, bool) {
         let failure = failure.or_else(|| duplicates(&self.applies));
         let stopped = failure.is_some() || deleting.is_some();
         let now = outcome::inventory_of(&self.applies, self.input.instance);
@@ -143,7 +145,9 @@ impl<'a> Planner<'a> {
         let observed = self.input.observed;
         self.applies
             .retain(|apply| observed.get_failure(&apply.id).is_none());
-        Plan {
+        let exhausted = self.values.are_exhausted();
+        let plan = Plan {
+            is_hopeless: self.values.are_hopeless(),
             nodes,
             applies: self.applies,
             wanted: self.wanted,
@@ -156,7 +160,8 @@ impl<'a> Planner<'a> {
             status,
             status_error,
             observations: self.runs.into_iter().map(|run| run.observed).collect(),
-        }
+        };
+        (plan, exhausted)
     }
 
     fn node(&mut self, position: usize, node: &'a Node) -> Result<Outcome, Stop> {
@@ -267,6 +272,7 @@ impl<'a> Planner<'a> {
     fn resource(&mut self, position: usize, node: &'a Node) -> Result<Outcome, Stop> {
         let mut object = self.resolve_template(node)?;
         self.set_namespace(node, &mut object)?;
+        names::check(node, &object)?;
         let reference = ObjectRef::of(&object);
         if reference.name.is_empty() {
             return Err(Stop::Failed(NAMELESS.to_owned()));
@@ -274,31 +280,31 @@ impl<'a> Planner<'a> {
         let live = self.input.observed.get_child(&reference).map(Arc::clone);
         Self::check_not_terminating(node, &reference, live.as_deref())?;
         self.decorator.decorate(node, &mut object, None);
-        let run = &mut self.runs[position];
-        run.desired_count = Some(1);
-        run.observed = live.clone().map(|live| vec![live]);
+        self.runs[position].desired_count = Some(1);
         let id = node.id.to_string();
-        let pushed = self.push_apply(node, id, reference, object, live.as_ref());
+        let (pushed, own) = self.push_apply(node, id, reference, object, live);
+        self.runs[position].observed = own.map(|own| vec![own]);
         Ok(self.state_after(position, node, pushed))
     }
 
-    /// Adds an object to what is to be applied; gives the reason when that cannot be, and whether it would change.
+    /// Adds an object to what is to be applied; gives the reason when that cannot be, and whether it would change; and the
+    /// live object, if it is one that expressions may see.
     pub(super) fn push_apply(
         &mut self,
         node: &Node,
         id: String,
         reference: ObjectRef,
         object: Value,
-        live: Option<&Arc<Value>>,
-    ) -> Pushed {
+        live: Option<Arc<Value>>,
+    ) -> (Pushed, Option<Arc<Value>>) {
+        let (claim, conflict) = self.claim(node, &reference, &object, live.as_deref());
         let digest = drift::digest(&object);
         let record = self.input.observed.get_applied(&reference);
-        let change = match live {
+        let change = match &live {
             None => Change::Create,
             Some(live) if drift::needs_apply(&object, digest, live, record) => Change::Update,
             Some(_) => Change::Unchanged,
         };
-        let conflict = live.and_then(|live| outcome::membership_conflict(&object, node, live));
         let failed = self.input.observed.get_failure(&id).map(str::to_owned);
         let nameless = reference.name.is_empty().then(|| NAMELESS.to_owned());
         let is_refused = conflict.is_some() || nameless.is_some();
@@ -307,6 +313,7 @@ impl<'a> Planner<'a> {
             None if change == Change::Unchanged => Pushed::Settled,
             None => Pushed::Changes,
         };
+        let shown = live.filter(|_| matches!(claim, Claim::Own(_)));
         self.applies.push(Apply {
             id,
             node: Arc::clone(&node.id),
@@ -323,8 +330,9 @@ impl<'a> Planner<'a> {
             } else {
                 change
             },
+            claim,
         });
-        pushed
+        (pushed, shown)
     }
 
     pub(super) fn state_after(&self, position: usize, node: &Node, pushed: Pushed) -> Outcome {
@@ -345,19 +353,18 @@ impl<'a> Planner<'a> {
 
     /// Fills in the template of a single object.
     pub(super) fn resolve_template(&mut self, node: &'a Node) -> Result<Value, Stop> {
-        let mut filled = super::evaluate::Filled::new(&node.template);
+        let stop = |failed: Failed| match failed {
+            Failed::Pending(why) => Stop::Pending(format!(
+                "node {}: failed to evaluate expression: {why} (data pending)",
+                quote(&node.id)
+            )),
+            Failed::Other(why) => Stop::Failed(format!("node {}: {why}", quote(&node.id))),
+        };
+        let mut filled = self.values.fill(&node.template).map_err(stop)?;
         for field in &node.fields {
-            let value = self
-                .values
-                .value(&field.expression, &self.runs)
-                .map_err(|failed| match failed {
-                    Failed::Pending(why) => Stop::Pending(format!(
-                        "node {}: failed to evaluate expression: {why} (data pending)",
-                        quote(&node.id)
-                    )),
-                    Failed::Other(why) => Stop::Failed(format!("node {}: {why}", quote(&node.id))),
-                })?;
-            filled.put(field, value);
+            let value = self.values.value(&field.expression, &self.runs);
+            let value = value.map_err(stop)?;
+            self.values.put(&mut filled, field, &value).map_err(stop)?;
         }
         Ok(filled.finish())
     }

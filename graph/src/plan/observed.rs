@@ -28,7 +28,10 @@ pub struct ObjectRef {
 pub struct Observed {
     children: HashMap<ObjectRef, Arc<Value>>,
     externals: BTreeMap<Wanted, Vec<Arc<Value>>>,
+    external_failures: BTreeMap<Wanted, String>,
     applied: HashMap<ObjectRef, Applied>,
+    claims: HashMap<ObjectRef, String>,
+    takes_over: bool,
     failures: BTreeMap<String, String>,
 }
 
@@ -81,6 +84,21 @@ impl Observed {
         self.externals.insert(wanted.clone(), found);
     }
 
+    /// Answers an entry of [`Plan::wanted`](super::Plan::wanted): it could not be read, and why.
+    pub fn external_failed(&mut self, wanted: &Wanted, reason: String) {
+        self.external_failures.insert(wanted.clone(), reason);
+    }
+
+    /// Remembers that the object of this uid is the instance's: it was made for it, or taken over.
+    pub fn claimed(&mut self, reference: &ObjectRef, uid: &str) {
+        self.claims.insert(reference.clone(), uid.to_owned());
+    }
+
+    /// Lets objects that are nobody's be taken over, as kro does: the definition says so.
+    pub fn take_over(&mut self) {
+        self.takes_over = true;
+    }
+
     /// Remembers an apply that succeeded, so that the next plan knows drift from what the server made of our words.
     pub fn applied(&mut self, reference: &ObjectRef, record: Applied) {
         self.applied.insert(reference.clone(), record);
@@ -97,6 +115,18 @@ impl Observed {
 
     pub(super) fn get_external(&self, wanted: &Wanted) -> Option<&Vec<Arc<Value>>> {
         self.externals.get(wanted)
+    }
+
+    pub(super) fn get_external_failure(&self, wanted: &Wanted) -> Option<&str> {
+        self.external_failures.get(wanted).map(String::as_str)
+    }
+
+    pub(super) fn is_claimed(&self, reference: &ObjectRef, uid: &str) -> bool {
+        !uid.is_empty() && self.claims.get(reference).is_some_and(|known| known == uid)
+    }
+
+    pub(super) fn takes_over(&self) -> bool {
+        self.takes_over
     }
 
     pub(super) fn get_applied(&self, reference: &ObjectRef) -> Option<&Applied> {

@@ -8,11 +8,11 @@
 use std::sync::Arc;
 
 use api::go_format::quote;
-use expressions::{Bindings, ErrorClass};
+use expressions::{Bindings, Budget, ErrorClass};
 use serde_json::{Map, Value, json};
 
 use super::Plan;
-use super::evaluate::{EVALUATION_BUDGET, Evaluated, Failed, Values, bind_objects, without_status};
+use super::evaluate::{ASIDE_STEPS_MAX, Evaluated, Failed, Values, bind_objects, without_status};
 use super::node::Run;
 use crate::conditions::Condition;
 use crate::field_path;
@@ -44,7 +44,12 @@ pub(super) fn status(
 /// Projects the author's fields where nothing was looked at.
 pub(super) fn blind_status(graph: &CompiledGraph, instance: &Value) -> Value {
     let runs = vec![Run::default(); graph.nodes.len()];
-    status(graph, &mut Values::new(graph, instance), &runs).0
+    status(
+        graph,
+        &mut Values::new(graph, instance, ASIDE_STEPS_MAX),
+        &runs,
+    )
+    .0
 }
 
 /// What the author's conditions came to.
@@ -77,8 +82,13 @@ pub(super) fn author_conditions(
     let schema = schema_with(instance, builtins);
     let mut out = AuthorConditions::default();
     let mut failures = Vec::new();
+    let mut budget = Budget::steps(ASIDE_STEPS_MAX);
     for expression in &graph.instance.conditions {
-        match evaluate(graph, &schema, &plan.observations, expression) {
+        match evaluate(
+            (graph, &schema, &plan.observations),
+            expression,
+            &mut budget,
+        ) {
             Ok(made) => out.conditions.extend(made),
             Err(Failed::Pending(_)) => out.incomplete = true,
             Err(Failed::Other(why)) => {
@@ -122,10 +132,9 @@ fn schema_with(instance: &Value, builtins: &[&Condition]) -> Value {
 }
 
 fn evaluate(
-    graph: &CompiledGraph,
-    schema: &Value,
-    observations: &[Option<Vec<Arc<Value>>>],
+    (graph, schema, observations): (&CompiledGraph, &Value, &[Option<Vec<Arc<Value>>>]),
     expression: &Expression,
+    budget: &mut Budget,
 ) -> Result<Vec<Authored>, Failed> {
     let mut bindings = Bindings::new();
     for reference in expression.references.iter() {
@@ -145,7 +154,7 @@ fn evaluate(
     }
     let value = expression
         .program
-        .evaluate(&bindings, EVALUATION_BUDGET)
+        .evaluate_within(&bindings, budget)
         .map_err(|error| {
             let text = error.to_string();
             if error.class == ErrorClass::DataPending {

@@ -736,3 +736,219 @@ fn a_graph_knows_what_it_reads_of_its_children() {
         ]
     );
 }
+
+/// A definition of configurations that each hold what an expression makes.
+fn heavy(count: usize, expression: &str) -> Value {
+    let resources: Vec<Value> = (0..count)
+        .map(|index| {
+            json!({"id": format!("config{index}"), "template": {
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": format!("heavy-{index}")},
+                "data": {"value": format!("${{{expression}}}")},
+            }})
+        })
+        .collect();
+    json!({
+        "schema": {"kind": "Heavy", "apiVersion": "v1alpha1", "spec": {"name": "string", "count": "integer | default=1"}},
+        "resources": resources,
+    })
+}
+
+fn heavy_instance() -> Value {
+    json!({
+        "apiVersion": "kro.run/v1alpha1", "kind": "Heavy",
+        "metadata": {"name": "demo", "namespace": "shop", "uid": "u-1", "generation": 1},
+        "spec": {"name": "demo", "count": 5_000_000},
+    })
+}
+
+#[test]
+fn a_plan_ends_when_its_steps_are_used_up_and_says_so() {
+    let expression = "string(lists.range(schema.spec.count).map(i, i * i).size())";
+    let world = World::new(heavy(1, expression), heavy_instance());
+    let plan = world.plan();
+    let failure = plan.failure.expect("it fails");
+    assert!(failure.contains("actual cost limit exceeded"), "{failure}");
+    assert!(plan.is_hopeless, "and would again");
+    assert!(plan.applies.is_empty(), "nothing is written");
+}
+
+#[test]
+fn the_expressions_of_a_plan_share_its_steps() {
+    let expression =
+        |index: usize| format!("string(lists.range(400000 + {index}).filter(i, i > 5).size())");
+    let mut definition = heavy(30, "''");
+    let resources = definition["resources"].as_array_mut().expect("resources");
+    for (index, resource) in resources.iter_mut().enumerate() {
+        resource["template"]["data"]["value"] = json!(format!("${{{}}}", expression(index)));
+    }
+    let few = json!(resources.iter().take(3).cloned().collect::<Vec<_>>());
+    let all = World::new(definition.clone(), heavy_instance()).plan();
+    let failure = all.failure.expect("together they take too long");
+    assert!(failure.contains("actual cost limit exceeded"), "{failure}");
+    definition["resources"] = few;
+    let plan = World::new(definition, heavy_instance()).plan();
+    assert_eq!(plan.failure, None, "each by itself does not");
+}
+
+#[test]
+fn a_plan_in_passing_gives_up_where_a_whole_one_goes_on() {
+    let quick = |world: &World| {
+        world.graph.plan_quickly(&PlanInput {
+            instance: &world.instance,
+            observed: &world.observed,
+            settings: &world.settings,
+        })
+    };
+    let long = World::new(
+        heavy(1, "string(lists.range(100000).filter(i, i > 5).size())"),
+        heavy_instance(),
+    );
+    assert!(quick(&long).is_none(), "it takes too long");
+    assert_eq!(
+        long.plan().failure,
+        None,
+        "but not too long for another thread"
+    );
+    let web = World::new(web(), instance());
+    let planned = quick(&web).expect("what people write");
+    assert_eq!(format!("{planned:?}"), format!("{:?}", web.plan()));
+}
+
+#[test]
+fn the_objects_of_a_plan_are_bounded_together() {
+    let definition = json!({
+        "schema": {"kind": "Heavy", "apiVersion": "v1alpha1", "spec": {"name": "string", "text": "string", "names": "[]string"}},
+        "resources": [{"id": "configs", "forEach": [{"name": "${schema.spec.names}"}], "template": {
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "${name}"},
+            "data": {"text": "${schema.spec.text}"},
+        }}],
+    });
+    let mut instance = heavy_instance();
+    let names: Vec<String> = (0..1_000).map(|index| format!("c{index}")).collect();
+    instance["spec"] = json!({"name": "demo", "text": "x".repeat(1_000_000), "names": names});
+    let plan = World::new(definition.clone(), instance.clone()).plan();
+    let failure = plan.failure.expect("a gigabyte");
+    assert!(failure.contains("bytes of memory together"), "{failure}");
+    instance["spec"]["text"] = json!("x".repeat(10_000));
+    let plan = World::new(definition, instance).plan();
+    assert_eq!(plan.failure, None, "10 MB are what a thousand objects have");
+    assert_eq!(plan.applies.len(), 1_000);
+}
+
+#[test]
+fn only_what_is_the_instances_own_is_changed_or_shown() {
+    let live = |labels: Value| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "demo-config", "namespace": "shop", "uid": "u", "labels": labels},
+            "data": {"replicas": "1"},
+        })
+    };
+    let set = crate::applyset_id(&instance());
+    let marked =
+        |hub: &str| json!({"applyset.kubernetes.io/part-of": set, "wheelhouse.dev/hub": hub});
+    let own = Claim::Own("u".to_owned());
+    for (name, labels, claimed, takes_over, want) in [
+        ("nobody's", json!({}), "", false, Claim::Foreign),
+        (
+            "nobody's, and to be taken over",
+            json!({}),
+            "",
+            true,
+            Claim::Taken("u".to_owned()),
+        ),
+        ("the ledger's", json!({}), "u", false, own.clone()),
+        (
+            "another of the ledger's name",
+            json!({}),
+            "before",
+            false,
+            Claim::Foreign,
+        ),
+        ("marked", marked("hub-a"), "", false, own.clone()),
+        (
+            "kro's",
+            json!({"applyset.kubernetes.io/part-of": set}),
+            "",
+            false,
+            own,
+        ),
+        ("another hub's", marked("hub-b"), "", false, Claim::Foreign),
+        (
+            "another set's, whatever the definition says",
+            json!({"applyset.kubernetes.io/part-of": "other"}),
+            "u",
+            true,
+            Claim::Foreign,
+        ),
+    ] {
+        let mut world = World::new(web(), instance());
+        let hub = ("wheelhouse.dev/hub".to_owned(), "hub-a".to_owned());
+        world.settings.extra_labels.extend([hub]);
+        world.observed.child(Arc::new(live(labels)));
+        let plan = world.plan();
+        let reference = plan.applies[0].reference.clone();
+        world.observed.claimed(&reference, claimed);
+        if takes_over {
+            world.observed.take_over();
+        }
+        let plan = world.plan();
+        assert_eq!(plan.applies[0].claim, want, "{name}");
+        let is_foreign = want == Claim::Foreign;
+        assert_eq!(
+            plan.nodes[0].state == NodeState::Error,
+            is_foreign,
+            "{name}"
+        );
+        let changes = plan.changes().any(|apply| apply.reference == reference);
+        assert_eq!(changes, !is_foreign, "{name}");
+        // What is not the instance's own yet is shown to no expression, and not counted.
+        let is_shown = plan.nodes[0].observed_count == 1;
+        assert_eq!(is_shown, matches!(want, Claim::Own(_)), "{name}");
+    }
+}
+
+#[test]
+fn only_names_are_asked_for() {
+    let definition = json!({
+        "schema": {"kind": "Any", "apiVersion": "v1alpha1", "spec": {"name": "string", "ns": "string"}},
+        "resources": [
+            {"id": "read", "externalRef": {
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": "${schema.spec.name}", "namespace": "${schema.spec.ns}"},
+            }},
+        ],
+    });
+    let long = "n".repeat(300);
+    for (name, ns, want) in [
+        ("a", "b", None),
+        ("system:a b", "b", None),
+        (
+            "a",
+            "kube-system/secrets?a=",
+            Some("metadata.namespace \"kube-system/secrets?a=\""),
+        ),
+        ("a", "..", Some("metadata.namespace \"..\"")),
+        ("a", "A", Some("metadata.namespace \"A\"")),
+        ("..", "b", Some("metadata.name \"..\"")),
+        ("a/b", "b", Some("metadata.name \"a/b\"")),
+        ("a%2fb", "b", Some("metadata.name \"a%2fb\"")),
+        ("a\nb", "b", Some("metadata.name \"a\\nb\"")),
+        (&long, "b", Some("...\": must be no more than 253 bytes")),
+    ] {
+        let mut world = World::new(definition.clone(), instance());
+        world.instance["spec"] = json!({"name": name, "ns": ns});
+        let plan = world.plan();
+        assert_eq!(
+            plan.wanted.len(),
+            usize::from(want.is_none()),
+            "{name} {ns}"
+        );
+        let failure = plan.failure.unwrap_or_default();
+        match want {
+            None => assert_eq!(failure, "", "{name} {ns}"),
+            Some(want) => assert!(failure.contains(want), "{failure}"),
+        }
+    }
+}

@@ -9,6 +9,7 @@
 //! kube-apiserver 1.36.3.
 
 use api::GroupVersionKind;
+use api::growth::TooLarge;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
@@ -25,18 +26,32 @@ mod workloads;
 type Fields = Map<String, Value>;
 
 /// Fills in defaults and brings the object into the form in which it is kept.
-pub fn complete(object: &mut Value, gvk: &GroupVersionKind, schema: &Schema) {
+///
+/// # Errors
+/// The defaults would take more memory than one object may.
+pub fn complete(
+    object: &mut Value,
+    gvk: &GroupVersionKind,
+    schema: &Schema,
+) -> Result<(), TooLarge> {
     if let Some(fields) = object.as_object_mut() {
         complete_kind(fields, gvk);
     }
     canonicalize(object, schema);
-    structural::default(object, schema);
+    structural::default(object, schema)
 }
 
 /// Sets what a new object begins with and clients cannot choose: its first status, and the like.
-pub fn prepare_for_create(object: &mut Value, gvk: &GroupVersionKind, schema: &Schema) {
+///
+/// # Errors
+/// As [`complete`].
+pub fn prepare_for_create(
+    object: &mut Value,
+    gvk: &GroupVersionKind,
+    schema: &Schema,
+) -> Result<(), TooLarge> {
     let Some(fields) = object.as_object_mut() else {
-        return;
+        return Ok(());
     };
     if schema.properties.contains_key("status") {
         fields.insert("status".to_owned(), json!({}));
@@ -63,7 +78,7 @@ pub fn prepare_for_create(object: &mut Value, gvk: &GroupVersionKind, schema: &S
         ("batch", "Job") => workloads::generate_selector(fields),
         _ => {}
     }
-    structural::default(object, schema);
+    structural::default(object, schema)
 }
 
 fn complete_kind(fields: &mut Fields, gvk: &GroupVersionKind) {

@@ -55,6 +55,10 @@ impl<'a> ListRules<'a> {
             return Ok(original);
         }
         let items = items_of(&[&original, &patch])?;
+        let count = original.len().saturating_add(patch.len());
+        if items == Items::Scalars {
+            self.items.charge(count, count)?;
+        }
         let (merged, original, patch) = match (items, self.items.merge_key()) {
             (Items::Scalars, _) => {
                 let both = original.iter().chain(&patch).cloned().collect();
@@ -66,6 +70,7 @@ impl<'a> ListRules<'a> {
                 ));
             }
             (Items::Maps, Some(key)) => {
+                self.items.charge(count, patch.len())?;
                 let (original, patch) = apply_directives(original, patch, key)?;
                 let merged = self.merge_maps(original.clone(), patch.clone(), key)?;
                 (merged, original, patch)
@@ -83,6 +88,7 @@ impl<'a> ListRules<'a> {
         if original.is_empty() && deleted.is_empty() {
             return Ok(original);
         }
+        self.items.charge(original.len(), deleted.len())?;
         if items_of(&[&original, deleted])? == Items::Maps {
             return self.merge_items(original, deleted.to_vec());
         }
@@ -99,6 +105,8 @@ impl<'a> ListRules<'a> {
         patch_order: &[Value],
         server_order: &[Value],
     ) -> Result<Vec<Value>, PatchError> {
+        let named = patch_order.len().saturating_add(server_order.len());
+        self.items.charge(merged.len(), named)?;
         let key = self.items.merge_key();
         let (mut patch_items, mut server_items) = (Vec::new(), Vec::new());
         for item in merged {
@@ -112,6 +120,8 @@ impl<'a> ListRules<'a> {
             .into_iter()
             .map(|item| Ok((position(server_order, &item, key)?, item)))
             .collect::<Result<_, PatchError>>()?;
+        self.items
+            .charge(server_items.len(), unplaced_count(&server_items))?;
         sort_by_position(&mut server_items);
         let mut ordered = Vec::with_capacity(patch_items.len().saturating_add(server_items.len()));
         let mut left = server_items.into_iter().peekable();
@@ -133,10 +143,16 @@ impl<'a> ListRules<'a> {
     /// The order of the object's list after items of the patch were deleted from it. As many new items as were deleted
     /// count as the last ones: Kubernetes writes them into the room that the deleted ones leave, and then takes the
     /// list for the order of the object.
-    pub(crate) fn order_after(self, original: Vec<Value>, patch: &[Value]) -> Vec<Value> {
+    pub(crate) fn order_after(
+        self,
+        original: Vec<Value>,
+        patch: &[Value],
+    ) -> Result<Vec<Value>, PatchError> {
         let Some(key) = self.items.merge_key().filter(|_| self.items.merges()) else {
-            return original;
+            return Ok(original);
         };
+        self.items
+            .charge(original.len(), patch.len().saturating_mul(2))?;
         let directive = |item: &Value| {
             item.get(DIRECTIVE)
                 .and_then(Value::as_str)
@@ -146,7 +162,7 @@ impl<'a> ListRules<'a> {
             .iter()
             .any(|item| directive(item).as_deref() == Some(REPLACE))
         {
-            return original;
+            return Ok(original);
         }
         let is_deleted = |item: &Value| {
             patch.iter().any(|deleted| {
@@ -164,7 +180,7 @@ impl<'a> ListRules<'a> {
                 order.push(item.clone());
             }
         }
-        order
+        Ok(order)
     }
 
     /// Checks that a list of the patch holds items of `$setElementOrder` alone, in its order.
@@ -282,6 +298,15 @@ fn apply_directives(
     } else {
         (original, kept)
     })
+}
+
+/// How many items stand nowhere. Where there are any, each item may move past each other one.
+fn unplaced_count(items: &[(Option<usize>, Value)]) -> usize {
+    if items.iter().all(|(position, _)| position.is_some()) {
+        1
+    } else {
+        items.len()
+    }
 }
 
 /// Sorts items by where they stand. An item that stands nowhere, and one compared with it, comes first, whichever is

@@ -5,6 +5,8 @@
 //!
 //! Source: `apimachinery/pkg/util/strategicpatch/meta.go`.
 
+use std::cell::Cell;
+
 use serde_json::{Map, Value};
 
 use super::PatchError;
@@ -19,20 +21,45 @@ pub(crate) struct Lookup<'a> {
     is_root: bool,
     strategy: PatchStrategy,
     merge_key: Option<&'a str>,
+    work: &'a Work,
+}
+
+/// The comparisons that a patch may still make. Items of lists are found by walking, so that a list of many times a list
+/// of many is what a patch can cost.
+#[derive(Debug)]
+pub(crate) struct Work(Cell<usize>);
+
+/// Comparisons of one patch: a thousand items against ten thousand, twice. They take well below a second.
+const COMPARISONS_MAX: usize = 20_000_000;
+
+// === impl Work ===
+
+impl Work {
+    pub(crate) fn new() -> Self {
+        Self(Cell::new(COMPARISONS_MAX))
+    }
 }
 
 // === impl Lookup ===
 
 impl<'a> Lookup<'a> {
     /// The object itself.
-    pub(crate) fn root(schema: &'a Schema, kind: &'a str) -> Self {
+    pub(crate) fn root(schema: &'a Schema, kind: &'a str, work: &'a Work) -> Self {
         Self {
             schema,
             name: kind,
             is_root: true,
             strategy: PatchStrategy::default(),
             merge_key: None,
+            work,
         }
+    }
+
+    /// Charges the comparison of each of `left` items with each of `right`.
+    pub(crate) fn charge(&self, left: usize, right: usize) -> Result<(), PatchError> {
+        let left = self.work.0.get().checked_sub(left.saturating_mul(right));
+        self.work.0.set(left.unwrap_or(0));
+        left.map(drop).ok_or(PatchError::TooManyItems)
     }
 
     /// A field that holds a map.
@@ -110,6 +137,7 @@ impl<'a> Lookup<'a> {
             is_root: false,
             strategy: field.patch_strategy,
             merge_key: field.patch_merge_key.as_deref(),
+            work: self.work,
         })
     }
 }

@@ -260,3 +260,31 @@ fn malformed_patches_are_refused_in_the_words_of_kubernetes() {
         );
     }
 }
+
+#[test]
+fn lists_of_very_many_items_are_not_compared_each_with_each() {
+    let schema = schema();
+    let containers = |count: usize, image: &str| -> Value {
+        let items = (0..count).map(|index| json!({"name": format!("c{index}"), "image": image}));
+        json!({"spec": {"containers": items.collect::<Vec<_>>()}})
+    };
+    let merged = strategic_merge(containers(500, "a"), containers(500, "b"), &schema, "Pod");
+    assert_eq!(
+        merged,
+        Ok(containers(500, "b")),
+        "a list as people write it"
+    );
+    let refused = strategic_merge(
+        containers(20_000, "a"),
+        containers(20_000, "b"),
+        &schema,
+        "Pod",
+    );
+    assert_eq!(refused, Err(PatchError::TooManyItems));
+    let names = |count: usize| -> Value {
+        let items = (0..count).map(|index| format!("n{index}"));
+        json!({"spec": {"names": items.collect::<Vec<_>>()}})
+    };
+    let refused = strategic_merge(names(20_000), names(20_000), &schema, "Pod");
+    assert_eq!(refused, Err(PatchError::TooManyItems));
+}

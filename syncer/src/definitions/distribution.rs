@@ -6,27 +6,40 @@
 //! only once the CRD there is ours and Established and the spoke holds no objects of it that the
 //! hub does not know. A CRD that vanished from a spoke is put back.
 //!
+//! What becomes of a definition in one target says nothing of another: a definition waits for its home, and a moment for
+//! others that are at work on it; what fails there, or takes longer, is told at that target alone.
+//!
 //! Source: kro `pkg/client/crd`, KREP-013b for the spokes.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use api::{GroupKind, LogicalCluster, crd::CustomResourceDefinition};
-use client::{Answer, DeleteRequest, Force, ListRequest, Patch, reflector::Event};
+use client::{
+    Answer, DeleteRequest, Force, ListRequest, Patch,
+    reflector::{Event, RawObject},
+};
+use graph::Ownership;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::Served;
+use super::{DefinitionKey, Served};
 use crate::{
-    children::OWNED_SELECTOR,
+    children,
     engine::Engine,
+    instances::claims,
     keys::text,
     resources,
     target::{Reach, Target, TargetSort},
 };
 
 /// The wait after a failure, which the heartbeat shortens when the spoke comes back.
-const RETRY_DELAY: std::time::Duration = std::time::Duration::from_secs(2);
+const RETRY_DELAY: Duration = Duration::from_secs(2);
+
+/// How long a definition waits for a target that answers and does not serve it yet, so that who waits for the definition
+/// finds it served in all sound clusters: a busy kube-apiserver takes some seconds for a CRD.
+const AWAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Lets a breaking change of a CRD through. Source: kro.
 const ALLOW_BREAKING: &str = "kro.run/allow-breaking-changes";
@@ -38,6 +51,8 @@ pub(crate) enum Progress {
     Served,
     /// Written, and not Established yet.
     Pending,
+    /// The target failed; it is tried again.
+    Failed(String),
     /// Refused, for a reason that the user has to mend.
     Refused(String),
 }
@@ -45,12 +60,29 @@ pub(crate) enum Progress {
 /// How far the kinds of one target are, by group and kind.
 #[derive(Debug, Default)]
 pub(crate) struct Kinds {
-    // Guards the map; never held across an await.
+    // Each guards its map; neither is held across an await nor while the other is.
     state: Mutex<BTreeMap<GroupKind, KindState>>,
+    /// Kinds of root that a local definition keeps out, and why.
+    kept_out: Mutex<BTreeMap<GroupKind, String>>,
+    // Guards one value; not held while the map is.
+    patience: Mutex<Patience>,
+}
+
+/// For which definitions a target is waited for.
+#[derive(Debug, Default)]
+struct Patience {
+    /// Since when, by kind, with the graph.
+    since: BTreeMap<GroupKind, (String, Instant)>,
+    /// Whether it was waited for in vain, and has served nothing since.
+    late: bool,
 }
 
 #[derive(Debug)]
 struct KindState {
+    /// The definition that was looked after last.
+    key: DefinitionKey,
+    /// Whether the CRD that is there is this definition's.
+    ours: bool,
     /// The graph whose CRD was looked after last.
     spec_hash: String,
     progress: Progress,
@@ -63,8 +95,8 @@ struct KindState {
 pub(crate) enum Spread {
     /// Served in each.
     Everywhere,
-    /// Not yet in these.
-    Waiting(Vec<String>),
+    /// Not yet in these, which are waited for that long.
+    Waiting(Vec<String>, Duration),
     /// Refused in root, or in the only cluster that it is for.
     Refused(String),
 }
@@ -76,13 +108,15 @@ impl Kinds {
     pub(crate) fn of(&self, served: &Served) -> Option<Progress> {
         let state = self.state.lock();
         let known = state.get(&served.graph.group_kind())?;
-        (known.spec_hash == served.graph.spec_hash()).then(|| known.progress.clone())
+        let is_of = known.spec_hash == served.graph.spec_hash() && known.key == served.key;
+        is_of.then(|| known.progress.clone())
     }
 
     fn is_current(&self, served: &Served) -> bool {
         let state = self.state.lock();
         state.get(&served.graph.group_kind()).is_some_and(|known| {
             known.spec_hash == served.graph.spec_hash()
+                && known.key == served.key
                 && known.progress == Progress::Served
                 && !known.stale
         })
@@ -93,6 +127,22 @@ impl Kinds {
         for known in self.state.lock().values_mut() {
             known.stale = true;
         }
+    }
+
+    /// Tells whether the kind that the target has is a definition's own, as far as was seen: not one that somebody else has
+    /// defined there under the same name.
+    pub(crate) fn are_ours(&self, served: &Served) -> bool {
+        let state = self.state.lock();
+        let known = state.get(&served.graph.group_kind());
+        known.is_some_and(|known| known.ours && known.key == served.key)
+    }
+
+    /// Notes which kinds of root are kept out. Returns whether that is new.
+    fn note_kept_out(&self, kept_out: BTreeMap<GroupKind, String>) -> bool {
+        let mut known = self.kept_out.lock();
+        let changed = *known != kept_out;
+        *known = kept_out;
+        changed
     }
 
     /// Counts the kinds that are served, and tells why others are not.
@@ -107,57 +157,123 @@ impl Kinds {
             .filter_map(|(kind, known)| match &known.progress {
                 Progress::Served => None,
                 Progress::Pending => Some(format!("{kind}: not established yet")),
-                Progress::Refused(reason) => Some(format!("{kind}: {reason}")),
+                Progress::Failed(reason) | Progress::Refused(reason) => {
+                    Some(format!("{kind}: {reason}"))
+                }
             })
             .collect();
+        let kept_out = self.kept_out.lock();
+        others.extend(
+            kept_out
+                .iter()
+                .map(|(kind, reason)| format!("{kind}: {reason}")),
+        );
         others.sort();
         (served, others)
     }
 
-    fn note(&self, served: &Served, progress: &Progress) -> bool {
+    /// Tells how long a definition goes on waiting for this target; `None` if it does not.
+    fn awaits(&self, served: &Served, now: Instant) -> Option<Duration> {
+        let mut patience = self.patience.lock();
+        if patience.late {
+            return None;
+        }
+        let (hash, kind) = (served.graph.spec_hash(), served.graph.group_kind());
+        let since = patience
+            .since
+            .entry(kind)
+            .or_insert_with(|| (hash.to_owned(), now));
+        if since.0 != hash {
+            *since = (hash.to_owned(), now);
+        }
+        let left = AWAIT_MAX.checked_sub(now.duration_since(since.1));
+        patience.late = left.is_none();
+        left
+    }
+
+    fn note(&self, served: &Served, progress: &Progress, ours: Option<bool>) -> bool {
+        if *progress == Progress::Served {
+            let mut patience = self.patience.lock();
+            patience.late = false;
+            patience.since.remove(&served.graph.group_kind());
+        }
         let spec_hash = served.graph.spec_hash().to_owned();
         let kind = served.graph.group_kind();
+        let mut state = self.state.lock();
+        let before = state.get(&kind);
+        let was_ours = before.is_some_and(|before| before.ours && before.key == served.key);
         let noted = KindState {
+            key: served.key.clone(),
+            ours: ours.unwrap_or(was_ours),
             spec_hash,
             progress: progress.clone(),
             stale: false,
         };
-        let before = self.state.lock().insert(kind, noted);
-        before.is_none_or(|before| before.progress != *progress)
+        let changed =
+            before.is_none_or(|before| before.progress != *progress || was_ours != noted.ours);
+        state.insert(kind, noted);
+        changed
     }
+}
+
+/// How a definition is in one target, as far as the definition is concerned.
+enum Standing {
+    /// Nothing that it waits for: served, or the target's own trouble, which is told there.
+    Settled,
+    /// It waits for the target, that long.
+    Awaited(Duration),
+    /// Its home refuses it.
+    Refused(String),
 }
 
 /// Brings a definition's CRD to its home at once, and tells how far it is elsewhere.
 pub(crate) async fn spread(engine: &Arc<Engine>, served: &Arc<Served>) -> Spread {
-    let mut waiting = Vec::new();
+    let (mut waiting, mut refused) = (Vec::new(), None);
+    let mut delay = AWAIT_MAX;
     for target in engine.fleet.all() {
-        let is_for = engine
-            .definitions
-            .served_in(&target)
-            .iter()
-            .any(|one| one.key == served.key);
-        if !is_for || target.reach() != Reach::Reachable {
-            continue;
-        }
-        let home = target.cluster == served.key.cluster;
-        let known = target.kinds.of(served);
-        let progress = match known {
-            Some(Progress::Served) => Progress::Served,
-            _ if home => ensure_and_note(engine, &target, served).await,
-            Some(progress) => progress,
-            None => Progress::Pending,
-        };
-        match progress {
-            Progress::Refused(reason) if home => return Spread::Refused(reason),
-            // A refusal is reported at that spoke; it holds nobody else back.
-            Progress::Served | Progress::Refused(_) => {}
-            Progress::Pending => waiting.push(target.cluster.to_string()),
+        match standing(engine, &target, served).await {
+            Standing::Settled => {}
+            Standing::Awaited(left) => {
+                waiting.push(target.cluster.to_string());
+                delay = delay.min(left);
+            }
+            Standing::Refused(reason) => refused = Some(reason),
         }
     }
-    if waiting.is_empty() {
-        Spread::Everywhere
-    } else {
-        Spread::Waiting(waiting)
+    match refused {
+        Some(reason) => Spread::Refused(reason),
+        None if waiting.is_empty() => Spread::Everywhere,
+        None => Spread::Waiting(waiting, delay),
+    }
+}
+
+async fn standing(engine: &Arc<Engine>, target: &Arc<Target>, served: &Arc<Served>) -> Standing {
+    let is_for = engine
+        .definitions
+        .served_in(target)
+        .iter()
+        .any(|one| one.key == served.key);
+    if !is_for || target.reach() != Reach::Reachable {
+        return Standing::Settled;
+    }
+    let known = target.kinds.of(served);
+    if target.cluster == served.key.cluster {
+        let progress = match known {
+            Some(Progress::Served) => Progress::Served,
+            _ => ensure_and_note(engine, target, served).await,
+        };
+        return match progress {
+            Progress::Served => Standing::Settled,
+            Progress::Refused(reason) => Standing::Refused(reason),
+            Progress::Pending | Progress::Failed(_) => Standing::Awaited(AWAIT_MAX),
+        };
+    }
+    match known {
+        Some(Progress::Served | Progress::Refused(_) | Progress::Failed(_)) => Standing::Settled,
+        Some(Progress::Pending) | None => target
+            .kinds
+            .awaits(served, Instant::now())
+            .map_or(Standing::Settled, Standing::Awaited),
     }
 }
 
@@ -179,7 +295,7 @@ pub(crate) fn start(engine: &Arc<Engine>) {
 
 /// Starts the watch of our CRDs in a target: one that vanishes or is edited is put back.
 pub(crate) fn watch(engine: &Arc<Engine>, target: &Arc<Target>) {
-    let source = target.source(&resources::crds(), OWNED_SELECTOR);
+    let source = target.source(&resources::crds(), Some(children::owned()));
     let mut events = target.follow(source, target.token.clone());
     let (engine, target) = (Arc::clone(engine), Arc::clone(target));
     let tasks = engine.tasks.clone();
@@ -203,7 +319,7 @@ async fn look_after(engine: &Arc<Engine>, cluster: &LogicalCluster) {
     if target.reach() != Reach::Reachable {
         return; // the heartbeat adds it again
     }
-    let mut moved = false;
+    let mut moved = target.kinds.note_kept_out(kept_out(engine, &target));
     let wanted = engine.definitions.served_in(&target);
     for served in &wanted {
         if !target.kinds.is_current(served) {
@@ -225,24 +341,41 @@ async fn look_after(engine: &Arc<Engine>, cluster: &LogicalCluster) {
     }
 }
 
+/// Tells which definitions of root wait at a target, and for whom.
+fn kept_out(engine: &Engine, target: &Target) -> BTreeMap<GroupKind, String> {
+    let meant = engine.definitions.meant_for(target).into_iter();
+    meant
+        .filter_map(|served| {
+            let holder = engine.definitions.kept_out(target, &served)?;
+            let reason = format!(
+                "ResourceGraphDefinition {:?} of root waits: {:?} of this cluster held the kind first",
+                served.key.name, holder.name
+            );
+            Some((served.graph.group_kind(), reason))
+        })
+        .collect()
+}
+
 async fn ensure_and_note(
     engine: &Arc<Engine>,
     target: &Arc<Target>,
     served: &Arc<Served>,
 ) -> Progress {
-    let progress = match ensure(engine, target, served).await {
+    let mut ours = None;
+    let progress = match ensure(engine, target, served, &mut ours).await {
         Ok(progress) => progress,
         Err(error) if error.is_invalid() => Progress::Refused(error.to_string()),
         Err(error) => {
-            warn!(cluster = %target.cluster, name = served.key.name, error = %error, "cannot put a CRD");
+            let reason = error.chain();
+            warn!(cluster = %target.cluster, name = served.key.name, error = reason, "cannot put a CRD");
             target.probe.notify_one();
             engine
                 .distribution_queue
                 .add_after(target.cluster.clone(), RETRY_DELAY);
-            Progress::Pending
+            Progress::Failed(reason)
         }
     };
-    if target.kinds.note(served, &progress) && progress == Progress::Served {
+    if target.kinds.note(served, &progress, ours) && target.kinds.are_ours(served) {
         info!(cluster = %target.cluster, kind = %served.graph.group_kind(), "kind served");
         engine.requeue_cluster(&target.cluster);
     }
@@ -253,6 +386,7 @@ async fn ensure(
     engine: &Arc<Engine>,
     target: &Arc<Target>,
     served: &Arc<Served>,
+    ours: &mut Option<bool>,
 ) -> Result<Progress, client::Error> {
     let endpoint = target.endpoint(&resources::crds(), "");
     let wanted = served.definition.to_value();
@@ -262,23 +396,38 @@ async fn ensure(
         Err(error) if error.is_not_found() => None,
         Err(error) => return Err(error),
     };
-    if let Some(live) = &live
-        && let Some(reason) = refusal(engine, live, served)
-    {
-        return Ok(Progress::Refused(reason));
+    if let Some(live) = &live {
+        match whose(engine, target, live, served) {
+            Err(reason) => {
+                *ours = Some(false);
+                return Ok(Progress::Refused(reason));
+            }
+            Ok(Ownership::Own) => *ours = Some(true),
+            // Not before its schema is this definition's.
+            Ok(_) => {}
+        }
+        if let Some(reason) = refusal(engine, live, served) {
+            return Ok(Progress::Refused(reason));
+        }
     }
     let live = match live {
         Some(live) if is_as_wanted(&live, &wanted) => live,
-        _ => {
+        live => {
+            // Nothing but what was looked at: a CRD that another made meanwhile is not taken over.
+            let object = match &live {
+                None => claims::create_only(&wanted),
+                Some(live) => claims::update_only(&wanted, api::meta::uid(live)),
+            };
             let patch = Patch::Apply {
                 manager: api::wheelhouse::keys::MANAGER_SYNCER,
                 force: Force::Yes,
-                object: &wanted,
+                object: &object,
                 answer: Answer::Object,
             };
             target.dynamic.patch(&endpoint, &name, None, patch).await?
         }
     };
+    *ours = Some(true);
     if !established(&live) {
         return Ok(Progress::Pending); // the watch of CRDs brings us back
     }
@@ -296,15 +445,47 @@ async fn ensure(
     Ok(Progress::Served)
 }
 
-/// Tells why a live CRD is not to be touched.
+/// Tells whose a live CRD is, as far as it may be taken.
+///
+/// # Errors
+/// Why it is somebody else's. What a local definition that is gone has left does not keep one of root out.
+fn whose(
+    engine: &Engine,
+    target: &Target,
+    live: &Value,
+    served: &Served,
+) -> Result<Ownership, String> {
+    let typed = CustomResourceDefinition::from_value(live)
+        .map_err(|_status| "the CRD that is there cannot be read".to_owned())?;
+    let ownership = graph::ownership(&typed, &served.owner);
+    if let Ownership::Other(name) = &ownership
+        && served.key.cluster.is_root()
+        && !target.cluster.is_root()
+        && engine.definitions.listed()
+    {
+        let is_there = |cluster: &LogicalCluster| {
+            let key = DefinitionKey {
+                cluster: cluster.clone(),
+                name: name.clone(),
+            };
+            engine.definitions.known(&key).is_some()
+        };
+        if !is_there(&target.cluster) && !is_there(&LogicalCluster::root()) {
+            return Ok(Ownership::Adopted);
+        }
+    }
+    match ownership.refusal(api::meta::name(live)) {
+        Some(reason) => Err(reason),
+        None => Ok(ownership),
+    }
+}
+
+/// Tells why a live CRD that is ours is not to be changed.
 fn refusal(engine: &Engine, live: &Value, served: &Served) -> Option<String> {
     let Ok(typed) = CustomResourceDefinition::from_value(live) else {
         return Some("the CRD that is there cannot be read".to_owned());
     };
     let name = api::meta::name(live);
-    if let Some(reason) = graph::ownership(&typed, &served.owner).refusal(name) {
-        return Some(reason);
-    }
     let allowed = engine.definitions.known(&served.key).is_some_and(|known| {
         known
             .annotations
@@ -371,19 +552,18 @@ fn covers(live: &Value, wanted: &Value) -> bool {
 /// Finds an object of the kind in the spoke that no hub mirrors there.
 async fn stranger(target: &Target, served: &Served) -> Result<Option<String>, client::Error> {
     let endpoint = target.endpoint(served.graph.gvr(), "");
-    let request = ListRequest::default();
-    let listed = target.dynamic.list(&endpoint, &request).await?;
-    let mut strangers = listed.items.iter().filter(|object| {
-        let finalizers = api::meta::finalizers(object);
-        !finalizers.contains(&api::wheelhouse::keys::FINALIZER_MIRROR)
-            && api::meta::deletion_timestamp(object).is_none()
-    });
-    Ok(strangers.next().map(|object| {
+    let is_stranger = |object: &RawObject| {
+        let mut finalizers = object.finalizers.iter();
+        finalizers.all(|it| it != api::wheelhouse::keys::FINALIZER_MIRROR)
+            && object.deletion_timestamp.is_none()
+    };
+    let stranger = target.dynamic.find(&endpoint, is_stranger).await?;
+    Ok(stranger.map(|object| {
         format!(
             "{} {}/{}",
             served.graph.group_kind().kind,
-            text(object, &["metadata", "namespace"]),
-            text(object, &["metadata", "name"])
+            object.namespace.as_deref().unwrap_or_default(),
+            object.name
         )
     }))
 }
@@ -451,16 +631,19 @@ async fn retire(
             .any(|(cluster, _)| *cluster == target.cluster);
         // A definition that is deleted leaves its CRD and its instances, and so their service.
         let defined = engine.definitions.keys().iter().any(|key| {
-            text(
-                record,
-                &[
-                    "metadata",
-                    "labels",
-                    "kro.run/resource-graph-definition-name",
-                ],
-            ) == key.name
+            let reaches = key.cluster.is_root() || key.cluster == target.cluster;
+            reaches
+                && text(
+                    record,
+                    &[
+                        "metadata",
+                        "labels",
+                        "kro.run/resource-graph-definition-name",
+                    ],
+                ) == key.name
         });
-        if !kept && !used && !defined && engine.instances.synced() {
+        let known = engine.definitions.listed() && engine.instances.synced();
+        if !kept && !used && !defined && known {
             engine
                 .hub
                 .delete(&endpoint, name, &DeleteRequest::default())
@@ -474,6 +657,46 @@ async fn retire(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The story: a spoke that never established a CRD kept every definition of root from becoming Active.
+    #[test]
+    fn a_target_is_waited_for_once_and_not_again_before_it_serves_something() {
+        let kinds = Kinds::default();
+        let (now, late) = (Instant::now(), Instant::now() + AWAIT_MAX * 2);
+        let (first, second) = (served("A"), served("B"));
+        assert_eq!(kinds.awaits(&first, now), Some(AWAIT_MAX));
+        assert_eq!(kinds.awaits(&first, late), None, "that was long enough");
+        assert_eq!(kinds.awaits(&second, late), None, "it is known to be late");
+        kinds.note(&second, &Progress::Served, Some(true));
+        assert_eq!(kinds.awaits(&second, late), Some(AWAIT_MAX));
+    }
+
+    fn served(kind: &str) -> Served {
+        let spec = json!({"schema": {"apiVersion": "v1alpha1", "kind": kind, "spec": {"a": "string"}},
+            "resources": [{"id": "map", "template": {"apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": "${schema.spec.a}"}}}]});
+        let spec = serde_json::from_value(spec).expect("a definition");
+        let none = super::super::resolving::FetchedSchemas::default();
+        let graph = graph::compile(&spec, "a", &none).expect("it compiles");
+        Served {
+            key: DefinitionKey {
+                cluster: LogicalCluster::root(),
+                name: kind.to_lowercase(),
+            },
+            owner: graph::Owner {
+                name: String::new(),
+                uid: String::new(),
+            },
+            definition: graph.definition().clone(),
+            graph,
+            grant: crate::acting::Grant::of(&LogicalCluster::root(), &json!({}))
+                .expect("root's definitions are the hub's"),
+            reaching: super::super::Reaching {
+                selector: None,
+                distribute: true,
+            },
+        }
+    }
 
     #[test]
     fn a_crd_covers_what_is_wanted_if_all_of_it_is_there() {

@@ -7,9 +7,9 @@
 //!
 //! Source: kro `pkg/controller/resourcegraphdefinition`.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-use api::{kro::ResourceGraphDefinition, selector::Selector};
+use api::kro::ResourceGraphDefinition;
 use client::Patch;
 use graph::{
     CompiledGraph, Owner,
@@ -20,25 +20,24 @@ use serde_json::{Value, json};
 use tracing::{info, warn};
 
 use super::{
-    DefinitionKey, Served,
+    DefinitionKey, Reaching, Served,
+    claims::{self, Standing},
     distribution::{self, Spread},
     resolving,
     revisions::{self, Keep, Revision},
 };
 use crate::{
+    acting::Grant,
     engine::Engine,
     instances::{self, deletion},
     resources,
 };
 
-/// Selects the spokes that a definition of root is for.
-const SPOKES_ANNOTATION: &str = "wheelhouse.dev/spokes";
-
-/// `false` keeps a definition's kind on the hub. Source: kro KREP-013b.
-const DISTRIBUTE_KEY: &str = "kro.run/distribute";
-
 /// The wait after a failure of the hub itself, which is rare and passes.
 const RETRY_DELAY: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// The wait before it is looked again whether a definition's author may act.
+const RIGHTS_DELAY: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// What came of compiling.
 enum Compiled {
@@ -60,6 +59,9 @@ async fn step(engine: &Arc<Engine>, key: &DefinitionKey) -> Result<(), client::E
     let endpoint = Engine::hub_endpoint(&key.cluster, &resources::definitions(), "");
     let Some(known) = engine.definitions.known(key) else {
         withdraw(engine, key);
+        claims::release(engine, key, None).await?;
+        // Only now can the CRD that it leaves be another's.
+        claims::look_after_targets(engine, key);
         return Ok(());
     };
     // The watch says that it changed; the read says how, after our own writes too.
@@ -72,6 +74,7 @@ async fn step(engine: &Arc<Engine>, key: &DefinitionKey) -> Result<(), client::E
     if api::meta::deletion_timestamp(&object).is_some() {
         withdraw(engine, key);
         revisions::collect(engine, key, &revisions, Keep::None).await?;
+        claims::release(engine, key, None).await?;
         return release(engine, key, &object).await;
     }
     if !api::meta::has_finalizer(&object, api::kro::keys::FINALIZER) {
@@ -95,17 +98,17 @@ async fn step(engine: &Arc<Engine>, key: &DefinitionKey) -> Result<(), client::E
         set.mark(marks::kind_unready("the logical cluster is not connected"));
         return write_status(engine, key, &object, &set, None).await;
     };
-    let fetched = resolving::fetch(engine, &definition.spec, &home).await;
-    let compiled = compile(&definition, key, &fetched);
+    let fetched = resolving::fetch(engine, key, &definition.spec, &home).await;
+    let compiled = compile(engine, &definition, key, &fetched);
     match compiled {
         Compiled::Graph(graph) => {
-            set.mark(marks::graph_accepted());
-            let number = record(engine, key, &object, &graph, &revisions).await?;
-            set.mark(marks::revision_resolved(number));
-            serve(engine, key, &object, &graph, &mut set).await;
-            write_status(engine, key, &object, &set, Some((&graph, number))).await?;
-            let revisions = revisions::list(engine, key).await?;
-            revisions::collect(engine, key, &revisions, Keep::Newest).await
+            let subject = Subject {
+                key,
+                object: &object,
+                revisions: &revisions,
+                fetched: &fetched,
+            };
+            accept(engine, &subject, &graph, set).await
         }
         Compiled::Refused(reason) => {
             set.mark(marks::graph_refused(&reason));
@@ -122,13 +125,55 @@ async fn step(engine: &Arc<Engine>, key: &DefinitionKey) -> Result<(), client::E
     }
 }
 
+/// A definition, and what was read for it.
+#[derive(Clone, Copy)]
+struct Subject<'a> {
+    key: &'a DefinitionKey,
+    object: &'a Value,
+    revisions: &'a [Revision],
+    fetched: &'a resolving::Fetched,
+}
+
+/// Goes on with a definition that compiles: it is recorded and served if it holds its kind.
+async fn accept(
+    engine: &Arc<Engine>,
+    subject: &Subject<'_>,
+    graph: &Arc<CompiledGraph>,
+    mut set: ConditionSet,
+) -> Result<(), client::Error> {
+    let Subject { key, object, .. } = *subject;
+    set.mark(marks::graph_accepted());
+    let kind = graph.gvr().group_resource();
+    let standing = claims::stand(engine, key, api::meta::uid(object), &kind).await?;
+    if let Standing::Refused(holder) = &standing {
+        // Nothing is recorded of it: what was refused is not what is served after a restart.
+        set.mark(marks::kind_unready(&refusal(key, holder, graph)));
+        serve_last_good(engine, key, object, subject.revisions, subject.fetched).await;
+        return write_status(engine, key, object, &set, None).await;
+    }
+    let number = record(engine, key, object, graph, subject.revisions).await?;
+    set.mark(marks::revision_resolved(number));
+    serve(engine, key, object, graph, &mut set).await;
+    if let Standing::HoldsAgainst(root) = &standing {
+        set.mark(contested(key, root, graph));
+    }
+    claims::release(engine, key, Some(&kind)).await?;
+    write_status(engine, key, object, &set, Some((graph, number))).await?;
+    let revisions = revisions::list(engine, key).await?;
+    revisions::collect(engine, key, &revisions, Keep::Newest).await
+}
+
 fn compile(
+    engine: &Engine,
     definition: &ResourceGraphDefinition,
     key: &DefinitionKey,
-    fetched: &resolving::FetchedSchemas,
+    fetched: &resolving::Fetched,
 ) -> Compiled {
-    match graph::compile(&definition.spec, &key.name, fetched) {
-        Ok(graph) => Compiled::Graph(graph),
+    match fetched.compile(|schemas| graph::compile(&definition.spec, &key.name, schemas)) {
+        Ok((graph, view)) => {
+            engine.definitions.note_view(key, view);
+            Compiled::Graph(graph)
+        }
         Err(error) if error.is_transient() => Compiled::Unknown(error.to_string()),
         Err(error) => Compiled::Refused(error.to_string()),
     }
@@ -159,6 +204,35 @@ async fn record(
     Ok(number)
 }
 
+/// Words that another definition holds the kind, and what can be done.
+fn refusal(key: &DefinitionKey, holder: &DefinitionKey, graph: &CompiledGraph) -> String {
+    let kind = graph.group_kind();
+    let (name, cluster) = (&holder.name, holder.cluster.as_str());
+    if holder.cluster == key.cluster {
+        return format!(
+            "kind {kind} is held by ResourceGraphDefinition {name:?} of logical cluster {cluster:?}: choose another \
+             kind, or delete that definition"
+        );
+    }
+    format!(
+        "kind {kind} is held by ResourceGraphDefinition {name:?} of logical cluster {cluster:?}, which is for this \
+         cluster too: choose another kind or group"
+    )
+}
+
+/// Words that a definition goes on with a kind that one of root has for its cluster, and what its owner can do.
+fn contested(key: &DefinitionKey, root: &DefinitionKey, graph: &CompiledGraph) -> Mark {
+    let message = format!(
+        "kind {} is served by this definition in logical cluster {:?} alone, because it was here first; \
+         ResourceGraphDefinition {:?} of root defines it for this cluster too and waits: delete this definition, or \
+         give it another kind, to get root's",
+        graph.group_kind(),
+        key.cluster.as_str(),
+        root.name,
+    );
+    Mark::holds("KindReady", "HeldAgainstRoot", message)
+}
+
 async fn serve(
     engine: &Arc<Engine>,
     key: &DefinitionKey,
@@ -166,17 +240,8 @@ async fn serve(
     graph: &Arc<CompiledGraph>,
     set: &mut ConditionSet,
 ) {
-    if let Some(holder) = engine.definitions.holder(key, &graph.group_kind()) {
-        let reason = format!(
-            "kind {} is held by ResourceGraphDefinition {:?} of logical cluster {:?}",
-            graph.group_kind(),
-            holder.name,
-            holder.cluster.as_str()
-        );
-        set.mark(marks::kind_unready(&reason));
-        return;
-    }
-    let served = match publish(engine, key, object, graph) {
+    let grant = Grant::of(&key.cluster, object);
+    let served = match grant.and_then(|grant| publish(engine, key, object, graph, grant)) {
         Ok(served) => served,
         Err(reason) => {
             set.mark(marks::kind_unready(&reason));
@@ -184,18 +249,32 @@ async fn serve(
         }
     };
     let spread = distribution::spread(engine, &served).await;
-    // Only now is there something to watch.
-    instances::watch(engine, &graph.group_kind(), graph.gvr());
     match spread {
         Spread::Everywhere => {
             set.mark(marks::kind_ready(&graph.group_kind().kind));
-            set.mark(marks::controller_running());
+            set.mark(acting(engine, key, &served).await);
         }
-        Spread::Waiting(places) => {
+        Spread::Waiting(places, delay) => {
+            engine.definition_queue.add_after(key.clone(), delay);
             let message = format!("waiting for the CRD in {}", places.join(", "));
             set.mark(Mark::waits("KindReady", "Distributing", message));
         }
         Spread::Refused(reason) => set.mark(marks::kind_unready(&reason)),
+    }
+}
+
+/// Says whether its author may act for its instances where it was written; if not, it is looked at again, because the
+/// right may be given.
+async fn acting(engine: &Arc<Engine>, key: &DefinitionKey, served: &Served) -> Mark {
+    let Some(home) = engine.fleet.get(&key.cluster) else {
+        return marks::controller_running();
+    };
+    match served.grant.resolve(engine, &home).await {
+        Ok(_actor) => marks::controller_running(),
+        Err(reason) => {
+            engine.definition_queue.add_after(key.clone(), RIGHTS_DELAY);
+            marks::controller_failed(&reason)
+        }
     }
 }
 
@@ -204,17 +283,12 @@ fn publish(
     key: &DefinitionKey,
     object: &Value,
     graph: &Arc<CompiledGraph>,
+    grant: Grant,
 ) -> Result<Arc<Served>, String> {
-    let annotation = |name: &str| object["metadata"]["annotations"][name].as_str();
-    let label = |name: &str| object["metadata"]["labels"][name].as_str();
-    let selector = match annotation(SPOKES_ANNOTATION) {
-        None => None,
-        Some(text) => Some(
-            text.parse::<Selector>()
-                .map_err(|error| format!("annotation {SPOKES_ANNOTATION}: {error}"))?,
-        ),
+    let map = |part: &str| -> BTreeMap<String, String> {
+        serde_json::from_value(object["metadata"][part].clone()).unwrap_or_default()
     };
-    let distribute = annotation(DISTRIBUTE_KEY).or_else(|| label(DISTRIBUTE_KEY)) != Some("false");
+    let reaching = Reaching::of(&map("annotations"), &map("labels"))?;
     let uid = api::meta::uid(object);
     let owner = Owner {
         name: key.name.clone(),
@@ -226,12 +300,15 @@ fn publish(
         key: key.clone(),
         owner,
         graph: Arc::clone(graph),
+        grant,
         definition,
-        selector,
-        distribute,
+        reaching,
     });
     let changed = engine.definitions.publish(Arc::clone(&served));
+    // Before the kind is served anywhere: the first instances find the watch there.
+    instances::watch(engine, graph.gvr());
     if changed {
+        claims::changed_hands(engine, key, &served.resource());
         for target in engine.fleet.all() {
             engine.distribution_queue.add(target.cluster.clone());
         }
@@ -250,16 +327,24 @@ async fn serve_last_good(
     key: &DefinitionKey,
     object: &Value,
     revisions: &[Revision],
-    fetched: &resolving::FetchedSchemas,
+    fetched: &resolving::Fetched,
 ) {
     if engine.definitions.served(key).is_some() {
         return;
     }
-    if let Some(graph) = revisions::last_good(key, revisions, fetched)
-        && let Ok(served) = publish(engine, key, object, &graph)
+    let holds = |graph: &CompiledGraph| {
+        let kind = graph.gvr().group_resource();
+        engine.definitions.claims.holds(key, &kind)
+    };
+    let last_good =
+        fetched.compile(|schemas| revisions::last_good(key, revisions, schemas, holds).ok_or(()));
+    if let Ok(((graph, author), _)) = last_good
+        && let Ok(grant) = Grant::of(&key.cluster, object)
+        // Its own author's: who has written the definition since has not written this.
+        && let grant = grant.of_revision(&key.cluster, author)
+        && let Ok(served) = publish(engine, key, object, &graph, grant)
     {
         distribution::spread(engine, &served).await;
-        instances::watch(engine, &graph.group_kind(), graph.gvr());
     }
 }
 
@@ -267,10 +352,8 @@ fn withdraw(engine: &Engine, key: &DefinitionKey) {
     if let Some(served) = engine.definitions.withdraw(key) {
         // The CRD and the instances stay, as with kro; deletion of an instance needs no graph.
         info!(cluster = %key.cluster, name = key.name, "no longer served");
-        let group_kind = served.graph.group_kind();
-        if engine.instances.of_kind(&group_kind).is_empty() {
-            instances::unwatch(engine, &group_kind);
-        }
+        claims::changed_hands(engine, key, &served.resource());
+        instances::end_unused_watches(engine);
         for target in engine.fleet.all() {
             engine.distribution_queue.add(target.cluster.clone());
         }

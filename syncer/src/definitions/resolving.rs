@@ -1,82 +1,153 @@
 //! The schemas that a definition is compiled against: the built-in kinds, then what the receiving
 //! clusters publish in their OpenAPI v3.
 //!
-//! Compiling is pure, so everything that a definition names is fetched before. A kind that the
-//! first cluster asked does not serve is asked of the next.
+//! Compiling is pure, so everything that a definition names is fetched before.
+//!
+//! # Invariants
+//!
+//! What one cluster publishes is a *view* of its own, and never mixed into another's: a definition compiles if it does
+//! with one view, whatever the others say. The view that most clusters share is tried first, of several the one of the
+//! oldest Spoke, and before all the one with which the definition compiled last. A cluster that does not answer in time
+//! is passed over for a while; its text is read within what a spoke may make the hub hold.
 
 use std::{
     collections::{BTreeSet, HashMap},
+    hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
+    time::Duration,
 };
 
-use api::{GroupVersion, GroupVersionKind, kro::RgdSpec};
+use api::{GroupVersion, GroupVersionKind, kro::RgdSpec, validation::is_dns1035_label};
+use client::Path;
+use futures::future::join_all;
 use graph::{ResolveError, ResolvedKind, SchemaResolver};
 use schema::Schema;
 use serde_json::Value;
 use tracing::debug;
 
+use super::DefinitionKey;
 use crate::{
     engine::Engine,
     keys::text,
     target::{Reach, Target, TargetSort},
 };
 
-/// The kinds that one definition names, as far as any receiving cluster serves them.
-#[derive(Debug, Default)]
+/// How long a cluster may take for what a definition names.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long one that took longer is not asked again.
+const PAUSE: Duration = Duration::from_secs(30);
+
+/// How many clusters are asked at a time.
+const ASKED_COUNT: usize = 4;
+
+/// How many clusters that serve everything are enough to tell what most say.
+const VIEW_COUNT: usize = 3;
+
+/// What receiving clusters say of the kinds that one definition names, the view to be tried first in front.
+#[derive(Debug)]
+pub(crate) struct Fetched {
+    views: Vec<View>,
+    /// What all of them serve together, for a definition whose kinds are in several clusters.
+    union: FetchedSchemas,
+}
+
+#[derive(Debug)]
+struct View {
+    fingerprint: u64,
+    schemas: FetchedSchemas,
+}
+
+/// The kinds that one definition names, as far as they are served.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct FetchedSchemas {
-    kinds: HashMap<GroupVersionKind, ResolvedKind>,
+    kinds: HashMap<GroupVersionKind, Found>,
     served: BTreeSet<GroupVersion>,
     /// A cluster could not be asked: what is missing may be there.
     unavailable: Option<String>,
 }
 
+#[derive(Debug, Clone)]
+struct Found {
+    kind: ResolvedKind,
+    fingerprint: u64,
+}
+
 /// Fetches what a definition names and the built-in kinds do not have.
-pub(crate) async fn fetch(engine: &Engine, spec: &RgdSpec, home: &Target) -> FetchedSchemas {
-    let mut missing: BTreeSet<GroupVersionKind> = named(spec)
+pub(crate) async fn fetch(
+    engine: &Engine,
+    key: &DefinitionKey,
+    spec: &RgdSpec,
+    home: &Target,
+) -> Fetched {
+    let wanted: BTreeSet<GroupVersionKind> = named(spec)
         .into_iter()
         .filter(|gvk| builtin(gvk).is_none())
         .collect();
-    let mut fetched = FetchedSchemas::default();
-    if missing.is_empty() {
-        return fetched;
-    }
-    let mut places: Vec<Arc<Target>> = engine.fleet.all();
-    places.retain(|target| target.cluster == home.cluster || home.sort == TargetSort::Root);
-    // Root first: kinds that other definitions generate are there.
-    places.sort_by_key(|target| target.sort != TargetSort::Root);
-    for target in places {
-        if missing.is_empty() {
-            break;
-        }
-        if target.reach() != Reach::Reachable {
-            fetched.unavailable = Some(format!(
-                "spoke {:?} is unreachable",
-                target.cluster.as_str()
-            ));
-            continue;
-        }
-        let versions: BTreeSet<GroupVersion> = missing
-            .iter()
-            .map(GroupVersionKind::group_version)
-            .collect();
-        for version in versions {
-            match fetch_version(&target, &version).await {
-                Ok(Some(kinds)) => {
-                    fetched.served.insert(version);
-                    for (gvk, kind) in kinds {
-                        missing.remove(&gvk);
-                        fetched.kinds.entry(gvk).or_insert(kind);
-                    }
-                }
-                Ok(None) => {}
-                Err(error) => {
-                    debug!(cluster = %target.cluster, %version, %error, "cannot read schemas");
-                    fetched.unavailable = Some(error.to_string());
-                }
+    let mut read = Vec::new();
+    if !wanted.is_empty() {
+        let mut places: Vec<Arc<Target>> = engine.fleet.all();
+        places.retain(|target| target.cluster == home.cluster || home.sort == TargetSort::Root);
+        // Root first: kinds that other definitions generate are there.
+        places.sort_by(|one, other| {
+            let age = |target: &Target| (target.sort != TargetSort::Root, target.created.clone());
+            age(one).cmp(&age(other))
+        });
+        for places in places.chunks(ASKED_COUNT) {
+            let asked = places.iter().map(|target| ask(target, &wanted));
+            read.extend(join_all(asked).await);
+            let is_whole = |read: &&FetchedSchemas| read.kinds.len() == wanted.len();
+            let whole_count = read.iter().filter(is_whole).count();
+            let root_has_all = read.first().is_some_and(|root| is_whole(&root));
+            if root_has_all || whole_count >= VIEW_COUNT {
+                break;
             }
         }
     }
+    Fetched::of(read, engine.definitions.view(key))
+}
+
+/// Asks one cluster. Whatever fails is in what is returned, and goes no further.
+async fn ask(target: &Target, wanted: &BTreeSet<GroupVersionKind>) -> FetchedSchemas {
+    let mut fetched = FetchedSchemas::default();
+    let cluster = target.cluster.as_str();
+    if target.reach() != Reach::Reachable {
+        fetched.unavailable = Some(format!("spoke {cluster:?} is unreachable"));
+        return fetched;
+    }
+    if !target.gives_schemas() {
+        fetched.unavailable = Some(format!("spoke {cluster:?} gives no schemas in time"));
+        return fetched;
+    }
+    let asked = tokio::time::timeout(PATIENCE, fetch_all(target, wanted, &mut fetched)).await;
+    if asked.is_err() {
+        target.pause_schemas(PAUSE);
+        fetched.unavailable = Some(format!("spoke {cluster:?} gives no schemas in time"));
+    }
     fetched
+}
+
+async fn fetch_all(
+    target: &Target,
+    wanted: &BTreeSet<GroupVersionKind>,
+    fetched: &mut FetchedSchemas,
+) {
+    let versions: BTreeSet<GroupVersion> =
+        wanted.iter().map(GroupVersionKind::group_version).collect();
+    for version in versions {
+        match fetch_version(target, &version, wanted).await {
+            Ok(Some(kinds)) => {
+                fetched.served.insert(version);
+                fetched.kinds.extend(kinds);
+            }
+            Ok(None) => {}
+            Err(error) => {
+                debug!(cluster = %target.cluster, %version, error = error.chain(), "cannot read schemas");
+                let cluster = target.cluster.as_str();
+                fetched.unavailable = Some(format!("spoke {cluster:?}: {}", error.chain()));
+            }
+        }
+    }
 }
 
 /// Tells the kinds that a definition's templates and references name literally.
@@ -106,56 +177,60 @@ fn builtin(gvk: &GroupVersionKind) -> Option<ResolvedKind> {
     })
 }
 
-type Kinds = Vec<(GroupVersionKind, ResolvedKind)>;
+type Kinds = Vec<(GroupVersionKind, Found)>;
+
+fn openapi(target: &Target) -> Result<Path, client::PathError> {
+    let path = Path::below(target.scope.as_ref());
+    path.then("path", "openapi")?.then("path", "v3")
+}
 
 async fn fetch_version(
     target: &Target,
     version: &GroupVersion,
+    wanted: &BTreeSet<GroupVersionKind>,
 ) -> Result<Option<Kinds>, client::Error> {
-    let path = version.path();
-    let resources = match target
-        .dynamic
-        .raw_get(&format!("{}{path}", target.prefix))
-        .await
-    {
-        Ok(bytes) => json(&bytes),
+    // What a definition's author wrote: a version that no path can name is served nowhere.
+    let Ok(path) = Path::below(target.scope.as_ref()).version(version) else {
+        return Ok(None);
+    };
+    let budget = target.dynamic.client().budget();
+    let resources: Value = match target.dynamic.raw_get(path).await {
+        Ok(bytes) => budget.parse(&bytes)?,
         Err(error) if error.is_not_found() => return Ok(None),
         Err(error) => return Err(error),
     };
-    let document = json(
+    let document: Value = budget.parse(
         &target
             .dynamic
-            .raw_get(&format!("{}/openapi/v3{path}", target.prefix))
+            .raw_get(openapi(target)?.version(version)?)
             .await?,
-    );
+    )?;
     let mut kinds = Vec::new();
     for resource in resources["resources"].as_array().into_iter().flatten() {
         let (name, kind) = (text(resource, &["name"]), text(resource, &["kind"]));
-        if name.contains('/') {
+        let gvk = version.with_kind(kind);
+        // The name becomes a part of URLs, in this cluster and in others.
+        if !wanted.contains(&gvk) || !is_dns1035_label(name).is_empty() {
             continue;
         }
-        let gvk = version.with_kind(kind);
-        if let Some(schema) = schema_of(&document, &gvk) {
+        if let Some((schema, digest)) = schema_of(&document, &gvk) {
             let namespaced = resource["namespaced"].as_bool().unwrap_or_default();
-            kinds.push((
-                gvk,
-                ResolvedKind {
-                    schema,
-                    namespaced,
-                    resource: name.to_owned(),
-                },
-            ));
+            let mut hasher = DefaultHasher::new();
+            (&gvk, name, namespaced, digest).hash(&mut hasher);
+            let kind = ResolvedKind {
+                schema,
+                namespaced,
+                resource: name.to_owned(),
+            };
+            let fingerprint = hasher.finish();
+            kinds.push((gvk, Found { kind, fingerprint }));
         }
     }
     Ok(Some(kinds))
 }
 
-fn json(bytes: &[u8]) -> Value {
-    serde_json::from_slice(bytes).unwrap_or_default()
-}
-
-/// Finds a kind in an OpenAPI v3 document and resolves the references to other models of it.
-fn schema_of(document: &Value, gvk: &GroupVersionKind) -> Option<Arc<Schema>> {
+/// Finds a kind in an OpenAPI v3 document and resolves the references to other models of it. Returns a digest of it too.
+fn schema_of(document: &Value, gvk: &GroupVersionKind) -> Option<(Arc<Schema>, u64)> {
     let schemas = document["components"]["schemas"].as_object()?;
     let is_kind = |schema: &Value| {
         let named = schema["x-kubernetes-group-version-kind"]
@@ -169,15 +244,27 @@ fn schema_of(document: &Value, gvk: &GroupVersionKind) -> Option<Arc<Schema>> {
         })
     };
     let found = schemas.values().find(|schema| is_kind(schema))?;
-    let resolved = inline(found, document, 0);
-    Schema::from_openapi(&resolved).ok()
+    let mut left = NODE_COUNT_MAX;
+    let resolved = inline(found, document, 0, &mut left);
+    if left == 0 {
+        return None;
+    }
+    let mut hasher = DefaultHasher::new();
+    resolved.to_string().hash(&mut hasher);
+    let schema = Schema::from_openapi(&resolved).ok()?;
+    Some((schema, hasher.finish()))
 }
 
 /// References nested deeper than this are cut: a kind that contains itself (JSON schemas do).
 const DEPTH_MAX: usize = 24;
 
-fn inline(schema: &Value, document: &Value, depth: usize) -> Value {
-    if depth > DEPTH_MAX {
+/// A schema with more parts, once its references are resolved, is none: each level of references can double it. The
+/// largest built-in one, of Pods, has some 5,000.
+const NODE_COUNT_MAX: usize = 200_000;
+
+fn inline(schema: &Value, document: &Value, depth: usize, left: &mut usize) -> Value {
+    *left = left.saturating_sub(1);
+    if depth > DEPTH_MAX || *left == 0 {
         return serde_json::json!({"x-kubernetes-preserve-unknown-fields": true});
     }
     match schema {
@@ -191,9 +278,8 @@ fn inline(schema: &Value, document: &Value, depth: usize) -> Value {
                 let target = path
                     .strip_prefix("#")
                     .and_then(|pointer| document.pointer(pointer))
-                    .cloned()
-                    .unwrap_or_default();
-                let mut inlined = inline(&target, document, depth + 1);
+                    .unwrap_or(&Value::Null);
+                let mut inlined = inline(target, document, depth + 1, left);
                 if let Some(into) = inlined.as_object_mut() {
                     for (key, value) in fields {
                         if key != "$ref" && key != "allOf" {
@@ -203,26 +289,99 @@ fn inline(schema: &Value, document: &Value, depth: usize) -> Value {
                 }
                 return inlined;
             }
-            let fields = fields
-                .iter()
-                .map(|(key, value)| (key.clone(), inline(value, document, depth + 1)));
-            Value::Object(fields.collect())
+            let mut inlined = serde_json::Map::new();
+            for (key, value) in fields {
+                inlined.insert(key.clone(), inline(value, document, depth + 1, left));
+            }
+            Value::Object(inlined)
         }
-        Value::Array(items) => Value::Array(
-            items
-                .iter()
-                .map(|item| inline(item, document, depth + 1))
-                .collect(),
-        ),
+        Value::Array(items) => {
+            let items = items.iter();
+            Value::Array(
+                items
+                    .map(|item| inline(item, document, depth + 1, left))
+                    .collect(),
+            )
+        }
         other => other.clone(),
+    }
+}
+
+// === impl Fetched ===
+
+impl Fetched {
+    /// Makes views of what clusters said, the oldest in front.
+    fn of(read: Vec<FetchedSchemas>, last: Option<u64>) -> Self {
+        let mut union = FetchedSchemas::default();
+        let mut views: Vec<(usize, View)> = Vec::new();
+        for schemas in read {
+            union.served.extend(schemas.served.iter().cloned());
+            let mut kinds = schemas.kinds.clone();
+            kinds.extend(std::mem::take(&mut union.kinds));
+            union.kinds = kinds;
+            union.unavailable = union.unavailable.or_else(|| schemas.unavailable.clone());
+            if schemas.kinds.is_empty() {
+                continue;
+            }
+            let fingerprint = schemas.fingerprint();
+            match views
+                .iter_mut()
+                .find(|(_, view)| view.fingerprint == fingerprint)
+            {
+                Some((count, _)) => *count += 1,
+                None => views.push((
+                    1,
+                    View {
+                        fingerprint,
+                        schemas,
+                    },
+                )),
+            }
+        }
+        // Stable: of two that as many share, the older one stays in front.
+        views.sort_by_key(|(count, view)| {
+            (
+                Some(view.fingerprint) != last,
+                std::cmp::Reverse(view.schemas.kinds.len()),
+                std::cmp::Reverse(*count),
+            )
+        });
+        let views = views.into_iter().map(|(_, view)| view).collect();
+        Self { views, union }
+    }
+
+    /// Compiles with the first view with which it succeeds. The error is that of all clusters together, which have most
+    /// of the kinds.
+    pub(crate) fn compile<T, E>(
+        &self,
+        compile: impl Fn(&FetchedSchemas) -> Result<T, E>,
+    ) -> Result<(T, Option<u64>), E> {
+        for view in &self.views {
+            if let Ok(compiled) = compile(&view.schemas) {
+                return Ok((compiled, Some(view.fingerprint)));
+            }
+        }
+        compile(&self.union).map(|compiled| (compiled, None))
     }
 }
 
 // === impl FetchedSchemas ===
 
+impl FetchedSchemas {
+    fn fingerprint(&self) -> u64 {
+        let mut digests: Vec<u64> = self.kinds.values().map(|found| found.fingerprint).collect();
+        digests.sort_unstable();
+        let mut hasher = DefaultHasher::new();
+        digests.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
 impl SchemaResolver for FetchedSchemas {
     fn resolve(&self, gvk: &GroupVersionKind) -> Result<ResolvedKind, ResolveError> {
-        if let Some(kind) = builtin(gvk).or_else(|| self.kinds.get(gvk).cloned()) {
+        if let Some(kind) =
+            builtin(gvk).or_else(|| self.kinds.get(gvk).map(|found| found.kind.clone()))
+        {
             return Ok(kind);
         }
         if let Some(reason) = &self.unavailable {
@@ -238,5 +397,80 @@ impl SchemaResolver for FetchedSchemas {
             return Err(ResolveError::KindNotFound(gvk.clone()));
         }
         Err(ResolveError::GroupVersionNotServed(version))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn gvk(kind: &str) -> GroupVersionKind {
+        GroupVersion::new("example.com", "v1").with_kind(kind)
+    }
+
+    /// What a cluster says whose Widgets have a field of this type.
+    fn says(type_: &str) -> FetchedSchemas {
+        let document = json!({"components": {"schemas": {"W": {
+            "type": "object", "properties": {"a": {"type": type_}},
+            "x-kubernetes-group-version-kind": [{"group": "example.com", "version": "v1", "kind": "Widget"}],
+        }}}});
+        let (schema, fingerprint) = schema_of(&document, &gvk("Widget")).expect("it is there");
+        let kind = ResolvedKind {
+            schema,
+            namespaced: true,
+            resource: "widgets".to_owned(),
+        };
+        FetchedSchemas {
+            kinds: HashMap::from([(gvk("Widget"), Found { kind, fingerprint })]),
+            ..FetchedSchemas::default()
+        }
+    }
+
+    /// Compiles for schemas that have the fingerprint of a type.
+    fn compiles_for(type_: &'static str) -> impl Fn(&FetchedSchemas) -> Result<(), String> {
+        let wanted = says(type_).fingerprint();
+        move |schemas| {
+            if schemas.fingerprint() == wanted {
+                Ok(())
+            } else {
+                Err("another type".to_owned())
+            }
+        }
+    }
+
+    #[test]
+    fn a_cluster_with_a_schema_of_its_own_decides_for_no_other() {
+        let first = |read: Vec<FetchedSchemas>, last| Fetched::of(read, last).views[0].fingerprint;
+        let (good, lie) = (says("string"), says("integer"));
+        let fingerprint = good.fingerprint();
+        let read = || vec![lie.clone(), good.clone(), good.clone()];
+        assert_eq!(first(read(), None), fingerprint, "most say so");
+        let read = || vec![lie.clone(), good.clone()];
+        assert_eq!(
+            first(read(), Some(fingerprint)),
+            fingerprint,
+            "it was so before"
+        );
+        let fetched = Fetched::of(read(), None);
+        let compiled = fetched.compile(compiles_for("string"));
+        assert_eq!(compiled, Ok(((), Some(fingerprint))), "one is enough");
+        let compiled = fetched.compile(compiles_for("boolean"));
+        assert!(compiled.is_err(), "nobody has it");
+    }
+
+    #[test]
+    fn a_schema_that_doubles_with_each_reference_is_none() {
+        let mut schemas = serde_json::Map::new();
+        for level in 0..24 {
+            let below = format!("#/components/schemas/L{}", level + 1);
+            let both = json!({"a": {"$ref": below}, "b": {"$ref": below}});
+            schemas.insert(format!("L{level}"), json!({"properties": both}));
+        }
+        schemas["L0"]["x-kubernetes-group-version-kind"] =
+            json!([{"group": "example.com", "version": "v1", "kind": "Bomb"}]);
+        let document = json!({"components": {"schemas": schemas}});
+        assert!(schema_of(&document, &gvk("Bomb")).is_none());
     }
 }

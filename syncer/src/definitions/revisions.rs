@@ -6,6 +6,8 @@
 use std::sync::Arc;
 
 use api::kro::{ResourceGraphDefinition, RgdSpec};
+use api::selector::FieldSelector;
+use api::wheelhouse::keys::ANNOTATION_AUTHOR;
 use client::{DeleteRequest, ListRequest, Patch};
 use graph::{
     CompiledGraph,
@@ -26,6 +28,8 @@ pub(crate) struct Revision {
     pub(crate) number: i64,
     pub(crate) name: String,
     pub(crate) spec: Option<RgdSpec>,
+    /// Who wrote it.
+    pub(crate) author: Option<String>,
     pub(crate) terminating: bool,
 }
 
@@ -36,7 +40,7 @@ pub(crate) async fn list(
 ) -> Result<Vec<Revision>, client::Error> {
     let endpoint = Engine::hub_endpoint(&key.cluster, &resources::revisions(), "");
     let request = ListRequest {
-        field_selector: Some(format!("spec.snapshot.name={}", key.name)),
+        field_selector: Some(FieldSelector::equals("spec.snapshot.name", &key.name)),
         ..ListRequest::default()
     };
     let listed = engine.hub.list(&endpoint, &request).await?;
@@ -56,9 +60,9 @@ pub(crate) async fn issue(
     let endpoint = Engine::hub_endpoint(&key.cluster, &resources::revisions(), "");
     let name = graph::revision_name(&key.name, number);
     let mut annotations = json!({});
-    let author = &definition["metadata"]["annotations"][api::wheelhouse::keys::ANNOTATION_AUTHOR];
+    let author = &definition["metadata"]["annotations"][ANNOTATION_AUTHOR];
     if !author.is_null() {
-        annotations[api::wheelhouse::keys::ANNOTATION_AUTHOR] = author.clone();
+        annotations[ANNOTATION_AUTHOR] = author.clone();
     }
     let revision = json!({
         "apiVersion": endpoint.gvr.group_version().to_string(),
@@ -150,16 +154,18 @@ pub(crate) enum Keep {
 }
 
 /// Compiles the newest recorded revision that still compiles: what goes on being served while the
-/// definition itself does not compile, and after a restart.
-pub(crate) fn last_good(
+/// definition itself does not compile, and after a restart, with its author. One whose kind another definition holds by
+/// now is passed over.
+pub(crate) fn last_good<'r>(
     key: &DefinitionKey,
-    revisions: &[Revision],
+    revisions: &'r [Revision],
     resolver: &dyn graph::SchemaResolver,
-) -> Option<Arc<CompiledGraph>> {
-    revisions
-        .iter()
-        .rev()
-        .find_map(|revision| graph::compile(revision.spec.as_ref()?, &key.name, resolver).ok())
+    holds: impl Fn(&CompiledGraph) -> bool,
+) -> Option<(Arc<CompiledGraph>, Option<&'r str>)> {
+    revisions.iter().rev().find_map(|revision| {
+        let graph = graph::compile(revision.spec.as_ref()?, &key.name, resolver).ok()?;
+        holds(&graph).then_some((graph, revision.author.as_deref()))
+    })
 }
 
 fn revision(object: &Value) -> Revision {
@@ -168,6 +174,7 @@ fn revision(object: &Value) -> Revision {
         number: spec["revision"].as_i64().unwrap_or_default(),
         name: api::meta::name(object).to_owned(),
         spec: serde_json::from_value(spec["snapshot"]["spec"].clone()).ok(),
+        author: api::meta::annotation(object, ANNOTATION_AUTHOR).map(str::to_owned),
         terminating: api::meta::deletion_timestamp(object).is_some(),
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! # Invariants
 //!
-//! An apply is forced only on an object that the plan has seen: who thinks to make an object, and
-//! finds another writer's with other wishes, looks at it first and plans again.
+//! An apply changes only the object that the plan has seen and found to be the instance's, by its uid: who thinks to make an
+//! object, and finds one, looks at it first and plans again. All is done in the name that the definition
+//! says, the looking too. Only what the ledger names is deleted.
 //!
 //! Source: kro `pkg/applyset`; KEP-3659.
 
@@ -12,12 +13,17 @@ use std::sync::Arc;
 use api::GroupVersionResource;
 use client::{Answer, DeleteRequest, Deleted, Force, Patch, reflector::RawObject};
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
-use graph::{Applied, Apply, Change, ObjectRef, Observed, Plan};
+use graph::{Applied, Apply, Change, Claim, ObjectRef, Observed, Plan};
 use serde_json::Value;
 use tracing::warn;
 
-use super::reconcile::{Pause, Work};
-use crate::{children::WatchedKind, instances::ledger, target::Target};
+use super::{
+    claims::{self, Claims, Mark},
+    reconcile::{Pause, Work},
+};
+use crate::{
+    acting::Actor, children::WatchedKind, instances::ledger, restored::Leave, target::Target,
+};
 
 /// Writes of one instance that are under way at the same time.
 const WRITE_COUNT: usize = 8;
@@ -35,10 +41,10 @@ pub(crate) enum Written {
 pub(crate) type Answered<'p> = (&'p Apply, Result<Written, client::Error>);
 
 /// Writes what a plan wants changed. The answers go to [`absorb`].
-pub(crate) async fn write<'p>(target: &Target, plan: &'p Plan) -> Vec<Answered<'p>> {
+pub(crate) async fn write<'p>(target: &Target, actor: &Actor, plan: &'p Plan) -> Vec<Answered<'p>> {
     let writes: Vec<BoxFuture<'_, _>> = plan
         .changes()
-        .map(|apply| write_one(target, apply).boxed())
+        .map(|apply| write_one(target, actor, apply).boxed())
         .collect();
     stream::iter(writes)
         .buffer_unordered(WRITE_COUNT)
@@ -46,19 +52,23 @@ pub(crate) async fn write<'p>(target: &Target, plan: &'p Plan) -> Vec<Answered<'
         .await
 }
 
-async fn write_one<'p>(target: &Target, apply: &'p Apply) -> Answered<'p> {
+async fn write_one<'p>(target: &Target, actor: &Actor, apply: &'p Apply) -> Answered<'p> {
     let endpoint = target.endpoint(&apply.gvr, namespace(apply));
     let name = &apply.reference.name;
-    let is_new = apply.change == Change::Create;
+    let (object, is_new) = match &apply.claim {
+        Claim::Own(uid) | Claim::Taken(uid) => (claims::update_only(&apply.object, uid), false),
+        // A plan does not change what is foreign.
+        Claim::Absent | Claim::Foreign => (claims::create_only(&apply.object), true),
+    };
     let patch = Patch::Apply {
         manager: api::kro::keys::MANAGER_APPLYSET,
         force: if is_new { Force::No } else { Force::Yes },
-        object: &apply.object,
+        object: &object,
         answer: Answer::Object,
     };
-    let written = match target.dynamic.patch(&endpoint, name, None, patch).await {
+    let written = match actor.dynamic().patch(&endpoint, name, None, patch).await {
         Err(error) if is_new && (error.is_conflict() || error.is_already_exists()) => {
-            let found = target.dynamic.get(&endpoint, name).await;
+            let found = actor.dynamic().get(&endpoint, name).await;
             found.map(Written::Found)
         }
         answer => answer.map(Written::Applied),
@@ -85,6 +95,9 @@ pub(crate) fn absorb(
                 let applied = Applied::of(&apply.object, &live);
                 work.memory.applied.insert(apply.reference.clone(), applied);
                 observed.applied(&apply.reference, applied);
+                let uid = api::meta::uid(&live).to_owned();
+                observed.claimed(&apply.reference, &uid);
+                work.memory.claims.insert(apply.reference.clone(), uid);
                 if let Ok(object) = RawObject::from_value(&live) {
                     let kind = WatchedKind {
                         gvk: apply.gvk.clone(),
@@ -121,16 +134,14 @@ pub(crate) fn absorb(
 /// # Errors
 ///
 /// [`Pause::Watch`] while a wave is going, [`Pause::Failure`] where a deletion was refused.
-pub(crate) async fn prune(work: &mut Work<'_>, plan: &Plan) -> Result<(), Pause> {
-    let children = work.target.children.of(work.key);
-    let members: Vec<Arc<Value>> = children
-        .iter()
-        .filter_map(|(_, child)| child.object.value().ok().map(Arc::new))
-        .collect();
-    for wave in plan.prune(&members) {
+pub(crate) async fn prune(work: &mut Work<'_>, actor: &Actor, plan: &Plan) -> Result<(), Pause> {
+    if !plan.prune_allowed() {
+        return Ok(());
+    }
+    for wave in plan.prune(&own(work)) {
         let mut gone = true;
         for object in &wave.objects {
-            gone &= delete(work, object).await?;
+            gone &= delete(work, actor, object).await?;
         }
         if !gone {
             return Err(Pause::Watch);
@@ -139,12 +150,43 @@ pub(crate) async fn prune(work: &mut Work<'_>, plan: &Plan) -> Result<(), Pause>
     Ok(())
 }
 
+/// Finds what may be deleted for an instance, of what bears its labels: they alone are no proof.
+///
+/// A ledger that came out of a backup is older than the target. Until the restore is ended, and nothing is deleted before an
+/// administrator has confirmed it, what this hub applied for the instance counts as named.
+pub(crate) fn own(work: &Work<'_>) -> Vec<Arc<Value>> {
+    let mark = Mark::of(&work.instance, &work.engine.hub_id);
+    let is_restored = work.engine.restored.leave(work.target) != Leave::Free;
+    let children = work.target.children.of(work.key).into_iter();
+    children
+        .filter(|(reference, child)| {
+            claims::may_delete(&work.memory.claims, &mark, reference, &child.object)
+                || is_restored && mark.is_on(&child.object)
+        })
+        .filter_map(|(_, child)| child.object.value().ok().map(Arc::new))
+        .collect()
+}
+
+/// Names what this hub applied for an instance, where there is no ledger to say so.
+pub(crate) fn marked(work: &Work<'_>) -> Claims {
+    let mark = Mark::of(&work.instance, &work.engine.hub_id);
+    let children = work.target.children.of(work.key).into_iter();
+    children
+        .filter(|(_, child)| mark.is_on(&child.object))
+        .map(|(reference, child)| (reference, child.object.uid.clone()))
+        .collect()
+}
+
 /// Deletes one object with its uid as precondition. Returns whether it is gone already.
 ///
 /// # Errors
 ///
 /// [`Pause::Watch`] after a restore that is not confirmed.
-pub(crate) async fn delete(work: &mut Work<'_>, object: &Value) -> Result<bool, Pause> {
+pub(crate) async fn delete(
+    work: &mut Work<'_>,
+    actor: &Actor,
+    object: &Value,
+) -> Result<bool, Pause> {
     let engine = work.engine;
     engine.restored.require(engine, work.target, work.key)?;
     let reference = ObjectRef::of(object);
@@ -162,12 +204,8 @@ pub(crate) async fn delete(work: &mut Work<'_>, object: &Value) -> Result<bool, 
         uid: Some(uid.clone()),
         propagation: None,
     };
-    match work
-        .target
-        .dynamic
-        .delete(&endpoint, &reference.name, &request)
-        .await
-    {
+    let deleted = actor.dynamic().delete(&endpoint, &reference.name, &request);
+    match deleted.await {
         Ok(Deleted::Gone) => {}
         Err(error) if error.is_not_found() => {}
         Ok(Deleted::Terminating(_)) => return Ok(false),
@@ -177,6 +215,7 @@ pub(crate) async fn delete(work: &mut Work<'_>, object: &Value) -> Result<bool, 
     }
     work.target.children.gone(&reference, &uid);
     work.memory.applied.remove(&reference);
+    work.memory.claims.remove(&reference);
     Ok(true)
 }
 

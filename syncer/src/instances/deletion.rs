@@ -4,12 +4,10 @@
 //! # Invariants
 //!
 //! Needs neither graph nor CEL: what to delete is what carries the instance's labels in the kinds
-//! that the ledger and the inventory name. While one of these kinds cannot be read, deletion waits
-//! and says so: absence that was not seen is not absence.
+//! that the ledger names, and is named by it ([`super::claims`]). While one of these kinds cannot be read, deletion waits
+//! and says so: absence that was not seen is not absence. It is done in the name in which the children were written.
 //!
 //! Source: kro `pkg/controller/instance/deletion.go`.
-
-use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -18,7 +16,7 @@ use super::{
     reconcile::{Pause, Work},
     status,
 };
-use crate::{children::Sync, engine::Engine, target::Reach};
+use crate::{acting::Actor, children::Sync, engine::Engine, target::Reach};
 
 /// Goes as far with a deletion as it can go now.
 pub(crate) async fn step(work: &mut Work<'_>) -> Result<(), Pause> {
@@ -42,28 +40,54 @@ pub(crate) async fn step(work: &mut Work<'_>) -> Result<(), Pause> {
         return Err(pause);
     }
     ledger::recall(work).await?;
-    say(work, "deleting resources").await?;
+    if work.memory.failure_count == 0 {
+        say(work, "deleting resources").await?;
+    }
     require_synced(work).await?;
-    children(work).await?;
+    let actor = match actor(work).await {
+        Ok(actor) => actor,
+        Err(reason) => return fail(work, reason).await,
+    };
+    match children(work, &actor).await {
+        Err(Pause::Failure(reason)) => return fail(work, reason).await,
+        other => other?,
+    }
+    work.target.externals.forget(work.key);
     mirror::remove(work).await?;
     ledger::remove(work).await?;
     release(work).await
 }
 
-/// Deletes everything that carries the instance's labels, wave by wave.
-pub(crate) async fn children(work: &mut Work<'_>) -> Result<(), Pause> {
+/// In whose name the children go: as the definition says, and where it is gone, as the ledger does.
+async fn actor(work: &Work<'_>) -> Result<Actor, String> {
+    let served = work
+        .engine
+        .definitions
+        .lookup(&work.target.cluster, &work.key.group_kind);
+    if let Some(served) = served {
+        return served.grant.resolve(work.engine, work.target).await;
+    }
+    let ledger = work.memory.ledger.as_ref();
+    match ledger.and_then(|spec| spec.acting_as.clone()) {
+        Some(user) => Actor::named(work.target, user),
+        None => Ok(Actor::hub(work.target)),
+    }
+}
+
+async fn fail(work: &mut Work<'_>, reason: String) -> Result<(), Pause> {
+    say(work, &format!("cannot delete resources: {reason}")).await?;
+    Err(Pause::Failure(reason))
+}
+
+/// Deletes everything that is the instance's, wave by wave.
+pub(crate) async fn children(work: &mut Work<'_>, actor: &Actor) -> Result<(), Pause> {
     loop {
-        let children = work.target.children.of(work.key);
-        let members: Vec<Arc<Value>> = children
-            .iter()
-            .filter_map(|(_, child)| child.object.value().ok().map(Arc::new))
-            .collect();
-        let Some(wave) = graph::deletion::next_wave(&members) else {
+        let Some(wave) = graph::deletion::next_wave(&applying::own(work)) else {
             return Ok(());
         };
         let mut gone = true;
         for object in &wave.objects {
-            gone &= applying::delete(work, object).await?;
+            gone &= applying::delete(work, actor, object).await?;
         }
         if !gone {
             return Err(Pause::Watch);

@@ -5,6 +5,9 @@
 //!
 //! Before an apply it names a superset of what will be there; after a prune it is exact. A hub that
 //! is killed at any point finds in it every kind that it has to look into.
+//!
+//! A member has a uid once an apply of ours was answered with it. Without one it is an intent, and what stands at its name may be
+//! somebody else's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,11 +16,14 @@ use api::{
     wheelhouse::{InstanceReference, Inventory, InventoryMember, InventorySpec},
 };
 use client::{DeleteRequest, Endpoint, Patch};
-use graph::{Applied, Apply, ObjectRef, Plan};
+use graph::{Applied, Apply, Claim, ObjectRef, Plan};
 use serde_json::json;
 
-use super::reconcile::{Pause, Work};
-use crate::{children::WatchedKind, engine::Engine, resources};
+use super::{
+    claims::Claims,
+    reconcile::{Pause, Work},
+};
+use crate::{acting::Actor, children::WatchedKind, engine::Engine, resources};
 
 /// Reads the ledger into the memory of the instance, once.
 pub(crate) async fn recall(work: &mut Work<'_>) -> Result<(), Pause> {
@@ -35,12 +41,13 @@ pub(crate) async fn recall(work: &mut Work<'_>) -> Result<(), Pause> {
         Err(error) => return Err(error.into()),
     };
     work.memory.applied = applied_of(&spec);
+    work.memory.claims = claims_of(&spec);
     work.memory.ledger = Some(spec);
     Ok(())
 }
 
 /// Names everything that a plan is about to apply, beside what was there.
-pub(crate) async fn before(work: &mut Work<'_>, plan: &Plan) -> Result<(), Pause> {
+pub(crate) async fn before(work: &mut Work<'_>, actor: &Actor, plan: &Plan) -> Result<(), Pause> {
     let known = work.memory.ledger.as_ref();
     let mut members: BTreeMap<ObjectRef, InventoryMember> = known
         .into_iter()
@@ -48,35 +55,56 @@ pub(crate) async fn before(work: &mut Work<'_>, plan: &Plan) -> Result<(), Pause
         .map(|member| (reference_of(member), member.clone()))
         .collect();
     let count = members.len();
-    for apply in &plan.applies {
+    // What is foreign is not touched, and so is nothing to look after.
+    for apply in plan.applies.iter().filter(|it| it.claim != Claim::Foreign) {
         members
             .entry(apply.reference.clone())
             .or_insert_with(|| member(apply, None));
     }
-    if members.len() > count {
-        let spec = spec(work, members, Exact::No);
+    let same_actor =
+        known.is_some_and(|spec| spec.acting_as.as_ref() == actor.user().map(AsRef::as_ref));
+    if members.len() > count || !same_actor {
+        for (reference, member) in &mut members {
+            if let Some(uid) = work.memory.claims.get(reference) {
+                member.uid.clone_from(uid);
+            } else {
+                work.memory
+                    .claims
+                    .insert(reference.clone(), member.uid.clone());
+            }
+        }
+        let spec = spec(work, actor, members, Exact::No);
         write(work, spec).await?;
     }
     inventory(work, &plan.inventory_before).await
 }
 
 /// Names exactly what is there after a prune.
-pub(crate) async fn after(work: &mut Work<'_>, plan: &Plan) -> Result<(), Pause> {
-    let applied = &work.memory.applied;
+pub(crate) async fn after(work: &mut Work<'_>, actor: &Actor, plan: &Plan) -> Result<(), Pause> {
+    for apply in &plan.applies {
+        if let Claim::Own(uid) = &apply.claim {
+            work.memory
+                .claims
+                .insert(apply.reference.clone(), uid.clone());
+        }
+    }
+    let (applied, claims) = (&work.memory.applied, &work.memory.claims);
     let members: BTreeMap<ObjectRef, InventoryMember> = plan
         .applies
         .iter()
         .map(|apply| {
-            (
-                apply.reference.clone(),
-                member(apply, applied.get(&apply.reference)),
-            )
+            let mut member = member(apply, applied.get(&apply.reference));
+            member.uid = claims.get(&apply.reference).cloned().unwrap_or_default();
+            (apply.reference.clone(), member)
         })
         .collect();
     work.memory
+        .claims
+        .retain(|reference, _| members.contains_key(reference));
+    work.memory
         .applied
         .retain(|reference, _| members.contains_key(reference));
-    let spec = spec(work, members, Exact::Yes);
+    let spec = spec(work, actor, members, Exact::Yes);
     write(work, spec).await?;
     inventory(work, &plan.inventory_after).await
 }
@@ -119,6 +147,7 @@ enum Exact {
 
 fn spec(
     work: &Work<'_>,
+    actor: &Actor,
     members: BTreeMap<ObjectRef, InventoryMember>,
     exact: Exact,
 ) -> InventorySpec {
@@ -135,6 +164,7 @@ fn spec(
             uid: work.memory.uid.clone(),
         },
         exact: exact == Exact::Yes,
+        acting_as: actor.user().map(|user| user.as_ref().clone()),
         members: members.into_values().collect(),
         ..InventorySpec::default()
     }
@@ -172,6 +202,13 @@ fn applied_of(spec: &InventorySpec) -> BTreeMap<ObjectRef, Applied> {
             };
             Some((reference_of(member), applied))
         })
+        .collect()
+}
+
+fn claims_of(spec: &InventorySpec) -> Claims {
+    let members = spec.members.iter();
+    members
+        .map(|member| (reference_of(member), member.uid.clone()))
         .collect()
 }
 

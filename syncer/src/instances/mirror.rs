@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use tracing::{debug, info, warn};
 
 use super::{
-    deletion,
+    applying, deletion,
     reconcile::{Pause, Work},
 };
 use crate::{
@@ -122,7 +122,8 @@ pub(crate) async fn remove(work: &Work<'_>) -> Result<(), Pause> {
 
 /// Takes away a mirror whose instance is gone from the hub: what a crash between the two left.
 pub(crate) async fn remove_orphan(engine: &Arc<Engine>, target: &Arc<Target>, key: &InstanceKey) {
-    if target.sort != TargetSort::Mirrored {
+    // The heartbeat adds every mirror again once the spoke answers.
+    if target.sort != TargetSort::Mirrored || target.reach() != Reach::Reachable {
         return;
     }
     let Some(served) = engine.definitions.lookup(&target.cluster, &key.group_kind) else {
@@ -135,7 +136,7 @@ pub(crate) async fn remove_orphan(engine: &Arc<Engine>, target: &Arc<Target>, ke
     if !is_of_this_hub(engine, &mirror) {
         return;
     }
-    if !engine.instances.knows(&key.group_kind) || !engine.instances.synced() {
+    if !engine.instances.knows(served.graph.gvr()) || !engine.instances.synced() {
         target.retry(key, 1);
         return;
     }
@@ -185,7 +186,8 @@ async fn take_away(
     delete(target, &endpoint, key, &mirror.uid).await
 }
 
-/// Deletes what carries the labels of an instance that a restored hub does not know, and then its mirror.
+/// Deletes what this hub applied for an instance that it does not know since it was restored, and then its mirror. There is no
+/// ledger of it: somebody has said that it is to go.
 async fn take_away_with_children(
     engine: &Arc<Engine>,
     target: &Arc<Target>,
@@ -205,7 +207,10 @@ async fn take_away_with_children(
         met_foreign: false,
     };
     work.require_synced(served)?;
-    deletion::children(&mut work).await?;
+    let actor = served.grant.resolve(engine, target).await;
+    let actor = actor.map_err(Pause::Failure)?;
+    work.memory.claims = applying::marked(&work);
+    deletion::children(&mut work, &actor).await?;
     take_away(target, served, key, mirror).await
 }
 

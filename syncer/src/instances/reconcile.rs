@@ -16,10 +16,11 @@ use tracing::{debug, warn};
 
 use super::{applying, deletion, ledger, mirror, status};
 use crate::{
+    acting::Actor,
     children::{Sync, WatchedKind},
     definitions::Served,
     engine::Engine,
-    externals::ExternalCache,
+    externals::{ExternalCache, Found},
     keys::InstanceKey,
     target::{Memory, Reach, Target, TargetSort},
 };
@@ -35,6 +36,9 @@ pub(crate) enum Pause {
     Watch,
     /// Something failed; try again later.
     Failure(String),
+    /// The instance cannot be planned as it is, and would fail in the same way again. A change of it, of its definition or
+    /// of what was seen for it names it again.
+    Settled(String),
 }
 
 impl From<client::Error> for Pause {
@@ -56,10 +60,19 @@ pub(crate) struct Work<'a> {
     pub(crate) met_foreign: bool,
 }
 
+/// What came of the writes of a reconcile.
+struct Outcome {
+    /// Whether a child could not be applied.
+    failed: bool,
+    /// What came of the mirror, where there is one.
+    mirrored: Option<Result<(), Pause>>,
+}
+
 /// Reconciles an instance and arranges what is to follow.
 pub(crate) async fn run(engine: &Arc<Engine>, target: &Arc<Target>, key: &InstanceKey) {
     let Some(object) = engine.instances.get(&target.cluster, key) else {
         target.forget(key);
+        target.externals.forget(key);
         mirror::remove_orphan(engine, target, key).await;
         return;
     };
@@ -85,6 +98,10 @@ pub(crate) async fn run(engine: &Arc<Engine>, target: &Arc<Target>, key: &Instan
     }
     let failure = match outcome {
         Ok(()) | Err(Pause::Watch) => None,
+        Err(Pause::Settled(reason)) => {
+            debug!(cluster = %target.cluster, key = %key, reason, "an instance cannot be planned");
+            None
+        }
         Err(Pause::Failure(reason)) => Some(reason),
     };
     work.memory.failure_count = failure
@@ -114,10 +131,16 @@ impl Work<'_> {
             .definitions
             .lookup(&self.target.cluster, &self.key.group_kind)
         else {
+            self.target.externals.forget(self.key); // in whose name would they be read?
             return Err(Pause::Watch);
         };
         if let Reach::Unreachable { since, reason } = self.target.reach() {
             status::waiting_for_spoke(self, &since, &reason).await?;
+            return Err(Pause::Watch);
+        }
+        if !self.target.kinds.are_ours(&served) {
+            // The kind that the cluster has is not this definition's, or it is not known yet: what is written in it
+            // was not judged by the definition's schema. Distribution names the instance again.
             return Err(Pause::Watch);
         }
         self.manage(&served).await?;
@@ -128,7 +151,13 @@ impl Work<'_> {
         }
         ledger::recall(self).await?;
         self.require_synced(&served)?;
-        self.converge(&served).await
+        match served.grant.resolve(self.engine, self.target).await {
+            Ok(actor) => self.converge(&served, &actor).await,
+            Err(reason) => {
+                status::failed(self, &reason).await?;
+                Err(Pause::Failure(reason))
+            }
+        }
     }
 
     /// Writes finalizer and labels on the hub's instance.
@@ -177,14 +206,9 @@ impl Work<'_> {
 
     /// Names the endpoint of the instance on the hub.
     pub(crate) fn hub_endpoint(&self) -> Result<client::Endpoint, Pause> {
-        let served = self
-            .engine
-            .definitions
-            .lookup(&self.target.cluster, &self.key.group_kind);
-        // A definition that is gone leaves the CRD, so the instance is still served.
-        let gvr = served
-            .map(|served| served.graph.gvr().clone())
-            .or_else(|| self.engine.definitions.last_gvr(&self.key.group_kind))
+        let definitions = &self.engine.definitions;
+        let gvr = definitions
+            .endpoint(&self.target.cluster, &self.key.group_kind)
             .ok_or(Pause::Watch)?;
         Ok(Engine::hub_endpoint(
             &self.target.cluster,
@@ -221,21 +245,21 @@ impl Work<'_> {
         }
     }
 
-    async fn converge(&mut self, served: &Served) -> Result<(), Pause> {
-        let mut observed = self.observe();
+    async fn converge(&mut self, served: &Served, actor: &Actor) -> Result<(), Pause> {
+        let mut observed = self.observe(served);
         let mut failed = false;
         let mut mirrored = None;
         for _ in 0..ROUND_COUNT_MAX {
-            let plan = self.plan(served, &mut observed);
+            let plan = self.plan(served, actor, &mut observed).await?;
             let changes = !failed && plan.changes().next().is_some();
             if changes {
-                ledger::before(self, &plan).await?;
+                ledger::before(self, actor, &plan).await?;
             }
             if mirrored.is_none() {
                 // Beside the first round's children: neither needs the other.
                 let writes = async {
                     if changes {
-                        applying::write(self.target, &plan).await
+                        applying::write(self.target, actor, &plan).await
                     } else {
                         Vec::new()
                     }
@@ -244,11 +268,13 @@ impl Work<'_> {
                 mirrored = Some(mirror.map(|digest| self.memory.mirror = digest));
                 failed |= !applying::absorb(self, answers, &mut observed);
             } else if changes {
-                let answers = applying::write(self.target, &plan).await;
+                let answers = applying::write(self.target, actor, &plan).await;
                 failed |= !applying::absorb(self, answers, &mut observed);
             }
             if !changes {
-                return self.settle(served, &plan, failed, mirrored).await;
+                ExternalCache::keep(self.target, actor, &plan.wanted, self.key);
+                let outcome = Outcome { failed, mirrored };
+                return self.settle(served, actor, &plan, outcome).await;
             }
         }
         self.target.queue.add(self.key.clone());
@@ -262,7 +288,7 @@ impl Work<'_> {
         }
     }
 
-    fn observe(&self) -> Observed {
+    fn observe(&self, served: &Served) -> Observed {
         let mut observed = Observed::new();
         for (_, child) in self.target.children.of(self.key) {
             if let Ok(live) = child.object.value() {
@@ -272,12 +298,23 @@ impl Work<'_> {
         for (reference, applied) in &self.memory.applied {
             observed.applied(reference, *applied);
         }
+        for (reference, uid) in &self.memory.claims {
+            observed.claimed(reference, uid);
+        }
+        if served.grant.adopts() {
+            observed.take_over();
+        }
         observed
     }
 
     /// Plans, and answers what the plan wants to know of external objects, and of objects that it
     /// would make and others have, until it asks nothing new.
-    fn plan(&mut self, served: &Served, observed: &mut Observed) -> Plan {
+    async fn plan(
+        &mut self,
+        served: &Served,
+        actor: &Actor,
+        observed: &mut Observed,
+    ) -> Result<Plan, Pause> {
         let mut answered = 0;
         let mut shown: HashSet<ObjectRef> = HashSet::new();
         loop {
@@ -286,10 +323,13 @@ impl Work<'_> {
                 observed,
                 settings: &self.engine.settings,
             };
-            let plan = served.graph.plan(&input);
+            let plan = match served.graph.plan_quickly(&input) {
+                Some(plan) => plan,
+                None => self.plan_aside(served, observed).await?,
+            };
             let others = self.of_others(&plan, &mut shown);
             if plan.wanted.len() <= answered && others.is_empty() {
-                return plan;
+                return Ok(plan);
             }
             self.met_foreign |= !others.is_empty();
             for live in others {
@@ -297,11 +337,37 @@ impl Work<'_> {
             }
             answered = plan.wanted.len();
             for wanted in &plan.wanted {
-                if let Some(found) = ExternalCache::read(self.target, wanted, self.key) {
-                    observed.external(wanted, found);
+                match ExternalCache::read(self.target, actor, wanted, self.key) {
+                    Found::Waiting => {}
+                    Found::Refused(reason) => {
+                        // Nobody tells when the right is given.
+                        self.met_foreign = true;
+                        observed.external_failed(wanted, reason);
+                    }
+                    Found::Objects(objects) => observed.external(wanted, objects),
                 }
             }
         }
+    }
+
+    /// Plans on a thread that serves nobody: expressions may take a second. Targets take turns, and one has one turn at a
+    /// time, so that the expressions of one are in the way of its own instances alone.
+    async fn plan_aside(&self, served: &Served, observed: &Observed) -> Result<Plan, Pause> {
+        let ended = |_closed| Pause::Watch;
+        let _own = self.target.planning.acquire().await.map_err(ended)?;
+        let _turn = self.engine.planning.acquire().await.map_err(ended)?;
+        let (graph, engine) = (Arc::clone(&served.graph), Arc::clone(self.engine));
+        let (instance, seen) = (self.instance.clone(), observed.clone());
+        let planned = self.engine.tasks.spawn_blocking("plan", move || {
+            graph.plan(&PlanInput {
+                instance: &instance,
+                observed: &seen,
+                settings: &engine.settings,
+            })
+        });
+        planned
+            .await
+            .map_err(|error| Pause::Failure(format!("the plan was not made: {error}")))
     }
 
     /// Finds what a plan would make and another instance has; each object once.
@@ -318,17 +384,17 @@ impl Work<'_> {
     async fn settle(
         &mut self,
         served: &Served,
+        actor: &Actor,
         plan: &Plan,
-        failed: bool,
-        mirrored: Option<Result<(), Pause>>,
+        Outcome { failed, mirrored }: Outcome,
     ) -> Result<(), Pause> {
         let pruned = if failed {
             Ok(())
         } else {
-            applying::prune(self, plan).await
+            applying::prune(self, actor, plan).await
         };
         if !failed && pruned.is_ok() && plan.prune_allowed() {
-            ledger::after(self, plan).await?;
+            ledger::after(self, actor, plan).await?;
         }
         let now = Engine::now();
         let wanted = served.graph.status(&self.instance, plan, &now);
@@ -337,12 +403,16 @@ impl Work<'_> {
         if let Some(mirrored) = mirrored {
             mirrored?;
         }
-        if failed || plan.failure.is_some() {
-            let reason = plan
-                .failure
-                .clone()
-                .unwrap_or_else(|| "an apply failed".to_owned());
-            return Err(Pause::Failure(reason));
+        if failed {
+            return Err(Pause::Failure("an apply failed".to_owned()));
+        }
+        if let Some(reason) = plan.failure.clone() {
+            // What came of an expression comes of it again; what others have may change, and nobody tells.
+            return Err(if plan.is_hopeless && !self.met_foreign {
+                Pause::Settled(reason)
+            } else {
+                Pause::Failure(reason)
+            });
         }
         if self.met_foreign && !plan.prune_allowed() {
             let reason = "another writer has an object of this name".to_owned();

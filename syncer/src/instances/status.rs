@@ -1,5 +1,6 @@
 //! The status of an instance on the hub: written only where it differs.
 
+use api::kro::keys;
 use client::Patch;
 use graph::conditions::{ConditionSet, INSTANCE, Mark};
 use serde_json::{Value, json};
@@ -34,6 +35,25 @@ pub(crate) async fn write(work: &mut Work<'_>, wanted: Value) -> Result<(), Paus
         super::mirror::note_status(work.target, work.key);
     }
     Ok(())
+}
+
+/// Says in the status that nothing can be done for the instance, and why.
+pub(crate) async fn failed(work: &mut Work<'_>, reason: &str) -> Result<(), Pause> {
+    let now = Engine::now();
+    let mut wanted = work.instance["status"].clone();
+    if !wanted.is_object() {
+        wanted = json!({});
+    }
+    let mut set = ConditionSet::open(&INSTANCE, &work.instance, &now);
+    let message = format!("resource reconciliation failed: {reason}");
+    set.mark(Mark::fails(
+        keys::CONDITION_RESOURCES_READY,
+        keys::REASON_NOT_READY,
+        message,
+    ));
+    wanted["conditions"] = Value::Array(set.to_values());
+    wanted["state"] = json!(keys::STATE_ERROR);
+    write(work, wanted).await
 }
 
 /// Says in the status that there is work which waits for the spoke.

@@ -56,12 +56,6 @@ impl Kind {
         GroupVersionResource::new(group, "v1", resource)
     }
 
-    /// Tells the path over all namespaces.
-    pub(crate) fn path(self) -> String {
-        let gvr = self.gvr();
-        format!("{}/{}", gvr.group_version().path(), gvr.resource)
-    }
-
     /// Tells the name of the kind as an owner reference has it.
     pub(crate) const fn name(self) -> &'static str {
         match self {

@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 
-use api::{Condition, LogicalCluster};
+use api::{Condition, LogicalCluster, wheelhouse::keys};
 use client::Patch;
 use serde_json::{Value, json};
 
+use super::IdentityFault;
 use crate::{
     engine::Engine,
     resources,
-    target::{Reach, Target},
+    target::{Reach, Target, TargetSort},
 };
+
+/// How much of a message a Spoke's status has.
+const MESSAGE_BYTES_MAX: usize = 4096;
 
 /// Writes what is known of a connected spoke.
 pub(super) async fn write(
@@ -36,6 +40,7 @@ pub(super) async fn write(
     }
     let (served, others) = target.kinds.census();
     let mut rows = rows(&target, served, &others, &counts);
+    rows.extend(trust_rows(engine, &target));
     rows.extend(restored_row(engine, &target));
     let fault = rows.iter().find(|row| row.status != "True").cloned();
     let mut status = object["status"].clone();
@@ -43,7 +48,8 @@ pub(super) async fn write(
         status = json!({});
     }
     status["instances"] = counts.to_value();
-    status["message"] = json!(fault.as_ref().map_or("", |row| row.message.as_str()));
+    let message = fault.as_ref().map(|row| shortened(row.message.clone()));
+    status["message"] = json!(message.unwrap_or_default());
     if let Some(version) = target.version() {
         status["version"] = json!(version);
     }
@@ -118,11 +124,42 @@ fn rows(target: &Target, served: usize, others: &[String], counts: &Counts) -> V
     ]
 }
 
+/// Whether a real spoke is the cluster that it should be, and makes the hub hold no more than it may.
+fn trust_rows(engine: &Engine, target: &Target) -> Vec<Row> {
+    if target.sort != TargetSort::Mirrored {
+        return Vec::new();
+    }
+    let identified = match target.identity_fault() {
+        None if target.cluster_uid().is_some() => {
+            Row::new(keys::CONDITION_IDENTIFIED, "True", "Identified", "")
+        }
+        None => {
+            let message = "it has not said which cluster it is";
+            Row::new(keys::CONDITION_IDENTIFIED, "Unknown", "NotAsked", message)
+        }
+        Some(fault) => {
+            // The relay takes no request to a cluster that is known to be another one.
+            let status = match fault {
+                IdentityFault::Unreadable(_) => "Unknown",
+                IdentityFault::Duplicate { .. } | IdentityFault::Changed { .. } => "False",
+            };
+            let message = fault.to_string();
+            Row::new(keys::CONDITION_IDENTIFIED, status, fault.reason(), message)
+        }
+    };
+    let met = engine.dialer.budget(&target.cluster).met();
+    let bounds = match met {
+        None => Row::new(keys::CONDITION_WITHIN_BOUNDS, "True", "WithinBounds", ""),
+        Some(met) => Row::new(keys::CONDITION_WITHIN_BOUNDS, "False", "BoundMet", met),
+    };
+    vec![identified, bounds]
+}
+
 /// What a restore leaves to be said; nothing where the hub was not restored.
 fn restored_row(engine: &Engine, target: &Target) -> Option<Row> {
     let report = engine.restored.report(engine, target)?;
     let status = if report.confirmed { "True" } else { "False" };
-    let type_ = api::wheelhouse::keys::CONDITION_RESTORE_CONFIRMED;
+    let type_ = keys::CONDITION_RESTORE_CONFIRMED;
     Some(Row::new(type_, status, report.reason, report.message))
 }
 
@@ -154,7 +191,7 @@ async fn put(
     let mut conditions: Vec<Condition> =
         serde_json::from_value(object["status"]["conditions"].clone()).unwrap_or_default();
     let generation = api::meta::generation(object);
-    let of_restore = api::wheelhouse::keys::CONDITION_RESTORE_CONFIRMED;
+    let of_restore = keys::CONDITION_RESTORE_CONFIRMED;
     if rows.iter().all(|row| row.type_ != of_restore) {
         conditions.retain(|known| known.type_ != of_restore);
     }
@@ -163,7 +200,7 @@ async fn put(
             type_: row.type_.to_owned(),
             status: row.status.to_owned(),
             reason: row.reason.to_owned(),
-            message: row.message,
+            message: shortened(row.message),
             observed_generation: Some(generation),
             last_transition_time: now.clone(),
         };
@@ -186,6 +223,15 @@ async fn put(
         Err(error) if error.is_not_found() => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+/// Cuts a message: what a spoke says in it must not make its Spoke too large to be written.
+fn shortened(mut message: String) -> String {
+    if message.len() > MESSAGE_BYTES_MAX {
+        message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
+        message.push_str(" ...");
+    }
+    message
 }
 
 /// Counts of instances by state.

@@ -1,9 +1,12 @@
 //! The heartbeat of a real spoke: a cheap read every few seconds, and at once when a call failed.
+//!
+//! It reads what identifies the cluster, so that another one in its place is noticed with the next beat.
 
 use std::{sync::Arc, time::Duration};
 
 use tracing::{info, warn};
 
+use super::IdentityFault;
 use crate::{
     engine::Engine,
     resources,
@@ -23,16 +26,24 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Not more often than this, whatever fails: each failing reconcile asks for a probe.
 const PAUSE: Duration = Duration::from_millis(250);
 
+/// Every how many probes an answering spoke is asked for its version, which an upgrade changes.
+const VERSION_PROBES: u32 = 12;
+
 /// Starts the heartbeat of a target. It ends with the target's token.
 pub(super) fn start(engine: &Arc<Engine>, target: &Arc<Target>) {
     let (engine, target) = (Arc::clone(engine), Arc::clone(target));
     let tasks = engine.tasks.clone();
     tasks.spawn("heartbeat", async move {
-        let mut first = true;
-        loop {
-            let failure = probe(&target).await;
-            note(&engine, &target, failure, first);
-            first = false;
+        let budget = engine.dialer.budget(&target.cluster);
+        let mut told = None;
+        for count in 0_u32.. {
+            let failure = probe(&engine, &target, count % VERSION_PROBES == 0).await;
+            note(&engine, &target, failure, count == 0);
+            let now = (target.identity_fault(), budget.met());
+            if told.as_ref() != Some(&now) {
+                engine.spoke_queue.add(target.cluster.clone());
+                told = Some(now);
+            }
             let interval = match target.reach() {
                 Reach::Reachable => INTERVAL,
                 Reach::Unreachable { .. } => INTERVAL_AWAY,
@@ -41,31 +52,48 @@ pub(super) fn start(engine: &Arc<Engine>, target: &Arc<Target>) {
                 biased;
                 () = target.token.cancelled() => return,
                 () = target.probe.notified() => tokio::time::sleep(PAUSE).await,
+                () = budget.met_changed() => tokio::time::sleep(PAUSE).await,
                 () = tokio::time::sleep(interval) => {}
             }
         }
     });
 }
 
-/// Asks the spoke for its version. `None` means that it answered.
-async fn probe(target: &Target) -> Option<String> {
-    match tokio::time::timeout(PATIENCE, target.dynamic.raw_get("/version")).await {
-        Ok(Ok(version)) => {
-            target.note_version(&version);
-            if target.cluster_uid().is_none() {
-                let namespaces = resources::core("namespaces");
-                let endpoint = target.endpoint(&namespaces, "");
-                if let Ok(namespace) = target.dynamic.get(&endpoint, "kube-system").await {
-                    target.note_cluster_uid(api::meta::uid(&namespace));
-                }
-            }
-            None
-        }
-        Ok(Err(error)) if error.unreachable() => Some(error.to_string()),
-        // It answers, if only to refuse: the credential is wrong, the network is not.
-        Ok(Err(error)) => Some(format!("refused: {error}")),
+/// Asks the spoke which cluster it is. `None` means that it answered, and is the one that its Spoke is for.
+async fn probe(engine: &Engine, target: &Target, with_version: bool) -> Option<String> {
+    match tokio::time::timeout(PATIENCE, ask(engine, target, with_version)).await {
+        Ok(failure) => failure,
         Err(_) => Some(format!("no answer within {PATIENCE:?}")),
     }
+}
+
+async fn ask(engine: &Engine, target: &Target, with_version: bool) -> Option<String> {
+    let endpoint = target.endpoint(&resources::core("namespaces"), "");
+    let namespace = match target.dynamic.get(&endpoint, "kube-system").await {
+        Ok(namespace) => namespace,
+        Err(error) if error.unreachable() => return Some(error.chain()),
+        // It answers, if only to refuse: the credential is wrong, the network is not.
+        Err(error) => {
+            let fault = IdentityFault::Unreadable(error.chain());
+            let reason = format!("refused: {fault}");
+            target.note_identity(Some(fault));
+            return Some(reason);
+        }
+    };
+    let uid = api::meta::uid(&namespace);
+    if let Err(fault) = engine.identities.claim(&target.cluster, uid) {
+        let reason = fault.to_string();
+        target.note_identity(Some(fault));
+        return Some(reason);
+    }
+    target.note_identity(None);
+    target.note_cluster_uid(uid);
+    if (with_version || target.version().is_none() || target.reach() != Reach::Reachable)
+        && let Ok(version) = target.dynamic.raw_get("/version").await
+    {
+        target.note_version(&version);
+    }
+    None
 }
 
 fn note(engine: &Arc<Engine>, target: &Arc<Target>, failure: Option<String>, first: bool) {
@@ -74,25 +102,25 @@ fn note(engine: &Arc<Engine>, target: &Arc<Target>, failure: Option<String>, fir
     let after = target.reach();
     let same = std::mem::discriminant(&before) == std::mem::discriminant(&after);
     match &after {
-        Reach::Unreachable { reason, .. } if !same => {
+        Reach::Unreachable { reason, .. } if !same || first => {
             warn!(spoke = %target.cluster, reason, "spoke unreachable");
             // Whatever waits for the spoke says so in its status.
             engine.requeue_cluster(&target.cluster);
         }
         _ => {}
     }
-    if back {
-        info!(spoke = %target.cluster, "spoke reachable again");
-    }
     if after == Reach::Reachable {
         // What waits for another reason asks once more, which is cheap.
         target.wake.notify_waiters();
     }
-    if back || (first && after == Reach::Reachable) {
+    if back {
+        info!(spoke = %target.cluster, "spoke reachable");
         engine.distribution_queue.add(target.cluster.clone());
-        engine.requeue_cluster(&target.cluster);
+        engine.reconsider(&target.cluster);
+        // A spoke that comes and goes has no more work done than one that stays.
+        let delay = target.definitions_delay();
         for key in engine.definitions.keys() {
-            engine.definition_queue.add(key);
+            engine.definition_queue.add_after(key, delay);
         }
     }
     if !same || first {

@@ -14,7 +14,7 @@ use crate::{engine::Engine, resources, target::Target};
 
 /// Starts the watch of a spoke's namespaces. It ends with the target's token.
 pub(super) fn watch(engine: &Arc<Engine>, target: &Arc<Target>) {
-    let source = target.source(&resources::core("namespaces"), "");
+    let source = target.source(&resources::core("namespaces"), None);
     let mut events = target.follow(source, target.token.clone());
     let (engine, target) = (Arc::clone(engine), Arc::clone(target));
     let tasks = engine.tasks.clone();
@@ -25,6 +25,12 @@ pub(super) fn watch(engine: &Arc<Engine>, target: &Arc<Target>) {
                 Event::Applied(object) | Event::Deleted(object) => vec![object],
                 Event::Interrupted(_) | Event::Resumed => Vec::new(),
             };
+            // What another cluster says in the place of this one is no intent: the watch waits until it is known which one it is.
+            tokio::select! {
+                biased;
+                () = target.token.cancelled() => return,
+                () = target.reachable() => {}
+            }
             for namespace in going {
                 if namespace.deletion_timestamp.is_some() {
                     empty(&engine, &target, &namespace.name).await;
@@ -36,7 +42,10 @@ pub(super) fn watch(engine: &Arc<Engine>, target: &Arc<Target>) {
 
 async fn empty(engine: &Arc<Engine>, target: &Target, namespace: &str) {
     for key in super::in_namespace(engine, &target.cluster, namespace) {
-        let Some(gvr) = engine.definitions.last_gvr(&key.group_kind) else {
+        let endpoint = engine
+            .definitions
+            .endpoint(&target.cluster, &key.group_kind);
+        let Some(gvr) = endpoint else {
             continue;
         };
         info!(cluster = %target.cluster, key = %key, "deleted with its namespace");

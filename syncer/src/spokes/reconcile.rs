@@ -5,18 +5,18 @@
 //! A Spoke is not let go while the hub holds instances for it: their children would be orphaned
 //! without anybody having said so.
 
-use std::{
-    hash::{DefaultHasher, Hash, Hasher},
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use api::{
     LogicalCluster,
     wheelhouse::{Provider, Spoke},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use client::{DeleteRequest, Dynamic, ListRequest, Patch, reflector::RawObject};
+use client::{
+    DeleteRequest, Dynamic, ListRequest, Patch,
+    reflector::RawObject,
+    spoke::{self, Fault, SECRET_LABEL},
+};
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
@@ -73,24 +73,26 @@ async fn step(
     }
     if engine.definitions.note_spoke(cluster, &known.labels) {
         engine.distribution_queue.add(cluster.clone());
+        // What root has for this cluster may be other kinds now.
+        for key in engine.definitions.claims.concerned(cluster, None) {
+            engine.definition_queue.add(key);
+        }
     }
-    let spoke: Spoke = match serde_json::from_value(object.clone()) {
-        Ok(spoke) => spoke,
-        Err(error) => return census::refuse(engine, &object, &error.to_string()).await,
-    };
-    if spoke.spec.suspended {
-        engine.fleet.disconnect(cluster);
-        return census::refuse(engine, &object, "suspended by spec.suspended").await;
-    }
-    let connected = if spoke.spec.provider == Provider::Embedded {
-        connect_embedded(engine, cluster);
-        Ok(())
-    } else {
-        connect(engine, cluster, &spoke).await?
+    let connected = match Spoke::from_value(&object) {
+        Ok(spoke) if spoke.spec.suspended => Err(Fault::Suspended),
+        Ok(spoke) if spoke.spec.provider == Provider::Embedded => {
+            connect_embedded(engine, cluster);
+            Ok(())
+        }
+        Ok(spoke) => connect(engine, cluster, &spoke).await?,
+        Err(error) => Err(Fault::Unreadable(error.to_string())),
     };
     match connected {
         Ok(()) => census::write(engine, cluster, &object).await,
-        Err(reason) => census::refuse(engine, &object, &reason).await,
+        Err(fault) => {
+            engine.fleet.disconnect(cluster);
+            census::refuse(engine, &object, &fault.to_string()).await
+        }
     }
 }
 
@@ -115,50 +117,49 @@ fn connect_embedded(engine: &Arc<Engine>, cluster: &LogicalCluster) {
 
 /// Connects a real spoke, unless it is connected with this credential.
 ///
-/// The outer error is the hub's, the inner text tells the user what is wrong with the credential.
+/// The outer error is the hub's, the inner one tells the user what is wrong with the Spoke or its Secret. A spoke whose
+/// credential may not be used, or not any more, is not connected.
 async fn connect(
     engine: &Arc<Engine>,
     cluster: &LogicalCluster,
     spoke: &Spoke,
-) -> Result<Result<(), String>, client::Error> {
-    let reference = spoke
-        .spec
-        .connection
-        .as_ref()
-        .and_then(|it| it.secret_ref.as_ref());
-    let Some(reference) = reference else {
-        return Ok(Err("spec.connection.secretRef is missing".to_owned()));
+) -> Result<Result<(), Fault>, client::Error> {
+    let reference = match spoke::reference(spoke) {
+        Ok(reference) => reference,
+        Err(fault) => return Ok(Err(fault)),
     };
     let secrets = Engine::hub_endpoint(
         &LogicalCluster::root(),
         &resources::core("secrets"),
         &reference.namespace,
     );
-    let place = format!("secret {}/{}", reference.namespace, reference.name);
     let secret = match engine.hub.get(&secrets, &reference.name).await {
-        Ok(secret) => secret,
-        Err(error) if error.is_not_found() => return Ok(Err(format!("{place} is missing"))),
+        Ok(secret) => Some(secret),
+        Err(error) if error.is_not_found() => None,
+        // What the Spoke says is no name of any Secret.
+        Err(client::Error::Path(error)) => return Ok(Err(Fault::Unreadable(error.to_string()))),
         Err(error) => return Err(error),
     };
-    let encoded = secret["data"][reference.key.as_str()].as_str();
-    let Some(kubeconfig) = encoded.and_then(|text| STANDARD.decode(text).ok()) else {
-        return Ok(Err(format!("{place} has no key {:?}", reference.key)));
+    let credential = match engine
+        .dialer
+        .credential(cluster, reference, secret.as_ref())
+    {
+        Ok(credential) => credential,
+        Err(fault) => return Ok(Err(fault)),
     };
-    let mut hasher = DefaultHasher::new();
-    kubeconfig.hash(&mut hasher);
-    let credential = hasher.finish();
+    let digest = credential.digest();
     if let Some(target) = engine.fleet.get(cluster)
         && target.sort == TargetSort::Mirrored
-        && target.credential == Some(credential)
+        && target.credential == Some(digest)
     {
+        target.note_trust(spoke.spec.trust_masters);
         return Ok(Ok(()));
     }
-    let kubeconfig = String::from_utf8_lossy(&kubeconfig);
-    let connection = match client::connect(&kubeconfig, None, &client::Options::default()).await {
+    let connection = match engine.dialer.connect(cluster, &credential).await {
         Ok(connection) => connection,
-        Err(error) => return Ok(Err(format!("{place}: {error}"))),
+        Err(fault) => return Ok(Err(fault)),
     };
-    let dynamic = Dynamic::new(connection.kube());
+    let dynamic = Dynamic::new(connection.client());
     let token = engine.tasks.child_token();
     let mut target = Target::new(
         cluster.clone(),
@@ -167,7 +168,10 @@ async fn connect(
         &engine.tasks,
         token,
     );
-    target.credential = Some(credential);
+    target.credential = Some(digest);
+    let created = spoke.metadata.creation_timestamp.as_deref();
+    created.unwrap_or_default().clone_into(&mut target.created);
+    target.note_trust(spoke.spec.trust_masters);
     start(engine, &Arc::new(target));
     Ok(Ok(()))
 }
@@ -181,9 +185,9 @@ pub(crate) fn start(engine: &Arc<Engine>, target: &Arc<Target>) {
     if target.sort == TargetSort::Mirrored {
         heartbeat::start(engine, target);
         namespaces::watch(engine, target);
-    } else {
-        accounts::start(target);
+        return; // the heartbeat adds what is to be done, once it is known which cluster this is
     }
+    accounts::start(target);
     engine.distribution_queue.add(target.cluster.clone());
     engine.requeue_cluster(&target.cluster);
     for key in engine.definitions.keys() {
@@ -242,7 +246,7 @@ pub fn join_objects(
         "metadata": {
             "name": secret_name,
             "namespace": "kube-system",
-            "labels": {super::SECRET_LABEL: name},
+            "labels": {SECRET_LABEL: name},
         },
         "type": "Opaque",
         "data": {"kubeconfig": STANDARD.encode(kubeconfig)},

@@ -187,7 +187,9 @@ async fn connection(kubeconfig: &Path) -> kube::Client {
     client::connect(&text, None, &client::Options::default())
         .await
         .expect("the kubeconfig is sound")
+        .client()
         .kube()
+        .clone()
 }
 
 impl std::fmt::Debug for Api {

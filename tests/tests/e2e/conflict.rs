@@ -37,7 +37,8 @@ fn config_map(name: &str, labels: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_of_another_apply_set_is_left_alone_and_one_of_nobody_is_taken_over() {
+async fn an_object_of_another_is_left_alone_and_one_of_nobody_is_taken_over_where_the_definition_says_so()
+ {
     let stage = Stage::set().await;
     let (path, direct) = (stage.path(), stage.direct());
     let part_of = "applyset.kubernetes.io/part-of: applyset-of-another-v1";
@@ -61,7 +62,20 @@ async fn an_object_of_another_apply_set_is_left_alone_and_one_of_nobody_is_taken
     );
     assert!(labels["kro.run/owned"].is_null(), "{theirs}");
 
-    // The blog's is nobody's: it is taken over, as kro does.
+    // The blog's is nobody's, and not the blog's either: it is left alone, where kro would take it over.
+    path.apply(&instance("blog", "message: hello")).await;
+    let refused = "was not made for this instance";
+    until(&path, &["get", "webapp", "blog"], "the refusal", |o| {
+        o["status"]["state"] == "ERROR" && o["status"]["conditions"].to_string().contains(refused)
+    })
+    .await;
+    let theirs = direct.json(&["get", "configmap", "blog-config"]).await;
+    let theirs = theirs.expect("it is there");
+    assert_eq!(theirs["data"]["message"], "theirs", "{theirs}");
+
+    // The definition may say that such objects are to be taken over.
+    let adopt = ["annotate", "rgd", "webapp", "wheelhouse.dev/adopt=true"];
+    stage.hub.root().must(&adopt).await;
     stage.bring_up("blog", "message: hello").await;
     let ours = direct.json(&["get", "configmap", "blog-config"]).await;
     let ours = ours.expect("it is there");

@@ -75,27 +75,21 @@ impl Claims {
         now.as_second() < self.expires_at
     }
 
-    /// The user at the path of the ServiceAccount's own cluster.
-    pub(crate) fn user(&self) -> UserInfo {
-        let groups = [
-            "system:serviceaccounts".to_owned(),
-            format!("system:serviceaccounts:{}", self.namespace),
-        ];
-        self.named(
-            format!("system:serviceaccount:{}:{}", self.namespace, self.name),
-            groups.to_vec(),
-        )
+    /// The user at the path of the ServiceAccount's own cluster, which alone vouches for it.
+    pub(crate) fn user(&self, home: &LogicalCluster) -> UserInfo {
+        let user = UserInfo::service_account(&self.namespace, &self.name);
+        self.completed(user).vouched_for_by(home)
     }
 
-    /// The user at the path of any other cluster, where the name must not be taken for one of that cluster's own ServiceAccounts.
+    /// The user of a token of root at the path of any other cluster.
     pub(crate) fn user_abroad(&self) -> UserInfo {
-        self.named(
-            format!("wheelhouse:root:{}:{}", self.namespace, self.name),
-            Vec::new(),
-        )
+        self.completed(UserInfo::service_account_abroad(
+            &self.namespace,
+            &self.name,
+        ))
     }
 
-    fn named(&self, username: String, groups: Vec<String>) -> UserInfo {
+    fn completed(&self, mut user: UserInfo) -> UserInfo {
         let mut extra =
             BTreeMap::from([(CREDENTIAL_ID.to_owned(), vec![format!("JTI={}", self.id)])]);
         if let Some(bound) = &self.bound
@@ -106,11 +100,9 @@ impl Claims {
             extra.insert(key("name"), vec![bound.name.clone()]);
             extra.insert(key("uid"), vec![bound.uid.clone()]);
         }
-        UserInfo {
-            uid: self.uid.clone(),
-            extra,
-            ..UserInfo::authenticated(username, groups)
-        }
+        user.uid.clone_from(&self.uid);
+        user.extra = extra;
+        user
     }
 
     /// The payload of a token.

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{BoundObject, Claims, ServiceAccounts, claims::issuer_of};
+use super::{BoundObject, Claims, ServiceAccounts, issuer_of};
 use crate::{
     authorize::Authorized,
     handle,
@@ -19,8 +19,6 @@ use crate::{
     route::Verb,
 };
 
-/// The largest request that is read.
-const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// The shortest life of a token.
 const SECONDS_MIN: i64 = 600;
 /// The longest.
@@ -65,9 +63,7 @@ pub(crate) async fn serve(
         &request.request().headers,
         &[MediaType::Json, MediaType::Yaml, MediaType::Protobuf],
     )?;
-    let bytes = body
-        .read(BODY_BYTES_MAX, request.context().deadline)
-        .await?;
+    let bytes = handle::receive(request.context(), body).await?;
     let gvk = GroupVersionKind::new("authentication.k8s.io", "v1", "TokenRequest");
     let mut object = handle::decode(media_type, &bytes, &gvk)?;
     let spec = object.get("spec").cloned().unwrap_or_else(|| json!({}));

@@ -3,7 +3,7 @@
 use serde_json::json;
 use storage::{Change, Write, embedded};
 
-use super::{claims::issuer_of, *};
+use super::*;
 
 struct Setup {
     accounts: ServiceAccounts,
@@ -25,6 +25,18 @@ fn put(in_cluster: &str, resource: &str, name: &str, uid: &str) -> Write {
         prefix.key(&cluster(in_cluster), "ns", name),
         object.to_string(),
     )
+}
+
+impl ServiceAccounts {
+    fn user(
+        &self,
+        token: &str,
+        cluster: Option<&LogicalCluster>,
+        now: Timestamp,
+    ) -> Option<Arc<UserInfo>> {
+        let found = self.find(token, cluster, None, now).ok()?;
+        Some(found.user)
+    }
 }
 
 async fn setup() -> Setup {
@@ -235,5 +247,38 @@ async fn a_token_that_was_touched_or_signed_elsewhere_does_not_count() {
             .user(&token, Some(&cluster("root")), now())
             .is_some(),
         "the control"
+    );
+}
+
+#[tokio::test]
+async fn a_review_says_for_whom_of_those_asked_for_a_token_is() {
+    let setup = setup().await;
+    let wanted = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+    let token = |audiences: &[&str]| {
+        let claims = Claims {
+            audiences: wanted(audiences),
+            ..claims("root")
+        };
+        setup.accounts.sign(&claims).unwrap()
+    };
+    let root = cluster("root");
+    let found = |token: &str, asked: &[&str]| {
+        let found = setup
+            .accounts
+            .find(token, Some(&root), Some(&wanted(asked)), now());
+        found
+            .map(|found| found.audiences)
+            .map_err(|error| error.to_string())
+    };
+    let both = token(&["vault", "registry"]);
+    assert_eq!(
+        found(&both, &["other", "registry"]),
+        Ok(wanted(&["registry"]))
+    );
+    let foreign = "[invalid bearer token, token audiences [\"vault\", \"registry\"] is invalid for the target audiences [\"other\"]]";
+    assert_eq!(found(&both, &["other"]), Err(foreign.to_owned()));
+    assert_eq!(
+        found("abc", &["other"]),
+        Err("invalid bearer token".to_owned())
     );
 }

@@ -204,9 +204,13 @@ impl Bench {
         body: RequestBody,
     ) -> (Result<Response, Refusal>, Vec<String>) {
         let info = request.info();
+        let Some(cluster) = info.cluster.one() else {
+            let answered = self.handlers.serve_each(request, body).await;
+            return (answered, request.context().take_warnings());
+        };
         let scope = self
             .registry
-            .lookup(&info.cluster, &info.group, &info.version, &info.resource);
+            .lookup(cluster, &info.group, &info.version, &info.resource);
         let Some(scope) = scope else {
             return (Err(Refusal::no_such_path()), Vec::new());
         };

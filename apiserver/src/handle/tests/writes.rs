@@ -609,6 +609,32 @@ async fn dependents_follow_their_owner() {
     assert_eq!(orphan["metadata"].get("ownerReferences"), None);
 }
 
+/// An object of another cluster that names a uid held back the deletion of the object that has it.
+#[tokio::test]
+async fn an_owner_waits_for_no_dependent_of_another_cluster() {
+    let bench = Bench::new().await;
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let owner = bench
+        .post(maps, &json!({"metadata": {"name": "owner"}}))
+        .await
+        .expect(201);
+    let foreign = json!({"metadata": {"name": "foreign", "finalizers": ["example.com/hold"], "ownerReferences": [{
+        "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"],
+        "blockOwnerDeletion": true,
+    }]}});
+    bench
+        .post(&format!("/clusters/east{maps}"), &foreign)
+        .await
+        .expect(201);
+    bench
+        .delete(&format!("{maps}/owner?propagationPolicy=Foreground"))
+        .await
+        .expect(200);
+    bench
+        .until(&format!("{maps}/owner"), |answer| answer.code == 404)
+        .await;
+}
+
 #[tokio::test]
 async fn the_author_of_a_graph_is_who_wrote_its_spec() {
     let bench = Bench::new().await;

@@ -3,6 +3,8 @@
 //! In the common form an event is the stored bytes between a few constant ones. Other forms are made once per event and
 //! shared by all watchers of the same version and form, through the event itself.
 
+use std::sync::Arc;
+
 use api::meta::ANNOTATION_INITIAL_EVENTS_END;
 use api::table::{ColumnDefinition, IncludeObject, Table};
 use api::{ClusterScope, Status};
@@ -15,7 +17,7 @@ use crate::handle::convert;
 use crate::handle::list::with_cluster;
 use crate::handle::output::{api_version_of, corrupt, include_object};
 use crate::negotiate::{Negotiated, Shape, TableVersion};
-use crate::objects::{with_revision, write_partial_metadata};
+use crate::objects::{head, with_revision, write_partial_metadata};
 use crate::registry::ResourceScope;
 use crate::respond::Refusal;
 use crate::table;
@@ -28,6 +30,8 @@ pub(super) struct Encoder {
     over_clusters: bool,
     now: jiff::Timestamp,
     begun: tokio::time::Instant,
+    /// Over all clusters: what cells are made by, since all rows have the same columns.
+    face: Option<Arc<ResourceScope>>,
     /// The columns of a table, which only its first event has.
     columns: Vec<ColumnDefinition>,
 }
@@ -58,6 +62,7 @@ impl Encoder {
             shape: form.shape,
             include: include_object(call.query)?,
             over_clusters: call.info.cluster == ClusterScope::All,
+            face: call.each.map(|_| Arc::clone(call.scope)),
             now: call.context.now,
             begun: tokio::time::Instant::now(),
             columns,
@@ -107,6 +112,29 @@ impl Encoder {
                 frame(out, event_type, &object);
             }
         }
+        Ok(())
+    }
+
+    /// Appends that the caller sees an object no longer: its name, and nothing of what became of it.
+    pub(super) fn gone(
+        &mut self,
+        out: &mut Vec<u8>,
+        scope: &ResourceScope,
+        entry: &Entry,
+        revision: Revision,
+    ) -> Result<(), Refusal> {
+        let head = head(entry.value()).ok_or_else(corrupt)?;
+        let mut metadata = json!({
+            "name": head.name, "uid": head.uid, "resourceVersion": revision.to_string(),
+        });
+        if !head.namespace.is_empty() {
+            metadata["namespace"] = json!(head.namespace);
+        }
+        let object = json!({
+            "apiVersion": scope.version.api_version, "kind": scope.kind.gvk.kind, "metadata": metadata,
+        });
+        let object = self.dress(scope, object.to_string().as_bytes(), entry.key())?;
+        frame(out, WatchEventType::Deleted, &object);
         Ok(())
     }
 
@@ -236,6 +264,7 @@ impl Encoder {
         api::meta::resource_version(object).clone_into(&mut table.metadata.resource_version);
         let elapsed = jiff::SignedDuration::try_from(self.begun.elapsed()).unwrap_or_default();
         let now = self.now.checked_add(elapsed).unwrap_or(self.now);
+        let scope = self.face.as_deref().unwrap_or(scope);
         table.rows.push(table::row(scope, object, include, now));
         serde_json::to_value(&table).expect("a table is made of JSON values")
     }

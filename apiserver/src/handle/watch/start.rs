@@ -86,13 +86,22 @@ fn beginning(
         let status = Status::resource_version_too_large(from.0, current.0);
         return Ok(Beginning::Refused(Box::new(status)));
     }
-    let found = call
-        .shared
-        .store
-        .range(RangeQuery::of(selection.range.clone()))?;
+    // One revision for all parts.
+    let mut revision = None;
+    let mut entries = Vec::new();
+    for part in selection.parts_of(call.scope, &selection.range) {
+        let query = RangeQuery {
+            range: part,
+            limit: None,
+            at: revision,
+        };
+        let found = call.shared.store.range(query)?;
+        revision = Some(found.revision);
+        entries.extend(found.entries);
+    }
     Ok(Beginning::WithObjects {
-        entries: found.entries,
-        revision: found.revision,
+        entries,
+        revision: revision.unwrap_or(current),
     })
 }
 

@@ -110,7 +110,7 @@ impl World {
         };
         let response = self
             .hub
-            .answer(request.body(body).unwrap(), &Peer::Unknown)
+            .answer(request.body(body).unwrap(), &Peer::Unknown, None)
             .await;
         let code = response.status().as_u16();
         let mut text = Vec::new();

@@ -41,7 +41,7 @@ impl Api {
             .await
             .expect("the kubeconfig is sound");
         Self {
-            client: connection.kube(),
+            client: connection.client().kube().clone(),
             prefix: prefix.to_owned(),
         }
     }

@@ -1,6 +1,5 @@
 use std::sync::Arc;
 
-use api::ClusterScope;
 use serde_json::json;
 use storage::Store;
 use storage::embedded::{self, Engine};
@@ -13,9 +12,8 @@ fn scope_of(group: &str, resource: &str) -> Arc<ResourceScope> {
     let engine = Engine::open(directory.path(), embedded::Config::default()).expect("a store");
     let store: Arc<dyn Store> = Arc::new(engine);
     let registry = Registry::open(&store).expect("a registry");
-    let scope = ClusterScope::One(api::LogicalCluster::root());
     registry
-        .lookup(&scope, group, "v1", resource)
+        .lookup(&api::LogicalCluster::root(), group, "v1", resource)
         .expect("a resource of root")
 }
 

@@ -1,0 +1,137 @@
+//! What was allowed once, to be judged again while it goes on.
+//!
+//! Invariant: the same gates in the same order as at the beginning ([`Authorizer::admit`]); the sender stays the one who was let in, whom it
+//! acts as is made anew, by the rules of now.
+
+use std::sync::Arc;
+
+use http::request::Parts;
+
+use super::{
+    Attributes, Authorized, Authorizer, Decision, Judge, SpokeAnswer, Verdict, impersonate,
+    refuse_unless_allowed,
+};
+use crate::{authenticate::UserInfo, respond::Refusal, route::RequestInfo};
+
+/// A request that was allowed and goes on.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// Who really asks.
+    sender: Arc<UserInfo>,
+    wanted: Option<impersonate::Wanted>,
+    /// Whom it acts as.
+    user: Arc<UserInfo>,
+    info: RequestInfo,
+    judge: HeldJudge,
+}
+
+/// Who judges it again: [`Judge`], without what was true at the beginning alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HeldJudge {
+    Rules,
+    Spoke,
+    FirstGate,
+    /// The answer itself: a watch over all clusters asks both gates of each of them again and again.
+    Answer,
+}
+
+impl From<Judge<'_>> for HeldJudge {
+    fn from(judge: Judge<'_>) -> Self {
+        match judge {
+            Judge::Rules => Self::Rules,
+            Judge::Spoke => Self::Spoke,
+            Judge::FirstGate => Self::FirstGate,
+            Judge::Each(_) => Self::Answer,
+        }
+    }
+}
+
+/// What another look at it comes to.
+#[derive(Debug)]
+pub(crate) enum Reconsidered {
+    /// It may go on.
+    Holds,
+    /// It may not.
+    Lost(Box<Refusal>),
+    /// All that stands here lets it go on; the rest is for the spoke to say.
+    SpokeDecides,
+}
+
+// === impl Held ===
+
+impl Held {
+    /// Takes down what is asked again.
+    pub(crate) fn of(request: &Authorized<Parts>, judge: Judge<'_>) -> Self {
+        let context = request.context();
+        let wanted = context.impersonator.as_ref().and_then(|_sender| {
+            // They were read before, and let through.
+            impersonate::read_headers(&request.request().headers).ok()?
+        });
+        Self {
+            sender: Arc::clone(context.impersonator.as_ref().unwrap_or(&context.user)),
+            wanted,
+            user: Arc::clone(&context.user),
+            info: request.info().clone(),
+            judge: judge.into(),
+        }
+    }
+
+    /// What the path says.
+    pub(crate) fn info(&self) -> &RequestInfo {
+        &self.info
+    }
+
+    /// The question; the same text is the same question.
+    pub(crate) fn question(&self) -> String {
+        format!("{:?}", self.attributes())
+    }
+
+    fn attributes(&self) -> Attributes<'_> {
+        Attributes::of(&self.user, &self.info)
+    }
+}
+
+impl Authorizer {
+    /// Judges again what goes on, by rules in memory alone.
+    pub(crate) fn reconsider(&self, held: &Held) -> Reconsidered {
+        match self.reconsider_here(held) {
+            Ok(Some(())) => Reconsidered::Holds,
+            Ok(None) => Reconsidered::SpokeDecides,
+            Err(refusal) => Reconsidered::Lost(Box::new(refusal)),
+        }
+    }
+
+    fn reconsider_here(&self, held: &Held) -> Result<Option<()>, Refusal> {
+        let cluster = &held.info.cluster;
+        if let Some(wanted) = &held.wanted {
+            impersonate::check(self, &held.sender, cluster, wanted)?;
+        }
+        if held.judge == HeldJudge::Answer {
+            return Ok(Some(()));
+        }
+        let asked = held.attributes();
+        self.enter(asked.user, cluster)?;
+        match held.judge {
+            HeldJudge::FirstGate | HeldJudge::Answer => Ok(Some(())),
+            HeldJudge::Spoke => Ok(None),
+            HeldJudge::Rules => match self.judge_here(&asked) {
+                Some(verdict) => refuse_unless_allowed(&asked, &verdict).map(Some),
+                None => Ok(None),
+            },
+        }
+    }
+
+    /// Asks the spoke about what goes on. A spoke that does not answer sends nobody away; where there is no way to it any more, what was relayed
+    /// is at its end.
+    ///
+    /// # Errors
+    /// 403 where the spoke says no.
+    pub(crate) async fn reconsider_at_spoke(&self, held: &Held) -> Result<(), Refusal> {
+        let asked = held.attributes();
+        match self.ask_spoke(&asked).await {
+            SpokeAnswer::Decided(Decision::Allow) | SpokeAnswer::Unreached { .. } => Ok(()),
+            SpokeAnswer::NotConnected { .. } if held.judge != HeldJudge::Spoke => Ok(()),
+            answer => refuse_unless_allowed(&asked, &Verdict::from_spoke(answer)),
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! The ServiceAccounts of a real spoke, who come with their tokens to its own path (`argocd cluster add` makes such).
+//!
+//! ```text
+//!   token ──► remembered? ──► signed by this spoke? ──► TokenReview there, ──► user of that cluster
+//!                              (its published keys)       account is there
+//!                                                        └ spoke away: an account that it has known before
+//! ```
+//!
+//! The account, and what the token is bound to, is looked for beside the TokenReview, because kube-apiserver remembers a good token for ten
+//! seconds of its own (`kubernetes/pkg/kubeapiserver/authenticator/config.go`, `tokenSuccessCacheTTL`).
+//!
+//! # Invariants
+//! - A spoke is shown no token but those that it has signed itself: neither garbage nor another cluster's token reaches it.
+//! - What a spoke answers makes nobody but a ServiceAccount of that spoke: the name is the one in the token that it has signed, the groups are
+//!   those of the name, and the cluster alone vouches for both.
+//! - A good answer counts for [`GOOD_FOR`], a bad one for [`BAD_FOR`]; one token is asked about once at a time, and
+//!   [`ASK_AT_ONCE`] tokens of one spoke.
+//! - Memory is bounded: [`TOKEN_COUNT_MAX`] tokens, [`ACCOUNT_COUNT_MAX`] accounts, and it goes with the link to the spoke.
+
+mod keys;
+
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
+
+use api::LogicalCluster;
+use arc_swap::ArcSwap;
+use client::Endpoint;
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use tokio::{
+    sync::{OnceCell, Semaphore},
+    time::{Instant, timeout},
+};
+
+use super::links::{Link, Links};
+use crate::authenticate::{SpokeTokens, UserInfo};
+use keys::{Account, Keys, Token};
+
+/// How long a spoke's yes counts. With the interval in which watches are looked at, less than the ten seconds of a revocation.
+const GOOD_FOR: Duration = Duration::from_secs(4);
+/// How long its no counts.
+const BAD_FOR: Duration = Duration::from_secs(1);
+/// How long an answer is waited for.
+const ASK_TIMEOUT: Duration = Duration::from_secs(3);
+/// Questions to one spoke at a time.
+const ASK_AT_ONCE: usize = 8;
+/// Between two readings of a spoke's keys: as often may somebody make the hub look whether a key is new.
+const KEYS_INTERVAL: Duration = Duration::from_secs(5);
+/// Where a spoke publishes its keys, and as what.
+const KEYS_PATH: &str = "/openid/v1/jwks";
+const KEYS_TYPE: &str = "application/jwk-set+json";
+/// Tokens of one spoke that are remembered. Full: all are forgotten, and asked about again.
+const TOKEN_COUNT_MAX: usize = 1024;
+/// Accounts of one spoke that are remembered for the time when it is away. Full: all are forgotten.
+const ACCOUNT_COUNT_MAX: usize = 1024;
+/// Audiences of one spoke's API server that are remembered.
+const AUDIENCE_COUNT_MAX: usize = 16;
+/// The longest uid that is taken from an answer.
+const UID_BYTES_MAX: usize = 128;
+
+/// Knows the tokens of all spokes.
+pub(super) struct Accounts {
+    links: Arc<Links>,
+}
+
+/// What is known of one spoke's tokens.
+pub(super) struct AccountTokens {
+    keys: ArcSwap<Keys>,
+    /// The last reading of the keys. Guards when it began and whether it is over. A leaf of the lock order.
+    reading: Mutex<Option<(Instant, Arc<OnceCell<()>>)>>,
+    /// Guards answers by the hash of the token. A leaf of the lock order.
+    answers: Mutex<HashMap<[u8; 32], Arc<OnceCell<Answer>>>>,
+    /// Guards what the spoke has let count. A leaf of the lock order.
+    known: Mutex<Known>,
+    slots: Semaphore,
+}
+
+/// What a spoke has said of a token, or what is said for it.
+#[derive(Debug)]
+struct Answer {
+    user: Option<Arc<UserInfo>>,
+    until: Instant,
+}
+
+/// What a spoke has let count.
+#[derive(Debug, Default)]
+struct Known {
+    accounts: HashSet<Account>,
+    audiences: HashSet<String>,
+}
+
+// === impl Accounts ===
+
+impl Accounts {
+    pub(super) fn new(links: Arc<Links>) -> Self {
+        Self { links }
+    }
+}
+
+impl SpokeTokens for Accounts {
+    fn find<'a>(
+        &'a self,
+        token: &'a str,
+        cluster: &'a LogicalCluster,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Option<Arc<UserInfo>>> {
+        Box::pin(async move {
+            let parsed = Token::parse(token)?;
+            let link = self.links.get(cluster)?;
+            link.accounts.find(&link, token, &parsed, now).await
+        })
+    }
+}
+
+impl fmt::Debug for Accounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Accounts").finish_non_exhaustive()
+    }
+}
+
+// === impl AccountTokens ===
+
+impl AccountTokens {
+    async fn find(
+        &self,
+        link: &Link,
+        text: &str,
+        token: &Token<'_>,
+        now: Timestamp,
+    ) -> Option<Arc<UserInfo>> {
+        if !token.is_in_time(now) {
+            return None;
+        }
+        let hash: [u8; 32] = Sha256::digest(text.as_bytes()).into();
+        let answer = if let Some(answer) = self.asked(&hash) {
+            answer
+        } else if self.is_signed(link, token).await {
+            self.ask_anew(hash)
+        } else {
+            return None;
+        };
+        let answer = answer.get_or_init(|| self.ask(link, text, token)).await;
+        answer.user.clone()
+    }
+
+    /// The answer that counts now, or that is waited for.
+    fn asked(&self, hash: &[u8; 32]) -> Option<Arc<OnceCell<Answer>>> {
+        let answers = self.answers.lock();
+        let known = answers.get(hash)?;
+        let counts = known.get().is_none_or(|it| Instant::now() < it.until);
+        counts.then(|| Arc::clone(known))
+    }
+
+    fn ask_anew(&self, hash: [u8; 32]) -> Arc<OnceCell<Answer>> {
+        let mut answers = self.answers.lock();
+        if answers.len() >= TOKEN_COUNT_MAX {
+            answers.clear();
+        }
+        let now = Instant::now();
+        let is_over = |it: &OnceCell<Answer>| it.get().is_some_and(|it| now >= it.until);
+        let cell = answers.entry(hash).or_default();
+        if is_over(cell) {
+            *cell = Arc::default();
+        }
+        Arc::clone(cell)
+    }
+
+    /// Whether the spoke has signed a token. An unknown key may be new.
+    async fn is_signed(&self, link: &Link, token: &Token<'_>) -> bool {
+        if self.keys.load().have_signed(token) {
+            return true;
+        }
+        let reading = {
+            let mut reading = self.reading.lock();
+            match &*reading {
+                Some((began, reading)) if began.elapsed() < KEYS_INTERVAL => Arc::clone(reading),
+                _ => {
+                    let cell = Arc::default();
+                    *reading = Some((Instant::now(), Arc::clone(&cell)));
+                    cell
+                }
+            }
+        };
+        reading.get_or_init(|| self.read_keys(link)).await;
+        self.keys.load().have_signed(token)
+    }
+
+    async fn read_keys(&self, link: &Link) {
+        let hub = link.dynamic();
+        let read = timeout(ASK_TIMEOUT, hub.raw_get_as(KEYS_PATH, KEYS_TYPE)).await;
+        match read {
+            Ok(Ok(bytes)) => self.keys.store(Arc::new(Keys::parse(&bytes))),
+            Ok(Err(error)) => {
+                tracing::info!(cluster = %link.cluster, error = %error.chain(), "the keys of a spoke's tokens cannot be read");
+            }
+            Err(_elapsed) => {
+                tracing::info!(cluster = %link.cluster, "the keys of a spoke's tokens were not read in time");
+            }
+        }
+    }
+
+    /// Asks the spoke about a token that it has signed.
+    async fn ask(&self, link: &Link, text: &str, token: &Token<'_>) -> Answer {
+        let asked = async {
+            let _slot = self.slots.acquire().await.ok()?;
+            let (status, is_there) = tokio::join!(review(link, text), are_there(link, token));
+            Some(status.and_then(|status| is_there.map(|is_there| (status, is_there))))
+        };
+        let is_good = match timeout(ASK_TIMEOUT, asked).await.ok().flatten() {
+            Some(Ok((status, is_there))) => self.take(token, &status, is_there),
+            Some(Err(error)) if !error.unreachable() => {
+                tracing::warn!(cluster = %link.cluster, error = %error.chain(), "a spoke cannot be asked about a token");
+                None
+            }
+            // Away: what it has let count counts until its time is up.
+            Some(Err(_)) | None => self.known(token),
+        };
+        let counts_for = if is_good.is_some() { GOOD_FOR } else { BAD_FOR };
+        let user = is_good.map(|uid| Arc::new(user_of(token, uid, &link.cluster)));
+        Answer {
+            user,
+            until: Instant::now() + counts_for,
+        }
+    }
+
+    /// Takes the spoke's answer: the uid of the account, where the token counts.
+    fn take(&self, token: &Token<'_>, status: &Value, is_there: bool) -> Option<String> {
+        let says_yes = is_there
+            && status["authenticated"] == true
+            && status["user"]["username"].as_str() == Some(&token.username());
+        let mut known = self.known.lock();
+        if !says_yes {
+            known.accounts.remove(&token.account);
+            return None;
+        }
+        if known.accounts.len() >= ACCOUNT_COUNT_MAX {
+            known.accounts.clear();
+        }
+        known.accounts.insert(token.account.clone());
+        let audiences = status["audiences"].as_array().into_iter().flatten();
+        for audience in audiences.filter_map(Value::as_str) {
+            let is_asked_for = token.audiences.iter().any(|it| it == audience);
+            if is_asked_for && known.audiences.len() < AUDIENCE_COUNT_MAX {
+                known.audiences.insert(audience.to_owned());
+            }
+        }
+        let uid = status["user"]["uid"].as_str().unwrap_or_default();
+        let is_plain = uid.len() <= UID_BYTES_MAX && uid.bytes().all(|it| it.is_ascii_graphic());
+        Some(if is_plain {
+            uid.to_owned()
+        } else {
+            String::new()
+        })
+    }
+
+    /// What is known of the token's account from before.
+    fn known(&self, token: &Token<'_>) -> Option<String> {
+        let known = self.known.lock();
+        let is_for_api = token.audiences.is_empty()
+            || token
+                .audiences
+                .iter()
+                .any(|it| known.audiences.contains(it));
+        let is_known = is_for_api && known.accounts.contains(&token.account);
+        is_known.then(|| token.account.uid.clone())
+    }
+}
+
+impl Default for AccountTokens {
+    fn default() -> Self {
+        Self {
+            keys: ArcSwap::default(),
+            reading: Mutex::default(),
+            answers: Mutex::default(),
+            known: Mutex::default(),
+            slots: Semaphore::new(ASK_AT_ONCE),
+        }
+    }
+}
+
+impl fmt::Debug for AccountTokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AccountTokens").finish_non_exhaustive()
+    }
+}
+
+/// The user that a token makes, whatever the spoke says of it.
+fn user_of(token: &Token<'_>, uid: String, cluster: &LogicalCluster) -> UserInfo {
+    let mut user = UserInfo::service_account(&token.account.namespace, &token.account.name);
+    user.uid = uid;
+    user.vouched_for_by(cluster)
+}
+
+async fn review(link: &Link, token: &str) -> Result<Value, client::Error> {
+    let endpoint = Endpoint {
+        scope: None,
+        gvr: api::GroupVersionResource::new("authentication.k8s.io", "v1", "tokenreviews"),
+        namespace: None,
+    };
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}});
+    let mut answer = link.dynamic().create(&endpoint, &review).await?;
+    Ok(answer["status"].take())
+}
+
+/// Whether everything that a token ends with is there. What the hub's credential may not read is taken to be: the spoke has its own say.
+async fn are_there(link: &Link, token: &Token<'_>) -> Result<bool, client::Error> {
+    for object in &token.ends_with {
+        let endpoint = Endpoint {
+            scope: None,
+            gvr: api::GroupVersionResource::new("", "v1", object.resource),
+            namespace: object.namespace.clone(),
+        };
+        match link.dynamic().get(&endpoint, &object.name).await {
+            Ok(found) if api::meta::uid(&found) != object.uid => return Ok(false),
+            Err(error) if error.is_not_found() => return Ok(false),
+            Err(error) if error.unreachable() => return Err(error),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(true)
+}

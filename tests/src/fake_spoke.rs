@@ -1,0 +1,271 @@
+//! A small API server that a test joins as a spoke: honest by default, and on command as hostile as a server can be.
+//!
+//! Honest it stores objects by path, lists and watches them, and establishes CRDs at once; that is all that the hub asks
+//! of a spoke. It knows no schemas and no users: what depends on those is for a real kube-apiserver.
+
+mod hostile;
+mod store;
+
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt as _};
+use http::{HeaderMap, Method, Request, Response};
+use http_body_util::{BodyExt as _, Collected, Full, StreamBody, combinators::UnsyncBoxBody};
+use hyper::{
+    body::{Frame, Incoming},
+    service::service_fn,
+};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto,
+};
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, sync::watch, task::JoinSet};
+use tokio_rustls::TlsAcceptor;
+
+pub use hostile::Mode;
+use store::Store;
+
+use crate::{
+    pki::{self, Authority},
+    process::Scratch,
+};
+
+/// Requests that are remembered.
+const SEEN_COUNT_MAX: usize = 1000;
+
+pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// A running server. Dropping it ends it.
+#[derive(Debug)]
+pub struct FakeSpoke {
+    name: String,
+    address: SocketAddr,
+    kubeconfig: PathBuf,
+    shared: Arc<Shared>,
+    _scratch: Scratch,
+    _listener: JoinSet<()>,
+}
+
+/// What all connections of a server share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) store: Store,
+    mode: Mutex<Mode>,
+    /// Counts the modes; a connection ends with the one that it began in.
+    epoch: watch::Sender<u64>,
+    asked_count: AtomicUsize,
+    seen: Mutex<VecDeque<Seen>>,
+}
+
+/// A request as it came.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// Its method.
+    pub method: Method,
+    /// Its path and query.
+    pub path: String,
+    /// Its headers.
+    pub headers: HeaderMap,
+}
+
+impl FakeSpoke {
+    /// Starts an honest server, whose cluster has a uid of its own.
+    pub async fn start(name: &str) -> Self {
+        Self::start_as(name, &format!("uid-of-{name}")).await
+    }
+
+    /// Starts an honest server, whose cluster has this uid.
+    pub async fn start_as(name: &str, uid: &str) -> Self {
+        let scratch = Scratch::new(name);
+        let authority = Authority::new(&format!("{name}-ca"));
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let client = authority.client("hub", &["system:masters"]);
+        let server = format!("https://{address}");
+        let text = pki::kubeconfig(name, &server, &authority.certificate(), &client);
+        let kubeconfig = scratch.write("kubeconfig", text);
+        let shared = Arc::new(Shared {
+            store: Store::new(uid),
+            mode: Mutex::new(Mode::Honest),
+            epoch: watch::Sender::new(0),
+            asked_count: AtomicUsize::new(0),
+            seen: Mutex::default(),
+        });
+        let acceptor = acceptor(&authority);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(accept(listener, acceptor, Arc::clone(&shared)));
+        Self {
+            name: name.to_owned(),
+            address,
+            kubeconfig,
+            shared,
+            _scratch: scratch,
+            _listener: tasks,
+        }
+    }
+
+    /// Tells the name that it was started under.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Tells where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Tells the file of the hub's kubeconfig.
+    pub const fn kubeconfig(&self) -> &PathBuf {
+        &self.kubeconfig
+    }
+
+    /// Changes how it answers. Connections of before are cut, so that everything is read again.
+    pub fn set(&self, mode: Mode) {
+        *lock(&self.shared.mode) = mode;
+        self.shared.asked_count.store(0, Ordering::Relaxed);
+        self.shared.epoch.send_modify(|epoch| *epoch += 1);
+    }
+
+    /// Counts the requests since the mode was set.
+    pub fn asked_count(&self) -> usize {
+        self.shared.asked_count.load(Ordering::Relaxed)
+    }
+
+    /// Tells the last requests.
+    pub fn seen(&self) -> Vec<Seen> {
+        lock(&self.shared.seen).iter().cloned().collect()
+    }
+
+    /// Tells the paths of all objects that are stored.
+    pub fn stored(&self) -> Vec<String> {
+        self.shared.store.paths()
+    }
+
+    /// Stores an object as if somebody in the cluster had written it.
+    pub fn put(&self, path: &str, object: &Value) {
+        self.shared.store.put(path, object.clone());
+    }
+}
+
+fn acceptor(authority: &Authority) -> TlsAcceptor {
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
+    let pair = authority.serving();
+    let certificate = CertificateDer::from_pem_slice(pair.certificate.as_bytes());
+    let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("ring has them")
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![certificate.expect("a certificate")],
+            key.expect("a key"),
+        )
+        .expect("they belong together");
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    TlsAcceptor::from(Arc::new(config))
+}
+
+async fn accept(listener: TcpListener, acceptor: TlsAcceptor, shared: Arc<Shared>) {
+    let mut connections = JoinSet::new();
+    while let Ok((socket, _)) = listener.accept().await {
+        while connections.try_join_next().is_some() {}
+        let (acceptor, shared) = (acceptor.clone(), Arc::clone(&shared));
+        connections.spawn(async move {
+            let Ok(stream) = acceptor.accept(socket).await else {
+                return;
+            };
+            let mut epoch = shared.epoch.subscribe();
+            let service = service_fn(move |request| {
+                let shared = Arc::clone(&shared);
+                async move { Ok::<_, Infallible>(answer(&shared, request).await) }
+            });
+            let builder = auto::Builder::new(TokioExecutor::new());
+            let served = builder.serve_connection(TokioIo::new(stream), service);
+            tokio::select! {
+                _ended = served => {}
+                _cut = epoch.changed() => {}
+            }
+        });
+    }
+}
+
+async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> Response<Body> {
+    shared.asked_count.fetch_add(1, Ordering::Relaxed);
+    let (head, body) = request.into_parts();
+    let asked = Seen {
+        method: head.method,
+        path: head.uri.to_string(),
+        headers: head.headers,
+    };
+    {
+        let mut seen = lock(&shared.seen);
+        if seen.len() >= SEEN_COUNT_MAX {
+            seen.pop_front();
+        }
+        seen.push_back(asked.clone());
+    }
+    let mode = lock(&shared.mode).clone();
+    let body = body.collect().await.map(Collected::to_bytes);
+    let body = body.unwrap_or_default();
+    if let Some(answer) = hostile::answer(&mode, shared, &asked).await {
+        return answer;
+    }
+    store::answer(shared, &asked, &body)
+}
+
+impl Seen {
+    /// Splits the path from the query.
+    pub(crate) fn parts(&self) -> (&str, &str) {
+        let path = self
+            .path
+            .strip_prefix("https://")
+            .map_or(self.path.as_str(), |rest| {
+                rest.find('/').map_or("/", |at| rest.split_at(at).1)
+            });
+        path.split_once('?').unwrap_or((path, ""))
+    }
+}
+
+pub(crate) fn reply(code: u16, value: &Value) -> Response<Body> {
+    bytes(code, value.to_string().into())
+}
+
+pub(crate) fn bytes(code: u16, bytes: Bytes) -> Response<Body> {
+    let body = Full::new(bytes).boxed_unsync();
+    head(code, body)
+}
+
+pub(crate) fn stream(chunks: impl Stream<Item = Bytes> + Send + 'static) -> Response<Body> {
+    let frames = chunks.map(|chunk| Ok::<_, Infallible>(Frame::data(chunk)));
+    head(200, StreamBody::new(frames).boxed_unsync())
+}
+
+fn head(code: u16, body: Body) -> Response<Body> {
+    Response::builder()
+        .status(code)
+        .header("content-type", "application/json")
+        .body(body)
+        .expect("a sound head")
+}
+
+pub(crate) fn status(code: u16, reason: &str) -> Response<Body> {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "reason": reason, "message": reason, "code": code});
+    reply(code, &status)
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
