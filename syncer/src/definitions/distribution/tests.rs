@@ -1,0 +1,153 @@
+use super::*;
+
+/// The story: a spoke that never established a CRD kept every definition of root from becoming Active.
+#[test]
+fn a_target_is_waited_for_once_and_not_again_before_it_serves_something() {
+    let kinds = Kinds::default();
+    let (now, late) = (Instant::now(), Instant::now() + AWAIT_MAX * 2);
+    let (first, second) = (served("A"), served("B"));
+    assert_eq!(kinds.awaits(&first, now), Some(AWAIT_MAX));
+    assert_eq!(kinds.awaits(&first, late), None, "that was long enough");
+    assert_eq!(kinds.awaits(&second, late), None, "it is known to be late");
+    kinds.note(&second, &Progress::Served, Some(true));
+    assert_eq!(kinds.awaits(&second, late), Some(AWAIT_MAX));
+}
+
+fn served(kind: &str) -> Served {
+    let spec = json!({"schema": {"apiVersion": "v1alpha1", "kind": kind, "spec": {"a": "string"}},
+        "resources": [{"id": "map", "template": {"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "${schema.spec.a}"}}}]});
+    let spec = serde_json::from_value(spec).expect("a definition");
+    let none = super::super::resolving::FetchedSchemas::default();
+    let graph = graph::compile(&spec, "a", &none).expect("it compiles");
+    Served {
+        key: DefinitionKey {
+            cluster: LogicalCluster::root(),
+            name: kind.to_lowercase(),
+        },
+        owner: graph::Owner {
+            name: String::new(),
+            uid: String::new(),
+        },
+        definition: graph.definition().clone(),
+        graph,
+        grant: crate::acting::Grant::of(&LogicalCluster::root(), &json!({}))
+            .expect("root's definitions are the hub's"),
+        reaching: super::super::Reaching {
+            selector: None,
+            distribute: true,
+        },
+    }
+}
+
+#[test]
+fn a_crd_covers_what_is_wanted_if_all_of_it_is_there() {
+    let cases = [
+        ("the same", json!({"a": 1}), json!({"a": 1}), true),
+        ("more there", json!({"a": 1, "b": 2}), json!({"a": 1}), true),
+        (
+            "less there",
+            json!({"a": 1}),
+            json!({"a": 1, "b": 2}),
+            false,
+        ),
+        ("another value", json!({"a": 1}), json!({"a": 2}), false),
+        ("another type", json!({"a": {}}), json!({"a": []}), false),
+        (
+            "more below",
+            json!({"a": {"b": 1, "c": 2}}),
+            json!({"a": {"b": 1}}),
+            true,
+        ),
+        (
+            "less below",
+            json!({"a": {}}),
+            json!({"a": {"b": 1}}),
+            false,
+        ),
+        ("more in a list", json!([1, 2]), json!([1]), false),
+        ("less in a list", json!([1]), json!([1, 2]), false),
+        ("another order", json!([2, 1]), json!([1, 2]), false),
+        (
+            "more in an element",
+            json!([{"a": 1, "b": 2}]),
+            json!([{"a": 1}]),
+            true,
+        ),
+        (
+            "a status subresource that was lost",
+            json!({"subresources": {}}),
+            json!({"subresources": {"status": {}}}),
+            false,
+        ),
+        (
+            "a short name that was dropped",
+            json!({"names": {"shortNames": ["a"]}}),
+            json!({"names": {}}),
+            false,
+        ),
+    ];
+    for (name, live, wanted, want) in cases {
+        assert_eq!(covers(&live, &wanted), want, "{name}");
+    }
+}
+
+#[test]
+fn a_schema_is_covered_by_the_same_schema_alone() {
+    let schema = |properties: Value| json!({"openAPIV3Schema": {"properties": properties}});
+    let cases = [
+        (
+            "the same schema",
+            schema(json!({"a": {}})),
+            schema(json!({"a": {}})),
+            true,
+        ),
+        // A property that a new graph no longer has must go.
+        (
+            "a wider schema",
+            schema(json!({"a": {}, "b": {}})),
+            schema(json!({"a": {}})),
+            false,
+        ),
+        (
+            "a narrower schema",
+            schema(json!({})),
+            schema(json!({"a": {}})),
+            false,
+        ),
+        (
+            "status in a schema",
+            schema(json!({})),
+            schema(json!({"status": {}})),
+            false,
+        ),
+    ];
+    for (name, live, wanted, want) in cases {
+        assert_eq!(covers(&live, &wanted), want, "{name}");
+    }
+}
+
+#[test]
+fn a_crd_is_established_only_if_the_server_says_so() {
+    for (name, conditions, want) in [
+        ("no conditions", json!(null), false),
+        (
+            "true",
+            json!([{"type": "Established", "status": "True"}]),
+            true,
+        ),
+        (
+            "false",
+            json!([{"type": "Established", "status": "False"}]),
+            false,
+        ),
+        (
+            "another one",
+            json!([{"type": "NamesAccepted", "status": "True"}]),
+            false,
+        ),
+    ] {
+        let crd = json!({"status": {"conditions": conditions}});
+        assert_eq!(established(&crd), want, "{name}");
+    }
+}
