@@ -287,6 +287,15 @@ async fn s22_expressions_of_one_tenant_are_in_nobodys_way_and_end() {
         bob.post(&lights, &light).await.must(201);
         is_in_state(&bob, &format!("{lights}/{name}"), "ACTIVE").await;
     }
+    // None of them waits to be tried again. A write that met a conflict may.
+    let log = fixture.hub.process().log();
+    let is_retried =
+        |line: &&str| line.contains("reconcile failed") && line.contains("Heavy.kro.run");
+    let retried_count = log.lines().filter(is_retried).count();
+    assert!(
+        retried_count < HEAVY_COUNT,
+        "{retried_count} are tried again"
+    );
     // Once when it is made, and when its definition is served, labelled and counted again; not for ever.
     let after = planned();
     assert!(

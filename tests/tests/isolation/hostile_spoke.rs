@@ -156,6 +156,10 @@ impl Trial {
         .await;
         make(root, "good", "Note", &format!("n{index}")).await;
         // A definition of root is Active, whatever becomes of it there.
+        if mode == Mode::Stalled {
+            // One that is away is not waited for at all.
+            until(root, "mallory", "Reachable", "True").await;
+        }
         if matches!(mode, Mode::EndlessPages | Mode::Garbage | Mode::Stalled) {
             define(root, &format!("Memo{index}")).await;
             make(root, "good", &format!("Memo{index}"), "m").await;
