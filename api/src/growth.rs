@@ -112,8 +112,7 @@ impl Growth {
 /// brace, and every line of YAML, may be a map, and every comma, dash and bracket a value.
 pub fn tree_bytes_of_text(text: &[u8]) -> u64 {
     let is_json = text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
-    let count =
-        |wanted: u8| -> usize { text.iter().map(|byte| usize::from(*byte == wanted)).sum() };
+    let count = |wanted: u8| memchr::memchr_iter(wanted, text).count();
     let (mut maps, mut values) = (count(b'{'), count(b',').saturating_add(count(b'[')));
     if !is_json {
         maps = maps.saturating_add(count(b'\n'));

@@ -208,6 +208,12 @@ fn too_deep() -> Refusal {
     Status::failure(413, StatusReason::RequestEntityTooLarge, text).into()
 }
 
+/// Whether an object has more levels than it may. Each level begins with a bracket, so that most objects need no walk.
+fn is_deep(object: &Value, encoded: &Encoded) -> bool {
+    let bracket_count = memchr::memchr2_iter(b'{', b'[', &encoded.bytes).count();
+    bracket_count > OBJECT_DEPTH_MAX && depth(object, OBJECT_DEPTH_MAX) > OBJECT_DEPTH_MAX
+}
+
 /// The refusal of an object whose tree would take too much memory.
 pub(super) fn too_much_memory(error: TooLarge) -> Refusal {
     let text = format!("Request entity too large: {error}");
@@ -232,22 +238,20 @@ impl Put<'_> {
         access: &Access<'_>,
         object: &mut Value,
     ) -> Result<Entry, Failure> {
-        let is_deep = |object: &Value| depth(object, OBJECT_DEPTH_MAX) > OBJECT_DEPTH_MAX;
-        let too_large = |encoded: &Encoded| encoded.bytes.len() > OBJECT_BYTES_MAX;
         let may_drop = self.oversize == Oversize::DropManagedFields;
-        if may_drop && is_deep(object) {
-            // Owners of nested fields are nested deeper than the fields are.
-            meta::remove_field(object, "managedFields");
-        }
-        if is_deep(object) {
-            return Err(Failure::Refused(too_deep()));
-        }
+        let is_unfit = |object: &Value, encoded: &Encoded| {
+            encoded.bytes.len() > OBJECT_BYTES_MAX || is_deep(object, encoded)
+        };
         let mut encoded = convert::stored(access.scope, object)?;
-        if too_large(&encoded) && may_drop {
+        if may_drop && is_unfit(object, &encoded) {
+            // Owners of nested fields are nested deeper than the fields are.
             meta::remove_field(object, "managedFields");
             encoded = convert::stored(access.scope, object)?;
         }
-        if too_large(&encoded) {
+        if is_deep(object, &encoded) {
+            return Err(Failure::Refused(too_deep()));
+        }
+        if encoded.bytes.len() > OBJECT_BYTES_MAX {
             return Err(Failure::Refused(Status::too_large(OBJECT_BYTES_MAX).into()));
         }
         let tag = access.scope.rules.storage.hash;
