@@ -331,14 +331,16 @@ impl Script {
 
     fn graph_of(&mut self, name: &str, group: &str, kind: &str) -> Value {
         let image = format!("image-{}", self.below(3));
+        // Of two kinds' instances of one name the first would have the child: a race of one tenant with itself.
+        let child = format!("{}-{}", kind.to_lowercase(), group.replace('.', "-"));
         let mut resources = vec![json!({"id": "config", "template": {
-            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "${schema.metadata.name}-child"},
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("${{schema.metadata.name}}-{child}")},
             "data": {"image": "${schema.spec.image}", "replicas": "${string(schema.spec.replicas)}"},
         }})];
         if self.one_in(4) {
             resources.push(json!({"id": "grant", "template": {
                 "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-                "metadata": {"name": "${schema.metadata.namespace}-${schema.metadata.name}-grant"},
+                "metadata": {"name": format!("${{schema.metadata.namespace}}-${{schema.metadata.name}}-{child}")},
                 "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
                 "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "${schema.spec.name}"}],
             }}));
