@@ -65,11 +65,19 @@ pub(crate) enum Progress {
 #[derive(Debug, Default)]
 pub(crate) struct Kinds {
     // Each guards its map; neither is held across an await nor while the other is.
-    state: Mutex<BTreeMap<GroupKind, KindState>>,
+    state: Mutex<States>,
     /// Kinds of root that a local definition keeps out, and why.
     kept_out: Mutex<BTreeMap<GroupKind, String>>,
     // Guards one value; not held while the map is.
     patience: Mutex<Patience>,
+}
+
+/// What is known of the kinds of one target.
+#[derive(Debug, Default)]
+struct States {
+    kinds: BTreeMap<GroupKind, KindState>,
+    /// How often CRDs have changed in the target. What was read before the last change may be untrue.
+    change_count: u64,
 }
 
 /// For which definitions a target is waited for.
@@ -111,33 +119,43 @@ impl Kinds {
     /// Tells how far a definition's graph is here; nothing, if another one was here last.
     pub(crate) fn of(&self, served: &Served) -> Option<Progress> {
         let state = self.state.lock();
-        let known = state.get(&served.graph.group_kind())?;
+        let known = state.kinds.get(&served.graph.group_kind())?;
         let is_of = known.spec_hash == served.graph.spec_hash() && known.key == served.key;
         is_of.then(|| known.progress.clone())
     }
 
     fn is_current(&self, served: &Served) -> bool {
         let state = self.state.lock();
-        state.get(&served.graph.group_kind()).is_some_and(|known| {
-            known.spec_hash == served.graph.spec_hash()
-                && known.key == served.key
-                && known.progress == Progress::Served
-                && !known.stale
-        })
+        state
+            .kinds
+            .get(&served.graph.group_kind())
+            .is_some_and(|known| {
+                known.spec_hash == served.graph.spec_hash()
+                    && known.key == served.key
+                    && known.progress == Progress::Served
+                    && !known.stale
+            })
     }
 
     /// Notes that CRDs have changed in the target: all are looked at again.
     fn expire(&self) {
-        for known in self.state.lock().values_mut() {
+        let mut state = self.state.lock();
+        state.change_count += 1;
+        for known in state.kinds.values_mut() {
             known.stale = true;
         }
+    }
+
+    /// Counts the changes of CRDs in the target, for [`Kinds::note`].
+    fn change_count(&self) -> u64 {
+        self.state.lock().change_count
     }
 
     /// Tells whether the kind that the target has is a definition's own, as far as was seen: not one that somebody else has
     /// defined there under the same name.
     pub(crate) fn are_ours(&self, served: &Served) -> bool {
         let state = self.state.lock();
-        let known = state.get(&served.graph.group_kind());
+        let known = state.kinds.get(&served.graph.group_kind());
         known.is_some_and(|known| known.ours && known.key == served.key)
     }
 
@@ -153,10 +171,12 @@ impl Kinds {
     pub(crate) fn census(&self) -> (usize, Vec<String>) {
         let state = self.state.lock();
         let served = state
+            .kinds
             .values()
             .filter(|known| known.progress == Progress::Served)
             .count();
         let mut others: Vec<String> = state
+            .kinds
             .iter()
             .filter_map(|(kind, known)| match &known.progress {
                 Progress::Served => None,
@@ -195,7 +215,16 @@ impl Kinds {
         left
     }
 
-    fn note(&self, served: &Served, progress: &Progress, ours: Option<bool>) -> bool {
+    /// Notes how far a definition is, as read when CRDs had changed `change_count` times. Returns whether that is new.
+    ///
+    /// A change that came while it was read leaves it stale: its own look must find something to do.
+    fn note(
+        &self,
+        served: &Served,
+        progress: &Progress,
+        ours: Option<bool>,
+        change_count: u64,
+    ) -> bool {
         if *progress == Progress::Served {
             let mut patience = self.patience.lock();
             patience.late = false;
@@ -204,18 +233,18 @@ impl Kinds {
         let spec_hash = served.graph.spec_hash().to_owned();
         let kind = served.graph.group_kind();
         let mut state = self.state.lock();
-        let before = state.get(&kind);
+        let before = state.kinds.get(&kind);
         let was_ours = before.is_some_and(|before| before.ours && before.key == served.key);
         let noted = KindState {
             key: served.key.clone(),
             ours: ours.unwrap_or(was_ours),
             spec_hash,
             progress: progress.clone(),
-            stale: false,
+            stale: change_count != state.change_count,
         };
         let changed =
             before.is_none_or(|before| before.progress != *progress || was_ours != noted.ours);
-        state.insert(kind, noted);
+        state.kinds.insert(kind, noted);
         changed
     }
 }
@@ -371,6 +400,7 @@ async fn ensure_and_note(
     served: &Arc<Served>,
 ) -> Progress {
     let mut ours = None;
+    let change_count = target.kinds.change_count();
     let progress = match ensure(engine, target, served, &mut ours).await {
         Ok(progress) => progress,
         Err(error) if error.is_invalid() => Progress::Refused(error.to_string()),
@@ -384,7 +414,7 @@ async fn ensure_and_note(
             Progress::Failed(reason)
         }
     };
-    if target.kinds.note(served, &progress, ours) && target.kinds.are_ours(served) {
+    if target.kinds.note(served, &progress, ours, change_count) && target.kinds.are_ours(served) {
         info!(cluster = %target.cluster, kind = %served.graph.group_kind(), "kind served");
         engine.requeue_cluster(&target.cluster);
     }
