@@ -1,6 +1,6 @@
 //! CustomResourceDefinitions: what the server does with them beyond storing them.
 //!
-//! [`strategy`] is their part in a write, [`names`] decides which names a definition gets, and [`controller`] writes
+//! [`crate::strategy::definitions`] is their part in a write, [`names`] decides which names a definition gets, and [`controller`] writes
 //! what was decided into the status and removes the instances of a definition that goes. What a definition makes
 //! available is the registry's business.
 //!
@@ -9,6 +9,5 @@
 
 mod controller;
 pub(crate) mod names;
-pub(crate) mod strategy;
 
 pub(crate) use controller::start;

@@ -49,6 +49,7 @@ pub mod offline;
 pub mod protobuf;
 pub mod registry;
 mod reseal;
+mod strategy;
 mod sweep;
 mod table;
 mod watch;

@@ -16,7 +16,6 @@ mod clusters;
 mod compile;
 mod follow;
 pub(crate) mod scope;
-pub(crate) mod strategy;
 mod view;
 
 use std::collections::BTreeMap;

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use api::status::CAUSE_NAMESPACE_TERMINATING;
-use api::{GroupResource, LogicalCluster, Status, StatusCause};
+use api::{LogicalCluster, Status, StatusCause};
 use futures::future::BoxFuture;
 use storage::Store;
 
@@ -14,6 +14,7 @@ use crate::handle::call::{Call, Target};
 use crate::objects::{ResourcePrefix, head};
 use crate::registry::ClusterKind;
 use crate::respond::Refusal;
+use crate::strategy::namespaces;
 
 /// How a namespace is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,9 +47,6 @@ pub(crate) struct StoredNamespaces {
     prefix: ResourcePrefix,
 }
 
-/// Namespaces that cannot be deleted.
-const PERMANENT: [&str; 3] = ["default", "kube-system", "kube-public"];
-
 /// Refuses a new object whose namespace is not fit for it.
 pub(super) async fn admit_create(call: &Call<'_>, target: &Target) -> Result<(), Refusal> {
     let namespace = target.namespace.as_str();
@@ -57,7 +55,7 @@ pub(super) async fn admit_create(call: &Call<'_>, target: &Target) -> Result<(),
     }
     match phase(call, &target.cluster, namespace).await? {
         NamespacePhase::Active => Ok(()),
-        NamespacePhase::Absent => Err(Status::not_found(&namespaces(), namespace).into()),
+        NamespacePhase::Absent => Err(Status::not_found(&namespaces::resource(), namespace).into()),
         NamespacePhase::Terminating => {
             let detail = format!(
                 "unable to create new content in namespace {namespace} because it is being terminated"
@@ -71,15 +69,6 @@ pub(super) async fn admit_create(call: &Call<'_>, target: &Target) -> Result<(),
             Err(status.with_cause(cause).into())
         }
     }
-}
-
-/// Refuses to delete the namespaces that every cluster has.
-pub(super) fn admit_delete(call: &Call<'_>, target: &Target) -> Result<(), Refusal> {
-    if call.scope.is("", "namespaces") && PERMANENT.contains(&target.name.as_str()) {
-        let detail = "this namespace may not be deleted";
-        return Err(Status::forbidden(call.resource(), &target.name, detail).into());
-    }
-    Ok(())
 }
 
 async fn phase(
@@ -101,17 +90,13 @@ async fn phase(
     }
 }
 
-fn namespaces() -> GroupResource {
-    GroupResource::new("", "namespaces")
-}
-
 // === impl StoredNamespaces ===
 
 impl StoredNamespaces {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
         Self {
             store,
-            prefix: ResourcePrefix::new(&namespaces()),
+            prefix: ResourcePrefix::new(&namespaces::resource()),
         }
     }
 

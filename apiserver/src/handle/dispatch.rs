@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::query::Query;
 
-use super::call::{Call, Endpoint};
+use super::call::Call;
 use super::each::Each;
 use super::{Shared, create, delete, delete_collection, get, list, patch, scale, subresources};
 use super::{update, watch};
@@ -12,6 +12,7 @@ use crate::authorize::Authorized;
 use crate::registry::ResourceScope;
 use crate::respond::{Refusal, RequestBody, Response};
 use crate::route::Verb;
+use crate::strategy::endpoint::Endpoint;
 
 /// Where the objects are that a request is about.
 #[derive(Debug, Clone, Copy)]

@@ -20,14 +20,14 @@ use super::Shared;
 use crate::authenticate::UserInfo;
 use crate::authorize::{Attributes, Authorized, Authorizer, Sight};
 use crate::objects::{ResourcePrefix, parse_key};
-use crate::registry::scope::{
-    AuthorStamp, Conversion, Life, ResourceRules, StatusMode, VersionRules,
-};
-use crate::registry::strategy::Strategy;
+use crate::registry::scope::{Conversion, Life, ResourceRules};
 use crate::registry::{Registry, ResourceScope};
 use crate::respond::Refusal;
 use crate::route::RequestInfo;
 use crate::served::ServedKind;
+use crate::strategy;
+use crate::strategy::rules::AuthorStamp;
+use crate::strategy::version::{StatusMode, VersionRules};
 
 /// What a request over all clusters asks for, and who asks.
 #[derive(Debug, Clone)]
@@ -240,6 +240,7 @@ fn face(
     let version = Arc::new(VersionRules {
         number: VersionRules::next_number(),
         lead: VersionRules::lead_of(&api_version, &kind.gvk.kind),
+        gvk: kind.gvk.clone(),
         api_version,
         schema: Arc::new(Schema::any()),
         hash: 0,
@@ -254,11 +255,10 @@ fn face(
         rules: Arc::new(ResourceRules {
             resource: GroupResource::new(gvr.group.as_str(), gvr.resource.as_str()),
             prefix,
-            strategy: Strategy::custom(),
+            strategy: strategy::custom(AuthorStamp::Absent),
             storage: Arc::clone(&version),
             versions: vec![Arc::clone(&version)],
             conversion: Conversion::None,
-            author: AuthorStamp::Absent,
         }),
         version,
         life: Life::endless(),

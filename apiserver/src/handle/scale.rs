@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use api::query::{FieldValidation, PatchKind, PatchOptions, UpdateOptions};
 use api::selector::LabelSelector;
-use api::{FieldError, FieldPath, GroupKind, GroupVersionKind, Status, meta};
+use api::{GroupKind, GroupVersionKind, Status, meta};
 use http::StatusCode;
 use schema::Schema;
 use schema::fieldmanager::{
@@ -24,8 +24,8 @@ use super::update::{self, Absent, Change};
 use super::write::{Mode, Oversize, Written};
 use super::{convert, decode};
 use crate::negotiate::{self, MediaType, Negotiated, Offer};
-use crate::registry::scope::ScalePaths;
 use crate::respond::{self, Refusal, RequestBody, Response};
+use crate::strategy::version::{ScalePaths, value_at};
 
 const API_VERSION: &str = "autoscaling/v1";
 const KIND: &str = "Scale";
@@ -198,9 +198,7 @@ fn into_object(
     let path = &paths.spec_replicas;
     // A Go integer that is not sent is zero.
     let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
-    if replicas < 0 && !call.scope.is_custom() {
-        let path = FieldPath::new("spec").child("replicas");
-        let error = FieldError::invalid(&path, replicas, "must be greater than or equal to 0");
+    if let Some(error) = call.scope.typing().validate_replicas(replicas) {
         let kind = GroupKind::new("autoscaling", KIND);
         return Err(Status::invalid(&kind, &target.name, vec![error]).into());
     }
@@ -236,19 +234,19 @@ fn into_object(
 
 /// Makes the scale of an object.
 fn scale_of(paths: &ScalePaths, object: &Value) -> Result<Value, Refusal> {
-    let Some(replicas) = at(object, &paths.spec_replicas).and_then(Value::as_i64) else {
+    let Some(replicas) = value_at(object, &paths.spec_replicas).and_then(Value::as_i64) else {
         let quoted = api::go_format::quote(&paths.spec_replicas);
         let text = format!("the spec replicas field {quoted} does not exist");
         return Err(Status::internal(text).into());
     };
-    let observed = at(object, &paths.status_replicas)
+    let observed = value_at(object, &paths.status_replicas)
         .and_then(Value::as_i64)
         .unwrap_or(0);
     let mut status = json!({"replicas": observed});
     if let Some(selector) = paths
         .label_selector
         .as_deref()
-        .and_then(|path| at(object, path))
+        .and_then(|path| value_at(object, path))
     {
         let text = selector_text(selector);
         if !text.is_empty() {
@@ -327,11 +325,6 @@ fn segments(path: &str) -> impl Iterator<Item = &str> {
     path.trim_start_matches('.').split('.')
 }
 
-/// Finds a value by its path.
-pub(super) fn at<'v>(object: &'v Value, path: &str) -> Option<&'v Value> {
-    segments(path).try_fold(object, |value, name| value.get(name))
-}
-
 /// Sets a value below objects, which are made where they are missing.
 fn set_at(object: &mut Value, path: &str, value: Value) {
     let mut place = object;
@@ -370,7 +363,7 @@ mod tests {
             json!({"name": "a", "namespace": "ns", "uid": "u"})
         );
         set_at(&mut object, ".spec.size", json!(5));
-        assert_eq!(at(&object, ".spec.size"), Some(&json!(5)));
+        assert_eq!(value_at(&object, ".spec.size"), Some(&json!(5)));
         object["spec"] = json!({});
         assert!(scale_of(&paths, &object).is_err(), "no count is no scale");
     }
