@@ -15,9 +15,9 @@ use api::Status;
 use serde_json::Value;
 
 use crate::authorize::{Grant, rbac};
-use crate::handle::call::{Call, Target};
+use crate::call::{Call, Target};
+use crate::refusal::Refusal;
 use crate::registry::scope::Phase;
-use crate::respond::Refusal;
 
 /// Admits a new object. For a generated name that is not made yet, `target.name` is empty.
 pub(crate) async fn admit_create(

@@ -15,10 +15,9 @@ use api::wheelhouse::author::{Author, User};
 use api::wheelhouse::keys::ANNOTATION_AUTHOR;
 use serde_json::{Map, Value};
 
-use crate::authenticate::{SYSTEM_MASTERS, UserInfo};
-use crate::context::{RequestContext, RequestOrigin};
-use crate::handle::call::Call;
+use crate::call::Call;
 use crate::registry::scope::{AuthorStamp, StatusMode};
+use crate::request::{RequestContext, RequestOrigin, SYSTEM_MASTERS, UserInfo};
 
 /// Sets the author of a new object, or of a changed one.
 pub(super) fn stamp(call: &Call<'_>, object: &mut Value, live: Option<&Value>) {

@@ -24,10 +24,10 @@ pub(crate) use go_types::go_type_error;
 pub(crate) use namespaces::CLUSTER_FINALIZER as NAMESPACE_FINALIZER;
 pub(crate) use pods::grace_seconds;
 
+use crate::call::{Access, Endpoint, Target};
 use crate::definitions;
-use crate::handle::call::{Access, Endpoint, Target};
+use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
-use crate::respond::Refusal;
 
 /// Group and resource, for matching.
 fn name(scope: &ResourceScope) -> (&str, &str) {

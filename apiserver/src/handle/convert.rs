@@ -12,9 +12,9 @@ use storage::Entry;
 
 use super::strategy::default_object;
 use crate::objects::{Encoded, RevisionSlot, encode};
+use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
 use crate::registry::scope::{Conversion, VersionRules};
-use crate::respond::Refusal;
 
 /// The bytes of a stored object in the version of a scope.
 pub(crate) fn served_bytes(scope: &ResourceScope, entry: &Entry) -> Result<Bytes, Refusal> {

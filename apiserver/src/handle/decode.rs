@@ -15,14 +15,14 @@ use serde_json::Value;
 
 pub(super) use yaml::parse_yaml;
 
-use super::call::Call;
+use super::limits::too_much_memory;
 use super::strategy::default_object;
-use super::write::too_much_memory;
 use crate::admit::kinds;
+use crate::call::Call;
 use crate::negotiate::MediaType;
 use crate::protobuf;
+use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
-use crate::respond::Refusal;
 
 /// A document and what is doubtful about its syntax.
 #[derive(Debug)]

@@ -9,10 +9,10 @@ use schema::fieldmanager::{
 };
 use serde_json::Value;
 
-use super::call::{Call, Endpoint};
+use crate::call::{Call, Endpoint};
+use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
 use crate::registry::scope::{Conversion, StatusMode};
-use crate::respond::Refusal;
 
 /// What the main endpoint of an object with separate status never writes.
 static STATUS: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::from_field_names(&[&["status"]]));

@@ -16,16 +16,19 @@ use schema::fieldmanager::{
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use super::call::{Call, Target};
 use super::output::Shown;
 use super::patch::{self, Patch};
+use super::paths::{at, segments, set_at};
 use super::received::receive;
 use super::update::{self, Absent, Change};
 use super::write::{Mode, Oversize, Written};
 use super::{convert, decode};
+use crate::call::{Call, Target};
 use crate::negotiate::{self, MediaType, Negotiated, Offer};
+use crate::refusal::Refusal;
 use crate::registry::scope::ScalePaths;
-use crate::respond::{self, Refusal, RequestBody, Response};
+use crate::respond;
+use crate::respond::{RequestBody, Response};
 
 const API_VERSION: &str = "autoscaling/v1";
 const KIND: &str = "Scale";
@@ -321,30 +324,6 @@ fn replicas_paths(call: &Call<'_>) -> Vec<ReplicasPath> {
 
 fn scale_kind() -> GroupVersionKind {
     GroupVersionKind::new("autoscaling", "v1", KIND)
-}
-
-fn segments(path: &str) -> impl Iterator<Item = &str> {
-    path.trim_start_matches('.').split('.')
-}
-
-/// Finds a value by its path.
-pub(super) fn at<'v>(object: &'v Value, path: &str) -> Option<&'v Value> {
-    segments(path).try_fold(object, |value, name| value.get(name))
-}
-
-/// Sets a value below objects, which are made where they are missing.
-fn set_at(object: &mut Value, path: &str, value: Value) {
-    let mut place = object;
-    for name in segments(path) {
-        if !place.is_object() {
-            *place = json!({});
-        }
-        let Some(fields) = place.as_object_mut() else {
-            return;
-        };
-        place = fields.entry(name.to_owned()).or_insert(Value::Null);
-    }
-    *place = value;
 }
 
 #[cfg(test)]

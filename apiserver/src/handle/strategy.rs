@@ -8,12 +8,13 @@ use api::{FieldError, FieldPath, GroupKind, Status, meta, validation};
 use schema::validate::{Findings, Part, inspect};
 use serde_json::Value;
 
-use super::call::{Call, Endpoint};
+use super::paths::at;
 use crate::admit::kinds;
+use crate::call::{Call, Endpoint};
+use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
 use crate::registry::scope::StatusMode;
 use crate::registry::strategy::Generation;
-use crate::respond::Refusal;
 
 /// Fills in the defaults of an object: those of the schema, and those that Kubernetes writes in Go.
 ///
@@ -251,7 +252,7 @@ fn scale_errors(scope: &ResourceScope, object: &Value) -> Vec<FieldError> {
     };
     let mut errors = Vec::new();
     for path in [&paths.spec_replicas, &paths.status_replicas] {
-        let Some(count) = super::scale::at(object, path).and_then(Value::as_i64) else {
+        let Some(count) = at(object, path).and_then(Value::as_i64) else {
             continue;
         };
         let field = FieldPath::new(path.as_str());

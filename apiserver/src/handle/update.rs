@@ -6,7 +6,6 @@ use http::StatusCode;
 use serde_json::Value;
 use storage::{Entry, Expect};
 
-use super::call::{Call, Endpoint, Target};
 use super::create::{check_namespace, object_media};
 use super::output::{self, Shown};
 use super::received::receive;
@@ -14,9 +13,11 @@ use super::write::{self, Failure, Mode, Oversize, Put, Written};
 use super::{convert, decode, fields, strategy};
 use crate::admit::{self, kinds};
 use crate::authorize::Attributes;
+use crate::call::{Call, Endpoint, Target};
 use crate::negotiate::{self, Offer};
+use crate::refusal::Refusal;
 use crate::registry::strategy::{PutOfAbsent, PutWithoutVersion};
-use crate::respond::{Refusal, RequestBody, Response};
+use crate::respond::{RequestBody, Response};
 
 /// How often a change is made anew because another write came first. Source: patch.go retries as often.
 const ATTEMPTS_MAX: usize = 5;

@@ -19,9 +19,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{WRITE_TIMEOUT, is_ours};
 use crate::admit::kinds::NAMESPACE_FINALIZER;
+use crate::call::{Shared, Target};
 use crate::definitions::strategy::set_conditions;
-use crate::handle::call::Target;
-use crate::handle::{Shared, controllers};
+use crate::handle::controllers;
 use crate::objects::{head, parse_key, prefix};
 use crate::registry::ResourceScope;
 

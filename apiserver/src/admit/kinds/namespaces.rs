@@ -3,7 +3,7 @@
 use api::meta;
 use serde_json::Value;
 
-use crate::handle::call::Endpoint;
+use crate::call::Endpoint;
 
 /// The entry of `spec.finalizers` that stands until the namespace is empty.
 pub(crate) const CLUSTER_FINALIZER: &str = "kubernetes";

@@ -9,9 +9,9 @@ use api::{FieldError, FieldPath, GroupResource, Status};
 use serde_json::{Value, json};
 use storage::{Expect, Key, Write};
 
-use crate::handle::call::{Access, Target};
+use crate::call::{Access, Target};
 use crate::objects::ResourcePrefix;
-use crate::respond::Refusal;
+use crate::refusal::Refusal;
 
 /// The first two bytes of every cluster IP.
 const NETWORK: [u8; 2] = [10, 96];

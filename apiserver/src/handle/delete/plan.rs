@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 
 use crate::admit::kinds;
 use crate::definitions;
-use crate::registry::ResourceScope;
-use crate::registry::strategy;
+use crate::registry::{ResourceScope, strategy};
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq)]
