@@ -14,9 +14,9 @@ use api::Status;
 use serde_json::Value;
 
 use crate::authorize::Grant;
-use crate::handle::call::{Call, Target};
+use crate::call::{Call, Target};
+use crate::refusal::Refusal;
 use crate::registry::scope::Phase;
-use crate::respond::Refusal;
 use crate::strategy::rules::Grants;
 
 /// Admits a new object. For a generated name that is not made yet, `target.name` is empty.

@@ -15,6 +15,7 @@ pub(crate) mod builtin;
 mod clusters;
 mod compile;
 mod follow;
+mod names;
 pub(crate) mod scope;
 mod view;
 

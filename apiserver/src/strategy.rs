@@ -15,6 +15,7 @@
 
 pub(crate) mod endpoint;
 pub(crate) mod fields;
+pub(crate) mod paths;
 pub(crate) mod rules;
 pub(crate) mod typing;
 pub(crate) mod version;

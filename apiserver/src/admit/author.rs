@@ -15,9 +15,8 @@ use api::wheelhouse::author::{Author, User};
 use api::wheelhouse::keys::ANNOTATION_AUTHOR;
 use serde_json::{Map, Value};
 
-use crate::authenticate::{SYSTEM_MASTERS, UserInfo};
-use crate::context::{RequestContext, RequestOrigin};
-use crate::handle::call::Call;
+use crate::call::Call;
+use crate::request::{RequestContext, RequestOrigin, SYSTEM_MASTERS, UserInfo};
 use crate::strategy::rules::AuthorStamp;
 use crate::strategy::version::StatusMode;
 

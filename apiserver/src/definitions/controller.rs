@@ -22,8 +22,8 @@ use tasks::Tasks;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
-use crate::handle::call::{Access, Target};
-use crate::handle::{Shared, controllers};
+use crate::call::{Access, Shared, Target};
+use crate::handle::controllers;
 use crate::objects::parse_key;
 use crate::registry::{DefinitionChanged, ResourceScope};
 

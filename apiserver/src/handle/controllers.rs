@@ -11,10 +11,10 @@ use serde_json::Value;
 use storage::Expect;
 use tokio::time::Instant;
 
-use super::call::{Access, Target};
+use super::convert;
 use super::delete::{Deleted, delete_object};
 use super::write::{self, Failure, Oversize, Put};
-use super::{Shared, convert};
+use crate::call::{Access, Shared, Target};
 use crate::registry::ResourceScope;
 
 /// How often a change is made anew because another write came first.

@@ -10,9 +10,9 @@ use serde_json::Value;
 use storage::Entry;
 
 use crate::objects::{Encoded, RevisionSlot, encode};
+use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
 use crate::registry::scope::Conversion;
-use crate::respond::Refusal;
 use crate::strategy::version::VersionRules;
 
 /// The bytes of a stored object in the version of a scope.

@@ -5,12 +5,13 @@ use api::{Status, meta};
 use http::StatusCode;
 use serde_json::Value;
 
-use super::call::Call;
 use super::received::receive;
 use super::write::{Failure, Mode, Oversize, already_exists, insert};
 use super::{decode, fields, output};
+use crate::call::Call;
 use crate::negotiate::{self, Offer};
-use crate::respond::{Refusal, RequestBody, Response};
+use crate::refusal::Refusal;
+use crate::respond::{RequestBody, Response};
 use crate::strategy::fields::wipe_system_fields;
 
 pub(super) async fn create(call: &Call<'_>, body: RequestBody) -> Result<Response, Refusal> {

@@ -15,12 +15,12 @@ use serde_json::Value;
 
 pub(super) use yaml::parse_yaml;
 
-use super::call::Call;
-use super::write::too_much_memory;
+use super::limits::too_much_memory;
+use crate::call::Call;
 use crate::negotiate::MediaType;
 use crate::protobuf;
+use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
-use crate::respond::Refusal;
 use crate::strategy::rules::TypeCheck;
 
 /// A document and what is doubtful about its syntax.

@@ -14,14 +14,15 @@ use storage::Expect;
 
 pub(crate) use plan::{Plan, plan};
 
-use super::call::{Access, Call, Target};
 use super::output::{self, Shown};
 use super::received::receive;
 use super::write::{self, Failure, Mode, Oversize, Put};
 use super::{convert, decode};
 use crate::admit;
+use crate::call::{Access, Call, Target};
 use crate::negotiate::{self, MediaType, Offer};
-use crate::respond::{self, Refusal, RequestBody, Response};
+use crate::refusal::Refusal;
+use crate::respond::{self, RequestBody, Response};
 use crate::strategy::rules::DeletedAnswer;
 
 /// How often a deletion is planned anew because another write came first.

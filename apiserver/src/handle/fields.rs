@@ -7,10 +7,10 @@ use api::meta;
 use schema::fieldmanager::{self, ApplyInput, FieldSet, SameObject, TypeContext, UpdateInput};
 use serde_json::Value;
 
-use super::call::Call;
+use crate::call::Call;
+use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
 use crate::registry::scope::Conversion;
-use crate::respond::Refusal;
 use crate::strategy::endpoint::Endpoint;
 use crate::strategy::version::StatusMode;
 

@@ -14,14 +14,15 @@ use api::{FieldError, FieldPath, GroupKind, Status, meta};
 use schema::strategic::strategic_merge;
 use serde_json::Value;
 
-use super::call::{Call, Target};
 use super::decode::{self, Duplicates, Parsed};
 use super::fields::{self, Force};
 use super::received::receive;
 use super::update::{self, Absent, Change};
 use super::write::{Mode, Oversize};
+use crate::call::{Call, Target};
 use crate::negotiate::{self, MediaType, Offer};
-use crate::respond::{Refusal, RequestBody, Response};
+use crate::refusal::Refusal;
+use crate::respond::{RequestBody, Response};
 use crate::strategy::endpoint::Endpoint;
 
 /// A parsed patch.

@@ -7,9 +7,9 @@ use api::growth::TooLarge;
 use api::{FieldError, FieldPath, Status, meta, validation};
 use serde_json::Value;
 
-use super::call::Call;
+use crate::call::Call;
+use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
-use crate::respond::Refusal;
 use crate::strategy::endpoint::Endpoint;
 use crate::strategy::fields::{copy, restore_system_fields};
 use crate::strategy::rules::Generation;

@@ -16,16 +16,18 @@ use schema::fieldmanager::{
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use super::call::{Call, Target};
 use super::output::Shown;
 use super::patch::{self, Patch};
 use super::received::receive;
 use super::update::{self, Absent, Change};
 use super::write::{Mode, Oversize, Written};
 use super::{convert, decode};
+use crate::call::{Call, Target};
 use crate::negotiate::{self, MediaType, Negotiated, Offer};
-use crate::respond::{self, Refusal, RequestBody, Response};
-use crate::strategy::version::{ScalePaths, value_at};
+use crate::refusal::Refusal;
+use crate::respond::{self, RequestBody, Response};
+use crate::strategy::paths::{at, segments, set_at};
+use crate::strategy::version::ScalePaths;
 
 const API_VERSION: &str = "autoscaling/v1";
 const KIND: &str = "Scale";
@@ -234,19 +236,19 @@ fn into_object(
 
 /// Makes the scale of an object.
 fn scale_of(paths: &ScalePaths, object: &Value) -> Result<Value, Refusal> {
-    let Some(replicas) = value_at(object, &paths.spec_replicas).and_then(Value::as_i64) else {
+    let Some(replicas) = at(object, &paths.spec_replicas).and_then(Value::as_i64) else {
         let quoted = api::go_format::quote(&paths.spec_replicas);
         let text = format!("the spec replicas field {quoted} does not exist");
         return Err(Status::internal(text).into());
     };
-    let observed = value_at(object, &paths.status_replicas)
+    let observed = at(object, &paths.status_replicas)
         .and_then(Value::as_i64)
         .unwrap_or(0);
     let mut status = json!({"replicas": observed});
     if let Some(selector) = paths
         .label_selector
         .as_deref()
-        .and_then(|path| value_at(object, path))
+        .and_then(|path| at(object, path))
     {
         let text = selector_text(selector);
         if !text.is_empty() {
@@ -321,25 +323,6 @@ fn scale_kind() -> GroupVersionKind {
     GroupVersionKind::new("autoscaling", "v1", KIND)
 }
 
-fn segments(path: &str) -> impl Iterator<Item = &str> {
-    path.trim_start_matches('.').split('.')
-}
-
-/// Sets a value below objects, which are made where they are missing.
-fn set_at(object: &mut Value, path: &str, value: Value) {
-    let mut place = object;
-    for name in segments(path) {
-        if !place.is_object() {
-            *place = json!({});
-        }
-        let Some(fields) = place.as_object_mut() else {
-            return;
-        };
-        place = fields.entry(name.to_owned()).or_insert(Value::Null);
-    }
-    *place = value;
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -363,7 +346,7 @@ mod tests {
             json!({"name": "a", "namespace": "ns", "uid": "u"})
         );
         set_at(&mut object, ".spec.size", json!(5));
-        assert_eq!(value_at(&object, ".spec.size"), Some(&json!(5)));
+        assert_eq!(at(&object, ".spec.size"), Some(&json!(5)));
         object["spec"] = json!({});
         assert!(scale_of(&paths, &object).is_err(), "no count is no scale");
     }

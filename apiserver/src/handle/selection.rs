@@ -8,13 +8,12 @@ use api::{ClusterScope, Status};
 use serde_json::Value;
 use storage::{Entry, KeyRange};
 
-use super::call::Call;
 use super::convert;
-use super::each::{Each, Lenses};
 use super::output::corrupt;
+use crate::call::{Call, Each, Lenses};
 use crate::objects::{Head, head};
+use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
-use crate::respond::Refusal;
 
 /// What is selected.
 #[derive(Debug, Clone)]

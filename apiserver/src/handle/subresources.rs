@@ -8,15 +8,16 @@ use api::{Condition, GroupVersionKind, Status, meta};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::call::Call;
 use super::decode;
 use super::delete::delete_object;
 use super::received::receive;
 use super::update::{self, Absent, Change};
 use super::write::{Mode, Oversize};
 use crate::admit;
+use crate::call::Call;
 use crate::negotiate::{self, MediaType, Negotiated, Offer};
-use crate::respond::{self, Refusal, RequestBody, Response};
+use crate::refusal::Refusal;
+use crate::respond::{self, RequestBody, Response};
 use crate::strategy::pods;
 
 const MEDIA: [MediaType; 3] = [MediaType::Json, MediaType::Yaml, MediaType::Protobuf];

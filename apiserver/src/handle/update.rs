@@ -6,7 +6,6 @@ use http::StatusCode;
 use serde_json::Value;
 use storage::{Entry, Expect};
 
-use super::call::{Call, Target};
 use super::create::check_namespace;
 use super::output::{self, Shown};
 use super::received::receive;
@@ -14,8 +13,10 @@ use super::write::{self, Failure, Mode, Oversize, Put, Written};
 use super::{convert, decode, fields, prepare};
 use crate::admit;
 use crate::authorize::Attributes;
+use crate::call::{Call, Target};
 use crate::negotiate::{self, Offer};
-use crate::respond::{Refusal, RequestBody, Response};
+use crate::refusal::Refusal;
+use crate::respond::{RequestBody, Response};
 use crate::strategy::endpoint::Endpoint;
 use crate::strategy::rules::{PutOfAbsent, PutWithoutVersion};
 

@@ -1,27 +1,20 @@
 //! Handing a write over to the store, and bringing a new object into it.
 
-use api::growth::{TooLarge, depth};
-use api::status::StatusReason;
+use api::growth::depth;
 use api::{Status, meta};
 use serde_json::Value;
 use storage::{Change, Entry, Expect, Key, Write};
 
-use super::call::{Access, Call, Target};
+use super::limits::{OBJECT_BYTES_MAX, OBJECT_DEPTH_MAX, too_deep, too_much_memory};
 use super::output::Shown;
 use super::{convert, prepare};
 use crate::admit;
+use crate::call::{Access, Call, Target};
 use crate::objects::Encoded;
-use crate::respond::Refusal;
+use crate::refusal::Refusal;
 use crate::strategy::fields::fill_system_fields;
 use crate::strategy::rules::AfterCommit;
 
-/// The largest object: etcd's limit, which clients know.
-pub(super) const OBJECT_BYTES_MAX: usize = 1_572_864;
-/// The largest body of a request. Source: apiserver/pkg/server/config.go.
-pub(super) const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
-/// Levels of the deepest object: what is stored must be read again by parsers that stop at 128 levels, also as an item of a
-/// list or in an event of a watch.
-pub(super) const OBJECT_DEPTH_MAX: usize = 120;
 /// How often a generated name is tried. Source: apiserver/pkg/registry/generic/registry/store.go.
 const ATTEMPTS_MAX: usize = 8;
 
@@ -199,19 +192,6 @@ async fn commit(access: &Access<'_>, writes: Vec<Write>) -> Result<Entry, Failur
 
 /// How long a writer of a definition waits for it to be seen; it takes well below a millisecond.
 const FOLLOWER_WAIT: std::time::Duration = std::time::Duration::from_secs(1);
-
-/// The refusal of an object that could be stored but not be read again.
-fn too_deep() -> Refusal {
-    let text =
-        format!("Request entity too large: the object has more than {OBJECT_DEPTH_MAX} levels");
-    Status::failure(413, StatusReason::RequestEntityTooLarge, text).into()
-}
-
-/// The refusal of an object whose tree would take too much memory.
-pub(super) fn too_much_memory(error: TooLarge) -> Refusal {
-    let text = format!("Request entity too large: {error}");
-    Status::failure(413, StatusReason::RequestEntityTooLarge, text).into()
-}
 
 /// The refusal for a name that is taken.
 pub(super) fn already_exists(call: &Call<'_>, name: &str, existing: Option<&Entry>) -> Refusal {

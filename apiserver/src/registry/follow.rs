@@ -21,11 +21,11 @@ use storage::{
 use tokio_util::sync::CancellationToken;
 
 use super::compile::{Blueprint, install};
+use super::names::{self, Accepted};
 use super::scope::Phase;
 use super::view::ClusterKind;
 use super::view::ClusterView;
 use super::{OpenError, Registry, builtin};
-use crate::definitions::names::{self, Accepted};
 use crate::objects::{parse_key, prefix};
 use crate::strategy;
 use crate::strategy::rules::AuthorStamp;

@@ -16,11 +16,12 @@ use serde_json::Value;
 
 use super::endpoint::Endpoint;
 use super::fields::put;
+use super::paths::at;
 use super::rules::{
     AfterCommit, AuthorStamp, Generation, Grants, PutOfAbsent, PutWithoutVersion, TypeCheck,
 };
 use super::typing::Typing;
-use super::version::{StatusMode, VersionRules, value_at};
+use super::version::{StatusMode, VersionRules};
 use super::{Deletion, Strategy};
 use crate::negotiate::MediaType;
 
@@ -76,7 +77,7 @@ fn validate_scale(version: &VersionRules, object: &Value) -> Vec<FieldError> {
     };
     let mut errors = Vec::new();
     for path in [&paths.spec_replicas, &paths.status_replicas] {
-        let Some(count) = value_at(object, path).and_then(Value::as_i64) else {
+        let Some(count) = at(object, path).and_then(Value::as_i64) else {
             continue;
         };
         let field = FieldPath::new(path.as_str());

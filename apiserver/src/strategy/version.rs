@@ -91,15 +91,3 @@ impl SelectableField {
         }
     }
 }
-
-// === impl ScalePaths ===
-
-/// Returns the value at a path such as `.spec.replicas`.
-pub(crate) fn value_at<'v>(
-    object: &'v serde_json::Value,
-    path: &str,
-) -> Option<&'v serde_json::Value> {
-    path.trim_start_matches('.')
-        .split('.')
-        .try_fold(object, |value, name| value.get(name))
-}

@@ -18,8 +18,8 @@ use tasks::Tasks;
 use tokio_util::sync::CancellationToken;
 
 use super::{WRITE_TIMEOUT, is_ours};
-use crate::handle::call::Target;
-use crate::handle::{Shared, controllers};
+use crate::call::{Shared, Target};
+use crate::handle::controllers;
 use crate::objects::{head, parse_key, prefix};
 use crate::registry::ResourceScope;
 use crate::strategy::namespaces::CLUSTER_FINALIZER;

@@ -1,9 +1,12 @@
-//! The reviews: questions about what someone may do, asked as objects that are never stored.
+//! The reviews, which answer questions about users and their rights with objects that are never stored, and
+//! the requests for tokens ([`token_request`]).
 //!
 //! `authorization.k8s.io` SelfSubjectAccessReview, SubjectAccessReview, LocalSubjectAccessReview, SelfSubjectRulesReview;
 //! `authentication.k8s.io` SelfSubjectReview, TokenReview. Each is created, and the answer is the object with a status.
 //!
 //! Source: `kubernetes/pkg/registry/authorization`, `.../authentication`.
+
+pub(crate) mod token_request;
 
 use api::{
     cluster::ClusterScope,
@@ -15,13 +18,14 @@ use http::{StatusCode, request::Parts};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Attributes, Authorized, Authorizer, Verdict, rbac::PolicyRule};
 use crate::{
-    authenticate::{Authenticator, UserInfo},
+    authenticate::Authenticator,
+    authorize::{Attributes, Authorized, Authorizer, Verdict, rbac::PolicyRule},
     handle,
     negotiate::{self, MediaType, Offer},
-    respond::{self, Refusal, RequestBody, Response},
-    route::{RequestInfo, Verb},
+    refusal::Refusal,
+    request::{RequestInfo, UserInfo, Verb},
+    respond::{self, RequestBody, Response},
 };
 
 const AUTHORIZATION: &str = "authorization.k8s.io";

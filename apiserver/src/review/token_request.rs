@@ -10,13 +10,14 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{BoundObject, Claims, ServiceAccounts, issuer_of};
 use crate::{
+    authenticate::ServiceAccounts,
     authorize::Authorized,
     handle,
     negotiate::{self, MediaType, Offer},
-    respond::{self, Refusal, RequestBody, Response},
-    route::Verb,
+    refusal::Refusal,
+    request::{BoundObject, Claims, Verb, issuer_of},
+    respond::{self, RequestBody, Response},
 };
 
 /// The shortest life of a token.

@@ -17,13 +17,12 @@ use schema::columns::Columns;
 use storage::{Entry, KeyRange, RangeQuery, Revision, Store};
 
 use super::Shared;
-use crate::authenticate::UserInfo;
 use crate::authorize::{Attributes, Authorized, Authorizer, Sight};
 use crate::objects::{ResourcePrefix, parse_key};
+use crate::refusal::Refusal;
 use crate::registry::scope::{Conversion, Life, ResourceRules};
 use crate::registry::{Registry, ResourceScope};
-use crate::respond::Refusal;
-use crate::route::RequestInfo;
+use crate::request::{RequestInfo, UserInfo};
 use crate::served::ServedKind;
 use crate::strategy;
 use crate::strategy::rules::AuthorStamp;
@@ -44,7 +43,7 @@ pub(crate) struct Each {
 
 /// By whose definition one object is read.
 #[derive(Debug)]
-pub(super) enum Lens<'a> {
+pub(crate) enum Lens<'a> {
     /// The one that the request is about.
     Given(&'a ResourceScope),
     /// That of the object's own cluster.
@@ -53,7 +52,7 @@ pub(super) enum Lens<'a> {
 
 /// Finds the definitions of objects that come sorted by cluster.
 #[derive(Debug)]
-pub(super) struct Lenses<'a> {
+pub(crate) struct Lenses<'a> {
     each: Option<&'a Each>,
     given: &'a ResourceScope,
     last: Option<(String, Option<Arc<ResourceScope>>)>,
@@ -66,7 +65,7 @@ impl Each {
     ///
     /// # Errors
     /// An internal error for a request that was judged otherwise.
-    pub(super) fn new(
+    pub(crate) fn new(
         shared: &Shared,
         request: &Authorized<http::request::Parts>,
     ) -> Result<Self, Refusal> {
@@ -90,7 +89,7 @@ impl Each {
     }
 
     /// The definition of the kind in a cluster that has something to show.
-    pub(super) fn scope(&self, cluster: &str) -> Option<Arc<ResourceScope>> {
+    pub(crate) fn scope(&self, cluster: &str) -> Option<Arc<ResourceScope>> {
         if !self.sight.sees(cluster) {
             return None;
         }
@@ -101,7 +100,7 @@ impl Each {
     }
 
     /// The clusters that have something to show, with their definitions.
-    pub(super) fn serving(&self) -> Vec<(LogicalCluster, Arc<ResourceScope>)> {
+    pub(crate) fn serving(&self) -> Vec<(LogicalCluster, Arc<ResourceScope>)> {
         let clusters = self.registry.serving(&self.gvr).into_iter();
         clusters
             .filter_map(|cluster| {
@@ -112,7 +111,7 @@ impl Each {
     }
 
     /// Selects by a field as well. Tells whether a cluster knows it.
-    pub(super) fn select_by(&mut self, field: &str) -> bool {
+    pub(crate) fn select_by(&mut self, field: &str) -> bool {
         self.fields.push(field.to_owned());
         !self.serving().is_empty()
     }
@@ -120,7 +119,7 @@ impl Each {
     /// What the answer as a whole is called, and where its objects lie: made of what the clusters agree on.
     ///
     /// `None` where no cluster has the kind.
-    pub(super) fn face(&self) -> Option<ResourceScope> {
+    pub(crate) fn face(&self) -> Option<ResourceScope> {
         let serving = self.serving();
         let mut scopes = serving.iter().map(|(_, scope)| scope.as_ref());
         let first = scopes.next()?;
@@ -140,7 +139,7 @@ impl Each {
     }
 
     /// [`Each::face`] of a kind that no cluster has yet.
-    pub(super) fn blank_face(&self) -> ResourceScope {
+    pub(crate) fn blank_face(&self) -> ResourceScope {
         let resource = self.gvr.group_resource();
         let kind = ServedKind::unknown(&self.gvr);
         let prefix = ResourcePrefix::new(&resource);
@@ -148,7 +147,7 @@ impl Each {
     }
 
     /// The parts of a range in which there may be something to show, in the order of keys.
-    pub(super) fn parts_of(&self, whole: &KeyRange, prefix: &ResourcePrefix) -> Vec<KeyRange> {
+    pub(crate) fn parts_of(&self, whole: &KeyRange, prefix: &ResourcePrefix) -> Vec<KeyRange> {
         if self.sight.only().is_none() {
             return vec![whole.clone()];
         }
@@ -170,7 +169,7 @@ impl Each {
     }
 
     /// Everything of one cluster at a revision.
-    pub(super) fn of_cluster(
+    pub(crate) fn of_cluster(
         &self,
         store: &dyn Store,
         prefix: &ResourcePrefix,
@@ -183,7 +182,7 @@ impl Each {
     }
 
     /// Asks again which clusters the caller may look into.
-    pub(super) async fn look_again(&mut self) {
+    pub(crate) async fn look_again(&mut self) {
         if self.sight.only().is_some() {
             let asked = Attributes {
                 user: &self.user,
@@ -204,16 +203,16 @@ impl Each {
     }
 
     /// Whether rights have to be asked for again.
-    pub(super) fn is_judged(&self) -> bool {
+    pub(crate) fn is_judged(&self) -> bool {
         self.sight.only().is_some()
     }
 
-    pub(super) fn registry(&self) -> &Arc<Registry> {
+    pub(crate) fn registry(&self) -> &Arc<Registry> {
         &self.registry
     }
 
     /// Whether a definition of this name is one of the kind.
-    pub(super) fn is_defined_by(&self, name: &str) -> bool {
+    pub(crate) fn is_defined_by(&self, name: &str) -> bool {
         name.split_once('.')
             .is_some_and(|(plural, group)| plural == self.gvr.resource && group == self.gvr.group)
     }
@@ -281,7 +280,7 @@ impl std::ops::Deref for Lens<'_> {
 // === impl Lenses ===
 
 impl<'a> Lenses<'a> {
-    pub(super) fn new(each: Option<&'a Each>, given: &'a ResourceScope) -> Self {
+    pub(crate) fn new(each: Option<&'a Each>, given: &'a ResourceScope) -> Self {
         Self {
             each,
             given,
@@ -290,7 +289,7 @@ impl<'a> Lenses<'a> {
     }
 
     /// The definition that an object is read by; `None` for one that is not to be shown.
-    pub(super) fn of(&mut self, entry: &Entry) -> Option<Lens<'a>> {
+    pub(crate) fn of(&mut self, entry: &Entry) -> Option<Lens<'a>> {
         let Some(each) = self.each else {
             return Some(Lens::Given(self.given));
         };
@@ -309,7 +308,7 @@ impl<'a> Lenses<'a> {
     ///
     /// # Errors
     /// The refusal, where the request is about one cluster.
-    pub(super) fn or_left_out<T>(&self, shown: Result<T, Refusal>) -> Result<Option<T>, Refusal> {
+    pub(crate) fn or_left_out<T>(&self, shown: Result<T, Refusal>) -> Result<Option<T>, Refusal> {
         match shown {
             Ok(shown) => Ok(Some(shown)),
             Err(refusal) if self.each.is_some() => {

@@ -1,5 +1,9 @@
 //! One request for a resource: what it addresses, and the facts that every handler needs.
 
+mod each;
+mod namespaces;
+mod shared;
+
 use std::sync::Arc;
 
 use api::query::Query;
@@ -7,16 +11,18 @@ use api::{ClusterScope, GroupResource, LogicalCluster, Status};
 use http::request::Parts;
 use storage::Key;
 
-use super::Shared;
-use super::each::Each;
 use crate::authorize::Authorized;
-use crate::context::RequestContext;
+use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
-use crate::respond::Refusal;
-use crate::route::{RequestInfo, Verb};
+use crate::request::{RequestContext, RequestInfo, Verb};
 use crate::strategy::Holder;
 use crate::strategy::endpoint::Endpoint;
 use crate::strategy::version::StatusMode;
+
+pub(crate) use each::{Each, Lens, Lenses};
+pub(crate) use namespaces::StoredNamespaces;
+pub use namespaces::{NamespacePhase, NamespaceView};
+pub(crate) use shared::Shared;
 
 /// A request that addresses something that exists in the API.
 #[derive(Debug, Clone, Copy)]

@@ -10,10 +10,7 @@ use http::HeaderValue;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    authenticate::{Credential, UserInfo},
-    quota::Share,
-};
+use super::{Credential, UserInfo, share::Share};
 
 /// Warnings of one answer. Their headers hold 4,096 characters together.
 const WARNINGS_MAX: usize = 256;

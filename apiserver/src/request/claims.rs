@@ -8,7 +8,7 @@ use api::LogicalCluster;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::authenticate::UserInfo;
+use super::UserInfo;
 
 /// Issuer of the tokens of root; the others have `/clusters/<name>` after it.
 const ISSUER: &str = "https://wheelhouse.internal";
@@ -106,7 +106,7 @@ impl Claims {
     }
 
     /// The payload of a token.
-    pub(super) fn to_value(&self) -> Value {
+    pub(crate) fn to_value(&self) -> Value {
         let mut kubernetes = json!({
             "namespace": self.namespace,
             "serviceaccount": { "name": self.name, "uid": self.uid },
@@ -127,7 +127,7 @@ impl Claims {
     }
 
     /// Reads a payload; `None` for one that is not of ours.
-    pub(super) fn from_value(value: &Value) -> Option<Self> {
+    pub(crate) fn from_value(value: &Value) -> Option<Self> {
         let text = |value: &Value, key: &str| value.get(key)?.as_str().map(str::to_owned);
         let kubernetes = value.get("kubernetes.io")?;
         let account = kubernetes.get("serviceaccount")?;
@@ -162,7 +162,7 @@ impl Claims {
 
 impl BoundObject {
     /// The resource of the object.
-    pub(super) fn resource(&self) -> &'static str {
+    pub(crate) fn resource(&self) -> &'static str {
         match self.kind.as_str() {
             "Pod" => "pods",
             "Node" => "nodes",

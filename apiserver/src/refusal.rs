@@ -8,7 +8,8 @@ use std::fmt;
 
 use api::status::{Status, StatusReason};
 
-use super::BoxError;
+/// An error of any kind: the cause of a refusal, or what breaks a body while it is sent or received.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a request is not done.
 #[derive(Debug)]
