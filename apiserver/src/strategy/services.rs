@@ -12,6 +12,7 @@ use storage::{Expect, Key, Write};
 
 use super::built_in::BUILT_IN;
 use super::endpoint::Endpoint;
+use super::fields::put;
 use super::rules::PutOfAbsent;
 use super::{Allocation, Deletion, Holder, Strategy};
 use crate::objects::ResourcePrefix;
@@ -24,7 +25,7 @@ pub(super) const SERVICES: Strategy = Strategy {
     ],
     put_of_absent: PutOfAbsent::Creates,
     prepare_update,
-    validate: |object, _live| validate(object),
+    validate,
     allocation: Some(Allocation { allocate, release }),
     deletion: Deletion::ANSWERED_WITH_OBJECT,
     ..BUILT_IN
@@ -48,14 +49,30 @@ const NODE_PORT_MAX: u16 = 32_767;
 /// How often a random address is tried before the range is taken for full.
 const ATTEMPTS_MAX: usize = 64;
 
-/// Keeps the addresses of a service that an update leaves out.
+/// Fields that only some types of services have, each group with whether a service has them.
+const OF_TYPES: [(&[&str], fn(&Value) -> bool); 7] = [
+    (&["clusterIP", "clusterIPs"], is_internal),
+    (&["ipFamilies"], is_internal),
+    (&["ipFamilyPolicy"], is_internal),
+    (&["internalTrafficPolicy"], is_internal),
+    (&["externalTrafficPolicy"], is_exposed),
+    (&["allocateLoadBalancerNodePorts"], is_load_balancer),
+    (&["loadBalancerClass"], is_load_balancer),
+];
+
+/// Keeps what a service has and an update leaves out, and drops what its new type does not have.
 fn prepare_update(endpoint: Endpoint, object: &mut Value, live: &Value) {
     // Not validated yet: anything may stand here.
-    if endpoint != Endpoint::Main
-        || !object["spec"].is_object()
-        || !needs_address(object)
-        || !needs_address(live)
-    {
+    if endpoint != Endpoint::Main || !object["spec"].is_object() {
+        return;
+    }
+    keep_addresses(object, live);
+    keep_node_ports(object, live);
+    drop_of_other_types(object, live);
+}
+
+fn keep_addresses(object: &mut Value, live: &Value) {
+    if !is_internal(object) || !is_internal(live) {
         return;
     }
     for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
@@ -64,25 +81,65 @@ fn prepare_update(endpoint: Endpoint, object: &mut Value, live: &Value) {
             object["spec"][field] = value.clone();
         }
     }
-    let old_ports = live["spec"]["ports"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
-    let ports = ports_mut(object).into_iter().flatten();
-    for port in ports.filter(|port| port.is_object()) {
-        let same = old_ports
-            .iter()
-            .find(|old| old["port"] == port["port"] && old.get("protocol") == port.get("protocol"));
-        if let (true, Some(Some(node_port))) = (
-            port.get("nodePort").is_none_or(is_blank),
-            same.map(|old| old.get("nodePort")),
-        ) {
-            port["nodePort"] = node_port.clone();
+}
+
+/// A port keeps the node port that the port of the same name had, unless another one asks for it.
+fn keep_node_ports(object: &mut Value, live: &Value) {
+    if !needs_node_ports(object) || !needs_node_ports(live) {
+        return;
+    }
+    let name = |port: &Value| port["name"].as_str().unwrap_or_default().to_owned();
+    let old_ports = live["spec"]["ports"].as_array().map(Vec::as_slice);
+    let mut used = node_ports(object);
+    for port in ports_mut(object).into_iter().flatten() {
+        if !port.is_object() || !port.get("nodePort").is_none_or(is_blank) {
+            continue;
+        }
+        let mut same = old_ports.unwrap_or_default().iter();
+        let kept = same
+            .find(|old| name(old) == name(port))
+            .and_then(|old| old["nodePort"].as_u64())
+            .filter(|number| *number != 0 && !used.contains(number));
+        if let Some(number) = kept {
+            port["nodePort"] = json!(number);
+            used.push(number);
         }
     }
 }
 
-fn validate(object: &Value) -> Vec<FieldError> {
+/// A merge patch of the type leaves the fields of the old type in place: what it does not change goes.
+fn drop_of_other_types(object: &mut Value, live: &Value) {
+    let goes = |object: &Value, has: fn(&Value) -> bool| has(live) && !has(object);
+    for (fields, has) in OF_TYPES {
+        let same = |field: &&str| object["spec"].get(field) == live["spec"].get(field);
+        if goes(object, has) && fields.iter().all(same) {
+            for field in fields {
+                put(&mut object["spec"], field, None);
+            }
+        }
+    }
+    if goes(object, needs_node_ports) && node_ports(object) == node_ports(live) {
+        for port in ports_mut(object).into_iter().flatten() {
+            put(port, "nodePort", None);
+        }
+    }
+}
+
+fn validate(object: &Value, live: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = validate_required(object);
+    errors.extend(live.and_then(|live| validate_address_kept(object, live)));
+    errors
+}
+
+/// The address of a service cannot change, unless it had none.
+fn validate_address_kept(object: &Value, live: &Value) -> Option<FieldError> {
+    let path = FieldPath::new("spec").child("clusterIPs").index(0);
+    let (new, old) = (&object["spec"]["clusterIP"], &live["spec"]["clusterIP"]);
+    let changed = is_internal(object) && is_internal(live) && !is_blank(old) && new != old;
+    changed.then(|| FieldError::invalid(&path, json!([new]), "may not change once set"))
+}
+
+fn validate_required(object: &Value) -> Vec<FieldError> {
     let ports = FieldPath::new("spec").child("ports");
     let is_external = object["spec"]["type"] == "ExternalName";
     let headless = object["spec"]["clusterIP"] == "None";
@@ -191,7 +248,7 @@ fn allocate_node_ports(
     }
     let had = live.map(node_ports).unwrap_or_default();
     let mut taken = Vec::new();
-    for port in ports_mut(object).into_iter().flatten() {
+    for (index, port) in ports_mut(object).into_iter().flatten().enumerate() {
         let asked = port["nodePort"].as_u64().unwrap_or(0);
         let number = if asked == 0 {
             free_node_port(holder, &taken)
@@ -208,7 +265,7 @@ fn allocate_node_ports(
         if holder.store.get(&key).is_some() {
             let path = FieldPath::new("spec")
                 .child("ports")
-                .index(taken.len())
+                .index(index)
                 .child("nodePort");
             let error = FieldError::invalid(&path, number, "provided port is already allocated");
             return Err(Status::invalid(&kind(), holder.name, vec![error]));
@@ -270,8 +327,20 @@ fn node_ports(object: &Value) -> Vec<u64> {
         .collect()
 }
 
+fn is_internal(object: &Value) -> bool {
+    object["spec"]["type"] != "ExternalName"
+}
+
+fn is_exposed(object: &Value) -> bool {
+    object["spec"]["type"] == "NodePort" || is_load_balancer(object)
+}
+
+fn is_load_balancer(object: &Value) -> bool {
+    object["spec"]["type"] == "LoadBalancer"
+}
+
 fn needs_address(object: &Value) -> bool {
-    object["spec"]["type"] != "ExternalName" && object["spec"]["clusterIP"] != "None"
+    is_internal(object) && object["spec"]["clusterIP"] != "None"
 }
 
 fn needs_node_ports(object: &Value) -> bool {
@@ -316,3 +385,6 @@ fn allocated(resource: &str) -> ResourcePrefix {
         resource,
     ))
 }
+
+#[cfg(test)]
+mod tests;
