@@ -1,3 +1,6 @@
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
 use serde_json::json;
 
 use super::*;
@@ -133,4 +136,49 @@ fn keys_of_config_are_checked() {
     }
     let both = json!({"data": {"a": "x"}, "binaryData": {"a": "eA=="}});
     assert_eq!(secrets::validate_config_map(&both, None).len(), 1);
+}
+
+/// Where a kind is named in handlers or admission, a strategy lacks a question.
+#[test]
+fn handlers_and_admission_know_no_kind_by_name() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    for module in ["admit", "call", "handle"] {
+        files.push(root.join(module).with_extension("rs"));
+        collect(&root.join(module), &mut files);
+    }
+    assert!(
+        files.len() > 30,
+        "the modules are where they were: {files:?}"
+    );
+    let kinds = schema::builtin::catalog().resources().iter();
+    let names: BTreeSet<String> = kinds
+        .map(|kind| format!("\"{}\"", kind.resource))
+        .chain(["RESOURCE".to_owned(), "is_custom".to_owned()])
+        .collect();
+    for file in files {
+        let text = std::fs::read_to_string(&file).expect("a source file");
+        let code = text
+            .split("#[cfg(test)]\nmod tests {")
+            .next()
+            .unwrap_or_default();
+        for name in &names {
+            assert!(!code.contains(name), "{} names {name}", file.display());
+        }
+    }
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("a folder of sources") {
+        let path = entry.expect("an entry").path();
+        let is_test = path.file_stem().is_some_and(|stem| stem == "tests");
+        if is_test {
+            continue;
+        }
+        if path.is_dir() {
+            collect(&path, files);
+        } else {
+            files.push(path);
+        }
+    }
 }
