@@ -14,8 +14,10 @@ use storage::Key;
 use crate::authorize::Authorized;
 use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
-use crate::registry::scope::StatusMode;
 use crate::request::{RequestContext, RequestInfo, Verb};
+use crate::strategy::Holder;
+use crate::strategy::endpoint::Endpoint;
+use crate::strategy::version::StatusMode;
 
 pub(crate) use each::{Each, Lens, Lenses};
 pub(crate) use namespaces::StoredNamespaces;
@@ -35,27 +37,6 @@ pub(crate) struct Call<'a> {
     pub(crate) context: &'a RequestContext,
     pub(crate) query: &'a Query,
     pub(crate) endpoint: Endpoint,
-}
-
-/// What of an object is addressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Endpoint {
-    /// The object.
-    Main,
-    /// `status`.
-    Status,
-    /// `scale`.
-    Scale,
-    /// `finalize` of a namespace.
-    Finalize,
-    /// `binding` of a pod.
-    Binding,
-    /// `eviction` of a pod.
-    Eviction,
-    /// `approval` of a certificate signing request.
-    Approval,
-    /// `ephemeralcontainers` or `resize` of a pod: parts of its spec.
-    PodPart,
 }
 
 /// What a write needs of its request, or of the controller that makes it.
@@ -79,6 +60,20 @@ pub(crate) struct Target {
     pub(crate) key: Key,
 }
 
+// === impl Target ===
+
+impl Target {
+    /// The object as what holds what is allocated to it.
+    pub(crate) fn holder<'a>(&'a self, shared: &'a Shared) -> Holder<'a> {
+        Holder {
+            store: shared.store.as_ref(),
+            cluster: &self.cluster,
+            namespace: &self.namespace,
+            name: &self.name,
+        }
+    }
+}
+
 // === impl Call ===
 
 impl<'a> Call<'a> {
@@ -94,7 +89,7 @@ impl<'a> Call<'a> {
         query: &'a Query,
     ) -> Result<Self, Refusal> {
         let info = request.info();
-        let in_namespace = !info.namespace.is_empty() && !scope.is("", "namespaces");
+        let in_namespace = info.is_in_namespace();
         let over_namespaces = matches!(info.verb, Verb::List | Verb::Watch);
         let fits = match (scope.kind.namespaced, in_namespace) {
             (true, true) | (false, false) => true,
@@ -104,7 +99,7 @@ impl<'a> Call<'a> {
         if !fits {
             return Err(Refusal::no_such_path());
         }
-        let endpoint = Endpoint::find(scope, &info.subresource)
+        let endpoint = endpoint(scope, &info.subresource)
             .ok_or_else(|| Status::not_found(scope.resource(), &info.name))?;
         let (parts, context) = (request.request(), request.context());
         Ok(Self {
@@ -210,6 +205,20 @@ impl<'a> Call<'a> {
     }
 }
 
+/// Finds what a subresource of the kind addresses.
+fn endpoint(scope: &ResourceScope, subresource: &str) -> Option<Endpoint> {
+    match subresource {
+        "" => Some(Endpoint::Main),
+        "status" => (scope.version.status == StatusMode::Subresource).then_some(Endpoint::Status),
+        "scale" => scope.version.scale.is_some().then_some(Endpoint::Scale),
+        _ => {
+            let mut own = scope.strategy().endpoints.iter();
+            own.find(|(name, _)| *name == subresource)
+                .map(|(_, endpoint)| *endpoint)
+        }
+    }
+}
+
 /// Takes the part of a user agent before the first slash, as far as it is printable, up to 128 bytes.
 fn manager_of_agent(agent: &str) -> String {
     let name = agent.split('/').next().unwrap_or_default();
@@ -224,41 +233,6 @@ fn manager_of_agent(agent: &str) -> String {
         manager.push(character);
     }
     manager
-}
-
-// === impl Endpoint ===
-
-impl Endpoint {
-    fn find(scope: &ResourceScope, subresource: &str) -> Option<Self> {
-        let pods = scope.is("", "pods");
-        match subresource {
-            "" => Some(Self::Main),
-            "status" => (scope.version.status == StatusMode::Subresource).then_some(Self::Status),
-            "scale" => scope.version.scale.is_some().then_some(Self::Scale),
-            "finalize" => scope.is("", "namespaces").then_some(Self::Finalize),
-            "binding" => pods.then_some(Self::Binding),
-            "eviction" => pods.then_some(Self::Eviction),
-            "approval" => scope
-                .is("certificates.k8s.io", "certificatesigningrequests")
-                .then_some(Self::Approval),
-            "ephemeralcontainers" | "resize" => pods.then_some(Self::PodPart),
-            _ => None,
-        }
-    }
-
-    /// The name in the path and in managed fields.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Main => "",
-            Self::Status => "status",
-            Self::Scale => "scale",
-            Self::Finalize => "finalize",
-            Self::Binding => "binding",
-            Self::Eviction => "eviction",
-            Self::Approval => "approval",
-            Self::PodPart => "ephemeralcontainers",
-        }
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! One file per verb. Reads copy stored bytes. Every write goes the same way, text order being run order: decode
 //! ([`decode`]), make the new object out of the live one ([`create`], [`update`], [`patch`]), say whose fields changed
-//! ([`fields`]), admit ([`crate::admit`]), apply the strategy and validate ([`strategy`]), commit. Only the part from
+//! ([`fields`]), admit ([`crate::admit`]), apply the kind's strategy and validate ([`prepare`]), commit. Only the part from
 //! "live" to "commit" runs again when another write came in between; it is marked as such in [`update`].
 //!
 //! # Invariants
@@ -26,11 +26,10 @@ mod limits;
 mod list;
 pub(crate) mod output;
 mod patch;
-mod paths;
+mod prepare;
 mod received;
 mod scale;
 mod selection;
-mod strategy;
 mod subresources;
 mod update;
 mod watch;

@@ -53,6 +53,7 @@ pub mod offline;
 pub mod protobuf;
 pub mod registry;
 mod reseal;
+mod strategy;
 mod sweep;
 mod table;
 mod watch;

@@ -17,7 +17,6 @@ mod compile;
 mod follow;
 mod names;
 pub(crate) mod scope;
-pub(crate) mod strategy;
 mod view;
 
 use std::collections::BTreeMap;

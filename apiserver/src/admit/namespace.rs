@@ -3,14 +3,12 @@
 //! Source: apiserver/pkg/admission/plugin/namespace/lifecycle/admission.go.
 
 use api::status::CAUSE_NAMESPACE_TERMINATING;
-use api::{GroupResource, LogicalCluster, Status, StatusCause};
+use api::{LogicalCluster, Status, StatusCause};
 
 use crate::call::{Call, NamespacePhase, Target};
 use crate::refusal::Refusal;
 use crate::registry::ClusterKind;
-
-/// Namespaces that cannot be deleted.
-const PERMANENT: [&str; 3] = ["default", "kube-system", "kube-public"];
+use crate::strategy::namespaces;
 
 /// Refuses a new object whose namespace is not fit for it.
 pub(super) async fn admit_create(call: &Call<'_>, target: &Target) -> Result<(), Refusal> {
@@ -20,7 +18,7 @@ pub(super) async fn admit_create(call: &Call<'_>, target: &Target) -> Result<(),
     }
     match phase(call, &target.cluster, namespace).await? {
         NamespacePhase::Active => Ok(()),
-        NamespacePhase::Absent => Err(Status::not_found(&namespaces(), namespace).into()),
+        NamespacePhase::Absent => Err(Status::not_found(&namespaces::resource(), namespace).into()),
         NamespacePhase::Terminating => {
             let detail = format!(
                 "unable to create new content in namespace {namespace} because it is being terminated"
@@ -34,15 +32,6 @@ pub(super) async fn admit_create(call: &Call<'_>, target: &Target) -> Result<(),
             Err(status.with_cause(cause).into())
         }
     }
-}
-
-/// Refuses to delete the namespaces that every cluster has.
-pub(super) fn admit_delete(call: &Call<'_>, target: &Target) -> Result<(), Refusal> {
-    if call.scope.is("", "namespaces") && PERMANENT.contains(&target.name.as_str()) {
-        let detail = "this namespace may not be deleted";
-        return Err(Status::forbidden(call.resource(), &target.name, detail).into());
-    }
-    Ok(())
 }
 
 async fn phase(
@@ -62,8 +51,4 @@ async fn phase(
             Ok(call.shared.namespaces.phase(cluster, namespace))
         }
     }
-}
-
-fn namespaces() -> GroupResource {
-    GroupResource::new("", "namespaces")
 }

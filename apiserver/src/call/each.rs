@@ -20,13 +20,13 @@ use super::Shared;
 use crate::authorize::{Attributes, Authorized, Authorizer, Sight};
 use crate::objects::{ResourcePrefix, parse_key};
 use crate::refusal::Refusal;
-use crate::registry::scope::{
-    AuthorStamp, Conversion, Life, ResourceRules, StatusMode, VersionRules,
-};
-use crate::registry::strategy::Strategy;
+use crate::registry::scope::{Conversion, Life, ResourceRules};
 use crate::registry::{Registry, ResourceScope};
 use crate::request::{RequestInfo, UserInfo};
 use crate::served::ServedKind;
+use crate::strategy;
+use crate::strategy::rules::AuthorStamp;
+use crate::strategy::version::{StatusMode, VersionRules};
 
 /// What a request over all clusters asks for, and who asks.
 #[derive(Debug, Clone)]
@@ -239,6 +239,7 @@ fn face(
     let version = Arc::new(VersionRules {
         number: VersionRules::next_number(),
         lead: VersionRules::lead_of(&api_version, &kind.gvk.kind),
+        gvk: kind.gvk.clone(),
         api_version,
         schema: Arc::new(Schema::any()),
         hash: 0,
@@ -253,11 +254,10 @@ fn face(
         rules: Arc::new(ResourceRules {
             resource: GroupResource::new(gvr.group.as_str(), gvr.resource.as_str()),
             prefix,
-            strategy: Strategy::custom(),
+            strategy: strategy::custom(AuthorStamp::Absent),
             storage: Arc::clone(&version),
             versions: vec![Arc::clone(&version)],
             conversion: Conversion::None,
-            author: AuthorStamp::Absent,
         }),
         version,
         life: Life::endless(),

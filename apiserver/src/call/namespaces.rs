@@ -3,12 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use api::{GroupResource, LogicalCluster};
+use api::LogicalCluster;
 use futures::future::BoxFuture;
 use storage::Store;
 
 use crate::objects::{ResourcePrefix, head};
 use crate::refusal::Refusal;
+use crate::strategy::namespaces;
 
 /// How a namespace is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +48,7 @@ impl StoredNamespaces {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
         Self {
             store,
-            prefix: ResourcePrefix::new(&GroupResource::new("", "namespaces")),
+            prefix: ResourcePrefix::new(&namespaces::resource()),
         }
     }
 

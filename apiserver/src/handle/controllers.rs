@@ -51,7 +51,7 @@ pub(crate) async fn change(
         let expect = Expect::Revision(entry.modified());
         let goes = meta::is_terminating(&object)
             && meta::finalizers(&object).is_empty()
-            && crate::admit::kinds::may_go(access.scope, &object);
+            && (access.scope.strategy().deletion.may_be_removed)(&object);
         let done = if goes {
             write::remove(access, target, &object, expect)
                 .await

@@ -7,11 +7,12 @@ use api::query::Query;
 use super::{create, delete, delete_collection, get, list, patch, scale, subresources};
 use super::{update, watch};
 use crate::authorize::Authorized;
-use crate::call::{Call, Each, Endpoint, Shared};
+use crate::call::{Call, Each, Shared};
 use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
 use crate::request::Verb;
 use crate::respond::{RequestBody, Response};
+use crate::strategy::endpoint::Endpoint;
 
 /// Where the objects are that a request is about.
 #[derive(Debug, Clone, Copy)]

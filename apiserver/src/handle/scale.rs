@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use api::query::{FieldValidation, PatchKind, PatchOptions, UpdateOptions};
 use api::selector::LabelSelector;
-use api::{FieldError, FieldPath, GroupKind, GroupVersionKind, Status, meta};
+use api::{GroupKind, GroupVersionKind, Status, meta};
 use http::StatusCode;
 use schema::Schema;
 use schema::fieldmanager::{
@@ -18,7 +18,6 @@ use serde_json::{Value, json};
 
 use super::output::Shown;
 use super::patch::{self, Patch};
-use super::paths::{at, segments, set_at};
 use super::received::receive;
 use super::update::{self, Absent, Change};
 use super::write::{Mode, Oversize, Written};
@@ -26,9 +25,9 @@ use super::{convert, decode};
 use crate::call::{Call, Target};
 use crate::negotiate::{self, MediaType, Negotiated, Offer};
 use crate::refusal::Refusal;
-use crate::registry::scope::ScalePaths;
-use crate::respond;
-use crate::respond::{RequestBody, Response};
+use crate::respond::{self, RequestBody, Response};
+use crate::strategy::paths::{at, segments, set_at};
+use crate::strategy::version::ScalePaths;
 
 const API_VERSION: &str = "autoscaling/v1";
 const KIND: &str = "Scale";
@@ -201,9 +200,7 @@ fn into_object(
     let path = &paths.spec_replicas;
     // A Go integer that is not sent is zero.
     let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
-    if replicas < 0 && !call.scope.is_custom() {
-        let path = FieldPath::new("spec").child("replicas");
-        let error = FieldError::invalid(&path, replicas, "must be greater than or equal to 0");
+    if let Some(error) = call.scope.typing().validate_replicas(replicas) {
         let kind = GroupKind::new("autoscaling", KIND);
         return Err(Status::invalid(&kind, &target.name, vec![error]).into());
     }

@@ -187,12 +187,5 @@ fn text_at(object: &Value, path: &[String]) -> String {
 }
 
 fn unknown_field(scope: &ResourceScope, path: &str) -> Status {
-    if scope.is_custom() || !scope.version.selectable.is_empty() {
-        return Status::bad_request(format!("field label not supported: {path}"));
-    }
-    let quoted = api::go_format::quote(path);
-    let text = format!(
-        "{quoted} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
-    );
-    Status::bad_request(text)
+    Status::bad_request(scope.typing().unknown_label(&scope.version, path))
 }

@@ -6,18 +6,19 @@ use http::StatusCode;
 use serde_json::Value;
 use storage::{Entry, Expect};
 
-use super::create::{check_namespace, object_media};
+use super::create::check_namespace;
 use super::output::{self, Shown};
 use super::received::receive;
 use super::write::{self, Failure, Mode, Oversize, Put, Written};
-use super::{convert, decode, fields, strategy};
-use crate::admit::{self, kinds};
+use super::{convert, decode, fields, prepare};
+use crate::admit;
 use crate::authorize::Attributes;
-use crate::call::{Call, Endpoint, Target};
+use crate::call::{Call, Target};
 use crate::negotiate::{self, Offer};
 use crate::refusal::Refusal;
-use crate::registry::strategy::{PutOfAbsent, PutWithoutVersion};
 use crate::respond::{RequestBody, Response};
+use crate::strategy::endpoint::Endpoint;
+use crate::strategy::rules::{PutOfAbsent, PutWithoutVersion};
 
 /// How often a change is made anew because another write came first. Source: patch.go retries as often.
 const ATTEMPTS_MAX: usize = 5;
@@ -44,7 +45,7 @@ pub(super) enum Absent {
 /// PUT.
 pub(super) async fn update(call: &Call<'_>, body: RequestBody) -> Result<Response, Refusal> {
     let form = negotiate::accept(call.parts, Offer::Object)?;
-    let media = negotiate::content_type(&call.parts.headers, object_media(call))?;
+    let media = negotiate::content_type(&call.parts.headers, call.scope.typing().object_media())?;
     let bytes = receive(call.context, body).await?;
     let options = UpdateOptions::from_query(call.query)?;
     let mut sent = decode::object(call, media, &bytes, options.field_validation)?;
@@ -64,7 +65,7 @@ pub(super) async fn update(call: &Call<'_>, body: RequestBody) -> Result<Respons
         Ok(object)
     };
     let creates = call.endpoint == Endpoint::Main
-        && call.scope.rules.strategy.put_of_absent == PutOfAbsent::Creates;
+        && call.scope.strategy().put_of_absent == PutOfAbsent::Creates;
     let change = Change {
         make: &make,
         absent: if creates {
@@ -156,10 +157,16 @@ async fn change_once(
     check_name(&object, target)?;
     admit::admit_update(call, &mut object, &live).await?;
     check_version(call, target, &mut object, &live)?;
-    strategy::prepare_update(call, &mut object, &live);
-    strategy::validate_update(call, &object, &live)?;
-    let beside = kinds::allocate(&call.access(), target, &mut object, Some(&live))?;
-    kinds::canonicalize(call.scope, &mut object);
+    prepare::prepare_update(call, &mut object, &live);
+    prepare::validate_update(call, &object, &live)?;
+    let strategy = call.scope.strategy();
+    let beside = match &strategy.allocation {
+        Some(allocation) => {
+            (allocation.allocate)(&target.holder(call.shared), &mut object, Some(&live))?
+        }
+        None => Vec::new(),
+    };
+    (strategy.canonicalize)(&mut object);
     fields::keep_times_where_nothing_changed(&mut object, &live);
     let expect = Expect::Revision(entry.modified());
     if is_finalized(call, &object, &live) {
@@ -202,7 +209,7 @@ fn is_finalized(call: &Call<'_>, object: &Value, live: &Value) -> bool {
     meta::finalizers(object).is_empty()
         && meta::is_terminating(live)
         && grace.and_then(Value::as_i64).unwrap_or(0) == 0
-        && kinds::may_go(call.scope, object)
+        && (call.scope.strategy().deletion.may_be_removed)(object)
 }
 
 /// The name of the object must be that of the path.
@@ -248,7 +255,7 @@ fn check_version(
     if !version.is_empty() && version != "0" {
         return Err(Status::modified(call.resource(), &target.name).into());
     }
-    if call.scope.rules.strategy.put_without_version == PutWithoutVersion::Refused {
+    if call.scope.strategy().put_without_version == PutWithoutVersion::Refused {
         let path = FieldPath::new("metadata").child("resourceVersion");
         let error = FieldError::invalid(&path, 0, "must be specified for an update");
         // Kubernetes names the resource where a kind belongs.

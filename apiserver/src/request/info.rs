@@ -80,6 +80,12 @@ impl RequestInfo {
                     "log" | "exec" | "attach" | "portforward" | "proxy"
                 ))
     }
+
+    /// Whether the path leads through a namespace; that of a namespace itself names it as its own.
+    pub(crate) fn is_in_namespace(&self) -> bool {
+        let is_namespace = self.group.is_empty() && self.resource == "namespaces";
+        !self.namespace.is_empty() && !is_namespace
+    }
 }
 
 // === impl Verb ===

@@ -3,17 +3,17 @@
 use serde_json::{Value, json};
 
 /// Returns the names on a path.
-pub(super) fn segments(path: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn segments(path: &str) -> impl Iterator<Item = &str> {
     path.trim_start_matches('.').split('.')
 }
 
 /// Returns the value at a path.
-pub(super) fn at<'v>(object: &'v Value, path: &str) -> Option<&'v Value> {
+pub(crate) fn at<'v>(object: &'v Value, path: &str) -> Option<&'v Value> {
     segments(path).try_fold(object, |value, name| value.get(name))
 }
 
 /// Sets the value at a path, and creates the objects on the way that are missing.
-pub(super) fn set_at(object: &mut Value, path: &str, value: Value) {
+pub(crate) fn set_at(object: &mut Value, path: &str, value: Value) {
     let mut place = object;
     for name in segments(path) {
         if !place.is_object() {

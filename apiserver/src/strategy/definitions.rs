@@ -1,16 +1,48 @@
-//! The part that definitions have in a write.
+//! CustomResourceDefinitions: which versions they have stored objects in, what they may claim, and how they end.
+//!
+//! What a definition makes available is the registry's business, its conditions those of [`crate::definitions`].
 //!
 //! Source: apiextensions-apiserver/pkg/registry/customresourcedefinition/{strategy,etcd}.go.
 
 use api::crd::{CONDITION_TERMINATING, CustomResourceDefinition, FINALIZER_CLEANUP};
-use api::meta::{STATUS_TRUE, set_condition};
+use api::meta::{STATUS_TRUE, set_conditions};
+use api::query::DeleteOptions;
 use api::{Condition, FieldError, FieldPath, meta};
 use jiff::Timestamp;
-use serde::Deserialize as _;
 use serde_json::{Value, json};
 
+use super::built_in::{self, BUILT_IN};
+use super::endpoint::Endpoint;
+use super::rules::{AfterCommit, Generation, PutWithoutVersion};
+use super::{Deletion, Strategy};
+
+pub(super) const DEFINITIONS: Strategy = Strategy {
+    generation: Generation::Counted,
+    put_without_version: PutWithoutVersion::Refused,
+    prepare_create: |version, object| {
+        built_in::prepare_create(version, object)?;
+        begin_status(object);
+        Ok(())
+    },
+    prepare_update: |endpoint, object, _live| {
+        if endpoint == Endpoint::Main {
+            add_stored_version(object);
+        }
+    },
+    validate: |object, live| match live {
+        None => validate_create(object),
+        Some(live) => validate_update(object, live),
+    },
+    after_commit: AfterCommit::AwaitsRegistry,
+    deletion: Deletion {
+        mark,
+        ..Deletion::PLAIN
+    },
+    ..BUILT_IN
+};
+
 /// A new definition has stored nothing, in the version that it stores in.
-pub(crate) fn prepare_create(object: &mut Value) {
+fn begin_status(object: &mut Value) {
     let stored: Vec<Value> = storage_version(object)
         .into_iter()
         .map(Value::String)
@@ -21,7 +53,7 @@ pub(crate) fn prepare_create(object: &mut Value) {
 }
 
 /// A version that becomes the stored one is added to those that objects may be stored in.
-pub(crate) fn prepare_update(object: &mut Value) {
+fn add_stored_version(object: &mut Value) {
     let Some(version) = storage_version(object) else {
         return;
     };
@@ -44,8 +76,8 @@ fn storage_version(object: &Value) -> Option<String> {
     stored["name"].as_str().map(str::to_owned)
 }
 
-/// Judges a new definition.
-pub(crate) fn validate_create(object: &Value) -> Vec<FieldError> {
+/// Validates a new definition.
+fn validate_create(object: &Value) -> Vec<FieldError> {
     match CustomResourceDefinition::from_value(object) {
         Ok(definition) => {
             let mut errors = schema::definition::validate_definition(&definition);
@@ -56,8 +88,8 @@ pub(crate) fn validate_create(object: &Value) -> Vec<FieldError> {
     }
 }
 
-/// Judges a changed definition.
-pub(crate) fn validate_update(object: &Value, live: &Value) -> Vec<FieldError> {
+/// Validates a changed definition.
+fn validate_update(object: &Value, live: &Value) -> Vec<FieldError> {
     let definitions = (
         CustomResourceDefinition::from_value(object),
         CustomResourceDefinition::from_value(live),
@@ -92,8 +124,11 @@ fn unreadable(message: &str) -> FieldError {
     FieldError::internal(&FieldPath::new("spec"), message)
 }
 
-/// Marks a definition whose deletion was asked for. Its instances go first.
-pub(crate) fn mark_terminating(live: &Value, now: Timestamp) -> Value {
+/// A definition terminates first, and its instances are deleted.
+fn mark(live: &Value, _options: &DeleteOptions, now: Timestamp) -> Option<Value> {
+    if meta::is_terminating(live) {
+        return None;
+    }
     let mut object = live.clone();
     let now = meta::time_now_text(now);
     meta::set_deletion_timestamp(&mut object, &now);
@@ -105,28 +140,7 @@ pub(crate) fn mark_terminating(live: &Value, now: Timestamp) -> Value {
         "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
     );
     set_conditions(&mut object, [condition], &now);
-    object
-}
-
-/// Sets conditions in the status; tells whether one changed.
-pub(crate) fn set_conditions(
-    object: &mut Value,
-    conditions: impl IntoIterator<Item = Condition>,
-    now: &str,
-) -> bool {
-    if !object["status"].is_object() {
-        object["status"] = json!({});
-    }
-    let mut all =
-        Vec::<Condition>::deserialize(&object["status"]["conditions"]).unwrap_or_default();
-    let mut changed = false;
-    for condition in conditions {
-        changed |= set_condition(&mut all, condition, now);
-    }
-    if changed {
-        object["status"]["conditions"] = serde_json::to_value(all).unwrap_or_default();
-    }
-    changed
+    Some(object)
 }
 
 #[cfg(test)]
@@ -137,11 +151,11 @@ mod tests {
     fn the_stored_version_is_remembered() {
         let version = |name: &str, storage: bool| json!({"name": name, "storage": storage});
         let mut object = json!({"spec": {"versions": [version("v1", true), version("v2", false)]}});
-        prepare_create(&mut object);
+        begin_status(&mut object);
         assert_eq!(object["status"]["storedVersions"], json!(["v1"]));
         object["spec"]["versions"] = json!([version("v1", false), version("v2", true)]);
-        prepare_update(&mut object);
-        prepare_update(&mut object);
+        add_stored_version(&mut object);
+        add_stored_version(&mut object);
         assert_eq!(object["status"]["storedVersions"], json!(["v1", "v2"]));
     }
 }

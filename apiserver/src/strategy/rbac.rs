@@ -5,25 +5,65 @@
 use api::{
     FieldError, FieldPath,
     selector::LabelSelector,
-    validation::{is_dns_subdomain, is_path_segment},
+    validation::{NameRule, is_dns_subdomain, is_path_segment},
 };
 use serde::Deserialize as _;
 use serde_json::Value;
 
-const GROUP: &str = crate::authorize::rbac::GROUP;
+use super::Strategy;
+use super::built_in::BUILT_IN;
+use super::rules::{Grants, PutOfAbsent};
 
-/// Judges an object of the group by its plural.
-pub(super) fn validate(resource: &str, object: &Value) -> Vec<FieldError> {
+const GROUP: &str = "rbac.authorization.k8s.io";
+
+const ROLES: Strategy = Strategy {
+    validate: |object, _live| validate_rules(object, true),
+    ..OF_GROUP
+};
+
+const CLUSTER_ROLES: Strategy = Strategy {
+    validate: |object, _live| {
+        let mut errors = validate_rules(object, false);
+        errors.extend(validate_aggregation(&object["aggregationRule"]));
+        errors
+    },
+    ..OF_GROUP
+};
+
+const ROLE_BINDINGS: Strategy = Strategy {
+    validate: |object, live| {
+        let mut errors = validate_binding(object, true);
+        errors.extend(validate_role_kept(object, live));
+        errors
+    },
+    ..OF_GROUP
+};
+
+const CLUSTER_ROLE_BINDINGS: Strategy = Strategy {
+    validate: |object, live| {
+        let mut errors = validate_binding(object, false);
+        errors.extend(validate_role_kept(object, live));
+        errors
+    },
+    ..OF_GROUP
+};
+
+/// What all kinds of the group do.
+const OF_GROUP: Strategy = Strategy {
+    name: NameRule::PathSegment,
+    grants: Grants::Rights,
+    put_of_absent: PutOfAbsent::Creates,
+    ..BUILT_IN
+};
+
+/// The kinds of `rbac.authorization.k8s.io`.
+pub(super) fn of(resource: &str) -> &'static Strategy {
     match resource {
-        "roles" => validate_rules(object, true),
-        "clusterroles" => {
-            let mut errors = validate_rules(object, false);
-            errors.extend(validate_aggregation(&object["aggregationRule"]));
-            errors
-        }
-        "rolebindings" => validate_binding(object, true),
-        "clusterrolebindings" => validate_binding(object, false),
-        _ => Vec::new(),
+        "roles" => &ROLES,
+        "clusterroles" => &CLUSTER_ROLES,
+        "rolebindings" => &ROLE_BINDINGS,
+        "clusterrolebindings" => &CLUSTER_ROLE_BINDINGS,
+        _ => &OF_GROUP,
     }
 }
 
@@ -145,6 +185,13 @@ fn validate_binding(object: &Value, is_namespaced: bool) -> Vec<FieldError> {
     errors
 }
 
+/// The role of a binding cannot change: another role is another binding.
+fn validate_role_kept(object: &Value, live: Option<&Value>) -> Option<FieldError> {
+    let (path, role) = (FieldPath::new("roleRef"), &object["roleRef"]);
+    (live?["roleRef"] != *role)
+        .then(|| FieldError::invalid(&path, role.clone(), "cannot change roleRef"))
+}
+
 fn validate_subject(subject: &Value, is_namespaced: bool, path: &FieldPath) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let (name, group) = (text(&subject["name"]), text(&subject["apiGroup"]));
@@ -245,7 +292,7 @@ mod tests {
                 1,
             ),
         ] {
-            let errors = validate(resource, &object);
+            let errors = (of(resource).validate)(&object, None);
             assert_eq!(errors.len(), want, "{resource} {object}: {errors:?}");
         }
     }

@@ -5,22 +5,22 @@
 use api::FieldError;
 use serde_json::Value;
 
+use super::version::VersionRules;
 use crate::protobuf;
-use crate::registry::ResourceScope;
 
-/// Says what is wrong: `json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32`.
-pub(crate) fn go_type_error(scope: &ResourceScope, error: &FieldError) -> String {
+/// Returns what is wrong: `json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32`.
+pub(super) fn go_type_error(version: &VersionRules, error: &FieldError) -> String {
     let segments: Vec<&str> = error
         .path
         .split(['.', '['])
         .filter(|segment| !segment.is_empty() && !segment.ends_with(']'))
         .collect();
-    let (field, go_type) =
-        protobuf::go_names(&scope.version.api_version, &scope.kind.gvk.kind, &segments)
-            .unwrap_or_else(|| {
-                let field = format!("{}.{}", scope.kind.gvk.kind, segments.join("."));
-                (field, "string".to_owned())
-            });
+    let kind = &version.gvk.kind;
+    let (field, go_type) = protobuf::go_names(&version.api_version, kind, &segments)
+        .unwrap_or_else(|| {
+            let field = format!("{kind}.{}", segments.join("."));
+            (field, "string".to_owned())
+        });
     if let (true, Some(text)) = (
         go_type == "[]uint8",
         error.value.as_ref().and_then(Value::as_str),

@@ -3,20 +3,47 @@ use serde_json::json;
 use super::*;
 
 #[test]
+fn built_in_resources_differ_where_kubernetes_lets_them() {
+    for (group, resource, counted, created, refused) in [
+        ("", "configmaps", false, false, false),
+        ("", "services", false, true, false),
+        ("apps", "deployments", true, false, false),
+        ("apps", "controllerrevisions", false, false, false),
+        ("coordination.k8s.io", "leases", false, true, true),
+        ("storage.k8s.io", "csinodes", false, false, true),
+        (
+            "apiextensions.k8s.io",
+            "customresourcedefinitions",
+            true,
+            false,
+            true,
+        ),
+    ] {
+        let strategy = built_in(&GroupResource::new(group, resource));
+        let found = (
+            strategy.generation == Generation::Counted,
+            strategy.put_of_absent == PutOfAbsent::Creates,
+            strategy.put_without_version == PutWithoutVersion::Refused,
+        );
+        assert_eq!(found, (counted, created, refused), "{group}/{resource}");
+    }
+}
+
+#[test]
 fn events_change_their_names_between_the_groups_and_back() {
     let core = json!({
         "apiVersion": "v1", "involvedObject": {"name": "a"}, "message": "hello", "count": 3,
         "source": {"component": "x"}, "reportingComponent": "y", "reportingInstance": "z", "type": "Normal",
     });
     let mut event = core.clone();
-    convert_event(&mut event, "events.k8s.io/v1");
+    events::convert(&mut event, "events.k8s.io/v1");
     assert_eq!(event["regarding"], json!({"name": "a"}));
     assert_eq!(
         (&event["note"], &event["reportingController"]),
         (&json!("hello"), &json!("y"))
     );
     assert_eq!(event.get("message"), None);
-    convert_event(&mut event, "v1");
+    events::convert(&mut event, "v1");
     assert_eq!(event, core);
 }
 
@@ -34,7 +61,7 @@ fn a_running_pod_may_change_its_image_and_little_else() {
         let mut new = live.clone();
         *new.pointer_mut(pointer).expect("a field") = value;
         assert_eq!(
-            pods::validate_update(&new, &live).is_empty(),
+            pods::validate_update(&new, &live).is_none(),
             allowed,
             "{name}"
         );
@@ -85,7 +112,7 @@ fn pods_have_a_grace_period_only_where_they_run() {
             1,
         ),
     ] {
-        assert_eq!(grace_seconds(&pod, asked), want, "{name}");
+        assert_eq!(pods::grace_seconds(&pod, asked), want, "{name}");
     }
 }
 
@@ -99,11 +126,11 @@ fn keys_of_config_are_checked() {
     ] {
         let object = json!({"data": data});
         assert_eq!(
-            secrets::validate_config_map(&object).len(),
+            secrets::validate_config_map(&object, None).len(),
             errors,
             "{object}"
         );
     }
     let both = json!({"data": {"a": "x"}, "binaryData": {"a": "eA=="}});
-    assert_eq!(secrets::validate_config_map(&both).len(), 1);
+    assert_eq!(secrets::validate_config_map(&both, None).len(), 1);
 }

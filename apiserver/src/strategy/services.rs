@@ -1,17 +1,43 @@
-//! Services: cluster IPs and node ports, where no other server allots them.
+//! Services and endpoints: cluster IPs and node ports, where no other server allocates them.
 //!
-//! What is allotted is a key of its own beside the service, written in the same commit and expected to be absent: two
+//! What is allocated is a key of its own beside the service, written in the same commit and expected to be absent: two
 //! services can never get the same address, whichever server they are made on, and nothing has to be rebuilt after a
 //! restart.
 //! Source: kubernetes/pkg/registry/core/service/storage/alloc.go. Ranges: one /16 of addresses, the default node ports.
 
-use api::{FieldError, FieldPath, GroupResource, Status};
+use api::validation::NameRule;
+use api::{FieldError, FieldPath, GroupKind, GroupResource, Status};
 use serde_json::{Value, json};
 use storage::{Expect, Key, Write};
 
-use crate::call::{Access, Target};
+use super::built_in::BUILT_IN;
+use super::endpoint::Endpoint;
+use super::rules::PutOfAbsent;
+use super::{Allocation, Deletion, Holder, Strategy};
 use crate::objects::ResourcePrefix;
-use crate::refusal::Refusal;
+
+pub(super) const SERVICES: Strategy = Strategy {
+    name: NameRule::DnsLabel,
+    selectable: &[
+        ("spec.clusterIP", "spec.clusterIP"),
+        ("spec.type", "spec.type"),
+    ],
+    put_of_absent: PutOfAbsent::Creates,
+    prepare_update,
+    validate: |object, _live| validate(object),
+    allocation: Some(Allocation { allocate, release }),
+    deletion: Deletion::ANSWERED_WITH_OBJECT,
+    ..BUILT_IN
+};
+
+/// Source: kubernetes/pkg/registry/core/endpoint (deprecated in 1.33).
+pub(super) const ENDPOINTS: Strategy = Strategy {
+    deprecation: Some(
+        "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+    ),
+    put_of_absent: PutOfAbsent::Creates,
+    ..BUILT_IN
+};
 
 /// The first two bytes of every cluster IP.
 const NETWORK: [u8; 2] = [10, 96];
@@ -23,9 +49,13 @@ const NODE_PORT_MAX: u16 = 32_767;
 const ATTEMPTS_MAX: usize = 64;
 
 /// Keeps the addresses of a service that an update leaves out.
-pub(super) fn keep_addresses(object: &mut Value, live: &Value) {
+fn prepare_update(endpoint: Endpoint, object: &mut Value, live: &Value) {
     // Not validated yet: anything may stand here.
-    if !object["spec"].is_object() || !needs_address(object) || !needs_address(live) {
+    if endpoint != Endpoint::Main
+        || !object["spec"].is_object()
+        || !needs_address(object)
+        || !needs_address(live)
+    {
         return;
     }
     for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
@@ -52,7 +82,7 @@ pub(super) fn keep_addresses(object: &mut Value, live: &Value) {
     }
 }
 
-pub(super) fn validate(object: &Value) -> Vec<FieldError> {
+fn validate(object: &Value) -> Vec<FieldError> {
     let ports = FieldPath::new("spec").child("ports");
     let is_external = object["spec"]["type"] == "ExternalName";
     let headless = object["spec"]["clusterIP"] == "None";
@@ -74,65 +104,62 @@ pub(super) fn validate(object: &Value) -> Vec<FieldError> {
     Vec::new()
 }
 
-/// Allots what the service needs and does not have yet.
-pub(super) fn allocate(
-    access: &Access<'_>,
-    target: &Target,
+/// Allocates what the service needs and does not have yet.
+fn allocate(
+    holder: &Holder<'_>,
     object: &mut Value,
     live: Option<&Value>,
-) -> Result<Vec<Write>, Refusal> {
+) -> Result<Vec<Write>, Status> {
     let mut writes = Vec::new();
-    let owner = owner_of(target);
+    let owner = owner_of(holder);
     if needs_address(object) {
-        allocate_address(access, target, object, live, &owner, &mut writes)?;
+        allocate_address(holder, object, live, &owner, &mut writes)?;
     } else if object["spec"]["clusterIP"] == "None" {
         object["spec"]["clusterIPs"] = json!(["None"]);
     }
-    allocate_node_ports(access, target, object, live, &owner, &mut writes)?;
+    allocate_node_ports(holder, object, live, &owner, &mut writes)?;
     if let Some(live) = live {
-        writes.extend(given_up(access, target, object, live));
+        writes.extend(given_up(holder, object, live));
     }
     Ok(writes)
 }
 
 /// Gives everything back that a service has.
-pub(super) fn release(access: &Access<'_>, target: &Target, object: &Value) -> Vec<Write> {
-    given_up(access, target, &json!({"spec": {}}), object)
+fn release(holder: &Holder<'_>, object: &Value) -> Vec<Write> {
+    given_up(holder, &json!({"spec": {}}), object)
 }
 
 fn allocate_address(
-    access: &Access<'_>,
-    target: &Target,
+    holder: &Holder<'_>,
     object: &mut Value,
     live: Option<&Value>,
     owner: &str,
     writes: &mut Vec<Write>,
-) -> Result<(), Refusal> {
+) -> Result<(), Status> {
     let spec = &mut object["spec"];
     let asked = spec["clusterIP"].as_str().unwrap_or_default().to_owned();
     let had = live
         .and_then(|live| live["spec"]["clusterIP"].as_str())
         .unwrap_or_default();
     let address = if asked.is_empty() {
-        let is_kubernetes = target.namespace == "default" && target.name == "kubernetes";
+        let is_kubernetes = holder.namespace == "default" && holder.name == "kubernetes";
         let address = if is_kubernetes {
             Some(address_text(FIRST))
         } else {
-            free_address(access, target)
+            free_address(holder)
         };
         address.ok_or_else(|| Status::internal("failed to allocate a serviceIP: range is full"))?
     } else {
         asked
     };
     if address != had {
-        let key = address_key(target, &address);
-        if access.shared.store.get(&key).is_some() {
+        let key = address_key(holder, &address);
+        if holder.store.get(&key).is_some() {
             let path = FieldPath::new("spec").child("clusterIPs");
             let detail =
                 format!("failed to allocate IP {address}: provided IP is already allocated");
             let error = FieldError::invalid(&path, json!([address]), detail);
-            let kind = access.scope.gvk().group_kind();
-            return Err(Status::invalid(&kind, &target.name, vec![error]).into());
+            return Err(Status::invalid(&kind(), holder.name, vec![error]));
         }
         writes.push(Write::put(key, owner.as_bytes()).expecting(Expect::Absent));
     }
@@ -153,13 +180,12 @@ fn allocate_address(
 }
 
 fn allocate_node_ports(
-    access: &Access<'_>,
-    target: &Target,
+    holder: &Holder<'_>,
     object: &mut Value,
     live: Option<&Value>,
     owner: &str,
     writes: &mut Vec<Write>,
-) -> Result<(), Refusal> {
+) -> Result<(), Status> {
     if !needs_node_ports(object) {
         return Ok(());
     }
@@ -168,7 +194,7 @@ fn allocate_node_ports(
     for port in ports_mut(object).into_iter().flatten() {
         let asked = port["nodePort"].as_u64().unwrap_or(0);
         let number = if asked == 0 {
-            free_node_port(access, target, &taken)
+            free_node_port(holder, &taken)
         } else {
             Some(asked)
         };
@@ -178,15 +204,14 @@ fn allocate_node_ports(
         if had.contains(&number) || taken.contains(&number) {
             continue;
         }
-        let key = node_port_key(target, number);
-        if access.shared.store.get(&key).is_some() {
+        let key = node_port_key(holder, number);
+        if holder.store.get(&key).is_some() {
             let path = FieldPath::new("spec")
                 .child("ports")
                 .index(taken.len())
                 .child("nodePort");
             let error = FieldError::invalid(&path, number, "provided port is already allocated");
-            let kind = access.scope.gvk().group_kind();
-            return Err(Status::invalid(&kind, &target.name, vec![error]).into());
+            return Err(Status::invalid(&kind(), holder.name, vec![error]));
         }
         writes.push(Write::put(key, owner.as_bytes()).expecting(Expect::Absent));
         taken.push(number);
@@ -195,7 +220,7 @@ fn allocate_node_ports(
 }
 
 /// What the old state had and the new one has not.
-fn given_up(access: &Access<'_>, target: &Target, object: &Value, live: &Value) -> Vec<Write> {
+fn given_up(holder: &Holder<'_>, object: &Value, live: &Value) -> Vec<Write> {
     let mut keys = Vec::new();
     let address = |object: &Value| {
         object["spec"]["clusterIP"]
@@ -205,38 +230,30 @@ fn given_up(access: &Access<'_>, target: &Target, object: &Value, live: &Value) 
     };
     let old = address(live);
     if needs_address(live) && !old.is_empty() && old != address(object) {
-        keys.push(address_key(target, &old));
+        keys.push(address_key(holder, &old));
     }
     let kept = node_ports(object);
     let lost = node_ports(live)
         .into_iter()
         .filter(|port| !kept.contains(port));
-    keys.extend(lost.map(|port| node_port_key(target, port)));
-    keys.retain(|key| access.shared.store.get(key).is_some());
+    keys.extend(lost.map(|port| node_port_key(holder, port)));
+    keys.retain(|key| holder.store.get(key).is_some());
     keys.into_iter().map(Write::delete).collect()
 }
 
-fn free_address(access: &Access<'_>, target: &Target) -> Option<String> {
+fn free_address(holder: &Holder<'_>) -> Option<String> {
     let mut addresses = std::iter::repeat_with(|| address_text(rand::random_range(2..=65_000)));
-    addresses.by_ref().take(ATTEMPTS_MAX).find(|address| {
-        access
-            .shared
-            .store
-            .get(&address_key(target, address))
-            .is_none()
-    })
+    addresses
+        .by_ref()
+        .take(ATTEMPTS_MAX)
+        .find(|address| holder.store.get(&address_key(holder, address)).is_none())
 }
 
-fn free_node_port(access: &Access<'_>, target: &Target, taken: &[u64]) -> Option<u64> {
+fn free_node_port(holder: &Holder<'_>, taken: &[u64]) -> Option<u64> {
     let mut ports =
         std::iter::repeat_with(|| u64::from(rand::random_range(NODE_PORT_MIN..=NODE_PORT_MAX)));
     ports.by_ref().take(ATTEMPTS_MAX).find(|port| {
-        !taken.contains(port)
-            && access
-                .shared
-                .store
-                .get(&node_port_key(target, *port))
-                .is_none()
+        !taken.contains(port) && holder.store.get(&node_port_key(holder, *port)).is_none()
     })
 }
 
@@ -277,19 +294,23 @@ fn address_text(host: u16) -> String {
     format!("{first}.{second}.{high}.{low}")
 }
 
-fn owner_of(target: &Target) -> String {
-    json!({"kind": "Service", "namespace": target.namespace, "name": target.name}).to_string()
+fn owner_of(holder: &Holder<'_>) -> String {
+    json!({"kind": "Service", "namespace": holder.namespace, "name": holder.name}).to_string()
 }
 
-fn address_key(target: &Target, address: &str) -> Key {
-    allotment("serviceips").key(&target.cluster, "", address)
+fn address_key(holder: &Holder<'_>, address: &str) -> Key {
+    allocated("serviceips").key(holder.cluster, "", address)
 }
 
-fn node_port_key(target: &Target, port: u64) -> Key {
-    allotment("nodeports").key(&target.cluster, "", &port.to_string())
+fn node_port_key(holder: &Holder<'_>, port: u64) -> Key {
+    allocated("nodeports").key(holder.cluster, "", &port.to_string())
 }
 
-fn allotment(resource: &str) -> ResourcePrefix {
+fn kind() -> GroupKind {
+    GroupKind::new("", "Service")
+}
+
+fn allocated(resource: &str) -> ResourcePrefix {
     ResourcePrefix::new(&GroupResource::new(
         api::wheelhouse::INTERNAL_GROUP,
         resource,

@@ -1,11 +1,30 @@
-//! Secrets and ConfigMaps: their sizes, their keys, and that they may be immutable.
+//! Secrets, ConfigMaps and service accounts: the sizes and keys of data, and that it may be immutable.
+//!
+//! Source: kubernetes/pkg/registry/core/{secret,configmap,serviceaccount}/strategy.go, kubernetes/pkg/apis/core/validation.
 
 use api::{FieldError, FieldPath, meta};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
-use super::immutable;
+use super::built_in::{BUILT_IN, immutable};
+use super::{Deletion, Strategy};
+
+pub(super) const SECRETS: Strategy = Strategy {
+    selectable: &[("type", "type")],
+    validate: validate_secret,
+    ..BUILT_IN
+};
+
+pub(super) const CONFIG_MAPS: Strategy = Strategy {
+    validate: validate_config_map,
+    ..BUILT_IN
+};
+
+pub(super) const SERVICE_ACCOUNTS: Strategy = Strategy {
+    deletion: Deletion::ANSWERED_WITH_OBJECT,
+    ..BUILT_IN
+};
 
 /// The sum of all values. Source: kubernetes/pkg/apis/core/types.go MaxSecretSize.
 const DATA_BYTES_MAX: usize = 1024 * 1024;
@@ -13,7 +32,7 @@ const KEY_BYTES_MAX: usize = 253;
 const KEY_TEXT: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
 const IMMUTABLE: &str = "field is immutable when `immutable` is set";
 
-pub(super) fn validate(object: &Value) -> Vec<FieldError> {
+fn validate_secret(object: &Value, live: Option<&Value>) -> Vec<FieldError> {
     let path = FieldPath::new("data");
     let mut errors = validate_keys(&object["data"], &path);
     let mut size = 0_usize;
@@ -31,6 +50,12 @@ pub(super) fn validate(object: &Value) -> Vec<FieldError> {
         errors.push(FieldError::too_long(&path, DATA_BYTES_MAX));
     }
     errors.extend(validate_typed_keys(object));
+    if let Some(live) = live {
+        if object["type"] != live["type"] {
+            errors.push(immutable(&FieldPath::new("type"), &object["type"]));
+        }
+        errors.extend(validate_frozen(object, live, &["data"]));
+    }
     errors
 }
 
@@ -63,16 +88,7 @@ fn validate_typed_keys(object: &Value) -> Vec<FieldError> {
         .collect()
 }
 
-pub(super) fn validate_update(object: &Value, live: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    if object["type"] != live["type"] {
-        errors.push(immutable(&FieldPath::new("type"), &object["type"]));
-    }
-    errors.extend(validate_frozen(object, live, &["data"]));
-    errors
-}
-
-pub(super) fn validate_config_map(object: &Value) -> Vec<FieldError> {
+pub(super) fn validate_config_map(object: &Value, live: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut size = 0_usize;
     for name in ["data", "binaryData"] {
@@ -89,11 +105,10 @@ pub(super) fn validate_config_map(object: &Value) -> Vec<FieldError> {
     if size > DATA_BYTES_MAX {
         errors.push(FieldError::too_long(&FieldPath::root(), DATA_BYTES_MAX));
     }
+    if let Some(live) = live {
+        errors.extend(validate_frozen(object, live, &["data", "binaryData"]));
+    }
     errors
-}
-
-pub(super) fn validate_config_map_update(object: &Value, live: &Value) -> Vec<FieldError> {
-    validate_frozen(object, live, &["data", "binaryData"])
 }
 
 /// What is immutable stays so.
