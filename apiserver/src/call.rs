@@ -7,8 +7,9 @@ mod shared;
 use std::sync::Arc;
 
 use api::query::Query;
-use api::{ClusterScope, GroupResource, LogicalCluster, Status};
+use api::{ClusterScope, GroupResource, LogicalCluster, Status, meta};
 use http::request::Parts;
+use serde_json::Value;
 use storage::Key;
 
 use crate::authorize::Authorized;
@@ -72,6 +73,42 @@ impl Target {
             name: &self.name,
         }
     }
+
+    /// Gives the object the namespace of the path, and refuses one of another namespace or name.
+    ///
+    /// # Errors
+    /// 400.
+    pub(crate) fn check(&self, object: &mut Value) -> Result<(), Refusal> {
+        check_namespace(object, &self.namespace)?;
+        let name = meta::name(object);
+        if name == self.name {
+            return Ok(());
+        }
+        let want = &self.name;
+        let text = if name.is_empty() {
+            format!(
+                "the name of the object ({want} based on URL) was undeterminable: name must be provided"
+            )
+        } else {
+            format!("the name of the object ({name}) does not match the name on the URL ({want})")
+        };
+        Err(Status::bad_request(text).into())
+    }
+}
+
+/// Gives the object a namespace, and refuses one that names another.
+fn check_namespace(object: &mut Value, want: &str) -> Result<(), Refusal> {
+    let found = meta::namespace(object);
+    if found == want {
+        return Ok(());
+    }
+    if !found.is_empty() && !want.is_empty() {
+        let text =
+            "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(Status::bad_request(text).into());
+    }
+    meta::set_namespace(object, want);
+    Ok(())
 }
 
 // === impl Call ===
@@ -165,6 +202,14 @@ impl<'a> Call<'a> {
             name: String::new(),
             key: Key::from_static(b""),
         })
+    }
+
+    /// Gives a new object the namespace of the path, and refuses one of another namespace. Its name may be generated later.
+    ///
+    /// # Errors
+    /// 400.
+    pub(crate) fn check_namespace(&self, object: &mut Value) -> Result<(), Refusal> {
+        check_namespace(object, self.namespace())
     }
 
     /// What a write needs.

@@ -11,7 +11,7 @@
 //!   out of an [`Authenticated`](authenticate::Authenticated) one, which only [`authenticate`] makes.
 //! - The path is decoded once, in [`route`]; authorizer and handlers look at the same [`RequestInfo`](request::RequestInfo).
 //! - Nothing but [`refusal`] maps an error of the store to a status code.
-//! - A stage imports the stages before it and the vocabulary, never a stage after it.
+//! - What several stages read stands in [`request`], [`refusal`] and [`call`], so that no stage imports the one that calls it.
 
 // Shared vocabulary: what more than one stage speaks of.
 pub mod config;

@@ -3,7 +3,6 @@
 use api::query::CreateOptions;
 use api::{Status, meta};
 use http::StatusCode;
-use serde_json::Value;
 
 use super::received::receive;
 use super::write::{Failure, Mode, Oversize, already_exists, insert};
@@ -21,7 +20,7 @@ pub(super) async fn create(call: &Call<'_>, body: RequestBody) -> Result<Respons
     let bytes = receive(call.context, body).await?;
     let options = CreateOptions::from_query(call.query)?;
     let mut object = decode::object(call, media, &bytes, options.field_validation)?;
-    check_namespace(call, &mut object)?;
+    call.check_namespace(&mut object)?;
     if !meta::resource_version(&object).is_empty() {
         let text = "resourceVersion should not be set on objects to be created";
         return Err(Status::bad_request(text).into());
@@ -37,20 +36,4 @@ pub(super) async fn create(call: &Call<'_>, body: RequestBody) -> Result<Respons
         Err(Failure::Collided) => Err(Status::server_timeout(call.resource(), "create", 1).into()),
         Err(Failure::Refused(refusal)) => Err(refusal),
     }
-}
-
-/// Gives the object the namespace of the path, or refuses where it says another.
-pub(super) fn check_namespace(call: &Call<'_>, object: &mut Value) -> Result<(), Refusal> {
-    let want = call.namespace();
-    let said = meta::namespace(object);
-    if said == want {
-        return Ok(());
-    }
-    if !said.is_empty() && !want.is_empty() {
-        let text =
-            "the namespace of the provided object does not match the namespace sent on the request";
-        return Err(Status::bad_request(text).into());
-    }
-    meta::set_namespace(object, want);
-    Ok(())
 }

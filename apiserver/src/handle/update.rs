@@ -6,7 +6,6 @@ use http::StatusCode;
 use serde_json::Value;
 use storage::{Entry, Expect};
 
-use super::create::check_namespace;
 use super::output::{self, Shown};
 use super::received::receive;
 use super::write::{self, Failure, Mode, Oversize, Put, Written};
@@ -50,8 +49,7 @@ pub(super) async fn update(call: &Call<'_>, body: RequestBody) -> Result<Respons
     let options = UpdateOptions::from_query(call.query)?;
     let mut sent = decode::object(call, media, &bytes, options.field_validation)?;
     let target = call.target()?;
-    check_namespace(call, &mut sent)?;
-    check_name(&sent, &target)?;
+    target.check(&mut sent)?;
     fields::drop_repeated_owners(call, &mut sent);
     let make = |live: Option<&Value>| {
         let mut object = sent.clone();
@@ -132,8 +130,7 @@ async fn create_once(
         );
         return Err(Status::conflict(call.resource(), &target.name, &detail).into());
     }
-    check_namespace(call, &mut object)?;
-    check_name(&object, target)?;
+    target.check(&mut object)?;
     let asked = Attributes::of_request(call.context, call.info).with_verb("create");
     call.shared.authorizer.require(&asked).await?;
     // As in Kubernetes, the version of an object that is not there is not looked at.
@@ -153,8 +150,7 @@ async fn change_once(
 ) -> Result<Written, Failure> {
     let live = convert::served_value(call.scope, entry)?;
     let mut object = (change.make)(Some(&live))?;
-    check_namespace(call, &mut object)?;
-    check_name(&object, target)?;
+    target.check(&mut object)?;
     admit::admit_update(call, &mut object, &live).await?;
     check_version(call, target, &mut object, &live)?;
     prepare::prepare_update(call, &mut object, &live);
@@ -210,23 +206,6 @@ fn is_finalized(call: &Call<'_>, object: &Value, live: &Value) -> bool {
         && meta::is_terminating(live)
         && grace.and_then(Value::as_i64).unwrap_or(0) == 0
         && (call.scope.strategy().deletion.may_be_removed)(object)
-}
-
-/// The name of the object must be that of the path.
-pub(super) fn check_name(object: &Value, target: &Target) -> Result<(), Refusal> {
-    let name = meta::name(object);
-    if name == target.name {
-        return Ok(());
-    }
-    let want = &target.name;
-    let text = if name.is_empty() {
-        format!(
-            "the name of the object ({want} based on URL) was undeterminable: name must be provided"
-        )
-    } else {
-        format!("the name of the object ({name}) does not match the name on the URL ({want})")
-    };
-    Err(Status::bad_request(text).into())
 }
 
 /// The uid that a PUT says is a precondition. (That of a patch is a change of what cannot be changed.)
