@@ -136,7 +136,7 @@ impl IncludeObject {
             "Object" => Ok(Self::Object),
             other => Err(Status::bad_request(format!(
                 "includeObject: Invalid value: {}: must be 'Metadata', 'Object', 'None', or empty",
-                crate::go_format::quote(other)
+                dialect::quote(other)
             ))),
         }
     }

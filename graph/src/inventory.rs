@@ -9,12 +9,12 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use api::go_format::quote;
 use api::kro::keys;
 use api::validation::{is_dns_label, is_dns_subdomain};
 use api::{GroupKind, meta};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use dialect::quote;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 

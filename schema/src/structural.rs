@@ -25,7 +25,7 @@ pub(crate) use metadata::coerce_part;
 pub use metadata::{MalformedFields, MetadataError, coerce_metadata, unknown_metadata_fields};
 pub use parse::SchemaError;
 pub(crate) use parse::{References, SharedNodes, parse_with};
-pub use pattern::{Pattern, PatternError};
+pub use pattern::Pattern;
 pub(crate) use prune::{META_FIELDS, prune_part};
 pub use prune::{drop_nulls, prune, unknown_fields};
 pub use rules::{Rule, Rules};

@@ -4,7 +4,8 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
-use crate::go_format::quote;
+use dialect::number::parse_int;
+
 use crate::status::Status;
 
 /// Names and values in the order of their appearance.
@@ -66,20 +67,7 @@ impl Query {
         let Some(text) = self.first(name) else {
             return Ok(None);
         };
-        text.parse()
-            .map(Some)
-            .map_err(|error: std::num::ParseIntError| {
-                let cause = match error.kind() {
-                    std::num::IntErrorKind::PosOverflow | std::num::IntErrorKind::NegOverflow => {
-                        "value out of range"
-                    }
-                    _ => "invalid syntax",
-                };
-                Status::bad_request(format!(
-                    "strconv.ParseInt: parsing {}: {cause}",
-                    quote(text)
-                ))
-            })
+        parse_int(text).map(Some).map_err(Status::bad_request)
     }
 
     /// Tells whether a name is there, with or without a value.

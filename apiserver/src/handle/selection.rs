@@ -191,7 +191,7 @@ fn unknown_field(scope: &ResourceScope, path: &str) -> Status {
     if scope.is_custom() || !scope.version.selectable.is_empty() {
         return Status::bad_request(format!("field label not supported: {path}"));
     }
-    let quoted = api::go_format::quote(path);
+    let quoted = dialect::quote(path);
     let text = format!(
         "{quoted} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
     );

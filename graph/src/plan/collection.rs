@@ -7,9 +7,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use api::go_format::quote;
 use api::kro::keys;
 use api::meta;
+use dialect::quote;
 use serde_json::Value;
 
 use super::evaluate::{Evaluated, Failed, Local};

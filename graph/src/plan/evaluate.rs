@@ -10,8 +10,8 @@ use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use api::go_format::quote;
 use api::growth::Growth;
+use dialect::quote;
 use expressions::{Bindings, Budget, ErrorClass, EvaluateError};
 use serde_json::Value;
 

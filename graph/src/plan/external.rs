@@ -7,10 +7,10 @@
 
 use std::sync::Arc;
 
-use api::go_format::quote;
 use api::meta;
 use api::selector::{LabelSelector, LabelSelectorRequirement, Selector};
 use api::{GroupVersionKind, GroupVersionResource};
+use dialect::quote;
 use serde_json::Value;
 
 use super::evaluate::Failed;

@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::go_format::quote;
 use api::meta;
+use dialect::quote;
 use serde_json::Value;
 
 use super::decorate::Decorator;

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use api::go_format::quote;
+use dialect::{quote, words};
 use expressions::{Bindings, Budget, ErrorClass};
 use serde_json::{Map, Value, json};
 
@@ -16,7 +16,6 @@ use super::evaluate::{ASIDE_STEPS_MAX, Evaluated, Failed, Values, bind_objects, 
 use super::node::Run;
 use crate::conditions::Condition;
 use crate::field_path;
-use crate::go_text::words;
 use crate::graph::{CompiledGraph, Expression, Reference};
 
 /// Projects the author's fields; gives them with the first failure that is no want of data.

@@ -6,7 +6,7 @@
 //!
 //! Source: `apiextensions-apiserver/pkg/apiserver/schema/cel/validation.go`.
 
-use api::{FieldError, FieldPath, go_format};
+use api::{FieldError, FieldPath};
 use expressions::{Bindings, Budget, ErrorClass, EvaluateError, Program, Value as Evaluated};
 use serde_json::Value;
 
@@ -357,7 +357,7 @@ impl Runner<'_> {
             ),
             Err(error) if error.class == ErrorClass::Cost => Message::Fatal(format!(
                 "no further validation rules will be run due to call cost exceeds limit for messageExpression: {}",
-                go_format::quote(source)
+                dialect::quote(source)
             )),
             Err(_) => Message::Unusable,
             Ok(value) => match value.as_str().map(str::trim) {
