@@ -27,7 +27,7 @@ mod tests {
     #[error("{text}")]
     struct Level {
         text: &'static str,
-        source: Option<Box<Level>>,
+        source: Option<Box<Self>>,
     }
 
     #[test]

@@ -20,7 +20,6 @@ const REPEAT_MAX: u32 = 1000;
 pub struct PatternError(String);
 
 /// Reads a pattern of Go's and writes one of ours.
-
 struct Rewriter<'a> {
     input: Peekable<Chars<'a>>,
     output: String,
