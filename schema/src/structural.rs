@@ -11,8 +11,6 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::validate::{CompiledRules, Level, compile_rules};
-
 mod defaulting;
 mod metadata;
 mod parse;
@@ -21,13 +19,14 @@ mod prune;
 mod rules;
 
 pub use defaulting::{default, default_within};
-pub(crate) use metadata::coerce_part;
+pub(crate) use metadata::{META_FIELDS, coerce_part};
 pub use metadata::{MalformedFields, MetadataError, coerce_metadata, unknown_metadata_fields};
 pub use parse::SchemaError;
 pub(crate) use parse::{References, SharedNodes, parse_with};
 pub use pattern::Pattern;
-pub(crate) use prune::{META_FIELDS, prune_part};
+pub(crate) use prune::prune_part;
 pub use prune::{drop_nulls, prune, unknown_fields};
+pub(crate) use rules::{CompiledRule, CompiledRules};
 pub use rules::{Rule, Rules};
 
 /// A node of a structural schema.
@@ -216,11 +215,6 @@ impl Schema {
             preserve_unknown_fields: true,
             ..Self::default()
         }
-    }
-
-    /// The rules of this node, compiled at the first call.
-    pub(crate) fn compiled_rules(&self, level: Level) -> &CompiledRules {
-        self.validations.compiled(|| compile_rules(self, level))
     }
 
     /// The declared field, or the element type of a map.

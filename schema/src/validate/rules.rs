@@ -14,11 +14,11 @@ use super::Findings;
 use super::correlation::{Correlation, old_item};
 use super::declarations::Level;
 use crate::path::Path;
-use crate::structural::{Rule, Schema, ValueType};
+use crate::structural::{CompiledRule, CompiledRules, Rule, Schema, ValueType};
 
 mod compiled;
 
-pub(crate) use compiled::{CompiledRule, CompiledRules, compile_rules};
+pub(crate) use compiled::compiled_rules;
 
 /// The name of the value in rules.
 const SELF: &str = "self";
@@ -234,7 +234,7 @@ impl Runner<'_> {
         ratchet: Ratchet<'_>,
         path: &Path<'_>,
     ) {
-        let compiled = node.schema.compiled_rules(node.level);
+        let compiled = compiled_rules(node.schema, node.level);
         let place = self.field(path);
         for (rule, program) in node
             .schema
