@@ -13,7 +13,8 @@ use dialect::quote;
 use serde_json::Value;
 
 use super::evaluate::{Evaluated, Failed, Local};
-use super::node::{Outcome, Planner, Pushed, Stop};
+use super::node::{Planner, Pushed};
+use super::run::{Outcome, Stop};
 use super::{NodeState, ObjectRef, names};
 use crate::graph::{Expression, Node};
 

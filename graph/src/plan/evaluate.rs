@@ -15,7 +15,7 @@ use dialect::quote;
 use expressions::{Bindings, Budget, ErrorClass, EvaluateError};
 use serde_json::Value;
 
-use super::node::Run;
+use super::run::Run;
 use crate::field_path;
 use crate::graph::{CompiledGraph, Expression, Field, Reference};
 

@@ -8,7 +8,7 @@ use api::validation::{is_dns_label, is_path_segment};
 use dialect::quote;
 use serde_json::Value;
 
-use super::node::Stop;
+use super::run::Stop;
 use crate::graph::Node;
 
 /// How much of a refused name a message shows, in characters.

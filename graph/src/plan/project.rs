@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::Plan;
 use super::evaluate::{ASIDE_STEPS_MAX, Evaluated, Failed, Values, bind_objects, without_status};
-use super::node::Run;
+use super::run::Run;
 use crate::conditions::Condition;
 use crate::field_path;
 use crate::graph::{CompiledGraph, Expression, Reference};
