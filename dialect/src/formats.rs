@@ -9,6 +9,7 @@ use regex::Regex;
 
 use crate::Duration;
 use crate::names::{is_dns_label, is_dns_subdomain};
+use crate::url::Url;
 
 /// Formats of strings, without dashes.
 const STRING_FORMATS: [&str; 26] = [
@@ -49,7 +50,7 @@ pub fn is_known_format(format: &str) -> bool {
 pub fn matches(format: &str, text: &str) -> bool {
     match format.replace('-', "").as_str() {
         "bsonobjectid" => text.len() == 24 && text.bytes().all(|it| it.is_ascii_hexdigit()),
-        "uri" => is_request_uri(text),
+        "uri" => Url::parse(text).is_ok(),
         "email" => is_email(text),
         "hostname" => is_hostname(text),
         "ipv4" => sloppy_ip(text).is_some() && text.contains('.'),
@@ -123,68 +124,6 @@ pub fn is_uuid(text: &str) -> bool {
 /// Whether `text` is padded base64; an empty text is not.
 pub fn is_base64(text: &str) -> bool {
     BASE64.is_match(text)
-}
-
-/// An absolute URI or an absolute path, as `url.ParseRequestURI` takes it.
-fn is_request_uri(text: &str) -> bool {
-    if text.is_empty() || text.bytes().any(|byte| byte < 0x20 || byte == 0x7f) {
-        return false;
-    }
-    if !has_valid_escapes(text) {
-        return false;
-    }
-    if text == "*" || text.starts_with('/') {
-        return true;
-    }
-    let Some((scheme, rest)) = text.split_once(':') else {
-        return false;
-    };
-    let starts_with_letter = scheme
-        .bytes()
-        .next()
-        .is_some_and(|it| it.is_ascii_alphabetic());
-    let plain = scheme
-        .bytes()
-        .all(|it| it.is_ascii_alphanumeric() || b"+-.".contains(&it));
-    // An opaque URI (`mailto:a@b`) is not one of a request: a rooted path must follow.
-    starts_with_letter && plain && (!rest.starts_with("//") || is_authority(rest))
-}
-
-/// The part between `//` and the path: no spaces, a numeric port.
-fn is_authority(rest: &str) -> bool {
-    let after = rest.trim_start_matches('/');
-    let authority = after.split(['/', '?']).next().unwrap_or_default();
-    let host = authority
-        .rsplit_once('@')
-        .map_or(authority, |(_, host)| host);
-    if host.contains([' ', '<', '>', '"', '\\', '^', '`', '{', '|', '}']) {
-        return false;
-    }
-    let port = if host.starts_with('[') {
-        match host.split_once(']') {
-            Some((_, after)) => after.strip_prefix(':').or(after.is_empty().then_some("")),
-            None => None,
-        }
-    } else {
-        host.split_once(':')
-            .map_or(Some(""), |(_, port)| Some(port))
-    };
-    port.is_some_and(|port| port.bytes().all(|it| it.is_ascii_digit()))
-}
-
-/// Whether each `%` starts two hexadecimal digits.
-fn has_valid_escapes(text: &str) -> bool {
-    let path = text.split('?').next().unwrap_or_default();
-    let mut bytes = path.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte == b'%' {
-            let mut hex = || bytes.next().is_some_and(|it| it.is_ascii_hexdigit());
-            if !(hex() && hex()) {
-                return false;
-            }
-        }
-    }
-    true
 }
 
 /// An address of RFC 5322: `a@b`, `<a@b>` or `Name <a@b>`; comments and groups are not taken.

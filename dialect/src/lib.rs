@@ -15,6 +15,7 @@ pub mod number;
 pub mod pattern;
 mod quantity;
 mod text;
+pub mod url;
 pub mod value;
 
 pub use age::human_duration;
