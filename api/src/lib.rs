@@ -11,7 +11,6 @@ pub mod cluster;
 pub mod crd;
 pub mod discovery;
 pub mod field;
-pub mod fields;
 pub mod group;
 pub mod growth;
 pub mod json;

@@ -223,15 +223,6 @@ impl Schema {
             .get(name)
             .or_else(|| self.additional.schema())
     }
-
-    /// Whether a list of this schema is associative: a set, a map, or merged by a patch strategy.
-    pub fn is_associative_list(&self) -> bool {
-        match self.list_type {
-            Some(ListType::Atomic) => false,
-            Some(ListType::Set | ListType::Map) => true,
-            None => self.patch_strategy.merge,
-        }
-    }
 }
 
 // === impl Below ===

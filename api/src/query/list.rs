@@ -98,13 +98,6 @@ impl ListOptions {
         Ok(options)
     }
 
-    /// Turns the options into those of a watch, as the legacy `/watch/` paths want it.
-    #[must_use]
-    pub fn into_watch(mut self) -> Self {
-        self.watch = true;
-        self
-    }
-
     fn validate_list(&self, match_text: &str) -> Vec<FieldError> {
         let path = FieldPath::new("resourceVersionMatch");
         let mut errors = Vec::new();
