@@ -37,6 +37,7 @@ pub mod deletion;
 mod drift;
 pub mod instance;
 mod inventory;
+pub mod lint;
 mod plan;
 mod settings;
 
