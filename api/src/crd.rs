@@ -32,12 +32,8 @@ pub const ANNOTATION_API_APPROVED: &str = "api-approved.kubernetes.io";
 pub const CONDITION_ESTABLISHED: &str = "Established";
 /// The condition that no other kind has the names.
 pub const CONDITION_NAMES_ACCEPTED: &str = "NamesAccepted";
-/// The condition that the schema is not structural.
-pub const CONDITION_NON_STRUCTURAL_SCHEMA: &str = "NonStructuralSchema";
 /// The condition that the definition goes away.
 pub const CONDITION_TERMINATING: &str = "Terminating";
-/// The condition that a protected group is used with approval.
-pub const CONDITION_API_APPROVED: &str = "KubernetesAPIApprovalPolicyConformant";
 
 /// Whether objects of a kind have a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

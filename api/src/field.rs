@@ -7,8 +7,6 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::go_format;
-
 /// The way from the root of an object to one of its fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FieldPath(String);
@@ -200,7 +198,7 @@ impl FieldError {
         value: impl Into<Value>,
         supported: impl IntoIterator<Item = &'a str>,
     ) -> Self {
-        let quoted = go_format::quote_all(supported);
+        let quoted = dialect::quote_all(supported);
         let detail = if quoted.is_empty() {
             String::new()
         } else {
@@ -300,12 +298,12 @@ pub fn aggregate(errors: &[FieldError]) -> String {
 /// Renders a value: texts quoted, numbers and booleans plain, the rest as compact JSON.
 fn render_value(value: &Value) -> String {
     match value {
-        Value::String(text) => go_format::quote(text),
+        Value::String(text) => dialect::quote(text),
         Value::Number(number) => match number.as_f64() {
-            Some(float) if number.is_f64() => go_format::float(float),
+            Some(float) if number.is_f64() => dialect::float(float),
             _ => number.to_string(),
         },
-        other => go_format::json(other),
+        other => dialect::json::to_string(other),
     }
 }
 

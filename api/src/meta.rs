@@ -21,8 +21,6 @@ pub use condition::{find_condition, remove_condition, set_condition, set_conditi
 pub const FINALIZER_FOREGROUND: &str = "foregroundDeletion";
 /// The finalizer that makes dependents stay.
 pub const FINALIZER_ORPHAN: &str = "orphan";
-/// The annotation of kubectl's client-side apply.
-pub const ANNOTATION_LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The annotation of the bookmark that ends the initial events of a streaming list.
 pub const ANNOTATION_INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
@@ -355,11 +353,6 @@ pub fn set_label(object: &mut Value, key: &str, value: &str) {
     entry_mut(metadata_mut(object), "labels").insert(key.to_owned(), Value::from(value));
 }
 
-/// Removes one label; an empty map goes with it.
-pub fn remove_label(object: &mut Value, key: &str) {
-    remove_member(object, "labels", key);
-}
-
 /// Sets one annotation.
 pub fn set_annotation(object: &mut Value, key: &str, value: &str) {
     entry_mut(metadata_mut(object), "annotations").insert(key.to_owned(), Value::from(value));
@@ -453,11 +446,6 @@ fn map_mut(value: &mut Value) -> &mut Map<String, Value> {
 /// Renders a time as Kubernetes stores them: in UTC, to the second.
 pub fn time_now_text(now: jiff::Timestamp) -> String {
     now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
-/// Renders a time with six digits of a second, as leases and events have them.
-pub fn micro_time_text(now: jiff::Timestamp) -> String {
-    now.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }
 
 /// Parses a time in RFC 3339, with or without parts of a second.

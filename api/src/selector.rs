@@ -92,11 +92,6 @@ impl Selector {
                 .iter()
                 .all(|requirement| requirement.matches(labels))
     }
-
-    /// Tells whether an object is selected by its labels.
-    pub fn matches_object(&self, object: &Value) -> bool {
-        self.is_everything() || self.matches(&crate::meta::labels(object))
-    }
 }
 
 impl std::fmt::Display for Selector {

@@ -10,10 +10,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::field::{self, FieldError};
-use crate::go_format::quote;
 use crate::group::{GroupKind, GroupResource};
 use crate::meta::ListMeta;
 use crate::wire::{is_default, or_default};
+use dialect::quote;
 
 /// The cause that names a field which an apply conflicts on.
 pub const CAUSE_FIELD_MANAGER_CONFLICT: &str = "FieldManagerConflict";

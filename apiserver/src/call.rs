@@ -270,7 +270,7 @@ fn manager_of_agent(agent: &str) -> String {
     let mut manager = String::new();
     for character in name
         .chars()
-        .filter(|&character| api::go_format::is_print(character))
+        .filter(|&character| dialect::is_print(character))
     {
         if manager.len() + character.len_utf8() > api::validation::FIELD_MANAGER_BYTES_MAX {
             break;

@@ -406,24 +406,12 @@ fn is_health(path: &str) -> bool {
 /// Logs what a client is not told.
 fn log_cause(refusal: &Refusal, audit_id: &HeaderValue) {
     let Some(cause) = refusal.cause() else { return };
-    let error = error_chain(&**cause);
+    let error = dialect::error_chain(&**cause);
     if refusal.status().is_some_and(|status| status.code == 500) {
         tracing::error!(audit_id = ?audit_id, error, "request failed");
     } else {
         tracing::debug!(audit_id = ?audit_id, error, "request refused");
     }
-}
-
-/// An error and what caused it, in one line.
-pub(crate) fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    text
 }
 
 /// What stands before the path in the client's URL.

@@ -20,12 +20,13 @@ mod compare;
 mod json;
 mod list;
 mod map;
+mod number;
 mod output;
 
-pub(crate) use compare::{INT_END, UINT_END, double_to_int};
 pub(crate) use json::{owned as owned_json, typed as typed_json};
 pub(crate) use list::List;
 pub(crate) use map::Map;
+pub(crate) use number::{INT_END, UINT_END, double_to_int};
 
 /// What an expression evaluates to.
 #[derive(Clone, Debug)]
@@ -228,7 +229,7 @@ impl<'v> Key<'v> {
             Kind::Uint(value) => Some(Self::Uint(*value)),
             Kind::Double(value) => double_to_int(*value)
                 .map(Self::Int)
-                .or_else(|| compare::double_to_uint(*value).map(Self::Uint)),
+                .or_else(|| number::double_to_uint(*value).map(Self::Uint)),
             Kind::String(text) => Some(Self::String(text.clone())),
             _ => None,
         }

@@ -4,6 +4,8 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::connect::HubFlags;
+
 /// One Kubernetes API endpoint for a fleet of clusters.
 #[derive(Debug, Parser)]
 #[command(name = "wheelhouse", version, about, arg_required_else_help = true)]
@@ -188,20 +190,6 @@ pub(crate) struct Kubeconfig {
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) hub: HubFlags,
-}
-
-/// Which hub, as kubectl is told it.
-#[derive(Debug, Args)]
-pub(crate) struct HubFlags {
-    /// The kubeconfig of the hub; by default the files of $KUBECONFIG, else ~/.kube/config.
-    #[arg(long, value_name = "F")]
-    pub(crate) kubeconfig: Option<PathBuf>,
-    /// The context in it; by default its current one.
-    #[arg(long, value_name = "C")]
-    pub(crate) context: Option<String>,
-    /// The URL of the hub, in place of the context's.
-    #[arg(long, short, value_name = "URL")]
-    pub(crate) server: Option<String>,
 }
 
 /// How a table or an object is printed.

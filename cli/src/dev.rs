@@ -37,7 +37,7 @@ pub(crate) async fn run(arguments: args::Dev) -> Result<()> {
     if !arguments.no_demo {
         demo::apply(&hub, &names).await?;
     }
-    kubeconfig::publish(&running, &file)?;
+    kubeconfig::publish(&running.kubeconfig(), &file)?;
     greet(&running, &file, &names, !arguments.no_demo)?;
     running.until_stopped().await
 }

@@ -76,7 +76,7 @@ pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
     }
     let running = start(config, arguments.listen).await?;
     if let Some(file) = &arguments.kubeconfig_out {
-        kubeconfig::publish(&running, file)?;
+        kubeconfig::publish(&running.kubeconfig(), file)?;
     }
     info!(address = %running.address, "ready");
     running.until_stopped().await
@@ -106,6 +106,12 @@ fn store_of(etcd: args::Etcd) -> StoreConfig {
 // === impl Running ===
 
 impl Running {
+    /// Returns the administrator's kubeconfig: user `admin`, a context for root and one for each
+    /// spoke that is known now.
+    pub(crate) fn kubeconfig(&self) -> String {
+        self.hub.kubeconfig(&format!("https://{}", self.address))
+    }
+
     /// Waits for SIGTERM or SIGINT, then drains, ends the controllers and closes the store. A task
     /// without which the hub cannot go on ends it in the same way, as a failure: whoever supervises
     /// the process starts it again.

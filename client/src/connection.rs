@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use dialect::error_chain;
 use futures::future::BoxFuture;
 use http::{Request, Response, Uri, header};
 use http_body::Body;
@@ -291,18 +292,8 @@ where
     body.map_err(Into::into).boxed_unsync()
 }
 
-fn config_error(error: impl std::error::Error) -> Error {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let level = error.to_string();
-        if !text.contains(&level) {
-            text.push_str(": ");
-            text.push_str(&level);
-        }
-        cause = error.source();
-    }
-    Error::Config(text)
+fn config_error(error: impl std::error::Error + 'static) -> Error {
+    Error::Config(error_chain(&error))
 }
 
 #[cfg(test)]

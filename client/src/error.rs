@@ -108,20 +108,10 @@ impl Error {
 
     /// Renders the error with its causes on one line, for a condition or an event.
     pub fn chain(&self) -> String {
-        let mut text = self.to_string();
-        if matches!(self, Self::Status(_) | Self::Bound(_)) {
-            return text;
+        match self {
+            Self::Status(_) | Self::Bound(_) => self.to_string(),
+            _ => dialect::error_chain(self),
         }
-        let mut cause = std::error::Error::source(self);
-        while let Some(error) = cause {
-            let level = error.to_string();
-            if !text.ends_with(&level) {
-                text.push_str(": ");
-                text.push_str(&level);
-            }
-            cause = error.source();
-        }
-        text
     }
 
     pub(crate) fn transport(error: impl Into<BoxError>) -> Self {

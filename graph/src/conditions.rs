@@ -9,6 +9,7 @@
 //!
 //! Source: kro `pkg/apis/condition_set.go`, `condition_types.go`.
 
+use api::kro::keys;
 use api::meta;
 use serde_json::{Map, Value, json};
 
@@ -31,7 +32,7 @@ pub static DEFINITION: ConditionTypes = ConditionTypes {
         "KindReady",
         "ControllerReady",
     ],
-    retired: &["ResourceGraphAccepted"],
+    retired: &[keys::CONDITION_LEGACY_ACCEPTED],
 };
 
 /// The conditions of a GraphRevision.
@@ -235,7 +236,7 @@ impl ConditionSet {
         for kind in std::iter::once(&READY).chain(types.dependents) {
             if set.get(kind).is_none() {
                 let message = format!("condition \"{kind}\" is awaiting reconciliation");
-                set.mark(Mark::waits(kind, "AwaitingReconciliation", message));
+                set.mark(Mark::waits(kind, keys::REASON_AWAITING, message));
             }
         }
         set

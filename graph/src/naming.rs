@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use api::go_format::quote;
+use dialect::quote;
 
 /// Words that cannot be ids: kro's own, then those of CEL's lexer.
 const RESERVED: [&str; 53] = [

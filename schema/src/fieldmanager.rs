@@ -48,7 +48,6 @@ pub use timestamps::keep_times_if_unchanged;
 pub use typed::{TypedError, TypedErrors};
 
 pub(crate) use model::OBJECT_META;
-pub(crate) use text::{plain, type_name};
 
 use crate::structural::Schema;
 

@@ -35,10 +35,10 @@ use crate::{
 };
 
 /// Selects the spokes that a definition of root is for.
-const SPOKES_ANNOTATION: &str = "wheelhouse.dev/spokes";
+const SPOKES_ANNOTATION: &str = api::wheelhouse::keys::ANNOTATION_SPOKES;
 
 /// `false` keeps a definition's kind on the hub. Source: kro KREP-013b.
-const DISTRIBUTE_KEY: &str = "kro.run/distribute";
+const DISTRIBUTE_KEY: &str = api::kro::keys::ANNOTATION_DISTRIBUTE;
 
 /// Names a definition: where it was authored, and how it is called there.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

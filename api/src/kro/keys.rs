@@ -107,12 +107,6 @@ pub const REASON_AWAITING: &str = "AwaitingReconciliation";
 pub const REASON_READY: &str = "Ready";
 /// The revisions are known; the graph is.
 pub const REASON_RESOLVED: &str = "Resolved";
-/// A revision goes away and is waited for.
-pub const REASON_WAITING_SETTLEMENT: &str = "WaitingForGraphRevisionSettlement";
-/// The latest revision is not loaded yet.
-pub const REASON_WAITING_WARMUP: &str = "WaitingForGraphRevisionWarmup";
-/// The latest revision is being compiled.
-pub const REASON_WAITING_COMPILATION: &str = "WaitingForGraphRevisionCompilation";
 /// It failed.
 pub const REASON_FAILED: &str = "Failed";
 /// The definition compiles.
@@ -123,16 +117,10 @@ pub const REASON_INVALID_RESOURCE_GRAPH: &str = "InvalidResourceGraph";
 pub const REASON_RUNNING: &str = "Running";
 /// The reconciler could not be started.
 pub const REASON_FAILED_TO_START: &str = "FailedToStart";
-/// The labels could not be worked out.
-pub const REASON_FAILED_LABELER_SETUP: &str = "FailedLabelerSetup";
 /// The revision compiles.
 pub const REASON_VERIFIED: &str = "Verified";
-/// The revision does not compile.
-pub const REASON_INVALID_GRAPH: &str = "InvalidGraph";
 /// The instance has finalizer and labels.
 pub const REASON_MANAGED: &str = "Managed";
-/// The instance could not be given finalizer and labels.
-pub const REASON_MANAGEMENT_FAILED: &str = "ManagementFailed";
 /// The graph of the instance is not known.
 pub const REASON_RESOLUTION_FAILED: &str = "ResolutionFailed";
 /// All children are there and ready.

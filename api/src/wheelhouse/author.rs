@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::keys::{GROUP_MASTERS, USER_SYNCER};
 use crate::LogicalCluster;
-use crate::go_format::quote;
 use crate::wire::{is_default, or_default};
+use dialect::quote;
 
 /// The group of everyone with a good credential.
 const AUTHENTICATED: &str = "system:authenticated";

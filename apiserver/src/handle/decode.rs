@@ -82,7 +82,7 @@ pub(super) fn object(
     };
     let cannot = |cause: &str| -> Refusal {
         let Said { kind, version } = &said;
-        let quoted = api::go_format::quote(version);
+        let quoted = dialect::quote(version);
         let text = format!(
             "{kind} in version {quoted} cannot be handled as a {}: {cause}",
             expected.kind
@@ -311,10 +311,7 @@ fn check_built_in_type(value: &Value, expected: &GroupVersionKind) -> Result<(),
     let known = GroupVersionKind::from_object(value)
         .is_some_and(|gvk| schema::builtin::catalog().by_kind(&gvk).is_some());
     let cause = if !known {
-        let (kind, api_version) = (
-            api::go_format::quote(kind),
-            api::go_format::quote(api_version),
-        );
+        let (kind, api_version) = (dialect::quote(kind), dialect::quote(api_version));
         format!(
             "no kind {kind} is registered for version {api_version} in scheme \"pkg/runtime/scheme.go:111\""
         )
@@ -330,7 +327,7 @@ fn check_built_in_type(value: &Value, expected: &GroupVersionKind) -> Result<(),
     } else {
         return Ok(());
     };
-    let (version, wanted) = (api::go_format::quote(version), &expected.kind);
+    let (version, wanted) = (dialect::quote(version), &expected.kind);
     let text = format!("{kind} in version {version} cannot be handled as a {wanted}: {cause}");
     Err(Status::bad_request(text).into())
 }

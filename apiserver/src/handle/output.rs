@@ -91,7 +91,7 @@ pub(super) fn include_object(query: &Query) -> Result<IncludeObject, Refusal> {
         "None" => Ok(IncludeObject::None),
         "Object" => Ok(IncludeObject::Object),
         other => {
-            let quoted = api::go_format::quote(other);
+            let quoted = dialect::quote(other);
             let text = format!(
                 "Unable to convert to Table as requested: includeObject: Invalid value: {quoted}: must be 'Metadata', \
                  'Object', 'None', or empty"

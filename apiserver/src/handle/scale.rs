@@ -237,7 +237,7 @@ fn into_object(
 /// Makes the scale of an object.
 fn scale_of(paths: &ScalePaths, object: &Value) -> Result<Value, Refusal> {
     let Some(replicas) = at(object, &paths.spec_replicas).and_then(Value::as_i64) else {
-        let quoted = api::go_format::quote(&paths.spec_replicas);
+        let quoted = dialect::quote(&paths.spec_replicas);
         let text = format!("the spec replicas field {quoted} does not exist");
         return Err(Status::internal(text).into());
     };

@@ -184,7 +184,7 @@ fn what_cannot_be_restored_leaves_no_store() {
             ..asked(from, &data_dir)
         });
         let error = refused.expect_err(name);
-        let told = crate::hub::error_chain(&error);
+        let told = dialect::error_chain(&error);
         assert!(told.contains(want), "{name}: {told}");
         assert!(!data_dir.join(STORE_DIRECTORY).exists(), "{name}");
     }

@@ -52,7 +52,7 @@ pub(crate) fn decide(
         if wanted == accepted || !taken.contains(wanted) {
             return true;
         }
-        let quoted = api::go_format::quote(wanted);
+        let quoted = dialect::quote(wanted);
         conflict = Some((reason, format!("{quoted} is already in use")));
         false
     };

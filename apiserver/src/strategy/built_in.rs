@@ -160,7 +160,7 @@ impl Typing for GoTypes {
         if !version.selectable.is_empty() {
             return format!("field label not supported: {label}");
         }
-        let quoted = api::go_format::quote(label);
+        let quoted = dialect::quote(label);
         format!(
             "{quoted} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
         )

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::args::HubFlags;
+use crate::connect::HubFlags;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Store {

@@ -5,9 +5,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use dialect::words;
 use expressions::Environment;
 
-use crate::go_text::words;
 use crate::scalar::Source;
 
 /// The function that leaves a field out.

@@ -7,9 +7,9 @@
 //!
 //! **Invariant:** a foreign object is neither written, nor deleted, nor shown to any expression.
 
-use api::go_format::quote;
 use api::kro::keys;
 use api::{meta, wheelhouse};
+use dialect::quote;
 use serde_json::Value;
 
 use super::node::Planner;

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use api::go_format::quote;
+use dialect::quote;
 use serde_json::Value;
 
 use super::evaluate::{Failed, Local};

@@ -13,19 +13,32 @@ use crate::circles;
 
 /// Which crate may import which: downwards only, as ARCHITECTURE.md draws it.
 const EDGES: &[(&str, &[&str])] = &[
-    ("wheelhouse-api", &[]),
+    ("wheelhouse-dialect", &[]),
+    ("wheelhouse-api", &["wheelhouse-dialect"]),
     ("wheelhouse-tasks", &[]),
     ("wheelhouse-storage", &[]),
-    ("wheelhouse-cel", &[]),
-    ("wheelhouse-schema", &["wheelhouse-api", "wheelhouse-cel"]),
+    ("wheelhouse-cel", &["wheelhouse-dialect"]),
+    (
+        "wheelhouse-schema",
+        &["wheelhouse-dialect", "wheelhouse-api", "wheelhouse-cel"],
+    ),
     (
         "wheelhouse-graph",
-        &["wheelhouse-api", "wheelhouse-cel", "wheelhouse-schema"],
+        &[
+            "wheelhouse-dialect",
+            "wheelhouse-api",
+            "wheelhouse-cel",
+            "wheelhouse-schema",
+        ],
     ),
-    ("wheelhouse-client", &["wheelhouse-api", "wheelhouse-tasks"]),
+    (
+        "wheelhouse-client",
+        &["wheelhouse-dialect", "wheelhouse-api", "wheelhouse-tasks"],
+    ),
     (
         "wheelhouse-apiserver",
         &[
+            "wheelhouse-dialect",
             "wheelhouse-api",
             "wheelhouse-tasks",
             "wheelhouse-storage",
@@ -61,6 +74,7 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "wheelhouse-fuzz",
         &[
+            "wheelhouse-dialect",
             "wheelhouse-api",
             "wheelhouse-cel",
             "wheelhouse-schema",

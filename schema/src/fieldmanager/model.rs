@@ -395,7 +395,7 @@ impl ListAtom<'_> {
 fn no_keys<K: AsRef<str>>(keys: &[K]) -> String {
     let quoted: Vec<String> = keys
         .iter()
-        .map(|key| api::go_format::quote(key.as_ref()))
+        .map(|key| dialect::quote(key.as_ref()))
         .collect();
     format!(
         "associative list with keys has an element that omits all key fields [{}] \

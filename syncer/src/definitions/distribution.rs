@@ -46,7 +46,7 @@ const REFUSED_DELAY: Duration = Duration::from_secs(10);
 const AWAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Lets a breaking change of a CRD through. Source: kro.
-const ALLOW_BREAKING: &str = "kro.run/allow-breaking-changes";
+const ALLOW_BREAKING: &str = api::kro::keys::ANNOTATION_ALLOW_BREAKING_CHANGES;
 
 /// How far a kind is in one target.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -73,7 +73,7 @@ pub(crate) async fn issue(
                 "kro.run/owned": "true",
                 "kro.run/kro-version": engine.settings.kro_version,
                 "kro.run/resource-graph-definition-name": key.name,
-                "kro.run/graph-revision-hash": graph.spec_hash(),
+                (api::kro::keys::LABEL_REVISION_HASH): graph.spec_hash(),
             },
             "annotations": annotations,
             "ownerReferences": [{

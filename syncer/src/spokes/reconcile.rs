@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// Holds a Spoke until its instances are gone.
-const FINALIZER: &str = "wheelhouse.dev/spoke";
+const FINALIZER: &str = api::wheelhouse::keys::FINALIZER_SPOKE;
 
 /// The wait after a failure that no watch will tell the end of.
 const RETRY_DELAY: Duration = Duration::from_secs(2);

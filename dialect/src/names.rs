@@ -1,8 +1,8 @@
 //! Names: DNS labels and subdomains, label keys and values, path segments.
 //!
-//! Each check returns what is wrong with a text; nothing means that it is right. The length limits are in bytes.
-
-use crate::field::{FieldError, FieldPath};
+//! Each check returns what is wrong with a text; an empty list means that it is valid. The length limits are in bytes.
+//!
+//! Source: `apimachinery/pkg/{util,api}/validation`, `apimachinery/pkg/api/validate/content`.
 
 const LABEL_BYTES_MAX: usize = 63;
 const SUBDOMAIN_BYTES_MAX: usize = 253;
@@ -31,7 +31,7 @@ pub enum NameRule {
 // === impl NameRule ===
 
 impl NameRule {
-    /// Tells what is wrong with a name.
+    /// Returns what is wrong with a name.
     pub fn check(self, name: &str) -> Vec<String> {
         match self {
             Self::DnsSubdomain => is_dns_subdomain(name),
@@ -41,7 +41,7 @@ impl NameRule {
         }
     }
 
-    /// Tells what is wrong with the stem of a generated name, which may end in a dash.
+    /// Returns what is wrong with the stem of a generated name, which may end in a dash.
     pub fn check_prefix(self, stem: &str) -> Vec<String> {
         if self == Self::PathSegment {
             return path_segment_content(stem);
@@ -56,14 +56,6 @@ impl NameRule {
             }
             _ => self.check(stem),
         }
-    }
-
-    /// Reports what is wrong with a name as field errors.
-    pub fn validate(self, name: &str, path: &FieldPath) -> Vec<FieldError> {
-        self.check(name)
-            .into_iter()
-            .map(|text| FieldError::invalid(path, name, text))
-            .collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Spans of time: Go's `time.Duration` with its two texts.
+//! Spans of time: Go's `time.Duration`, its text, and the looser text of OpenAPI.
 //!
 //! Source: Go's `time.ParseDuration` and `Duration.String`;
 //! `kube-openapi/pkg/validation/strfmt/duration.go`.
@@ -7,33 +7,40 @@ use std::fmt;
 
 /// A span of time in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Duration(i64);
+pub struct Duration(i64);
+
+const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
 // === impl Duration ===
 
 impl Duration {
-    pub(crate) const fn from_nanos(nanos: i64) -> Self {
+    /// Returns a span of that many nanoseconds.
+    pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
 
-    pub(crate) const fn nanos(self) -> i64 {
+    /// Returns the span in nanoseconds.
+    pub const fn nanos(self) -> i64 {
         self.0
     }
 
-    pub(crate) fn checked_neg(self) -> Option<Self> {
+    /// Returns the opposite, where it fits.
+    pub fn checked_neg(self) -> Option<Self> {
         self.0.checked_neg().map(Self)
     }
 
-    pub(crate) fn checked_add(self, other: Self) -> Option<Self> {
+    /// Adds a span, where the sum fits.
+    pub fn checked_add(self, other: Self) -> Option<Self> {
         self.0.checked_add(other.0).map(Self)
     }
 
-    pub(crate) fn checked_sub(self, other: Self) -> Option<Self> {
+    /// Subtracts a span, where the difference fits.
+    pub fn checked_sub(self, other: Self) -> Option<Self> {
         self.0.checked_sub(other.0).map(Self)
     }
 
     /// Parses Go's form: `1h2m3.5s`, `-1.5h`, `0`.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let (negative, rest) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
             None => (false, text.strip_prefix('+').unwrap_or(text)),
@@ -55,28 +62,39 @@ impl Duration {
         i64::try_from(total).ok().map(Self)
     }
 
-    /// Parses what OpenAPI's `duration` format takes: Go's form, or `3 days 2 hours`.
-    pub(crate) fn parse_openapi(text: &str) -> Option<Self> {
+    /// Parses what OpenAPI's `duration` format takes: Go's form, or counts and words anywhere in the text, such as
+    /// `3 days 2 hours`. Words that are no unit count nothing; a sum that does not fit wraps, both as in Kubernetes.
+    pub fn parse_openapi(text: &str) -> Option<Self> {
         if let Some(duration) = Self::parse(text) {
             return Some(duration);
         }
-        let mut total: i128 = 0;
+        let mut total: i64 = 0;
         let mut found = false;
-        let mut rest = text.trim();
-        while !rest.is_empty() {
-            let (count, after) = split_while(rest, |c| c.is_ascii_digit());
-            let (unit, after) = split_while(after.trim_start(), |c| c.is_ascii_alphabetic());
-            let nanos = count.parse::<i128>().ok()?.checked_mul(word_nanos(unit)?)?;
-            total = total.checked_add(nanos)?;
-            found = true;
-            rest = after.trim_start();
+        let mut rest = text;
+        loop {
+            let (_, counted) = split_while(rest, |c| !c.is_ascii_digit());
+            if counted.is_empty() {
+                return found.then_some(Self(total));
+            }
+            let (count, after) = split_while(counted, |c| c.is_ascii_digit());
+            let blank = |c| matches!(c, '\t' | '\n' | '\x0c' | '\r' | ' ');
+            let (unit, after) = split_while(after.trim_start_matches(blank), |c| {
+                c.is_ascii_alphabetic() || c == 'µ'
+            });
+            rest = after;
+            if unit.is_empty() {
+                continue;
+            }
+            let count: i64 = count.parse().ok()?;
+            if let Some(nanos) = word_nanos(unit) {
+                total = total.wrapping_add(count.wrapping_mul(nanos));
+                found = true;
+            }
         }
-        let nanos = i64::try_from(total).ok()?;
-        found.then_some(Self(nanos))
     }
 
     /// Writes seconds, as `string(duration)` does.
-    pub(crate) fn to_seconds_text(self) -> String {
+    pub fn to_seconds_text(self) -> String {
         format!("{}s", self.as_seconds())
     }
 
@@ -85,8 +103,8 @@ impl Duration {
         reason = "Go's Duration.Seconds rounds in the same way"
     )]
     fn as_seconds(self) -> f64 {
-        let seconds = self.0 / super::NANOS_PER_SECOND;
-        let nanos = self.0 % super::NANOS_PER_SECOND;
+        let seconds = self.0 / NANOS_PER_SECOND;
+        let nanos = self.0 % NANOS_PER_SECOND;
         seconds as f64 + nanos as f64 / 1e9
     }
 }
@@ -162,19 +180,23 @@ fn parse_part(text: &str) -> Option<(i128, &str)> {
     Some((nanos, after))
 }
 
-fn word_nanos(unit: &str) -> Option<i128> {
-    let nanos = match unit.to_ascii_lowercase().as_str() {
-        "ns" | "nano" | "nanos" | "nanosecond" | "nanoseconds" => 1,
-        "us" | "micro" | "micros" | "microsecond" | "microseconds" => 1_000,
-        "ms" | "milli" | "millis" | "millisecond" | "milliseconds" => 1_000_000,
-        "s" | "sec" | "secs" | "second" | "seconds" => 1_000_000_000,
-        "m" | "min" | "mins" | "minute" | "minutes" => 60_000_000_000,
-        "h" | "hr" | "hrs" | "hour" | "hours" => 3_600_000_000_000,
-        "d" | "day" | "days" => 86_400_000_000_000,
-        "w" | "wk" | "week" | "weeks" => 604_800_000_000_000,
-        _ => return None,
+/// The nanoseconds of a unit in words; the long form of each is a prefix (`seconds`).
+fn word_nanos(unit: &str) -> Option<i64> {
+    const UNITS: [(&[&str], &str, i64); 8] = [
+        (&["ns"], "nano", 1),
+        (&["us", "µs"], "micro", 1_000),
+        (&["ms"], "milli", 1_000_000),
+        (&["s"], "sec", NANOS_PER_SECOND),
+        (&["m"], "min", 60 * NANOS_PER_SECOND),
+        (&["h", "hr"], "hour", 3_600 * NANOS_PER_SECOND),
+        (&["d"], "day", 86_400 * NANOS_PER_SECOND),
+        (&["w", "wk"], "week", 604_800 * NANOS_PER_SECOND),
+    ];
+    let unit = unit.to_lowercase();
+    let named = |(short, long, _): &&(&[&str], &str, i64)| {
+        short.contains(&unit.as_str()) || unit.starts_with(long)
     };
-    Some(nanos)
+    UNITS.iter().find(named).map(|(_, _, nanos)| *nanos)
 }
 
 fn split_while(text: &str, mut wanted: impl FnMut(char) -> bool) -> (&str, &str) {
@@ -213,6 +235,17 @@ mod tests {
             ("2 days", Some(172_800_000_000_000)),
             ("1w 1h", Some(608_400_000_000_000)),
             ("90s", Some(90_000_000_000)),
+            ("1 day 2 hours", Some(93_600_000_000_000)),
+            ("5 1h", Some(3_600_000_000_000)),
+            ("2 dayss", Some(172_800_000_000_000)),
+            ("x 3 secondsfoo", Some(3_000_000_000)),
+            ("1d 5", Some(86_400_000_000_000)),
+            ("-1d", Some(86_400_000_000_000)),
+            ("10 µs", Some(10_000)),
+            ("1.5 days", Some(432_000_000_000_000)),
+            ("1000000 weeks", Some(-3_942_554_432_415_203_328)),
+            ("9999999999999999999 s", None),
+            ("1 fortnight", None),
             ("soon", None),
             ("", None),
         ] {

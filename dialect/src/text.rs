@@ -1,4 +1,4 @@
-//! Go's spelling of values, where a message that clients match on was made by `fmt` or `strconv`.
+//! Go's spelling of texts and floats, where a message that clients match on was made by `fmt` or `strconv`.
 //!
 //! Source: Go's `strconv.Quote`, and `fmt` with the verbs `%q` and `%v`.
 
@@ -46,27 +46,13 @@ pub fn float(value: f64) -> String {
     format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
 }
 
-/// Renders a value as compact JSON the way `encoding/json` does, which escapes what HTML would read as markup.
-pub fn json(value: &serde_json::Value) -> String {
-    let text = value.to_string();
-    if !text.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
-        return text;
-    }
-    let mut escaped = String::with_capacity(text.len().saturating_add(16));
-    for character in text.chars() {
-        match character {
-            '<' => escaped.push_str("\\u003c"),
-            '>' => escaped.push_str("\\u003e"),
-            '&' => escaped.push_str("\\u0026"),
-            '\u{2028}' => escaped.push_str("\\u2028"),
-            '\u{2029}' => escaped.push_str("\\u2029"),
-            other => escaped.push(other),
-        }
-    }
-    escaped
+/// Renders a list of texts as `%v` renders a `[]string`.
+pub fn words<S: AsRef<str>>(words: &[S]) -> String {
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+    format!("[{}]", words.join(" "))
 }
 
-/// Tells whether Go's `unicode.IsPrint` holds: letters, marks, numbers, punctuation, symbols and the ASCII blank.
+/// Whether Go's `unicode.IsPrint` holds: letters, marks, numbers, punctuation, symbols and the ASCII blank.
 pub fn is_print(character: char) -> bool {
     if character.is_ascii() {
         return character == ' ' || character.is_ascii_graphic();
@@ -139,6 +125,7 @@ mod tests {
             assert_eq!(quote(text), want);
         }
         assert_eq!(string_slice(["a", "b"]), r#"[]string{"a", "b"}"#);
+        assert_eq!(words(&["a", "b"]), "[a b]");
     }
 
     #[test]
@@ -158,12 +145,5 @@ mod tests {
         ] {
             assert_eq!(float(value), want);
         }
-    }
-
-    #[test]
-    fn json_hides_markup_as_go_does() {
-        let value = serde_json::json!({"a": "<b>&\u{2028}"});
-        assert_eq!(json(&value), r#"{"a":"\u003cb\u003e\u0026\u2028"}"#);
-        assert_eq!(json(&serde_json::json!(["a", 1])), r#"["a",1]"#);
     }
 }

@@ -16,7 +16,7 @@ pub(super) struct Decimal {
 // === impl Decimal ===
 
 impl Decimal {
-    /// Makes `whole.fraction`; both are ASCII digits.
+    /// Returns `whole.fraction`; both are ASCII digits.
     pub(super) fn parse(negative: bool, whole: &str, fraction: &str) -> Self {
         let digits = whole
             .bytes()
@@ -52,12 +52,12 @@ impl Decimal {
         }
     }
 
-    /// Times a power of ten.
+    /// Multiplies by a power of ten.
     pub(super) fn shifted(self, exponent: i64) -> Self {
         Self::new(self.negative, self.digits, self.scale - exponent)
     }
 
-    /// Times a factor.
+    /// Multiplies by a factor.
     pub(super) fn times(&self, factor: u64) -> Self {
         let mut digits = Vec::with_capacity(self.digits.len() + 20);
         let mut carry: u128 = 0;
@@ -108,7 +108,7 @@ impl Decimal {
         }
     }
 
-    /// The integer, if it is one and fits.
+    /// Returns the integer, if it is one and fits.
     pub(super) fn to_int(&self) -> Option<i64> {
         if self.scale > 0 {
             return None;
@@ -120,7 +120,7 @@ impl Decimal {
         i64::try_from(if self.negative { -value } else { value }).ok()
     }
 
-    /// The nearest double.
+    /// Returns the nearest double.
     pub(super) fn to_float(&self) -> f64 {
         let sign = if self.negative { "-" } else { "" };
         let digits: String = self
@@ -131,6 +131,22 @@ impl Decimal {
         format!("{sign}0{digits}e-{}", self.scale)
             .parse()
             .unwrap_or(f64::NAN)
+    }
+
+    /// Writes the number as digits without trailing zeros and a power of ten.
+    pub(super) fn scientific(&self) -> (String, i64) {
+        let zeros = self.digits.iter().rev().take_while(|digit| **digit == 0);
+        let zeros = zeros.count();
+        let digits = self.digits.iter().take(self.digits.len() - zeros);
+        let sign = self.negative.then_some('-');
+        let text: String = sign
+            .into_iter()
+            .chain(digits.map(|digit| char::from(b'0' + digit)))
+            .collect();
+        match text.as_str() {
+            "" => ("0".to_owned(), 0),
+            _ => (text, length(zeros) - self.scale),
+        }
     }
 
     pub(super) fn digit_count(&self) -> usize {
