@@ -138,7 +138,7 @@ pub fn texts(text: &str) {
     etcd::fuzzed::texts(text);
 }
 
-/// Reads a backup, a part of one that is to be continued, and a page; as they stand, and with the checksums that their
+/// Reads a backup and a page; as they stand, and with the checksums that their
 /// frames should have.
 pub fn backup(data: &[u8]) {
     let mut corrected = data.to_vec();
@@ -150,11 +150,10 @@ pub fn backup(data: &[u8]) {
     }
     for file in [data, &corrected] {
         whole(file);
-        part(file);
     }
 }
 
-/// Backups: whole ones, plain and sealed, a part, and a page.
+/// Backups: whole ones, plain and sealed, an incomplete one, and a page.
 pub fn backups() -> Vec<Vec<u8>> {
     let keyring = keyring();
     let mut made = Vec::new();
@@ -181,11 +180,11 @@ pub fn backups() -> Vec<Vec<u8>> {
             backup::Record::append_entry(&mut page, &entry).expect("a store holds it");
         }
     }
-    let part = made
+    let incomplete = made
         .first()
         .and_then(|whole| whole.get(..90))
         .map(<[u8]>::to_vec);
-    made.extend(part);
+    made.extend(incomplete);
     made.push(page);
     made
 }
@@ -202,28 +201,6 @@ fn mend_frames(bytes: &mut [u8], from: usize) {
         *crc = crc32fast::hash(payload).to_le_bytes();
         rest = next;
     }
-}
-
-/// A part says where it is whole, and is continued there.
-fn part(data: &[u8]) {
-    let keyring = keyring();
-    let Ok((reader, header)) = Reader::begin(data, Some(&keyring)) else {
-        return;
-    };
-    let Ok(Some(part)) = reader.into_part(header) else {
-        return;
-    };
-    let whole = usize::try_from(part.whole_bytes).expect("it was read");
-    let kept = data.get(..whole).expect("what is whole was there").to_vec();
-    let count = part.count;
-    let finished = Writer::resume(kept, Some(&keyring), part).finish();
-    let (finished, _) = finished.expect("memory takes it");
-    let mut records = 0_u64;
-    let read = read_backup(&finished, Some(&keyring), |_| {
-        records = records.saturating_add(1);
-    });
-    assert!(read.is_ok(), "a part that was finished is whole: {read:?}");
-    assert_eq!(records, count, "with as many records");
 }
 
 fn whole(data: &[u8]) {

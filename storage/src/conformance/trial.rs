@@ -7,7 +7,7 @@
 
 use super::histories::{Checked, Recorder, Violation, check};
 
-/// A trial, by its name in the catalogue of reliability tests: `R05`.
+/// A trial, by its name in `docs/trials.md`: `R05`.
 #[derive(Clone, Copy, Debug)]
 pub struct Trial(pub &'static str);
 

@@ -40,9 +40,6 @@ use crate::keyring::{Keyring, KeyringError};
 use crate::revision::Revision;
 use crate::view::Snapshot;
 
-/// What is left of format 1 behind an upgrade, until the first sweep.
-pub(super) const FORMAT_ONE_COPY: &str = "log.redb.format-1";
-
 /// So many new bytes of garbage are worth looking at what a sweep would do.
 const GARBAGE_STEP_BYTES: u64 = 1024 * 1024;
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use wheelhouse_tests::{Hub, proof::Api, proof::api::revision, wait::within};
 
 const TURNS: usize = 5;
-/// Of each turn; a tenth of the catalogue's over all turns.
+/// Of each turn; a tenth of a whole run's over all turns.
 const DEFINITIONS: usize = 20;
 const CLUSTERS: usize = 200;
 const CLUSTERS_AT_ONCE: usize = 8;

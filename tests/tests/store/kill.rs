@@ -18,7 +18,7 @@ use wheelhouse_tests::{
 
 const R01: Trial = Trial("R01");
 
-/// Kills of the suite; the catalogue has 1,000.
+/// Kills of the suite; a whole run has 1,000.
 const ROUNDS: usize = 100;
 /// Rounds between two checks of everything since the one before.
 const ROUNDS_PER_CHECK: usize = 25;

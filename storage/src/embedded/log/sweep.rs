@@ -12,7 +12,7 @@ use super::rewriter::Rewriter;
 use super::scan::{chain_checks, corrupt_at, read_segment};
 use super::shelf::{Bench, Shelf};
 use super::upkeep::prepare_wanted;
-use super::{FORMAT_ONE_COPY, LogError, States};
+use super::{LogError, States};
 use crate::embedded::codec::{
     Frame, Look, Manifest, NotOpened, Place, RecordHead, SECTOR_BYTES, Sealed, Tally, look, renewed,
 };
@@ -78,7 +78,6 @@ pub(super) fn sweep(shelf: &Shelf, states: &dyn States) -> Result<Swept, LogErro
     for segment in old {
         shelf.remove(&segment.name());
     }
-    shelf.remove(FORMAT_ONE_COPY);
     let mut bench = shelf.bench.lock();
     let (mut left, mut renewed) = (new_kept, false);
     for segment in old {

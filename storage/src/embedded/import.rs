@@ -1,25 +1,18 @@
-//! Stores that are made from other records: an upgrade, the way back, and a restore.
+//! Creates a store from given states: what a restore does.
 //!
 //! # Invariants
-//! - `FORMAT` is switched when everything that it names is durable, and what it named before is still
-//!   there. So at every moment one whole store is named.
-//! - Nothing that was acknowledged is left out: revisions, the floor, history and tags stay.
+//! - `FORMAT` is written once everything that it names is durable, so a store is whole or does not exist.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
-use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
-use super::codec::{FORMAT, Manifest, Place, Sealed, StoreId, is_in_log, to_disk};
+use super::Config;
+use super::codec::{Manifest, Place, Sealed, StoreId, is_in_log, to_disk};
 use super::directory::FileDirectory;
 use super::disk::Directory;
-use super::format::{self, Found, LOG_ONE_FILE};
-use super::log::{
-    FORMAT_ONE_COPY, Log, LogError, MANIFEST_FILE, NEW_SUFFIX, Options, Rewriter, corrupt,
-    io_error, replace,
-};
-use super::{Config, format_one};
+use super::format::{self, Found};
+use super::log::{LogError, MANIFEST_FILE, Rewriter, corrupt, io_error, replace};
 use crate::entry::{Draft, Entry, Op, Seal};
 use crate::error::OpenError;
 use crate::key::KEY_BYTES_MAX;
@@ -71,16 +64,6 @@ pub fn import(directory: &Path, import: Import, config: &Config) -> Result<(), O
     import_into(&directory, import, config.keyring.as_deref())
 }
 
-/// Makes the store in a directory one of format 1 again, for the version before this one, with everything
-/// that was written since. What is sealed becomes plain: format 1 knows no sealing.
-///
-/// # Errors
-/// As [`super::Engine::open`].
-pub fn rollback(directory: &Path, config: &Config) -> Result<(), OpenError> {
-    let directory: Arc<dyn Directory> = Arc::new(FileDirectory::open(directory)?);
-    roll_back_on(&directory, config)
-}
-
 /// [`import`] into any directory.
 pub(super) fn import_into(
     directory: &dyn Directory,
@@ -105,70 +88,18 @@ pub(super) fn import_into(
         Some(store) => store,
         None => directory.identity().map_err(io_error("name the store"))?,
     };
-    remove_second(directory)?;
-    write_second(directory, store, &snapshot, keyring)?;
-    format::switch(directory, FORMAT)
+    remove_leftovers(directory)?;
+    write(directory, store, &snapshot, keyring)?;
+    format::write(directory)
 }
 
-/// [`rollback`] in any directory.
-pub(super) fn roll_back_on(
-    directory: &Arc<dyn Directory>,
-    config: &Config,
-) -> Result<(), OpenError> {
-    match format::find(&**directory)? {
-        Found::One => return remove_second(&**directory),
-        Found::Nothing => return Err(corrupt("the directory", "it holds no store")),
-        Found::Two => {}
-    }
-    let (mut log, snapshot) = Log::open(Arc::clone(directory), Options::of(config))?;
-    log.close()?;
-    drop(log);
-    let new = format!("{LOG_ONE_FILE}{NEW_SUFFIX}");
-    let disk = directory.create(&new).map_err(io_error("make the log"))?;
-    format_one::write(disk, &snapshot)?;
-    let renamed = directory.rename(&new, LOG_ONE_FILE);
-    renamed
-        .and_then(|()| directory.sync(""))
-        .map_err(io_error("rename the log"))?;
-    format::switch(&**directory, format_one::FORMAT)?;
-    remove_second(&**directory)
-}
-
-/// Makes a store of format 1 one of format 2.
-pub(super) fn upgrade(
-    directory: &dyn Directory,
-    keyring: Option<&Keyring>,
-) -> Result<(), OpenError> {
-    let disk = directory.open(LOG_ONE_FILE);
-    let snapshot = format_one::read(disk.map_err(io_error("open the log"))?)?;
-    remove_second(directory)?;
-    let store = directory.identity().map_err(io_error("name the store"))?;
-    write_second(directory, store, &snapshot, keyring)?;
-    format::switch(directory, FORMAT)?;
-    tracing::info!(
-        revision = snapshot.revision.0,
-        "the store was upgraded from format 1 to format 2"
-    );
-    Ok(())
-}
-
-/// Puts the log of format 1 aside, once nothing names it any more.
-pub(super) fn put_first_aside(directory: &dyn Directory) -> Result<(), OpenError> {
-    match directory.rename(LOG_ONE_FILE, FORMAT_ONE_COPY) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        renamed => renamed
-            .and_then(|()| directory.sync(""))
-            .map_err(io_error("put the log of format 1 aside")),
-    }
-}
-
-/// Removes what format 2 has in a directory, while `FORMAT` does not name it.
-pub(super) fn remove_second(directory: &dyn Directory) -> Result<(), OpenError> {
+/// Removes what a directory without `FORMAT` has of a store.
+pub(super) fn remove_leftovers(directory: &dyn Directory) -> Result<(), OpenError> {
     let names = directory.list().map_err(io_error("list the directory"))?;
-    let needless = |name: &&String| {
-        is_in_log(name) || [MANIFEST_FILE, FORMAT_ONE_COPY].contains(&name.as_str())
-    };
-    for name in names.iter().filter(needless) {
+    let leftovers = names
+        .iter()
+        .filter(|name| is_in_log(name) || *name == MANIFEST_FILE);
+    for name in leftovers {
         directory
             .remove(name)
             .map_err(io_error("remove a leftover"))?;
@@ -176,8 +107,8 @@ pub(super) fn remove_second(directory: &dyn Directory) -> Result<(), OpenError> 
     directory.sync("").map_err(io_error("sync the directory"))
 }
 
-/// Writes segments and manifest with what is in a snapshot.
-fn write_second(
+/// Writes the segments and the manifest of a snapshot.
+fn write(
     directory: &dyn Directory,
     store: StoreId,
     snapshot: &Snapshot,
