@@ -13,8 +13,6 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use apiserver::offline::{self, Keyring};
 
-use crate::output;
-
 /// What was asked for cannot be done with what was named: exit code 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]

@@ -23,10 +23,8 @@ mod log;
 mod queue;
 pub(crate) mod retention;
 
-#[cfg(any(test, feature = "conformance"))]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod probe;
-#[cfg(any(test, feature = "conformance"))]
-pub mod simulated;
 
 use std::collections::HashSet;
 use std::path::Path;

@@ -46,7 +46,7 @@ mod memory;
 
 mod keeper;
 
-#[cfg(feature = "conformance")]
+#[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzed;
 
 use std::path::PathBuf;

@@ -1,10 +1,11 @@
 //! What fuzz targets need of the decoders of this crate: see `hack/fuzz-targets`.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::backup::{self, BackupError, Frame, Reader, Writer, records_of_page};
-use crate::embedded::probe;
+use crate::embedded::{Directory, probe};
 use crate::entry::Entry;
 use crate::etcd;
 use crate::etcd::fuzzed::{Envelope, Sealing, encode_last, last_of};
@@ -42,9 +43,9 @@ pub fn record(data: &[u8]) {
     }
 }
 
-/// Records of a small store.
-pub fn records() -> Vec<Vec<u8>> {
-    segments()
+/// Records of a small store, which is made in an empty directory.
+pub fn records(directory: &Arc<dyn Directory>) -> Vec<Vec<u8>> {
+    segments(directory)
         .iter()
         .filter_map(|segment| probe::first_record(segment))
         .collect()
@@ -58,9 +59,9 @@ pub fn manifest(data: &[u8]) {
     probe::manifest(&corrected);
 }
 
-/// Manifests of a small store.
-pub fn manifests() -> Vec<Vec<u8>> {
-    files_where(|name| name == "MANIFEST")
+/// Manifests of a small store, which is made in an empty directory.
+pub fn manifests(directory: &Arc<dyn Directory>) -> Vec<Vec<u8>> {
+    files_where(directory, |name| name == "MANIFEST")
 }
 
 /// Reads a segment as it stands, and once more with the checksums that it should have.
@@ -71,18 +72,18 @@ pub fn segment(data: &[u8]) {
     probe::segment(&corrected);
 }
 
-/// Segments of a small store.
-pub fn segments() -> Vec<Vec<u8>> {
-    files_where(|name| name.starts_with("log/"))
+/// Segments of a small store, which is made in an empty directory.
+pub fn segments(directory: &Arc<dyn Directory>) -> Vec<Vec<u8>> {
+    files_where(directory, |name| name.starts_with("log/"))
 }
 
-/// Reads a segment as a log, by both readers.
-pub fn log(data: &[u8]) {
-    probe::log(data);
+/// Reads a segment as a log, by both readers. `directory` makes a directory of files.
+pub fn log(data: &[u8], directory: impl FnOnce(BTreeMap<String, Vec<u8>>) -> Arc<dyn Directory>) {
+    probe::log(data, directory);
 }
 
-fn files_where(wanted: impl Fn(&str) -> bool) -> Vec<Vec<u8>> {
-    let files = probe::files().into_iter();
+fn files_where(directory: &Arc<dyn Directory>, wanted: impl Fn(&str) -> bool) -> Vec<Vec<u8>> {
+    let files = probe::files(directory).into_iter();
     files
         .filter(|(name, _)| wanted(name))
         .map(|(_, bytes)| bytes)
@@ -153,8 +154,8 @@ pub fn backup(data: &[u8]) {
     }
 }
 
-/// Backups: whole ones, plain and sealed, an incomplete one, and a page.
-pub fn backups() -> Vec<Vec<u8>> {
+/// Backups: whole ones, plain and sealed, an incomplete one, and a page of a small store in an empty directory.
+pub fn backups(directory: &Arc<dyn Directory>) -> Vec<Vec<u8>> {
     let keyring = keyring();
     let mut made = Vec::new();
     let mut page = Vec::new();
@@ -174,7 +175,7 @@ pub fn backups() -> Vec<Vec<u8>> {
         };
         made.push(written().expect("memory takes it"));
     }
-    for segment in segments() {
+    for segment in segments(directory) {
         let entry = probe::first_record(&segment).and_then(|record| Entry::decode(&record).ok());
         if let Some(entry) = entry {
             backup::Record::append_entry(&mut page, &entry).expect("a store holds it");

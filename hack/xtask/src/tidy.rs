@@ -16,6 +16,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("wheelhouse-api", &[]),
     ("wheelhouse-tasks", &[]),
     ("wheelhouse-storage", &[]),
+    ("wheelhouse-storage-conformance", &["wheelhouse-storage"]),
     ("wheelhouse-cel", &[]),
     ("wheelhouse-schema", &["wheelhouse-api", "wheelhouse-cel"]),
     (
@@ -67,13 +68,19 @@ const EDGES: &[(&str, &[&str])] = &[
             "wheelhouse-graph",
             "wheelhouse-client",
             "wheelhouse-storage",
+            "wheelhouse-storage-conformance",
             "wheelhouse-apiserver",
         ],
     ),
     (
         "wheelhouse-tests",
         // The store's recorder and checker of histories, not its engines.
-        &["wheelhouse-api", "wheelhouse-client", "wheelhouse-storage"],
+        &[
+            "wheelhouse-api",
+            "wheelhouse-client",
+            "wheelhouse-storage",
+            "wheelhouse-storage-conformance",
+        ],
     ),
 ];
 

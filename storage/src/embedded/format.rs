@@ -81,7 +81,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::embedded::simulated::SimulatedDirectory;
+    use crate::conformance::simulated::SimulatedDirectory;
 
     #[test]
     fn a_format_file_names_its_format_in_the_second_line() {

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 pub(super) use self::rewriter::{Rewriter, stored_bytes};
 pub(super) use self::scan::{corrupt, has_frame, io_error, segments};
-pub(super) use self::shelf::{MANIFEST_FILE, NEW_SUFFIX, Sizes, replace};
+pub(super) use self::shelf::{MANIFEST_FILE, Sizes, replace};
 
 use self::shelf::{Fresh, Prepared, Shelf};
 use self::upkeep::Upkeep;

@@ -4,8 +4,8 @@ use std::task::{Context, Waker};
 
 use parking_lot::Condvar;
 
-use super::simulated::{Fault, SimulatedDirectory};
 use super::*;
+use crate::conformance::simulated::{Fault, SimulatedDirectory};
 use crate::conformance::{self, Fixture, Op as Deed, Random, Step, check_model};
 use crate::key::KeyRange;
 

@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeMap,
     io::Write as _,
-    path::{Path, PathBuf},
+    path::Path,
     process::Command,
     sync::{
         Arc,

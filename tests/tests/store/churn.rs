@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
-use storage::{Revision, conformance::Trial};
+use storage::Revision;
+use storage_conformance::Trial;
 use tokio::time::Instant;
 use wheelhouse_tests::{Hub, proof::Api, proof::api::revision, wait::within};
 

@@ -3,12 +3,10 @@
 use std::time::Duration;
 
 use http_body_util::BodyExt;
-use storage::{
-    Expect, Revision,
-    conformance::{
-        Trial,
-        histories::{Subject, Verdict, Wish},
-    },
+use storage::{Expect, Revision};
+use storage_conformance::{
+    Trial,
+    histories::{Subject, Verdict, Wish},
 };
 use tokio::time::Instant;
 use wheelhouse_tests::{

@@ -1,8 +1,7 @@
 //! Right histories pass, and each broken promise is found under its own name.
 
 use super::*;
-use crate::event::EventKind;
-use crate::store::Expect;
+use storage::{EventKind, Expect};
 
 type Play = fn(&Recorder);
 

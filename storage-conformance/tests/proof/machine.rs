@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use storage::embedded::{Config, Engine};
+use storage::{Revision, Store};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use wheelhouse_storage::conformance::histories::{
+use wheelhouse_storage_conformance::histories::{
     Follower, InProcess, Recorder, Span, Subject, Violation, Workload, client, follow,
 };
-use wheelhouse_storage::conformance::{Random, Trial};
-use wheelhouse_storage::embedded::simulated::{Fault, SimulatedDirectory};
-use wheelhouse_storage::embedded::{Config, Engine};
-use wheelhouse_storage::{Revision, Store};
+use wheelhouse_storage_conformance::simulated::{Fault, SimulatedDirectory};
+use wheelhouse_storage_conformance::{Random, Trial};
 
 /// A machine that goes down and comes up again.
 pub(crate) struct Machine {
@@ -215,7 +215,7 @@ pub(crate) fn play(
     trial: Trial,
     seed: u64,
     history: impl AsyncFnOnce(&mut Machine) -> Result<(), Violation>,
-) -> wheelhouse_storage::conformance::histories::Checked {
+) -> wheelhouse_storage_conformance::histories::Checked {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_time()

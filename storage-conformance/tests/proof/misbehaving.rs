@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use wheelhouse_storage::Revision;
-use wheelhouse_storage::conformance::histories::{
+use storage::Revision;
+use wheelhouse_storage_conformance::histories::{
     Ending, Fault, InProcess, News, Page, Pending, Span, Subject, Subscription, Verdict, Wish,
 };
 
@@ -107,7 +107,7 @@ impl Subject for Misbehaving {
             }
             if self.now(Bug::IgnoresExpectation) {
                 let blind = |wish: &Wish| Wish {
-                    expect: wheelhouse_storage::Expect::Any,
+                    expect: storage::Expect::Any,
                     ..wish.clone()
                 };
                 let blind: Vec<_> = wishes.iter().map(blind).collect();
@@ -229,10 +229,8 @@ impl MisbehavingWatch {
         if self.now(Bug::TellsWrongKind) {
             let kind = &mut tales[0].kind;
             *kind = match kind {
-                Some(wheelhouse_storage::EventKind::Created) => {
-                    Some(wheelhouse_storage::EventKind::Updated)
-                }
-                _ => Some(wheelhouse_storage::EventKind::Created),
+                Some(storage::EventKind::Created) => Some(storage::EventKind::Updated),
+                _ => Some(storage::EventKind::Created),
             };
         }
         News::Events(tales)

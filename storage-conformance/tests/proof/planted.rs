@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use wheelhouse_storage::Store as _;
-use wheelhouse_storage::conformance::histories::{
+use storage::Store as _;
+use wheelhouse_storage_conformance::histories::{
     Follower, Span, Subject, Violation, Workload, check,
 };
 

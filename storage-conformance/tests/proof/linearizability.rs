@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use wheelhouse_storage::Store as _;
-use wheelhouse_storage::conformance::Trial;
-use wheelhouse_storage::conformance::histories::{Follower, Span, Subject, Violation, Workload};
+use storage::Store as _;
+use wheelhouse_storage_conformance::Trial;
+use wheelhouse_storage_conformance::histories::{Follower, Span, Subject, Violation, Workload};
 
 use super::machine::{Machine, Mishap, play};
 

@@ -37,7 +37,7 @@ pub use self::subject::{
 use self::linear::{Deed, Operation, State, Stuck, linearize};
 use self::recorder::{Asked, Log, Outcome, Text};
 use self::timeline::Timeline;
-use crate::revision::Revision;
+use storage::Revision;
 
 /// A change as a watch of everything told it: revision, key, and the value where it has one.
 pub type Told = (Revision, String, Option<String>);

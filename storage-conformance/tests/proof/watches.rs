@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use wheelhouse_storage::conformance::histories::{
+use storage::embedded::Engine;
+use storage::{Revision, Store as _};
+use wheelhouse_storage_conformance::histories::{
     Follower, Recorder, Span, Subject, Violation, Workload,
 };
-use wheelhouse_storage::conformance::{Random, Trial};
-use wheelhouse_storage::embedded::Engine;
-use wheelhouse_storage::{Revision, Store as _};
+use wheelhouse_storage_conformance::{Random, Trial};
 
 use super::machine::{Machine, Mishap, play};
 

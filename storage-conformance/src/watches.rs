@@ -13,11 +13,9 @@ use super::{
     Case, Change, Fixture, Random, change, churn, contents, delete, done, events_until, put, start,
     text, watch, within,
 };
-use crate::event::{Event, EventKind};
-use crate::key::KeyRange;
-use crate::revision::Revision;
-use crate::store::{Committed, RangeQuery, Store, Write};
-use crate::watch::{WatchEnd, Watcher};
+use storage::{
+    Committed, Event, EventKind, KeyRange, RangeQuery, Revision, Store, WatchEnd, Watcher, Write,
+};
 
 pub(super) const CASES: &[Case] = &[
     Case {
@@ -73,7 +71,7 @@ async fn told(fixture: &dyn Fixture) {
     let created = put(&*store, "/a/x", "1").await;
     put(&*store, "/b/x", "elsewhere").await;
     let updated = put(&*store, "/a/x", "2").await;
-    let last = crate::Change::Delete {
+    let last = storage::Change::Delete {
         last: Some((b"................".to_vec(), Some(0))),
     };
     let write = Write {
@@ -339,7 +337,7 @@ async fn list_watch(fixture: &dyn Fixture) {
     within("the writers", tasks.join_all()).await;
     let want = contents(&*store, RangeQuery::of(KeyRange::prefix("/k/")));
     for (listed, mut watcher) in informers {
-        let pair = |entry: &crate::Entry| (text(entry.key()), text(entry.value()));
+        let pair = |entry: &storage::Entry| (text(entry.key()), text(entry.value()));
         let mut cache: std::collections::BTreeMap<_, _> = listed.entries.iter().map(pair).collect();
         let last = last_change(&*store, listed.revision);
         if let Some(last) = last {
@@ -363,7 +361,7 @@ fn last_change(store: &dyn Store, after: Revision) -> Option<Revision> {
     range
         .entries
         .iter()
-        .map(crate::Entry::modified)
+        .map(storage::Entry::modified)
         .max()
         .filter(|last| *last > after)
 }

@@ -13,9 +13,9 @@ use std::io::{self, Error as IoError, ErrorKind};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use storage::embedded::{Directory, Disk};
 
-use super::{Directory, Disk};
-use crate::conformance::Random;
+use super::Random;
 
 /// What a disk writes atomically.
 const SECTOR_BYTES: usize = 512;

@@ -9,9 +9,7 @@ use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
-use crate::event::EventKind;
-use crate::revision::Revision;
-use crate::store::Expect;
+use storage::{EventKind, Expect, Revision};
 
 /// What clients did, in the order in which it was recorded.
 #[derive(Debug, Default)]

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use wheelhouse_storage::conformance::histories::{Follower, Span, Subject, Violation, Workload};
-use wheelhouse_storage::conformance::{Random, Trial};
-use wheelhouse_storage::{Revision, Store as _};
+use storage::{Revision, Store as _};
+use wheelhouse_storage_conformance::histories::{Follower, Span, Subject, Violation, Workload};
+use wheelhouse_storage_conformance::{Random, Trial};
 
 use super::machine::{Machine, Mishap, play};
 

@@ -9,13 +9,10 @@ use std::task::Context;
 use parking_lot::RwLock;
 
 use super::recorder::{Span, Wish};
-use crate::entry::Entry;
-use crate::error::Error;
-use crate::event::EventKind;
-use crate::key::{Key, KeyRange};
-use crate::revision::Revision;
-use crate::store::{Range, RangeQuery, Store, WatchQuery, Write};
-use crate::watch::Watcher;
+use storage::{
+    Entry, Error, EventKind, Key, KeyRange, Range, RangeQuery, Revision, Store, WatchQuery,
+    Watcher, Write,
+};
 
 /// Something that takes its time.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -250,7 +247,7 @@ impl Subscription for StoreWatch {
         Box::pin(std::future::poll_fn(|cx: &mut Context<'_>| {
             self.watcher.poll_next(cx).map(|events| {
                 let events = events.map_err(|_end| Ending::Resume)?;
-                let tale = |event: &Arc<crate::Event>| {
+                let tale = |event: &Arc<storage::Event>| {
                     let deleted = event.kind() == EventKind::Deleted;
                     Tale {
                         revision: event.revision(),

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use wheelhouse_storage::check::check_files;
-use wheelhouse_storage::conformance::{Random, Trial};
-use wheelhouse_storage::embedded::simulated::SimulatedDirectory;
-use wheelhouse_storage::embedded::{Config, Directory, Disk, Engine};
-use wheelhouse_storage::{KeyRange, RangeQuery, Revision, Store, Write};
+use storage::check::check_files;
+use storage::embedded::{Config, Directory, Disk, Engine};
+use storage::{KeyRange, RangeQuery, Revision, Store, Write};
+use wheelhouse_storage_conformance::simulated::SimulatedDirectory;
+use wheelhouse_storage_conformance::{Random, Trial};
 
 const R08: Trial = Trial("R08");
 

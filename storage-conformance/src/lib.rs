@@ -1,4 +1,8 @@
-//! The suite that every engine passes: what [`Store`] promises, as cases that can fail.
+//! The suite that every engine passes: what [`Store`] promises, as cases that can fail; the recorder and the checker of
+//! [`histories`] of many clients; and a [`simulated`] disk for them to crash.
+//!
+//! The unit tests of `storage` compile this crate's sources once more, over their own build of that crate: so sources here
+//! name each other by `super::` and `self::`, never by `crate::`.
 //!
 //! An engine's tests make a [`Fixture`] and run each of [`CASES`] on a new one. Random cases take
 //! their seed from the case's own list and name it when they fail.
@@ -8,6 +12,7 @@ mod lasting;
 mod model;
 mod random;
 mod ranges;
+pub mod simulated;
 mod trial;
 mod watches;
 mod writes;
@@ -24,13 +29,10 @@ pub use self::model::{Guess, Op, check_model};
 pub use self::random::Random;
 pub use self::trial::Trial;
 
-use crate::answer::Answer;
-use crate::error::Error;
-use crate::event::{Event, EventKind};
-use crate::key::{Key, KeyRange};
-use crate::revision::Revision;
-use crate::store::{Committed, RangeQuery, Store, WatchQuery, Write};
-use crate::watch::Watcher;
+use storage::{
+    Answer, Committed, Error, Event, EventKind, Key, KeyRange, RangeQuery, Revision, Store,
+    WatchQuery, Watcher, Write,
+};
 
 /// A store under test, and what can befall it.
 pub trait Fixture: Debug + Send + Sync {

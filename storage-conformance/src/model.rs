@@ -6,10 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::{Fixture, Random, contents, events_until, text, watch, within};
-use crate::error::Error;
-use crate::key::KeyRange;
-use crate::revision::Revision;
-use crate::store::{Expect, RangeQuery, Store, Write};
+use storage::{Error, Expect, KeyRange, RangeQuery, Revision, Store, Write};
 
 /// One step of a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -263,7 +260,7 @@ impl Model {
     async fn watch(&self, store: &dyn Store, ends: (u8, u8), ago: u8) -> Result<(), String> {
         let (after, range) = (self.ago(ago), span(ends));
         if after < self.floor {
-            let query = crate::WatchQuery { range, after };
+            let query = storage::WatchQuery { range, after };
             return match store.watch(query) {
                 Err(Error::Compacted { .. }) => Ok(()),
                 other => Err(format!("{after} is below the floor, got {other:?}")),
@@ -282,7 +279,7 @@ impl Model {
             .await
             .iter()
             .map(|event| {
-                let deleted = event.kind() == crate::EventKind::Deleted;
+                let deleted = event.kind() == storage::EventKind::Deleted;
                 let value = (!deleted).then(|| text(event.entry().value()));
                 (event.revision(), text(event.key()), value)
             })

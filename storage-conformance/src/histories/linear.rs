@@ -14,8 +14,7 @@
 use std::collections::HashSet;
 
 use super::recorder::Text;
-use crate::revision::Revision;
-use crate::store::Expect;
+use storage::{Expect, Revision};
 
 /// Steps of a search before it is given up. A right history of 10,000 calls takes some 20,000.
 const STEP_COUNT_MAX: usize = 20_000_000;

@@ -8,19 +8,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use storage::etcd::{Config, Engine};
+use storage::{Revision, Store};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use wheelhouse_storage::conformance::histories::{
+use wheelhouse_storage_conformance::histories::{
     Checked, Follower, InProcess, Recorder, Span, Subject, Violation, Workload, client,
 };
-use wheelhouse_storage::conformance::{Random, Trial};
-use wheelhouse_storage::etcd::{Config, Engine};
-use wheelhouse_storage::{Revision, Store};
+use wheelhouse_storage_conformance::{Random, Trial};
 
 use self::cluster::Cluster;
 use super::machine::Followers;
 
-#[path = "../../src/etcd/tests/cluster.rs"]
+#[path = "../../../storage/src/etcd/tests/cluster.rs"]
 #[expect(
     dead_code,
     clippy::unwrap_used,

@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::super::Random;
 use super::Violation;
 use super::recorder::{Notice, Recorder, Span, Watching, Wish};
 use super::subject::{Ending, Fault, News, Page, Subject, Subscription};
-use crate::conformance::Random;
-use crate::revision::Revision;
-use crate::store::Expect;
+use storage::{Expect, Revision};
 
 /// How many deliveries a follower takes before it asks for progress amid them.
 const DELIVERIES_PER_BOOKMARK: usize = 16;

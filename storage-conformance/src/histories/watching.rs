@@ -3,8 +3,7 @@
 use super::Violation;
 use super::recorder::{Inside, Log, Told, Watched};
 use super::timeline::{Moment, Timeline};
-use crate::event::EventKind;
-use crate::revision::Revision;
+use storage::{EventKind, Revision};
 
 /// Checks every watch, and tells how many events there were.
 pub(super) fn check_watches(log: &Log, timeline: &Timeline) -> Result<usize, Violation> {

@@ -7,10 +7,10 @@ use tokio::task::JoinSet;
 use super::{
     Case, Fixture, Random, delete, done, everything, key, pairs, put, refused, start, text,
 };
-use crate::error::Error;
-use crate::revision::Revision;
-use crate::store::{BATCH_COUNT_MAX, Change, Expect, STAMP_BYTES, Store, VALUE_BYTES_MAX, Write};
-use crate::{KEY_BYTES_MAX, Key};
+use storage::{
+    BATCH_COUNT_MAX, Change, Error, Expect, KEY_BYTES_MAX, Key, Revision, STAMP_BYTES, Store,
+    VALUE_BYTES_MAX, Write,
+};
 
 pub(super) const CASES: &[Case] = &[
     Case {

@@ -1,10 +1,7 @@
 //! Ranges, limits, pages, and the past.
 
 use super::{Case, Fixture, contents, delete, done, key, pairs, put, start};
-use crate::error::Error;
-use crate::key::{Key, KeyRange};
-use crate::revision::Revision;
-use crate::store::{RangeQuery, Store, Write};
+use storage::{Error, Key, KeyRange, RangeQuery, Revision, Store, Write};
 
 pub(super) const CASES: &[Case] = &[
     Case {

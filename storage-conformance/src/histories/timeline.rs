@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::Violation;
 use super::recorder::{Asked, Log, Outcome, Recorded, Text};
-use crate::revision::Revision;
+use storage::Revision;
 
 /// Every known change, by revision and key.
 #[derive(Debug)]

@@ -1,5 +1,5 @@
+use super::super::super::{Random, Recorder};
 use super::*;
-use crate::conformance::{Random, Recorder};
 
 /// Texts are numbered in the order of their first use, so the test makes them through a log.
 fn text(log: &Recorder, value: &str) -> Text {

@@ -4,10 +4,7 @@ use super::{
     Case, Fixture, check_model, churn, contents, delete, done, events_until, everything, key, put,
     refused, start, watch,
 };
-use crate::error::Error;
-use crate::key::KeyRange;
-use crate::revision::Revision;
-use crate::store::{Change, Expect, RangeQuery, Store, WatchQuery, Write};
+use storage::{Change, Error, Expect, KeyRange, RangeQuery, Revision, Store, WatchQuery, Write};
 
 use super::{Op, Random, change};
 
