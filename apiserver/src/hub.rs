@@ -40,20 +40,24 @@ pub use replicas::ShareError;
 
 use crate::{
     audit,
-    authenticate::{Authenticated, Authenticator, Peer, ServiceAccounts, UserInfo},
+    authenticate::{Authenticated, Authenticator, ServiceAccounts},
     authorize::{Authorized, Authorizer, Judge},
     backup::Backups,
     config::Config,
-    context::{Ending, RequestContext, RequestOrigin},
     discovery,
     handle::Handlers,
     negotiate::{self, Negotiated},
     openapi,
-    quota::{Kind, Permit, Quotas, Seat},
+    quota::{Quotas, Seat},
+    refusal::Refusal,
     registry::Registry,
     relay::Relay,
-    respond::{self, Body, Refusal, RequestBody, Response},
-    route::{self, RequestInfo, Verb},
+    request::{
+        Ending, Peer, RequestContext, RequestInfo, RequestOrigin, UserInfo, Verb,
+        share::{Kind, Permit},
+    },
+    respond::{self, Body, RequestBody, Response},
+    route,
     side::{self, Health, Metrics},
     tls::Pki,
 };
@@ -119,10 +123,6 @@ impl Hub {
     /// Who may do what.
     pub fn authorizer(&self) -> &Arc<Authorizer> {
         &self.parts.authorizer
-    }
-
-    pub(crate) fn authenticator(&self) -> &Authenticator {
-        &self.parts.authenticator
     }
 
     /// A client's way into the hub without a connection, as `user`. Requests over it may set what clients cannot.

@@ -32,13 +32,15 @@ pub(crate) use headers::relayed as relayed_headers;
 pub(crate) use links::Links;
 
 use crate::{
-    authorize::Authorized,
+    authenticate::SpokeTokens,
+    authorize::{Authorized, SpokeReviewer},
+    call::NamespaceView,
     discovery,
-    handle::Handlers,
     hub::Hub,
     openapi,
-    respond::{Refusal, RequestBody, Response},
-    route::Verb,
+    refusal::Refusal,
+    request::Verb,
+    respond::{RequestBody, Response},
     served::ServedKinds,
 };
 
@@ -51,16 +53,24 @@ pub(crate) struct Relay {
 // === impl Relay ===
 
 impl Relay {
-    /// Starts to follow the Spokes, and lets admission and authorization see them.
-    pub(crate) fn start(&self, hub: &Hub, handlers: &Handlers, tasks: &Tasks) {
+    /// Starts to follow the Spokes.
+    pub(crate) fn start(&self, hub: &Hub, tasks: &Tasks) {
         links::follow(&self.links, hub, hub.dialer(), tasks);
-        handlers.set_spoke_namespaces(Arc::new(namespaces::SpokeNamespaces::new(Arc::clone(
-            &self.links,
-        ))));
-        hub.authorizer()
-            .set_spoke_reviewer(review::reviewer(Arc::clone(&self.links)));
-        let accounts = accounts::Accounts::new(Arc::clone(&self.links));
-        hub.authenticator().set_spoke_tokens(Arc::new(accounts));
+    }
+
+    /// Returns the view of the spokes' namespaces that admission uses.
+    pub(crate) fn namespaces(&self) -> Arc<dyn NamespaceView> {
+        Arc::new(namespaces::SpokeNamespaces::new(Arc::clone(&self.links)))
+    }
+
+    /// Returns the function with which the authorizer asks spokes.
+    pub(crate) fn reviewer(&self) -> SpokeReviewer {
+        review::reviewer(Arc::clone(&self.links))
+    }
+
+    /// Returns the lookup of tokens of the spokes' own ServiceAccounts.
+    pub(crate) fn tokens(&self) -> Arc<dyn SpokeTokens> {
+        Arc::new(accounts::Accounts::new(Arc::clone(&self.links)))
     }
 
     /// Answers a request for a spoke. `served` is what the hub stores for it, `own` the documents of that.

@@ -9,7 +9,6 @@ use std::{
 use api::cluster::LogicalCluster;
 use storage::{Store, embedded, etcd};
 use tasks::{OnPanic, Tasks};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -30,7 +29,6 @@ use crate::{
     registry::{self, ClusterKind, Registry},
     relay::Relay,
     reseal::reseal,
-    serve::Server,
     side::{Health, Metrics},
     sweep,
     tls::{self, Pki},
@@ -104,11 +102,14 @@ impl Hub {
         let registry = Registry::open(&store)?;
         let (policies, follower) =
             Policies::open(Arc::clone(&store)).map_err(OpenError::Policies)?;
-        let authorizer = Arc::new(Authorizer::new(policies, registry.clusters()));
+        let relay = Relay::default();
+        let authorizer = Authorizer::new(policies, registry.clusters());
+        let authorizer = Arc::new(authorizer.with_spoke_reviewer(relay.reviewer()));
         let handlers = Handlers::new(handle::Parts {
             store: Arc::clone(&store),
             registry: Arc::clone(&registry),
             authorizer: Arc::clone(&authorizer),
+            spoke_namespaces: Some(relay.namespaces()),
         });
         // Its end would leave policies as they are for ever: better no hub than one that obeys old bindings.
         tasks.spawn_with(
@@ -122,7 +123,8 @@ impl Hub {
         let hub = Self {
             parts: Arc::new(HubParts {
                 authenticator: Authenticator::new(tokens, config.anonymous)
-                    .with_service_accounts(Arc::clone(&accounts)),
+                    .with_service_accounts(Arc::clone(&accounts))
+                    .with_spoke_tokens(relay.tokens()),
                 accounts,
                 backups: Backups::new(Arc::clone(&store), config.hub_id.clone()),
                 health: Health::new(Arc::clone(&store), lifecycle.draining()),
@@ -132,7 +134,7 @@ impl Hub {
                 authorizer,
                 discovery: discovery::Cache::default(),
                 openapi: openapi::Cache::default(),
-                relay: Relay::default(),
+                relay,
                 metrics: Metrics::default(),
                 quotas: Quotas::new(config.limits),
                 lifecycle,
@@ -140,7 +142,7 @@ impl Hub {
                 config,
             }),
         };
-        hub.parts.relay.start(&hub, &hub.parts.handlers, tasks);
+        hub.parts.relay.start(&hub, tasks);
         hub.start_standings(tasks);
         hub.bootstrap(&LogicalCluster::root()).await?;
         hub.parts.health.set_bootstrapped();
@@ -176,25 +178,6 @@ impl Hub {
     /// What names this hub to other writers of its spokes; replicas share it.
     pub fn id(&self) -> &str {
         &self.parts.config.hub_id
-    }
-
-    /// Serves connections of `listener` until `shutdown`, then drains and returns.
-    ///
-    /// Controllers must go on until this has returned, and the store after them: cancel their tasks afterwards.
-    ///
-    /// # Errors
-    /// [`tls::Error::Certificate`] for certificates that rustls does not take.
-    pub async fn serve(
-        &self,
-        listener: TcpListener,
-        shutdown: CancellationToken,
-    ) -> Result<(), tls::Error> {
-        let (config, verifier) = self.parts.pki.server_config()?;
-        let server = Server::new(self.clone(), config, verifier);
-        // All who wait are accepted before their handshakes get the thread: a full backlog drops what comes next. Slots
-        // bound how many that can be.
-        tokio::task::unconstrained(server.run(listener, shutdown)).await;
-        Ok(())
     }
 
     /// Gives each embedded spoke its first objects, as soon as it is there.

@@ -40,7 +40,8 @@ use tokio::{
 };
 
 use super::links::{Link, Links};
-use crate::authenticate::{SpokeTokens, UserInfo};
+use crate::authenticate::SpokeTokens;
+use crate::request::UserInfo;
 use keys::{Account, Keys, Token};
 
 /// How long a spoke's yes counts. With the interval in which watches are looked at, less than the ten seconds of a revocation.

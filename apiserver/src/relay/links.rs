@@ -27,7 +27,7 @@ use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{accounts::AccountTokens, namespaces::NamespaceCache, published::Published};
-use crate::{authenticate::UserInfo, hub::Hub, respond::Refusal};
+use crate::{hub::Hub, refusal::Refusal, request::UserInfo};
 
 /// The user as whom the relay reads Spokes and Secrets.
 const USER: &str = "system:wheelhouse:relay";

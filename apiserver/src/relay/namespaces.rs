@@ -21,8 +21,8 @@ use tasks::{Shutdown, Tasks};
 
 use super::links::{Link, Links};
 use crate::{
-    admit::namespace::{NamespacePhase, NamespaceView},
-    respond::Refusal,
+    call::{NamespacePhase, NamespaceView},
+    refusal::Refusal,
 };
 
 /// The namespaces of one spoke.
