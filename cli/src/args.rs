@@ -23,6 +23,9 @@ pub(crate) enum Command {
     Spoke(Spoke),
     /// Print a kubeconfig for one logical cluster.
     Kubeconfig(Kubeconfig),
+    /// Work on ResourceGraphDefinitions without a cluster.
+    #[command(subcommand)]
+    Rgd(crate::rgd::Rgd),
     /// Back a hub's store up, restore it, check it.
     #[command(subcommand)]
     Store(crate::store::args::Store),

@@ -10,6 +10,7 @@ mod kubeconfig;
 mod leadership;
 mod output;
 mod process;
+mod rgd;
 mod serve;
 mod spoke;
 mod store;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
             Command::Dev(dev) => dev::run(dev).await,
             Command::Spoke(spoke) => spoke::run(spoke).await,
             Command::Kubeconfig(kubeconfig) => kubeconfig::run(kubeconfig).await,
+            Command::Rgd(command) => rgd::run(&command),
             Command::Store(store) => store::run(store).await,
         }
     });

@@ -12,7 +12,11 @@ use crate::args::{Command, Format};
 pub(crate) fn start_logging(command: &Command) {
     let level = match command {
         Command::Serve(_) => "info",
-        Command::Dev(_) | Command::Spoke(_) | Command::Kubeconfig(_) | Command::Store(_) => "error",
+        Command::Dev(_)
+        | Command::Spoke(_)
+        | Command::Kubeconfig(_)
+        | Command::Rgd(_)
+        | Command::Store(_) => "error",
     };
     let filter =
         EnvFilter::try_from_env("WHEELHOUSE_LOG").unwrap_or_else(|_| EnvFilter::new(level));

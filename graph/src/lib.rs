@@ -38,6 +38,7 @@ pub mod deletion;
 mod drift;
 pub mod instance;
 mod inventory;
+pub mod lint;
 mod plan;
 mod settings;
 

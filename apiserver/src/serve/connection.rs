@@ -2,6 +2,7 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
+use futures::{StreamExt as _, stream::FuturesUnordered};
 use hyper::{Request, body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -121,14 +122,12 @@ impl Connection {
         let mut turns = Turns::new(connection, socket);
         let told = tokio::select! {
             biased;
-            ended = &mut turns => Told::Nothing(ended),
-            () = seat.cut().cancelled() => Told::Nothing(Ok(())),
-            () = stays_unused(&seat) => Told::Nothing(Ok(())),
-            () = seat.finish().cancelled() => Told::ToFinish,
-            () = expired => Told::Expired,
+            ended = &mut turns => Told::Ended(ended),
+            told = first_notice(&seat, expired) => told,
         };
         let ended = match told {
-            Told::Nothing(ended) => ended,
+            Told::Ended(ended) => ended,
+            Told::ToClose => Ok(()),
             Told::ToFinish => {
                 turns.connection().graceful_shutdown();
                 tokio::select! {
@@ -155,13 +154,34 @@ impl Connection {
     }
 }
 
-/// What a connection is told before it ends by itself.
+/// How a connection comes to its end.
 enum Told<T> {
-    Nothing(T),
+    /// By itself.
+    Ended(T),
+    /// It is cut, or was never used.
+    ToClose,
     /// It is to finish: the server drains, or the user has too many.
     ToFinish,
     /// The client's certificate has run out.
     Expired,
+}
+
+/// Waits for the first thing that ends a connection from outside.
+///
+/// A connection is polled several times for each request and each event of a watch. `FuturesUnordered` polls what is in it
+/// only when that was woken itself, which spares each of those turns two timers and the locks of two tokens.
+async fn first_notice<T>(seat: &Seat, expired: impl Future<Output = ()>) -> Told<T> {
+    let notice = async {
+        tokio::select! {
+            biased;
+            () = seat.cut().cancelled() => Told::ToClose,
+            () = stays_unused(seat) => Told::ToClose,
+            () = seat.finish().cancelled() => Told::ToFinish,
+            () = expired => Told::Expired,
+        }
+    };
+    let mut notices = FuturesUnordered::from_iter([notice]);
+    notices.next().await.unwrap_or(Told::ToClose)
 }
 
 /// Waits until after a second since 1970, by a clock that nobody sets; for ever without one. Requests are judged by the clock that may be

@@ -37,6 +37,10 @@ use crate::{
 /// The wait after a failure, which the heartbeat shortens when the spoke comes back.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
 
+/// The wait until a kind that was refused is tried again. What refuses it, a CRD that somebody else made for example, is
+/// not labelled as ours, so that no watch tells when it goes.
+const REFUSED_DELAY: Duration = Duration::from_secs(10);
+
 /// How long a definition waits for a target that answers and does not serve it yet, so that who waits for the definition
 /// finds it served in all sound clusters: a busy kube-apiserver takes some seconds for a CRD.
 const AWAIT_MAX: Duration = Duration::from_secs(10);
@@ -327,6 +331,11 @@ async fn look_after(engine: &Arc<Engine>, cluster: &LogicalCluster) {
             if before != Some(ensure_and_note(engine, &target, served).await) {
                 moved = true;
                 engine.definition_queue.add(served.key.clone());
+            }
+            if matches!(target.kinds.of(served), Some(Progress::Refused(_))) {
+                engine
+                    .distribution_queue
+                    .add_after(cluster.clone(), REFUSED_DELAY);
             }
         }
     }

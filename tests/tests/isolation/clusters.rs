@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use wheelhouse_tests::Spoke;
+use wheelhouse_tests::{Spoke, wait::within};
 
 use super::support::{CRDS, Fixture, MERGE_PATCH, PATIENCE, RBAC, RGDS, SPOKES, User, Watch, base};
 
@@ -584,7 +584,34 @@ async fn s03_a_real_spoke_decides_for_itself_and_for_nobody_else() {
     });
     assert_eq!(paused, None, "no watch of the hub's own paused");
 
+    is_served_once_the_spokes_own_kind_is_gone(&admin).await;
     is_asked_over_all_clusters(&fixture, &east, &admin).await;
+}
+
+/// A kind of root that a CRD of the spoke's own keeps out: the Spoke says so, and it is served once that CRD is deleted,
+/// though nothing that the hub watches there changes.
+async fn is_served_once_the_spokes_own_kind_is_gone(admin: &User) {
+    let definitions = format!("/clusters/east{CRDS}");
+    let own = definition("boxes", "kro.run", "Box", &["v1alpha1"]);
+    admin.post(&definitions, &own).await.must(201);
+    admin
+        .post(RGDS, &cart_graph("boxes", "Box", ""))
+        .await
+        .must(201);
+    within(PATIENCE, "the Spoke tells what keeps Box out", || async {
+        let spoke = admin.get(&format!("{SPOKES}/east")).await.must(200);
+        let text = spoke["status"].to_string();
+        text.contains("Box.kro.run: ").then_some(()).ok_or(text)
+    })
+    .await;
+    let path = format!("{definitions}/boxes.kro.run");
+    admin.delete(&path).await.must(200);
+    within(PATIENCE, "Box is served by the definition", || async {
+        let seen = admin.get(&path).await;
+        let is_ours = seen.body["metadata"]["labels"]["kro.run/owned"] == "true";
+        is_ours.then_some(()).ok_or(seen.body.to_string())
+    })
+    .await;
 }
 
 /// A list and a watch over all clusters, of a user whose rights are the real spoke's to give and to take away.

@@ -1,0 +1,224 @@
+//! `wheelhouse rgd`: work on ResourceGraphDefinitions without a cluster.
+
+mod kinds;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use api::{crd::CustomResourceDefinition, kro::RgdSpec, meta};
+use clap::{Args, Subcommand};
+use serde_json::Value;
+
+use self::kinds::Kinds;
+use crate::output;
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Rgd {
+    /// Compile the definitions of files, and point out what is allowed and often not meant.
+    ///
+    /// Definitions may use the built-in kinds, the kinds that other definitions of the same call generate, and
+    /// CustomResourceDefinitions of the files and of `--schemas`. Exits with 1 where one is refused.
+    Lint(Lint),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Lint {
+    /// YAML files with ResourceGraphDefinitions; other objects are ignored.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// A directory of CustomResourceDefinitions that the definitions use.
+    #[arg(long, value_name = "DIR")]
+    schemas: Option<PathBuf>,
+}
+
+/// A definition and the file that it stands in.
+struct Authored {
+    file: PathBuf,
+    object: Value,
+}
+
+pub(crate) fn run(command: &Rgd) -> Result<()> {
+    match command {
+        Rgd::Lint(lint) => lint.run(),
+    }
+}
+
+// === impl Lint ===
+
+impl Lint {
+    fn run(&self) -> Result<()> {
+        let mut kinds = Kinds::default();
+        let mut authored = Vec::new();
+        for file in &self.files {
+            for object in read(file)? {
+                match object["kind"].as_str() {
+                    Some("ResourceGraphDefinition") => authored.push(Authored {
+                        file: file.clone(),
+                        object,
+                    }),
+                    Some("CustomResourceDefinition") => define(&mut kinds, &object, file)?,
+                    _ => {}
+                }
+            }
+        }
+        if authored.is_empty() {
+            bail!("there is no ResourceGraphDefinition in these files");
+        }
+        for file in self
+            .schemas
+            .as_deref()
+            .map(below)
+            .transpose()?
+            .into_iter()
+            .flatten()
+        {
+            for object in read(&file)? {
+                if object["kind"] == "CustomResourceDefinition" {
+                    define(&mut kinds, &object, &file)?;
+                }
+            }
+        }
+        let (lines, refused_count) = judge_all(&authored, &mut kinds)?;
+        for line in &lines {
+            output::line(line)?;
+        }
+        if refused_count > 0 {
+            bail!(
+                "{refused_count} of {} definitions are refused",
+                authored.len()
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Returns what is found of each definition, a line each, and how many are refused.
+///
+/// A definition may use the kind that another one generates, in any order: those that are refused are tried again for as
+/// long as others add kinds.
+fn judge_all(authored: &[Authored], kinds: &mut Kinds) -> Result<(Vec<String>, usize)> {
+    let mut verdicts: Vec<Option<Result<(), String>>> = authored.iter().map(|_| None).collect();
+    loop {
+        let mut progress = false;
+        for (one, verdict) in authored.iter().zip(&mut verdicts) {
+            if matches!(verdict, Some(Ok(()))) {
+                continue;
+            }
+            *verdict = Some(one.compile(kinds));
+            progress |= matches!(verdict, Some(Ok(())));
+        }
+        if !progress {
+            break;
+        }
+    }
+    let (mut lines, mut refused_count) = (Vec::new(), 0);
+    for (one, verdict) in authored.iter().zip(verdicts) {
+        let (file, name) = (one.file.display(), meta::name(&one.object));
+        if let Some(Err(reason)) = verdict {
+            refused_count += 1;
+            lines.push(format!("{file}: {name}: error: {reason}"));
+            continue;
+        }
+        let spec = one.spec().map_err(anyhow::Error::msg)?;
+        for finding in graph::lint::lint(&one.object, &spec) {
+            let (rule, resource) = (finding.rule.as_str(), finding.resource);
+            let message = finding.message;
+            lines.push(format!(
+                "{file}: {name}: {resource}: warning: {message} [{rule}]"
+            ));
+        }
+    }
+    Ok((lines, refused_count))
+}
+
+// === impl Authored ===
+
+impl Authored {
+    fn spec(&self) -> Result<RgdSpec, String> {
+        RgdSpec::from_value(&self.object["spec"]).map_err(|status| status.message)
+    }
+
+    /// Compiles the definition, and adds the kind that it generates.
+    fn compile(&self, kinds: &mut Kinds) -> Result<(), String> {
+        let graph = graph::compile(&self.spec()?, meta::name(&self.object), kinds)
+            .map_err(|error| error.to_string())?;
+        kinds.define(graph.definition())
+    }
+}
+
+fn define(kinds: &mut Kinds, object: &Value, file: &Path) -> Result<()> {
+    let definition = CustomResourceDefinition::from_value(object)
+        .map_err(|status| anyhow::Error::msg(status.message))
+        .with_context(|| format!("{}", file.display()))?;
+    kinds
+        .define(&definition)
+        .map_err(anyhow::Error::msg)
+        .with_context(|| format!("{}: {}", file.display(), meta::name(object)))
+}
+
+/// Reads the documents of a YAML file.
+fn read(file: &Path) -> Result<Vec<Value>> {
+    let path = file.display();
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {path}"))?;
+    let documents: Vec<Value> =
+        serde_saphyr::from_multiple(&text).with_context(|| format!("{path} is not YAML"))?;
+    Ok(documents)
+}
+
+/// Returns the YAML and JSON files of a directory and of those below it.
+fn below(directory: &Path) -> Result<Vec<PathBuf>> {
+    let path = directory.display();
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(directory).with_context(|| format!("cannot read {path}"))? {
+        let path = entry?.path();
+        let extension = path.extension().and_then(|it| it.to_str());
+        if path.is_dir() {
+            files.extend(below(&path)?);
+        } else if matches!(extension, Some("yaml" | "yml" | "json")) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn authored(name: &str, kind: &str, template: &Value) -> Authored {
+        Authored {
+            file: PathBuf::from("a.yaml"),
+            object: json!({"metadata": {"name": name}, "spec": {
+                "schema": {"apiVersion": "v1alpha1", "kind": kind, "spec": {"a": "string"}},
+                "resources": [{"id": "made", "template": template}]}}),
+        }
+    }
+
+    fn config_map(name: &str) -> Value {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})
+    }
+
+    #[test]
+    fn definitions_are_compiled_in_the_order_in_which_they_use_each_other() {
+        let uses = json!({"apiVersion": "kro.run/v1alpha1", "kind": "Inner",
+            "metadata": {"name": "${schema.metadata.name}"}, "spec": {"a": "${schema.spec.a}"}});
+        let outer = authored("outer", "Outer", &uses);
+        let inner = authored("inner", "Inner", &config_map("settings"));
+        let both = [outer, inner];
+        let (lines, refused_count) = judge_all(&both, &mut Kinds::default()).expect("a report");
+        assert_eq!(refused_count, 0, "{lines:?}");
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(
+            lines[0].starts_with("a.yaml: inner: made: warning: the name \"settings\""),
+            "{lines:?}"
+        );
+        let [outer, _] = both;
+        let (lines, refused_count) = judge_all(&[outer], &mut Kinds::default()).expect("a report");
+        assert_eq!(refused_count, 1, "{lines:?}");
+        assert!(lines[0].contains("outer: error: "), "{lines:?}");
+    }
+}
