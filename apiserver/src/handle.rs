@@ -1,7 +1,7 @@
 //! Answers requests for resources that the hub's store holds.
 //!
 //! One file per verb. Reads copy stored bytes. Every write goes the same way, text order being run order: decode
-//! ([`decode`]), make the new object out of the live one ([`create`], [`update`], [`patch`]), say whose fields changed
+//! ([`mod@decode`]), make the new object out of the live one ([`create`], [`update`], [`patch`]), say whose fields changed
 //! ([`fields`]), admit ([`crate::admit`]), apply the kind's strategy and validate ([`prepare`]), commit. Only the part from
 //! "live" to "commit" runs again when another write came in between; it is marked as such in [`update`].
 //!

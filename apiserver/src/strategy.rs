@@ -2,7 +2,7 @@
 //!
 //! What Kubernetes writes in Go, a `strategy.go` for each resource: defaults, first states, what an update keeps, what is
 //! validated, allocated and released, how an object is deleted, which subresources there are. A strategy is chosen once,
-//! when a kind is registered, by [`built_in`], [`own`] or [`custom`], and carried by the registry's `ResourceScope`;
+//! when a kind is registered, by [`built_in()`], [`own()`] or [`custom()`], and carried by the registry's `ResourceScope`;
 //! handlers and admission ask it and know no kind by name.
 //!
 //! One file per family of kinds, one constant per kind. A kind is one of two bases, [`BUILT_IN`](built_in::BUILT_IN) or

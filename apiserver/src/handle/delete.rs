@@ -1,6 +1,6 @@
 //! Delete: whether an object goes at once, or is marked and waits for its finalizers or its grace period.
 //!
-//! [`plan`] decides from the live object alone; what is around it reads, commits, and does so again where another
+//! [`mod@plan`] decides from the live object alone; what is around it reads, commits, and does so again where another
 //! write came first.
 //! Source: apiserver/pkg/registry/rest/delete.go, apiserver/pkg/registry/generic/registry/store.go (Delete).
 
