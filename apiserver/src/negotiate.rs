@@ -4,7 +4,7 @@
 //! over. Protobuf and CBOR answers are never given, so such clauses are passed over too; every client that asks for
 //! them names JSON after them. Protobuf bodies are taken where the kind is a built-in one (`handle` decodes them).
 //!
-//! Source: `apiserver/pkg/endpoints/handlers/negotiation/negotiate.go`, `api-compat.md` 1.4.
+//! Source: `apiserver/pkg/endpoints/handlers/negotiation/negotiate.go`.
 
 mod accept;
 

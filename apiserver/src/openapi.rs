@@ -6,7 +6,7 @@
 //!
 //! OpenAPI v2 is one document for all groups, made of the others, as JSON and as protobuf: client-go knows it only as that.
 //!
-//! Source: `kube-openapi/pkg/handler3/handler.go`, `api-compat.md` 1.3.
+//! Source: `kube-openapi/pkg/handler3/handler.go`.
 
 mod cache;
 mod gnostic;

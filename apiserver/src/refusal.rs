@@ -2,7 +2,7 @@
 //!
 //! Invariant: the cause never reaches the client; it goes to the log, once, with the audit id.
 //!
-//! Source: `style.md` section 3; `apimachinery/pkg/api/errors/errors.go`.
+//! Source: `apimachinery/pkg/api/errors/errors.go`.
 
 use std::fmt;
 

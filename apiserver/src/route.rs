@@ -7,7 +7,7 @@
 //!   judged.
 //! - A decoded path with a `.` or `..` segment is 400: no path means something else further on.
 //!
-//! Source: `apiserver/pkg/endpoints/request/requestinfo.go`, `design.md` section 2.
+//! Source: `apiserver/pkg/endpoints/request/requestinfo.go`.
 
 mod path;
 

@@ -14,9 +14,8 @@ use api::discovery::{
 use api::{ClusterScope, GroupVersion, GroupVersionKind, GroupVersionResource};
 use serde::de::DeserializeOwned;
 
-use crate::bounds::BoundError;
 use crate::dynamic::{Dynamic, Path};
-use crate::error::Error;
+use crate::error::{BoundError, Error};
 
 /// How many group-versions are asked for one by one. A cluster with 800 CRDs has some 370.
 const VERSION_COUNT_MAX: usize = 2000;

@@ -18,9 +18,9 @@ use kube::client::Body;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::bounds::{BoundError, Budget, Charge, Pager};
+use crate::bounds::{Budget, Charge, Pager};
 use crate::connection::Client;
-use crate::error::{Error, refusal};
+use crate::error::{BoundError, Error, refusal};
 use crate::reflector::{RawObject, decode_page};
 
 mod url;

@@ -6,8 +6,6 @@ use api::{Status, StatusReason};
 use http::{HeaderMap, StatusCode};
 use tower::BoxError;
 
-use crate::bounds::BoundError;
-
 /// How much of an answer that is no Status goes into the message.
 const TEXT_BYTES_MAX: usize = 1024;
 /// How much of the message of a Status is kept; conflicts name many fields.
@@ -37,6 +35,50 @@ pub enum Error {
     /// The kubeconfig could not be used.
     #[error("kubeconfig: {0}")]
     Config(String),
+}
+
+/// Which bound a cluster has met.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BoundError {
+    /// Too much is kept of the cluster and under way from it.
+    #[error("more than {} MiB would be kept of this cluster", bytes_max >> 20)]
+    Total {
+        /// The bound.
+        bytes_max: usize,
+    },
+    /// An answer is too large.
+    #[error("an answer is larger than {} MiB", bytes_max >> 20)]
+    Answer {
+        /// The bound.
+        bytes_max: usize,
+    },
+    /// An object is too large.
+    #[error("an object is larger than {} MiB", bytes_max >> 20)]
+    Object {
+        /// The bound.
+        bytes_max: usize,
+    },
+    /// A list does not end.
+    #[error("a list has more than {count_max} pages")]
+    Pages {
+        /// The bound.
+        count_max: usize,
+    },
+    /// A list begins anew on each page.
+    #[error("a list gives the same continue token again")]
+    Token,
+    /// Discovery does not end.
+    #[error("more than {count_max} group-versions are served")]
+    Versions {
+        /// The bound.
+        count_max: usize,
+    },
+    /// A list takes too long.
+    #[error("a list is not complete after {} s", after.as_secs())]
+    Deadline {
+        /// The bound.
+        after: Duration,
+    },
 }
 
 // === impl Error ===
@@ -69,12 +111,6 @@ impl Error {
     pub fn is_invalid(&self) -> bool {
         self.status()
             .is_some_and(|status| status.reason == StatusReason::Invalid)
-    }
-
-    /// Tells whether the authoriser said no, or the credential was not accepted.
-    pub fn is_denied(&self) -> bool {
-        self.status()
-            .is_some_and(|status| matches!(status.code, 401 | 403))
     }
 
     /// Tells whether a revision is gone.

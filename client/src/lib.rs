@@ -26,7 +26,7 @@ pub mod spoke;
 pub(crate) mod testing;
 pub mod transport;
 
-pub use bounds::{BoundError, Bounds, Budget, Charge};
+pub use bounds::{Bounds, Budget, Charge};
 pub use connection::{
     Client, Connection, CredentialSources, Identity, Options, connect, in_process,
 };
@@ -34,5 +34,5 @@ pub use dynamic::{
     Answer, DeleteRequest, Deleted, Dynamic, Endpoint, Force, List, ListRequest, Page, Patch, Path,
     PathError,
 };
-pub use error::Error;
+pub use error::{BoundError, Error};
 pub use impersonation::acting_as;

@@ -190,7 +190,7 @@ impl Keyring {
     }
 
     /// The key that seals.
-    pub fn sealing_key(&self) -> KeyId {
+    pub(crate) fn sealing_key(&self) -> KeyId {
         // `parse` makes no keyring without keys.
         self.keys.first().map_or(KeyId(0), |key| key.id)
     }
@@ -293,7 +293,7 @@ impl NamedKey {
 
 impl KeyId {
     /// The key that sealed a value; `None` for what is too short to be one.
-    pub fn of_sealed(sealed: &[u8]) -> Option<Self> {
+    pub(crate) fn of_sealed(sealed: &[u8]) -> Option<Self> {
         if sealed.len() < OVERHEAD_BYTES {
             return None;
         }

@@ -31,7 +31,7 @@ use encode::Encoder;
 use everywhere::{Everywhere, Woke};
 use start::{Beginning, Start};
 
-/// What goes out in one piece, unless one revision is larger. Source: perf-reliability 1.8.
+/// What goes out in one piece, unless one revision is larger.
 const CHUNK_BYTES: usize = 16 * 1024;
 /// How often a watch that has nothing to tell says so.
 const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);

@@ -14,13 +14,14 @@ use tasks::{Backoff, Shutdown};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, timeout};
 
+use super::decode_error::DecodeError;
 use super::lines::Lines;
 use super::raw_object::RawObject;
-use super::wire::{self, DecodeError, Line, Page};
+use super::wire::{self, Line, Page};
 use super::{Config, Event};
-use crate::bounds::{BoundError, Budget, Pager};
+use crate::bounds::{Budget, Pager};
 use crate::dynamic::{PAGE_SIZE, Path, PathError, answer, read, selected};
-use crate::error::{Error, refusal};
+use crate::error::{BoundError, Error, refusal};
 
 /// How many resumes may fail in a row with the server alive before everything is listed anew.
 const FAILED_RESUME_COUNT_MAX: u32 = 3;

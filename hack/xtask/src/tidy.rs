@@ -17,6 +17,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("wheelhouse-api", &["wheelhouse-dialect"]),
     ("wheelhouse-tasks", &[]),
     ("wheelhouse-storage", &[]),
+    ("wheelhouse-storage-conformance", &["wheelhouse-storage"]),
     ("wheelhouse-cel", &["wheelhouse-dialect"]),
     (
         "wheelhouse-schema",
@@ -81,13 +82,19 @@ const EDGES: &[(&str, &[&str])] = &[
             "wheelhouse-graph",
             "wheelhouse-client",
             "wheelhouse-storage",
+            "wheelhouse-storage-conformance",
             "wheelhouse-apiserver",
         ],
     ),
     (
         "wheelhouse-tests",
         // The store's recorder and checker of histories, not its engines.
-        &["wheelhouse-api", "wheelhouse-client", "wheelhouse-storage"],
+        &[
+            "wheelhouse-api",
+            "wheelhouse-client",
+            "wheelhouse-storage",
+            "wheelhouse-storage-conformance",
+        ],
     ),
 ];
 

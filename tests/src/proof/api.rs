@@ -14,11 +14,9 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use kube::client::Body;
 use serde_json::{Value, json};
-use storage::{
-    EventKind, Expect, Revision,
-    conformance::histories::{
-        Ending, Fault, News, Page, Pending, Span, Subject, Subscription, Tale, Verdict, Wish,
-    },
+use storage::{EventKind, Expect, Revision};
+use storage_conformance::histories::{
+    Ending, Fault, News, Page, Pending, Span, Subject, Subscription, Tale, Verdict, Wish,
 };
 
 /// Where the ConfigMaps of a test are.

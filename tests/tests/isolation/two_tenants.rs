@@ -13,7 +13,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use futures::future::join_all;
 use serde_json::Value;
-use storage::conformance::Trial;
+use storage_conformance::Trial;
 use tokio::time::Instant;
 
 use self::{
