@@ -2,9 +2,9 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 
-use crate::connect::HubFlags;
+use crate::{connect::HubFlags, output::Format};
 
 /// One Kubernetes API endpoint for a fleet of clusters.
 #[derive(Debug, Parser)]
@@ -31,6 +31,20 @@ pub(crate) enum Command {
     /// Back a hub's store up, restore it, check it.
     #[command(subcommand)]
     Store(crate::store::args::Store),
+}
+
+// === impl Command ===
+
+impl Command {
+    /// Returns what is logged without `WHEELHOUSE_LOG`: the life cycle of a hub, errors of other commands.
+    pub(crate) fn log_level(&self) -> &'static str {
+        match self {
+            Self::Serve(_) => "info",
+            Self::Dev(_) | Self::Spoke(_) | Self::Kubeconfig(_) | Self::Rgd(_) | Self::Store(_) => {
+                "error"
+            }
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -190,19 +204,6 @@ pub(crate) struct Kubeconfig {
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) hub: HubFlags,
-}
-
-/// How a table or an object is printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// As JSON.
-    Json,
-    /// As YAML.
-    Yaml,
-    /// As a table with all columns.
-    Wide,
-    /// Names only.
-    Name,
 }
 
 fn label(text: &str) -> Result<(String, String), String> {

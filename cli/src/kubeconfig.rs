@@ -14,7 +14,7 @@ pub(crate) async fn run(arguments: args::Kubeconfig) -> Result<()> {
         hub.require_spoke(cluster.as_str()).await?;
     }
     let config = hub.kubeconfig_of(&cluster);
-    output::object(&config, args::Format::Yaml)
+    output::object(&config, output::Format::Yaml)
 }
 
 /// Writes a kubeconfig into a file, complete and at once.

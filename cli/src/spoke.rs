@@ -7,8 +7,8 @@ use client::{Answer, DeleteRequest, Deleted, Endpoint, Force, Patch};
 use serde_json::Value;
 
 use crate::{
-    args::{self, Format},
-    connect, output,
+    args, connect,
+    output::{self, Format},
 };
 
 /// Between two looks at a Spoke that is going.

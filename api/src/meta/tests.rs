@@ -29,7 +29,7 @@ fn setters_make_what_is_missing_and_remove_what_is_empty() {
     assert!(!add_finalizer(&mut object, "x/y"));
     assert_eq!(
         object,
-        json!({"spec": 1, "metadata": {"name": "a", "namespace": "b", 
+        json!({"spec": 1, "metadata": {"name": "a", "namespace": "b",
             "annotations": {"k": "v"}, "finalizers": ["x/y"]}})
     );
     set_namespace(&mut object, "");

@@ -34,7 +34,7 @@ pub(super) fn untyped(json: &Json) -> Value<'_> {
 }
 
 /// Reads JSON as its declared type.
-pub(crate) fn typed<'v>(json: &'v Json, ty: &'v DeclType) -> Result<Value<'v>, Failure> {
+pub(super) fn typed<'v>(json: &'v Json, ty: &'v DeclType) -> Result<Value<'v>, Failure> {
     let kind = match (ty, json) {
         (DeclType::Optional(inner), _) => {
             return match json {
