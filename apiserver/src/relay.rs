@@ -1,9 +1,9 @@
 //! A spoke's logical cluster: what the hub does not store is the spoke's, and is relayed to it.
 //!
-//! In reading order: [`links`] (what is kept for each connected spoke), [`forward`] (one request, streamed both
+//! In reading order: [`way`] (the connection of one), [`links`] (what is kept for each connected spoke), [`forward`] (one request, streamed both
 //! ways, as the user), [`headers`] (which of them pass, either way), [`published`] (discovery and OpenAPI of both, as one),
 //! [`namespaces`] (what admission sees of the spoke's namespaces), [`review`] (what the spoke's authorizer says of kinds that the
-//! hub stores), [`accounts`] (whose the tokens of its own ServiceAccounts are).
+//! hub stores), [`accounts`] and [`tokens`] (whose the tokens of its own ServiceAccounts are).
 //!
 //! # Invariants
 //! - A request to a spoke that is not reached is 503 and names the spoke; it is never an empty list, never a 404.
@@ -17,6 +17,8 @@ mod links;
 mod namespaces;
 mod published;
 mod review;
+mod tokens;
+mod way;
 
 use std::sync::Arc;
 
@@ -70,7 +72,7 @@ impl Relay {
 
     /// Returns what knows the tokens of the spokes' own ServiceAccounts.
     pub(crate) fn tokens(&self) -> Arc<dyn SpokeTokens> {
-        Arc::new(accounts::Accounts::new(Arc::clone(&self.links)))
+        Arc::new(tokens::Tokens::new(Arc::clone(&self.links)))
     }
 
     /// Answers a request for a spoke. `served` is what the hub stores for it, `own` the documents of that.
@@ -99,25 +101,26 @@ impl Relay {
             return Err(Refusal::no_such_path());
         };
         let link = self.links.get(cluster);
+        let source = link.as_deref().map(links::Link::source);
         if !info.is_resource && matches!(info.verb, Verb::Get | Verb::Head) {
             let parts = request.request();
             if let Some(page) = discovery::Page::of(&info.path) {
-                let documents = published::discovery(link.as_deref(), served).await;
+                let documents = published::discovery(source, served).await;
                 return discovery::serve(&documents, page, parts);
             }
             match openapi::Page::of(&info.path) {
                 Some(openapi::Page::Index) => {
-                    let index = published::index(link.as_deref(), served, own).await;
+                    let index = published::index(source, served, own).await;
                     return openapi::serve_index(&index, parts);
                 }
                 Some(openapi::Page::Document(name)) => {
-                    let document = published::document(link.as_deref(), served, own, name).await?;
+                    let document = published::document(source, served, own, name).await?;
                     return openapi::serve_document(name, &document, parts, request.context().now);
                 }
                 Some(openapi::Page::V2) | None => {}
             }
         }
         let link = link.ok_or_else(|| self.links.not_connected(cluster))?;
-        forward::forward(&link, request, body).await
+        forward::forward(&link.way, request, body).await
     }
 }

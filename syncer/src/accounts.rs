@@ -15,7 +15,7 @@ use serde_json::json;
 use tasks::WorkQueue;
 use tracing::warn;
 
-use crate::{resources, target::Target};
+use crate::{resources, state::target::Target};
 
 /// The name of the account.
 const NAME: &str = "default";

@@ -1,4 +1,6 @@
-//! What all controllers of the syncer share.
+//! What all controllers of the syncer share: the state ([`crate::state`]), the queues, and the hub.
+//!
+//! It calls no controller: a controller takes what it needs out of it and puts work into a queue.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -8,11 +10,9 @@ use spokes::{Identities, Spokes};
 use tasks::{Tasks, WorkQueue};
 use tokio::sync::Semaphore;
 
-use crate::{
-    definitions::{DefinitionKey, Definitions},
-    fleet::Fleet,
-    instances::InstanceCache,
-    restored::Restored,
+use crate::state::{
+    definitions::Definitions, fleet::Fleet, instances::InstanceCache, restored::Restored,
+    served::DefinitionKey,
 };
 
 /// How long counts of instances may change before a Spoke's status is written once.

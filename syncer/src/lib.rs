@@ -4,31 +4,26 @@
 //! process the transport is a function call. What plans is pure and lives in `graph`; this crate
 //! is the thin shell around it that reads and writes.
 //!
-//! In reading order: [`definitions`] (RGD to GraphRevision to CRD), [`spokes`] (connections),
-//! [`instances`] (from an instance to its children and back), [`accounts`] (what the hub's own
-//! namespaces need), and what they share: [`engine`], [`target`], [`children`], [`mirrors`],
-//! [`collection`], [`externals`], [`acting`] (in whose name), [`keys`].
+//! Three floors, and imports go downwards only. At the bottom [`state`], what is known. On it [`engine`], which shares the
+//! state, the queues and the hub. On top the controllers: [`spokes`] (a target for each connected spoke),
+//! [`definitions`] (RGD to GraphRevision to CRD), [`instances`] (from an instance to its children and back), [`accounts`]
+//! (what the hub's own namespaces need), and what they have in common: [`acting`] (in whose name), [`restoring`],
+//! [`finalizers`], [`resources`]. A controller asks another one for work by a queue of the engine.
 //!
 //! **Invariant:** nothing is deleted because a read failed, was partial, or discovery shrank.
-//! **Invariant:** after a restore nothing is deleted in a spoke before it is confirmed ([`restored`]).
+//! **Invariant:** after a restore nothing is deleted in a spoke before it is confirmed ([`restoring`]).
 //! **Invariant:** no work is dropped: what fails is tried again, later each time.
 
 mod accounts;
 mod acting;
-mod children;
-mod collection;
 mod definitions;
 mod engine;
-mod externals;
-mod fleet;
+mod finalizers;
 mod instances;
-mod keys;
-mod mirrors;
 mod resources;
-mod restored;
-mod simulator;
+mod restoring;
 mod spokes;
-mod target;
+mod state;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -38,10 +33,9 @@ use client::Dynamic;
 use tasks::Tasks;
 use tokio::sync::Semaphore;
 
-pub use crate::simulator::start as start_simulator;
 use crate::{
     engine::Engine,
-    target::{Target, TargetSort},
+    state::target::{Target, TargetSort},
 };
 
 /// The version of kro whose keys and texts children and conditions carry.
@@ -82,17 +76,17 @@ pub fn start(config: Config, tasks: &Tasks) {
         spokes: config.spokes,
         identities: Identities::default(),
         settings,
-        definitions: definitions::Definitions::default(),
-        instances: instances::InstanceCache::default(),
-        fleet: fleet::Fleet::default(),
+        definitions: state::definitions::Definitions::default(),
+        instances: state::instances::InstanceCache::default(),
+        fleet: state::fleet::Fleet::default(),
         definition_queue: Arc::default(),
         spoke_queue: Arc::default(),
         distribution_queue: Arc::default(),
-        restored: restored::Restored::default(),
+        restored: state::restored::Restored::default(),
         planning: Semaphore::new(engine::LONG_PLANS_MAX),
         tasks: tasks.clone(),
     });
-    restored::start(&engine);
+    restoring::start(&engine);
     let root = Target::new(
         LogicalCluster::root(),
         TargetSort::Root,

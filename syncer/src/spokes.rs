@@ -14,12 +14,11 @@ use std::{
 };
 
 use api::LogicalCluster;
-use client::reflector::Event;
 use spokes::Entry;
 
 pub(crate) use reconcile::start as start_target;
 
-use crate::{definitions::Served, engine::Engine, keys::InstanceKey, target::Target};
+use crate::{engine::Engine, restoring};
 
 /// Follows the spokes that are known, and starts the worker that reconciles them.
 pub(crate) fn start(engine: &Arc<Engine>) {
@@ -67,7 +66,7 @@ fn take(
         };
         let object = &entry.known.object;
         engine.identities.note(&cluster, object);
-        engine.restored.note_spoke(engine, &cluster, object);
+        restoring::note_spoke(engine, &cluster, object);
         let before = seen.insert(cluster.clone(), entry.clone());
         if before.is_none_or(|before| concerns(&before, &entry)) {
             concerned.push(cluster);
@@ -88,36 +87,4 @@ fn concerns(before: &Entry, now: &Entry) -> bool {
         || known.deletion_timestamp != object.deletion_timestamp
         || known.uid != object.uid
         || known.annotations != object.annotations
-}
-
-/// Starts the watch of a kind's mirrors in a spoke, unless it runs.
-pub(crate) fn watch_mirrors(engine: &Arc<Engine>, target: &Arc<Target>, served: &Served) {
-    let group_kind = served.graph.group_kind();
-    let Some(end) = target.mirrors.register(&group_kind, &target.token) else {
-        return;
-    };
-    let source = target.source(served.graph.gvr(), None);
-    let mut events = target.follow(source, end.clone());
-    let (follower, target) = (Arc::clone(engine), Arc::clone(target));
-    engine.tasks.spawn("mirrors", async move {
-        while let Some(event) = events.recv().await {
-            if matches!(event, Event::Restarted { .. }) {
-                follower.note_census(&target.cluster); // after a restore it says whether all was seen
-            }
-            for key in target.mirrors.take(&group_kind, &end, event) {
-                target.queue.add(key);
-            }
-        }
-    });
-}
-
-/// Names all instances whose namespace is a given one.
-pub(crate) fn in_namespace(
-    engine: &Engine,
-    cluster: &LogicalCluster,
-    namespace: &str,
-) -> Vec<InstanceKey> {
-    let instances = engine.instances.of_cluster(cluster);
-    let keys = instances.into_iter().map(|(key, _)| key);
-    keys.filter(|key| key.namespace == namespace).collect()
 }

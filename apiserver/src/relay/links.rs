@@ -9,12 +9,15 @@
 use std::{collections::HashMap, sync::Arc};
 
 use api::{LogicalCluster, Status};
-use client::{Connection, Dynamic};
 use parking_lot::Mutex;
 use spokes::Spokes;
 use tasks::Tasks;
 
-use super::{accounts::AccountTokens, published::Published};
+use super::{
+    accounts::AccountTokens,
+    published::{Published, Source},
+    way::Way,
+};
 use crate::respond::Refusal;
 
 /// What the relay keeps, by logical cluster.
@@ -28,8 +31,8 @@ pub(super) struct Links {
 /// The way to one spoke, and what is kept of it.
 #[derive(Debug)]
 pub(super) struct Link {
-    way: Arc<spokes::Link>,
-    pub(super) published: Published,
+    pub(super) way: Way,
+    published: Published,
     pub(super) accounts: AccountTokens,
 }
 
@@ -51,7 +54,7 @@ impl Links {
             return None;
         };
         match links.get(cluster) {
-            Some(link) if Arc::ptr_eq(&link.way, &way) => Some(Arc::clone(link)),
+            Some(link) if link.way.is(&way) => Some(Arc::clone(link)),
             Some(_) | None => {
                 let link = Arc::new(Link::new(way));
                 links.insert(cluster.clone(), Arc::clone(&link));
@@ -93,45 +96,17 @@ impl Links {
 impl Link {
     fn new(way: Arc<spokes::Link>) -> Self {
         Self {
-            way,
+            way: Way::new(way),
             published: Published::default(),
             accounts: AccountTokens::default(),
         }
     }
 
-    pub(super) fn cluster(&self) -> &LogicalCluster {
-        self.way.spoke()
-    }
-
-    pub(super) fn connection(&self) -> &Connection {
-        self.way.for_requests()
-    }
-
-    /// Returns calls on objects, as the hub.
-    pub(super) fn dynamic(&self) -> Dynamic {
-        Dynamic::new(self.connection().client())
-    }
-
-    /// Whether `system:masters` of the hub are `system:masters` there.
-    pub(super) fn trusts_masters(&self) -> bool {
-        self.way.trusts_masters()
-    }
-
-    /// Returns the namespaces of the spoke as they were last seen.
-    pub(super) fn namespaces(&self) -> &spokes::Namespaces {
-        self.way.namespaces()
-    }
-
-    /// Notes that the spoke answered.
-    pub(super) fn answered(&self) {
-        self.way.answered();
-    }
-
-    /// Notes that it did not, and returns the 503 for the client.
-    pub(super) fn unreachable(&self, error: &client::Error) -> Refusal {
-        let now = api::meta::time_now_text(jiff::Timestamp::now());
-        let trouble = self.way.failed(error.chain(), &now);
-        let text = format!("spoke {:?} is {trouble}", self.cluster().as_str());
-        Status::service_unavailable(text).retry_after(1).into()
+    /// Returns what the spoke's documents are read from.
+    pub(super) const fn source(&self) -> Source<'_> {
+        Source {
+            way: &self.way,
+            published: &self.published,
+        }
     }
 }

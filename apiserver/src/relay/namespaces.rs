@@ -38,7 +38,7 @@ impl SpokeNamespaces {
             .links
             .get(cluster)
             .ok_or_else(|| self.links.not_connected(cluster))?;
-        match link.namespaces().phase(namespace) {
+        match link.way.namespaces().phase(namespace) {
             Some(Phase::Active) => return Ok(NamespacePhase::Active),
             Some(Phase::Terminating) => return Ok(NamespacePhase::Terminating),
             None => {}
@@ -48,13 +48,13 @@ impl SpokeNamespaces {
             gvr: api::GroupVersionResource::new("", "v1", "namespaces"),
             namespace: None,
         };
-        match link.dynamic().get(&endpoint, namespace).await {
+        match link.way.dynamic().get(&endpoint, namespace).await {
             Ok(found) if api::meta::is_terminating(&found) => Ok(NamespacePhase::Terminating),
             Ok(_) => Ok(NamespacePhase::Active),
             Err(error) if error.is_not_found() => Ok(NamespacePhase::Absent),
             // What no path can name is not there, and the spoke was not asked.
             Err(client::Error::Path(_)) => Ok(NamespacePhase::Absent),
-            Err(error) => Err(link.unreachable(&error)),
+            Err(error) => Err(link.way.unreachable(&error)),
         }
     }
 }

@@ -50,6 +50,10 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "wheelhouse-simulator",
+        &["wheelhouse-api", "wheelhouse-tasks", "wheelhouse-client"],
+    ),
+    (
         "wheelhouse",
         &[
             "wheelhouse-api",
@@ -60,6 +64,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "wheelhouse-spokes",
             "wheelhouse-apiserver",
             "wheelhouse-syncer",
+            "wheelhouse-simulator",
         ],
     ),
     ("wheelhouse-xtask", &[]),

@@ -6,8 +6,8 @@ use graph::conditions::{ConditionSet, INSTANCE, Mark};
 use serde_json::{Value, json};
 use spokes::Trouble;
 
-use super::reconcile::{Pause, Work};
-use crate::{engine::Engine, target::TargetSort};
+use super::work::{Pause, Work};
+use crate::{engine::Engine, state::target::TargetSort};
 
 /// Writes a complete status, unless it is the one that is there.
 pub(crate) async fn write(work: &mut Work<'_>, wanted: Value) -> Result<(), Pause> {

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::{
     engine::Engine,
-    resources,
-    target::{Reach, Target, TargetSort},
+    resources, restoring,
+    state::target::{Reach, Target, TargetSort},
 };
 
 /// How much of a message a Spoke's status has.
@@ -155,7 +155,7 @@ fn trust_rows(engine: &Engine, target: &Target) -> Vec<Row> {
 
 /// What a restore leaves to be said; nothing where the hub was not restored.
 fn restored_row(engine: &Engine, target: &Target) -> Option<Row> {
-    let report = engine.restored.report(engine, target)?;
+    let report = restoring::report(engine, target)?;
     let status = if report.confirmed { "True" } else { "False" };
     let type_ = keys::CONDITION_RESTORE_CONFIRMED;
     Some(Row::new(type_, status, report.reason, report.message))

@@ -10,7 +10,7 @@ use tracing::{info, warn};
 use crate::{
     engine::Engine,
     resources,
-    target::{Reach, Target},
+    state::target::{Reach, Target},
 };
 
 /// Between two probes: an outage is noticed by a failing call or a lost watch long before, and

@@ -7,10 +7,14 @@
 
 use std::sync::Arc;
 
+use api::LogicalCluster;
 use client::DeleteRequest;
 use tracing::{info, warn};
 
-use crate::{engine::Engine, target::Target};
+use crate::{
+    engine::Engine,
+    state::{keys::InstanceKey, target::Target},
+};
 
 /// Starts to empty the namespaces of a spoke that are going. It ends with the target's token.
 pub(super) fn watch(engine: &Arc<Engine>, target: &Arc<Target>) {
@@ -40,7 +44,7 @@ pub(super) fn watch(engine: &Arc<Engine>, target: &Arc<Target>) {
 }
 
 async fn empty(engine: &Arc<Engine>, target: &Target, namespace: &str) {
-    for key in super::in_namespace(engine, &target.cluster, namespace) {
+    for key in in_namespace(engine, &target.cluster, namespace) {
         let endpoint = engine
             .definitions
             .endpoint(&target.cluster, &key.group_kind);
@@ -58,4 +62,11 @@ async fn empty(engine: &Arc<Engine>, target: &Target, namespace: &str) {
             }
         }
     }
+}
+
+/// Names all instances whose namespace is a given one.
+fn in_namespace(engine: &Engine, cluster: &LogicalCluster, namespace: &str) -> Vec<InstanceKey> {
+    let instances = engine.instances.of_cluster(cluster);
+    let keys = instances.into_iter().map(|(key, _)| key);
+    keys.filter(|key| key.namespace == namespace).collect()
 }

@@ -16,11 +16,10 @@ use tracing::{info, warn};
 use super::{census, heartbeat, namespaces};
 use crate::{
     accounts,
-    definitions::{distribution, reconcile::add_finalizer_of},
+    definitions::distribution,
     engine::Engine,
-    instances::{self, deletion},
-    resources,
-    target::{Target, TargetSort},
+    finalizers, instances, resources,
+    state::target::{Target, TargetSort},
 };
 
 /// Holds a Spoke until its instances are gone.
@@ -59,7 +58,7 @@ async fn step(
         return end(engine, cluster, &object).await;
     }
     if !api::meta::has_finalizer(&object, FINALIZER) {
-        let patch = add_finalizer_of(&object, FINALIZER);
+        let patch = finalizers::add(&object, FINALIZER);
         object = engine
             .hub
             .patch(&endpoint, &known.name, None, Patch::Json(&patch))
@@ -168,7 +167,7 @@ async fn end(
         return Ok(());
     }
     let endpoint = Engine::hub_endpoint(&LogicalCluster::root(), &resources::spokes(), "");
-    let patch = deletion::remove_finalizer(object, FINALIZER);
+    let patch = finalizers::remove(object, FINALIZER);
     let name = api::meta::name(object);
     match engine
         .hub

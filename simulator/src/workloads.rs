@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use super::{
+use crate::{
     Action,
     leaves::digest,
     world::{Kind, World},

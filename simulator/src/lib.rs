@@ -5,8 +5,10 @@
 //! Pods, Pods run, Jobs complete, claims are bound, load balancers get an address, and what has
 //! lost its owner goes. Nothing is run.
 //!
-//! [`world`] is what was seen, [`workloads`] and [`leaves`] say purely what is to be done about it;
+//! [`world`] is what was seen, [`workloads`] and [`leaves`] return purely what is to be done about it;
 //! this file does it.
+//!
+//! **Invariant:** it knows a cluster only through its API, as any controller does.
 
 mod leaves;
 mod workloads;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use api::GroupKind;
+use api::{GroupKind, LogicalCluster};
 use client::reflector::RawObject;
 use serde_json::Value;
 
@@ -58,11 +58,13 @@ impl fmt::Display for InstanceKey {
     }
 }
 
-/// Compares two resource versions of one source, as integers of any length.
-///
-/// Source: apimachinery 1.35 `resourceversion.CompareResourceVersion`.
-pub(crate) fn newer(version: &str, than: &str) -> bool {
-    (version.len(), version) > (than.len(), than)
+/// Tells the logical cluster that the hub says an object is in.
+pub(crate) fn cluster_of(object: &RawObject) -> Option<LogicalCluster> {
+    object
+        .annotations
+        .get(api::cluster::ANNOTATION)?
+        .parse()
+        .ok()
 }
 
 /// Reads a string below a path of keys.
@@ -72,21 +74,4 @@ pub(crate) fn text<'a>(value: &'a Value, path: &[&str]) -> &'a str {
         at = &at[*key];
     }
     at.as_str().unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn resource_versions_compare_as_integers() {
-        for (version, than, want) in [
-            ("10", "9", true),
-            ("9", "10", false),
-            ("10", "10", false),
-            ("11", "10", true),
-        ] {
-            assert_eq!(newer(version, than), want, "{version} newer than {than}");
-        }
-    }
 }

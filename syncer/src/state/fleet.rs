@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use api::LogicalCluster;
 use parking_lot::RwLock;
 
-use crate::target::Target;
+use super::target::Target;
 
 /// Targets by logical cluster. Root is always there.
 #[derive(Debug, Default)]

@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //!
-//! As in [`crate::children`]: what the cache says of a kind counts only once it is synced, and
-//! [`crate::collection`] has the rule of what to believe.
+//! As in [`super::children`]: what the cache says of a kind counts only once it is synced, and
+//! [`super::collection`] has the rule of what to believe.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -15,7 +15,7 @@ use client::reflector::{Event, RawObject};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::{collection::Collection, keys::InstanceKey};
+use super::{collection::Collection, keys::InstanceKey};
 
 /// The mirrors of one spoke.
 #[derive(Debug, Default)]
@@ -165,6 +165,18 @@ impl MirrorCache {
             Event::Interrupted(_) | Event::Resumed => Vec::new(),
         }
     }
+}
+
+/// Tells whether a mirror was written by a hub.
+pub(crate) fn is_of_hub(mirror: &RawObject, hub_id: &str) -> bool {
+    let ours = mirror
+        .finalizers
+        .iter()
+        .any(|name| name == api::wheelhouse::keys::FINALIZER_MIRROR);
+    ours && mirror
+        .annotations
+        .get(api::wheelhouse::keys::HUB)
+        .is_some_and(|id| id == hub_id)
 }
 
 #[cfg(test)]

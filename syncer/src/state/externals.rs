@@ -19,12 +19,12 @@ use client::{
     Endpoint,
     reflector::{Event, RawObject},
 };
-use graph::{Target as WantedTarget, Wanted};
+use graph::Target as WantedTarget;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::{acting::Actor, keys::InstanceKey, target::Target};
+use super::keys::InstanceKey;
 
 /// The external objects of one target cluster.
 #[derive(Debug, Default)]
@@ -52,11 +52,11 @@ pub(crate) enum Found {
 
 /// A reference without the node that makes it: two nodes may share a watch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Reference {
-    endpoint: Endpoint,
-    wanted: WantedTarget,
+pub(crate) struct Reference {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) wanted: WantedTarget,
     /// In whose name it is read; `None` is the hub's own.
-    user: Option<Arc<User>>,
+    pub(crate) user: Option<Arc<User>>,
 }
 
 #[derive(Debug)]
@@ -72,26 +72,21 @@ struct ReferenceState {
 // === impl ExternalCache ===
 
 impl ExternalCache {
-    /// Reads what a reference points to, in an actor's name.
+    /// Reads what a reference points to. `None` means that nobody reads it yet: then a watch is to be started, which `end`
+    /// ends.
     pub(crate) fn read(
-        target: &Target,
-        actor: &Actor,
-        wanted: &Wanted,
+        &self,
+        reference: &Reference,
         reader: &InstanceKey,
-    ) -> Found {
-        let reference = Reference::of(target, actor, wanted);
-        let mut state = target.externals.state.lock();
+        end: &CancellationToken,
+    ) -> Option<Found> {
+        let mut state = self.state.lock();
         let readings = state.by_reader.entry(reader.clone()).or_default();
         readings.insert(reference.clone());
-        if let Some(known) = state.references.get_mut(&reference) {
+        if let Some(known) = state.references.get_mut(reference) {
             known.readers.insert(reader.clone());
-            return known.found(&reference);
+            return Some(known.found(reference));
         }
-        let selected = match reference.selected() {
-            Ok(selected) => selected,
-            Err(reason) => return Found::Refused(reason),
-        };
-        let end = target.token.child_token();
         let fresh = ReferenceState {
             synced: false,
             trouble: None,
@@ -100,18 +95,7 @@ impl ExternalCache {
             end: end.clone(),
         };
         state.references.insert(reference.clone(), fresh);
-        drop(state);
-        start(target, actor, reference, selected, end);
-        Found::Waiting
-    }
-
-    /// Ends what a reader no longer reads: `wanted` is all that it does.
-    pub(crate) fn keep(target: &Target, actor: &Actor, wanted: &[Wanted], reader: &InstanceKey) {
-        let kept: HashSet<Reference> = wanted
-            .iter()
-            .map(|wanted| Reference::of(target, actor, wanted))
-            .collect();
-        target.externals.retain(reader, &kept);
+        None
     }
 
     /// Ends all that a reader reads: it is gone.
@@ -119,7 +103,8 @@ impl ExternalCache {
         self.retain(reader, &HashSet::new());
     }
 
-    fn retain(&self, reader: &InstanceKey, kept: &HashSet<Reference>) {
+    /// Ends what a reader no longer reads: `kept` is all that it does.
+    pub(crate) fn retain(&self, reader: &InstanceKey, kept: &HashSet<Reference>) {
         let mut state = self.state.lock();
         let State {
             references,
@@ -146,7 +131,8 @@ impl ExternalCache {
         }
     }
 
-    fn take(&self, reference: &Reference, event: Event) -> Vec<InstanceKey> {
+    /// Takes up an event of the watch of a reference, and names its readers.
+    pub(crate) fn take(&self, reference: &Reference, event: Event) -> Vec<InstanceKey> {
         let mut state = self.state.lock();
         let Some(known) = state.references.get_mut(reference) else {
             return Vec::new();
@@ -204,15 +190,11 @@ impl ReferenceState {
 // === impl Reference ===
 
 impl Reference {
-    fn of(target: &Target, actor: &Actor, wanted: &Wanted) -> Self {
-        Self {
-            endpoint: target.endpoint(&wanted.gvr, &wanted.namespace),
-            wanted: wanted.target.clone(),
-            user: actor.user().map(Arc::clone),
-        }
-    }
-
-    fn selected(&self) -> Result<(Option<Selector>, Option<FieldSelector>), String> {
+    /// Returns what its watch selects.
+    ///
+    /// # Errors
+    /// Where the selector cannot be read.
+    pub(crate) fn selected(&self) -> Result<(Option<Selector>, Option<FieldSelector>), String> {
         match &self.wanted {
             WantedTarget::Name(name) => Ok((None, Some(FieldSelector::name(name)))),
             WantedTarget::Selector(text) => {
@@ -222,31 +204,4 @@ impl Reference {
             }
         }
     }
-}
-
-fn start(
-    target: &Target,
-    actor: &Actor,
-    reference: Reference,
-    (label_selector, field_selector): (Option<Selector>, Option<FieldSelector>),
-    end: CancellationToken,
-) {
-    let mut config = target.source(&reference.endpoint.gvr, label_selector);
-    config.client = actor.dynamic().client().clone();
-    config.endpoint = reference.endpoint.clone();
-    config.field_selector = field_selector;
-    let ended = end.clone();
-    let mut events = target.follow(config, end);
-    let cache = Arc::clone(&target.externals);
-    let queue = Arc::clone(&target.queue);
-    target.tasks().spawn("externals", async move {
-        while let Some(event) = events.recv().await {
-            if ended.is_cancelled() {
-                return; // what is read under this reference now is another watch's
-            }
-            for instance in cache.take(&reference, event) {
-                queue.add(instance);
-            }
-        }
-    });
 }

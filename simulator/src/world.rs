@@ -2,11 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use api::GroupVersionResource;
+use api::{GroupVersionResource, meta::is_newer};
 use client::reflector::{Event, RawObject};
 use serde_json::Value;
-
-use crate::keys::newer;
 
 /// The kinds that are simulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -109,7 +107,7 @@ impl World {
         let version = api::meta::resource_version(&object);
         let stale = objects
             .get(&key)
-            .is_some_and(|known| newer(api::meta::resource_version(known), version));
+            .is_some_and(|known| is_newer(api::meta::resource_version(known), version));
         if !stale {
             objects.insert(key, object);
         }

@@ -27,9 +27,8 @@
 
 use std::{collections::HashMap, hash::Hash, sync::Arc};
 
+use api::meta::is_newer;
 use client::reflector::RawObject;
-
-use crate::keys::newer;
 
 /// What is known of one collection; `K` names an object in it.
 #[derive(Debug)]
@@ -89,7 +88,7 @@ impl<K: Clone + Eq + Hash> Collection<K> {
 
     /// Takes up the answer to a write of ours.
     pub(crate) fn answered(&mut self, key: K, object: Arc<RawObject>) -> Option<Change<K>> {
-        if newer(&object.resource_version, &self.horizon) {
+        if is_newer(&object.resource_version, &self.horizon) {
             self.put(key, object)
         } else {
             None
@@ -116,13 +115,13 @@ impl<K: Clone + Eq + Hash> Collection<K> {
         objects: Vec<(K, Arc<RawObject>)>,
         version: &str,
     ) -> Vec<Change<K>> {
-        let set_back = version.is_empty() || newer(&self.horizon, version);
+        let set_back = version.is_empty() || is_newer(&self.horizon, version);
         version.clone_into(&mut self.horizon);
         self.synced = true;
         let mut left: HashMap<K, Entry> = if set_back {
             std::mem::take(&mut self.entries)
         } else {
-            let decided = |_: &K, entry: &mut Entry| !newer(entry.version(), version);
+            let decided = |_: &K, entry: &mut Entry| !is_newer(entry.version(), version);
             self.entries.extract_if(decided).collect()
         };
         let mut changes = Vec::new();
@@ -162,7 +161,7 @@ impl<K: Clone + Eq + Hash> Collection<K> {
     pub(crate) fn deleted(&mut self, key: K, object: &RawObject) -> Option<Change<K>> {
         self.move_horizon(&object.resource_version);
         let entry = self.entries.get(&key)?;
-        if newer(entry.version(), &object.resource_version) {
+        if is_newer(entry.version(), &object.resource_version) {
             return None; // made or changed since: its own event is on the way
         }
         let before = self.entries.remove(&key)?.into_present()?;
@@ -174,7 +173,7 @@ impl<K: Clone + Eq + Hash> Collection<K> {
     }
 
     fn move_horizon(&mut self, version: &str) {
-        if newer(version, &self.horizon) {
+        if is_newer(version, &self.horizon) {
             version.clone_into(&mut self.horizon);
         }
     }
@@ -183,12 +182,12 @@ impl<K: Clone + Eq + Hash> Collection<K> {
         let before = match self.entries.get_mut(&key) {
             None => None,
             Some(Entry::Gone { uid, version }) if *uid == object.uid => {
-                if newer(&object.resource_version, version) {
+                if is_newer(&object.resource_version, version) {
                     object.resource_version.clone_into(version);
                 }
                 return None;
             }
-            Some(known) if !newer(&object.resource_version, known.version()) => return None,
+            Some(known) if !is_newer(&object.resource_version, known.version()) => return None,
             Some(known) => known.present().cloned(),
         };
         self.entries

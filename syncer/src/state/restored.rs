@@ -11,25 +11,16 @@
 //!
 //! While it is not known whether the hub was restored, it counts as restored.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::collections::{BTreeSet, HashMap};
 
-use api::{LogicalCluster, selector::FieldSelector, wheelhouse::keys};
-use client::{
-    Endpoint,
-    reflector::{self, Event, RawObject},
-};
+use api::{LogicalCluster, wheelhouse::keys};
+use client::reflector::{Event, RawObject};
 use parking_lot::Mutex;
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 
-use crate::{
-    engine::Engine,
-    instances::{mirror, reconcile::Pause},
+use super::{
     keys::InstanceKey,
-    resources,
-    target::{Reach, Target, TargetSort},
+    target::{Target, TargetSort},
 };
 
 /// How many instances a Spoke's condition names; the rest is counted.
@@ -63,8 +54,9 @@ enum Origin {
     Backup(Marker),
 }
 
+/// The ConfigMap that a restore leaves.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Marker {
+pub(crate) struct Marker {
     id: String,
     taken_at: String,
 }
@@ -91,17 +83,18 @@ pub(crate) enum OfUnknown {
 
 /// What is seen of a spoke after a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Seen {
+pub(crate) struct Seen {
     /// Instances that only the spoke knows.
-    unknown: Vec<InstanceKey>,
+    pub(crate) unknown: Vec<InstanceKey>,
     /// Instances of the hub that have something to be deleted.
-    waiting: Vec<InstanceKey>,
+    pub(crate) waiting: Vec<InstanceKey>,
     /// Whether there may be others: the spoke does not answer, or not everything there is read yet.
-    view: View,
+    pub(crate) view: View,
 }
 
+/// Whether everything in a spoke was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum View {
+pub(crate) enum View {
     Whole,
     Partial,
 }
@@ -132,85 +125,49 @@ impl Restored {
         )
     }
 
-    /// Lets a deletion in a target pass, or notes that it waits.
-    ///
-    /// # Errors
-    ///
-    /// [`Pause::Watch`] while it waits: the instance is named again once the spoke is confirmed.
-    pub(crate) fn require(
-        &self,
-        engine: &Engine,
-        target: &Target,
-        key: &InstanceKey,
-    ) -> Result<(), Pause> {
-        if self.leave(target) != Leave::Held {
-            return Ok(());
-        }
-        debug!(cluster = %target.cluster, key = %key, "a deletion waits: the hub was restored");
+    /// Notes that an instance waits to have something deleted. Returns whether that is new.
+    pub(crate) fn note_waiting(&self, cluster: &LogicalCluster, key: &InstanceKey) -> bool {
         let mut state = self.state.lock();
-        let waiting = state.waiting.entry(target.cluster.clone()).or_default();
-        if waiting.insert(key.clone()) {
-            engine.note_census(&target.cluster);
-        }
-        Err(Pause::Watch)
+        let waiting = state.waiting.entry(cluster.clone()).or_default();
+        waiting.insert(key.clone())
     }
 
-    /// Notes that an instance has come to its end without a deletion: none of it waits any more.
-    pub(crate) fn passed(&self, engine: &Engine, target: &Target, key: &InstanceKey) {
+    /// Notes that an instance has come to its end without a deletion. Returns whether it waited.
+    pub(crate) fn note_passed(&self, cluster: &LogicalCluster, key: &InstanceKey) -> bool {
         let mut state = self.state.lock();
-        let Some(waiting) = state.waiting.get_mut(&target.cluster) else {
-            return;
-        };
-        if waiting.remove(key) {
-            engine.note_census(&target.cluster);
-        }
+        let waiting = state.waiting.get_mut(cluster);
+        waiting.is_some_and(|waiting| waiting.remove(key))
     }
 
-    /// Takes up a Spoke's annotation.
-    pub(crate) fn note_spoke(&self, engine: &Engine, cluster: &LogicalCluster, object: &RawObject) {
-        let answer = object.annotations.get(keys::ANNOTATION_CONFIRM_RESTORE);
+    /// Takes up a Spoke's annotation. Returns whether it is another answer than before.
+    pub(crate) fn note_answer(&self, cluster: &LogicalCluster, answer: Option<&String>) -> bool {
         let mut state = self.state.lock();
         if state.answers.get(cluster) == answer {
-            return;
+            return false;
         }
         match answer {
             Some(answer) => state.answers.insert(cluster.clone(), answer.clone()),
             None => state.answers.remove(cluster),
         };
         state.waiting.remove(cluster);
-        drop(state);
-        info!(spoke = %cluster, answer, "a restore was answered");
-        engine.reconsider(cluster);
+        true
     }
 
-    /// Says how it stands with a spoke; `None` where the hub was not restored.
-    pub(crate) fn report(&self, engine: &Engine, target: &Target) -> Option<Report> {
-        if target.sort != TargetSort::Mirrored {
+    /// Returns the restore, and the instances that wait in a target because of it; `None` where the hub was not restored.
+    pub(crate) fn waiting(
+        &self,
+        cluster: &LogicalCluster,
+    ) -> Option<(Marker, BTreeSet<InstanceKey>)> {
+        let state = self.state.lock();
+        let Origin::Backup(marker) = &state.origin else {
             return None;
-        }
-        let leave = self.leave(target);
-        let (marker, waiting) = {
-            let state = self.state.lock();
-            let Origin::Backup(marker) = &state.origin else {
-                return None;
-            };
-            (marker.clone(), state.waiting.get(&target.cluster).cloned())
         };
-        // An instance that the hub does not know is not counted twice, and one that is gone waits for nothing.
-        let is_known = |key: &InstanceKey| engine.instances.get(&target.cluster, key).is_some();
-        let waiting = waiting.unwrap_or_default().into_iter();
-        let whole = target.reach() == Reach::Reachable
-            && engine.instances.synced()
-            && target.mirrors.synced();
-        let seen = Seen {
-            unknown: mirror::orphans(engine, target),
-            waiting: waiting.filter(is_known).collect(),
-            view: if whole { View::Whole } else { View::Partial },
-        };
-        Some(report(&marker, &target.cluster, leave, &seen))
+        let waiting = state.waiting.get(cluster).cloned();
+        Some((marker.clone(), waiting.unwrap_or_default()))
     }
 
-    fn take(&self, event: Event) -> bool {
+    /// Takes up an event of the ConfigMap of a restore. Returns whether what may be deleted has changed.
+    pub(crate) fn take(&self, event: Event) -> bool {
         let found = match event {
             Event::Restarted { objects, .. } => {
                 objects.iter().find_map(|object| Marker::of(object))
@@ -259,33 +216,6 @@ impl Marker {
     }
 }
 
-/// Starts to follow the ConfigMap of a restore.
-pub(crate) fn start(engine: &Arc<Engine>) {
-    let gvr = resources::core("configmaps");
-    let source = reflector::Config {
-        client: engine.hub.client().clone(),
-        endpoint: Endpoint {
-            scope: None,
-            gvr,
-            namespace: Some(keys::RESTORE_NAMESPACE.to_owned()),
-        },
-        label_selector: None,
-        field_selector: Some(FieldSelector::name(keys::RESTORE_CONFIG_MAP)),
-        name: "hub/restore".to_owned(),
-    };
-    let mut events = reflector::start(source, &engine.tasks, engine.tasks.child_token());
-    let follower = Arc::clone(engine);
-    engine.tasks.spawn("restored", async move {
-        while let Some(event) = events.recv().await {
-            if follower.restored.take(event) {
-                for target in follower.fleet.all() {
-                    follower.reconsider(&target.cluster);
-                }
-            }
-        }
-    });
-}
-
 fn leave(origin: &Origin, answer: Option<&str>) -> Leave {
     let marker = match origin {
         Origin::Unknown => return Leave::Held,
@@ -305,7 +235,13 @@ fn leave(origin: &Origin, answer: Option<&str>) -> Leave {
     }
 }
 
-fn report(marker: &Marker, cluster: &LogicalCluster, leave: Leave, seen: &Seen) -> Report {
+/// Returns what a Spoke says of the restore.
+pub(crate) fn report(
+    marker: &Marker,
+    cluster: &LogicalCluster,
+    leave: Leave,
+    seen: &Seen,
+) -> Report {
     let Marker { id, taken_at } = marker;
     let partial = match seen.view {
         View::Whole => "",

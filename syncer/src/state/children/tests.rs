@@ -4,7 +4,7 @@ use client::reflector::Event;
 use proptest::{prelude::*, sample::Index};
 
 use super::*;
-use crate::collection::{
+use crate::state::collection::{
     self,
     tests::{Lesson, Server, happenings},
 };

@@ -6,23 +6,26 @@
 //! says of a kind counts only once the kind is *synced*: absence before is not absence.
 //!
 //! An answer to our own write is taken up at once, so that a plan sees it without waiting for the
-//! watch; [`crate::collection`] has the rule of what to believe.
+//! watch; [`super::collection`] has the rule of what to believe.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
-use api::{GroupVersionKind, GroupVersionResource, selector::Selector};
+use api::{
+    GroupVersionKind, GroupVersionResource, meta::is_newer, selector::Selector,
+    wheelhouse::InventorySpec,
+};
 use client::reflector::{self, RawObject};
 use graph::ObjectRef;
 use parking_lot::Mutex;
 use tasks::Tasks;
 use tokio::sync::mpsc;
 
-use crate::{
+use super::{
     collection::{Change, Collection},
-    keys::{InstanceKey, newer},
+    keys::InstanceKey,
 };
 
 /// Selects everything that kro, and so the syncer, writes.
@@ -85,6 +88,22 @@ pub(crate) enum Sync {
     Waiting(Option<String>),
 }
 
+// === impl WatchedKind ===
+
+impl WatchedKind {
+    /// Tells the kinds that a ledger names.
+    pub(crate) fn of_ledger(ledger: Option<&InventorySpec>) -> Vec<Self> {
+        let members = ledger.into_iter().flat_map(|spec| &spec.members);
+        let kinds: BTreeSet<Self> = members
+            .map(|member| Self {
+                gvk: GroupVersionKind::new(&member.group, &member.version, &member.kind),
+                gvr: GroupVersionResource::new(&member.group, &member.version, &member.resource),
+            })
+            .collect();
+        kinds.into_iter().collect()
+    }
+}
+
 // === impl ChildCache ===
 
 impl ChildCache {
@@ -130,7 +149,7 @@ impl ChildCache {
             match children.last_mut() {
                 Some((known, twin)) if known == reference => {
                     let version = &child.object.resource_version;
-                    if newer(version, &twin.object.resource_version) {
+                    if is_newer(version, &twin.object.resource_version) {
                         *twin = child;
                     }
                 }

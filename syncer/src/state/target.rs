@@ -23,13 +23,13 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    acting::Actors,
+use super::{
+    actors::Actors,
     children::{self, ChildCache, WatchedKind},
-    definitions::distribution::Kinds,
+    claims::Claims,
     externals::ExternalCache,
-    instances::claims::Claims,
     keys::InstanceKey,
+    kinds::Kinds,
     mirrors::MirrorCache,
 };
 
