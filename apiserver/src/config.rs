@@ -4,7 +4,7 @@ use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use spokes::Dialer;
 
-use crate::quota::Limits;
+use crate::request::share::Limits;
 
 /// How a hub is set up. Everything has a default but the directory.
 #[derive(Clone, Debug)]

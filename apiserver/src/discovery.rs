@@ -19,7 +19,8 @@ pub use model::{Groups, groups_of};
 
 use crate::{
     negotiate::{self, Offer},
-    respond::{self, Body, Refusal, Response},
+    refusal::Refusal,
+    respond::{self, Body, Response},
 };
 
 /// A page of discovery.

@@ -11,7 +11,7 @@ mod accept;
 use api::{query::Query, status::Status};
 use http::{HeaderMap, header, request::Parts};
 
-use crate::respond::Refusal;
+use crate::refusal::Refusal;
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,7 +24,8 @@ pub(crate) use cache::Cache;
 
 use crate::{
     negotiate,
-    respond::{self, Body, Refusal, Response},
+    refusal::Refusal,
+    respond::{self, Body, Response},
 };
 
 const JSON: &str = "application/json";

@@ -15,8 +15,8 @@ pub(crate) mod builtin;
 mod clusters;
 mod compile;
 mod follow;
+mod names;
 pub(crate) mod scope;
-pub(crate) mod strategy;
 mod view;
 
 use std::collections::BTreeMap;

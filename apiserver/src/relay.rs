@@ -35,12 +35,13 @@ pub(crate) use forward::below_cluster;
 pub(crate) use headers::relayed as relayed_headers;
 
 use crate::{
-    admit::namespace::NamespaceView,
     authenticate::SpokeTokens,
     authorize::{Authorized, SpokeReviewer},
+    call::NamespaceView,
     discovery, openapi,
-    respond::{Refusal, RequestBody, Response},
-    route::Verb,
+    refusal::Refusal,
+    request::Verb,
+    respond::{RequestBody, Response},
     served::ServedKinds,
 };
 
@@ -60,17 +61,17 @@ impl Relay {
         Self { links }
     }
 
-    /// Returns what admission sees of the namespaces of spokes.
+    /// Returns the view of the spokes' namespaces that admission uses.
     pub(crate) fn namespaces(&self) -> Arc<dyn NamespaceView> {
         Arc::new(namespaces::SpokeNamespaces::new(Arc::clone(&self.links)))
     }
 
-    /// Returns how the authorizer asks a spoke.
+    /// Returns the function with which the authorizer asks spokes.
     pub(crate) fn reviewer(&self) -> SpokeReviewer {
         review::reviewer(Arc::clone(&self.links))
     }
 
-    /// Returns what knows the tokens of the spokes' own ServiceAccounts.
+    /// Returns the lookup of tokens of the spokes' own ServiceAccounts.
     pub(crate) fn tokens(&self) -> Arc<dyn SpokeTokens> {
         Arc::new(tokens::Tokens::new(Arc::clone(&self.links)))
     }

@@ -9,7 +9,6 @@
 //!
 //! Source: `apiserver/pkg/endpoints/request/requestinfo.go`, `design.md` section 2.
 
-mod info;
 mod path;
 
 use api::{
@@ -20,9 +19,10 @@ use api::{
 };
 use http::{Method, Uri};
 
-pub use info::{RequestInfo, Verb};
-
-use crate::respond::Refusal;
+use crate::{
+    refusal::Refusal,
+    request::{RequestInfo, Verb},
+};
 
 /// What stands before the name of a logical cluster.
 const CLUSTERS: &str = "/clusters";

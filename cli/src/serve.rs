@@ -6,9 +6,9 @@ use anyhow::{Context, Result, bail};
 use api::{validation::is_label_value, wheelhouse::keys};
 use apiserver::{
     EtcdConfig, Hub, StoreConfig,
-    authenticate::UserInfo,
     config::{Encryption, Reseal},
     offline,
+    request::UserInfo,
 };
 use client::Bounds;
 use spokes::{Dialer, Policy, Servers};

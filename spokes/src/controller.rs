@@ -20,7 +20,7 @@ use crate::{
     fault::Fault,
     link::{Connections, Link},
     provider::{Access, Concerned, Providers},
-    table::{Known, State, Table},
+    table::{Known, Spokes, State, Table},
 };
 
 /// The first and the longest pause before the hub is asked again for the access to a spoke.
@@ -37,8 +37,15 @@ struct Controller {
     pauses: Mutex<HashMap<LogicalCluster, Backoff>>,
 }
 
-/// Starts to follow the Spokes of a hub.
-pub(crate) fn start(hub: kube::Client, dialer: &Dialer, table: &Arc<Table>, tasks: &Tasks) {
+impl Spokes {
+    /// Follows the Spokes of a hub, and what their providers need, until `tasks` end. Called once.
+    pub fn start(&self, hub: kube::Client, tasks: &Tasks) {
+        let (dialer, table) = self.parts();
+        start(hub, dialer, table, tasks);
+    }
+}
+
+fn start(hub: kube::Client, dialer: &Dialer, table: &Arc<Table>, tasks: &Tasks) {
     let hub = Dynamic::new(hub);
     let controller = Arc::new(Controller::new(&hub, dialer, table, tasks));
     let concerned = Concerned::new(Arc::clone(table), Arc::clone(&controller.queue));

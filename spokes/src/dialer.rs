@@ -8,7 +8,10 @@
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
-use api::{LogicalCluster, wheelhouse::SecretKeyReference};
+use api::{
+    LogicalCluster,
+    wheelhouse::{SecretKeyReference, keys::LABEL_SPOKE_SECRET as SECRET_LABEL},
+};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use client::{
     Connection, CredentialSources, Options,
@@ -19,9 +22,6 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::fault::Fault;
-
-/// The label on a Secret of root that names the spoke whose credential it holds.
-pub const SECRET_LABEL: &str = "wheelhouse.dev/spoke";
 
 /// The namespace whose Secrets any Spoke may name, unless the operator says otherwise.
 pub const SECRETS_NAMESPACE: &str = "wheelhouse-system";

@@ -1,6 +1,6 @@
 //! Why a spoke cannot be connected.
 
-use crate::dialer::SECRET_LABEL;
+use api::wheelhouse::keys::LABEL_SPOKE_SECRET as SECRET_LABEL;
 
 /// Why a spoke cannot be connected. Its text is the message of the Spoke's condition and
 /// of the 503 of its path.

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use api::wheelhouse::{self, keys::SECRET_KEY_KUBECONFIG};
+use api::wheelhouse::{
+    self,
+    keys::{LABEL_SPOKE_SECRET, SECRET_KEY_KUBECONFIG},
+};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
-
-use crate::dialer::SECRET_LABEL;
 
 /// Returns the Secret and the Spoke that join a cluster: what `wheelhouse spoke add` writes.
 pub fn join_objects(
@@ -21,7 +22,7 @@ pub fn join_objects(
         "metadata": {
             "name": secret_name,
             "namespace": "kube-system",
-            "labels": {SECRET_LABEL: name},
+            "labels": {LABEL_SPOKE_SECRET: name},
         },
         "type": "Opaque",
         "data": {SECRET_KEY_KUBECONFIG: STANDARD.encode(kubeconfig)},

@@ -41,7 +41,7 @@ mod namespaces;
 mod provider;
 mod table;
 
-pub use dialer::{Credential, Dialer, Policy, SECRET_LABEL, SECRETS_NAMESPACE, Servers};
+pub use dialer::{Credential, Dialer, Policy, SECRETS_NAMESPACE, Servers};
 pub use fault::Fault;
 pub use identity::{Identities, IdentityFault};
 pub use join::join_objects;

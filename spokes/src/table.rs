@@ -17,10 +17,9 @@ use api::{
 };
 use client::{Budget, reflector::RawObject};
 use parking_lot::Mutex;
-use tasks::Tasks;
 use tokio::sync::{Notify, watch};
 
-use crate::{controller, dialer::Dialer, fault::Fault, identity, link::Link};
+use crate::{dialer::Dialer, fault::Fault, identity, link::Link};
 
 /// All spokes of a hub. Clones share them.
 #[derive(Debug, Clone)]
@@ -105,11 +104,6 @@ impl Spokes {
         }
     }
 
-    /// Follows the Spokes of a hub, and what their providers need, until `tasks` end. Called once.
-    pub fn start(&self, hub: kube::Client, tasks: &Tasks) {
-        controller::start(hub, &self.dialer, &self.table, tasks);
-    }
-
     /// Returns what is known of a spoke.
     pub fn get(&self, spoke: &LogicalCluster) -> Option<Entry> {
         self.table.inner.lock().entries.get(spoke).cloned()
@@ -138,7 +132,6 @@ impl Spokes {
         self.dialer.budget(spoke)
     }
 
-    #[cfg(test)]
     pub(crate) const fn parts(&self) -> (&Dialer, &Arc<Table>) {
         (&self.dialer, &self.table)
     }
@@ -221,7 +214,7 @@ impl Changes {
     ///
     /// # Cancel safety
     /// Cancel safe: the names are taken only in the poll that returns them.
-    pub async fn next(&mut self) -> BTreeSet<LogicalCluster> {
+    pub async fn next(&self) -> BTreeSet<LogicalCluster> {
         let mut listed = self.table.listed.subscribe();
         // The sender lives as long as the table.
         let _listed = listed.wait_for(|listed| *listed).await.is_ok();
@@ -273,17 +266,16 @@ impl Table {
     pub(crate) fn note(&self, spoke: &LogicalCluster, known: Known) -> Option<Arc<Known>> {
         let known = Arc::new(known);
         let mut inner = self.inner.lock();
-        let before = match inner.entries.get_mut(spoke) {
-            Some(entry) => Some(std::mem::replace(&mut entry.known, known)),
-            None => {
-                let entry = Entry {
-                    known,
-                    state: State::Pending,
-                    generation: None,
-                };
-                inner.entries.insert(spoke.clone(), entry);
-                None
-            }
+        let before = if let Some(entry) = inner.entries.get_mut(spoke) {
+            Some(std::mem::replace(&mut entry.known, known))
+        } else {
+            let entry = Entry {
+                known,
+                state: State::Pending,
+                generation: None,
+            };
+            inner.entries.insert(spoke.clone(), entry);
+            None
         };
         inner.tell(spoke);
         before

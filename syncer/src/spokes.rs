@@ -25,7 +25,7 @@ pub(crate) fn start(engine: &Arc<Engine>) {
     let follower = Arc::clone(engine);
     let end = engine.tasks.child_token();
     engine.tasks.spawn("spokes", async move {
-        let mut changes = follower.spokes.subscribe();
+        let changes = follower.spokes.subscribe();
         let mut seen = HashMap::new();
         loop {
             let changed = tokio::select! {

@@ -3,6 +3,7 @@
 //! Source: `apimachinery/pkg/apis/meta/v1/types.go`, `apimachinery/pkg/api/meta/conditions.go`.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::wire::or_default;
 
@@ -95,6 +96,27 @@ pub fn set_condition(conditions: &mut Vec<Condition>, mut condition: Condition, 
             changed
         }
     }
+}
+
+/// Sets conditions in the status of an object; returns whether one changed.
+pub fn set_conditions(
+    object: &mut Value,
+    conditions: impl IntoIterator<Item = Condition>,
+    now: &str,
+) -> bool {
+    if !object["status"].is_object() {
+        object["status"] = json!({});
+    }
+    let mut all =
+        Vec::<Condition>::deserialize(&object["status"]["conditions"]).unwrap_or_default();
+    let mut changed = false;
+    for condition in conditions {
+        changed |= set_condition(&mut all, condition, now);
+    }
+    if changed {
+        object["status"]["conditions"] = serde_json::to_value(all).unwrap_or_default();
+    }
+    changed
 }
 
 /// Removes the condition of a type; tells whether it was there.

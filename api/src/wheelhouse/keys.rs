@@ -52,6 +52,8 @@ pub const USER_SYNCER: &str = "system:wheelhouse:syncer";
 /// The group of those who may do everything.
 pub const GROUP_MASTERS: &str = "system:masters";
 
+/// The label on a Secret of root that names the spoke whose credential it holds.
+pub const LABEL_SPOKE_SECRET: &str = "wheelhouse.dev/spoke";
 /// The key of a Secret that holds a kubeconfig.
 pub const SECRET_KEY_KUBECONFIG: &str = "kubeconfig";
 /// Says `true` on Secrets that define a spoke, as multicluster-runtime has it.

@@ -18,13 +18,13 @@ use futures::{FutureExt as _, Stream, stream};
 use storage::{Entry, Event, Revision, WatchEnd, WatchQuery, Watcher};
 use tokio::time::{Instant, sleep_until};
 
-use super::Shared;
-use super::call::Call;
-use super::each::Lens;
 use super::selection::Selection;
+use crate::call::{Call, Lens, Shared};
 use crate::negotiate::{self, Offer};
+use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
-use crate::respond::{self, Refusal, Response};
+use crate::respond;
+use crate::respond::Response;
 use crate::watch::{WatchEventType, translate};
 
 use encode::Encoder;

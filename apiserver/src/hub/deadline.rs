@@ -8,7 +8,7 @@ use api::{query::Query, status::Status};
 use http::request::Parts;
 use tokio::time::Instant;
 
-use crate::{respond::Refusal, route::RequestInfo};
+use crate::{refusal::Refusal, request::RequestInfo};
 
 /// How long a request may take that is not long-running, unless it asks for less.
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);

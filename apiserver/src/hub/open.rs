@@ -10,7 +10,6 @@ use api::cluster::LogicalCluster;
 use spokes::Spokes;
 use storage::{Store, embedded, etcd};
 use tasks::{OnPanic, Tasks};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -18,7 +17,7 @@ use super::{
     standing::Standings,
 };
 use crate::{
-    authenticate::{Authenticator, ServiceAccounts, TokenFile, TokenFileError, UserInfo},
+    authenticate::{Authenticator, ServiceAccounts, TokenFile, TokenFileError},
     authorize::{Authorizer, Policies},
     backup::Backups,
     config::{Config, EtcdConfig, Reseal, StoreConfig},
@@ -30,8 +29,8 @@ use crate::{
     quota::Quotas,
     registry::{self, ClusterKind, Registry},
     relay::Relay,
+    request::UserInfo,
     reseal::reseal,
-    serve::Server,
     side::{Health, Metrics},
     sweep,
     tls::{self, Pki},
@@ -108,11 +107,15 @@ impl Hub {
         let registry = Registry::open(&store)?;
         let (policies, follower) =
             Policies::open(Arc::clone(&store)).map_err(OpenError::Policies)?;
-        let authorizer = Arc::new(Authorizer::new(policies, registry.clusters()));
+        let spokes = Spokes::new(config.dialer.clone());
+        let relay = Relay::new(spokes.clone(), tasks);
+        let authorizer = Authorizer::new(policies, registry.clusters());
+        let authorizer = Arc::new(authorizer.with_spoke_reviewer(relay.reviewer()));
         let handlers = Handlers::new(handle::Parts {
             store: Arc::clone(&store),
             registry: Arc::clone(&registry),
             authorizer: Arc::clone(&authorizer),
+            spoke_namespaces: Some(relay.namespaces()),
         });
         // Its end would leave policies as they are for ever: better no hub than one that obeys old bindings.
         tasks.spawn_with(
@@ -122,10 +125,6 @@ impl Hub {
         );
         handlers.start_followers(tasks);
         let lifecycle = Lifecycle::new(config.shutdown_delay);
-        let spokes = Spokes::new(config.dialer.clone());
-        let relay = Relay::new(spokes.clone(), tasks);
-        handlers.set_spoke_namespaces(relay.namespaces());
-        authorizer.set_spoke_reviewer(relay.reviewer());
         let accounts = Arc::new(ServiceAccounts::open(&config.data_dir, Arc::clone(&store))?);
         let hub = Self {
             parts: Arc::new(HubParts {
@@ -187,25 +186,6 @@ impl Hub {
     /// What names this hub to other writers of its spokes; replicas share it.
     pub fn id(&self) -> &str {
         &self.parts.config.hub_id
-    }
-
-    /// Serves connections of `listener` until `shutdown`, then drains and returns.
-    ///
-    /// Controllers must go on until this has returned, and the store after them: cancel their tasks afterwards.
-    ///
-    /// # Errors
-    /// [`tls::Error::Certificate`] for certificates that rustls does not take.
-    pub async fn serve(
-        &self,
-        listener: TcpListener,
-        shutdown: CancellationToken,
-    ) -> Result<(), tls::Error> {
-        let (config, verifier) = self.parts.pki.server_config()?;
-        let server = Server::new(self.clone(), config, verifier);
-        // All who wait are accepted before their handshakes get the thread: a full backlog drops what comes next. Slots
-        // bound how many that can be.
-        tokio::task::unconstrained(server.run(listener, shutdown)).await;
-        Ok(())
     }
 
     /// Gives each embedded spoke its first objects, as soon as it is there.

@@ -27,11 +27,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Hub, target::no_such_cluster};
 use crate::{
-    authenticate::Credential,
     authorize::{Authorized, Held, Judge, Reconsidered},
-    context::{Ending, RequestOrigin},
+    refusal::Refusal,
     registry::ClusterKind,
-    respond::Refusal,
+    request::{Credential, Ending, RequestOrigin},
 };
 
 /// Between two looks at what is known here. A thousand watches take a few milliseconds.

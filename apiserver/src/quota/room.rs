@@ -17,8 +17,14 @@ use std::{
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::{Kind, Permit, Quotas, Share};
-use crate::{authenticate::UserInfo, respond::Refusal};
+use super::Quotas;
+use crate::{
+    refusal::Refusal,
+    request::{
+        UserInfo,
+        share::{Kind, Permit, Share},
+    },
+};
 
 /// Connections that wait. A fleet that comes back after a restart is a few thousand at once.
 const WAITING_MAX: usize = 8_192;

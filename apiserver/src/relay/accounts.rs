@@ -39,7 +39,7 @@ use tokio::{
 };
 
 use super::way::Way;
-use crate::authenticate::UserInfo;
+use crate::request::UserInfo;
 use keys::{Account, Keys, Token};
 
 /// How long a spoke's yes counts. With the interval in which watches are looked at, less than the ten seconds of a revocation.

@@ -17,10 +17,10 @@ use http_body_util::{BodyExt, StreamBody};
 
 use super::{headers, way::Way};
 use crate::{
-    authenticate::{Credential, UserInfo},
     authorize::Authorized,
-    context::{RequestContext, RequestOrigin},
-    respond::{Body, Refusal, RequestBody, Response},
+    refusal::Refusal,
+    request::{Credential, RequestContext, RequestOrigin, UserInfo},
+    respond::{Body, RequestBody, Response},
 };
 
 /// As whom a request of the hub's user enters a spoke.

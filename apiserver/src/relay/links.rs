@@ -18,7 +18,7 @@ use super::{
     published::{Published, Source},
     way::Way,
 };
-use crate::respond::Refusal;
+use crate::refusal::Refusal;
 
 /// What the relay keeps, by logical cluster.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl Links {
 
     /// Starts to drop what is kept for connections that have ended.
     pub(super) fn start(links: &Arc<Self>, tasks: &Tasks) {
-        let mut changes = links.spokes.subscribe();
+        let changes = links.spokes.subscribe();
         let (links, end) = (Arc::clone(links), tasks.child_token());
         tasks.spawn("relay-links", async move {
             loop {

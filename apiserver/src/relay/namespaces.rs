@@ -13,8 +13,8 @@ use spokes::Phase;
 
 use super::links::Links;
 use crate::{
-    admit::namespace::{NamespacePhase, NamespaceView},
-    respond::Refusal,
+    call::{NamespacePhase, NamespaceView},
+    refusal::Refusal,
 };
 
 /// The namespaces of all spokes.

@@ -20,7 +20,7 @@ use super::way::Way;
 use crate::{
     discovery::{Documents, Groups, groups_of},
     openapi::{self, Document, Index},
-    respond::Refusal,
+    refusal::Refusal,
     served::{ContentHash, ServedKinds},
 };
 

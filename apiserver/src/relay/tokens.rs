@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 
 use super::links::Links;
-use crate::authenticate::{SpokeTokens, UserInfo};
+use crate::{authenticate::SpokeTokens, request::UserInfo};
 
 /// Knows the tokens of all spokes.
 pub(super) struct Tokens {

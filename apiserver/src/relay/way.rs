@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::{LogicalCluster, Status};
 use client::{Connection, Dynamic};
 
-use crate::respond::Refusal;
+use crate::refusal::Refusal;
 
 /// The way to one spoke.
 #[derive(Debug)]

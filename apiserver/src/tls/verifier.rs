@@ -20,8 +20,11 @@ use rustls::{
     },
 };
 
-use super::{Authority, Error};
-use crate::authenticate::{CertificateIdentity, Peer, UserInfo, certificate_user, last_second_of};
+use super::{
+    Authority, Error,
+    subject::{certificate_user, last_second_of},
+};
+use crate::request::{CertificateIdentity, Peer, UserInfo};
 
 /// Certificates that are remembered. When there are more, all are looked at anew.
 const KNOWN_COUNT_MAX: usize = 1024;

@@ -1,4 +1,4 @@
-//! Crate edges, file sizes, file headers, trailing space and notes of work without an owner.
+//! Crate edges, circles of modules, file sizes, file headers, trailing space and notes of work without an owner.
 
 use std::{
     collections::BTreeMap,
@@ -8,6 +8,8 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
+
+use crate::circles;
 
 /// Which crate may import which: downwards only, as ARCHITECTURE.md draws it.
 const EDGES: &[(&str, &[&str])] = &[
@@ -100,7 +102,9 @@ pub(crate) fn workspace() -> PathBuf {
 
 /// Finds what is untidy, one line each.
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
-    let mut findings = edges(&metadata(root)?)?;
+    let metadata = metadata(root)?;
+    let mut findings = edges(&metadata)?;
+    findings.extend(circles::check(root, &metadata)?);
     let exceptions = size_exceptions(root)?;
     for file in files(root)? {
         let path = root.join(&file);

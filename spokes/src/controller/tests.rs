@@ -3,14 +3,14 @@ use futures::FutureExt as _;
 use serde_json::json;
 
 use super::*;
-use crate::{Spokes, dialer::SECRET_LABEL};
+use crate::Spokes;
 
 const KUBECONFIG: &str = "{current-context: a, clusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'}}], \
      users: [{name: a, user: {token: t}}], contexts: [{name: a, context: {cluster: a, user: a}}]}";
 
 fn secret(spoke: &str, kubeconfig: &str) -> String {
     let secret = json!({
-        "metadata": {"namespace": "n", "name": "s", "labels": {SECRET_LABEL: spoke}},
+        "metadata": {"namespace": "n", "name": "s", "labels": {wheelhouse::keys::LABEL_SPOKE_SECRET: spoke}},
         "data": {"kubeconfig": STANDARD.encode(kubeconfig)},
     });
     secret.to_string()
@@ -104,7 +104,7 @@ async fn a_spoke_that_cannot_be_connected_is_in_no_other_spokes_way() {
 #[tokio::test]
 async fn the_path_and_the_syncer_are_told_of_one_link_and_of_its_end() {
     let (spokes, controller) = controller(|_| (200, secret("east", KUBECONFIG)));
-    let mut changes = spokes.subscribe();
+    let changes = spokes.subscribe();
     assert!(changes.next().now_or_never().is_none(), "nothing is known");
     controller.take(list(vec![east(&json!({}))]));
     settle(&controller).await;

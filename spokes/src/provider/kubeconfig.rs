@@ -6,7 +6,7 @@
 use api::{
     GroupVersionResource, LogicalCluster,
     selector::Selector,
-    wheelhouse::{SecretKeyReference, Spoke},
+    wheelhouse::{SecretKeyReference, Spoke, keys::LABEL_SPOKE_SECRET},
 };
 use client::{
     Dynamic, Endpoint,
@@ -16,10 +16,7 @@ use futures::future::BoxFuture;
 use tasks::Tasks;
 
 use super::{Access, Answer, Concerned, Provider};
-use crate::{
-    dialer::{Dialer, SECRET_LABEL},
-    fault::Fault,
-};
+use crate::{dialer::Dialer, fault::Fault};
 
 /// The provider of clusters that a kubeconfig Secret reaches.
 pub(super) struct KubeconfigSecrets {
@@ -55,7 +52,7 @@ impl KubeconfigSecrets {
 
 impl Provider for KubeconfigSecrets {
     fn start(&self, concerned: Concerned, tasks: &Tasks) {
-        let labelled: Selector = SECRET_LABEL
+        let labelled: Selector = LABEL_SPOKE_SECRET
             .parse()
             .expect("the key of a label selects those that have it");
         let set_apart = &self.dialer.policy().secrets_namespace;

@@ -18,10 +18,10 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{Bookmarks, Phase, WatchStream, encode};
 use crate::authorize::REVIEW_LIFETIME;
-use crate::handle::each::Each;
+use crate::call::Each;
 use crate::objects::parse_key;
+use crate::refusal::Refusal;
 use crate::registry::{ClusterKind, DefinitionChanged, ResourceScope};
-use crate::respond::Refusal;
 use crate::watch::WatchEventType;
 
 type Clusters = Arc<std::collections::BTreeMap<LogicalCluster, ClusterKind>>;
