@@ -16,10 +16,11 @@ use tasks::{Backoff, Tasks, WorkQueue};
 use tokio::sync::mpsc;
 
 use crate::{
+    access::Access,
     dialer::{Credential, Dialer},
     fault::Fault,
     link::{Connections, Link},
-    provider::{Access, Concerned, Providers},
+    provider::{Concerned, Providers},
     table::{Known, Spokes, State, Table},
 };
 

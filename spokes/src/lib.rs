@@ -19,11 +19,11 @@
 //!
 //! 1. Add a variant to [`api::wheelhouse::Provider`], which `spec.provider` of a Spoke selects, and to the enum in the
 //!    Spoke's CRD.
-//! 2. Write `provider/<name>.rs` with an implementation of [`provider::Provider`]: it returns the [`provider::Access`] to
+//! 2. Write `provider/<name>.rs` with an implementation of [`provider::Provider`]: it returns the [`access::Access`] to
 //!    a spoke when it is asked, and names the spokes whose access may have changed.
 //! 3. Add it to [`provider::Providers`]; its exhaustive `match` does not compile before.
 //!
-//! A provider whose clusters are reached in another way than with a kubeconfig adds a variant to [`provider::Access`],
+//! A provider whose clusters are reached in another way than with a kubeconfig adds a variant to [`access::Access`],
 //! and an arm where [`controller`] makes the link of one.
 //!
 //! # Invariants
@@ -31,6 +31,7 @@
 //! - A spoke without a connection has a [`Fault`], which is the message of its status and of its path.
 //! - A failure of the hub says nothing about a spoke: its state stays, and it is tried again.
 
+mod access;
 mod controller;
 mod dialer;
 mod fault;

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tasks::{Shutdown, Tasks};
 use tokio::sync::Notify;
 
-use crate::{namespaces::Namespaces, provider::Access};
+use crate::{access::Access, namespaces::Namespaces};
 
 /// The way to one spoke, with one credential.
 #[derive(Debug)]

@@ -13,20 +13,7 @@ use client::Dynamic;
 use futures::future::BoxFuture;
 use tasks::{Tasks, WorkQueue};
 
-use crate::{
-    dialer::{Credential, Dialer},
-    fault::Fault,
-    table::Table,
-};
-
-/// How a spoke is reached.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// This hub serves it.
-    Embedded,
-    /// A server, with a credential for it.
-    Kubeconfig(Credential),
-}
+use crate::{access::Access, dialer::Dialer, fault::Fault, table::Table};
 
 /// What a provider answers: the access to a spoke, or why there is none. The outer error is the hub's and says nothing
 /// about the spoke, which is asked for again.

@@ -6,7 +6,8 @@ use api::{LogicalCluster, wheelhouse::Spoke};
 use futures::future::BoxFuture;
 use tasks::Tasks;
 
-use super::{Access, Answer, Concerned, Provider};
+use super::{Answer, Concerned, Provider};
+use crate::access::Access;
 
 /// The provider of embedded clusters.
 pub(super) struct EmbeddedClusters;

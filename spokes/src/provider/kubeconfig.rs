@@ -15,8 +15,8 @@ use client::{
 use futures::future::BoxFuture;
 use tasks::Tasks;
 
-use super::{Access, Answer, Concerned, Provider};
-use crate::{dialer::Dialer, fault::Fault};
+use super::{Answer, Concerned, Provider};
+use crate::{access::Access, dialer::Dialer, fault::Fault};
 
 /// The provider of clusters that a kubeconfig Secret reaches.
 pub(super) struct KubeconfigSecrets {
