@@ -214,6 +214,13 @@ pub fn resource_version(object: &Value) -> &str {
     text(object, "resourceVersion")
 }
 
+/// Compares two resource versions of one source, as integers of any length. Returns whether the first is newer.
+///
+/// Source: apimachinery 1.35 `resourceversion.CompareResourceVersion`.
+pub fn is_newer(version: &str, than: &str) -> bool {
+    (version.len(), version) > (than.len(), than)
+}
+
 /// Reads the generation; 0 where absent.
 pub fn generation(object: &Value) -> i64 {
     field(object, "generation")

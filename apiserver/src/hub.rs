@@ -27,10 +27,10 @@ mod target;
 use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use api::{cluster::ClusterScope, status::Status};
-use client::spoke::Dialer;
 use futures::{FutureExt, future::BoxFuture};
 use http::{HeaderValue, Method, header, request::Parts};
 use http_body::Body as _;
+use spokes::Spokes;
 use tokio::time::{Instant, timeout_at};
 
 pub use in_process::InProcess;
@@ -81,6 +81,7 @@ struct HubParts {
     authorizer: Arc<Authorizer>,
     discovery: discovery::Cache,
     openapi: openapi::Cache,
+    spokes: Spokes,
     relay: Relay,
     backups: Backups,
     health: Health,
@@ -130,9 +131,9 @@ impl Hub {
         InProcess::new(self.clone(), user)
     }
 
-    /// How spokes are connected.
-    pub(crate) fn dialer(&self) -> &Dialer {
-        &self.parts.config.dialer
+    /// The connections to all spokes, which everything in this process shares.
+    pub fn spokes(&self) -> &Spokes {
+        &self.parts.spokes
     }
 
     pub(crate) fn lifecycle(&self) -> &Lifecycle {

@@ -1,9 +1,9 @@
 //! A spoke's logical cluster: what the hub does not store is the spoke's, and is relayed to it.
 //!
-//! In reading order: [`links`] (a connection for each Spoke, from its Secret), [`forward`] (one request, streamed both
+//! In reading order: [`way`] (the connection of one), [`links`] (what is kept for each connected spoke), [`forward`] (one request, streamed both
 //! ways, as the user), [`headers`] (which of them pass, either way), [`published`] (discovery and OpenAPI of both, as one),
 //! [`namespaces`] (what admission sees of the spoke's namespaces), [`review`] (what the spoke's authorizer says of kinds that the
-//! hub stores), [`accounts`] (whose the tokens of its own ServiceAccounts are).
+//! hub stores), [`accounts`] and [`tokens`] (whose the tokens of its own ServiceAccounts are).
 //!
 //! # Invariants
 //! - A request to a spoke that is not reached is 503 and names the spoke; it is never an empty list, never a 404.
@@ -17,27 +17,28 @@ mod links;
 mod namespaces;
 mod published;
 mod review;
+mod tokens;
+mod way;
 
 use std::sync::Arc;
 
 use api::cluster::ClusterScope;
 use futures::future::BoxFuture;
 use http::request::Parts;
+use links::Links;
+use spokes::Spokes;
 use tasks::Tasks;
 
 #[cfg(feature = "fuzzing")]
 pub(crate) use forward::below_cluster;
 #[cfg(feature = "fuzzing")]
 pub(crate) use headers::relayed as relayed_headers;
-pub(crate) use links::Links;
 
 use crate::{
     authenticate::SpokeTokens,
     authorize::{Authorized, SpokeReviewer},
     call::NamespaceView,
-    discovery,
-    hub::Hub,
-    openapi,
+    discovery, openapi,
     refusal::Refusal,
     request::Verb,
     respond::{RequestBody, Response},
@@ -45,7 +46,7 @@ use crate::{
 };
 
 /// The way to all spokes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Relay {
     links: Arc<Links>,
 }
@@ -53,9 +54,11 @@ pub(crate) struct Relay {
 // === impl Relay ===
 
 impl Relay {
-    /// Starts to follow the Spokes.
-    pub(crate) fn start(&self, hub: &Hub, tasks: &Tasks) {
-        links::follow(&self.links, hub, hub.dialer(), tasks);
+    /// Relays over the connections of `spokes`, for as long as `tasks` run.
+    pub(crate) fn new(spokes: Spokes, tasks: &Tasks) -> Self {
+        let links = Arc::new(Links::new(spokes));
+        Links::start(&links, tasks);
+        Self { links }
     }
 
     /// Returns the view of the spokes' namespaces that admission uses.
@@ -70,7 +73,7 @@ impl Relay {
 
     /// Returns the lookup of tokens of the spokes' own ServiceAccounts.
     pub(crate) fn tokens(&self) -> Arc<dyn SpokeTokens> {
-        Arc::new(accounts::Accounts::new(Arc::clone(&self.links)))
+        Arc::new(tokens::Tokens::new(Arc::clone(&self.links)))
     }
 
     /// Answers a request for a spoke. `served` is what the hub stores for it, `own` the documents of that.
@@ -99,25 +102,26 @@ impl Relay {
             return Err(Refusal::no_such_path());
         };
         let link = self.links.get(cluster);
+        let source = link.as_deref().map(links::Link::source);
         if !info.is_resource && matches!(info.verb, Verb::Get | Verb::Head) {
             let parts = request.request();
             if let Some(page) = discovery::Page::of(&info.path) {
-                let documents = published::discovery(link.as_deref(), served).await;
+                let documents = published::discovery(source, served).await;
                 return discovery::serve(&documents, page, parts);
             }
             match openapi::Page::of(&info.path) {
                 Some(openapi::Page::Index) => {
-                    let index = published::index(link.as_deref(), served, own).await;
+                    let index = published::index(source, served, own).await;
                     return openapi::serve_index(&index, parts);
                 }
                 Some(openapi::Page::Document(name)) => {
-                    let document = published::document(link.as_deref(), served, own, name).await?;
+                    let document = published::document(source, served, own, name).await?;
                     return openapi::serve_document(name, &document, parts, request.context().now);
                 }
                 Some(openapi::Page::V2) | None => {}
             }
         }
         let link = link.ok_or_else(|| self.links.not_connected(cluster))?;
-        forward::forward(&link, request, body).await
+        forward::forward(&link.way, request, body).await
     }
 }

@@ -30,7 +30,7 @@ pub(crate) async fn run(arguments: args::Dev) -> Result<()> {
         demo::ready(&hub, &connect::spokes(), None, None, name).await?;
     }
     let clusters: Vec<api::LogicalCluster> = names.iter().filter_map(|n| n.parse().ok()).collect();
-    syncer::start_simulator(&running.client(SIMULATOR), &clusters, &running.tasks);
+    simulator::start(&running.client(SIMULATOR), &clusters, &running.tasks);
     let file = arguments
         .kubeconfig_out
         .unwrap_or_else(|| dir.join("kubeconfig"));

@@ -10,10 +10,8 @@ use apiserver::{
     offline,
     request::UserInfo,
 };
-use client::{
-    Bounds,
-    spoke::{Dialer, Policy, Servers},
-};
+use client::Bounds;
+use spokes::{Dialer, Policy, Servers};
 use tasks::{OnPanic, Tasks};
 use tokio::{
     net::{TcpListener, TcpSocket},
@@ -160,7 +158,6 @@ pub(crate) async fn start(mut config: apiserver::Config, listen: SocketAddr) -> 
         config.addresses.push(listen.ip());
     }
     let data_dir = config.data_dir.clone();
-    let dialer = config.dialer.clone();
     let listener = bind(listen).with_context(|| format!("cannot listen on {listen} (--listen)"))?;
     config.hub_id = hub_id(&data_dir, &config.store)?;
     let address = listener
@@ -175,7 +172,7 @@ pub(crate) async fn start(mut config: apiserver::Config, listen: SocketAddr) -> 
         tasks.spawn("serve", async move { hub.serve(listener, drain).await })
     };
     if hub.is_alone() {
-        start_syncer(&hub, dialer, &tasks);
+        start_syncer(&hub, &tasks);
     } else {
         let lease = client(&hub, leadership::USER);
         let (looked_at, led) = (hub.clone(), hub.clone());
@@ -185,7 +182,7 @@ pub(crate) async fn start(mut config: apiserver::Config, listen: SocketAddr) -> 
             move || looked_at.epoch(),
             move |tasks| {
                 led.start_controllers(tasks);
-                start_syncer(&led, dialer.clone(), tasks);
+                start_syncer(&led, tasks);
             },
         );
         // Without it nobody would notice that this replica leads no more.
@@ -200,11 +197,11 @@ pub(crate) async fn start(mut config: apiserver::Config, listen: SocketAddr) -> 
     })
 }
 
-fn start_syncer(hub: &Hub, dialer: Dialer, tasks: &Tasks) {
+fn start_syncer(hub: &Hub, tasks: &Tasks) {
     let config = syncer::Config {
         hub: client(hub, keys::USER_SYNCER),
         hub_id: hub.id().to_owned(),
-        dialer,
+        spokes: hub.spokes().clone(),
     };
     syncer::start(config, tasks);
 }

@@ -68,3 +68,15 @@ fn the_controller_is_the_reference_that_says_so() {
     ]}});
     assert_eq!(controller_of(&object).unwrap().kind, "B");
 }
+
+#[test]
+fn resource_versions_compare_as_integers() {
+    for (version, than, want) in [
+        ("10", "9", true),
+        ("9", "10", false),
+        ("10", "10", false),
+        ("11", "10", true),
+    ] {
+        assert_eq!(is_newer(version, than), want, "{version} newer than {than}");
+    }
+}

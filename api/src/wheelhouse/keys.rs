@@ -42,9 +42,13 @@ pub const USER_SYNCER: &str = "system:wheelhouse:syncer";
 /// The group of those who may do everything.
 pub const GROUP_MASTERS: &str = "system:masters";
 
+/// The label on a Secret of root that names the spoke whose credential it holds.
+pub const LABEL_SPOKE_SECRET: &str = "wheelhouse.dev/spoke";
 /// The key of a Secret that holds a kubeconfig.
 pub const SECRET_KEY_KUBECONFIG: &str = "kubeconfig";
 
+/// Of a spoke: it answers.
+pub const CONDITION_REACHABLE: &str = "Reachable";
 /// Of a spoke: it is the cluster that the Spoke was made for, and no other Spoke's.
 pub const CONDITION_IDENTIFIED: &str = "Identified";
 /// Of a spoke: it makes the hub hold no more than a spoke may.

@@ -7,6 +7,7 @@ use std::{
 };
 
 use api::cluster::LogicalCluster;
+use spokes::Spokes;
 use storage::{Store, embedded, etcd};
 use tasks::{OnPanic, Tasks};
 use tokio_util::sync::CancellationToken;
@@ -28,11 +29,15 @@ use crate::{
     quota::Quotas,
     registry::{self, ClusterKind, Registry},
     relay::Relay,
+    request::UserInfo,
     reseal::reseal,
     side::{Health, Metrics},
     sweep,
     tls::{self, Pki},
 };
+
+/// The user as whom the controller of spokes reads Spokes and Secrets.
+const SPOKES_USER: &str = "system:wheelhouse:spokes";
 
 /// The file in which a replica remembers what it has seen of its etcd, below the data directory.
 const ETCD_MEMORY_FILE: &str = "etcd-seen";
@@ -102,7 +107,8 @@ impl Hub {
         let registry = Registry::open(&store)?;
         let (policies, follower) =
             Policies::open(Arc::clone(&store)).map_err(OpenError::Policies)?;
-        let relay = Relay::default();
+        let spokes = Spokes::new(config.dialer.clone());
+        let relay = Relay::new(spokes.clone(), tasks);
         let authorizer = Authorizer::new(policies, registry.clusters());
         let authorizer = Arc::new(authorizer.with_spoke_reviewer(relay.reviewer()));
         let handlers = Handlers::new(handle::Parts {
@@ -134,6 +140,7 @@ impl Hub {
                 authorizer,
                 discovery: discovery::Cache::default(),
                 openapi: openapi::Cache::default(),
+                spokes,
                 relay,
                 metrics: Metrics::default(),
                 quotas: Quotas::new(config.limits),
@@ -142,7 +149,8 @@ impl Hub {
                 config,
             }),
         };
-        hub.parts.relay.start(&hub, tasks);
+        let client = kube::Client::new(hub.in_process(UserInfo::system(SPOKES_USER)), "default");
+        hub.parts.spokes.start(client, tasks);
         hub.start_standings(tasks);
         hub.bootstrap(&LogicalCluster::root()).await?;
         hub.parts.health.set_bootstrapped();

@@ -160,7 +160,7 @@ fn what_cannot_be_restored_leaves_no_store() {
     let sealed = backup(&directory.path().join("sealed"), Some(&keyring()));
     let absent = directory.path().join("absent");
     for (name, from, epoch, want) in [
-        ("a part", &part, None, "it is a part"),
+        ("a part", &part, None, "it is incomplete"),
         ("an altered one", &flipped, None, "corrupt"),
         ("another file", &other, None, "no backup"),
         ("a file that is not there", &absent, None, "No such file"),

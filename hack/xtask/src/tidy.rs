@@ -37,6 +37,10 @@ const EDGES: &[(&str, &[&str])] = &[
         &["wheelhouse-dialect", "wheelhouse-api", "wheelhouse-tasks"],
     ),
     (
+        "wheelhouse-spokes",
+        &["wheelhouse-api", "wheelhouse-tasks", "wheelhouse-client"],
+    ),
+    (
         "wheelhouse-apiserver",
         &[
             "wheelhouse-dialect",
@@ -46,6 +50,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "wheelhouse-cel",
             "wheelhouse-schema",
             "wheelhouse-client",
+            "wheelhouse-spokes",
         ],
     ),
     (
@@ -57,7 +62,12 @@ const EDGES: &[(&str, &[&str])] = &[
             "wheelhouse-schema",
             "wheelhouse-graph",
             "wheelhouse-client",
+            "wheelhouse-spokes",
         ],
+    ),
+    (
+        "wheelhouse-simulator",
+        &["wheelhouse-api", "wheelhouse-tasks", "wheelhouse-client"],
     ),
     (
         "wheelhouse",
@@ -67,8 +77,10 @@ const EDGES: &[(&str, &[&str])] = &[
             "wheelhouse-schema",
             "wheelhouse-graph",
             "wheelhouse-client",
+            "wheelhouse-spokes",
             "wheelhouse-apiserver",
             "wheelhouse-syncer",
+            "wheelhouse-simulator",
         ],
     ),
     ("wheelhouse-xtask", &[]),

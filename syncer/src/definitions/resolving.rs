@@ -25,11 +25,13 @@ use schema::Schema;
 use serde_json::Value;
 use tracing::debug;
 
-use super::DefinitionKey;
 use crate::{
     engine::Engine,
-    keys::text,
-    target::{Reach, Target, TargetSort},
+    state::{
+        keys::text,
+        served::DefinitionKey,
+        target::{Reach, Target, TargetSort},
+    },
 };
 
 /// How long a cluster may take for what a definition names.

@@ -15,9 +15,7 @@ use graph::{
 };
 use serde_json::{Value, json};
 
-use super::DefinitionKey;
-use crate::engine::Engine;
-use crate::resources;
+use crate::{engine::Engine, resources, state::served::DefinitionKey};
 
 /// Revisions of a definition that are kept. Source: kro's `--rgd-max-graph-revisions`.
 const REVISION_COUNT_MAX: usize = 5;

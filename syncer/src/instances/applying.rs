@@ -17,12 +17,16 @@ use graph::{Applied, Apply, Change, Claim, ObjectRef, Observed, Plan};
 use serde_json::Value;
 use tracing::warn;
 
-use super::{
-    claims::{self, Claims, Mark},
-    reconcile::{Pause, Work},
-};
+use super::work::{Pause, Work};
 use crate::{
-    acting::Actor, children::WatchedKind, instances::ledger, restored::Leave, target::Target,
+    restoring,
+    state::{
+        actors::Actor,
+        children::WatchedKind,
+        claims::{self, Claims, Mark},
+        restored::Leave,
+        target::Target,
+    },
 };
 
 /// Writes of one instance that are under way at the same time.
@@ -188,7 +192,7 @@ pub(crate) async fn delete(
     object: &Value,
 ) -> Result<bool, Pause> {
     let engine = work.engine;
-    engine.restored.require(engine, work.target, work.key)?;
+    restoring::require(engine, work.target, work.key)?;
     let reference = ObjectRef::of(object);
     let Some(gvr) = endpoint_of(work, &reference) else {
         return Err(Pause::Failure(format!(
@@ -223,7 +227,7 @@ fn endpoint_of(work: &Work<'_>, reference: &ObjectRef) -> Option<GroupVersionRes
     let known = work.target.children.of(work.key);
     let child = known.into_iter().find(|(known, _)| known == reference);
     child.map(|(_, child)| child.kind.gvr.clone()).or_else(|| {
-        let kinds = ledger::kinds(work.memory.ledger.as_ref());
+        let kinds = WatchedKind::of_ledger(work.memory.ledger.as_ref());
         let mut same = kinds
             .into_iter()
             .filter(|kind| kind.gvk.group == reference.group && kind.gvk.kind == reference.kind);

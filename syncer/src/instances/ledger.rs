@@ -9,21 +9,19 @@
 //! A member has a uid once an apply of ours was answered with it. Without one it is an intent, and what stands at its name may be
 //! somebody else's.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use api::{
-    GroupVersionKind, GroupVersionResource,
-    wheelhouse::{InstanceReference, Inventory, InventoryMember, InventorySpec},
-};
+use api::wheelhouse::{InstanceReference, Inventory, InventoryMember, InventorySpec};
 use client::{DeleteRequest, Endpoint, Patch};
 use graph::{Applied, Apply, Claim, ObjectRef, Plan};
 use serde_json::json;
 
-use super::{
-    claims::Claims,
-    reconcile::{Pause, Work},
+use super::work::{Pause, Work};
+use crate::{
+    engine::Engine,
+    resources,
+    state::{actors::Actor, claims::Claims},
 };
-use crate::{acting::Actor, children::WatchedKind, engine::Engine, resources};
 
 /// Reads the ledger into the memory of the instance, once.
 pub(crate) async fn recall(work: &mut Work<'_>) -> Result<(), Pause> {
@@ -125,18 +123,6 @@ pub(crate) async fn remove(work: &mut Work<'_>) -> Result<(), Pause> {
     }
     work.memory.ledger = Some(InventorySpec::default());
     Ok(())
-}
-
-/// Tells the kinds that a ledger names.
-pub(crate) fn kinds(ledger: Option<&InventorySpec>) -> Vec<WatchedKind> {
-    let members = ledger.into_iter().flat_map(|spec| &spec.members);
-    let kinds: BTreeSet<WatchedKind> = members
-        .map(|member| WatchedKind {
-            gvk: GroupVersionKind::new(&member.group, &member.version, &member.kind),
-            gvr: GroupVersionResource::new(&member.group, &member.version, &member.resource),
-        })
-        .collect();
-    kinds.into_iter().collect()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

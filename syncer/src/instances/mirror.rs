@@ -16,19 +16,18 @@ use std::{
 
 use client::{Answer, DeleteRequest, Deleted, Endpoint, Force, Patch, reflector::RawObject};
 use serde_json::{Map, Value, json};
-use tracing::{debug, info, warn};
+use tracing::debug;
 
-use super::{
-    applying, deletion,
-    reconcile::{Pause, Work},
-};
+use super::work::{Pause, Work};
 use crate::{
-    definitions::Served,
     engine::Engine,
-    keys::{InstanceKey, text},
-    mirrors::Mirror,
-    restored::{Leave, OfUnknown},
-    target::{Memory, Reach, Target, TargetSort},
+    finalizers, restoring,
+    state::{
+        keys::{InstanceKey, text},
+        mirrors::Mirror,
+        served::Served,
+        target::{Reach, Target, TargetSort},
+    },
 };
 
 /// How long a status may change before it is written to the mirror once: an instance that becomes
@@ -114,68 +113,14 @@ pub(crate) async fn remove(work: &Work<'_>) -> Result<(), Pause> {
         Mirror::Present(mirror) => mirror,
     };
     let engine = work.engine;
-    engine.restored.require(engine, work.target, work.key)?;
+    restoring::require(engine, work.target, work.key)?;
     let endpoint = endpoint(work.target, &served, &work.key.namespace);
     release(work, &served, &mirror).await?;
     delete(work.target, &endpoint, work.key, &mirror.uid).await
 }
 
-/// Takes away a mirror whose instance is gone from the hub: what a crash between the two left.
-pub(crate) async fn remove_orphan(engine: &Arc<Engine>, target: &Arc<Target>, key: &InstanceKey) {
-    // The heartbeat adds every mirror again once the spoke answers.
-    if target.sort != TargetSort::Mirrored || target.reach() != Reach::Reachable {
-        return;
-    }
-    let Some(served) = engine.definitions.lookup(&target.cluster, &key.group_kind) else {
-        return;
-    };
-    let Mirror::Present(mirror) = target.mirrors.of(key) else {
-        engine.note_census(&target.cluster); // one of those that a restore left to be settled, perhaps
-        return;
-    };
-    if !is_of_this_hub(engine, &mirror) {
-        return;
-    }
-    if !engine.instances.knows(served.graph.gvr()) || !engine.instances.synced() {
-        target.retry(key, 1);
-        return;
-    }
-    let settled = match engine.restored.leave(target) {
-        Leave::Held => engine.restored.require(engine, target, key),
-        Leave::Free => take_away(target, &served, key, &mirror).await,
-        Leave::Confirmed(OfUnknown::Keep) => take_up(engine, target, &served, key, &mirror).await,
-        Leave::Confirmed(OfUnknown::Delete) => {
-            take_away_with_children(engine, target, &served, key, &mirror).await
-        }
-    };
-    if let Err(Pause::Failure(reason)) = settled {
-        warn!(cluster = %target.cluster, key = %key, reason, "cannot settle a mirror without its instance");
-        target.retry(key, 1);
-    }
-}
-
-/// Names the mirrors of a spoke that are this hub's, and whose instance it does not know.
-pub(crate) fn orphans(engine: &Engine, target: &Target) -> Vec<InstanceKey> {
-    let mirrors = target.mirrors.all().into_iter();
-    mirrors
-        .filter(|(key, mirror)| {
-            is_of_this_hub(engine, mirror)
-                && mirror.deletion_timestamp.is_none()
-                && engine.instances.get(&target.cluster, key).is_none()
-        })
-        .map(|(key, _)| key)
-        .collect()
-}
-
-fn is_of_this_hub(engine: &Engine, mirror: &RawObject) -> bool {
-    let ours = mirror
-        .finalizers
-        .iter()
-        .any(|name| name == api::wheelhouse::keys::FINALIZER_MIRROR);
-    ours && mirror.annotations.get(api::wheelhouse::keys::HUB) == Some(&engine.hub_id)
-}
-
-async fn take_away(
+/// Takes a mirror away whose instance is gone.
+pub(crate) async fn take_away(
     target: &Target,
     served: &Served,
     key: &InstanceKey,
@@ -186,63 +131,8 @@ async fn take_away(
     delete(target, &endpoint, key, &mirror.uid).await
 }
 
-/// Deletes what this hub applied for an instance that it does not know since it was restored, and then its mirror. There is no
-/// ledger of it: somebody has said that it is to go.
-async fn take_away_with_children(
-    engine: &Arc<Engine>,
-    target: &Arc<Target>,
-    served: &Served,
-    key: &InstanceKey,
-    mirror: &RawObject,
-) -> Result<(), Pause> {
-    let instance = mirror
-        .value()
-        .map_err(|error| Pause::Failure(error.to_string()))?;
-    let mut work = Work {
-        engine,
-        target,
-        key,
-        instance,
-        memory: Memory::default(),
-        met_foreign: false,
-    };
-    work.require_synced(served)?;
-    let actor = served.grant.resolve(engine, target).await;
-    let actor = actor.map_err(Pause::Failure)?;
-    work.memory.claims = applying::marked(&work);
-    deletion::children(&mut work, &actor).await?;
-    take_away(target, served, key, mirror).await
-}
-
-/// Makes an instance that a restored hub does not know out of its mirror: the children are taken over by name.
-async fn take_up(
-    engine: &Engine,
-    target: &Target,
-    served: &Served,
-    key: &InstanceKey,
-    mirror: &RawObject,
-) -> Result<(), Pause> {
-    if mirror.deletion_timestamp.is_some() {
-        return Ok(()); // it goes in the spoke, and nobody puts it back
-    }
-    let live = mirror
-        .value()
-        .map_err(|error| Pause::Failure(error.to_string()))?;
-    let gvr = served.graph.gvr();
-    let hub_endpoint = Engine::hub_endpoint(&target.cluster, gvr, &key.namespace);
-    match engine.hub.create(&hub_endpoint, &of_mirror(&live)).await {
-        Ok(_) => {
-            info!(cluster = %target.cluster, key = %key, "taken up from its mirror after a restore");
-            engine.note_census(&target.cluster);
-            Ok(())
-        }
-        Err(error) if error.is_already_exists() => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
 /// What a user had written, out of what a mirror carries.
-fn of_mirror(live: &Value) -> Value {
+pub(crate) fn of_mirror(live: &Value) -> Value {
     let metadata = &live["metadata"];
     let own = |key: &str| {
         let prefixes = [
@@ -487,7 +377,7 @@ async fn release_finalizer(
     let object = mirror
         .value()
         .map_err(|error| Pause::Failure(error.to_string()))?;
-    let patch = deletion::remove_finalizer(&object, api::wheelhouse::keys::FINALIZER_MIRROR);
+    let patch = finalizers::remove(&object, api::wheelhouse::keys::FINALIZER_MIRROR);
     match target
         .dynamic
         .patch(endpoint, &key.name, None, Patch::Json(&patch))

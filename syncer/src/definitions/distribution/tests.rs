@@ -1,4 +1,5 @@
 use super::*;
+use crate::state::{actors::Grant, kinds::Kinds, served::Reaching};
 
 /// The story: a spoke that never established a CRD kept every definition of root from becoming Active.
 #[test]
@@ -44,9 +45,9 @@ fn served(kind: &str) -> Served {
         },
         definition: graph.definition().clone(),
         graph,
-        grant: crate::acting::Grant::of(&LogicalCluster::root(), &json!({}))
+        grant: Grant::of(&LogicalCluster::root(), &json!({}))
             .expect("root's definitions are the hub's"),
-        reaching: super::super::Reaching {
+        reaching: Reaching {
             selector: None,
             distribute: true,
         },
