@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::bounds::{Bounds, Budget};
-use crate::connection::{self, Connection, CredentialSources, Options};
+use crate::connection::{self, Connection, CredentialSources, Network, Options};
 
 /// The label on a Secret of root that names the spoke whose credential it holds.
 pub const SECRET_LABEL: &str = "wheelhouse.dev/spoke";
@@ -60,6 +60,7 @@ pub struct Dialer {
 #[derive(Debug, Default)]
 struct Shared {
     policy: Policy,
+    network: Option<Network>,
     /// Guards the map. Budgets stay for as long as the process runs: a spoke that is removed and joined again goes on
     /// with what is still held of it.
     budgets: Mutex<HashMap<LogicalCluster, Arc<Budget>>>,
@@ -149,9 +150,15 @@ impl Default for Policy {
 impl Dialer {
     /// Makes a dialer for a hub.
     pub fn new(policy: Policy) -> Self {
+        Self::over(policy, None)
+    }
+
+    /// Makes a dialer whose connections go over a network other than the machine's, if one is given.
+    pub fn over(policy: Policy, network: Option<Network>) -> Self {
         Self {
             shared: Arc::new(Shared {
                 policy,
+                network,
                 budgets: Mutex::default(),
             }),
         }
@@ -222,6 +229,7 @@ impl Dialer {
         let options = Options {
             sources: CredentialSources::Inline,
             budget: self.budget(spoke),
+            network: self.shared.network.clone(),
             ..Options::default()
         };
         let place = || credential.place.clone();
