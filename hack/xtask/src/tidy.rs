@@ -69,6 +69,19 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        // Test support: nothing may import it.
+        "wheelhouse-simulation",
+        &[
+            "wheelhouse-api",
+            "wheelhouse-tasks",
+            "wheelhouse-storage",
+            "wheelhouse-schema",
+            "wheelhouse-client",
+            "wheelhouse-apiserver",
+            "wheelhouse-syncer",
+        ],
+    ),
+    (
         "wheelhouse-tests",
         // The store's recorder and checker of histories, not its engines.
         &["wheelhouse-api", "wheelhouse-client", "wheelhouse-storage"],

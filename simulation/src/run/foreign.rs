@@ -1,0 +1,163 @@
+//! What people and tools in a spoke do, who know nothing of the hub.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::World;
+use crate::{
+    definition::{Expectation, NAMESPACE, OUTSIDE},
+    dice::Dice,
+    network::Interloper,
+    spoke::{Asked, Key, Spoke, Writer, key_of},
+};
+
+/// Objects that are in nobody's way and must stay as they are.
+pub(super) const BYSTANDER: &str = "bystander-";
+
+/// The mark of what takes names that definitions want; gone in the end.
+const SQUATTER: &str = "squatter";
+
+/// Does one thing in one spoke.
+pub(super) fn act(world: &World) {
+    let dice = &world.fleet.dice;
+    let spokes: Vec<&Arc<Spoke>> = world.fleet.spokes.values().collect();
+    let Some(spoke) = dice.pick(&spokes) else {
+        return;
+    };
+    let children = children_of_hub(spoke);
+    let child = dice.pick(&children);
+    match dice.below(7) {
+        0 => refer(spoke, dice),
+        1 => squat_somewhere(world, spoke),
+        2 | 3 => child.into_iter().for_each(|key| edit(spoke, key, dice)),
+        4 => child
+            .into_iter()
+            .for_each(|key| spoke.remove(key, Writer::Foreign)),
+        5 => child.into_iter().for_each(|key| squat(spoke, key)),
+        _ => child
+            .into_iter()
+            .for_each(|key| imitate(spoke, key, dice.below(1000))),
+    }
+}
+
+/// Lets somebody act on the very object that the hub is about to write.
+pub(super) fn place_interloper(world: &World) {
+    let dice = Arc::clone(&world.fleet.dice);
+    let interloper: Interloper = Arc::new(move |spoke: &Spoke, asked: &Asked| {
+        let Some(key) = key_of(asked).filter(is_of_templates) else {
+            return;
+        };
+        match dice.below(3) {
+            0 => spoke.remove(&key, Writer::Foreign),
+            1 if spoke.get(&key).is_some() => edit(spoke, &key, &dice),
+            _ => squat(spoke, &key),
+        }
+    });
+    world.fleet.network.set_interloper(Some(interloper));
+}
+
+/// Takes away what stands in the way of definitions.
+pub(super) fn withdraw(world: &World) {
+    for spoke in world.fleet.spokes.values() {
+        for (key, object) in spoke.objects() {
+            if !object["metadata"]["labels"][SQUATTER].is_null() {
+                spoke.remove(&key, Writer::Foreign);
+            }
+        }
+    }
+}
+
+/// Tells whether templates make objects of this kind.
+fn is_of_templates(key: &Key) -> bool {
+    matches!(
+        key.resource.as_str(),
+        "configmaps" | "secrets" | "clusterroles"
+    ) && !key.name.is_empty()
+}
+
+fn children_of_hub(spoke: &Spoke) -> Vec<Key> {
+    let objects = spoke.objects();
+    let children = objects
+        .iter()
+        .filter(|(key, object)| is_of_templates(key) && spoke.is_of_hub(object));
+    children.map(|(key, _)| key.clone()).collect()
+}
+
+/// Changes the object that definitions refer to.
+fn refer(spoke: &Spoke, dice: &Dice) {
+    let key = Key::new("", "configmaps", NAMESPACE, OUTSIDE);
+    if let Some(object) = spoke.get(&key) {
+        let mut object = (*object).clone();
+        object["data"]["value"] = json!(format!("v{}", dice.below(1000)));
+        spoke.put(key, object, Writer::Foreign);
+    }
+}
+
+/// Changes a field that the hub owns.
+fn edit(spoke: &Spoke, key: &Key, dice: &Dice) {
+    let Some(object) = spoke.get(key) else {
+        return;
+    };
+    let mut object = (*object).clone();
+    let edited = format!("edited-{}", dice.below(100));
+    match key.resource.as_str() {
+        "clusterroles" => object["metadata"]["labels"]["flavor"] = json!(edited),
+        "secrets" => object["data"]["flavor"] = json!("ZWRpdGVk"),
+        _ => object["data"]["flavor"] = json!(edited),
+    }
+    spoke.put(key.clone(), object, Writer::Foreign);
+}
+
+/// Takes a name: what was there is replaced by an object of another uid.
+fn squat(spoke: &Spoke, key: &Key) {
+    spoke.remove(key, Writer::Foreign);
+    let (api_version, kind) = match key.resource.as_str() {
+        "clusterroles" => ("rbac.authorization.k8s.io/v1", "ClusterRole"),
+        "secrets" => ("v1", "Secret"),
+        _ => ("v1", "ConfigMap"),
+    };
+    let object =
+        json!({"apiVersion": api_version, "kind": kind, "metadata": {"labels": {SQUATTER: "yes"}}});
+    spoke.put(key.clone(), object, Writer::Foreign);
+}
+
+fn squat_somewhere(world: &World, spoke: &Spoke) {
+    let mut wanted = Expectation::new();
+    for ((cluster, definition, name), wish) in &world.instances {
+        if cluster == spoke.name()
+            && let Some(definition) = world.definitions.get(definition)
+        {
+            let mut wish = wish.clone();
+            wish.extra = true;
+            wish.names = ["a", "b", "c", "d"].map(str::to_owned).to_vec();
+            definition.expect(name, &wish, "", &mut wanted);
+        }
+    }
+    let free: Vec<Key> = wanted
+        .into_keys()
+        .filter(|key| spoke.get(key).is_none())
+        .collect();
+    if let Some(key) = world.fleet.dice.pick(&free) {
+        squat(spoke, key);
+    }
+}
+
+/// Makes an object that bears all labels and annotations of a child under another name.
+fn imitate(spoke: &Spoke, key: &Key, number: u64) {
+    let Some(object) = spoke.get(key) else {
+        return;
+    };
+    let mut object: Value = (*object).clone();
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.retain(|field, _| field == "labels" || field == "annotations");
+    }
+    let name = format!("{BYSTANDER}{number}");
+    let key = Key {
+        name,
+        ..key.clone()
+    };
+    if spoke.get(&key).is_none() {
+        spoke.put(key, object, Writer::Foreign);
+    }
+}
