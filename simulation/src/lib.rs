@@ -16,6 +16,7 @@
 
 pub mod definition;
 pub mod dice;
+mod entropy;
 pub mod fleet;
 pub mod judge;
 pub mod network;

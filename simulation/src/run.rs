@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //!
-//! The same plan and the same seed draw the same numbers in the same order. What is not of the seed is listed in
+//! The same plan and the same seed draw the same numbers in the same order: entropy is the seed's too ([`crate::entropy`]). What is not of the seed is listed in
 //! `docs/trials.md`.
 
 mod foreign;
@@ -16,6 +16,7 @@ use tokio::runtime::Builder;
 pub use script::World;
 
 use crate::{
+    entropy,
     fleet::{Failure, Fleet},
     network::Weather,
 };
@@ -97,18 +98,26 @@ impl Plan {
     }
 }
 
-/// Runs a plan on a runtime of its own.
+/// Runs a plan on a thread and a runtime of its own.
 ///
 /// # Errors
 /// The first thing that was found wrong, with the seed.
 pub fn run(plan: &Plan) -> Result<Report, Failure> {
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build()
-        .map_err(|error| error.to_string())?;
-    let outcome = runtime.block_on(play(plan));
-    outcome.map_err(|failure| format!("seed {}: {failure}", plan.seed))
+    let seed = plan.seed;
+    let plan = plan.clone();
+    let thread = std::thread::Builder::new().spawn(move || {
+        entropy::seed_thread(plan.seed);
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .map_err(|error| error.to_string())?;
+        runtime.block_on(play(&plan))
+    });
+    let thread = thread.map_err(|error| error.to_string())?;
+    let outcome = thread.join();
+    let outcome = outcome.unwrap_or_else(|_panic| Err("the run panicked".to_owned()));
+    outcome.map_err(|failure| format!("seed {seed}: {failure}"))
 }
 
 async fn play(plan: &Plan) -> Result<Report, Failure> {

@@ -81,14 +81,14 @@ impl World {
         for name in names.iter().take(self.plan.spokes) {
             self.fleet.join(name).await?;
         }
-        for name in ["alpha", "beta", "gamma"]
+        for name in ["gadget", "widget", "sprocket"]
             .iter()
             .take(self.plan.definitions)
         {
             self.define(name, None).await?;
         }
         if self.plan.local {
-            self.define("delta", Some("east")).await?;
+            self.define("lever", Some("east")).await?;
         }
         for _ in 0..self.plan.instances * self.plan.spokes {
             self.make_instance().await?;
@@ -106,8 +106,31 @@ impl World {
         };
         let endpoint = fleet::definitions(home)?;
         self.write(&endpoint, &definition.to_value()).await?;
+        self.await_definition(&endpoint, name).await?;
         self.definitions.insert(name.to_owned(), definition);
         Ok(())
+    }
+
+    async fn await_definition(
+        &mut self,
+        endpoint: &client::Endpoint,
+        name: &str,
+    ) -> Result<(), Failure> {
+        let mut last = serde_json::Value::Null;
+        for _ in 0..verdict::PATIENCE_SECONDS {
+            let object = self.fleet.read(endpoint, name).await?;
+            last = object.unwrap_or_default()["status"].take();
+            let conditions = last["conditions"].as_array();
+            let mut conditions = conditions.into_iter().flatten();
+            if let Some(ready) = conditions.find(|it| it["type"] == "Ready") {
+                if ready["status"] == "True" {
+                    return Ok(());
+                }
+                last = ready.clone();
+            }
+            self.rest(Duration::from_secs(1)).await?;
+        }
+        Err(format!("converges: definition {name} is not ready: {last}"))
     }
 
     async fn step(&mut self) -> Result<(), Failure> {

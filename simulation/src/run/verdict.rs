@@ -9,6 +9,7 @@ use super::{World, foreign};
 use crate::{
     definition::{Expectation, NAMESPACE, OUTSIDE},
     fleet::{self, Failure},
+    judge::Instance,
     spoke::{Key, Spoke},
 };
 
