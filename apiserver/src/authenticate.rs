@@ -18,10 +18,7 @@ pub mod service_accounts;
 mod tokens;
 mod user;
 
-use std::{
-    fmt,
-    sync::{Arc, OnceLock},
-};
+use std::{fmt, sync::Arc};
 
 use api::{
     cluster::{ClusterScope, LogicalCluster},
@@ -62,7 +59,7 @@ pub struct Authenticator {
     tokens: TokenFile,
     accounts: Option<Arc<ServiceAccounts>>,
     anonymous: Option<Arc<UserInfo>>,
-    spokes: OnceLock<Arc<dyn SpokeTokens>>,
+    spokes: Option<Arc<dyn SpokeTokens>>,
 }
 
 /// Knows the tokens of the ServiceAccounts of real spokes, each at its own path.
@@ -130,7 +127,7 @@ impl Authenticator {
                 Anonymous::Allowed => Some(Arc::new(UserInfo::anonymous())),
                 Anonymous::Refused => None,
             },
-            spokes: OnceLock::new(),
+            spokes: None,
         }
     }
 
@@ -141,11 +138,11 @@ impl Authenticator {
         self
     }
 
-    /// Takes tokens of spokes' own ServiceAccounts too. The first call counts.
-    pub(crate) fn set_spoke_tokens(&self, spokes: Arc<dyn SpokeTokens>) {
-        if self.spokes.set(spokes).is_err() {
-            tracing::warn!("tokens of spokes are known by someone already");
-        }
+    /// Takes tokens of spokes' own ServiceAccounts too.
+    #[must_use]
+    pub(crate) fn with_spoke_tokens(mut self, spokes: Arc<dyn SpokeTokens>) -> Self {
+        self.spokes = Some(spokes);
+        self
     }
 
     /// Says who sends a request with these headers over `peer` to the path of `cluster`.
@@ -219,7 +216,7 @@ impl Authenticator {
         cluster: &ClusterScope,
         now: Timestamp,
     ) -> Option<(Arc<UserInfo>, Credential)> {
-        let (spokes, cluster) = (self.spokes.get()?, cluster.one()?);
+        let (spokes, cluster) = (self.spokes.as_ref()?, cluster.one()?);
         let user = spokes.find(token, cluster, now).await?;
         let token = SpokeToken {
             cluster: cluster.clone(),
@@ -237,7 +234,7 @@ impl Authenticator {
                 .accounts
                 .as_ref()
                 .is_some_and(|accounts| accounts.still_counts(claims, now)),
-            Credential::Spoke(SpokeToken { cluster, token }) => match self.spokes.get() {
+            Credential::Spoke(SpokeToken { cluster, token }) => match &self.spokes {
                 Some(spokes) => spokes.find(token, cluster, now).await.is_some(),
                 None => false,
             },

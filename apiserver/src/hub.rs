@@ -27,10 +27,10 @@ mod target;
 use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use api::{cluster::ClusterScope, status::Status};
-use client::spoke::Dialer;
 use futures::{FutureExt, future::BoxFuture};
 use http::{HeaderValue, Method, header, request::Parts};
 use http_body::Body as _;
+use spokes::Spokes;
 use tokio::time::{Instant, timeout_at};
 
 pub use in_process::InProcess;
@@ -77,6 +77,7 @@ struct HubParts {
     authorizer: Arc<Authorizer>,
     discovery: discovery::Cache,
     openapi: openapi::Cache,
+    spokes: Spokes,
     relay: Relay,
     backups: Backups,
     health: Health,
@@ -121,18 +122,14 @@ impl Hub {
         &self.parts.authorizer
     }
 
-    pub(crate) fn authenticator(&self) -> &Authenticator {
-        &self.parts.authenticator
-    }
-
     /// A client's way into the hub without a connection, as `user`. Requests over it may set what clients cannot.
     pub fn in_process(&self, user: UserInfo) -> InProcess {
         InProcess::new(self.clone(), user)
     }
 
-    /// How spokes are connected.
-    pub(crate) fn dialer(&self) -> &Dialer {
-        &self.parts.config.dialer
+    /// The connections to all spokes, which everything in this process shares.
+    pub fn spokes(&self) -> &Spokes {
+        &self.parts.spokes
     }
 
     pub(crate) fn lifecycle(&self) -> &Lifecycle {

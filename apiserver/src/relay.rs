@@ -1,6 +1,6 @@
 //! A spoke's logical cluster: what the hub does not store is the spoke's, and is relayed to it.
 //!
-//! In reading order: [`links`] (a connection for each Spoke, from its Secret), [`forward`] (one request, streamed both
+//! In reading order: [`links`] (what is kept for each connected spoke), [`forward`] (one request, streamed both
 //! ways, as the user), [`headers`] (which of them pass, either way), [`published`] (discovery and OpenAPI of both, as one),
 //! [`namespaces`] (what admission sees of the spoke's namespaces), [`review`] (what the spoke's authorizer says of kinds that the
 //! hub stores), [`accounts`] (whose the tokens of its own ServiceAccounts are).
@@ -23,27 +23,27 @@ use std::sync::Arc;
 use api::cluster::ClusterScope;
 use futures::future::BoxFuture;
 use http::request::Parts;
+use links::Links;
+use spokes::Spokes;
 use tasks::Tasks;
 
 #[cfg(feature = "fuzzing")]
 pub(crate) use forward::below_cluster;
 #[cfg(feature = "fuzzing")]
 pub(crate) use headers::relayed as relayed_headers;
-pub(crate) use links::Links;
 
 use crate::{
-    authorize::Authorized,
-    discovery,
-    handle::Handlers,
-    hub::Hub,
-    openapi,
+    admit::namespace::NamespaceView,
+    authenticate::SpokeTokens,
+    authorize::{Authorized, SpokeReviewer},
+    discovery, openapi,
     respond::{Refusal, RequestBody, Response},
     route::Verb,
     served::ServedKinds,
 };
 
 /// The way to all spokes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Relay {
     links: Arc<Links>,
 }
@@ -51,16 +51,26 @@ pub(crate) struct Relay {
 // === impl Relay ===
 
 impl Relay {
-    /// Starts to follow the Spokes, and lets admission and authorization see them.
-    pub(crate) fn start(&self, hub: &Hub, handlers: &Handlers, tasks: &Tasks) {
-        links::follow(&self.links, hub, hub.dialer(), tasks);
-        handlers.set_spoke_namespaces(Arc::new(namespaces::SpokeNamespaces::new(Arc::clone(
-            &self.links,
-        ))));
-        hub.authorizer()
-            .set_spoke_reviewer(review::reviewer(Arc::clone(&self.links)));
-        let accounts = accounts::Accounts::new(Arc::clone(&self.links));
-        hub.authenticator().set_spoke_tokens(Arc::new(accounts));
+    /// Relays over the connections of `spokes`, for as long as `tasks` run.
+    pub(crate) fn new(spokes: Spokes, tasks: &Tasks) -> Self {
+        let links = Arc::new(Links::new(spokes));
+        Links::start(&links, tasks);
+        Self { links }
+    }
+
+    /// Returns what admission sees of the namespaces of spokes.
+    pub(crate) fn namespaces(&self) -> Arc<dyn NamespaceView> {
+        Arc::new(namespaces::SpokeNamespaces::new(Arc::clone(&self.links)))
+    }
+
+    /// Returns how the authorizer asks a spoke.
+    pub(crate) fn reviewer(&self) -> SpokeReviewer {
+        review::reviewer(Arc::clone(&self.links))
+    }
+
+    /// Returns what knows the tokens of the spokes' own ServiceAccounts.
+    pub(crate) fn tokens(&self) -> Arc<dyn SpokeTokens> {
+        Arc::new(accounts::Accounts::new(Arc::clone(&self.links)))
     }
 
     /// Answers a request for a spoke. `served` is what the hub stores for it, `own` the documents of that.

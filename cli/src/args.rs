@@ -82,7 +82,7 @@ pub(crate) struct Serve {
 #[derive(Debug, Args)]
 pub(crate) struct Spokes {
     /// The namespace whose Secrets any Spoke may name. A Secret elsewhere must be labelled wheelhouse.dev/spoke=NAME.
-    #[arg(long = "spoke-secrets-namespace", value_name = "NS", default_value = client::spoke::SECRETS_NAMESPACE)]
+    #[arg(long = "spoke-secrets-namespace", value_name = "NS", default_value = spokes::SECRETS_NAMESPACE)]
     pub(crate) secrets_namespace: String,
     /// Send credentials to spokes over http, and to servers whose certificate is not verified.
     #[arg(long = "allow-insecure-spokes")]

@@ -10,10 +10,8 @@ use apiserver::{
     config::{Encryption, Reseal},
     offline,
 };
-use client::{
-    Bounds,
-    spoke::{Dialer, Policy, Servers},
-};
+use client::Bounds;
+use spokes::{Dialer, Policy, Servers};
 use tasks::{OnPanic, Tasks};
 use tokio::{
     net::{TcpListener, TcpSocket},
@@ -154,7 +152,6 @@ pub(crate) async fn start(mut config: apiserver::Config, listen: SocketAddr) -> 
         config.addresses.push(listen.ip());
     }
     let data_dir = config.data_dir.clone();
-    let dialer = config.dialer.clone();
     let listener = bind(listen).with_context(|| format!("cannot listen on {listen} (--listen)"))?;
     config.hub_id = hub_id(&data_dir, &config.store)?;
     let address = listener
@@ -169,7 +166,7 @@ pub(crate) async fn start(mut config: apiserver::Config, listen: SocketAddr) -> 
         tasks.spawn("serve", async move { hub.serve(listener, drain).await })
     };
     if hub.is_alone() {
-        start_syncer(&hub, dialer, &tasks);
+        start_syncer(&hub, &tasks);
     } else {
         let lease = client(&hub, leadership::USER);
         let (looked_at, led) = (hub.clone(), hub.clone());
@@ -179,7 +176,7 @@ pub(crate) async fn start(mut config: apiserver::Config, listen: SocketAddr) -> 
             move || looked_at.epoch(),
             move |tasks| {
                 led.start_controllers(tasks);
-                start_syncer(&led, dialer.clone(), tasks);
+                start_syncer(&led, tasks);
             },
         );
         // Without it nobody would notice that this replica leads no more.
@@ -194,11 +191,11 @@ pub(crate) async fn start(mut config: apiserver::Config, listen: SocketAddr) -> 
     })
 }
 
-fn start_syncer(hub: &Hub, dialer: Dialer, tasks: &Tasks) {
+fn start_syncer(hub: &Hub, tasks: &Tasks) {
     let config = syncer::Config {
         hub: client(hub, keys::USER_SYNCER),
         hub_id: hub.id().to_owned(),
-        dialer,
+        spokes: hub.spokes().clone(),
     };
     syncer::start(config, tasks);
 }

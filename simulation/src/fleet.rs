@@ -11,8 +11,9 @@ use std::{
 
 use api::{ClusterScope, GroupVersionResource, kro, wheelhouse};
 use apiserver::{Hub, authenticate::UserInfo};
-use client::{DeleteRequest, Dynamic, Endpoint, spoke};
+use client::{DeleteRequest, Dynamic, Endpoint};
 use serde_json::{Value, json};
+use spokes::{Dialer, Policy};
 use tasks::Tasks;
 use tempfile::TempDir;
 
@@ -94,11 +95,11 @@ impl Fleet {
         let tasks = Tasks::new();
         let link = SpokeLink::new(&self.network);
         let network = client::Network::new(link);
-        let dialer = spoke::Dialer::over(spoke::Policy::default(), Some(network));
+        let dialer = Dialer::over(Policy::default(), Some(network));
         let directory = DATA_DIR.as_ref().ok_or("no directory for certificates")?;
         let config = apiserver::Config {
             hub_id: HUB_ID.to_owned(),
-            dialer: dialer.clone(),
+            dialer,
             ..apiserver::Config::new(directory.path())
         };
         let store = Arc::clone(&self.store);
@@ -109,7 +110,7 @@ impl Fleet {
         let config = syncer::Config {
             hub: kube::Client::new(link, "default"),
             hub_id: HUB_ID.to_owned(),
-            dialer,
+            spokes: hub.spokes().clone(),
         };
         syncer::start(config, &tasks);
         self.process = Some(Process { hub, tasks });
@@ -146,11 +147,11 @@ impl Fleet {
             "{{current-context: a, clusters: [{{name: a, cluster: {{server: 'https://{name}.sim'}}}}], \
              users: [{{name: a, user: {{token: t}}}}], contexts: [{{name: a, context: {{cluster: a, user: a}}}}]}}"
         );
-        let (secret, object) = syncer::join_objects(name, &kubeconfig, &BTreeMap::new());
+        let (secret, object) = spokes::join_objects(name, &kubeconfig, &BTreeMap::new());
         let secrets = GroupVersionResource::new("", "v1", "secrets");
         self.write(&root(&secrets, Some("kube-system")), &secret)
             .await?;
-        self.write(&root(&spokes(), None), &object).await
+        self.write(&root(&spokes_resource(), None), &object).await
     }
 
     /// Writes an object as a user does, as often as it needs.
@@ -251,10 +252,10 @@ pub fn definitions(home: Option<&str>) -> Result<Endpoint, Failure> {
 
 /// Names the Spokes.
 pub fn spokes_endpoint() -> Endpoint {
-    root(&spokes(), None)
+    root(&spokes_resource(), None)
 }
 
-fn spokes() -> GroupVersionResource {
+fn spokes_resource() -> GroupVersionResource {
     let (group, version) = (wheelhouse::GROUP, wheelhouse::VERSION);
     GroupVersionResource::new(group, version, wheelhouse::SPOKE_RESOURCE)
 }

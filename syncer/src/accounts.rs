@@ -12,9 +12,10 @@ use api::{selector::FieldSelector, status::CAUSE_NAMESPACE_TERMINATING};
 use client::reflector::{Event, RawObject};
 use parking_lot::Mutex;
 use serde_json::json;
+use tasks::WorkQueue;
 use tracing::warn;
 
-use crate::{queue::WorkQueue, resources, target::Target};
+use crate::{resources, target::Target};
 
 /// The name of the account.
 const NAME: &str = "default";

@@ -7,7 +7,7 @@
 //! In reading order: [`definitions`] (RGD to GraphRevision to CRD), [`spokes`] (connections),
 //! [`instances`] (from an instance to its children and back), [`accounts`] (what the hub's own
 //! namespaces need), and what they share: [`engine`], [`target`], [`children`], [`mirrors`],
-//! [`collection`], [`externals`], [`acting`] (in whose name), [`queue`], [`keys`].
+//! [`collection`], [`externals`], [`acting`] (in whose name), [`keys`].
 //!
 //! **Invariant:** nothing is deleted because a read failed, was partial, or discovery shrank.
 //! **Invariant:** after a restore nothing is deleted in a spoke before it is confirmed ([`restored`]).
@@ -24,7 +24,6 @@ mod fleet;
 mod instances;
 mod keys;
 mod mirrors;
-mod queue;
 mod resources;
 mod restored;
 mod simulator;
@@ -33,17 +32,17 @@ mod target;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
+use ::spokes::{Identities, Spokes};
 use api::LogicalCluster;
-use client::{Dynamic, spoke::Dialer};
+use client::Dynamic;
 use tasks::Tasks;
 use tokio::sync::Semaphore;
 
+pub use crate::simulator::start as start_simulator;
 use crate::{
     engine::Engine,
-    spokes::Identities,
     target::{Target, TargetSort},
 };
-pub use crate::{simulator::start as start_simulator, spokes::join_objects};
 
 /// The version of kro whose keys and texts children and conditions carry.
 pub const KRO_VERSION: &str = "v0.9.4";
@@ -54,8 +53,9 @@ pub struct Config {
     pub hub: kube::Client,
     /// Names this hub to other writers of the same spoke.
     pub hub_id: String,
-    /// How spokes are connected; the hub of the same process shares it.
-    pub dialer: Dialer,
+    /// The connections to all spokes, which the hub of the same process shares. A syncer in a process of its own starts
+    /// them with its client of the hub.
+    pub spokes: Spokes,
 }
 
 // === impl Config ===
@@ -79,7 +79,7 @@ pub fn start(config: Config, tasks: &Tasks) {
     let engine = Arc::new(Engine {
         hub: Dynamic::new(config.hub),
         hub_id: config.hub_id,
-        dialer: config.dialer,
+        spokes: config.spokes,
         identities: Identities::default(),
         settings,
         definitions: definitions::Definitions::default(),

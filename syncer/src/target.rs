@@ -7,10 +7,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
@@ -18,7 +15,8 @@ use api::{ClusterScope, GroupVersionResource, LogicalCluster, selector::Selector
 use client::{Dynamic, Endpoint, reflector};
 use graph::{Applied, ObjectRef};
 use parking_lot::Mutex;
-use tasks::Tasks;
+use spokes::{IdentityFault, Link, Trouble};
+use tasks::{Tasks, WorkQueue};
 use tokio::{
     sync::{Notify, Semaphore, mpsc, watch},
     time::Instant,
@@ -33,8 +31,6 @@ use crate::{
     instances::claims::Claims,
     keys::InstanceKey,
     mirrors::MirrorCache,
-    queue::WorkQueue,
-    spokes::IdentityFault,
 };
 
 /// What sort of cluster is behind a logical cluster.
@@ -53,13 +49,8 @@ pub(crate) enum TargetSort {
 pub(crate) enum Reach {
     /// The last probe or call succeeded.
     Reachable,
-    /// It did not, since then (RFC 3339), for this reason.
-    Unreachable {
-        /// Since when.
-        since: String,
-        /// The last failure.
-        reason: String,
-    },
+    /// It did not.
+    Unreachable(Trouble),
 }
 
 /// What the probes of a cluster have found.
@@ -97,15 +88,13 @@ pub(crate) struct Target {
     /// Ends everything that runs for this connection.
     pub(crate) token: CancellationToken,
     /// Asks for a probe at once: a call has failed.
-    pub(crate) probe: Notify,
+    pub(crate) probe: Arc<Notify>,
     /// Ends the pauses of this target's watches: it answers again.
     pub(crate) wake: Arc<Notify>,
-    /// Whether `system:masters` of the hub are that in the cluster too.
-    trusts_masters: AtomicBool,
     /// The one plan that may take long here at a time.
     pub(crate) planning: Semaphore,
-    /// Digest of the credential that it was connected with.
-    pub(crate) credential: Option<u64>,
+    /// The connection of a real spoke.
+    link: Option<Arc<Link>>,
     /// When its Spoke was made, as the wire writes it; empty for root.
     pub(crate) created: String,
     tasks: Tasks,
@@ -151,10 +140,10 @@ impl Probed {
             },
             TargetSort::Mirrored => Self {
                 any: false,
-                reach: Reach::Unreachable {
+                reach: Reach::Unreachable(Trouble {
                     since: api::meta::time_now_text(jiff::Timestamp::now()),
                     reason: "it has not been asked yet".to_owned(),
-                },
+                }),
             },
         }
     }
@@ -188,11 +177,10 @@ impl Target {
             queue: Arc::default(),
             mirror_queue: Arc::default(),
             token,
-            probe: Notify::new(),
+            probe: Arc::default(),
             wake: Arc::default(),
-            trusts_masters: AtomicBool::new(false),
             planning: Semaphore::new(1),
-            credential: None,
+            link: None,
             created: String::new(),
             tasks: tasks.clone(),
             reach: watch::Sender::new(Probed::before(sort)),
@@ -203,6 +191,21 @@ impl Target {
             version: Mutex::default(),
             cluster_uid: Mutex::default(),
         }
+    }
+
+    /// Makes the target of a real spoke without contacting it.
+    pub(crate) fn mirrored(
+        link: Arc<Link>,
+        created: &str,
+        tasks: &Tasks,
+        token: CancellationToken,
+    ) -> Self {
+        let (cluster, dynamic) = (link.spoke().clone(), link.for_controllers());
+        let mut target = Self::new(cluster, TargetSort::Mirrored, dynamic, tasks, token);
+        created.clone_into(&mut target.created);
+        target.probe = Arc::clone(link.probe());
+        target.link = Some(link);
+        target
     }
 
     /// Names an endpoint in this cluster.
@@ -262,14 +265,14 @@ impl Target {
         &self.tasks
     }
 
-    /// Tells whether `system:masters` of the hub are that in the cluster too.
-    pub(crate) fn trusts_masters(&self) -> bool {
-        self.trusts_masters.load(Ordering::Relaxed)
+    /// Returns the connection of a real spoke.
+    pub(crate) const fn link(&self) -> Option<&Arc<Link>> {
+        self.link.as_ref()
     }
 
-    /// Notes what the Spoke says of `system:masters`.
-    pub(crate) fn note_trust(&self, trusts_masters: bool) {
-        self.trusts_masters.store(trusts_masters, Ordering::Relaxed);
+    /// Whether `system:masters` of the hub are that in the cluster too.
+    pub(crate) fn trusts_masters(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.trusts_masters())
     }
 
     /// Tells whether the cluster answers.
@@ -298,22 +301,46 @@ impl Target {
     pub(crate) fn note_reach(&self, failure: Option<String>, now: &str) -> bool {
         let before = self.reach();
         let (reach, back) = match failure {
-            None => (Reach::Reachable, before != Reach::Reachable),
-            Some(reason) => {
-                let since = match before {
-                    Reach::Unreachable { since, .. } => since,
-                    Reach::Reachable => now.to_owned(),
-                };
-                (Reach::Unreachable { since, reason }, false)
+            None => {
+                if let Some(link) = &self.link {
+                    link.answered();
+                }
+                (Reach::Reachable, before != Reach::Reachable)
             }
+            Some(reason) => (Reach::Unreachable(self.trouble(before, reason, now)), false),
         };
         self.reach.send_replace(Probed { any: true, reach });
         back
     }
 
+    /// Returns since when the cluster fails: as the path says, which may have noticed it first.
+    fn trouble(&self, before: Reach, reason: String, now: &str) -> Trouble {
+        match (before, &self.link) {
+            (Reach::Unreachable(known), link) => {
+                let since = known.since;
+                if let Some(link) = link {
+                    link.note_trouble(reason.clone(), &since);
+                }
+                Trouble { since, reason }
+            }
+            (Reach::Reachable, Some(link)) => link.note_trouble(reason, now),
+            (Reach::Reachable, None) => Trouble {
+                since: now.to_owned(),
+                reason,
+            },
+        }
+    }
+
     /// Notes whether the cluster is the one that its Spoke is for.
     pub(crate) fn note_identity(&self, fault: Option<IdentityFault>) {
-        *self.identity_fault.lock() = fault;
+        let is_known = fault.is_none();
+        let before = std::mem::replace(&mut *self.identity_fault.lock(), fault);
+        if before.is_some()
+            && is_known
+            && let Some(link) = &self.link
+        {
+            link.follow_namespaces();
+        }
     }
 
     /// Tells why the cluster is not the one that its Spoke is for.

@@ -7,6 +7,7 @@ use std::{
 };
 
 use api::cluster::LogicalCluster;
+use spokes::Spokes;
 use storage::{Store, embedded, etcd};
 use tasks::{OnPanic, Tasks};
 use tokio::net::TcpListener;
@@ -17,7 +18,7 @@ use super::{
     standing::Standings,
 };
 use crate::{
-    authenticate::{Authenticator, ServiceAccounts, TokenFile, TokenFileError},
+    authenticate::{Authenticator, ServiceAccounts, TokenFile, TokenFileError, UserInfo},
     authorize::{Authorizer, Policies},
     backup::Backups,
     config::{Config, EtcdConfig, Reseal, StoreConfig},
@@ -35,6 +36,9 @@ use crate::{
     sweep,
     tls::{self, Pki},
 };
+
+/// The user as whom the controller of spokes reads Spokes and Secrets.
+const SPOKES_USER: &str = "system:wheelhouse:spokes";
 
 /// The file in which a replica remembers what it has seen of its etcd, below the data directory.
 const ETCD_MEMORY_FILE: &str = "etcd-seen";
@@ -130,11 +134,16 @@ impl Hub {
         );
         handlers.start_followers(tasks);
         let lifecycle = Lifecycle::new(config.shutdown_delay);
+        let spokes = Spokes::new(config.dialer.clone());
+        let relay = Relay::new(spokes.clone(), tasks);
+        handlers.set_spoke_namespaces(relay.namespaces());
+        authorizer.set_spoke_reviewer(relay.reviewer());
         let accounts = Arc::new(ServiceAccounts::open(&config.data_dir, Arc::clone(&store))?);
         let hub = Self {
             parts: Arc::new(HubParts {
                 authenticator: Authenticator::new(tokens, config.anonymous)
-                    .with_service_accounts(Arc::clone(&accounts)),
+                    .with_service_accounts(Arc::clone(&accounts))
+                    .with_spoke_tokens(relay.tokens()),
                 accounts,
                 backups: Backups::new(Arc::clone(&store), config.hub_id.clone()),
                 health: Health::new(Arc::clone(&store), lifecycle.draining()),
@@ -144,7 +153,8 @@ impl Hub {
                 authorizer,
                 discovery: discovery::Cache::default(),
                 openapi: openapi::Cache::default(),
-                relay: Relay::default(),
+                spokes,
+                relay,
                 metrics: Metrics::default(),
                 quotas: Quotas::new(config.limits),
                 lifecycle,
@@ -152,7 +162,8 @@ impl Hub {
                 config,
             }),
         };
-        hub.parts.relay.start(&hub, &hub.parts.handlers, tasks);
+        let client = kube::Client::new(hub.in_process(UserInfo::system(SPOKES_USER)), "default");
+        hub.parts.spokes.start(client, tasks);
         hub.start_standings(tasks);
         hub.bootstrap(&LogicalCluster::root()).await?;
         hub.parts.health.set_bootstrapped();

@@ -198,10 +198,10 @@ impl AccountTokens {
         match read {
             Ok(Ok(bytes)) => self.keys.store(Arc::new(Keys::parse(&bytes))),
             Ok(Err(error)) => {
-                tracing::info!(cluster = %link.cluster, error = %error.chain(), "the keys of a spoke's tokens cannot be read");
+                tracing::info!(cluster = %link.cluster(), error = %error.chain(), "the keys of a spoke's tokens cannot be read");
             }
             Err(_elapsed) => {
-                tracing::info!(cluster = %link.cluster, "the keys of a spoke's tokens were not read in time");
+                tracing::info!(cluster = %link.cluster(), "the keys of a spoke's tokens were not read in time");
             }
         }
     }
@@ -216,14 +216,14 @@ impl AccountTokens {
         let is_good = match timeout(ASK_TIMEOUT, asked).await.ok().flatten() {
             Some(Ok((status, is_there))) => self.take(token, &status, is_there),
             Some(Err(error)) if !error.unreachable() => {
-                tracing::warn!(cluster = %link.cluster, error = %error.chain(), "a spoke cannot be asked about a token");
+                tracing::warn!(cluster = %link.cluster(), error = %error.chain(), "a spoke cannot be asked about a token");
                 None
             }
             // Away: what it has let count counts until its time is up.
             Some(Err(_)) | None => self.known(token),
         };
         let counts_for = if is_good.is_some() { GOOD_FOR } else { BAD_FOR };
-        let user = is_good.map(|uid| Arc::new(user_of(token, uid, &link.cluster)));
+        let user = is_good.map(|uid| Arc::new(user_of(token, uid, link.cluster())));
         Answer {
             user,
             until: Instant::now() + counts_for,

@@ -54,7 +54,7 @@ pub(super) async fn forward(
     }
     let mut headers = headers::relayed(&parts.headers);
     let mut way = client::Identity::Kubeconfig;
-    match sender_of(context, link.trusts_masters) {
+    match sender_of(context, link.trusts_masters()) {
         Identity::Hub => {}
         // The spoke's own ServiceAccount, who goes as it is.
         Identity::User { .. } if context.user.known_only_in().is_some() => {
@@ -73,12 +73,12 @@ pub(super) async fn forward(
     *outgoing.method_mut() = parts.method.clone();
     *outgoing.uri_mut() = below_cluster(&parts.uri)?;
     *outgoing.headers_mut() = headers;
-    let answered = link.connection.send(outgoing, way).await;
+    let answered = link.connection().send(outgoing, way).await;
     let answer = answered.map_err(|error| link.unreachable(&error))?;
     link.answered();
     let (head, body) = answer.into_parts();
     if let Some(reason) = not_permitted(head.status, &head.headers) {
-        tracing::warn!(spoke = %link.cluster, code = head.status.as_u16(), reason, "an answer is not relayed");
+        tracing::warn!(spoke = %link.cluster(), code = head.status.as_u16(), reason, "an answer is not relayed");
         return Err(bad_gateway(link, reason).into());
     }
     let body = if request.info().is_long_running() {
@@ -105,7 +105,7 @@ pub(super) async fn forward(
 fn own_token(context: &RequestContext, link: &Link) -> Result<HeaderValue, Refusal> {
     let token = match &context.credential {
         Credential::Spoke(token) if context.impersonator.is_none() => {
-            token.header_for(&link.cluster)
+            token.header_for(link.cluster())
         }
         _ => None,
     };
@@ -130,7 +130,7 @@ fn not_permitted(code: StatusCode, headers: &HeaderMap) -> Option<&'static str> 
 }
 
 fn bad_gateway(link: &Link, reason: &str) -> Status {
-    let text = format!("spoke {:?}: {reason}", link.cluster.as_str());
+    let text = format!("spoke {:?}: {reason}", link.cluster().as_str());
     Status::failure(502, api::StatusReason::Unknown, text)
 }
 

@@ -71,7 +71,7 @@ pub(super) async fn discovery(link: Option<&Link>, served: &ServedKinds) -> Arc<
     let (core, groups) = match read(link).await {
         Ok(read) => read,
         Err(error) => {
-            tracing::debug!(spoke = %link.cluster, error = %error.chain(), "discovery is the last known");
+            tracing::debug!(spoke = %link.cluster(), error = %error.chain(), "discovery is the last known");
             match &known {
                 Some(known) => (known.core.clone(), known.groups.clone()),
                 None => return Arc::new(Documents::new(groups_of(served))),
@@ -92,7 +92,7 @@ pub(super) async fn discovery(link: Option<&Link>, served: &ServedKinds) -> Arc<
         match budget.parse::<ApiGroupDiscoveryList>(bytes) {
             Ok(list) => spoke.groups.extend(list.items),
             Err(error) => {
-                tracing::warn!(spoke = %link.cluster, error = %error.chain(), "a spoke's discovery cannot be read");
+                tracing::warn!(spoke = %link.cluster(), error = %error.chain(), "a spoke's discovery cannot be read");
             }
         }
     }
@@ -108,7 +108,7 @@ pub(super) async fn discovery(link: Option<&Link>, served: &ServedKinds) -> Arc<
             _charge: Arc::new(charge),
         }),
         Err(bound) => {
-            tracing::warn!(spoke = %link.cluster, error = %bound, "a spoke's discovery is not kept");
+            tracing::warn!(spoke = %link.cluster(), error = %bound, "a spoke's discovery is not kept");
             None
         }
     };

@@ -22,6 +22,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("wheelhouse-client", &["wheelhouse-api", "wheelhouse-tasks"]),
     (
+        "wheelhouse-spokes",
+        &["wheelhouse-api", "wheelhouse-tasks", "wheelhouse-client"],
+    ),
+    (
         "wheelhouse-apiserver",
         &[
             "wheelhouse-api",
@@ -30,6 +34,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "wheelhouse-cel",
             "wheelhouse-schema",
             "wheelhouse-client",
+            "wheelhouse-spokes",
         ],
     ),
     (
@@ -41,6 +46,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "wheelhouse-schema",
             "wheelhouse-graph",
             "wheelhouse-client",
+            "wheelhouse-spokes",
         ],
     ),
     (
@@ -51,6 +57,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "wheelhouse-schema",
             "wheelhouse-graph",
             "wheelhouse-client",
+            "wheelhouse-spokes",
             "wheelhouse-apiserver",
             "wheelhouse-syncer",
         ],
@@ -77,6 +84,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "wheelhouse-storage",
             "wheelhouse-schema",
             "wheelhouse-client",
+            "wheelhouse-spokes",
             "wheelhouse-apiserver",
             "wheelhouse-syncer",
         ],

@@ -24,10 +24,9 @@ pub(crate) async fn step(work: &mut Work<'_>) -> Result<(), Pause> {
         return Ok(()); // others hold it; ours is gone
     }
     let engine = work.engine;
-    if let Reach::Unreachable { since, reason } = work.target.reach() {
+    if let Reach::Unreachable(trouble) = work.target.reach() {
         let cluster = &work.target.cluster;
-        let message =
-            format!("waiting for spoke {cluster:?}, which is unreachable since {since}: {reason}");
+        let message = format!("waiting for spoke {cluster:?}, which is {trouble}");
         say(work, &message).await?;
         return Err(Pause::Watch);
     }

@@ -134,8 +134,8 @@ impl Work<'_> {
             self.target.externals.forget(self.key); // in whose name would they be read?
             return Err(Pause::Watch);
         };
-        if let Reach::Unreachable { since, reason } = self.target.reach() {
-            status::waiting_for_spoke(self, &since, &reason).await?;
+        if let Reach::Unreachable(trouble) = self.target.reach() {
+            status::waiting_for_spoke(self, &trouble).await?;
             return Err(Pause::Watch);
         }
         if !self.target.kinds.are_ours(&served) {

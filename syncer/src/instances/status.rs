@@ -4,6 +4,7 @@ use api::kro::keys;
 use client::Patch;
 use graph::conditions::{ConditionSet, INSTANCE, Mark};
 use serde_json::{Value, json};
+use spokes::Trouble;
 
 use super::reconcile::{Pause, Work};
 use crate::{engine::Engine, target::TargetSort};
@@ -57,11 +58,7 @@ pub(crate) async fn failed(work: &mut Work<'_>, reason: &str) -> Result<(), Paus
 }
 
 /// Says in the status that there is work which waits for the spoke.
-pub(crate) async fn waiting_for_spoke(
-    work: &mut Work<'_>,
-    since: &str,
-    reason: &str,
-) -> Result<(), Pause> {
+pub(crate) async fn waiting_for_spoke(work: &mut Work<'_>, trouble: &Trouble) -> Result<(), Pause> {
     let generation = api::meta::generation(&work.instance);
     let conditions = work.instance["status"]["conditions"].as_array();
     let settled = conditions.into_iter().flatten().any(|condition| {
@@ -73,8 +70,7 @@ pub(crate) async fn waiting_for_spoke(
         return Ok(()); // nothing waits: what is known stays
     }
     let cluster = &work.target.cluster;
-    let message =
-        format!("waiting for spoke {cluster:?}, which is unreachable since {since}: {reason}");
+    let message = format!("waiting for spoke {cluster:?}, which is {trouble}");
     let now = Engine::now();
     let mut wanted = work.instance["status"].clone();
     if !wanted.is_object() {

@@ -6,7 +6,6 @@ use api::{Condition, LogicalCluster, wheelhouse::keys};
 use client::Patch;
 use serde_json::{Value, json};
 
-use super::IdentityFault;
 use crate::{
     engine::Engine,
     resources,
@@ -99,9 +98,8 @@ fn rows(target: &Target, served: usize, others: &[String], counts: &Counts) -> V
     vec![
         match target.reach() {
             Reach::Reachable => Row::new("Reachable", "True", "Answers", ""),
-            Reach::Unreachable { since, reason } => {
-                let message = format!("unreachable since {since}: {reason}");
-                Row::new("Reachable", "False", "NoAnswer", message)
+            Reach::Unreachable(trouble) => {
+                Row::new("Reachable", "False", "NoAnswer", trouble.to_string())
             }
         },
         if others.is_empty() {
@@ -138,16 +136,16 @@ fn trust_rows(engine: &Engine, target: &Target) -> Vec<Row> {
             Row::new(keys::CONDITION_IDENTIFIED, "Unknown", "NotAsked", message)
         }
         Some(fault) => {
-            // The relay takes no request to a cluster that is known to be another one.
-            let status = match fault {
-                IdentityFault::Unreadable(_) => "Unknown",
-                IdentityFault::Duplicate { .. } | IdentityFault::Changed { .. } => "False",
-            };
-            let message = fault.to_string();
-            Row::new(keys::CONDITION_IDENTIFIED, status, fault.reason(), message)
+            let (status, reason) = (fault.status(), fault.reason());
+            Row::new(
+                keys::CONDITION_IDENTIFIED,
+                status,
+                reason,
+                fault.to_string(),
+            )
         }
     };
-    let met = engine.dialer.budget(&target.cluster).met();
+    let met = engine.spokes.budget(&target.cluster).met();
     let bounds = match met {
         None => Row::new(keys::CONDITION_WITHIN_BOUNDS, "True", "WithinBounds", ""),
         Some(met) => Row::new(keys::CONDITION_WITHIN_BOUNDS, "False", "BoundMet", met),

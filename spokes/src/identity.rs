@@ -2,6 +2,9 @@
 //!
 //! A uid is held by the Spoke that had it first. It stands in that Spoke's status, so that a restart changes nothing.
 //!
+//! The syncer asks each cluster and decides by [`Identities`], because it alone sees every cluster; it writes the verdict
+//! into the Spoke's condition `Identified`, and [`refusal`] reads it there for the path, in each replica.
+//!
 //! # Invariants
 //!
 //! A newcomer never displaces a holder, whatever it says of itself. A cluster that says another's uid is therefore refused
@@ -9,16 +12,18 @@
 
 use std::collections::HashMap;
 
-use api::{LogicalCluster, wheelhouse::keys};
+use api::{Condition, LogicalCluster, meta, wheelhouse::keys};
 use client::reflector::RawObject;
 use parking_lot::Mutex;
+
+use crate::fault::Fault;
 
 /// A uid is text of the spoke's: nothing longer or of other characters is one. Source: RFC 9562, with room.
 const UID_BYTES_MAX: usize = 64;
 
-/// Which uid each Spoke has.
+/// Which uid each Spoke has, as one syncer has found.
 #[derive(Debug, Default)]
-pub(crate) struct Identities {
+pub struct Identities {
     // Guards the map; never held across an await.
     held: Mutex<HashMap<LogicalCluster, Held>>,
 }
@@ -35,7 +40,7 @@ struct Held {
 
 /// Why a cluster is not the one that its Spoke is for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum IdentityFault {
+pub enum IdentityFault {
     /// It is another Spoke's.
     #[error(
         "its kube-system uid {uid} is that of spoke {holder:?}: one cluster is one spoke; remove one of the two Spokes"
@@ -67,20 +72,36 @@ pub(crate) enum IdentityFault {
 
 impl IdentityFault {
     /// Returns one word for programs.
-    pub(crate) const fn reason(&self) -> &'static str {
+    pub const fn reason(&self) -> &'static str {
         match self {
             Self::Duplicate { .. } => "DuplicateCluster",
             Self::Changed { .. } => "ClusterChanged",
             Self::Unreadable(_) => "NotIdentified",
         }
     }
+
+    /// Returns the status of the condition `Identified`. Only a cluster that is known to be another one gets no requests.
+    pub const fn status(&self) -> &'static str {
+        match self {
+            Self::Unreadable(_) => meta::STATUS_UNKNOWN,
+            Self::Duplicate { .. } | Self::Changed { .. } => meta::STATUS_FALSE,
+        }
+    }
+}
+
+/// Returns why nothing is relayed to a cluster, as the conditions of its Spoke say.
+pub(crate) fn refusal(conditions: &[Condition]) -> Option<Fault> {
+    let mut conditions = conditions.iter();
+    let verdict = conditions
+        .find(|it| it.type_ == keys::CONDITION_IDENTIFIED && it.status == meta::STATUS_FALSE);
+    verdict.map(|it| Fault::Identity(it.message.clone()))
 }
 
 // === impl Identities ===
 
 impl Identities {
     /// Notes a Spoke as the hub has it.
-    pub(crate) fn note(&self, cluster: &LogicalCluster, spoke: &RawObject) {
+    pub fn note(&self, cluster: &LogicalCluster, spoke: &RawObject) {
         let status = spoke.value().unwrap_or_default();
         let recorded = status["status"]["clusterUID"].as_str().unwrap_or_default();
         let confirmed = spoke.annotations.get(keys::ANNOTATION_CLUSTER_UID).cloned();
@@ -97,7 +118,7 @@ impl Identities {
     }
 
     /// Notes that a Spoke is gone: its cluster may be joined again.
-    pub(crate) fn forget(&self, cluster: &LogicalCluster) {
+    pub fn forget(&self, cluster: &LogicalCluster) {
         self.held.lock().remove(cluster);
     }
 
@@ -106,7 +127,7 @@ impl Identities {
     /// # Errors
     ///
     /// [`IdentityFault`] where another Spoke holds it, or this one holds another uid.
-    pub(crate) fn claim(&self, cluster: &LogicalCluster, uid: &str) -> Result<(), IdentityFault> {
+    pub fn claim(&self, cluster: &LogicalCluster, uid: &str) -> Result<(), IdentityFault> {
         if !is_uid(uid) {
             let reason = "its uid is not a uid".to_owned();
             return Err(IdentityFault::Unreadable(reason));
@@ -188,6 +209,37 @@ mod tests {
         // A Spoke of the same name that was made anew begins anew.
         identities.note(&east, &spoke("9", "", None));
         assert_eq!(identities.claim(&east, "u3"), Ok(()));
+    }
+
+    #[test]
+    fn a_verdict_that_is_written_is_read_as_the_same_reason() {
+        let uid = "u".to_owned();
+        for (fault, want) in [
+            (
+                IdentityFault::Duplicate {
+                    uid: uid.clone(),
+                    holder: "east".to_owned(),
+                },
+                true,
+            ),
+            (
+                IdentityFault::Changed {
+                    before: "v".to_owned(),
+                    uid,
+                },
+                true,
+            ),
+            (IdentityFault::Unreadable("forbidden".to_owned()), false),
+        ] {
+            let condition = Condition {
+                type_: keys::CONDITION_IDENTIFIED.to_owned(),
+                status: fault.status().to_owned(),
+                message: fault.to_string(),
+                ..Condition::default()
+            };
+            let read = refusal(&[condition]).map(|fault| fault.to_string());
+            assert_eq!(read, want.then(|| fault.to_string()), "{}", fault.reason());
+        }
     }
 
     #[test]

@@ -1,28 +1,24 @@
-//! How the hub connects to a spoke: from a Spoke and its Secret, by one set of rules for all who connect.
+//! How the hub connects to a spoke: which credential may be used for it, and which server it may be sent to.
 //!
-//! The relay and the syncer each have a connection of their own. Both ask a [`Dialer`], so that they agree on whether
-//! there may be one, and say the same where there may not: a [`Fault`] is the text of the path's 503 and of the Spoke's
-//! condition.
-//!
-//! **Invariant:** a Secret is used for a spoke only if it is labelled for that spoke, or is in the namespace that the
-//! operator set apart.
-//! **Invariant:** a kubeconfig from a Secret runs no program, reads no file and names no proxy.
-//! **Invariant:** what one spoke makes the hub hold is counted together, whoever of the hub holds it.
+//! # Invariants
+//! - A Secret is used for a spoke only if it is labelled for that spoke, or is in the namespace that the operator set
+//!   apart.
+//! - A kubeconfig from a Secret runs no program, reads no file and names no proxy.
+//! - What one spoke makes the hub hold is counted together, whichever part of the hub holds it.
 
-use std::collections::HashMap;
-use std::fmt;
-use std::sync::Arc;
+use std::{collections::HashMap, fmt, sync::Arc};
 
-use api::LogicalCluster;
-use api::wheelhouse::{SecretKeyReference, Spoke};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use api::{LogicalCluster, wheelhouse::SecretKeyReference};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use client::{
+    Connection, CredentialSources, Network, Options,
+    bounds::{Bounds, Budget},
+};
 use http::Uri;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::bounds::{Bounds, Budget};
-use crate::connection::{self, Connection, CredentialSources, Network, Options};
+use crate::fault::Fault;
 
 /// The label on a Secret of root that names the spoke whose credential it holds.
 pub const SECRET_LABEL: &str = "wheelhouse.dev/spoke";
@@ -73,66 +69,6 @@ pub struct Credential {
     place: String,
 }
 
-/// Why a spoke cannot be connected. Its text is for the Spoke's condition, and for who asks for its path.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
-    /// The Spoke cannot be read.
-    #[error("the Spoke cannot be read: {0}")]
-    Unreadable(String),
-    /// The Spoke is suspended.
-    #[error("suspended by spec.suspended")]
-    Suspended,
-    /// It names no Secret.
-    #[error("spec.connection.secretRef is missing")]
-    NoReference,
-    /// The Secret is not there.
-    #[error("secret {place} is missing")]
-    SecretMissing {
-        /// Namespace and name.
-        place: String,
-    },
-    /// The Secret is not for this spoke.
-    #[error(
-        "secret {place} may not be used for spoke {spoke:?}: label it {SECRET_LABEL}={spoke}, or move it to namespace \
-         {secrets_namespace:?}"
-    )]
-    SecretNotForSpoke {
-        /// Namespace and name.
-        place: String,
-        /// The spoke.
-        spoke: String,
-        /// Whose Secrets need no label.
-        secrets_namespace: String,
-    },
-    /// The Secret does not have the key, or not as base64 of UTF-8.
-    #[error("secret {place} has no key {key:?}")]
-    KeyMissing {
-        /// Namespace and name.
-        place: String,
-        /// The key.
-        key: String,
-    },
-    /// The kubeconfig cannot be used.
-    #[error("secret {place}: {reason}")]
-    Kubeconfig {
-        /// Namespace and name.
-        place: String,
-        /// Why not.
-        reason: String,
-    },
-    /// The server is one that a credential must not be sent to.
-    #[error("secret {place}: {reason}")]
-    Server {
-        /// Namespace and name.
-        place: String,
-        /// Why not.
-        reason: &'static str,
-    },
-    /// The cluster is not the one that the Spoke is for, as the Spoke's condition `Identified` says.
-    #[error("{0}")]
-    Identity(String),
-}
-
 // === impl Policy ===
 
 impl Default for Policy {
@@ -148,7 +84,7 @@ impl Default for Policy {
 // === impl Dialer ===
 
 impl Dialer {
-    /// Makes a dialer for a hub.
+    /// Returns a dialer that obeys a policy.
     pub fn new(policy: Policy) -> Self {
         Self::over(policy, None)
     }
@@ -233,7 +169,7 @@ impl Dialer {
             ..Options::default()
         };
         let place = || credential.place.clone();
-        let connected = connection::connect(&credential.kubeconfig, None, &options).await;
+        let connected = client::connect(&credential.kubeconfig, None, &options).await;
         let connection = connected.map_err(|error| Fault::Kubeconfig {
             place: place(),
             reason: error.chain(),
@@ -250,21 +186,7 @@ impl Dialer {
     }
 }
 
-/// Returns the Secret that a Spoke names.
-///
-/// # Errors
-/// [`Fault::Suspended`] or [`Fault::NoReference`].
-pub fn reference(spoke: &Spoke) -> Result<&SecretKeyReference, Fault> {
-    if spoke.spec.suspended {
-        return Err(Fault::Suspended);
-    }
-    let connection = spoke.spec.connection.as_ref();
-    connection
-        .and_then(|it| it.secret_ref.as_ref())
-        .ok_or(Fault::NoReference)
-}
-
-/// Says why a credential must not be sent to a server.
+/// Returns why a credential must not be sent to a server.
 ///
 /// Loopback and private addresses are let through: spokes live there. Link-local ones are not: what answers there gives
 /// machines their own credentials.
@@ -305,16 +227,6 @@ fn is_link_local(address: &std::net::IpAddr) -> bool {
 }
 
 // === impl Credential ===
-
-impl Credential {
-    /// Returns a digest that differs for another credential.
-    pub fn digest(&self) -> u64 {
-        use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-        let mut hasher = DefaultHasher::new();
-        self.kubeconfig.hash(&mut hasher);
-        hasher.finish()
-    }
-}
 
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

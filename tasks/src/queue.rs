@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 /// A deduplicating queue with delayed additions.
 #[derive(Debug)]
-pub(crate) struct WorkQueue<K> {
+pub struct WorkQueue<K> {
     // Guards the whole state; never held across an await.
     state: Mutex<State<K>>,
     changed: Notify,
@@ -61,19 +61,19 @@ impl<K> Default for WorkQueue<K> {
 
 impl<K: Clone + Eq + Hash> WorkQueue<K> {
     /// Adds a key to be worked on as soon as a worker is free.
-    pub(crate) fn add(&self, key: K) {
+    pub fn add(&self, key: K) {
         self.state.lock().add(key);
         self.changed.notify_one();
     }
 
     /// Adds a key to be worked on after a delay, unless it is due earlier already.
-    pub(crate) fn add_after(&self, key: K, delay: Duration) {
+    pub fn add_after(&self, key: K, delay: Duration) {
         self.state.lock().add_at(key, Instant::now() + delay);
         self.changed.notify_one();
     }
 
     /// [`WorkQueue::next`], or nothing once `token` is cancelled: what a worker loops over.
-    pub(crate) async fn next_until(&self, token: &CancellationToken) -> Option<K> {
+    pub async fn next_until(&self, token: &CancellationToken) -> Option<K> {
         tokio::select! {
             biased;
             () = token.cancelled() => None,
@@ -86,7 +86,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     /// # Cancel safety
     ///
     /// Cancel safe: a key is taken only in the poll that returns it.
-    pub(crate) async fn next(&self) -> K {
+    pub async fn next(&self) -> K {
         loop {
             let due = {
                 let mut state = self.state.lock();
@@ -110,7 +110,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     }
 
     /// Says that the work on a key has ended; the key is ready again if it was added meanwhile.
-    pub(crate) fn done(&self, key: &K) {
+    pub fn done(&self, key: &K) {
         let mut state = self.state.lock();
         state.running.remove(key);
         if state.again.remove(key) {
