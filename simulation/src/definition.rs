@@ -140,11 +140,11 @@ impl Definition {
         }
         if items {
             let mut node = self.config(
-                "items",
-                "${schema.metadata.name + '-item-' + item}",
+                "parts",
+                "${schema.metadata.name + '-item-' + part}",
                 json!({}),
             );
-            node["forEach"] = json!([{"item": "${schema.spec.names}"}]);
+            node["forEach"] = json!([{"part": "${schema.spec.names}"}]);
             resources.push(node);
         }
         if extra {

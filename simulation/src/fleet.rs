@@ -216,7 +216,7 @@ impl Fleet {
 
     fn user(&self) -> Result<Dynamic, Failure> {
         let process = self.process.as_ref().ok_or("the hub's process is dead")?;
-        let user = UserInfo::system("system:admin");
+        let user = UserInfo::system("admin");
         let client = kube::Client::new(process.hub.in_process(user), "default");
         Ok(Dynamic::new(client))
     }

@@ -66,9 +66,9 @@ impl Judge {
         )
     }
 
-    /// Lets states of children become older: a spoke was set back.
+    /// Lets states of children become older from now on: a spoke was set back.
     pub fn note_set_back(&self) {
-        self.memory.lock().forget_shown();
+        self.memory.lock().note_set_back();
     }
 
     fn report(&self, rule: &str, what: &str) {

@@ -40,6 +40,9 @@ pub struct Plan {
     pub weather: Weather,
     /// What else happens.
     pub happens: Happens,
+    /// Instead of all that: one instance of all nodes is made, changed and deleted, and in each of the three the hub's process
+    /// is killed after so many writes to the spoke.
+    pub kill_after: Option<u64>,
 }
 
 /// What else happens in a run, of a thousand steps.
@@ -53,6 +56,8 @@ pub struct Happens {
     pub set_backs: u64,
     /// Somebody in a spoke writes or deletes.
     pub foreign: u64,
+    /// Somebody in a spoke alters what links an object to its instance: a label, the owners, the finalizers.
+    pub links: u64,
     /// A definition is changed.
     pub redefinitions: u64,
     /// A definition or a spoke is deleted, with its instances.
@@ -79,7 +84,7 @@ impl Plan {
             seed,
             spokes: 2,
             definitions: 2,
-            local: seed % 3 == 0,
+            local: seed.is_multiple_of(3),
             instances: 2,
             steps: 25,
             weather: Weather {
@@ -91,9 +96,11 @@ impl Plan {
                 outages: 60,
                 set_backs: 0,
                 foreign: 250,
+                links: 0,
                 redefinitions: 80,
                 removals: 30,
             },
+            kill_after: None,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The trials of the syncer over a simulated fleet, by seed.
 //!
-//! A failure prints its seed: `hack/soak R17 --seed 17` runs it alone, and `RUST_LOG=debug` tells its story.
+//! A failure prints its seeds: `hack/soak R17 --seed 17` runs one alone, and `RUST_LOG=debug` tells its story.
 
 use std::time::Duration;
 
@@ -33,13 +33,13 @@ fn trial(name: &'static str, count: usize, plan: impl Fn(u64) -> Plan) {
         }
     }
     let minutes = began.elapsed().as_secs_f64() / 60.0;
+    let runs = u32::try_from(seeds.len()).expect("a few");
     println!(
-        "{name}: {} runs, {} requests, {} faults, {} simulated minutes; {:.0} runs a minute",
-        seeds.len(),
+        "{name}: {runs} runs, {} requests, {} faults, {} simulated minutes; {:.0} runs a minute",
         total.requests,
         total.faults,
         total.simulated.as_secs() / 60,
-        seeds.len() as f64 / minutes.max(1e-9),
+        f64::from(runs) / minutes.max(1e-9),
     );
     assert!(
         failures.is_empty(),
@@ -52,15 +52,71 @@ fn trial(name: &'static str, count: usize, plan: impl Fn(u64) -> Plan) {
 }
 
 #[test]
-fn rough() {
-    trial("rough", 20, Plan::rough);
+fn r17_a_graph_is_whole_wherever_the_hub_is_killed_in_it() {
+    trial("R17", 24, |seed| Plan {
+        kill_after: Some(seed % 24),
+        weather: Weather::calm(),
+        ..Plan::rough(seed)
+    });
 }
 
 #[test]
-fn calm() {
-    trial("calm", 20, |seed| Plan {
-        weather: Weather::calm(),
-        happens: Happens::default(),
+fn r17_killed_hubs_go_on_in_any_weather() {
+    trial("R17", 8, |seed| {
+        let mut plan = Plan::rough(seed);
+        plan.happens.kills = 250;
+        plan
+    });
+}
+
+#[test]
+fn r18_stale_and_late_views_delete_nothing() {
+    trial("R18", 8, |seed| Plan {
+        weather: Weather {
+            stale_lists: 1_000,
+            late_streams: 300,
+            expired: 150,
+            cuts: 400,
+            interloper: 50,
+            ..Weather::rough(1)
+        },
+        ..Plan::rough(seed)
+    });
+}
+
+#[test]
+fn r18_a_spoke_that_was_set_back_is_brought_forward_again() {
+    trial("R18", 6, |seed| {
+        let mut plan = Plan::rough(seed);
+        plan.happens.set_backs = 150;
+        plan.happens.removals = 0;
+        plan
+    });
+}
+
+#[test]
+fn r25_graphs_pass_from_any_definition_to_any_other() {
+    trial("R25", 8, |seed| Plan {
+        steps: 30,
+        happens: Happens {
+            redefinitions: 400,
+            removals: 60,
+            kills: 40,
+            ..Happens::default()
+        },
+        ..Plan::rough(seed)
+    });
+}
+
+#[test]
+fn r26_an_altered_link_harms_its_own_instance_at_most() {
+    trial("R26", 8, |seed| Plan {
+        happens: Happens {
+            links: 400,
+            foreign: 100,
+            kills: 40,
+            ..Happens::default()
+        },
         ..Plan::rough(seed)
     });
 }

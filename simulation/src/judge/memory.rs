@@ -37,6 +37,8 @@ pub(super) struct Memory {
     ledgers: HashMap<String, Vec<Value>>,
     /// The newest state of a child that a status has shown, by the uid of the instance.
     shown: HashMap<String, u64>,
+    /// Whether states of children may become older: a spoke was set back.
+    is_set_back: bool,
 }
 
 // === impl Memory ===
@@ -117,10 +119,10 @@ impl Memory {
         let shown = self.shown.entry(uid.to_owned()).or_default();
         let before = *shown;
         *shown = before.max(state);
-        before
+        if self.is_set_back { 0 } else { before }
     }
 
-    pub(super) fn forget_shown(&mut self) {
-        self.shown.clear();
+    pub(super) fn note_set_back(&mut self) {
+        self.is_set_back = true;
     }
 }

@@ -1,7 +1,8 @@
 //! What people and tools in a spoke do, who know nothing of the hub.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use api::kro::keys;
 use serde_json::{Value, json};
 
 use super::World;
@@ -14,6 +15,15 @@ use crate::{
 
 /// Objects that are in nobody's way and must stay as they are.
 pub(super) const BYSTANDER: &str = "bystander-";
+
+/// A finalizer of somebody who lets go in the end.
+const HOLD: &str = "example.com/hold";
+
+/// How long that takes.
+const HOLD_DURATION: Duration = Duration::from_secs(40);
+
+/// The mark of objects of the hub whose links were altered: what an instance that goes can no longer know as its own stays.
+pub(super) const ALTERED: &str = "altered";
 
 /// The mark of what takes names that definitions want; gone in the end.
 const SQUATTER: &str = "squatter";
@@ -57,10 +67,81 @@ pub(super) fn place_interloper(world: &World) {
     world.fleet.network.set_interloper(Some(interloper));
 }
 
+/// Alters one field by which an object of the hub belongs to something, or is held.
+pub(super) fn alter_link(world: &World) {
+    let dice = &world.fleet.dice;
+    let spokes: Vec<&Arc<Spoke>> = world.fleet.spokes.values().collect();
+    let Some(spoke) = dice.pick(&spokes) else {
+        return;
+    };
+    let children = children_of_hub(spoke);
+    let (Some(key), Some(other)) = (dice.pick(&children), dice.pick(&children)) else {
+        return;
+    };
+    let (Some(object), Some(other)) = (spoke.get(key), spoke.get(other)) else {
+        return;
+    };
+    let mut object = (*object).clone();
+    let labels = [
+        keys::LABEL_INSTANCE_ID,
+        keys::LABEL_INSTANCE_NAME,
+        keys::LABEL_APPLYSET_PART_OF,
+        keys::LABEL_NODE_ID,
+        keys::LABEL_OWNED,
+        api::wheelhouse::keys::HUB,
+    ];
+    match dice.below(10) {
+        0 => object["metadata"]["finalizers"] = json!([HOLD]),
+        1 => {
+            object["metadata"]["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "ConfigMap",
+                "name": OUTSIDE, "uid": "nobody"}]);
+        }
+        2 => object["metadata"]["labels"] = other["metadata"]["labels"].clone(),
+        3..=5 => {
+            if let (Some(label), Some(labels)) = (
+                dice.pick(&labels),
+                object["metadata"]["labels"].as_object_mut(),
+            ) {
+                labels.remove(*label);
+            }
+        }
+        _ => {
+            if let Some(label) = dice.pick(&labels) {
+                let foreign = other["metadata"]["labels"][*label].clone();
+                object["metadata"]["labels"][*label] = foreign;
+            }
+        }
+    }
+    object["metadata"]["labels"][ALTERED] = json!("yes");
+    spoke.put(key.clone(), object, Writer::Foreign);
+    let (spoke, key) = (Arc::clone(spoke), key.clone());
+    world
+        .fleet
+        .later(HOLD_DURATION, move || let_go(&spoke, &key));
+}
+
+/// Takes off the finalizer that somebody has put on.
+fn let_go(spoke: &Spoke, key: &Key) {
+    let Some(object) = spoke.get(key) else {
+        return;
+    };
+    if !api::meta::has_finalizer(&object, HOLD) {
+        return;
+    }
+    if api::meta::is_terminating(&object) {
+        spoke.remove(key, Writer::Foreign);
+        return;
+    }
+    let mut object = (*object).clone();
+    object["metadata"]["finalizers"] = json!([]);
+    spoke.put(key.clone(), object, Writer::Foreign);
+}
+
 /// Takes away what stands in the way of definitions.
 pub(super) fn withdraw(world: &World) {
     for spoke in world.fleet.spokes.values() {
         for (key, object) in spoke.objects() {
+            let_go(spoke, &key);
             if !object["metadata"]["labels"][SQUATTER].is_null() {
                 spoke.remove(&key, Writer::Foreign);
             }

@@ -20,6 +20,9 @@ const NAMES: &[&str] = &["one", "two", "three"];
 /// How long a spoke is away at most, in milliseconds.
 const OUTAGE_MAX: u64 = 60_000;
 
+/// How long a process that was killed has to go on with what it finds.
+const KILL_REST: Duration = Duration::from_secs(20);
+
 /// An instance by its cluster, the name of its definition, and its own.
 pub(super) type Place = (String, String, String);
 
@@ -58,6 +61,11 @@ impl World {
 
     /// Plays the whole script.
     pub(super) async fn play(&mut self) -> Result<(), Failure> {
+        if let Some(writes) = self.plan.kill_after {
+            self.play_kills(writes).await?;
+            self.calm().await?;
+            return verdict::await_convergence(self).await;
+        }
         self.set_up().await?;
         self.fleet.network.set_weather(self.plan.weather.clone());
         foreign::place_interloper(self);
@@ -73,6 +81,43 @@ impl World {
         }
         self.calm().await?;
         verdict::await_convergence(self).await
+    }
+
+    /// Kills the process amid the creation, a change, and the deletion of an instance with every sort of node.
+    async fn play_kills(&mut self, writes: u64) -> Result<(), Failure> {
+        self.fleet.network.set_weather(Weather::calm());
+        self.fleet.join("east").await?;
+        self.define_as("gadget", None, Shape::ALL).await?;
+        self.fleet.network.set_weather(self.plan.weather.clone());
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let place = (
+            "east".to_owned(),
+            "gadget".to_owned(),
+            "gadget-one".to_owned(),
+        );
+        let wishes = [
+            (names(&["a", "b", "c"]), true, "x"),
+            (names(&["b", "d"]), true, "y"),
+            (names(&["d"]), false, "y"),
+        ];
+        for (names, extra, slug) in wishes {
+            self.rev += 1;
+            let wish = Wish {
+                rev: self.rev,
+                names,
+                extra,
+                slug: slug.to_owned(),
+            };
+            self.fleet.network.set_fuse(Some(writes));
+            self.put(place.clone(), wish).await?;
+            self.rest(KILL_REST).await?;
+        }
+        self.fleet.network.set_fuse(None);
+        self.rest(Duration::from_millis(1)).await?;
+        verdict::await_convergence(self).await?;
+        self.fleet.network.set_fuse(Some(writes));
+        self.delete_at(&place).await?;
+        self.rest(KILL_REST).await
     }
 
     async fn set_up(&mut self) -> Result<(), Failure> {
@@ -97,12 +142,21 @@ impl World {
     }
 
     async fn define(&mut self, name: &str, home: Option<&str>) -> Result<(), Failure> {
-        let dice = &self.fleet.dice;
+        let shape = Shape::random(&self.fleet.dice);
+        self.define_as(name, home, shape).await
+    }
+
+    async fn define_as(
+        &mut self,
+        name: &str,
+        home: Option<&str>,
+        shape: Shape,
+    ) -> Result<(), Failure> {
         let definition = Definition {
             name: name.to_owned(),
             home: home.map(str::to_owned),
-            shape: Shape::random(dice),
-            flavor: dice.below(100),
+            shape,
+            flavor: self.fleet.dice.below(100),
         };
         let endpoint = fleet::definitions(home)?;
         self.write(&endpoint, &definition.to_value()).await?;
@@ -151,6 +205,9 @@ impl World {
             Ok(())
         } else if falls_in(happens.foreign) {
             foreign::act(self);
+            Ok(())
+        } else if falls_in(happens.links) {
+            foreign::alter_link(self);
             Ok(())
         } else if falls_in(happens.redefinitions) {
             self.redefine().await
@@ -264,6 +321,15 @@ impl World {
             definition.shape = Shape::random(&dice);
         }
         let endpoint = fleet::definitions(definition.home.as_deref())?;
+        if dice.chance(300) {
+            // Refused, and rolled back: what was served goes on meanwhile.
+            let mut refused = definition.to_value();
+            refused["spec"]["resources"][0]["template"]["data"]["broken"] =
+                "${nobody.knows}".into();
+            self.write(&endpoint, &refused).await?;
+            let pause = dice.millis(5_000);
+            self.rest(pause).await?;
+        }
         self.write(&endpoint, &definition.to_value()).await?;
         self.definitions.insert(definition.name.clone(), definition);
         Ok(())

@@ -62,12 +62,16 @@ async fn differs(world: &World) -> Result<(), Failure> {
 fn hub_differs(world: &World) -> Result<(), Failure> {
     let instances = world.fleet.judge.instances();
     if instances.len() != world.instances.len() {
-        let names: Vec<&str> = instances
-            .iter()
-            .map(|it| api::meta::name(&it.object))
-            .collect();
-        let wanted = world.instances.len();
-        return Err(format!("the hub has {names:?}, and {wanted} are wanted"));
+        let named = |it: &Instance| {
+            let conditions = it.object["status"]["conditions"].as_array();
+            let mut conditions = conditions.into_iter().flatten();
+            let ready = conditions.find(|it| it["type"] == keys::CONDITION_READY);
+            let told = ready.map(|it| it["message"].clone()).unwrap_or_default();
+            format!("{}/{}: {told}", it.cluster, api::meta::name(&it.object))
+        };
+        let names: Vec<String> = instances.iter().map(named).collect();
+        let wanted: Vec<_> = world.instances.keys().collect();
+        return Err(format!("the hub has {names:?}, wanted are {wanted:?}"));
     }
     for instance in instances {
         let object = &instance.object;
@@ -97,9 +101,15 @@ fn hub_differs(world: &World) -> Result<(), Failure> {
                 && it["observedGeneration"] == *generation
         });
         if !is_ready {
-            let status = &object["status"]["conditions"];
+            let conditions = object["status"]["conditions"].as_array();
+            let told: Vec<&str> = conditions
+                .into_iter()
+                .flatten()
+                .filter(|it| it["status"] != "True")
+                .filter_map(|it| it["message"].as_str())
+                .collect();
             return Err(format!(
-                "{name} of {} is not ready: {status}",
+                "{name} of {} is not ready: {told:?}",
                 instance.cluster
             ));
         }
@@ -143,6 +153,7 @@ fn spoke_differs(world: &World, spoke: &Spoke) -> Result<(), Failure> {
         let is_left = is_child
             && !wanted.contains_key(&key)
             && !key.name.starts_with(foreign::BYSTANDER)
+            && labels[foreign::ALTERED].is_null()
             && !world.set_back.contains(spoke.name());
         if is_left {
             return Err(format!("{key} is left in {}", spoke.name()));
