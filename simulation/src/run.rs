@@ -78,6 +78,19 @@ pub struct Report {
 // === impl Plan ===
 
 impl Plan {
+    /// Returns a plan of one instance and no faults.
+    pub fn smallest() -> Self {
+        Self {
+            spokes: 1,
+            definitions: 1,
+            instances: 1,
+            steps: 0,
+            weather: Weather::calm(),
+            happens: Happens::default(),
+            ..Self::rough(1)
+        }
+    }
+
     /// Returns a plan of a usual size in which everything but set-backs happens.
     pub fn rough(seed: u64) -> Self {
         Self {

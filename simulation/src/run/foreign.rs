@@ -142,7 +142,9 @@ pub(super) fn withdraw(world: &World) {
     for spoke in world.fleet.spokes.values() {
         for (key, object) in spoke.objects() {
             let_go(spoke, &key);
-            if !object["metadata"]["labels"][SQUATTER].is_null() {
+            let labels = &object["metadata"]["labels"];
+            // What says that it is another instance's is left alone until somebody deletes it.
+            if !labels[SQUATTER].is_null() || !labels[ALTERED].is_null() {
                 spoke.remove(&key, Writer::Foreign);
             }
         }
