@@ -17,6 +17,7 @@ pub const OUTSIDE: &str = "outside";
 
 /// Which nodes a definition has beside its plain one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each sort of node")]
 pub struct Shape {
     /// A collection, one object for each of `spec.names`.
     pub items: bool,

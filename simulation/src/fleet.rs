@@ -174,7 +174,7 @@ impl Fleet {
                 match answer {
                     Ok(_) => return Ok::<(), Failure>(()),
                     Err(error) => {
-                        tracing::debug!(name, error = error.chain(), "a user tries again")
+                        tracing::debug!(name, error = error.chain(), "a user tries again");
                     }
                 }
                 tokio::time::sleep(USER_PAUSE).await;
@@ -235,7 +235,7 @@ pub fn instances(definition: &Definition, cluster: &str) -> Result<Endpoint, Fai
     let cluster = cluster.parse().map_err(failure)?;
     Ok(Endpoint {
         scope: Some(ClusterScope::One(cluster)),
-        gvr: GroupVersionResource::new(kro::GROUP, "v1alpha1", &definition.resource()),
+        gvr: GroupVersionResource::new(kro::GROUP, "v1alpha1", definition.resource()),
         namespace: Some(NAMESPACE.to_owned()),
     })
 }

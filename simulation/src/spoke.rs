@@ -193,6 +193,10 @@ impl Spoke {
     }
 
     /// Writes an object, or removes it, and shows the judge. Returns it as it is stored.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "nobody needs the key afterwards"
+    )]
     fn commit(&self, key: Key, object: Option<Value>, writer: Writer) -> Arc<Value> {
         let (stored, before, after, version) = {
             let mut state = self.state.lock();

@@ -2,6 +2,12 @@
 //!
 //! A failure prints its seeds: `hack/soak R17 --seed 17` runs one alone, and `RUST_LOG=debug` tells its story.
 
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a trial tells what it has run, and each seed that failed"
+)]
+
 use std::time::Duration;
 
 use storage::conformance::Trial;

@@ -118,9 +118,9 @@ impl Service<Request<RequestBody>> for SpokeLink {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
+    fn call(&mut self, req: Request<RequestBody>) -> Self::Future {
         let link = self.clone();
-        Box::pin(async move { link.carry(asked(request).await?).await })
+        Box::pin(async move { link.carry(asked(req).await?).await })
     }
 }
 
@@ -188,9 +188,9 @@ impl Service<Request<kube::client::Body>> for HubLink {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<kube::client::Body>) -> Self::Future {
+    fn call(&mut self, req: Request<kube::client::Body>) -> Self::Future {
         let link = self.clone();
-        Box::pin(async move { link.carry(asked(request).await?).await })
+        Box::pin(async move { link.carry(asked(req).await?).await })
     }
 }
 

@@ -113,7 +113,8 @@ fn hub_differs(world: &World) -> Result<(), Failure> {
                 instance.cluster
             ));
         }
-        if object["status"]["shown"] != wish.rev.to_string() {
+        let shown = wish.rev.to_string();
+        if object["status"]["shown"] != shown.as_str() {
             return Err(format!("{name} shows {}", object["status"]["shown"]));
         }
     }

@@ -18,6 +18,7 @@ static ANYTHING: LazyLock<Arc<Schema>> = LazyLock::new(|| {
 #[derive(Clone, Debug)]
 pub(crate) struct Kind {
     pub(crate) api_version: String,
+    #[expect(clippy::struct_field_names, reason = "the word of the wire")]
     pub(crate) kind: String,
     pub(crate) has_status: bool,
     pub(crate) is_custom: bool,
@@ -141,6 +142,10 @@ impl Spoke {
     }
 
     /// Returns what discovery says of the groups that a hub may look for.
+    #[expect(
+        clippy::unused_self,
+        reason = "what a spoke says, though all say the same"
+    )]
     pub(crate) fn discovery(&self, of_core: bool) -> Value {
         let mut groups: Vec<Value> = Vec::new();
         if of_core {

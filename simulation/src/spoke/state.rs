@@ -161,6 +161,7 @@ impl State {
     }
 
     /// Writes an object or removes it, with a version, a uid and a generation of its own.
+    #[expect(clippy::single_match_else, reason = "two cases of the same weight")]
     pub(crate) fn commit(&mut self, key: Key, object: Option<Value>) -> Arc<Value> {
         self.version += 1;
         let before = self.objects.get(&key).cloned();
