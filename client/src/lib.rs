@@ -26,7 +26,7 @@ pub mod transport;
 
 pub use bounds::{Bounds, Budget, Charge};
 pub use connection::{
-    Client, Connection, CredentialSources, Identity, Options, connect, in_process,
+    Client, Connection, CredentialSources, Identity, Network, Options, connect, in_process,
 };
 pub use dynamic::{
     Answer, DeleteRequest, Deleted, Dynamic, Endpoint, Force, List, ListRequest, Page, Patch, Path,

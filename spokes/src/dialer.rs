@@ -14,7 +14,7 @@ use api::{
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use client::{
-    Connection, CredentialSources, Options,
+    Connection, CredentialSources, Network, Options,
     bounds::{Bounds, Budget},
 };
 use http::Uri;
@@ -56,6 +56,7 @@ pub struct Dialer {
 #[derive(Debug, Default)]
 struct Shared {
     policy: Policy,
+    network: Option<Network>,
     /// Guards the map. Budgets stay for as long as the process runs: a spoke that is removed and joined again goes on
     /// with what is still held of it.
     budgets: Mutex<HashMap<LogicalCluster, Arc<Budget>>>,
@@ -85,9 +86,15 @@ impl Default for Policy {
 impl Dialer {
     /// Returns a dialer that obeys a policy.
     pub fn new(policy: Policy) -> Self {
+        Self::over(policy, None)
+    }
+
+    /// Makes a dialer whose connections go over a network other than the machine's, if one is given.
+    pub fn over(policy: Policy, network: Option<Network>) -> Self {
         Self {
             shared: Arc::new(Shared {
                 policy,
+                network,
                 budgets: Mutex::default(),
             }),
         }
@@ -158,6 +165,7 @@ impl Dialer {
         let options = Options {
             sources: CredentialSources::Inline,
             budget: self.budget(spoke),
+            network: self.shared.network.clone(),
             ..Options::default()
         };
         let place = || credential.place.clone();

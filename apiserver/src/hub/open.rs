@@ -95,9 +95,21 @@ impl Hub {
     /// # Errors
     /// One variant per part that cannot be had.
     pub async fn open(config: Config, tasks: &Tasks) -> Result<Self, OpenError> {
+        let store = open_store(&config, tasks).await?;
+        Self::open_over(store, config, tasks).await
+    }
+
+    /// Opens a hub over a store that is open already. [`Config::store`] says only whether other replicas share it.
+    ///
+    /// # Errors
+    /// As [`Hub::open`], but for the store.
+    pub async fn open_over(
+        store: Arc<dyn Store>,
+        config: Config,
+        tasks: &Tasks,
+    ) -> Result<Self, OpenError> {
         let mut config = config;
         let now = jiff::Timestamp::now();
-        let store = open_store(&config, tasks).await?;
         if let StoreConfig::Etcd(_) = config.store {
             config.hub_id = replicas::share(&store, &config.data_dir, &config.hub_id, now).await?;
         }

@@ -127,7 +127,8 @@ impl Follower {
             wake,
             backoff,
             position: None,
-            freshness: Freshness::NotOlderThan("0".to_owned()),
+            // A cache may be behind what this client did in an earlier life: what it does not show would count as gone.
+            freshness: Freshness::Latest,
             is_interrupted: false,
             failed_resume_count: 0,
             type_meta: Arc::default(),

@@ -99,6 +99,21 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        // Test support: nothing may import it.
+        "wheelhouse-simulation",
+        &[
+            "wheelhouse-api",
+            "wheelhouse-tasks",
+            "wheelhouse-storage",
+            "wheelhouse-storage-conformance",
+            "wheelhouse-schema",
+            "wheelhouse-client",
+            "wheelhouse-spokes",
+            "wheelhouse-apiserver",
+            "wheelhouse-syncer",
+        ],
+    ),
+    (
         "wheelhouse-tests",
         // The store's recorder and checker of histories, not its engines.
         &[

@@ -220,7 +220,11 @@ async fn write(work: &mut Work<'_>, spec: InventorySpec) -> Result<(), Pause> {
     let endpoint = endpoint(work);
     if fresh {
         let inventory = Inventory::new(spec.clone()).to_value();
-        work.engine.hub.create(&endpoint, &inventory).await?;
+        if let Err(error) = work.engine.hub.create(&endpoint, &inventory).await {
+            // It may have been made all the same: what there is is read before the next try.
+            work.memory.ledger = None;
+            return Err(error.into());
+        }
     } else {
         let patch = json!([{"op": "add", "path": "/spec", "value": spec}]);
         let name = work.memory.uid.clone();

@@ -23,7 +23,7 @@ use crate::{
     engine::Engine,
     finalizers, restoring,
     state::{
-        keys::{InstanceKey, text},
+        keys::InstanceKey,
         mirrors::Mirror,
         served::Served,
         target::{Reach, Target, TargetSort},
@@ -115,8 +115,8 @@ pub(crate) async fn remove(work: &Work<'_>) -> Result<(), Pause> {
     let engine = work.engine;
     restoring::require(engine, work.target, work.key)?;
     let endpoint = endpoint(work.target, &served, &work.key.namespace);
-    release(work, &served, &mirror).await?;
-    delete(work.target, &endpoint, work.key, &mirror.uid).await
+    delete(work.target, &endpoint, work.key, &mirror.uid).await?;
+    release(work, &served, &mirror).await
 }
 
 /// Takes a mirror away whose instance is gone.
@@ -127,8 +127,8 @@ pub(crate) async fn take_away(
     mirror: &RawObject,
 ) -> Result<(), Pause> {
     let endpoint = endpoint(target, served, &key.namespace);
-    release_finalizer(target, &endpoint, key, mirror).await?;
-    delete(target, &endpoint, key, &mirror.uid).await
+    delete(target, &endpoint, key, &mirror.uid).await?;
+    release_finalizer(target, &endpoint, key, mirror).await
 }
 
 /// What a user had written, out of what a mirror carries.
@@ -389,6 +389,10 @@ async fn release_finalizer(
     }
 }
 
+/// Deletes a mirror, which our finalizer holds until it is released.
+///
+/// In this order: a mirror that has lost its finalizer, and is there because the hub was killed before it was deleted, looks
+/// as if it had been made in the spoke, and would keep its kind from being served there.
 async fn delete(
     target: &Target,
     endpoint: &Endpoint,
@@ -400,10 +404,7 @@ async fn delete(
         propagation: None,
     };
     match target.dynamic.delete(endpoint, &key.name, &request).await {
-        Ok(Deleted::Terminating(left)) => {
-            let holders = text(&left, &["metadata", "name"]).to_owned();
-            debug!(cluster = %target.cluster, mirror = holders, "others hold the mirror");
-        }
+        Ok(Deleted::Terminating(_)) => {}
         Ok(Deleted::Gone) => target.mirrors.gone(key, uid),
         Err(error) if error.is_not_found() || error.is_conflict() => target.mirrors.gone(key, uid),
         Err(error) => return Err(error.into()),
