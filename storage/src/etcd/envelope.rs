@@ -236,12 +236,14 @@ mod tests {
             ("another key", bytes.clone(), "/secrets/b", &here),
             ("another store", bytes.clone(), "/secrets/a", &there),
             ("another tag", with(8, 8), "/secrets/a", &here),
-            ("bound to no store", with(1, 1), "/secrets/a", &here),
         ] {
             let refused = Envelope::decode(&bytes, key.as_bytes(), Some(sealing));
             let is_altered = matches!(refused, Err(EnvelopeError::Keyring(_)));
             assert!(is_altered, "{name}: {refused:?}");
         }
+        let unbound = with(1, 1);
+        let unknown = Envelope::decode(&unbound, b"/secrets/a", Some(&here));
+        assert!(matches!(unknown, Err(EnvelopeError::Malformed(_))));
         let without = Envelope::decode(&bytes, b"/secrets/a", None);
         assert!(matches!(without, Err(EnvelopeError::NoKeyring)));
     }
