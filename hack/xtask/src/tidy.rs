@@ -149,6 +149,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
         };
         findings.extend(text_findings(&file, &text, &exceptions));
     }
+    findings.extend(crate::plans::check(root)?);
     findings.sort();
     Ok(findings)
 }
