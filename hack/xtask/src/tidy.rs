@@ -1,4 +1,4 @@
-//! Crate edges, circles of modules, file sizes, file headers, trailing space and notes of work without an owner.
+//! Crate edges, circles of modules, file sizes, headers, trailing space, unowned notes, and stale plans of planted bugs.
 
 use std::{
     collections::BTreeMap,
