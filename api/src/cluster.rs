@@ -50,7 +50,7 @@ impl LogicalCluster {
         Self(Arc::clone(&SHARED))
     }
 
-    /// Tells whether this is the hub's own logical cluster.
+    /// Returns whether this is the hub's own logical cluster.
     pub fn is_root(&self) -> bool {
         self.as_str() == ROOT
     }

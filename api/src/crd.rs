@@ -168,7 +168,7 @@ pub struct Subresources {
     pub scale: Option<ScaleSubresource>,
 }
 
-/// Says by its presence that the status is written apart.
+/// Present if the status is a subresource of its own.
 #[expect(
     clippy::empty_structs_with_brackets,
     reason = "it is {} on the wire, and would be null without"
@@ -260,7 +260,7 @@ impl Scope {
         }
     }
 
-    /// Tells whether objects have a namespace.
+    /// Returns whether objects have a namespace.
     pub const fn is_namespaced(self) -> bool {
         matches!(self, Self::Namespaced)
     }
@@ -302,7 +302,7 @@ impl CustomResourceDefinition {
         self.spec.group_resource()
     }
 
-    /// Tells whether a condition holds.
+    /// Returns whether a condition holds.
     pub fn is_condition_true(&self, type_: &str) -> bool {
         self.status
             .iter()
@@ -310,7 +310,7 @@ impl CustomResourceDefinition {
             .any(|condition| condition.type_ == type_ && condition.is_true())
     }
 
-    /// Tells whether the kind is served.
+    /// Returns whether the kind is served.
     pub fn is_established(&self) -> bool {
         self.is_condition_true(CONDITION_ESTABLISHED)
     }
@@ -369,7 +369,7 @@ impl DefinitionVersion {
         self.schema.as_ref()?.open_api_v3_schema.as_ref()
     }
 
-    /// Tells whether the status is written apart.
+    /// Returns whether the status is written apart.
     pub fn has_status(&self) -> bool {
         self.subresources
             .as_ref()

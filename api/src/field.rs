@@ -84,7 +84,7 @@ impl FieldPath {
         Self(format!("{}[{key}]", self.0))
     }
 
-    /// Tells whether this is the object itself.
+    /// Returns whether this is the object itself.
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
     }
@@ -141,7 +141,7 @@ impl FieldErrorKind {
         }
     }
 
-    /// Tells whether messages of this kind never show the value.
+    /// Returns whether messages of this kind never show the value.
     const fn hides_value(self) -> bool {
         matches!(
             self,
@@ -168,17 +168,17 @@ impl FieldError {
         }
     }
 
-    /// Says that a field must be set.
+    /// Reports that a field must be set.
     pub fn required(path: &FieldPath, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Required, path, None, detail)
     }
 
-    /// Says that a value is malformed.
+    /// Reports that a value is malformed.
     pub fn invalid(path: &FieldPath, value: impl Into<Value>, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Invalid, path, Some(value.into()), detail)
     }
 
-    /// Says that a value has the wrong type.
+    /// Reports that a value has the wrong type.
     pub fn type_invalid(
         path: &FieldPath,
         value: impl Into<Value>,
@@ -192,7 +192,7 @@ impl FieldError {
         )
     }
 
-    /// Says that a value is none of the known ones, which are listed in the order given.
+    /// Reports that a value is none of the known ones, which are listed in the order given.
     pub fn not_supported<'a>(
         path: &FieldPath,
         value: impl Into<Value>,
@@ -212,17 +212,17 @@ impl FieldError {
         )
     }
 
-    /// Says that a value occurs more than once.
+    /// Reports that a value occurs more than once.
     pub fn duplicate(path: &FieldPath, value: impl Into<Value>) -> Self {
         Self::new(FieldErrorKind::Duplicate, path, Some(value.into()), "")
     }
 
-    /// Says that a field may not be set, or not to this.
+    /// Reports that a field may not be set, or not to this.
     pub fn forbidden(path: &FieldPath, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Forbidden, path, None, detail)
     }
 
-    /// Says that a text has more than `bytes_max` bytes.
+    /// Reports that a text has more than `bytes_max` bytes.
     pub fn too_long(path: &FieldPath, bytes_max: usize) -> Self {
         let noun = if bytes_max == 1 { "byte" } else { "bytes" };
         Self::new(
@@ -233,7 +233,7 @@ impl FieldError {
         )
     }
 
-    /// Says that there are `count` members where `count_max` may be.
+    /// Reports that there are `count` members where `count_max` may be.
     pub fn too_many(path: &FieldPath, count: usize, count_max: usize) -> Self {
         let noun = if count_max == 1 { "item" } else { "items" };
         Self::new(
@@ -244,12 +244,12 @@ impl FieldError {
         )
     }
 
-    /// Says that what a value refers to does not exist.
+    /// Reports that what a value refers to does not exist.
     pub fn not_found(path: &FieldPath, value: impl Into<Value>) -> Self {
         Self::new(FieldErrorKind::NotFound, path, Some(value.into()), "")
     }
 
-    /// Says that the server failed to judge the field.
+    /// Reports that the server failed to judge the field.
     pub fn internal(path: &FieldPath, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Internal, path, None, detail)
     }

@@ -238,7 +238,7 @@ pub fn deletion_timestamp(object: &Value) -> Option<&str> {
     field(object, "deletionTimestamp")?.as_str()
 }
 
-/// Tells whether the deletion was asked for.
+/// Returns whether the deletion was asked for.
 pub fn is_terminating(object: &Value) -> bool {
     deletion_timestamp(object).is_some()
 }
@@ -271,7 +271,7 @@ pub fn finalizers(object: &Value) -> Vec<&str> {
         .unwrap_or_default()
 }
 
-/// Tells whether a finalizer is there.
+/// Returns whether a finalizer is there.
 pub fn has_finalizer(object: &Value, finalizer: &str) -> bool {
     finalizers(object).contains(&finalizer)
 }

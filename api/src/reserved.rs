@@ -74,7 +74,7 @@ pub enum Reserved {
     },
 }
 
-/// Tells whether the hub keeps a group for itself or for Kubernetes' own kinds.
+/// Returns whether the hub keeps a group for itself or for Kubernetes' own kinds.
 pub fn is_reserved_group(group: &str) -> bool {
     OWN.contains(&group) || BUILT_IN.contains(&group)
 }

@@ -116,7 +116,7 @@ impl Authenticator {
         self
     }
 
-    /// Says who sends a request with these headers over `peer` to the path of `cluster`.
+    /// Returns who sends a request with these headers over `peer` to the path of `cluster`.
     ///
     /// # Errors
     /// 401, without a word about what was wrong.
@@ -307,7 +307,7 @@ impl<R> Authenticated<R> {
         self
     }
 
-    /// Says what the sender has of the hub.
+    /// Sets the quota share of the sender.
     pub(crate) fn set_share(&mut self, share: &Arc<Share>) {
         self.context.share = Some(Arc::clone(share));
     }

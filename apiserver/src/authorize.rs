@@ -422,7 +422,7 @@ impl<R> Authorized<R> {
         self.sight.as_ref()
     }
 
-    /// Says what ends an answer to this request that goes on.
+    /// Sets what ends a long-running answer to this request.
     pub(crate) fn set_ending(&mut self, ending: Ending) {
         self.context.ending = ending;
     }

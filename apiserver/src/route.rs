@@ -207,7 +207,7 @@ fn read_object<'a>(parts: impl Iterator<Item = &'a str>, info: &mut RequestInfo)
     }
 }
 
-/// Tells list from watch, and takes over a name that the field selector demands, as the authorizer looks at it.
+/// Distinguishes list from watch, and takes over a name that the field selector demands, as the authorizer looks at it.
 fn read_collection_query(uri: &Uri, info: &mut RequestInfo) {
     info.verb = Verb::List;
     let Some(query) = uri.query() else { return };

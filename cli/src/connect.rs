@@ -159,7 +159,7 @@ impl HubConnection {
         serde_json::from_slice(&bytes).context("the hub's answer is no JSON")
     }
 
-    /// Tells the names of all Spokes.
+    /// Returns the names of all Spokes.
     pub(crate) async fn spoke_names(&self) -> Result<Vec<String>> {
         names(&self.dynamic).await
     }

@@ -35,13 +35,13 @@ pub(crate) fn line(text: &str) -> Result<()> {
     writeln!(std::io::stdout(), "{text}").context("standard output is closed")
 }
 
-/// Says on standard error how it goes.
+/// Reports progress on standard error.
 pub(crate) fn note(text: &str) {
     // Nobody is left to tell when standard error is gone.
     drop(writeln!(std::io::stderr(), "wheelhouse: {text}"));
 }
 
-/// Tells on standard error why a command failed.
+/// Reports on standard error why a command failed.
 pub(crate) fn complain(error: &anyhow::Error) {
     // Nobody is left to tell when standard error is gone.
     drop(writeln!(std::io::stderr(), "wheelhouse: {error:#}"));

@@ -247,7 +247,7 @@ impl Connection {
         &self.shared.server
     }
 
-    /// Tells whether the server has to prove who it is.
+    /// Returns whether the server has to prove who it is.
     pub fn is_verified(&self) -> bool {
         self.shared.is_verified
     }

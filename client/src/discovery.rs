@@ -63,7 +63,7 @@ impl Kinds {
         self.by_type.iter().find(|(_, info)| info.gvr == *gvr)
     }
 
-    /// Tells whether a group-version is served, reachable or not.
+    /// Returns whether a group-version is served, reachable or not.
     pub fn serves(&self, group_version: &GroupVersion) -> bool {
         self.versions.contains(group_version)
     }

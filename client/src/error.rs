@@ -92,33 +92,33 @@ impl Error {
         }
     }
 
-    /// Tells whether there is no such object or endpoint.
+    /// Returns whether there is no such object or endpoint.
     pub fn is_not_found(&self) -> bool {
         self.status().is_some_and(Status::is_not_found)
     }
 
-    /// Tells whether a precondition did not hold, or managers want different things.
+    /// Returns whether a precondition did not hold, or managers want different things.
     pub fn is_conflict(&self) -> bool {
         self.status().is_some_and(Status::is_conflict)
     }
 
-    /// Tells whether an object of this name exists.
+    /// Returns whether an object of this name exists.
     pub fn is_already_exists(&self) -> bool {
         self.status().is_some_and(Status::is_already_exists)
     }
 
-    /// Tells whether a rule is broken.
+    /// Returns whether a rule is broken.
     pub fn is_invalid(&self) -> bool {
         self.status()
             .is_some_and(|status| status.reason == StatusReason::Invalid)
     }
 
-    /// Tells whether a revision is gone.
+    /// Returns whether a revision is gone.
     pub fn is_expired(&self) -> bool {
         self.status().is_some_and(Status::is_expired)
     }
 
-    /// Tells whether the cluster, rather than the request, is at fault: it was not reached, did not answer in time,
+    /// Returns whether the cluster, rather than the request, is at fault: it was not reached, did not answer in time,
     /// or says that it is not ready.
     pub fn unreachable(&self) -> bool {
         match self {
@@ -136,7 +136,7 @@ impl Error {
         }
     }
 
-    /// Tells when the server wants to be asked again, if it said so.
+    /// Returns when the server wants to be asked again, if it said so.
     pub fn retry_after(&self) -> Option<Duration> {
         let seconds = self.status()?.retry_after_seconds()?;
         Some(Duration::from_secs(u64::from(seconds)))

@@ -98,7 +98,7 @@ pub struct ConditionSet {
 // === impl ConditionTypes ===
 
 impl ConditionTypes {
-    /// Tells whether a type is the root or one of the dependents.
+    /// Returns whether a type is the root or one of the dependents.
     pub(crate) fn has(&self, kind: &str) -> bool {
         kind == READY || self.dependents.contains(&kind)
     }
@@ -257,13 +257,13 @@ impl ConditionSet {
             .find(|condition| condition.kind == kind)
     }
 
-    /// Tells whether the condition of a type is True.
+    /// Returns whether the condition of a type is True.
     pub fn is_true(&self, kind: &str) -> bool {
         self.get(kind)
             .is_some_and(|condition| condition.status == ConditionStatus::True)
     }
 
-    /// Tells whether the root is True for this generation.
+    /// Returns whether the root is True for this generation.
     pub fn is_ready(&self) -> bool {
         self.get(READY).is_some_and(|root| {
             root.status == ConditionStatus::True && root.observed_generation == self.generation

@@ -135,7 +135,7 @@ impl Inventory {
         }
     }
 
-    /// Tells whether the instance carries any part of an inventory.
+    /// Returns whether the instance carries any part of an inventory.
     pub fn is_present(instance: &Value) -> bool {
         meta::label(instance, keys::LABEL_APPLYSET_ID).is_some()
             || [

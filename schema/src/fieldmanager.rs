@@ -190,7 +190,7 @@ pub enum ApplyError {
 ///
 /// # Errors
 ///
-/// Says why owners cannot be told; the new object is then untracked and can be stored as it is.
+/// Why field owners cannot be computed; the new object is then untracked and can be stored as it is.
 pub fn update(input: UpdateInput<'_>) -> Result<(), TrackingError> {
     let UpdateInput {
         context,

@@ -63,7 +63,7 @@ pub enum PatchError {
 ///
 /// # Errors
 ///
-/// Says what is wrong with the patch. Nothing is applied in part.
+/// Returns what is wrong with the patch. Nothing is applied in part.
 pub fn strategic_merge(
     object: Value,
     patch: Value,

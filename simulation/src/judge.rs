@@ -58,7 +58,7 @@ impl Judge {
         self.memory.lock().instances()
     }
 
-    /// Tells who has made an object.
+    /// Returns who has made an object.
     pub fn is_made_by_hub(&self, uid: &str) -> bool {
         matches!(
             self.memory.lock().origin(uid),

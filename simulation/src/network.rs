@@ -47,7 +47,7 @@ pub struct Network {
     away: Mutex<BTreeMap<String, Away>>,
     /// The process that may speak; links of earlier ones are dead.
     generation: AtomicU64,
-    /// Tells streams to look whether their other end is still there.
+    /// Notifies streams to check whether their other end is still there.
     moved: watch::Sender<u64>,
     /// How many more writes to spokes are done before the kill.
     fuse: Mutex<Option<u64>>,

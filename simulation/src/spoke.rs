@@ -75,13 +75,13 @@ impl Asked {
         Some(decoded(value))
     }
 
-    /// Tells whether it asks for a watch.
+    /// Returns whether it asks for a watch.
     pub(crate) fn is_watch(&self) -> bool {
         self.method == Method::GET
             && matches!(self.parameter("watch").as_deref(), Some("true" | "1"))
     }
 
-    /// Tells whether it may change something.
+    /// Returns whether it may change something.
     pub(crate) fn is_write(&self) -> bool {
         self.method != Method::GET
     }
@@ -144,7 +144,7 @@ impl Spoke {
         }
     }
 
-    /// Tells whether the hub has made an object.
+    /// Returns whether the hub has made an object.
     pub fn is_of_hub(&self, object: &Value) -> bool {
         self.judge.is_made_by_hub(api::meta::uid(object))
     }

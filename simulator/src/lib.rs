@@ -120,7 +120,7 @@ async fn run(
     }
 }
 
-/// Says what a cluster would do next.
+/// Returns what a cluster would do next.
 pub(crate) fn plan(world: &World, now: &str) -> Vec<Action> {
     let mut actions = Vec::new();
     leaves::collect_garbage(world, &mut actions);

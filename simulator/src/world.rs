@@ -39,7 +39,7 @@ impl Kind {
         Self::Service,
     ];
 
-    /// Tells the endpoint.
+    /// Returns the endpoint.
     pub(crate) fn gvr(self) -> GroupVersionResource {
         let (group, resource) = match self {
             Self::Deployment => ("apps", "deployments"),
@@ -54,7 +54,7 @@ impl Kind {
         GroupVersionResource::new(group, "v1", resource)
     }
 
-    /// Tells the name of the kind as an owner reference has it.
+    /// Returns the name of the kind as an owner reference has it.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Deployment => "Deployment",
@@ -95,7 +95,7 @@ impl World {
         }
     }
 
-    /// Tells whether every kind has been listed.
+    /// Returns whether every kind has been listed.
     pub(crate) fn synced(&self) -> bool {
         self.objects.len() == Kind::ALL.len()
     }
@@ -125,13 +125,13 @@ impl World {
         }
     }
 
-    /// Tells all objects of a kind that are not being deleted.
+    /// Returns all objects of a kind that are not being deleted.
     pub(crate) fn living(&self, kind: Kind) -> impl Iterator<Item = &Value> {
         self.all(kind)
             .filter(|object| !api::meta::is_terminating(object))
     }
 
-    /// Tells all objects of a kind.
+    /// Returns all objects of a kind.
     pub(crate) fn all(&self, kind: Kind) -> impl Iterator<Item = &Value> {
         self.objects
             .get(&kind)
@@ -140,7 +140,7 @@ impl World {
             .map(AsRef::as_ref)
     }
 
-    /// Tells the living objects of a kind whose controller is an object.
+    /// Returns the living objects of a kind whose controller is an object.
     pub(crate) fn owned<'w>(
         &'w self,
         kind: Kind,

@@ -70,7 +70,7 @@ impl Namespaces {
         std::mem::take(&mut self.seen.lock().going)
     }
 
-    /// Tells the watch that the spoke answers again.
+    /// Notifies the watch that the spoke answers again.
     pub(crate) fn wake(&self) {
         self.wake.notify_one();
     }

@@ -65,7 +65,7 @@ pub struct Entry {
     generation: Option<i64>,
 }
 
-/// Tells a subscriber which spokes have changed, each once however often it did.
+/// Notifies a subscriber which spokes have changed, each once however often it did.
 #[derive(Debug)]
 pub struct Changes {
     table: Arc<Table>,

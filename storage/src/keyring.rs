@@ -53,7 +53,7 @@ const NAME_BYTES_MAX: usize = 64;
 /// Kubernetes Secret is mounted for a process that is not root.
 const MODE_REFUSED: u32 = 0o027;
 
-/// Says which key sealed a value: the beginning of a hash of the key.
+/// Identifies the key that sealed a value: the beginning of a hash of the key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId(u32);
 

@@ -104,7 +104,7 @@ async fn make(target: &Target, accounts: &Accounts, namespace: &str) {
 // === impl Seen ===
 
 impl Seen {
-    /// Tells whether a namespace needs the account.
+    /// Returns whether a namespace needs the account.
     fn lacks(&self, namespace: &str) -> bool {
         self.synced && self.active.contains(namespace) && !self.having.contains(namespace)
     }

@@ -35,7 +35,7 @@ const REVIEW_AGE_MAX: Duration = Duration::from_secs(5);
 /// Returns the actor in a target.
 ///
 /// # Errors
-/// Says to the user why nobody may act; also where the target does not answer whether somebody may.
+/// Reports to the user why nobody may act; also where the target does not answer whether somebody may.
 pub(crate) async fn resolve(
     engine: &Engine,
     target: &Target,

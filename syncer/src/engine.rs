@@ -56,7 +56,7 @@ pub(crate) const LONG_PLANS_MAX: usize = 1;
 // === impl Engine ===
 
 impl Engine {
-    /// Tells the time as the wire writes it.
+    /// Returns the time as the wire writes it.
     pub(crate) fn now() -> String {
         api::meta::time_now_text(jiff::Timestamp::now())
     }

@@ -16,7 +16,7 @@ use crate::{
     state::{
         keys::InstanceKey,
         mirrors,
-        restored::{self, Leave, Report, Seen, View},
+        restored::{self, DeletionPolicy, Report, Seen, View},
         target::{Reach, Target, TargetSort},
     },
 };
@@ -54,7 +54,7 @@ pub(crate) fn start(engine: &Arc<Engine>) {
 ///
 /// [`Pause::Watch`] while it waits: the instance is named again once the spoke is confirmed.
 pub(crate) fn require(engine: &Engine, target: &Target, key: &InstanceKey) -> Result<(), Pause> {
-    if engine.restored.leave(target) != Leave::Held {
+    if engine.restored.deletion_policy(target) != DeletionPolicy::Held {
         return Ok(());
     }
     debug!(cluster = %target.cluster, key = %key, "a deletion waits: the hub was restored");
@@ -85,7 +85,7 @@ pub(crate) fn report(engine: &Engine, target: &Target) -> Option<Report> {
     if target.sort != TargetSort::Mirrored {
         return None;
     }
-    let leave = engine.restored.leave(target);
+    let leave = engine.restored.deletion_policy(target);
     let (marker, waiting) = engine.restored.waiting(&target.cluster)?;
     // An instance that the hub does not know is not counted twice, and one that is gone waits for nothing.
     let is_known = |key: &InstanceKey| engine.instances.get(&target.cluster, key).is_some();

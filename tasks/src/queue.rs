@@ -109,7 +109,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         }
     }
 
-    /// Says that the work on a key has ended; the key is ready again if it was added meanwhile.
+    /// Marks the work on a key as done; the key is ready again if it was added meanwhile.
     pub fn done(&self, key: &K) {
         let mut state = self.state.lock();
         state.running.remove(key);
@@ -119,7 +119,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         }
     }
 
-    /// Tells whether no key waits and none is worked on.
+    /// Returns whether no key waits and none is worked on.
     #[cfg(test)]
     fn is_empty(&self) -> bool {
         let state = self.state.lock();

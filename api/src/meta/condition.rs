@@ -41,7 +41,7 @@ pub struct Condition {
 // === impl Condition ===
 
 impl Condition {
-    /// Says something about a state; the time comes with [`set_condition`].
+    /// Makes a condition; the time comes with [`set_condition`].
     pub fn new(type_: &str, status: &str, reason: &str, message: impl Into<String>) -> Self {
         Self {
             type_: type_.to_owned(),
@@ -53,14 +53,14 @@ impl Condition {
         }
     }
 
-    /// Says which generation it is about.
+    /// Returns the generation that it is about.
     #[must_use]
     pub fn observed(mut self, generation: i64) -> Self {
         self.observed_generation = Some(generation);
         self
     }
 
-    /// Tells whether the condition holds.
+    /// Returns whether the condition holds.
     pub fn is_true(&self) -> bool {
         self.status == STATUS_TRUE
     }

@@ -64,7 +64,7 @@ impl Query {
         parse_int(text).map(Some).map_err(Status::bad_request)
     }
 
-    /// Tells whether a name is there, with or without a value.
+    /// Returns whether a name is there, with or without a value.
     pub fn contains(&self, name: &str) -> bool {
         self.first(name).is_some()
     }

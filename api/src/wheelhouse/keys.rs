@@ -4,7 +4,7 @@
 pub const HUB: &str = "wheelhouse.dev/hub";
 /// Which spokes a definition in root is for, as a label selector.
 pub const ANNOTATION_SPOKES: &str = "wheelhouse.dev/spokes";
-/// Says `true` on a definition whose children may take the place of objects that were not made for their instance.
+/// `true` on a definition whose children may take the place of objects that were not made for their instance.
 pub const ANNOTATION_ADOPT: &str = "wheelhouse.dev/adopt";
 /// The service account of the spoke that writes the children.
 pub const ANNOTATION_RUN_AS: &str = "wheelhouse.dev/run-as";

@@ -24,7 +24,7 @@ pub enum NamespacePhase {
 
 /// Sees namespaces that are not in the hub's store.
 pub trait NamespaceView: fmt::Debug + Send + Sync {
-    /// Says how a namespace of a spoke is. What a cache does not know must be asked for where the namespace is.
+    /// Returns the state of a namespace of a spoke. What a cache does not know must be asked for where the namespace is.
     ///
     /// # Errors
     /// 503 where that cannot be found out.

@@ -146,7 +146,7 @@ impl Abnormal {
     }
 }
 
-/// Tells the client about doubtful fields, or refuses because of them.
+/// Warns the client about doubtful fields, or refuses because of them.
 pub(super) fn judge(
     call: &Call<'_>,
     validation: FieldValidation,

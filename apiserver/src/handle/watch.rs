@@ -288,7 +288,7 @@ impl WatchStream {
         Ok(())
     }
 
-    /// Tells of an object that is there, if it is selected.
+    /// Returns the event for an object that is there, if it is selected.
     fn tell_entry(
         &mut self,
         entry: &Entry,

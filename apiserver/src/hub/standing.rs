@@ -195,7 +195,7 @@ impl Hub {
         for_spokes
     }
 
-    /// Says which spoke is to be asked, if one is.
+    /// Returns which spoke is to be asked, if one is.
     async fn look_at(
         &self,
         standing: &Standing,

@@ -216,7 +216,7 @@ impl Drop for Seat {
 // === impl Answering ===
 
 impl Answering<'_> {
-    /// Says that there is an answer.
+    /// Marks the request as answered.
     pub(crate) fn complete(mut self) {
         self.seat = None;
     }

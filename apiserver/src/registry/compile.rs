@@ -45,7 +45,7 @@ pub(super) struct Compiled {
 /// What a definition adds to a cluster: one scope per served version.
 #[derive(Debug, Clone)]
 pub(super) struct Installed {
-    /// Tells contents apart.
+    /// Identifies the content.
     pub(super) content: u64,
     /// The scopes by version.
     pub(super) versions: BTreeMap<String, Arc<ResourceScope>>,
@@ -161,7 +161,7 @@ impl Blueprint {
         }
     }
 
-    /// Tells contents apart.
+    /// Returns a mark by which contents can be told apart.
     pub(super) fn content(&self) -> u64 {
         let spec = serde_json::to_value(&self.spec).unwrap_or_default();
         let names = serde_json::to_value(&self.names).unwrap_or_default();

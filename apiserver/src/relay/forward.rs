@@ -116,7 +116,7 @@ fn own_token(context: &RequestContext, way: &Way) -> Result<HeaderValue, Refusal
     })
 }
 
-/// Says why an answer of a spoke's is not relayed; `None` for one that is.
+/// Returns why an answer of a spoke's is not relayed; `None` for one that is.
 ///
 /// Source: `RejectForwardingRedirects` in `apimachinery/pkg/util/proxy/upgradeaware.go` (CVE-2022-3172).
 fn not_permitted(code: StatusCode, headers: &HeaderMap) -> Option<&'static str> {
@@ -134,7 +134,7 @@ fn bad_gateway(way: &Way, reason: &str) -> Status {
     Status::failure(502, api::StatusReason::Unknown, text)
 }
 
-/// Says as whom a request enters a spoke. Only a controller of this process that acts as itself is the hub there: a name
+/// Returns the identity under which a request enters a spoke. Only a controller of this process that acts as itself is the hub there: a name
 /// alone, which someone may impersonate or be given, is not enough.
 fn sender_of(context: &RequestContext, trusts_masters: bool) -> Identity {
     let acts_as_itself = context.impersonator.is_none();
@@ -151,7 +151,7 @@ fn refused(username: &str) -> Identity {
     Identity::Refused(format!("user {username:?} does not enter spokes"))
 }
 
-/// Says as whom a user of the hub enters a spoke.
+/// Returns the identity under which a user of the hub enters a spoke.
 ///
 /// The rule is [`author::User::abroad`]'s.
 pub(super) fn identity_of(user: &UserInfo, trusts_masters: bool) -> Identity {

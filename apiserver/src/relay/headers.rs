@@ -83,7 +83,7 @@ const PASSED_BACK: &[&str] = &[
 /// A page that a spoke serves is no page of the hub's: it runs no script and sees nothing of the hub's origin.
 const SANDBOX: HeaderValue = HeaderValue::from_static("default-src 'none'; sandbox");
 
-/// Says why a header of a request stays behind; `None` for one that goes on.
+/// Returns why a header of a request stays behind; `None` for one that goes on.
 pub(super) fn withheld(name: &str) -> Option<Withheld> {
     if HOP_HEADERS.contains(&name) {
         return Some(Withheld::Hop);

@@ -35,7 +35,7 @@ pub(crate) struct Claims {
     pub(crate) issued_at: i64,
     /// Seconds since 1970 at which it ends.
     pub(crate) expires_at: i64,
-    /// Tells tokens apart.
+    /// Distinguishes tokens.
     pub(crate) id: String,
 }
 

@@ -15,7 +15,7 @@ use super::{Credential, UserInfo, share::Share};
 /// Warnings of one answer. Their headers hold 4,096 characters together.
 const WARNINGS_MAX: usize = 256;
 
-/// Says who asks, where, until when, and carries the warnings that the answer will have.
+/// Who asks, where and until when; collects the warnings of the answer.
 #[derive(Debug)]
 pub struct RequestContext {
     /// Whom the request acts as: the impersonated user where there is one.
@@ -51,7 +51,7 @@ pub struct Ending {
     reason: Option<Arc<OnceLock<Box<Status>>>>,
 }
 
-/// Says by which way a request came.
+/// The way by which a request came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestOrigin {
     /// Over a connection.

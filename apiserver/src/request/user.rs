@@ -29,7 +29,7 @@ pub(crate) const ABROAD_PREFIX: &str = "wheelhouse:root:";
 pub struct UserInfo {
     /// Unique name.
     pub username: String,
-    /// Tells users of the same name at different times apart; empty where the authenticator knows none.
+    /// Distinguishes users of the same name at different times; empty where the authenticator knows none.
     pub uid: String,
     /// Names of groups, [`ALL_AUTHENTICATED`] included.
     pub groups: Vec<String>,

@@ -79,7 +79,7 @@ impl Health {
         }
     }
 
-    /// Says that the objects that everything begins with are there.
+    /// Marks the bootstrap objects as present.
     pub(crate) fn set_bootstrapped(&self) {
         self.bootstrapped.store(true, Ordering::Release);
     }

@@ -10,7 +10,7 @@ use schema::columns::Columns;
 /// What belongs to one version of a resource.
 #[derive(Debug)]
 pub(crate) struct VersionRules {
-    /// Tells versions of this process apart, for what is encoded once and shared.
+    /// Identifies a version within this process, for what is encoded once and shared.
     pub(crate) number: u32,
     /// The type of the objects.
     pub(crate) gvk: GroupVersionKind,
@@ -20,7 +20,7 @@ pub(crate) struct VersionRules {
     pub(crate) lead: Box<[u8]>,
     /// The schema; what is not declared in one that is absent is kept as it is.
     pub(crate) schema: Arc<Schema>,
-    /// Tells schemas apart; the tag of objects that were stored in this version.
+    /// Identifies the schema; the tag of objects that were stored in this version.
     pub(crate) hash: u64,
     /// What a table of it shows.
     pub(crate) columns: Arc<Columns>,

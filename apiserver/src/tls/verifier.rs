@@ -73,7 +73,7 @@ impl ClientVerifier {
         })
     }
 
-    /// Says who is at the other end of a connection that showed `chain`.
+    /// Returns who is at the other end of a connection that showed `chain`.
     pub(crate) fn peer(&self, chain: Option<&[CertificateDer<'_>]>, now: Timestamp) -> Peer {
         let Some((end_entity, intermediates)) = chain.and_then(<[_]>::split_first) else {
             return Peer::Unknown;

@@ -330,7 +330,7 @@ impl Follower {
         }
     }
 
-    /// Tells whether an older version is an object that a hub tells again because the definition of its cluster has
+    /// Returns whether an older version is an object that a hub tells again because the definition of its cluster has
     /// changed: only over all logical clusters, and only within one history.
     fn is_told_anew(&self, version: &str) -> bool {
         let position = self.position.as_deref().unwrap_or_default();
@@ -406,7 +406,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Tells the consumer, once per outage, and waits.
+    /// Notifies the consumer, once per outage, and waits.
     async fn failed(
         &mut self,
         reason: &str,
@@ -444,7 +444,7 @@ impl Follower {
         }
     }
 
-    /// Tells the consumer that an outage is over, if there was one.
+    /// Notifies the consumer that an outage is over, if there was one.
     async fn resumed(&mut self) -> Result<(), ClosedError> {
         if self.is_interrupted {
             self.recovered();
@@ -538,7 +538,7 @@ impl End {
     }
 }
 
-/// Tells whether a list was refused because of the version that it asked for.
+/// Returns whether a list was refused because of the version that it asked for.
 fn is_about_the_version(refused: &api::Status) -> bool {
     matches!(refused.code, 400 | 422) || refused.has_cause(status::CAUSE_RESOURCE_VERSION_TOO_LARGE)
 }

@@ -146,7 +146,7 @@ pub(super) fn decode_line(
     }
 }
 
-/// Tells whether a resource version comes before another of the same source. Versions that are not decimal numbers
+/// Returns whether a resource version comes before another of the same source. Versions that are not decimal numbers
 /// cannot be compared, so that none of them is.
 ///
 /// Source: `apimachinery/pkg/util/resourceversion`.
@@ -155,7 +155,7 @@ pub(super) fn is_older(version: &str, than: &str) -> bool {
     is_number(version) && is_number(than) && (version.len(), version) < (than.len(), than)
 }
 
-/// Tells whether two resource versions are of one history of a hub: epoch × 10^13 + n, with an epoch of at least 100 that
+/// Returns whether two resource versions are of one history of a hub: epoch × 10^13 + n, with an epoch of at least 100 that
 /// every restore raises.
 pub(super) fn is_of_same_epoch(version: &str, other: &str) -> bool {
     const EPOCH: u64 = 10_u64.pow(13);

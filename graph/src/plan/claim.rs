@@ -18,7 +18,7 @@ use super::{Claim, ObjectRef};
 use crate::graph::Node;
 
 impl Planner<'_> {
-    /// Tells whose a live object is; `desired` is what is wanted in its place, decorated.
+    /// Returns the owner of a live object; `desired` is what is wanted in its place, decorated.
     pub(super) fn claim(
         &self,
         node: &Node,

@@ -102,7 +102,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Says that a reference cannot be read, if so; nothing is pruned meanwhile.
+    /// Reports that a reference cannot be read, if so; nothing is pruned meanwhile.
     fn unreadable(&mut self, node: &Node, wanted: &Wanted) -> Option<Outcome> {
         let reason = self.input.observed.get_external_failure(wanted)?;
         let gvk = &node.gvk;

@@ -151,7 +151,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Tells whether a node is not wanted. The answer is kept: dependants ask again.
+    /// Returns whether a node is not wanted. The answer is kept: dependants ask again.
     fn is_ignored(&mut self, position: usize, node: &'a Node) -> Result<bool, Stop> {
         let answer = self.ask_ignored(node);
         self.runs[position].ignored = Some(answer.clone());
@@ -228,7 +228,7 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Tells whether a node lets its dependants go on; what is not wanted does.
+    /// Returns whether a node lets its dependants go on; what is not wanted does.
     pub(super) fn readiness(&self, position: usize) -> Result<(), Failed> {
         match &self.runs[position].ignored {
             Some(Ok(true)) => return Ok(()),

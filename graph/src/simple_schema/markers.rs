@@ -69,7 +69,7 @@ impl Kind {
 // === impl Marker ===
 
 impl Marker {
-    /// Tells whether this marker makes its field required.
+    /// Returns whether this marker makes its field required.
     pub(super) fn is_required(&self) -> bool {
         self.key == Kind::Required && parse_bool(&self.value) == Ok(true)
     }

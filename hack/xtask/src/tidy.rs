@@ -131,7 +131,7 @@ const LINE_COUNT_MAX: usize = 800;
 /// Lines of shell above which a script should be a program.
 const SHELL_LINE_COUNT_MAX: usize = 80;
 
-/// Tells the root folder of the workspace.
+/// Returns the root folder of the workspace.
 pub(crate) fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

@@ -312,7 +312,7 @@ impl ListAtom<'_> {
     ///
     /// # Errors
     ///
-    /// Says why the item has none, in the words of structured-merge-diff.
+    /// Returns why the item has none, in the words of structured-merge-diff.
     pub(crate) fn element(&self, item: &Value) -> Result<PathElement, String> {
         match self.relation {
             Relation::Atomic => Err("invalid indexing of non-associative list".to_owned()),

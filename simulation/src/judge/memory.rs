@@ -86,7 +86,7 @@ impl Memory {
         Some(self.instances.get(uid)?.cluster.clone())
     }
 
-    /// Tells whether the hub has an instance of a mirror's kind and name.
+    /// Returns whether the hub has an instance of a mirror's kind and name.
     pub(super) fn instance_named(&self, cluster: &str, key: &Key, kind: &Value) -> bool {
         self.instances.values().any(|instance| {
             instance.cluster == cluster

@@ -151,7 +151,7 @@ pub(super) fn withdraw(world: &World) {
     }
 }
 
-/// Tells whether templates make objects of this kind.
+/// Returns whether templates make objects of this kind.
 fn is_of_templates(key: &Key) -> bool {
     matches!(
         key.resource.as_str(),

@@ -199,7 +199,7 @@ fn mirrors_differ(world: &World, spoke: &Spoke) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Tells whether an object has all fields that are wanted.
+/// Returns whether an object has all fields that are wanted.
 fn holds(live: &Value, want: &Value) -> bool {
     let fields = want.as_object().into_iter().flatten();
     fields.into_iter().all(|(key, value)| live[key] == *value)

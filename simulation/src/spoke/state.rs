@@ -73,7 +73,7 @@ impl Key {
         }
     }
 
-    /// Tells whether the object is in a collection.
+    /// Returns whether the object is in a collection.
     pub(crate) fn is_in(&self, collection: &Self) -> bool {
         self.group == collection.group
             && self.resource == collection.resource

@@ -94,7 +94,7 @@ impl Following {
         lines
     }
 
-    /// Tells the version of the server, which is older than that of the watch once it was set back.
+    /// Returns the version of the server, which is older than that of the watch once it was set back.
     fn bookmark_line(&self) -> String {
         let version = self.spoke.state.lock().version();
         let object = json!({"kind": "Bookmark", "apiVersion": "v1",

@@ -191,7 +191,7 @@ impl Followers {
             .spawn(async move { follow(&*subject, &recorder, follower, after, target).await });
     }
 
-    /// Tells of a watch that has ended before it should.
+    /// Reports a watch that has ended before it should.
     pub(crate) fn look(&mut self) -> Result<(), Violation> {
         while let Some(ended) = self.tasks.try_join_next() {
             ended.expect("no watch panics")?;

@@ -76,7 +76,7 @@ pub(crate) struct Session {
     pub(crate) mark: Option<fn(Revision) -> Write>,
     /// What was seen, by this process or one before it; where the keeper looks.
     pub(crate) known: watch::Sender<Option<Known>>,
-    /// Tells how the first load went.
+    /// Reports the outcome of the first load.
     pub(crate) opened: watch::Sender<Option<Result<(), Arc<Failure>>>>,
 }
 

@@ -186,7 +186,7 @@ async fn look_after(engine: &Arc<Engine>, cluster: &LogicalCluster) {
     }
 }
 
-/// Tells which definitions of root wait at a target, and for whom.
+/// Returns which definitions of root wait at a target, and for whom.
 fn kept_out(engine: &Engine, target: &Target) -> BTreeMap<GroupKind, String> {
     let meant = engine.definitions.meant_for(target).into_iter();
     meant
@@ -291,7 +291,7 @@ async fn ensure(
     Ok(Progress::Served)
 }
 
-/// Tells whose a live CRD is, as far as it may be taken.
+/// Returns the owner of a live CRD, as far as it may be taken.
 ///
 /// # Errors
 /// Why it is somebody else's. What a local definition that is gone has left does not keep one of root out.
@@ -326,7 +326,7 @@ fn whose(
     }
 }
 
-/// Tells why a live CRD that is ours is not to be changed.
+/// Returns why a live CRD that is ours is not to be changed.
 fn refusal(engine: &Engine, live: &Value, served: &Served) -> Option<String> {
     let Ok(typed) = CustomResourceDefinition::from_value(live) else {
         return Some("the CRD that is there cannot be read".to_owned());
@@ -365,7 +365,7 @@ const EXACT: &[&str] = &[
     "categories",
 ];
 
-/// Tells whether a live definition is as wanted already, so that nothing has to be written.
+/// Returns whether a live definition is as wanted already, so that nothing has to be written.
 fn is_as_wanted(live: &Value, wanted: &Value) -> bool {
     let metadata = |definition: &Value, part: &str| definition["metadata"][part].clone();
     covers(&live["spec"], &wanted["spec"])
@@ -375,7 +375,7 @@ fn is_as_wanted(live: &Value, wanted: &Value) -> bool {
         })
 }
 
-/// Tells whether all of a wanted part is in a live one.
+/// Returns whether all of a wanted part is in a live one.
 fn covers(live: &Value, wanted: &Value) -> bool {
     match (live, wanted) {
         (Value::Object(live), Value::Object(wanted)) => {

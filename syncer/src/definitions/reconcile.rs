@@ -266,7 +266,7 @@ async fn serve(
     }
 }
 
-/// Says whether its author may act for its instances where it was written; if not, it is looked at again, because the
+/// Returns whether its author may act for its instances where it was written; if not, it is looked at again, because the
 /// right may be given.
 async fn rights(engine: &Arc<Engine>, key: &DefinitionKey, served: &Served) -> Mark {
     let Some(home) = engine.fleet.get(&key.cluster) else {

@@ -152,7 +152,7 @@ async fn fetch_all(
     }
 }
 
-/// Tells the kinds that a definition's templates and references name literally.
+/// Returns the kinds that a definition's templates and references name literally.
 fn named(spec: &RgdSpec) -> BTreeSet<GroupVersionKind> {
     let mut kinds = BTreeSet::new();
     for resource in &spec.resources {

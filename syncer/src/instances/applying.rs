@@ -24,7 +24,7 @@ use crate::{
         actors::Actor,
         children::WatchedKind,
         claims::{self, Claims, Mark},
-        restored::Leave,
+        restored::DeletionPolicy,
         target::Target,
     },
 };
@@ -160,7 +160,7 @@ pub(crate) async fn prune(work: &mut Work<'_>, actor: &Actor, plan: &Plan) -> Re
 /// administrator has confirmed it, what this hub applied for the instance counts as named.
 pub(crate) fn own(work: &Work<'_>) -> Vec<Arc<Value>> {
     let mark = Mark::of(&work.instance, &work.engine.hub_id);
-    let is_restored = work.engine.restored.leave(work.target) != Leave::Free;
+    let is_restored = work.engine.restored.deletion_policy(work.target) != DeletionPolicy::Free;
     let children = work.target.children.of(work.key).into_iter();
     children
         .filter(|(reference, child)| {

@@ -292,7 +292,7 @@ fn desired(instance: &Value, hub_id: &str) -> Value {
     desired
 }
 
-/// Tells whether a mirror is as it is desired: the same spec, all labels, annotations and the
+/// Returns whether a mirror is as it is desired: the same spec, all labels, annotations and the
 /// finalizer that we write, and none that we wrote and no longer do.
 fn holds(desired: &Value, mirror: &RawObject) -> bool {
     let within = |wanted: &Value, known: &BTreeMap<String, String>| {
@@ -314,7 +314,7 @@ fn holds(desired: &Value, mirror: &RawObject) -> bool {
         })
 }
 
-/// Tells whether the server has us down as owner of a label or annotation that is not wanted: it
+/// Returns whether the server has us down as owner of a label or annotation that is not wanted: it
 /// was removed on the hub before a restart.
 fn owns_more(live: &Value, part: &str, wanted: &Value) -> bool {
     let managers = live["metadata"]["managedFields"].as_array();
@@ -333,7 +333,7 @@ fn owns_more(live: &Value, part: &str, wanted: &Value) -> bool {
         .any(|key| wanted.get(key).is_none() && !is_inventory(key))
 }
 
-/// Tells whether a key belongs to kro's inventory, which follows with the status.
+/// Returns whether a key belongs to kro's inventory, which follows with the status.
 fn is_inventory(key: &str) -> bool {
     key.starts_with("applyset.") || key.starts_with("internal.kro.run/")
 }

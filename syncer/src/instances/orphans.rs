@@ -20,7 +20,7 @@ use crate::{
     state::{
         keys::InstanceKey,
         mirrors::{self, Mirror},
-        restored::{Leave, OfUnknown},
+        restored::{DeletionPolicy, UnknownInstances},
         served::Served,
         target::{Memory, Reach, Target, TargetSort},
     },
@@ -46,11 +46,13 @@ pub(crate) async fn remove(engine: &Arc<Engine>, target: &Arc<Target>, key: &Ins
         target.retry(key, 1);
         return;
     }
-    let settled = match engine.restored.leave(target) {
-        Leave::Held => restoring::require(engine, target, key),
-        Leave::Free => mirror::take_away(target, &served, key, &found).await,
-        Leave::Confirmed(OfUnknown::Keep) => take_up(engine, target, &served, key, &found).await,
-        Leave::Confirmed(OfUnknown::Delete) => {
+    let settled = match engine.restored.deletion_policy(target) {
+        DeletionPolicy::Held => restoring::require(engine, target, key),
+        DeletionPolicy::Free => mirror::take_away(target, &served, key, &found).await,
+        DeletionPolicy::Confirmed(UnknownInstances::Keep) => {
+            take_up(engine, target, &served, key, &found).await
+        }
+        DeletionPolicy::Confirmed(UnknownInstances::Delete) => {
             take_away_with_children(engine, target, &served, key, &found).await
         }
     };

@@ -38,7 +38,7 @@ pub(crate) async fn write(work: &mut Work<'_>, wanted: Value) -> Result<(), Paus
     Ok(())
 }
 
-/// Says in the status that nothing can be done for the instance, and why.
+/// Reports in the status that nothing can be done for the instance, and why.
 pub(crate) async fn failed(work: &mut Work<'_>, reason: &str) -> Result<(), Pause> {
     let now = Engine::now();
     let mut wanted = work.instance["status"].clone();
@@ -57,7 +57,7 @@ pub(crate) async fn failed(work: &mut Work<'_>, reason: &str) -> Result<(), Paus
     write(work, wanted).await
 }
 
-/// Says in the status that there is work which waits for the spoke.
+/// Reports in the status that there is work which waits for the spoke.
 pub(crate) async fn waiting_for_spoke(work: &mut Work<'_>, trouble: &Trouble) -> Result<(), Pause> {
     let generation = api::meta::generation(&work.instance);
     let conditions = work.instance["status"]["conditions"].as_array();

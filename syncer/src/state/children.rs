@@ -91,7 +91,7 @@ pub(crate) enum Sync {
 // === impl WatchedKind ===
 
 impl WatchedKind {
-    /// Tells the kinds that a ledger names.
+    /// Returns the kinds that a ledger names.
     pub(crate) fn of_ledger(ledger: Option<&InventorySpec>) -> Vec<Self> {
         let members = ledger.into_iter().flat_map(|spec| &spec.members);
         let kinds: BTreeSet<Self> = members
@@ -124,7 +124,7 @@ impl ChildCache {
         true
     }
 
-    /// Tells whether a kind is synced; if not, the instance is named once it is.
+    /// Returns whether a kind is synced; if not, the instance is named once it is.
     pub(crate) fn sync(&self, gvr: &GroupVersionResource, waiting: &InstanceKey) -> Sync {
         let mut state = self.state.lock();
         match state.kind_mut(gvr) {
@@ -137,7 +137,7 @@ impl ChildCache {
         }
     }
 
-    /// Tells what belongs to an instance, in the order of [`ObjectRef`].
+    /// Returns what belongs to an instance, in the order of [`ObjectRef`].
     pub(crate) fn of(&self, instance: &InstanceKey) -> Vec<(ObjectRef, Child)> {
         let state = self.state.lock();
         let members = state.by_parent.get(instance).into_iter().flatten();

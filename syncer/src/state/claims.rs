@@ -38,7 +38,7 @@ impl<'a> Mark<'a> {
         }
     }
 
-    /// Tells whether an object was applied for the instance, by this hub.
+    /// Returns whether an object was applied for the instance, by this hub.
     pub(crate) fn is_on(&self, object: &RawObject) -> bool {
         let label = |key: &str| object.labels.get(key).map(String::as_str);
         label(keys::LABEL_APPLYSET_PART_OF) == Some(self.set.as_str())
@@ -47,7 +47,7 @@ impl<'a> Mark<'a> {
     }
 }
 
-/// Tells whether an object may be deleted for an instance.
+/// Returns whether an object may be deleted for an instance.
 pub(crate) fn may_delete(
     claims: &Claims,
     mark: &Mark<'_>,

@@ -70,17 +70,17 @@ impl<K> Default for Collection<K> {
 }
 
 impl<K: Clone + Eq + Hash> Collection<K> {
-    /// Tells whether absence counts: the first list is there.
+    /// Returns whether absence counts: the first list is there.
     pub(crate) const fn is_synced(&self) -> bool {
         self.synced
     }
 
-    /// Tells an object as it was last seen.
+    /// Returns an object as it was last seen.
     pub(crate) fn get(&self, key: &K) -> Option<&Arc<RawObject>> {
         self.entries.get(key)?.present()
     }
 
-    /// Tells all objects as they were last seen.
+    /// Returns all objects as they were last seen.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &Arc<RawObject>)> {
         let entries = self.entries.iter();
         entries.filter_map(|(key, entry)| Some((key, entry.present()?)))

@@ -42,12 +42,12 @@ struct State {
 // === impl Definitions ===
 
 impl Definitions {
-    /// Tells the definition as the hub's watch last delivered it.
+    /// Returns the definition as the hub's watch last delivered it.
     pub(crate) fn known(&self, key: &DefinitionKey) -> Option<Arc<RawObject>> {
         self.state.read().known.get(key).cloned()
     }
 
-    /// Tells whether every definition of the hub is known: who is not there then, is not.
+    /// Returns whether every definition of the hub is known: who is not there then, is not.
     pub(crate) fn listed(&self) -> bool {
         *self.listed.borrow()
     }
@@ -92,24 +92,24 @@ impl Definitions {
         self.state.write().known.remove(key);
     }
 
-    /// Tells the keys of all definitions.
+    /// Returns the keys of all definitions.
     pub(crate) fn keys(&self) -> Vec<DefinitionKey> {
         self.state.read().known.keys().cloned().collect()
     }
 
-    /// Tells what is served of a definition.
+    /// Returns what is served of a definition.
     pub(crate) fn served(&self, key: &DefinitionKey) -> Option<Arc<Served>> {
         self.state.read().served.get(key).cloned()
     }
 
-    /// Tells all that is served in a target.
+    /// Returns all that is served in a target.
     pub(crate) fn served_in(&self, target: &Target) -> Vec<Arc<Served>> {
         let mut served = self.meant_for(target);
         served.retain(|served| self.kept_out(target, served).is_none());
         served
     }
 
-    /// Tells all that is for a target, also where another definition holds the kind there.
+    /// Returns all that is for a target, also where another definition holds the kind there.
     pub(crate) fn meant_for(&self, target: &Target) -> Vec<Arc<Served>> {
         let state = self.state.read();
         let none = BTreeMap::new();
@@ -122,7 +122,7 @@ impl Definitions {
             .collect()
     }
 
-    /// Tells the local definition that keeps one of root out of its cluster: it held the kind there first.
+    /// Returns the local definition that keeps one of root out of its cluster: it held the kind there first.
     pub(crate) fn kept_out(&self, target: &Target, served: &Served) -> Option<DefinitionKey> {
         if served.key.cluster == target.cluster {
             return None;
@@ -130,7 +130,7 @@ impl Definitions {
         self.claims.holder(&target.cluster, &served.resource())
     }
 
-    /// Tells the definition that serves a kind in a logical cluster: the one that holds it there, or else one of root.
+    /// Returns the definition that serves a kind in a logical cluster: the one that holds it there, or else one of root.
     pub(crate) fn lookup(
         &self,
         cluster: &LogicalCluster,
@@ -151,7 +151,7 @@ impl Definitions {
         (!is_held).then(|| Arc::clone(of_root))
     }
 
-    /// Tells the endpoint at which a kind is served in a logical cluster, or was last served there: a definition that is gone
+    /// Returns the endpoint at which a kind is served in a logical cluster, or was last served there: a definition that is gone
     /// leaves its CRD.
     pub(crate) fn endpoint(
         &self,
@@ -169,7 +169,7 @@ impl Definitions {
         last(cluster).or_else(|| last(&LogicalCluster::root()))
     }
 
-    /// Tells whether a definition serves its kind at an endpoint.
+    /// Returns whether a definition serves its kind at an endpoint.
     pub(crate) fn has_endpoint(&self, gvr: &GroupVersionResource) -> bool {
         let state = self.state.read();
         state
@@ -201,7 +201,7 @@ impl Definitions {
         self.state.write().served.remove(key)
     }
 
-    /// Tells with which view of the receiving clusters' schemas a definition compiled last.
+    /// Returns with which view of the receiving clusters' schemas a definition compiled last.
     pub(crate) fn view(&self, key: &DefinitionKey) -> Option<u64> {
         self.state.read().views.get(key).copied()
     }

@@ -17,12 +17,12 @@ pub(crate) struct Fleet {
 // === impl Fleet ===
 
 impl Fleet {
-    /// Tells the target of a logical cluster.
+    /// Returns the target of a logical cluster.
     pub(crate) fn get(&self, cluster: &LogicalCluster) -> Option<Arc<Target>> {
         self.targets.read().get(cluster).cloned()
     }
 
-    /// Tells all targets.
+    /// Returns all targets.
     pub(crate) fn all(&self) -> Vec<Arc<Target>> {
         self.targets.read().values().cloned().collect()
     }

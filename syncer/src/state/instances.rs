@@ -51,7 +51,7 @@ struct Watch {
 // === impl InstanceCache ===
 
 impl InstanceCache {
-    /// Tells the instance of a key.
+    /// Returns the instance of a key.
     pub(crate) fn get(
         &self,
         cluster: &LogicalCluster,
@@ -62,7 +62,7 @@ impl InstanceCache {
         Some(Arc::clone(&held.object))
     }
 
-    /// Tells all instances of a logical cluster.
+    /// Returns all instances of a logical cluster.
     pub(crate) fn of_cluster(
         &self,
         cluster: &LogicalCluster,
@@ -74,7 +74,7 @@ impl InstanceCache {
             .collect()
     }
 
-    /// Tells all keys of a kind, with their clusters.
+    /// Returns all keys of a kind, with their clusters.
     pub(crate) fn of_kind(&self, group_kind: &GroupKind) -> Vec<(LogicalCluster, InstanceKey)> {
         let state = self.state.lock();
         let clusters = state.instances.iter();
@@ -106,12 +106,12 @@ impl InstanceCache {
         }
     }
 
-    /// Tells whether every watched endpoint has delivered its first list.
+    /// Returns whether every watched endpoint has delivered its first list.
     pub(crate) fn synced(&self) -> bool {
         self.state.lock().watches.values().all(|watch| watch.synced)
     }
 
-    /// Tells whether an endpoint is watched and has delivered its first list: who is not there then, is not.
+    /// Returns whether an endpoint is watched and has delivered its first list: who is not there then, is not.
     pub(crate) fn knows(&self, gvr: &GroupVersionResource) -> bool {
         let state = self.state.lock();
         state.watches.get(gvr).is_some_and(|watch| watch.synced)
@@ -175,7 +175,7 @@ impl InstanceCache {
         false
     }
 
-    /// Tells all that was read from an endpoint.
+    /// Returns all that was read from an endpoint.
     pub(crate) fn of_endpoint(
         &self,
         gvr: &GroupVersionResource,
@@ -219,7 +219,7 @@ impl InstanceCache {
         }
     }
 
-    /// Tells the endpoints that are watched.
+    /// Returns the endpoints that are watched.
     pub(crate) fn watched(&self) -> Vec<GroupVersionResource> {
         self.state.lock().watches.keys().cloned().collect()
     }
@@ -237,7 +237,7 @@ impl InstanceCache {
         }
     }
 
-    /// Tells what was put aside of a resource, with the endpoint that it was read from.
+    /// Returns what was put aside of a resource, with the endpoint that it was read from.
     pub(crate) fn aside(&self, resource: &GroupResource) -> Vec<Aside> {
         let state = self.state.lock();
         let of_resource = state
@@ -276,7 +276,7 @@ impl CacheState {
     }
 }
 
-/// Tells whether a change of an instance is work: its own status is not.
+/// Returns whether a change of an instance is work: its own status is not.
 fn concerns(known: &RawObject, object: &RawObject) -> bool {
     known.uid != object.uid
         || known.generation != object.generation

@@ -58,7 +58,7 @@ impl fmt::Display for InstanceKey {
     }
 }
 
-/// Tells the logical cluster that the hub says an object is in.
+/// Returns the logical cluster that the hub says an object is in.
 pub(crate) fn cluster_of(object: &RawObject) -> Option<LogicalCluster> {
     object
         .annotations

@@ -45,7 +45,7 @@ pub(crate) enum Standing {
 // === impl KindClaims ===
 
 impl KindClaims {
-    /// Tells the definition that holds a kind in a cluster, among those of the cluster itself.
+    /// Returns the definition that holds a kind in a cluster, among those of the cluster itself.
     pub(crate) fn holder(
         &self,
         cluster: &LogicalCluster,
@@ -59,12 +59,12 @@ impl KindClaims {
         })
     }
 
-    /// Tells whether a definition holds a kind.
+    /// Returns whether a definition holds a kind.
     pub(crate) fn holds(&self, key: &DefinitionKey, kind: &GroupResource) -> bool {
         self.holder(&key.cluster, kind).as_ref() == Some(key)
     }
 
-    /// Tells the definitions that have something to lose or to win when a kind changes hands in a cluster; in root, that is
+    /// Returns the definitions that have something to lose or to win when a kind changes hands in a cluster; in root, that is
     /// everywhere.
     pub(crate) fn concerned(
         &self,
@@ -85,7 +85,7 @@ impl KindClaims {
         holding.chain(contested.cloned()).collect()
     }
 
-    /// Tells the kinds that a definition holds.
+    /// Returns the kinds that a definition holds.
     pub(crate) fn held_by(&self, key: &DefinitionKey) -> Vec<GroupResource> {
         let state = self.state.read();
         let of_cluster = state.holders.iter();
@@ -104,7 +104,7 @@ impl KindClaims {
         };
     }
 
-    /// Tells the record of a kind in a cluster.
+    /// Returns the record of a kind in a cluster.
     pub(crate) fn record(&self, cluster: &LogicalCluster, kind: &GroupResource) -> Option<Holder> {
         let state = self.state.read();
         state.holders.get(&(cluster.clone(), kind.clone())).cloned()

@@ -69,7 +69,7 @@ struct KindState {
 // === impl Kinds ===
 
 impl Kinds {
-    /// Tells how far a definition's graph is here; nothing, if another one was here last.
+    /// Returns how far a definition's graph is here; nothing, if another one was here last.
     pub(crate) fn of(&self, served: &Served) -> Option<Progress> {
         let state = self.state.lock();
         let known = state.kinds.get(&served.graph.group_kind())?;
@@ -103,7 +103,7 @@ impl Kinds {
         self.state.lock().change_count
     }
 
-    /// Tells whether the kind that the target has is a definition's own, as far as was seen: not one that somebody else has
+    /// Returns whether the kind that the target has is a definition's own, as far as was seen: not one that somebody else has
     /// defined there under the same name.
     pub(crate) fn are_ours(&self, served: &Served) -> bool {
         let state = self.state.lock();
@@ -148,7 +148,7 @@ impl Kinds {
         (served, others)
     }
 
-    /// Tells how long a definition goes on waiting for this target; `None` if it does not.
+    /// Returns how long a definition goes on waiting for this target; `None` if it does not.
     pub(crate) fn awaits(&self, served: &Served, now: Instant) -> Option<Duration> {
         let mut patience = self.patience.lock();
         if patience.late {

@@ -78,7 +78,7 @@ impl MirrorCache {
         }
     }
 
-    /// Tells what is known of an instance's mirror; if nothing is, the instance is named once the
+    /// Returns what is known of an instance's mirror; if nothing is, the instance is named once the
     /// first list is there.
     pub(crate) fn of(&self, key: &InstanceKey) -> Mirror {
         let mut state = self.state.lock();
@@ -94,7 +94,7 @@ impl MirrorCache {
             .map_or(Mirror::Absent, |mirror| Mirror::Present(Arc::clone(mirror)))
     }
 
-    /// Tells all mirrors, of all kinds.
+    /// Returns all mirrors, of all kinds.
     pub(crate) fn all(&self) -> Vec<(InstanceKey, Arc<RawObject>)> {
         let state = self.state.lock();
         let kinds = state.kinds.values();
@@ -104,7 +104,7 @@ impl MirrorCache {
             .collect()
     }
 
-    /// Tells whether every watched kind has delivered its first list.
+    /// Returns whether every watched kind has delivered its first list.
     pub(crate) fn synced(&self) -> bool {
         let state = self.state.lock();
         state.kinds.values().all(|kind| kind.mirrors.is_synced())
@@ -167,7 +167,7 @@ impl MirrorCache {
     }
 }
 
-/// Tells whether a mirror was written by a hub.
+/// Returns whether a mirror was written by a hub.
 pub(crate) fn is_of_hub(mirror: &RawObject, hub_id: &str) -> bool {
     let ours = mirror
         .finalizers

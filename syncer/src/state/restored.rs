@@ -63,18 +63,18 @@ pub(crate) struct Marker {
 
 /// What may be deleted in a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Leave {
+pub(crate) enum DeletionPolicy {
     /// Whatever the hub wants gone.
     Free,
     /// Nothing: the hub was restored, or it is not known whether it was.
     Held,
     /// Whatever the hub wants gone; and this becomes of instances that it does not know.
-    Confirmed(OfUnknown),
+    Confirmed(UnknownInstances),
 }
 
 /// What becomes of an instance that has a mirror in the spoke, and that the restored hub does not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OfUnknown {
+pub(crate) enum UnknownInstances {
     /// The hub takes it up.
     Keep,
     /// It goes, with its children.
@@ -113,13 +113,13 @@ pub(crate) struct Report {
 // === impl Restored ===
 
 impl Restored {
-    /// Tells what may be deleted in a target.
-    pub(crate) fn leave(&self, target: &Target) -> Leave {
+    /// Returns what may be deleted in a target.
+    pub(crate) fn deletion_policy(&self, target: &Target) -> DeletionPolicy {
         if target.sort != TargetSort::Mirrored {
-            return Leave::Free;
+            return DeletionPolicy::Free;
         }
         let state = self.state.lock();
-        leave(
+        deletion_policy(
             &state.origin,
             state.answers.get(&target.cluster).map(String::as_str),
         )
@@ -216,22 +216,22 @@ impl Marker {
     }
 }
 
-fn leave(origin: &Origin, answer: Option<&str>) -> Leave {
+fn deletion_policy(origin: &Origin, answer: Option<&str>) -> DeletionPolicy {
     let marker = match origin {
-        Origin::Unknown => return Leave::Held,
-        Origin::Own => return Leave::Free,
+        Origin::Unknown => return DeletionPolicy::Held,
+        Origin::Own => return DeletionPolicy::Free,
         Origin::Backup(marker) => marker,
     };
     let Some((id, word)) = answer.and_then(|answer| answer.split_once('/')) else {
-        return Leave::Held;
+        return DeletionPolicy::Held;
     };
     if id != marker.id || id.is_empty() {
-        return Leave::Held; // the answer to an earlier restore
+        return DeletionPolicy::Held; // the answer to an earlier restore
     }
     match word {
-        "keep" => Leave::Confirmed(OfUnknown::Keep),
-        "delete" => Leave::Confirmed(OfUnknown::Delete),
-        _ => Leave::Held,
+        "keep" => DeletionPolicy::Confirmed(UnknownInstances::Keep),
+        "delete" => DeletionPolicy::Confirmed(UnknownInstances::Delete),
+        _ => DeletionPolicy::Held,
     }
 }
 
@@ -239,7 +239,7 @@ fn leave(origin: &Origin, answer: Option<&str>) -> Leave {
 pub(crate) fn report(
     marker: &Marker,
     cluster: &LogicalCluster,
-    leave: Leave,
+    leave: DeletionPolicy,
     seen: &Seen,
 ) -> Report {
     let Marker { id, taken_at } = marker;
@@ -249,7 +249,7 @@ pub(crate) fn report(
     };
     let unknown = named(&seen.unknown);
     match leave {
-        Leave::Held => Report {
+        DeletionPolicy::Held => Report {
             confirmed: false,
             reason: "AwaitingConfirmation",
             message: format!(
@@ -260,7 +260,7 @@ pub(crate) fn report(
                 named(&seen.waiting),
             ),
         },
-        Leave::Free | Leave::Confirmed(_)
+        DeletionPolicy::Free | DeletionPolicy::Confirmed(_)
             if seen.unknown.is_empty() && seen.view == View::Whole =>
         {
             Report {
@@ -269,7 +269,7 @@ pub(crate) fn report(
                 message: format!("confirmed after the restore from a backup of {taken_at}"),
             }
         }
-        Leave::Free | Leave::Confirmed(_) => Report {
+        DeletionPolicy::Free | DeletionPolicy::Confirmed(_) => Report {
             confirmed: true,
             reason: "Settling",
             message: format!("confirmed; instances still unknown to the hub: {unknown}{partial}"),
@@ -305,58 +305,68 @@ mod tests {
     fn only_the_answer_to_this_restore_confirms_it() {
         let restored = &Origin::Backup(marker());
         for (name, origin, answer, want) in [
-            ("not known yet", &Origin::Unknown, None, Leave::Held),
+            (
+                "not known yet",
+                &Origin::Unknown,
+                None,
+                DeletionPolicy::Held,
+            ),
             (
                 "not known yet, and answered",
                 &Origin::Unknown,
                 Some("101/keep"),
-                Leave::Held,
+                DeletionPolicy::Held,
             ),
-            ("never restored", &Origin::Own, None, Leave::Free),
+            ("never restored", &Origin::Own, None, DeletionPolicy::Free),
             (
                 "an old answer, and no restore",
                 &Origin::Own,
                 Some("101/delete"),
-                Leave::Free,
+                DeletionPolicy::Free,
             ),
-            ("restored", restored, None, Leave::Held),
+            ("restored", restored, None, DeletionPolicy::Held),
             (
                 "kept",
                 restored,
                 Some("101/keep"),
-                Leave::Confirmed(OfUnknown::Keep),
+                DeletionPolicy::Confirmed(UnknownInstances::Keep),
             ),
             (
                 "deleted",
                 restored,
                 Some("101/delete"),
-                Leave::Confirmed(OfUnknown::Delete),
+                DeletionPolicy::Confirmed(UnknownInstances::Delete),
             ),
             (
                 "an earlier restore's answer",
                 restored,
                 Some("100/delete"),
-                Leave::Held,
+                DeletionPolicy::Held,
             ),
             (
                 "a longer number",
                 restored,
                 Some("1011/delete"),
-                Leave::Held,
+                DeletionPolicy::Held,
             ),
-            ("no word", restored, Some("101"), Leave::Held),
-            ("another word", restored, Some("101/yes"), Leave::Held),
-            ("an empty answer", restored, Some(""), Leave::Held),
+            ("no word", restored, Some("101"), DeletionPolicy::Held),
+            (
+                "another word",
+                restored,
+                Some("101/yes"),
+                DeletionPolicy::Held,
+            ),
+            ("an empty answer", restored, Some(""), DeletionPolicy::Held),
         ] {
-            assert_eq!(leave(origin, answer), want, "{name}");
+            assert_eq!(deletion_policy(origin, answer), want, "{name}");
         }
         let unreadable = Origin::Backup(Marker {
             id: String::new(),
             taken_at: String::new(),
         });
         assert_eq!(
-            leave(&unreadable, Some("/delete")),
-            Leave::Held,
+            deletion_policy(&unreadable, Some("/delete")),
+            DeletionPolicy::Held,
             "a marker that names no restore"
         );
     }
@@ -384,7 +394,7 @@ mod tests {
     #[test]
     fn a_spoke_says_what_waits_and_how_to_confirm() {
         let cluster: LogicalCluster = "east".parse().expect("a name");
-        let held = |seen: &Seen| report(&marker(), &cluster, Leave::Held, seen);
+        let held = |seen: &Seen| report(&marker(), &cluster, DeletionPolicy::Held, seen);
         let said = held(&seen(5, 1, View::Whole));
         assert!(!said.confirmed);
         for part in [
@@ -405,7 +415,7 @@ mod tests {
     #[test]
     fn a_confirmed_spoke_is_settled_once_all_of_it_was_seen_and_nothing_is_unknown() {
         let cluster: LogicalCluster = "east".parse().expect("a name");
-        let confirmed = Leave::Confirmed(OfUnknown::Keep);
+        let confirmed = DeletionPolicy::Confirmed(UnknownInstances::Keep);
         for (name, seen, want) in [
             ("one is unknown", seen(1, 0, View::Whole), "Settling"),
             ("it does not answer", seen(0, 0, View::Partial), "Settling"),

@@ -65,7 +65,7 @@ impl Reaching {
         })
     }
 
-    /// Tells whether a spoke with these labels is one of them.
+    /// Returns whether a spoke with these labels is one of them.
     pub(crate) fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
         self.distribute
             && self
@@ -78,7 +78,7 @@ impl Reaching {
 // === impl Served ===
 
 impl Served {
-    /// Tells whether a logical cluster is to serve this definition's kind, as far as the definition goes.
+    /// Returns whether a logical cluster is to serve this definition's kind, as far as the definition goes.
     pub(crate) fn is_for(
         &self,
         cluster: &LogicalCluster,

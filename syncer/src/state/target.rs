@@ -275,7 +275,7 @@ impl Target {
         self.link.as_ref().is_some_and(|link| link.trusts_masters())
     }
 
-    /// Tells whether the cluster answers.
+    /// Returns whether the cluster answers.
     pub(crate) fn reach(&self) -> Reach {
         self.reach.borrow().reach.clone()
     }
@@ -343,12 +343,12 @@ impl Target {
         }
     }
 
-    /// Tells why the cluster is not the one that its Spoke is for.
+    /// Returns why the cluster is not the one that its Spoke is for.
     pub(crate) fn identity_fault(&self) -> Option<IdentityFault> {
         self.identity_fault.lock().clone()
     }
 
-    /// Tells whether the cluster is to be asked for its schemas.
+    /// Returns whether the cluster is to be asked for its schemas.
     pub(crate) fn gives_schemas(&self) -> bool {
         self.schemas_paused
             .lock()
@@ -360,7 +360,7 @@ impl Target {
         *self.schemas_paused.lock() = Some(Instant::now() + duration);
     }
 
-    /// Tells in how long definitions are to be reconciled because this cluster is back: at once, unless they just were.
+    /// Returns how long to wait until definitions are to be reconciled because this cluster is back: at once, unless they just were.
     pub(crate) fn definitions_delay(&self) -> Duration {
         let now = Instant::now();
         let mut added = self.definitions_added.lock();
@@ -381,7 +381,7 @@ impl Target {
         *self.version.lock() = version.map(str::to_owned);
     }
 
-    /// Tells the version of the cluster's API server, once it has answered.
+    /// Returns the version of the cluster's API server, once it has answered.
     pub(crate) fn version(&self) -> Option<String> {
         self.version.lock().clone()
     }
@@ -391,7 +391,7 @@ impl Target {
         *self.cluster_uid.lock() = (!uid.is_empty()).then(|| uid.to_owned());
     }
 
-    /// Tells the uid of the cluster, once it is known.
+    /// Returns the uid of the cluster, once it is known.
     pub(crate) fn cluster_uid(&self) -> Option<String> {
         self.cluster_uid.lock().clone()
     }

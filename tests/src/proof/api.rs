@@ -102,7 +102,7 @@ impl Api {
         self.send("GET", path, JSON, "").await
     }
 
-    /// Tells the path of the collection.
+    /// Returns the path of the collection.
     pub fn collection(&self) -> &str {
         &self.path
     }

@@ -453,7 +453,7 @@ fn looks_of(tenant: usize, real: bool) -> Vec<String> {
     paths
 }
 
-/// Says where two masked answers differ.
+/// Returns where two masked answers differ.
 fn told(seen: &Value, wanted: &Value) -> String {
     let mut found = Vec::new();
     mask::difference("", seen, wanted, &mut found);

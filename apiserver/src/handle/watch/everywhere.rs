@@ -172,7 +172,7 @@ impl WatchStream {
         }
     }
 
-    /// Tells what a change in one or several clusters means for this watcher.
+    /// Returns what a change in one or several clusters means for this watcher.
     pub(super) async fn tell_clusters(
         &mut self,
         woke: Woke,

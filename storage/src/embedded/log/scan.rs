@@ -59,7 +59,7 @@ enum Refusal {
     Shut(usize, Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Says that a sealed record cannot be opened, because nobody has a key.
+/// Reports that a sealed record cannot be opened, because there is no key.
 #[derive(Debug, thiserror::Error)]
 #[error("it is sealed, and there is no key file")]
 struct NoKeyring;

@@ -76,7 +76,7 @@ pub(crate) struct Server {
 // === impl Server ===
 
 impl Server {
-    /// Tells what is selected as of a moment of the history, by name.
+    /// Returns what is selected as of a moment of the history, by name.
     pub(crate) fn selected(&self, moment: usize) -> BTreeMap<&str, &Arc<RawObject>> {
         let mut selected = BTreeMap::new();
         for (name, state) in &self.history[..moment] {
