@@ -95,7 +95,7 @@ impl From<Status> for Refusal {
 }
 
 impl From<storage::Error> for Refusal {
-    /// For errors that the caller has not met with an answer of its own: handlers name object and resource where an expectation of theirs is
+    /// For errors the caller did not already handle: handlers name object and resource where an expectation of theirs is
     /// broken. Exhaustive on purpose: a new store error must choose its status here.
     fn from(error: storage::Error) -> Self {
         use storage::Error;

@@ -21,7 +21,12 @@
 //!    Spoke's CRD.
 //! 2. Write `provider/<name>.rs` with an implementation of [`provider::Provider`]: it returns the [`access::Access`] to
 //!    a spoke when it is asked, and names the spokes whose access may have changed.
-//! 3. Add it to [`provider::Providers`]; its exhaustive `match` does not compile before.
+//! 3. Add it to [`provider::Providers`]: to `of`, whose exhaustive `match` does not compile until you do, and to the list
+//!    in `start`, which the compiler does not check.
+//! 4. Add what `spec.connection` of a Spoke needs for it to the CRD and to [`api::wheelhouse`]; today `secretRef` is the
+//!    only connection. The registry of `apiserver` (`registry/follow.rs`) decides what a Spoke of the provider serves.
+//! 5. If it finds credentials elsewhere than in a Secret, give [`dialer`] a constructor that applies its policy, and
+//!    [`fault`] a variant for each new reason.
 //!
 //! A provider whose clusters are reached in another way than with a kubeconfig adds a variant to [`access::Access`],
 //! and an arm where [`controller`] makes the link of one.

@@ -50,7 +50,7 @@ impl Concerned {
         Self { table, queue }
     }
 
-    /// Adds every spoke whose Spoke is one of those meant.
+    /// Adds every spoke whose Spoke matches the predicate.
     pub(crate) fn add_where(&self, is_meant: impl Fn(&Spoke) -> bool) {
         for spoke in self.table.clusters_where(is_meant) {
             self.queue.add(spoke);

@@ -19,7 +19,7 @@ use crate::respond::{RequestBody, Response};
 use crate::strategy::endpoint::Endpoint;
 use crate::strategy::rules::{PutOfAbsent, PutWithoutVersion};
 
-/// How often a change is made anew because another write came first. Source: patch.go retries as often.
+/// How often a change is retried after a conflicting write. Source: patch.go retries as often.
 const ATTEMPTS_MAX: usize = 5;
 
 /// A change of one object.

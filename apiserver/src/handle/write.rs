@@ -77,7 +77,7 @@ pub(super) async fn insert(
             meta::set_name(&mut object, &name);
             target = call.target_named(&name)?;
         }
-        // Nobody needs it again where no other attempt can follow.
+        // No clone is needed if there can be no retry.
         let again = generated || call.scope.strategy().allocation.is_some();
         let fresh = if again { object.clone() } else { object.take() };
         match insert_named(call, &target, fresh, mode, oversize).await {

@@ -101,7 +101,7 @@ pub(super) async fn forward(
     Ok(response)
 }
 
-/// The token of the spoke's own ServiceAccount that sends a request. Nobody else whom one cluster alone vouches for enters a spoke.
+/// The token of the spoke's own ServiceAccount that sends a request. No other identity known only to one cluster is let into a spoke.
 fn own_token(context: &RequestContext, way: &Way) -> Result<HeaderValue, Refusal> {
     let token = match &context.credential {
         Credential::Spoke(token) if context.impersonator.is_none() => {

@@ -1,6 +1,6 @@
 //! Services and endpoints: cluster IPs and node ports, where no other server allocates them.
 //!
-//! What is allocated is a key of its own beside the service, written in the same commit and expected to be absent: two
+//! Each allocation is a separate key, stored next to the Service, written in the same commit and expected to be absent: two
 //! services can never get the same address, whichever server they are made on, and nothing has to be rebuilt after a
 //! restart.
 //! Source: kubernetes/pkg/registry/core/service/storage/alloc.go. Ranges: one /16 of addresses, the default node ports.
@@ -46,7 +46,7 @@ const NETWORK: [u8; 2] = [10, 96];
 const FIRST: u16 = 1;
 const NODE_PORT_MIN: u16 = 30_000;
 const NODE_PORT_MAX: u16 = 32_767;
-/// How often a random address is tried before the range is taken for full.
+/// How often a random address is tried before the range is considered full.
 const ATTEMPTS_MAX: usize = 64;
 
 /// Fields that only some types of services have, each group with whether a service has them.
@@ -62,7 +62,7 @@ const OF_TYPES: [(&[&str], fn(&Value) -> bool); 7] = [
 
 /// Keeps what a service has and an update leaves out, and drops what its new type does not have.
 fn prepare_update(endpoint: Endpoint, object: &mut Value, live: &Value) {
-    // Not validated yet: anything may stand here.
+    // Not validated yet: the value can have any type.
     if endpoint != Endpoint::Main || !object["spec"].is_object() {
         return;
     }
@@ -107,7 +107,7 @@ fn keep_node_ports(object: &mut Value, live: &Value) {
     }
 }
 
-/// A merge patch of the type leaves the fields of the old type in place: what it does not change goes.
+/// A merge patch of the type leaves the fields of the old type in place: fields of the old type that the patch left unchanged are removed.
 fn drop_of_other_types(object: &mut Value, live: &Value) {
     let goes = |object: &Value, has: fn(&Value) -> bool| has(live) && !has(object);
     for (fields, has) in OF_TYPES {

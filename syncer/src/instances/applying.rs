@@ -2,9 +2,7 @@
 //!
 //! # Invariants
 //!
-//! An apply changes only the object that the plan has seen and found to be the instance's, by its uid: who thinks to make an
-//! object, and finds one, looks at it first and plans again. All is done in the name that the definition
-//! says, the looking too. Only what the ledger names is deleted.
+//! An apply changes only the object that the plan has seen and found to be the instance's, by its uid: if a create finds an existing object, it is read and the plan runs again. All calls, reads included, use the identity that the definition specifies. Only what the ledger names is deleted.
 //!
 //! Source: kro `pkg/applyset`; KEP-3659.
 
@@ -80,7 +78,7 @@ async fn write_one<'p>(target: &Target, actor: &Actor, apply: &'p Apply) -> Answ
     (apply, written)
 }
 
-/// Takes up the answers to writes. Returns whether all succeeded; failures are in `observed`, for
+/// Processes the responses to writes. Returns whether all succeeded; failures are in `observed`, for
 /// the status.
 pub(crate) fn absorb(
     work: &mut Work<'_>,

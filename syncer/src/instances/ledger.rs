@@ -53,7 +53,7 @@ pub(crate) async fn before(work: &mut Work<'_>, actor: &Actor, plan: &Plan) -> R
         .map(|member| (reference_of(member), member.clone()))
         .collect();
     let count = members.len();
-    // What is foreign is not touched, and so is nothing to look after.
+    // Foreign objects are never touched, so they need no ledger entry.
     for apply in plan.applies.iter().filter(|it| it.claim != Claim::Foreign) {
         members
             .entry(apply.reference.clone())
@@ -221,7 +221,7 @@ async fn write(work: &mut Work<'_>, spec: InventorySpec) -> Result<(), Pause> {
     if fresh {
         let inventory = Inventory::new(spec.clone()).to_value();
         if let Err(error) = work.engine.hub.create(&endpoint, &inventory).await {
-            // It may have been made all the same: what there is is read before the next try.
+            // The create may have succeeded; re-read before retrying.
             work.memory.ledger = None;
             return Err(error.into());
         }

@@ -309,7 +309,7 @@ impl Work<'_> {
             return Err(Pause::Failure("an apply failed".to_owned()));
         }
         if let Some(reason) = plan.failure.clone() {
-            // What came of an expression comes of it again; what others have may change, and nobody tells.
+            // Expression errors are deterministic; conflicts with other owners can clear without an event.
             return Err(if plan.is_hopeless && !self.met_foreign {
                 Pause::Settled(reason)
             } else {
