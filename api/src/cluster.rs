@@ -35,7 +35,7 @@ pub enum ClusterScope {
 
 /// A cluster name that is not a DNS label.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cluster name {} is not a DNS label", crate::go_format::quote(name))]
+#[error("cluster name {} is not a DNS label", dialect::quote(name))]
 pub struct ParseClusterError {
     /// The name that was given.
     pub name: String,
@@ -50,7 +50,7 @@ impl LogicalCluster {
         Self(Arc::clone(&SHARED))
     }
 
-    /// Tells whether this is the hub's own logical cluster.
+    /// Returns whether this is the hub's own logical cluster.
     pub fn is_root(&self) -> bool {
         self.as_str() == ROOT
     }

@@ -32,12 +32,8 @@ pub const ANNOTATION_API_APPROVED: &str = "api-approved.kubernetes.io";
 pub const CONDITION_ESTABLISHED: &str = "Established";
 /// The condition that no other kind has the names.
 pub const CONDITION_NAMES_ACCEPTED: &str = "NamesAccepted";
-/// The condition that the schema is not structural.
-pub const CONDITION_NON_STRUCTURAL_SCHEMA: &str = "NonStructuralSchema";
 /// The condition that the definition goes away.
 pub const CONDITION_TERMINATING: &str = "Terminating";
-/// The condition that a protected group is used with approval.
-pub const CONDITION_API_APPROVED: &str = "KubernetesAPIApprovalPolicyConformant";
 
 /// Whether objects of a kind have a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -172,7 +168,7 @@ pub struct Subresources {
     pub scale: Option<ScaleSubresource>,
 }
 
-/// Says by its presence that the status is written apart.
+/// Present if the status is a subresource of its own.
 #[expect(
     clippy::empty_structs_with_brackets,
     reason = "it is {} on the wire, and would be null without"
@@ -264,7 +260,7 @@ impl Scope {
         }
     }
 
-    /// Tells whether objects have a namespace.
+    /// Returns whether objects have a namespace.
     pub const fn is_namespaced(self) -> bool {
         matches!(self, Self::Namespaced)
     }
@@ -306,7 +302,7 @@ impl CustomResourceDefinition {
         self.spec.group_resource()
     }
 
-    /// Tells whether a condition holds.
+    /// Returns whether a condition holds.
     pub fn is_condition_true(&self, type_: &str) -> bool {
         self.status
             .iter()
@@ -314,7 +310,7 @@ impl CustomResourceDefinition {
             .any(|condition| condition.type_ == type_ && condition.is_true())
     }
 
-    /// Tells whether the kind is served.
+    /// Returns whether the kind is served.
     pub fn is_established(&self) -> bool {
         self.is_condition_true(CONDITION_ESTABLISHED)
     }
@@ -373,7 +369,7 @@ impl DefinitionVersion {
         self.schema.as_ref()?.open_api_v3_schema.as_ref()
     }
 
-    /// Tells whether the status is written apart.
+    /// Returns whether the status is written apart.
     pub fn has_status(&self) -> bool {
         self.subresources
             .as_ref()

@@ -16,17 +16,6 @@ pub const AGGREGATED_V2: &str =
 pub const AGGREGATED_V2BETA1: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
 
-/// The verbs of a resource in the order of Kubernetes.
-pub const RESOURCE_VERBS: &[&str] = &[
-    "delete",
-    "deletecollection",
-    "get",
-    "list",
-    "patch",
-    "create",
-    "update",
-    "watch",
-];
 /// The verbs of `status` and `scale`.
 pub const SUBRESOURCE_VERBS: &[&str] = &["get", "patch", "update"];
 

@@ -7,8 +7,6 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::go_format;
-
 /// The way from the root of an object to one of its fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FieldPath(String);
@@ -86,7 +84,7 @@ impl FieldPath {
         Self(format!("{}[{key}]", self.0))
     }
 
-    /// Tells whether this is the object itself.
+    /// Returns whether this is the object itself.
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
     }
@@ -143,7 +141,7 @@ impl FieldErrorKind {
         }
     }
 
-    /// Tells whether messages of this kind never show the value.
+    /// Returns whether messages of this kind never show the value.
     const fn hides_value(self) -> bool {
         matches!(
             self,
@@ -170,17 +168,17 @@ impl FieldError {
         }
     }
 
-    /// Says that a field must be set.
+    /// Reports that a field must be set.
     pub fn required(path: &FieldPath, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Required, path, None, detail)
     }
 
-    /// Says that a value is malformed.
+    /// Reports that a value is malformed.
     pub fn invalid(path: &FieldPath, value: impl Into<Value>, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Invalid, path, Some(value.into()), detail)
     }
 
-    /// Says that a value has the wrong type.
+    /// Reports that a value has the wrong type.
     pub fn type_invalid(
         path: &FieldPath,
         value: impl Into<Value>,
@@ -194,13 +192,13 @@ impl FieldError {
         )
     }
 
-    /// Says that a value is none of the known ones, which are listed in the order given.
+    /// Reports that a value is none of the known ones, which are listed in the order given.
     pub fn not_supported<'a>(
         path: &FieldPath,
         value: impl Into<Value>,
         supported: impl IntoIterator<Item = &'a str>,
     ) -> Self {
-        let quoted = go_format::quote_all(supported);
+        let quoted = dialect::quote_all(supported);
         let detail = if quoted.is_empty() {
             String::new()
         } else {
@@ -214,17 +212,17 @@ impl FieldError {
         )
     }
 
-    /// Says that a value occurs more than once.
+    /// Reports that a value occurs more than once.
     pub fn duplicate(path: &FieldPath, value: impl Into<Value>) -> Self {
         Self::new(FieldErrorKind::Duplicate, path, Some(value.into()), "")
     }
 
-    /// Says that a field may not be set, or not to this.
+    /// Reports that a field may not be set, or not to this.
     pub fn forbidden(path: &FieldPath, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Forbidden, path, None, detail)
     }
 
-    /// Says that a text has more than `bytes_max` bytes.
+    /// Reports that a text has more than `bytes_max` bytes.
     pub fn too_long(path: &FieldPath, bytes_max: usize) -> Self {
         let noun = if bytes_max == 1 { "byte" } else { "bytes" };
         Self::new(
@@ -235,7 +233,7 @@ impl FieldError {
         )
     }
 
-    /// Says that there are `count` members where `count_max` may be.
+    /// Reports that there are `count` members where `count_max` may be.
     pub fn too_many(path: &FieldPath, count: usize, count_max: usize) -> Self {
         let noun = if count_max == 1 { "item" } else { "items" };
         Self::new(
@@ -246,12 +244,12 @@ impl FieldError {
         )
     }
 
-    /// Says that what a value refers to does not exist.
+    /// Reports that what a value refers to does not exist.
     pub fn not_found(path: &FieldPath, value: impl Into<Value>) -> Self {
         Self::new(FieldErrorKind::NotFound, path, Some(value.into()), "")
     }
 
-    /// Says that the server failed to judge the field.
+    /// Reports that the server failed to judge the field.
     pub fn internal(path: &FieldPath, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Internal, path, None, detail)
     }
@@ -300,12 +298,12 @@ pub fn aggregate(errors: &[FieldError]) -> String {
 /// Renders a value: texts quoted, numbers and booleans plain, the rest as compact JSON.
 fn render_value(value: &Value) -> String {
     match value {
-        Value::String(text) => go_format::quote(text),
+        Value::String(text) => dialect::quote(text),
         Value::Number(number) => match number.as_f64() {
-            Some(float) if number.is_f64() => go_format::float(float),
+            Some(float) if number.is_f64() => dialect::float(float),
             _ => number.to_string(),
         },
-        other => go_format::json(other),
+        other => dialect::json::to_string(other),
     }
 }
 

@@ -143,7 +143,7 @@ fn sum(bytes: usize, maps: usize, values: usize) -> u64 {
         .saturating_add(length(values).saturating_mul(VALUE_BYTES.saturating_add(FIELD_BYTES)))
 }
 
-/// Says how deep a value is: a scalar is 0, an empty list 1. The walk goes no deeper than `depth_max`, and answers one
+/// Returns how deep a value is: a scalar is 0, an empty list 1. The walk goes no deeper than `depth_max`, and answers one
 /// more where the value does.
 pub fn depth(value: &Value, depth_max: usize) -> usize {
     let below = |depth: usize| depth.saturating_add(1);

@@ -313,7 +313,7 @@ impl Default for RgdSchema {
 }
 
 impl RgdSchema {
-    /// Tells whether instances have a namespace.
+    /// Returns whether instances have a namespace.
     pub fn is_namespaced(&self) -> bool {
         self.scope != "Cluster"
     }

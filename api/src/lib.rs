@@ -10,10 +10,7 @@
 pub mod cluster;
 pub mod crd;
 pub mod discovery;
-pub mod duration;
 pub mod field;
-pub mod fields;
-pub mod go_format;
 pub mod group;
 pub mod growth;
 pub mod json;

@@ -15,14 +15,12 @@ use crate::wire::{is_default, or_default};
 mod condition;
 
 pub use condition::{Condition, STATUS_FALSE, STATUS_TRUE, STATUS_UNKNOWN};
-pub use condition::{find_condition, remove_condition, set_condition};
+pub use condition::{find_condition, remove_condition, set_condition, set_conditions};
 
 /// The finalizer that makes dependents go first.
 pub const FINALIZER_FOREGROUND: &str = "foregroundDeletion";
 /// The finalizer that makes dependents stay.
 pub const FINALIZER_ORPHAN: &str = "orphan";
-/// The annotation of kubectl's client-side apply.
-pub const ANNOTATION_LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The annotation of the bookmark that ends the initial events of a streaming list.
 pub const ANNOTATION_INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
@@ -216,6 +214,13 @@ pub fn resource_version(object: &Value) -> &str {
     text(object, "resourceVersion")
 }
 
+/// Compares two resource versions of one source, as integers of any length. Returns whether the first is newer.
+///
+/// Source: apimachinery 1.35 `resourceversion.CompareResourceVersion`.
+pub fn is_newer(version: &str, than: &str) -> bool {
+    (version.len(), version) > (than.len(), than)
+}
+
 /// Reads the generation; 0 where absent.
 pub fn generation(object: &Value) -> i64 {
     field(object, "generation")
@@ -233,7 +238,7 @@ pub fn deletion_timestamp(object: &Value) -> Option<&str> {
     field(object, "deletionTimestamp")?.as_str()
 }
 
-/// Tells whether the deletion was asked for.
+/// Returns whether the deletion was asked for.
 pub fn is_terminating(object: &Value) -> bool {
     deletion_timestamp(object).is_some()
 }
@@ -266,7 +271,7 @@ pub fn finalizers(object: &Value) -> Vec<&str> {
         .unwrap_or_default()
 }
 
-/// Tells whether a finalizer is there.
+/// Returns whether a finalizer is there.
 pub fn has_finalizer(object: &Value, finalizer: &str) -> bool {
     finalizers(object).contains(&finalizer)
 }
@@ -353,11 +358,6 @@ pub fn set_generation(object: &mut Value, generation: i64) {
 /// Sets one label.
 pub fn set_label(object: &mut Value, key: &str, value: &str) {
     entry_mut(metadata_mut(object), "labels").insert(key.to_owned(), Value::from(value));
-}
-
-/// Removes one label; an empty map goes with it.
-pub fn remove_label(object: &mut Value, key: &str) {
-    remove_member(object, "labels", key);
 }
 
 /// Sets one annotation.
@@ -453,11 +453,6 @@ fn map_mut(value: &mut Value) -> &mut Map<String, Value> {
 /// Renders a time as Kubernetes stores them: in UTC, to the second.
 pub fn time_now_text(now: jiff::Timestamp) -> String {
     now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
-/// Renders a time with six digits of a second, as leases and events have them.
-pub fn micro_time_text(now: jiff::Timestamp) -> String {
-    now.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }
 
 /// Parses a time in RFC 3339, with or without parts of a second.

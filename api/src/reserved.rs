@@ -57,7 +57,7 @@ pub enum Reserved {
     /// The whole group is.
     #[error(
         "group {} is reserved and cannot be extended by a definition: choose another group",
-        crate::go_format::quote(group)
+        dialect::quote(group)
     )]
     Group {
         /// The group.
@@ -66,7 +66,7 @@ pub enum Reserved {
     /// One of kro's own kinds is, in a group that is free otherwise.
     #[error(
         "{} is the name of a kind of kro in group kro.run and cannot be defined anew: choose another name",
-        crate::go_format::quote(name)
+        dialect::quote(name)
     )]
     Name {
         /// The plural, singular, short or kind name.
@@ -74,7 +74,7 @@ pub enum Reserved {
     },
 }
 
-/// Tells whether the hub keeps a group for itself or for Kubernetes' own kinds.
+/// Returns whether the hub keeps a group for itself or for Kubernetes' own kinds.
 pub fn is_reserved_group(group: &str) -> bool {
     OWN.contains(&group) || BUILT_IN.contains(&group)
 }

@@ -69,12 +69,12 @@ impl Selector {
         parser::parse(text).map(Self::new)
     }
 
-    /// Tells whether every object is selected.
+    /// Returns whether every object is selected.
     pub fn is_everything(&self) -> bool {
         !self.nothing && self.requirements.is_empty()
     }
 
-    /// Tells whether no object can be selected.
+    /// Returns whether no object can be selected.
     pub fn is_nothing(&self) -> bool {
         self.nothing
     }
@@ -84,18 +84,13 @@ impl Selector {
         &self.requirements
     }
 
-    /// Tells whether labels are selected.
+    /// Returns whether labels are selected.
     pub fn matches<L: Labels + ?Sized>(&self, labels: &L) -> bool {
         !self.nothing
             && self
                 .requirements
                 .iter()
                 .all(|requirement| requirement.matches(labels))
-    }
-
-    /// Tells whether an object is selected by its labels.
-    pub fn matches_object(&self, object: &Value) -> bool {
-        self.is_everything() || self.matches(&crate::meta::labels(object))
     }
 }
 

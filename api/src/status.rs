@@ -10,10 +10,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::field::{self, FieldError};
-use crate::go_format::quote;
 use crate::group::{GroupKind, GroupResource};
 use crate::meta::ListMeta;
 use crate::wire::{is_default, or_default};
+use dialect::quote;
 
 /// The cause that names a field which an apply conflicts on.
 pub const CAUSE_FIELD_MANAGER_CONFLICT: &str = "FieldManagerConflict";
@@ -201,7 +201,7 @@ impl Status {
         }
     }
 
-    /// Says that there is no such object.
+    /// Reports that there is no such object.
     pub fn not_found(resource: &GroupResource, name: &str) -> Self {
         Self::failure(
             404,
@@ -211,7 +211,7 @@ impl Status {
         .with_resource(resource, name)
     }
 
-    /// Says that nothing is served at this path of a known group.
+    /// Reports that nothing is served at this path of a known group.
     pub fn resource_not_found() -> Self {
         Self::failure(
             404,
@@ -221,7 +221,7 @@ impl Status {
         .with_details(StatusDetails::default())
     }
 
-    /// Says that an object of this name exists.
+    /// Reports that an object of this name exists.
     pub fn already_exists(resource: &GroupResource, name: &str) -> Self {
         Self::failure(
             409,
@@ -231,14 +231,14 @@ impl Status {
         .with_resource(resource, name)
     }
 
-    /// Says that an object of this name exists, but goes away.
+    /// Reports that an object of this name exists, but goes away.
     pub fn already_exists_terminating(resource: &GroupResource, name: &str) -> Self {
         let mut status = Self::already_exists(resource, name);
         status.message.insert_str(0, "object is being deleted: ");
         status
     }
 
-    /// Says that no free name was found for a `generateName`.
+    /// Reports that no free name was found for a `generateName`.
     pub fn generate_name_conflict(resource: &GroupResource, name: &str, seconds: u32) -> Self {
         Self::failure(
             409,
@@ -252,7 +252,7 @@ impl Status {
         .retry_after(seconds)
     }
 
-    /// Says that a precondition does not hold.
+    /// Reports that a precondition does not hold.
     pub fn conflict(resource: &GroupResource, name: &str, detail: &str) -> Self {
         Self::failure(
             409,
@@ -265,12 +265,12 @@ impl Status {
         .with_resource(resource, name)
     }
 
-    /// Says that the object changed since it was read.
+    /// Reports that the object changed since it was read.
     pub fn modified(resource: &GroupResource, name: &str) -> Self {
         Self::conflict(resource, name, OPTIMISTIC_LOCK_TEXT)
     }
 
-    /// Says which rules are broken.
+    /// Returns which rules are broken.
     pub fn invalid(kind: &GroupKind, name: &str, errors: Vec<FieldError>) -> Self {
         let mut message = format!("{kind} {} is invalid", quote(name));
         if !errors.is_empty() {
@@ -287,17 +287,17 @@ impl Status {
         })
     }
 
-    /// Says that the request is malformed.
+    /// Reports that the request is malformed.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::failure(400, StatusReason::BadRequest, message)
     }
 
-    /// Says that there is no or a bad credential, and nothing more.
+    /// Reports that there is no or a bad credential, and nothing more.
     pub fn unauthorized() -> Self {
         Self::failure(401, StatusReason::Unauthorized, "Unauthorized")
     }
 
-    /// Says no, with the detail that comes after `is forbidden: `. An empty resource stands for a path that is
+    /// Denies, with the detail that comes after `is forbidden: `. An empty resource stands for a path that is
     /// not about a resource.
     pub fn forbidden(resource: &GroupResource, name: &str, detail: &str) -> Self {
         let message = if resource.resource.is_empty() {
@@ -310,7 +310,7 @@ impl Status {
         Self::failure(403, StatusReason::Forbidden, message).with_resource(resource, name)
     }
 
-    /// Says that the endpoint does not serve a verb.
+    /// Reports that the endpoint does not serve a verb.
     pub fn method_not_allowed(resource: &GroupResource, verb: &str) -> Self {
         Self::failure(
             405,
@@ -323,7 +323,7 @@ impl Status {
         .with_resource(resource, "")
     }
 
-    /// Says which media types can be served.
+    /// Returns which media types can be served.
     pub fn not_acceptable(accepted: &[&str]) -> Self {
         Self::failure(
             406,
@@ -335,7 +335,7 @@ impl Status {
         )
     }
 
-    /// Says which media types a body may have.
+    /// Returns which media types a body may have.
     pub fn unsupported_media_type(accepted: &[&str]) -> Self {
         Self::failure(
             415,
@@ -347,12 +347,12 @@ impl Status {
         )
     }
 
-    /// Says that a revision is gone.
+    /// Reports that a revision is gone.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::failure(410, StatusReason::Expired, message)
     }
 
-    /// Says that a body has more than `bytes_max` bytes.
+    /// Reports that a body has more than `bytes_max` bytes.
     pub fn too_large(bytes_max: usize) -> Self {
         Self::failure(
             413,
@@ -361,7 +361,7 @@ impl Status {
         )
     }
 
-    /// Says that there is too much at once.
+    /// Reports that there is too much at once.
     pub fn too_many_requests(seconds: u32) -> Self {
         Self::failure(
             429,
@@ -371,13 +371,13 @@ impl Status {
         .retry_after(seconds)
     }
 
-    /// Says that the deadline passed.
+    /// Reports that the deadline passed.
     pub fn timeout(message: impl fmt::Display) -> Self {
         Self::failure(504, StatusReason::Timeout, format!("Timeout: {message}"))
             .with_details(StatusDetails::default())
     }
 
-    /// Says that a resource version lies in the future.
+    /// Reports that a resource version lies in the future.
     pub fn resource_version_too_large(requested: u64, current: u64) -> Self {
         let mut status = Self::timeout(format_args!(
             "Too large resource version: {requested}, current: {current}"
@@ -391,7 +391,7 @@ impl Status {
         status
     }
 
-    /// Says that the store was not reached in time.
+    /// Reports that the store was not reached in time.
     pub fn server_timeout(resource: &GroupResource, operation: &str, seconds: u32) -> Self {
         Self::failure(
             500,
@@ -404,12 +404,12 @@ impl Status {
         .retry_after(seconds)
     }
 
-    /// Says that the server, or what it stands for, is not there now.
+    /// Reports that the server, or what it stands for, is not there now.
     pub fn service_unavailable(message: impl Into<String>) -> Self {
         Self::failure(503, StatusReason::ServiceUnavailable, message)
     }
 
-    /// Says that the server failed.
+    /// Reports that the server failed.
     pub fn internal(message: impl fmt::Display) -> Self {
         let cause = StatusCause {
             message: message.to_string(),
@@ -426,7 +426,7 @@ impl Status {
         })
     }
 
-    /// Says which managers own the fields that an apply wants otherwise. Each entry is the manager as rendered,
+    /// Returns which managers own the fields that an apply wants otherwise. Each entry is the manager as rendered,
     /// `"name" using v1` for example, and the paths of its fields.
     pub fn apply_conflicts(conflicts: Vec<(String, Vec<String>)>) -> Self {
         let message = apply_conflict_message(&conflicts);
@@ -444,7 +444,7 @@ impl Status {
         })
     }
 
-    /// Says that an object is gone.
+    /// Reports that an object is gone.
     pub fn deleted(resource: &GroupResource, name: &str, uid: &str) -> Self {
         let mut status = Self::failure(0, StatusReason::Unknown, "").with_resource(resource, name);
         status.outcome = Outcome::Success;
@@ -466,14 +466,14 @@ impl Status {
         self
     }
 
-    /// Says when to try again.
+    /// Returns when to try again.
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.details_mut().retry_after_seconds = seconds;
         self
     }
 
-    /// Tells when to try again, if it says so.
+    /// Returns when to try again, if it says so.
     pub fn retry_after_seconds(&self) -> Option<u32> {
         self.details
             .as_ref()
@@ -481,7 +481,7 @@ impl Status {
             .filter(|&it| it > 0)
     }
 
-    /// Tells whether some cause has this reason.
+    /// Returns whether some cause has this reason.
     pub fn has_cause(&self, reason: &str) -> bool {
         self.details
             .iter()
@@ -489,24 +489,24 @@ impl Status {
             .any(|cause| cause.reason == reason)
     }
 
-    /// Tells whether this says that there is no such object.
+    /// Returns whether this says that there is no such object.
     pub fn is_not_found(&self) -> bool {
         self.reason == StatusReason::NotFound
             || (self.reason == StatusReason::Unknown && self.code == 404)
     }
 
-    /// Tells whether this says that an object of this name exists.
+    /// Returns whether this says that an object of this name exists.
     pub fn is_already_exists(&self) -> bool {
         self.reason == StatusReason::AlreadyExists
     }
 
-    /// Tells whether this says that a precondition does not hold.
+    /// Returns whether this says that a precondition does not hold.
     pub fn is_conflict(&self) -> bool {
         self.reason == StatusReason::Conflict
             || (self.reason == StatusReason::Unknown && self.code == 409)
     }
 
-    /// Tells whether this says that a revision is gone.
+    /// Returns whether this says that a revision is gone.
     pub fn is_expired(&self) -> bool {
         matches!(self.reason, StatusReason::Expired | StatusReason::Gone)
             || (self.reason == StatusReason::Unknown && self.code == 410)
@@ -541,7 +541,7 @@ impl std::error::Error for Status {}
 // === impl StatusReason ===
 
 impl StatusReason {
-    /// Tells whether no known reason is given.
+    /// Returns whether no known reason is given.
     #[expect(
         clippy::trivially_copy_pass_by_ref,
         reason = "serde hands out a reference"

@@ -136,23 +136,10 @@ impl IncludeObject {
             "Object" => Ok(Self::Object),
             other => Err(Status::bad_request(format!(
                 "includeObject: Invalid value: {}: must be 'Metadata', 'Object', 'None', or empty",
-                crate::go_format::quote(other)
+                dialect::quote(other)
             ))),
         }
     }
-}
-
-/// Keeps nothing of an object but its metadata.
-pub fn partial_object_metadata(object: &Value) -> Value {
-    let metadata = object
-        .get("metadata")
-        .cloned()
-        .unwrap_or_else(|| Value::Object(serde_json::Map::new()));
-    serde_json::json!({
-        "kind": PARTIAL_OBJECT_METADATA,
-        "apiVersion": META_API_VERSION,
-        "metadata": metadata,
-    })
 }
 
 #[cfg(test)]
@@ -181,12 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partial_object_has_metadata_alone() {
-        let object = json!({"kind": "A", "metadata": {"name": "a"}, "spec": {}});
-        assert_eq!(
-            partial_object_metadata(&object),
-            json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "a"}})
-        );
+    fn rows_hold_metadata_unless_asked_otherwise() {
         assert_eq!(IncludeObject::parse("").unwrap(), IncludeObject::Metadata);
         assert_eq!(IncludeObject::parse("x").unwrap_err().code, 400);
     }

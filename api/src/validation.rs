@@ -4,10 +4,9 @@
 //!
 //! Source: `apimachinery/pkg/{util,api}/validation`, `apimachinery/pkg/api/validate/content`.
 
-mod names;
 mod object_meta;
 
-pub use names::{
+pub use dialect::names::{
     NameRule, is_config_map_key, is_dns_label, is_dns_subdomain, is_dns1035_label, is_label_value,
     is_path_segment, is_qualified_name,
 };

@@ -394,14 +394,7 @@ impl Spoke {
 
 // === impl InstanceCounts ===
 
-impl InstanceCounts {
-    /// Brings the summary up to date with the numbers.
-    #[must_use]
-    pub fn summarized(mut self) -> Self {
-        self.summary = format!("{}/{}", self.ready, self.total);
-        self
-    }
-}
+impl InstanceCounts {}
 
 // === impl SecretKeyReference ===
 

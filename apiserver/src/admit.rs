@@ -1,23 +1,23 @@
 //! Admission: what may change or refuse a write after it was decoded and before it is validated.
 //!
 //! There are four admissions, in this order: [`namespace`] (a namespace must be there, and not on its way out), [`Grant`]
-//! (nobody gives away rights that they do not have), [`author`] (who wrote it, where that matters later) and what
-//! Kubernetes' default plug-ins do for single kinds ([`kinds`]). Webhooks and policies are not called for what the hub
-//! stores.
+//! (nobody gives away rights that they do not have), [`author`] (who wrote it, where that matters later) and, in the
+//! kinds' own strategies ([`crate::strategy`]), what Kubernetes' default plug-ins do for single kinds. Webhooks and
+//! policies are not called for what the hub stores.
 //!
 //! Invariant: admission sees the object that is stored, its fields already attributed; what it changes belongs to no manager.
 
 pub(crate) mod author;
-pub(crate) mod kinds;
 pub(crate) mod namespace;
 
 use api::Status;
 use serde_json::Value;
 
-use crate::authorize::{Grant, rbac};
-use crate::handle::call::{Call, Target};
+use crate::authorize::Grant;
+use crate::call::{Call, Target};
+use crate::refusal::Refusal;
 use crate::registry::scope::Phase;
-use crate::respond::Refusal;
+use crate::strategy::rules::Grants;
 
 /// Admits a new object. For a generated name that is not made yet, `target.name` is empty.
 pub(crate) async fn admit_create(
@@ -48,10 +48,10 @@ pub(crate) async fn admit_update(
 
 /// Refuses roles and bindings by which someone would give away more than they have.
 async fn admit_grant(call: &Call<'_>, object: &Value, live: Option<&Value>) -> Result<(), Refusal> {
-    let resource = call.resource();
-    if resource.group != rbac::GROUP {
+    if call.scope.strategy().grants == Grants::Nothing {
         return Ok(());
     }
+    let resource = call.resource();
     let grant = Grant {
         user: &call.context.user,
         cluster: &call.info.cluster,
@@ -65,5 +65,8 @@ async fn admit_grant(call: &Call<'_>, object: &Value, live: Option<&Value>) -> R
 
 /// Admits a deletion.
 pub(crate) fn admit_delete(call: &Call<'_>, target: &Target) -> Result<(), Refusal> {
-    namespace::admit_delete(call, target)
+    match (call.scope.strategy().deletion.forbid)(&target.name) {
+        Some(detail) => Err(Status::forbidden(call.resource(), &target.name, detail).into()),
+        None => Ok(()),
+    }
 }

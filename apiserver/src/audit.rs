@@ -5,7 +5,7 @@
 use http::{HeaderMap, HeaderValue};
 use tokio::time::Instant;
 
-use crate::{context::RequestContext, route::RequestInfo};
+use crate::request::{RequestContext, RequestInfo};
 
 /// Longest id that is taken over from a client.
 const ID_BYTES_MAX: usize = 64;

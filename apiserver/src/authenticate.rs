@@ -13,39 +13,31 @@
 //!
 //! Source: `apiserver/pkg/authentication/request/union`, `.../x509`, `.../bearertoken`, `.../anonymous`.
 
-mod peer;
 pub mod service_accounts;
 mod tokens;
-mod user;
 
-use std::{
-    fmt,
-    sync::{Arc, OnceLock},
-};
+use std::{fmt, sync::Arc};
 
 use api::{
     cluster::{ClusterScope, LogicalCluster},
     status::Status,
 };
 use futures::future::BoxFuture;
-use http::{HeaderMap, HeaderValue, header, request::Parts};
+use http::{HeaderMap, header, request::Parts};
 use jiff::Timestamp;
 
-pub use peer::{CertificateIdentity, Peer};
-pub(crate) use peer::{certificate_user, last_second_of};
 pub use service_accounts::ServiceAccounts;
 #[cfg(feature = "fuzzing")]
 pub(crate) use service_accounts::TestSigner;
 pub use tokens::{TokenFile, TokenFileError};
-pub(crate) use user::{ABROAD_PREFIX, SERVICE_ACCOUNT_PREFIX};
-pub use user::{ALL_AUTHENTICATED, ALL_UNAUTHENTICATED, ANONYMOUS, SYSTEM_MASTERS, UserInfo};
 
 use crate::{
     config::Anonymous,
-    context::{RequestContext, RequestOrigin},
-    quota::Share,
-    respond::Refusal,
-    route::RequestInfo,
+    refusal::Refusal,
+    request::{
+        CertificateIdentity, Credential, Peer, RequestContext, RequestInfo, RequestOrigin,
+        SpokeToken, UserInfo, issuer_of, share::Share,
+    },
 };
 
 /// A request whose sender is known. Only this module makes it.
@@ -62,7 +54,7 @@ pub struct Authenticator {
     tokens: TokenFile,
     accounts: Option<Arc<ServiceAccounts>>,
     anonymous: Option<Arc<UserInfo>>,
-    spokes: OnceLock<Arc<dyn SpokeTokens>>,
+    spokes: Option<Arc<dyn SpokeTokens>>,
 }
 
 /// Knows the tokens of the ServiceAccounts of real spokes, each at its own path.
@@ -83,30 +75,6 @@ pub(crate) struct Sender {
     user: Arc<UserInfo>,
     origin: RequestOrigin,
     credential: Credential,
-}
-
-/// By what a sender is known, as far as it can end while a request goes on.
-#[derive(Clone, Debug, Default)]
-pub(crate) enum Credential {
-    /// It does not end before the process does: a controller of this process, a line of the token file, nobody at all.
-    #[default]
-    Lasting,
-    /// A client certificate.
-    Certificate {
-        /// The last second since 1970 in which it is good.
-        not_after: i64,
-    },
-    /// A token of a ServiceAccount that the hub stores.
-    Account(Arc<service_accounts::Claims>),
-    /// A token of a ServiceAccount of a real spoke, good at the path of that one.
-    Spoke(SpokeToken),
-}
-
-/// A token of a spoke's own, which goes to that spoke and nowhere else.
-#[derive(Clone)]
-pub(crate) struct SpokeToken {
-    cluster: LogicalCluster,
-    token: Arc<str>,
 }
 
 /// For whom a TokenReview finds a token to be good.
@@ -130,7 +98,7 @@ impl Authenticator {
                 Anonymous::Allowed => Some(Arc::new(UserInfo::anonymous())),
                 Anonymous::Refused => None,
             },
-            spokes: OnceLock::new(),
+            spokes: None,
         }
     }
 
@@ -141,14 +109,14 @@ impl Authenticator {
         self
     }
 
-    /// Takes tokens of spokes' own ServiceAccounts too. The first call counts.
-    pub(crate) fn set_spoke_tokens(&self, spokes: Arc<dyn SpokeTokens>) {
-        if self.spokes.set(spokes).is_err() {
-            tracing::warn!("tokens of spokes are known by someone already");
-        }
+    /// Accepts tokens of the spokes' own ServiceAccounts as well.
+    #[must_use]
+    pub(crate) fn with_spoke_tokens(mut self, spokes: Arc<dyn SpokeTokens>) -> Self {
+        self.spokes = Some(spokes);
+        self
     }
 
-    /// Says who sends a request with these headers over `peer` to the path of `cluster`.
+    /// Returns who sends a request with these headers over `peer` to the path of `cluster`.
     ///
     /// # Errors
     /// 401, without a word about what was wrong.
@@ -219,7 +187,7 @@ impl Authenticator {
         cluster: &ClusterScope,
         now: Timestamp,
     ) -> Option<(Arc<UserInfo>, Credential)> {
-        let (spokes, cluster) = (self.spokes.get()?, cluster.one()?);
+        let (spokes, cluster) = (self.spokes.as_ref()?, cluster.one()?);
         let user = spokes.find(token, cluster, now).await?;
         let token = SpokeToken {
             cluster: cluster.clone(),
@@ -237,7 +205,7 @@ impl Authenticator {
                 .accounts
                 .as_ref()
                 .is_some_and(|accounts| accounts.still_counts(claims, now)),
-            Credential::Spoke(SpokeToken { cluster, token }) => match self.spokes.get() {
+            Credential::Spoke(SpokeToken { cluster, token }) => match &self.spokes {
                 Some(spokes) => spokes.find(token, cluster, now).await.is_some(),
                 None => false,
             },
@@ -278,32 +246,10 @@ impl Authenticator {
 fn own_audiences(cluster: &ClusterScope) -> Vec<String> {
     let mut audiences = Vec::new();
     if let Some(cluster) = cluster.one().filter(|cluster| !cluster.is_root()) {
-        audiences.push(service_accounts::issuer_of(cluster));
+        audiences.push(issuer_of(cluster));
     }
-    audiences.push(service_accounts::issuer_of(&LogicalCluster::root()));
+    audiences.push(issuer_of(&LogicalCluster::root()));
     audiences
-}
-
-// === impl SpokeToken ===
-
-impl SpokeToken {
-    /// The token as a header, for the spoke that has signed it; `None` for any other.
-    pub(crate) fn header_for(&self, cluster: &LogicalCluster) -> Option<HeaderValue> {
-        if self.cluster != *cluster {
-            return None;
-        }
-        let mut value = HeaderValue::try_from(format!("Bearer {}", self.token)).ok()?;
-        value.set_sensitive(true);
-        Some(value)
-    }
-}
-
-impl fmt::Debug for SpokeToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SpokeToken")
-            .field("cluster", &self.cluster)
-            .finish_non_exhaustive()
-    }
 }
 
 /// The token of the `Authorization` header, which may be empty.
@@ -361,7 +307,7 @@ impl<R> Authenticated<R> {
         self
     }
 
-    /// Says what the sender has of the hub.
+    /// Sets the quota share of the sender.
     pub(crate) fn set_share(&mut self, share: &Arc<Share>) {
         self.context.share = Some(Arc::clone(share));
     }

@@ -22,15 +22,9 @@ mod held;
 mod impersonate;
 mod policies;
 pub mod rbac;
-pub mod review;
 mod sight;
 
-use std::{
-    borrow::Cow,
-    collections::BTreeMap,
-    fmt,
-    sync::{Arc, OnceLock},
-};
+use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
 use api::{
     cluster::{ClusterScope, LogicalCluster},
@@ -49,11 +43,10 @@ pub use policies::Policies;
 pub(crate) use sight::{REVIEW_LIFETIME, Sight};
 
 use crate::{
-    authenticate::{Authenticated, SERVICE_ACCOUNT_PREFIX, UserInfo},
-    context::{Ending, RequestContext},
+    authenticate::Authenticated,
+    refusal::Refusal,
     registry::ClusterKind,
-    respond::Refusal,
-    route::RequestInfo,
+    request::{Ending, RequestContext, RequestInfo, SERVICE_ACCOUNT_PREFIX, UserInfo},
 };
 
 /// The verb that the first gate asks for.
@@ -118,7 +111,7 @@ pub enum SpokeAnswer {
 pub struct Authorizer {
     policies: Policies,
     clusters: watch::Receiver<Arc<BTreeMap<LogicalCluster, ClusterKind>>>,
-    spoke_reviewer: OnceLock<SpokeReviewer>,
+    spoke_reviewer: Option<SpokeReviewer>,
     reviews: sight::Reviews,
 }
 
@@ -146,16 +139,16 @@ impl Authorizer {
         Self {
             policies,
             clusters,
-            spoke_reviewer: OnceLock::new(),
+            spoke_reviewer: None,
             reviews: sight::Reviews::default(),
         }
     }
 
-    /// Says how a spoke is asked about kinds that the hub stores for it. The first call counts.
-    pub fn set_spoke_reviewer(&self, reviewer: SpokeReviewer) {
-        if self.spoke_reviewer.set(reviewer).is_err() {
-            tracing::warn!("a spoke reviewer is set already");
-        }
+    /// Sets what asks spokes about the kinds that the hub stores for them.
+    #[must_use]
+    pub fn with_spoke_reviewer(mut self, reviewer: SpokeReviewer) -> Self {
+        self.spoke_reviewer = Some(reviewer);
+        self
     }
 
     /// Lets a request pass that its sender may do.
@@ -353,7 +346,7 @@ impl Authorizer {
     }
 
     async fn ask_spoke(&self, asked: &Attributes<'_>) -> SpokeAnswer {
-        match self.spoke_reviewer.get() {
+        match &self.spoke_reviewer {
             Some(reviewer) => reviewer(*asked).await,
             None => SpokeAnswer::Decided(Decision::no_opinion()),
         }
@@ -429,7 +422,7 @@ impl<R> Authorized<R> {
         self.sight.as_ref()
     }
 
-    /// Says what ends an answer to this request that goes on.
+    /// Sets what ends a long-running answer to this request.
     pub(crate) fn set_ending(&mut self, ending: Ending) {
         self.context.ending = ending;
     }

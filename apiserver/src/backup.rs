@@ -25,8 +25,9 @@ use storage::{Key, KeyRange, RangeQuery, Revision, Store, backup::Record};
 use crate::{
     authorize::{Attributes, Authorized, Authorizer},
     negotiate::{self, Offer},
-    respond::{self, Body, Refusal, Response},
-    route::{RequestInfo, Verb},
+    refusal::Refusal,
+    request::{RequestInfo, Verb},
+    respond::{self, Body, Response},
 };
 
 /// Where it is.

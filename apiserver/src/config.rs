@@ -2,9 +2,9 @@
 
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
-use client::spoke::Dialer;
+use spokes::Dialer;
 
-use crate::quota::Limits;
+use crate::request::share::Limits;
 
 /// How a hub is set up. Everything has a default but the directory.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ pub struct Config {
     pub limits: Limits,
     /// How long requests are still taken once readiness fails, so that balancers notice.
     pub shutdown_delay: Duration,
-    /// How spokes are connected; the syncer of the same process shares it.
+    /// Which credentials may be used for spokes, and where they may be sent.
     pub dialer: Dialer,
 }
 

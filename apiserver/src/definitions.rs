@@ -1,14 +1,12 @@
 //! CustomResourceDefinitions: what the server does with them beyond storing them.
 //!
-//! [`strategy`] is their part in a write, [`names`] decides which names a definition gets, and [`controller`] writes
-//! what was decided into the status and removes the instances of a definition that goes. What a definition makes
-//! available is the registry's business.
+//! [`crate::strategy::definitions`] is their part in a write, and [`controller`] writes into the status which names a
+//! definition got ([`crate::registry`] decides that) and removes the instances of a definition that goes. What a
+//! definition makes available is the registry's business.
 //!
 //! Invariant: a definition is served before its status says so. Who waits for `Established` never finds a 404.
 //! Source: apiextensions-apiserver/pkg/controller/{status,establish,finalizer}.
 
 mod controller;
-pub(crate) mod names;
-pub(crate) mod strategy;
 
 pub(crate) use controller::start;

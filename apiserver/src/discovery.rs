@@ -3,7 +3,7 @@
 //! Everything is made from one list of groups in the form of aggregated discovery: the aggregated documents themselves,
 //! cached with their ETags under the hash of what is served, and the legacy documents, which few clients still ask for.
 //!
-//! Source: `apiserver/pkg/endpoints/discovery`, `kube-aggregator/pkg/apiserver`, `api-compat.md` 1.2.
+//! Source: `apiserver/pkg/endpoints/discovery`, `kube-aggregator/pkg/apiserver`.
 
 mod cache;
 mod documents;
@@ -19,7 +19,8 @@ pub use model::{Groups, groups_of};
 
 use crate::{
     negotiate::{self, Offer},
-    respond::{self, Body, Refusal, Response},
+    refusal::Refusal,
+    respond::{self, Body, Response},
 };
 
 /// A page of discovery.

@@ -10,9 +10,11 @@ use crate::authenticate;
 use crate::authorize;
 use crate::handle;
 use crate::negotiate::{self, MediaType, Offer};
+use crate::refusal::Refusal;
 use crate::relay;
-use crate::respond::Refusal;
-use crate::route::{self, RequestInfo};
+use crate::request::{ALL_AUTHENTICATED, RequestInfo};
+use crate::route;
+use crate::tls;
 
 /// Reads a path as a request's, and holds it to what the stages after it rely on.
 pub fn path(text: &str) {
@@ -147,12 +149,9 @@ pub fn json_patch(object: &mut Value, operations: &[Value]) -> Result<(), Refusa
 
 /// Reads the user of a client certificate, in DER.
 pub fn certificate(der: &[u8]) {
-    if let Ok((user, _)) = authenticate::certificate_user(der) {
+    if let Ok((user, _)) = tls::certificate_user(der) {
         assert!(!user.username.is_empty(), "a user has a name");
-        assert!(
-            user.in_group(authenticate::ALL_AUTHENTICATED),
-            "and is authenticated"
-        );
+        assert!(user.in_group(ALL_AUTHENTICATED), "and is authenticated");
     }
 }
 

@@ -1,8 +1,8 @@
 //! Answers requests for resources that the hub's store holds.
 //!
 //! One file per verb. Reads copy stored bytes. Every write goes the same way, text order being run order: decode
-//! ([`decode`]), make the new object out of the live one ([`create`], [`update`], [`patch`]), say whose fields changed
-//! ([`fields`]), admit ([`crate::admit`]), apply the strategy and validate ([`strategy`]), commit. Only the part from
+//! ([`mod@decode`]), make the new object out of the live one ([`create`], [`update`], [`patch`]), say whose fields changed
+//! ([`fields`]), admit ([`crate::admit`]), apply the kind's strategy and validate ([`prepare`]), commit. Only the part from
 //! "live" to "commit" runs again when another write came in between; it is marked as such in [`update`].
 //!
 //! # Invariants
@@ -13,7 +13,6 @@
 //!
 //! Source: apiserver/pkg/endpoints/handlers, apiserver/pkg/registry/generic/registry/store.go.
 
-pub(crate) mod call;
 pub(crate) mod controllers;
 pub(crate) mod convert;
 mod create;
@@ -21,34 +20,34 @@ mod decode;
 mod delete;
 mod delete_collection;
 mod dispatch;
-mod each;
 mod fields;
 mod get;
+mod limits;
 mod list;
 pub(crate) mod output;
 mod patch;
+mod prepare;
 mod received;
 mod scale;
 mod selection;
-mod strategy;
 mod subresources;
 mod update;
 mod watch;
 mod write;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use storage::Store;
 
 pub use decode::decode;
 pub(crate) use received::receive;
 
-use crate::admit::namespace::{NamespaceView, StoredNamespaces};
-use crate::authorize::Authorized;
-use crate::authorize::Authorizer;
-use crate::context::RequestOrigin;
+use crate::authorize::{Authorized, Authorizer};
+use crate::call::{Each, NamespaceView, Shared, StoredNamespaces};
+use crate::refusal::Refusal;
 use crate::registry::{Registry, ResourceScope};
-use crate::respond::{Refusal, RequestBody, Response};
+use crate::request::RequestOrigin;
+use crate::respond::{RequestBody, Response};
 
 /// What handlers work with.
 #[derive(Debug)]
@@ -59,23 +58,14 @@ pub struct Parts {
     pub registry: Arc<Registry>,
     /// Who may what, for questions that come up on the way.
     pub authorizer: Arc<Authorizer>,
+    /// The namespaces of spokes. Without it, a create in a namespace of a spoke is answered 503.
+    pub spoke_namespaces: Option<Arc<dyn NamespaceView>>,
 }
 
 /// Answers requests; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Handlers {
     shared: Arc<Shared>,
-}
-
-/// What all requests share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) registry: Arc<Registry>,
-    pub(crate) authorizer: Arc<Authorizer>,
-    pub(crate) namespaces: StoredNamespaces,
-    /// The namespaces of spokes, once someone can see them.
-    pub(crate) spoke_namespaces: OnceLock<Arc<dyn NamespaceView>>,
 }
 
 // === impl Handlers ===
@@ -87,9 +77,9 @@ impl Handlers {
             store,
             registry,
             authorizer,
+            spoke_namespaces,
         } = parts;
         let namespaces = StoredNamespaces::new(Arc::clone(&store));
-        let spoke_namespaces = OnceLock::new();
         let shared = Shared {
             store,
             registry,
@@ -99,14 +89,6 @@ impl Handlers {
         };
         Self {
             shared: Arc::new(shared),
-        }
-    }
-
-    /// Says who sees the namespaces of spokes. The first call counts; until then, what is stored for a spoke in a
-    /// namespace answers 503.
-    pub fn set_spoke_namespaces(&self, view: Arc<dyn NamespaceView>) {
-        if self.shared.spoke_namespaces.set(view).is_err() {
-            tracing::warn!("the namespaces of spokes are seen by someone already");
         }
     }
 
@@ -149,7 +131,7 @@ impl Handlers {
         request: &Authorized<http::request::Parts>,
         body: RequestBody,
     ) -> Result<Response, Refusal> {
-        let each = each::Each::new(&self.shared, request)?;
+        let each = Each::new(&self.shared, request)?;
         let context = request.context();
         let waits = context.origin == RequestOrigin::InProcess
             && context.user.username == api::wheelhouse::keys::USER_SYNCER;

@@ -27,10 +27,10 @@ mod target;
 use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use api::{cluster::ClusterScope, status::Status};
-use client::spoke::Dialer;
 use futures::{FutureExt, future::BoxFuture};
 use http::{HeaderValue, Method, header, request::Parts};
 use http_body::Body as _;
+use spokes::Spokes;
 use tokio::time::{Instant, timeout_at};
 
 pub use in_process::InProcess;
@@ -40,20 +40,24 @@ pub use replicas::ShareError;
 
 use crate::{
     audit,
-    authenticate::{Authenticated, Authenticator, Peer, ServiceAccounts, UserInfo},
+    authenticate::{Authenticated, Authenticator, ServiceAccounts},
     authorize::{Authorized, Authorizer, Judge},
     backup::Backups,
     config::Config,
-    context::{Ending, RequestContext, RequestOrigin},
     discovery,
     handle::Handlers,
     negotiate::{self, Negotiated},
     openapi,
-    quota::{Kind, Permit, Quotas, Seat},
+    quota::{Quotas, Seat},
+    refusal::Refusal,
     registry::Registry,
     relay::Relay,
-    respond::{self, Body, Refusal, RequestBody, Response},
-    route::{self, RequestInfo, Verb},
+    request::{
+        Ending, Peer, RequestContext, RequestInfo, RequestOrigin, UserInfo, Verb,
+        share::{Kind, Permit},
+    },
+    respond::{self, Body, RequestBody, Response},
+    route,
     side::{self, Health, Metrics},
     tls::Pki,
 };
@@ -77,6 +81,7 @@ struct HubParts {
     authorizer: Arc<Authorizer>,
     discovery: discovery::Cache,
     openapi: openapi::Cache,
+    spokes: Spokes,
     relay: Relay,
     backups: Backups,
     health: Health,
@@ -121,18 +126,14 @@ impl Hub {
         &self.parts.authorizer
     }
 
-    pub(crate) fn authenticator(&self) -> &Authenticator {
-        &self.parts.authenticator
-    }
-
     /// A client's way into the hub without a connection, as `user`. Requests over it may set what clients cannot.
     pub fn in_process(&self, user: UserInfo) -> InProcess {
         InProcess::new(self.clone(), user)
     }
 
-    /// How spokes are connected.
-    pub(crate) fn dialer(&self) -> &Dialer {
-        &self.parts.config.dialer
+    /// The connections to all spokes, which everything in this process shares.
+    pub fn spokes(&self) -> &Spokes {
+        &self.parts.spokes
     }
 
     pub(crate) fn lifecycle(&self) -> &Lifecycle {
@@ -406,24 +407,12 @@ fn is_health(path: &str) -> bool {
 /// Logs what a client is not told.
 fn log_cause(refusal: &Refusal, audit_id: &HeaderValue) {
     let Some(cause) = refusal.cause() else { return };
-    let error = error_chain(&**cause);
+    let error = dialect::error_chain(&**cause);
     if refusal.status().is_some_and(|status| status.code == 500) {
         tracing::error!(audit_id = ?audit_id, error, "request failed");
     } else {
         tracing::debug!(audit_id = ?audit_id, error, "request refused");
     }
-}
-
-/// An error and what caused it, in one line.
-pub(crate) fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    text
 }
 
 /// What stands before the path in the client's URL.

@@ -2,20 +2,21 @@
 //!
 //! A request arrives at [`serve`] over a connection that [`tls`] has made; [`route`] reads from its path which logical
 //! cluster and which resource it means; [`authenticate`] says who asks and [`authorize`] whether they may; [`hub`] then
-//! hands it to whoever answers: [`side`] (health, version, index), [`discovery`], [`openapi`], the reviews of
-//! [`authorize`], [`handle`] (what the hub's own store serves) or [`relay`] (what a spoke serves). [`respond`] makes the
-//! answer, [`audit`] the record of it.
+//! hands it to whoever answers: [`side`] (health, version, index), [`discovery`], [`openapi`], [`review`] (what is
+//! computed and never stored), [`handle`] (what the hub's own store serves) or [`relay`] (what a spoke serves).
+//! [`respond`] makes the answer, [`audit`] the record of it.
 //!
 //! # Invariants
 //! - Stages are types: a handler takes an [`Authorized`](authorize::Authorized) request, which only [`authorize`] makes,
 //!   out of an [`Authenticated`](authenticate::Authenticated) one, which only [`authenticate`] makes.
-//! - The path is decoded once, in [`route`]; authorizer and handlers look at the same [`RequestInfo`](route::RequestInfo).
-//! - Nothing but [`respond`] picks a status code for a refusal.
+//! - The path is decoded once, in [`route`]; authorizer and handlers look at the same [`RequestInfo`](request::RequestInfo).
+//! - Nothing but [`refusal`] maps an error of the store to a status code.
+//! - What several stages read stands in [`request`], [`refusal`] and [`call`], so that no stage imports the one that calls it.
 
 // Shared vocabulary: what more than one stage speaks of.
 pub mod config;
-pub mod context;
-mod quota;
+pub mod refusal;
+pub mod request;
 pub mod served;
 
 // The way in.
@@ -26,6 +27,7 @@ pub mod tls;
 pub mod authenticate;
 pub mod authorize;
 pub mod negotiate;
+mod quota;
 pub mod route;
 
 // Who answers what.
@@ -35,11 +37,13 @@ pub mod kubeconfig;
 // Answers that need no store.
 pub mod discovery;
 pub mod openapi;
+pub mod review;
 pub mod side;
 
 // Answers from the store.
 pub mod admit;
 mod backup;
+pub mod call;
 pub mod definitions;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
@@ -49,6 +53,7 @@ pub mod offline;
 pub mod protobuf;
 pub mod registry;
 mod reseal;
+mod strategy;
 mod sweep;
 mod table;
 mod watch;
@@ -62,4 +67,4 @@ pub mod respond;
 
 pub use config::{Anonymous, Config, EtcdConfig, StoreConfig};
 pub use hub::Hub;
-pub use quota::Limits;
+pub use request::share::Limits;

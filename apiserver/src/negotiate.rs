@@ -4,14 +4,14 @@
 //! over. Protobuf and CBOR answers are never given, so such clauses are passed over too; every client that asks for
 //! them names JSON after them. Protobuf bodies are taken where the kind is a built-in one (`handle` decodes them).
 //!
-//! Source: `apiserver/pkg/endpoints/handlers/negotiation/negotiate.go`, `api-compat.md` 1.4.
+//! Source: `apiserver/pkg/endpoints/handlers/negotiation/negotiate.go`.
 
 mod accept;
 
 use api::{query::Query, status::Status};
 use http::{HeaderMap, header, request::Parts};
 
-use crate::respond::Refusal;
+use crate::refusal::Refusal;
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

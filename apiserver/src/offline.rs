@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub use storage::{Keyring, KeyringError, backup};
 
 pub use self::check::{Checked, SealedBy, check};
-pub use self::closed::{ClosedBackupError, backup_closed, rollback};
+pub use self::closed::{ClosedBackupError, backup_closed};
 pub use self::restore::{Restore, RestoreError, Restored, Spokes, restore};
 
 use crate::objects;

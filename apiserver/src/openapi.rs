@@ -6,7 +6,7 @@
 //!
 //! OpenAPI v2 is one document for all groups, made of the others, as JSON and as protobuf: client-go knows it only as that.
 //!
-//! Source: `kube-openapi/pkg/handler3/handler.go`, `api-compat.md` 1.3.
+//! Source: `kube-openapi/pkg/handler3/handler.go`.
 
 mod cache;
 mod gnostic;
@@ -24,7 +24,8 @@ pub(crate) use cache::Cache;
 
 use crate::{
     negotiate,
-    respond::{self, Body, Refusal, Response},
+    refusal::Refusal,
+    respond::{self, Body, Response},
 };
 
 const JSON: &str = "application/json";

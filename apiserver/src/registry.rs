@@ -15,8 +15,8 @@ pub(crate) mod builtin;
 mod clusters;
 mod compile;
 mod follow;
+mod names;
 pub(crate) mod scope;
-pub(crate) mod strategy;
 mod view;
 
 use std::collections::BTreeMap;
@@ -46,7 +46,7 @@ pub struct Registry {
     seen: watch::Sender<Revision>,
     /// What the views are made of. Outermost lock: views are swapped, and the pool is locked, while it is held.
     known: Mutex<follow::Known>,
-    /// Tells the controller of definitions what to look at; who lags looks at all of them.
+    /// Notifies the controller of definitions what to look at; who lags looks at all of them.
     changed: broadcast::Sender<DefinitionChanged>,
 }
 
@@ -83,7 +83,7 @@ impl Registry {
         follow::start(Arc::clone(self), store, tasks);
     }
 
-    /// Says what a logical cluster is; `None` if there is none of that name.
+    /// Returns what a logical cluster is; `None` if there is none of that name.
     pub fn cluster_kind(&self, cluster: &LogicalCluster) -> Option<ClusterKind> {
         self.clusters.view(cluster).map(|view| view.kind())
     }

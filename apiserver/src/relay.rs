@@ -1,9 +1,9 @@
 //! A spoke's logical cluster: what the hub does not store is the spoke's, and is relayed to it.
 //!
-//! In reading order: [`links`] (a connection for each Spoke, from its Secret), [`forward`] (one request, streamed both
+//! In reading order: [`way`] (the connection of one), [`links`] (what is kept for each connected spoke), [`forward`] (one request, streamed both
 //! ways, as the user), [`headers`] (which of them pass, either way), [`published`] (discovery and OpenAPI of both, as one),
 //! [`namespaces`] (what admission sees of the spoke's namespaces), [`review`] (what the spoke's authorizer says of kinds that the
-//! hub stores), [`accounts`] (whose the tokens of its own ServiceAccounts are).
+//! hub stores), [`accounts`] and [`tokens`] (whose the tokens of its own ServiceAccounts are).
 //!
 //! # Invariants
 //! - A request to a spoke that is not reached is 503 and names the spoke; it is never an empty list, never a 404.
@@ -17,33 +17,36 @@ mod links;
 mod namespaces;
 mod published;
 mod review;
+mod tokens;
+mod way;
 
 use std::sync::Arc;
 
 use api::cluster::ClusterScope;
 use futures::future::BoxFuture;
 use http::request::Parts;
+use links::Links;
+use spokes::Spokes;
 use tasks::Tasks;
 
 #[cfg(feature = "fuzzing")]
 pub(crate) use forward::below_cluster;
 #[cfg(feature = "fuzzing")]
 pub(crate) use headers::relayed as relayed_headers;
-pub(crate) use links::Links;
 
 use crate::{
-    authorize::Authorized,
-    discovery,
-    handle::Handlers,
-    hub::Hub,
-    openapi,
-    respond::{Refusal, RequestBody, Response},
-    route::Verb,
+    authenticate::SpokeTokens,
+    authorize::{Authorized, SpokeReviewer},
+    call::NamespaceView,
+    discovery, openapi,
+    refusal::Refusal,
+    request::Verb,
+    respond::{RequestBody, Response},
     served::ServedKinds,
 };
 
 /// The way to all spokes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Relay {
     links: Arc<Links>,
 }
@@ -51,16 +54,26 @@ pub(crate) struct Relay {
 // === impl Relay ===
 
 impl Relay {
-    /// Starts to follow the Spokes, and lets admission and authorization see them.
-    pub(crate) fn start(&self, hub: &Hub, handlers: &Handlers, tasks: &Tasks) {
-        links::follow(&self.links, hub, hub.dialer(), tasks);
-        handlers.set_spoke_namespaces(Arc::new(namespaces::SpokeNamespaces::new(Arc::clone(
-            &self.links,
-        ))));
-        hub.authorizer()
-            .set_spoke_reviewer(review::reviewer(Arc::clone(&self.links)));
-        let accounts = accounts::Accounts::new(Arc::clone(&self.links));
-        hub.authenticator().set_spoke_tokens(Arc::new(accounts));
+    /// Relays over the connections of `spokes`, for as long as `tasks` run.
+    pub(crate) fn new(spokes: Spokes, tasks: &Tasks) -> Self {
+        let links = Arc::new(Links::new(spokes));
+        Links::start(&links, tasks);
+        Self { links }
+    }
+
+    /// Returns the view of the spokes' namespaces that admission uses.
+    pub(crate) fn namespaces(&self) -> Arc<dyn NamespaceView> {
+        Arc::new(namespaces::SpokeNamespaces::new(Arc::clone(&self.links)))
+    }
+
+    /// Returns the function with which the authorizer asks spokes.
+    pub(crate) fn reviewer(&self) -> SpokeReviewer {
+        review::reviewer(Arc::clone(&self.links))
+    }
+
+    /// Returns the lookup of tokens of the spokes' own ServiceAccounts.
+    pub(crate) fn tokens(&self) -> Arc<dyn SpokeTokens> {
+        Arc::new(tokens::Tokens::new(Arc::clone(&self.links)))
     }
 
     /// Answers a request for a spoke. `served` is what the hub stores for it, `own` the documents of that.
@@ -89,25 +102,26 @@ impl Relay {
             return Err(Refusal::no_such_path());
         };
         let link = self.links.get(cluster);
+        let source = link.as_deref().map(links::Link::source);
         if !info.is_resource && matches!(info.verb, Verb::Get | Verb::Head) {
             let parts = request.request();
             if let Some(page) = discovery::Page::of(&info.path) {
-                let documents = published::discovery(link.as_deref(), served).await;
+                let documents = published::discovery(source, served).await;
                 return discovery::serve(&documents, page, parts);
             }
             match openapi::Page::of(&info.path) {
                 Some(openapi::Page::Index) => {
-                    let index = published::index(link.as_deref(), served, own).await;
+                    let index = published::index(source, served, own).await;
                     return openapi::serve_index(&index, parts);
                 }
                 Some(openapi::Page::Document(name)) => {
-                    let document = published::document(link.as_deref(), served, own, name).await?;
+                    let document = published::document(source, served, own, name).await?;
                     return openapi::serve_document(name, &document, parts, request.context().now);
                 }
                 Some(openapi::Page::V2) | None => {}
             }
         }
         let link = link.ok_or_else(|| self.links.not_connected(cluster))?;
-        forward::forward(&link, request, body).await
+        forward::forward(&link.way, request, body).await
     }
 }

@@ -7,7 +7,6 @@
 
 mod body;
 mod compress;
-mod refusal;
 mod warning;
 
 use api::status::Status;
@@ -16,13 +15,12 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Serialize;
 use serde_json::Value;
 
-pub use body::{Body, BoxError, RequestBody};
-pub(crate) use refusal::Content;
-pub use refusal::Refusal;
+pub use body::{Body, RequestBody};
 
 use crate::{
-    context::RequestContext,
     negotiate::{Encoding, Negotiated},
+    refusal::{Content, Refusal},
+    request::RequestContext,
 };
 
 /// An answer.

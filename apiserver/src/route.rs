@@ -7,9 +7,8 @@
 //!   judged.
 //! - A decoded path with a `.` or `..` segment is 400: no path means something else further on.
 //!
-//! Source: `apiserver/pkg/endpoints/request/requestinfo.go`, `design.md` section 2.
+//! Source: `apiserver/pkg/endpoints/request/requestinfo.go`.
 
-mod info;
 mod path;
 
 use api::{
@@ -20,9 +19,10 @@ use api::{
 };
 use http::{Method, Uri};
 
-pub use info::{RequestInfo, Verb};
-
-use crate::respond::Refusal;
+use crate::{
+    refusal::Refusal,
+    request::{RequestInfo, Verb},
+};
 
 /// What stands before the name of a logical cluster.
 const CLUSTERS: &str = "/clusters";
@@ -207,7 +207,7 @@ fn read_object<'a>(parts: impl Iterator<Item = &'a str>, info: &mut RequestInfo)
     }
 }
 
-/// Tells list from watch, and takes over a name that the field selector demands, as the authorizer looks at it.
+/// Distinguishes list from watch, and takes over a name that the field selector demands, as the authorizer looks at it.
 fn read_collection_query(uri: &Uri, info: &mut RequestInfo) {
     info.verb = Verb::List;
     let Some(query) = uri.query() else { return };

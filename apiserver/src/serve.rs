@@ -21,7 +21,11 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{hub::Hub, quota::Room, tls::ClientVerifier};
+use crate::{
+    hub::Hub,
+    quota::Room,
+    tls::{self, ClientVerifier},
+};
 
 /// Open connections. Full: further ones wait in the listener's backlog. A process here has at most 20,000 files.
 const CONNECTION_COUNT_MAX: usize = 16_384;
@@ -46,6 +50,29 @@ pub(crate) struct Server {
     finish: CancellationToken,
     /// Connections are cut.
     cut: CancellationToken,
+}
+
+// === impl Hub ===
+
+impl Hub {
+    /// Serves connections of `listener` until `shutdown`, then drains and returns.
+    ///
+    /// Controllers must go on until this has returned, and the store after them: cancel their tasks afterwards.
+    ///
+    /// # Errors
+    /// [`tls::Error::Certificate`] for certificates that rustls does not take.
+    pub async fn serve(
+        &self,
+        listener: TcpListener,
+        shutdown: CancellationToken,
+    ) -> Result<(), tls::Error> {
+        let (config, verifier) = self.pki().server_config()?;
+        let server = Server::new(self.clone(), config, verifier);
+        // All who wait are accepted before their handshakes get the thread: a full backlog drops what comes next. Slots
+        // bound how many that can be.
+        tokio::task::unconstrained(server.run(listener, shutdown)).await;
+        Ok(())
+    }
 }
 
 // === impl Server ===

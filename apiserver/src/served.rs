@@ -36,7 +36,7 @@ pub struct ServedKind {
     /// The schema of a definition's version as it was written, as JSON: what OpenAPI shows. `None` for a built-in kind, whose schema the
     /// catalogue has.
     pub definition_schema: Option<Bytes>,
-    /// Tells schemas apart: equal hashes mean equal schemas. Zero where there is none.
+    /// Identifies a schema: equal hashes mean equal schemas. Zero where there is none.
     pub schema_hash: u64,
     /// JSON paths that field selectors may use beside metadata's, for `x-kubernetes-selectable-fields`.
     pub selectable_fields: Vec<String>,
@@ -64,7 +64,7 @@ pub enum KindSource {
     Definition,
 }
 
-/// Tells sets of served kinds apart.
+/// Identifies a set of served kinds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ContentHash([u8; 32]);
 
@@ -105,7 +105,7 @@ impl ServedKinds {
         }
     }
 
-    /// Tells this set from any other.
+    /// Returns a mark that differs from that of any other set.
     pub fn hash(&self) -> ContentHash {
         self.hash
     }

@@ -14,7 +14,8 @@ pub(crate) use metrics::Metrics;
 use crate::{
     discovery::Groups,
     negotiate::{self, Negotiated, Offer},
-    respond::{self, Refusal, Response},
+    refusal::Refusal,
+    respond::{self, Response},
 };
 
 /// The Kubernetes release whose behaviour and built-in kinds are served.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use api::LogicalCluster;
 use tasks::Tasks;
 
-use crate::handle::Shared;
+use crate::call::Shared;
 use crate::registry::ClusterKind;
 
 /// How long one write of a controller may take.

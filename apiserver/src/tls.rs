@@ -13,6 +13,7 @@
 
 mod authority;
 mod files;
+mod subject;
 mod verifier;
 
 use std::{collections::BTreeMap, net::IpAddr, path::Path, sync::Arc};
@@ -21,6 +22,8 @@ use jiff::Timestamp;
 use rustls::{ServerConfig, crypto::ring, server::NoServerSessionStorage};
 
 pub use authority::{Authority, IssuedCertificate};
+#[cfg(feature = "fuzzing")]
+pub(crate) use subject::certificate_user;
 pub use verifier::ClientVerifier;
 
 /// Directory of keys and certificates, below the data directory.

@@ -30,7 +30,7 @@ pub(crate) enum ShownState<'e> {
     WithRevision(&'e Entry, u64),
 }
 
-/// Says what a watcher is told of an event; `None` if nothing.
+/// Returns what a watcher is told of an event; `None` if nothing.
 ///
 /// # Errors
 /// Those of the selection.

@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use crate::error::Failure;
 use crate::types::DeclType;
-use crate::value::{Value, typed_json};
+use crate::value::Value;
 
 /// The values of an expression's variables.
 ///
@@ -59,7 +59,7 @@ impl<'v> Bindings<'v> {
     pub(crate) fn get(&self, name: &str) -> Result<Value<'v>, Failure> {
         match self.bound.get(name) {
             Some(Bound::Json(json)) => Ok(Value::from_json(json)),
-            Some(Bound::Typed(json, ty)) => typed_json(json, ty),
+            Some(Bound::Typed(json, ty)) => Value::from_typed_json(json, ty),
             Some(Bound::Value(value)) => Ok(value.clone()),
             None => Err(Failure::new(format!("no such attribute(s): {name}"))),
         }

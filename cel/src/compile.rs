@@ -44,8 +44,46 @@ pub struct Inspection {
     pub unknown_members: Vec<String>,
 }
 
+// === impl Environment ===
+
+impl Environment {
+    /// Compiles an expression.
+    ///
+    /// # Errors
+    ///
+    /// The expression does not parse, is too long or too deep, names what is not declared, or its
+    /// types do not fit.
+    pub fn compile(
+        &self,
+        source: &str,
+        declarations: &Declarations,
+    ) -> Result<Program, CompileError> {
+        compile(self, source, Some(declarations))
+    }
+
+    /// Compiles an expression without declarations: every name is a variable, and types are judged
+    /// when the expression is evaluated.
+    ///
+    /// # Errors
+    ///
+    /// The expression does not parse, is too long or too deep, or calls a function that does not
+    /// exist.
+    pub fn compile_unchecked(&self, source: &str) -> Result<Program, CompileError> {
+        compile(self, source, None)
+    }
+
+    /// Reads an expression without declarations: which names and functions does it use?
+    ///
+    /// # Errors
+    ///
+    /// The expression does not parse, or is too long or too deep.
+    pub fn inspect(&self, source: &str) -> Result<Inspection, CompileError> {
+        inspect(self, source)
+    }
+}
+
 /// Compiles an expression against declarations, or without any.
-pub(crate) fn compile(
+fn compile(
     environment: &Environment,
     text: &str,
     declarations: Option<&Declarations>,
@@ -60,7 +98,7 @@ pub(crate) fn compile(
 }
 
 /// Reads what an expression uses.
-pub(crate) fn inspect(environment: &Environment, text: &str) -> Result<Inspection, CompileError> {
+fn inspect(environment: &Environment, text: &str) -> Result<Inspection, CompileError> {
     let source = Source::new(text);
     let (expr, positions) = parse(source, text)?;
     let mut lowering = Lowering::new(environment, Names::Any, source, &positions);

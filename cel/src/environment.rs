@@ -1,18 +1,14 @@
 //! The environments: which functions exist, and how strict the checker is.
 //!
 //! An environment is made once per process and shared. It holds no variables; these are declared
-//! per expression.
+//! per expression. Its methods that compile are in [`crate::compile`].
 //!
 //! Source: `kro/pkg/cel/environment.go`, `k8s.io/apiserver/pkg/cel/environment/base.go`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-use crate::compile::{self, Inspection};
-use crate::declarations::Declarations;
-use crate::error::CompileError;
 use crate::library::{self, Implementation, Libraries, Overload, Style};
-use crate::program::Program;
 
 /// The functions and rules that expressions are compiled with.
 #[derive(Debug)]
@@ -68,40 +64,6 @@ impl Environment {
             Arc::new(Environment::new(library::VALIDATION, rules))
         });
         Arc::clone(&SHARED)
-    }
-
-    /// Compiles an expression.
-    ///
-    /// # Errors
-    ///
-    /// The expression does not parse, is too long or too deep, names what is not declared, or its
-    /// types do not fit.
-    pub fn compile(
-        &self,
-        source: &str,
-        declarations: &Declarations,
-    ) -> Result<Program, CompileError> {
-        compile::compile(self, source, Some(declarations))
-    }
-
-    /// Compiles an expression without declarations: every name is a variable, and types are judged
-    /// when the expression is evaluated.
-    ///
-    /// # Errors
-    ///
-    /// The expression does not parse, is too long or too deep, or calls a function that does not
-    /// exist.
-    pub fn compile_unchecked(&self, source: &str) -> Result<Program, CompileError> {
-        compile::compile(self, source, None)
-    }
-
-    /// Reads an expression without declarations: which names and functions does it use?
-    ///
-    /// # Errors
-    ///
-    /// The expression does not parse, or is too long or too deep.
-    pub fn inspect(&self, source: &str) -> Result<Inspection, CompileError> {
-        compile::inspect(self, source)
     }
 
     /// Whether a function of that name exists, in either call style.

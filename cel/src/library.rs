@@ -79,7 +79,7 @@ const COMMON: Libraries = &[
     semver::FUNCTIONS,
 ];
 
-/// The libraries of kro's expressions (kro.md 3.1).
+/// The libraries of kro's expressions.
 pub(crate) const KRO: &[Libraries] = &[
     COMMON,
     &[

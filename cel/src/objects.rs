@@ -4,7 +4,7 @@ use serde_json::Value as Json;
 
 use crate::bindings::Bindings;
 use crate::types::DeclType;
-use crate::value::{Value, typed_json};
+use crate::value::Value;
 
 impl<'v> Bindings<'v> {
     /// Binds objects as a list; each is read as `ty`.
@@ -14,7 +14,9 @@ impl<'v> Bindings<'v> {
         objects: impl IntoIterator<Item = &'v Json>,
         ty: &'v DeclType,
     ) -> &mut Self {
-        let read = |json| typed_json(json, ty).unwrap_or_else(|_not_so| Value::from_json(json));
+        let read = |json| {
+            Value::from_typed_json(json, ty).unwrap_or_else(|_not_so| Value::from_json(json))
+        };
         let values = objects.into_iter().map(read).collect();
         self.value(name, Value::list(values))
     }

@@ -10,7 +10,7 @@
 //!
 //! Source: `kro/pkg/graph/parser/{cel,parser}.go`.
 
-use std::fmt::Write as _;
+use dialect::quote;
 
 /// A text split into its literal parts and its expressions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,45 +158,6 @@ impl<'t> Template<'t> {
             .collect();
         Some(parts.join(" + "))
     }
-}
-
-/// Quotes a text as Go's `strconv.Quote` does; the result is also a CEL literal of that text.
-fn quote(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            '\u{7}' => quoted.push_str("\\a"),
-            '\u{8}' => quoted.push_str("\\b"),
-            '\u{c}' => quoted.push_str("\\f"),
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            '\t' => quoted.push_str("\\t"),
-            '\u{b}' => quoted.push_str("\\v"),
-            ' '..='~' => quoted.push(c),
-            '\0'..='\u{7f}' => write_escape(&mut quoted, 'x', 2, c),
-            c if is_printed(c) => quoted.push(c),
-            '\u{80}'..='\u{ffff}' => write_escape(&mut quoted, 'u', 4, c),
-            c => write_escape(&mut quoted, 'U', 8, c),
-        }
-    }
-    quoted.push('"');
-    quoted
-}
-
-fn write_escape(quoted: &mut String, kind: char, width: usize, c: char) {
-    let code = u32::from(c);
-    write!(quoted, "\\{kind}{code:0width$x}").expect("writing to a string does not fail");
-}
-
-/// Whether Go prints a character beyond ASCII as it is: no control, no space, no private use.
-fn is_printed(c: char) -> bool {
-    let private = matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..);
-    let format = matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}');
-    !(c.is_control() || c.is_whitespace() || private || format)
 }
 
 #[cfg(test)]

@@ -10,11 +10,11 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-mod duration;
+pub(crate) use dialect::Duration;
+
 mod parse;
 mod zone;
 
-pub(crate) use duration::Duration;
 pub(crate) use zone::Zone;
 
 /// A point in time.
@@ -44,7 +44,7 @@ pub(crate) struct Civil {
     pub(crate) second: i64,
 }
 
-pub(crate) const NANOS_PER_SECOND: i64 = 1_000_000_000;
+const NANOS_PER_SECOND: i64 = 1_000_000_000;
 const SECONDS_PER_DAY: i64 = 86_400;
 /// `0001-01-01T00:00:00Z`.
 const SECONDS_MIN: i64 = -62_135_596_800;

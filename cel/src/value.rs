@@ -12,6 +12,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::error::Failure;
 use crate::library::opaque::Opaque;
 use crate::time::{Duration, Timestamp};
 use crate::types::DeclType;
@@ -20,12 +21,13 @@ mod compare;
 mod json;
 mod list;
 mod map;
+mod number;
 mod output;
 
-pub(crate) use compare::{INT_END, UINT_END, double_to_int};
-pub(crate) use json::{owned as owned_json, typed as typed_json};
+pub(crate) use json::owned as owned_json;
 pub(crate) use list::List;
 pub(crate) use map::Map;
+pub(crate) use number::{INT_END, UINT_END, double_to_int};
 
 /// What an expression evaluates to.
 #[derive(Clone, Debug)]
@@ -86,6 +88,14 @@ impl<'v> Value<'v> {
     #[must_use]
     pub fn from_json(json: &'v serde_json::Value) -> Self {
         json::untyped(json)
+    }
+
+    /// Reads JSON as a value of a declared type.
+    pub(crate) fn from_typed_json(
+        json: &'v serde_json::Value,
+        ty: &'v DeclType,
+    ) -> Result<Self, Failure> {
+        json::typed(json, ty)
     }
 
     /// The boolean, if it is one.
@@ -228,7 +238,7 @@ impl<'v> Key<'v> {
             Kind::Uint(value) => Some(Self::Uint(*value)),
             Kind::Double(value) => double_to_int(*value)
                 .map(Self::Int)
-                .or_else(|| compare::double_to_uint(*value).map(Self::Uint)),
+                .or_else(|| number::double_to_uint(*value).map(Self::Uint)),
             Kind::String(text) => Some(Self::String(text.clone())),
             _ => None,
         }

@@ -2,7 +2,9 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
+
+use crate::{connect::HubFlags, output::Format};
 
 /// One Kubernetes API endpoint for a fleet of clusters.
 #[derive(Debug, Parser)]
@@ -29,6 +31,20 @@ pub(crate) enum Command {
     /// Back a hub's store up, restore it, check it.
     #[command(subcommand)]
     Store(crate::store::args::Store),
+}
+
+// === impl Command ===
+
+impl Command {
+    /// Returns what is logged without `WHEELHOUSE_LOG`: the life cycle of a hub, errors of other commands.
+    pub(crate) fn log_level(&self) -> &'static str {
+        match self {
+            Self::Serve(_) => "info",
+            Self::Dev(_) | Self::Spoke(_) | Self::Kubeconfig(_) | Self::Rgd(_) | Self::Store(_) => {
+                "error"
+            }
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -85,7 +101,7 @@ pub(crate) struct Serve {
 #[derive(Debug, Args)]
 pub(crate) struct Spokes {
     /// The namespace whose Secrets any Spoke may name. A Secret elsewhere must be labelled wheelhouse.dev/spoke=NAME.
-    #[arg(long = "spoke-secrets-namespace", value_name = "NS", default_value = client::spoke::SECRETS_NAMESPACE)]
+    #[arg(long = "spoke-secrets-namespace", value_name = "NS", default_value = spokes::SECRETS_NAMESPACE)]
     pub(crate) secrets_namespace: String,
     /// Send credentials to spokes over http, and to servers whose certificate is not verified.
     #[arg(long = "allow-insecure-spokes")]
@@ -190,33 +206,6 @@ pub(crate) struct Kubeconfig {
     pub(crate) hub: HubFlags,
 }
 
-/// Which hub, as kubectl is told it.
-#[derive(Debug, Args)]
-pub(crate) struct HubFlags {
-    /// The kubeconfig of the hub; by default the files of $KUBECONFIG, else ~/.kube/config.
-    #[arg(long, value_name = "F")]
-    pub(crate) kubeconfig: Option<PathBuf>,
-    /// The context in it; by default its current one.
-    #[arg(long, value_name = "C")]
-    pub(crate) context: Option<String>,
-    /// The URL of the hub, in place of the context's.
-    #[arg(long, short, value_name = "URL")]
-    pub(crate) server: Option<String>,
-}
-
-/// How a table or an object is printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// As JSON.
-    Json,
-    /// As YAML.
-    Yaml,
-    /// As a table with all columns.
-    Wide,
-    /// Names only.
-    Name,
-}
-
 fn label(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("want KEY=VALUE")?;
     Ok((key.to_owned(), value.to_owned()))
@@ -243,12 +232,11 @@ mod tests {
             "wheelhouse spoke list -o wide --kubeconfig f --context c",
             "wheelhouse spoke remove east",
             "wheelhouse kubeconfig east --kubeconfig f",
-            "wheelhouse store backup --out f --resume --kubeconfig f --encryption-key-file k",
+            "wheelhouse store backup --out f --kubeconfig f --encryption-key-file k",
             "wheelhouse store restore --from f --data-dir d --epoch 107 --suspend-spokes",
             "wheelhouse serve --data-dir d --encryption-key-file k --reseal",
             "wheelhouse store backup --out f --data-dir d",
             "wheelhouse store check --data-dir d -o json --encryption-key-file k",
-            "wheelhouse store rollback --data-dir d",
             "wheelhouse store confirm-restore east west --unknown keep",
             "wheelhouse store confirm-restore --all --unknown delete",
             "wheelhouse store finish-restore --kubeconfig f",

@@ -2,18 +2,34 @@
 
 mod files;
 
+use std::path::PathBuf;
+
 use anyhow::{Context, Result, bail};
 use api::{GroupVersionResource, LogicalCluster, wheelhouse};
+use clap::Args;
 use client::{CredentialSources, Dynamic, Endpoint, ListRequest, Options, Path, PathError};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub(crate) use files::Kubeconfig;
 
 use self::files::Parts;
-use crate::{args::HubFlags, kubeconfig};
 
 /// What a server answers as a table.
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+
+/// Which hub, as kubectl is told it.
+#[derive(Debug, Args)]
+pub(crate) struct HubFlags {
+    /// The kubeconfig of the hub; by default the files of $KUBECONFIG, else ~/.kube/config.
+    #[arg(long, value_name = "F")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The context in it; by default its current one.
+    #[arg(long, value_name = "C")]
+    pub(crate) context: Option<String>,
+    /// The URL of the hub, in place of the context's.
+    #[arg(long, short, value_name = "URL")]
+    pub(crate) server: Option<String>,
+}
 
 /// A hub, as its kubeconfig reaches it.
 pub(crate) struct HubConnection {
@@ -47,7 +63,7 @@ pub(crate) async fn hub(flags: &HubFlags) -> Result<HubConnection> {
         .unwrap_or(&server)
         .trim_end_matches('/');
     cluster["server"] = Value::from(root);
-    let config = kubeconfig::single("hub", &cluster, &user).to_string();
+    let config = single("hub", &cluster, &user).to_string();
     // The caller's own kubeconfig, read with the caller's own rights: files and plug-ins are theirs
     // to name.
     let options = Options {
@@ -86,7 +102,7 @@ pub(crate) fn embedded_credential(from: &Kubeconfig, context: Option<&str>) -> R
              make a ServiceAccount with a token and pass a kubeconfig that holds it"
         );
     }
-    Ok(kubeconfig::single("spoke", &cluster, &user).to_string())
+    Ok(single("spoke", &cluster, &user).to_string())
 }
 
 /// The path of all Spokes.
@@ -106,7 +122,7 @@ impl HubConnection {
         let mut part = self.cluster.clone();
         let server = part["server"].as_str().unwrap_or_default();
         part["server"] = Value::from(format!("{server}{}", cluster.path_prefix()));
-        kubeconfig::single(cluster.as_str(), &part, &self.user)
+        single(cluster.as_str(), &part, &self.user)
     }
 
     /// Fails where the hub knows no spoke of a name.
@@ -143,7 +159,7 @@ impl HubConnection {
         serde_json::from_slice(&bytes).context("the hub's answer is no JSON")
     }
 
-    /// Tells the names of all Spokes.
+    /// Returns the names of all Spokes.
     pub(crate) async fn spoke_names(&self) -> Result<Vec<String>> {
         names(&self.dynamic).await
     }
@@ -186,6 +202,18 @@ fn remove(part: &mut Value, field: &str) {
     if let Some(fields) = part.as_object_mut() {
         fields.remove(field);
     }
+}
+
+/// Returns a kubeconfig with one context out of a cluster's and a user's part.
+fn single(name: &str, cluster: &Value, user: &Value) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": name,
+        "clusters": [{"name": name, "cluster": cluster}],
+        "users": [{"name": "admin", "user": user}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": "admin"}}],
+    })
 }
 
 #[cfg(test)]

@@ -30,14 +30,14 @@ pub(crate) async fn run(arguments: args::Dev) -> Result<()> {
         demo::ready(&hub, &connect::spokes(), None, None, name).await?;
     }
     let clusters: Vec<api::LogicalCluster> = names.iter().filter_map(|n| n.parse().ok()).collect();
-    syncer::start_simulator(&running.client(SIMULATOR), &clusters, &running.tasks);
+    simulator::start(&running.client(SIMULATOR), &clusters, &running.tasks);
     let file = arguments
         .kubeconfig_out
         .unwrap_or_else(|| dir.join("kubeconfig"));
     if !arguments.no_demo {
         demo::apply(&hub, &names).await?;
     }
-    kubeconfig::publish(&running, &file)?;
+    kubeconfig::publish(&running.kubeconfig(), &file)?;
     greet(&running, &file, &names, !arguments.no_demo)?;
     running.until_stopped().await
 }

@@ -3,9 +3,8 @@
 use std::{io::Write as _, path::Path};
 
 use anyhow::{Context, Result};
-use serde_json::{Value, json};
 
-use crate::{args, connect, output, serve::Running};
+use crate::{args, connect, output};
 
 /// Prints a kubeconfig for one logical cluster.
 pub(crate) async fn run(arguments: args::Kubeconfig) -> Result<()> {
@@ -15,15 +14,11 @@ pub(crate) async fn run(arguments: args::Kubeconfig) -> Result<()> {
         hub.require_spoke(cluster.as_str()).await?;
     }
     let config = hub.kubeconfig_of(&cluster);
-    output::object(&config, args::Format::Yaml)
+    output::object(&config, output::Format::Yaml)
 }
 
-/// Writes the administrator's kubeconfig, complete and at once: user `admin`, a context for root
-/// and one for each spoke that is known now.
-pub(crate) fn publish(running: &Running, file: &Path) -> Result<()> {
-    let text = running
-        .hub
-        .kubeconfig(&format!("https://{}", running.address));
+/// Writes a kubeconfig into a file, complete and at once.
+pub(crate) fn publish(kubeconfig: &str, file: &Path) -> Result<()> {
     let folder = file
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
@@ -31,19 +26,7 @@ pub(crate) fn publish(running: &Running, file: &Path) -> Result<()> {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
     let partial = file.with_extension("partial");
-    let write = || apiserver::offline::create_own(&partial)?.write_all(text.as_bytes());
+    let write = || apiserver::offline::create_own(&partial)?.write_all(kubeconfig.as_bytes());
     write().with_context(|| partial.display().to_string())?;
     std::fs::rename(&partial, file).with_context(|| file.display().to_string())
-}
-
-/// Makes a kubeconfig with one context out of a cluster's and a user's part.
-pub(crate) fn single(name: &str, cluster: &Value, user: &Value) -> Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": name,
-        "clusters": [{"name": name, "cluster": cluster}],
-        "users": [{"name": "admin", "user": user}],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": "admin"}}],
-    })
 }

@@ -27,7 +27,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     // clap itself ends wrong use with 2, and --help with 0.
     let arguments = Arguments::parse();
-    output::start_logging(&arguments.command);
+    output::start_logging(arguments.command.log_level());
     let outcome = process::run(async {
         match arguments.command {
             Command::Serve(serve) => serve::run(serve).await,

@@ -3,21 +3,25 @@
 use std::io::Write;
 
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 use serde_json::Value;
 use tracing_subscriber::EnvFilter;
 
-use crate::args::{Command, Format};
+/// How a table or an object is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// As JSON.
+    Json,
+    /// As YAML.
+    Yaml,
+    /// As a table with all columns.
+    Wide,
+    /// Names only.
+    Name,
+}
 
-/// Starts logging to standard error: life cycle for a hub, trouble only for other commands.
-pub(crate) fn start_logging(command: &Command) {
-    let level = match command {
-        Command::Serve(_) => "info",
-        Command::Dev(_)
-        | Command::Spoke(_)
-        | Command::Kubeconfig(_)
-        | Command::Rgd(_)
-        | Command::Store(_) => "error",
-    };
+/// Starts logging to standard error, at `level` unless the environment names another.
+pub(crate) fn start_logging(level: &str) {
     let filter =
         EnvFilter::try_from_env("WHEELHOUSE_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     let subscriber = tracing_subscriber::fmt()
@@ -31,13 +35,13 @@ pub(crate) fn line(text: &str) -> Result<()> {
     writeln!(std::io::stdout(), "{text}").context("standard output is closed")
 }
 
-/// Says on standard error how it goes.
+/// Reports progress on standard error.
 pub(crate) fn note(text: &str) {
     // Nobody is left to tell when standard error is gone.
     drop(writeln!(std::io::stderr(), "wheelhouse: {text}"));
 }
 
-/// Tells on standard error why a command failed.
+/// Reports on standard error why a command failed.
 pub(crate) fn complain(error: &anyhow::Error) {
     // Nobody is left to tell when standard error is gone.
     drop(writeln!(std::io::stderr(), "wheelhouse: {error:#}"));

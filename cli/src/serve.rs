@@ -6,14 +6,12 @@ use anyhow::{Context, Result, bail};
 use api::{validation::is_label_value, wheelhouse::keys};
 use apiserver::{
     EtcdConfig, Hub, StoreConfig,
-    authenticate::UserInfo,
     config::{Encryption, Reseal},
     offline,
+    request::UserInfo,
 };
-use client::{
-    Bounds,
-    spoke::{Dialer, Policy, Servers},
-};
+use client::Bounds;
+use spokes::{Dialer, Policy, Servers};
 use tasks::{OnPanic, Tasks};
 use tokio::{
     net::{TcpListener, TcpSocket},
@@ -76,7 +74,7 @@ pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
     }
     let running = start(config, arguments.listen).await?;
     if let Some(file) = &arguments.kubeconfig_out {
-        kubeconfig::publish(&running, file)?;
+        kubeconfig::publish(&running.kubeconfig(), file)?;
     }
     info!(address = %running.address, "ready");
     running.until_stopped().await
@@ -106,6 +104,12 @@ fn store_of(etcd: args::Etcd) -> StoreConfig {
 // === impl Running ===
 
 impl Running {
+    /// Returns the administrator's kubeconfig: user `admin`, a context for root and one for each
+    /// spoke that is known now.
+    pub(crate) fn kubeconfig(&self) -> String {
+        self.hub.kubeconfig(&format!("https://{}", self.address))
+    }
+
     /// Waits for SIGTERM or SIGINT, then drains, ends the controllers and closes the store. A task
     /// without which the hub cannot go on ends it in the same way, as a failure: whoever supervises
     /// the process starts it again.
@@ -154,7 +158,6 @@ pub(crate) async fn start(mut config: apiserver::Config, listen: SocketAddr) -> 
         config.addresses.push(listen.ip());
     }
     let data_dir = config.data_dir.clone();
-    let dialer = config.dialer.clone();
     let listener = bind(listen).with_context(|| format!("cannot listen on {listen} (--listen)"))?;
     config.hub_id = hub_id(&data_dir, &config.store)?;
     let address = listener
@@ -169,7 +172,7 @@ pub(crate) async fn start(mut config: apiserver::Config, listen: SocketAddr) -> 
         tasks.spawn("serve", async move { hub.serve(listener, drain).await })
     };
     if hub.is_alone() {
-        start_syncer(&hub, dialer, &tasks);
+        start_syncer(&hub, &tasks);
     } else {
         let lease = client(&hub, leadership::USER);
         let (looked_at, led) = (hub.clone(), hub.clone());
@@ -179,7 +182,7 @@ pub(crate) async fn start(mut config: apiserver::Config, listen: SocketAddr) -> 
             move || looked_at.epoch(),
             move |tasks| {
                 led.start_controllers(tasks);
-                start_syncer(&led, dialer.clone(), tasks);
+                start_syncer(&led, tasks);
             },
         );
         // Without it nobody would notice that this replica leads no more.
@@ -194,11 +197,11 @@ pub(crate) async fn start(mut config: apiserver::Config, listen: SocketAddr) -> 
     })
 }
 
-fn start_syncer(hub: &Hub, dialer: Dialer, tasks: &Tasks) {
+fn start_syncer(hub: &Hub, tasks: &Tasks) {
     let config = syncer::Config {
         hub: client(hub, keys::USER_SYNCER),
         hub_id: hub.id().to_owned(),
-        dialer,
+        spokes: hub.spokes().clone(),
     };
     syncer::start(config, tasks);
 }

@@ -7,8 +7,8 @@ use client::{Answer, DeleteRequest, Deleted, Endpoint, Force, Patch};
 use serde_json::Value;
 
 use crate::{
-    args::{self, Format},
-    connect, output,
+    args, connect,
+    output::{self, Format},
 };
 
 /// Between two looks at a Spoke that is going.
@@ -33,7 +33,7 @@ async fn join(arguments: args::SpokeAdd) -> Result<()> {
         .with_context(|| arguments.from.display().to_string())?;
     let hub = connect::hub(&arguments.hub).await?;
     let labels: BTreeMap<String, String> = arguments.labels.into_iter().collect();
-    let (secret, spoke) = syncer::join_objects(name.as_str(), &credential, &labels);
+    let (secret, spoke) = spokes::join_objects(name.as_str(), &credential, &labels);
     for object in [&secret, &spoke] {
         apply(&hub, object).await?;
     }

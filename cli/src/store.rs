@@ -13,8 +13,6 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use apiserver::offline::{self, Keyring};
 
-use crate::output;
-
 /// What was asked for cannot be done with what was named: exit code 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -26,17 +24,9 @@ pub(crate) async fn run(arguments: args::Store) -> Result<()> {
         args::Store::Backup(backup) => backup::run(backup).await,
         args::Store::Restore(restore) => restore::run(&restore),
         args::Store::Check(check) => check::run(&check),
-        args::Store::Rollback(rollback) => roll_back(&rollback),
         args::Store::ConfirmRestore(confirm) => confirm::run(confirm).await,
         args::Store::FinishRestore(finish) => confirm::finish(finish).await,
     }
-}
-
-fn roll_back(arguments: &args::Rollback) -> Result<()> {
-    let keyring = keyring(arguments.encryption_key_file.as_deref())?;
-    let shown = arguments.data_dir.display();
-    offline::rollback(&arguments.data_dir, keyring).with_context(|| shown.to_string())?;
-    output::line(&format!("{shown}: in the format of the version before"))
 }
 
 /// Reads the keys that a command was given.

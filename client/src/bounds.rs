@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::error::Error;
+use crate::error::{BoundError, Error};
 
 const MIB: usize = 1024 * 1024;
 
@@ -81,50 +81,6 @@ pub struct Charge {
     /// `None` where nothing is counted.
     budget: Option<Arc<Budget>>,
     bytes: usize,
-}
-
-/// Which bound a cluster has met.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BoundError {
-    /// Too much is kept of the cluster and under way from it.
-    #[error("more than {} MiB would be kept of this cluster", bytes_max / MIB)]
-    Total {
-        /// The bound.
-        bytes_max: usize,
-    },
-    /// An answer is too large.
-    #[error("an answer is larger than {} MiB", bytes_max / MIB)]
-    Answer {
-        /// The bound.
-        bytes_max: usize,
-    },
-    /// An object is too large.
-    #[error("an object is larger than {} MiB", bytes_max / MIB)]
-    Object {
-        /// The bound.
-        bytes_max: usize,
-    },
-    /// A list does not end.
-    #[error("a list has more than {count_max} pages")]
-    Pages {
-        /// The bound.
-        count_max: usize,
-    },
-    /// A list begins anew on each page.
-    #[error("a list gives the same continue token again")]
-    Token,
-    /// Discovery does not end.
-    #[error("more than {count_max} group-versions are served")]
-    Versions {
-        /// The bound.
-        count_max: usize,
-    },
-    /// A list takes too long.
-    #[error("a list is not complete after {} s", after.as_secs())]
-    Deadline {
-        /// The bound.
-        after: Duration,
-    },
 }
 
 /// The pages of one list, as far as they were read.
@@ -192,7 +148,7 @@ impl Budget {
     }
 
     /// Returns what is in use.
-    pub fn used_bytes(&self) -> usize {
+    pub(crate) fn used_bytes(&self) -> usize {
         self.used_bytes.load(Ordering::Relaxed)
     }
 

@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use dialect::error_chain;
 use futures::future::BoxFuture;
 use http::{Request, Response, Uri, header};
 use http_body::Body;
@@ -39,7 +40,13 @@ pub struct Options {
     pub user_agent: String,
     /// How much the cluster may make its clients hold; for the hub itself by default.
     pub budget: Arc<Budget>,
+    /// What carries requests in place of the machine's network, where something does.
+    pub network: Option<Network>,
 }
+
+/// Carries requests in place of TCP and TLS; cheap to clone. The simulated fleet has one, with faults by seed.
+#[derive(Clone)]
+pub struct Network(Stack);
 
 /// As whom a request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +89,36 @@ impl Default for Options {
             sources: CredentialSources::Inline,
             user_agent: USER_AGENT.to_owned(),
             budget: Arc::default(),
+            network: None,
         }
+    }
+}
+
+// === impl Network ===
+
+impl Network {
+    /// Makes a network of a service that is sent every request, each with an absolute URL.
+    pub fn new<S, B>(service: S) -> Self
+    where
+        S: Service<Request<RequestBody>, Response = Response<B>> + Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<BoxError>,
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let service = ServiceBuilder::new()
+            .map_response(|response: Response<B>| {
+                response.map(|body| ResponseBody::other(request_body(body)))
+            })
+            .map_err(Into::into)
+            .service(service);
+        Self(BoxCloneSyncService::new(service))
+    }
+}
+
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Network").finish_non_exhaustive()
     }
 }
 
@@ -211,7 +247,7 @@ impl Connection {
         &self.shared.server
     }
 
-    /// Tells whether the server has to prove who it is.
+    /// Returns whether the server has to prove who it is.
     pub fn is_verified(&self) -> bool {
         self.shared.is_verified
     }
@@ -260,12 +296,10 @@ impl fmt::Debug for Connection {
 
 /// Puts the layers of a configuration around a transport of its own.
 fn stack(config: &kube::Config, options: &Options) -> Result<Stack, Error> {
-    let tls = config.rustls_client_config().map_err(config_error)?;
-    let server_name = match &config.tls_server_name {
-        Some(name) => Some(name.clone().try_into().map_err(config_error)?),
-        None => None,
+    let transport = match &options.network {
+        Some(network) => network.0.clone(),
+        None => BoxCloneSyncService::new(transport(config, options.timing)?),
     };
-    let transport = Transport::new(tls, server_name, options.timing);
     let user_agent = http::HeaderValue::from_str(&options.user_agent).map_err(config_error)?;
     let service = ServiceBuilder::new()
         .map_request(move |mut request: Request<RequestBody>| {
@@ -283,6 +317,15 @@ fn stack(config: &kube::Config, options: &Options) -> Result<Stack, Error> {
     Ok(BoxCloneSyncService::new(service))
 }
 
+fn transport(config: &kube::Config, timing: Timing) -> Result<Transport, Error> {
+    let tls = config.rustls_client_config().map_err(config_error)?;
+    let server_name = match &config.tls_server_name {
+        Some(name) => Some(name.clone().try_into().map_err(config_error)?),
+        None => None,
+    };
+    Ok(Transport::new(tls, server_name, timing))
+}
+
 fn request_body<B>(body: B) -> RequestBody
 where
     B: Body<Data = Bytes> + Send + 'static,
@@ -291,18 +334,8 @@ where
     body.map_err(Into::into).boxed_unsync()
 }
 
-fn config_error(error: impl std::error::Error) -> Error {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let level = error.to_string();
-        if !text.contains(&level) {
-            text.push_str(": ");
-            text.push_str(&level);
-        }
-        cause = error.source();
-    }
-    Error::Config(text)
+fn config_error(error: impl std::error::Error + 'static) -> Error {
+    Error::Config(error_chain(&error))
 }
 
 #[cfg(test)]

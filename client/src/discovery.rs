@@ -14,9 +14,8 @@ use api::discovery::{
 use api::{ClusterScope, GroupVersion, GroupVersionKind, GroupVersionResource};
 use serde::de::DeserializeOwned;
 
-use crate::bounds::BoundError;
 use crate::dynamic::{Dynamic, Path};
-use crate::error::Error;
+use crate::error::{BoundError, Error};
 
 /// How many group-versions are asked for one by one. A cluster with 800 CRDs has some 370.
 const VERSION_COUNT_MAX: usize = 2000;
@@ -64,7 +63,7 @@ impl Kinds {
         self.by_type.iter().find(|(_, info)| info.gvr == *gvr)
     }
 
-    /// Tells whether a group-version is served, reachable or not.
+    /// Returns whether a group-version is served, reachable or not.
     pub fn serves(&self, group_version: &GroupVersion) -> bool {
         self.versions.contains(group_version)
     }

@@ -18,9 +18,9 @@ use kube::client::Body;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::bounds::{BoundError, Budget, Charge, Pager};
+use crate::bounds::{Budget, Charge, Pager};
 use crate::connection::Client;
-use crate::error::{Error, refusal};
+use crate::error::{BoundError, Error, refusal};
 use crate::reflector::{RawObject, decode_page};
 
 mod url;
@@ -169,14 +169,14 @@ impl Dynamic {
         }
     }
 
-    /// Says how long a call may take.
+    /// Returns how long a call may take.
     #[must_use]
     pub fn with_deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// Says as which field manager objects are created, updated and patched. Without it the server derives one
+    /// Returns the field manager as which objects are created, updated and patched. Without it the server derives one
     /// from the `User-Agent`. An apply names its own.
     #[must_use]
     pub fn with_manager(mut self, manager: &str) -> Self {

@@ -6,8 +6,6 @@ use api::{Status, StatusReason};
 use http::{HeaderMap, StatusCode};
 use tower::BoxError;
 
-use crate::bounds::BoundError;
-
 /// How much of an answer that is no Status goes into the message.
 const TEXT_BYTES_MAX: usize = 1024;
 /// How much of the message of a Status is kept; conflicts name many fields.
@@ -39,6 +37,50 @@ pub enum Error {
     Config(String),
 }
 
+/// Which bound a cluster has met.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BoundError {
+    /// Too much is kept of the cluster and under way from it.
+    #[error("more than {} MiB would be kept of this cluster", bytes_max >> 20)]
+    Total {
+        /// The bound.
+        bytes_max: usize,
+    },
+    /// An answer is too large.
+    #[error("an answer is larger than {} MiB", bytes_max >> 20)]
+    Answer {
+        /// The bound.
+        bytes_max: usize,
+    },
+    /// An object is too large.
+    #[error("an object is larger than {} MiB", bytes_max >> 20)]
+    Object {
+        /// The bound.
+        bytes_max: usize,
+    },
+    /// A list does not end.
+    #[error("a list has more than {count_max} pages")]
+    Pages {
+        /// The bound.
+        count_max: usize,
+    },
+    /// A list begins anew on each page.
+    #[error("a list gives the same continue token again")]
+    Token,
+    /// Discovery does not end.
+    #[error("more than {count_max} group-versions are served")]
+    Versions {
+        /// The bound.
+        count_max: usize,
+    },
+    /// A list takes too long.
+    #[error("a list is not complete after {} s", after.as_secs())]
+    Deadline {
+        /// The bound.
+        after: Duration,
+    },
+}
+
 // === impl Error ===
 
 impl Error {
@@ -50,39 +92,33 @@ impl Error {
         }
     }
 
-    /// Tells whether there is no such object or endpoint.
+    /// Returns whether there is no such object or endpoint.
     pub fn is_not_found(&self) -> bool {
         self.status().is_some_and(Status::is_not_found)
     }
 
-    /// Tells whether a precondition did not hold, or managers want different things.
+    /// Returns whether a precondition did not hold, or managers want different things.
     pub fn is_conflict(&self) -> bool {
         self.status().is_some_and(Status::is_conflict)
     }
 
-    /// Tells whether an object of this name exists.
+    /// Returns whether an object of this name exists.
     pub fn is_already_exists(&self) -> bool {
         self.status().is_some_and(Status::is_already_exists)
     }
 
-    /// Tells whether a rule is broken.
+    /// Returns whether a rule is broken.
     pub fn is_invalid(&self) -> bool {
         self.status()
             .is_some_and(|status| status.reason == StatusReason::Invalid)
     }
 
-    /// Tells whether the authoriser said no, or the credential was not accepted.
-    pub fn is_denied(&self) -> bool {
-        self.status()
-            .is_some_and(|status| matches!(status.code, 401 | 403))
-    }
-
-    /// Tells whether a revision is gone.
+    /// Returns whether a revision is gone.
     pub fn is_expired(&self) -> bool {
         self.status().is_some_and(Status::is_expired)
     }
 
-    /// Tells whether the cluster, rather than the request, is at fault: it was not reached, did not answer in time,
+    /// Returns whether the cluster, rather than the request, is at fault: it was not reached, did not answer in time,
     /// or says that it is not ready.
     pub fn unreachable(&self) -> bool {
         match self {
@@ -100,7 +136,7 @@ impl Error {
         }
     }
 
-    /// Tells when the server wants to be asked again, if it said so.
+    /// Returns when the server wants to be asked again, if it said so.
     pub fn retry_after(&self) -> Option<Duration> {
         let seconds = self.status()?.retry_after_seconds()?;
         Some(Duration::from_secs(u64::from(seconds)))
@@ -108,20 +144,10 @@ impl Error {
 
     /// Renders the error with its causes on one line, for a condition or an event.
     pub fn chain(&self) -> String {
-        let mut text = self.to_string();
-        if matches!(self, Self::Status(_) | Self::Bound(_)) {
-            return text;
+        match self {
+            Self::Status(_) | Self::Bound(_) => self.to_string(),
+            _ => dialect::error_chain(self),
         }
-        let mut cause = std::error::Error::source(self);
-        while let Some(error) = cause {
-            let level = error.to_string();
-            if !text.ends_with(&level) {
-                text.push_str(": ");
-                text.push_str(&level);
-            }
-            cause = error.source();
-        }
-        text
     }
 
     pub(crate) fn transport(error: impl Into<BoxError>) -> Self {

@@ -3,8 +3,7 @@
 //!
 //! In reading order: [`transport`] is HTTP over connections that notice a dead peer; [`connection`] is one cluster
 //! and one credential; [`dynamic`] is the calls on objects, [`impersonation`] those in another's name; [`reflector`] follows
-//! a collection; [`discovery`] tells what a server serves; [`bounds`] is how much a cluster may make its client hold; [`spoke`]
-//! is how the hub connects to a spoke.
+//! a collection; [`discovery`] tells what a server serves; [`bounds`] is how much a cluster may make its client hold.
 //!
 //! **Invariant:** every call has a deadline, except those whose end is for the caller to decide: a watch, and what
 //! [`Connection::send`] relays.
@@ -21,18 +20,17 @@ pub mod error;
 pub mod fuzzing;
 pub mod impersonation;
 pub mod reflector;
-pub mod spoke;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod transport;
 
-pub use bounds::{BoundError, Bounds, Budget, Charge};
+pub use bounds::{Bounds, Budget, Charge};
 pub use connection::{
-    Client, Connection, CredentialSources, Identity, Options, connect, in_process,
+    Client, Connection, CredentialSources, Identity, Network, Options, connect, in_process,
 };
 pub use dynamic::{
     Answer, DeleteRequest, Deleted, Dynamic, Endpoint, Force, List, ListRequest, Page, Patch, Path,
     PathError,
 };
-pub use error::Error;
+pub use error::{BoundError, Error};
 pub use impersonation::acting_as;

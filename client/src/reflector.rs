@@ -25,6 +25,7 @@ use tokio::sync::{Notify, mpsc};
 use crate::connection::Client;
 use crate::dynamic::Endpoint;
 
+mod decode_error;
 mod follow;
 mod lines;
 mod raw_object;

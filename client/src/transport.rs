@@ -92,8 +92,14 @@ struct Lane {
 
 /// The body of a response; its stream counts until it is dropped.
 pub struct ResponseBody {
-    inner: Incoming,
+    inner: Inner,
     _stream: Option<Stream>,
+}
+
+enum Inner {
+    Wire(Incoming),
+    /// From a network that is not the machine's.
+    Other(RequestBody),
 }
 
 /// One stream of a lane.
@@ -189,7 +195,7 @@ impl Service<Request<RequestBody>> for Transport {
             let response = self.shared.upgrades.request(req);
             return Box::pin(async move {
                 Ok(response.await?.map(|inner| ResponseBody {
-                    inner,
+                    inner: Inner::Wire(inner),
                     _stream: None,
                 }))
             });
@@ -198,7 +204,7 @@ impl Service<Request<RequestBody>> for Transport {
         let response = stream.0.client.request(req);
         Box::pin(async move {
             Ok(response.await?.map(|inner| ResponseBody {
-                inner,
+                inner: Inner::Wire(inner),
                 _stream: Some(stream),
             }))
         })
@@ -235,31 +241,48 @@ impl Drop for Stream {
 
 // === impl ResponseBody ===
 
+impl ResponseBody {
+    /// Wraps a body that came over a network other than the machine's.
+    pub(crate) fn other(body: RequestBody) -> Self {
+        Self {
+            inner: Inner::Other(body),
+            _stream: None,
+        }
+    }
+}
+
 impl Body for ResponseBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BoxError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        Pin::new(&mut self.inner).poll_frame(cx)
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match &mut self.inner {
+            Inner::Wire(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
+            Inner::Other(body) => Pin::new(body).poll_frame(cx),
+        }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
+        match &self.inner {
+            Inner::Wire(body) => body.is_end_stream(),
+            Inner::Other(body) => body.is_end_stream(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+        match &self.inner {
+            Inner::Wire(body) => body.size_hint(),
+            Inner::Other(body) => body.size_hint(),
+        }
     }
 }
 
 impl fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseBody")
-            .field("inner", &self.inner)
-            .finish_non_exhaustive()
+        f.debug_struct("ResponseBody").finish_non_exhaustive()
     }
 }
 

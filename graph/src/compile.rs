@@ -22,9 +22,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::crd::CustomResourceDefinition;
-use api::go_format::quote;
 use api::kro::RgdSpec;
 use api::{GroupVersionKind, GroupVersionResource};
+use dialect::quote;
 use expressions::Environment;
 use schema::Schema;
 use serde_json::{Map, Value};

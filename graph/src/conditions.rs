@@ -9,6 +9,7 @@
 //!
 //! Source: kro `pkg/apis/condition_set.go`, `condition_types.go`.
 
+use api::kro::keys;
 use api::meta;
 use serde_json::{Map, Value, json};
 
@@ -31,7 +32,7 @@ pub static DEFINITION: ConditionTypes = ConditionTypes {
         "KindReady",
         "ControllerReady",
     ],
-    retired: &["ResourceGraphAccepted"],
+    retired: &[keys::CONDITION_LEGACY_ACCEPTED],
 };
 
 /// The conditions of a GraphRevision.
@@ -97,7 +98,7 @@ pub struct ConditionSet {
 // === impl ConditionTypes ===
 
 impl ConditionTypes {
-    /// Tells whether a type is the root or one of the dependents.
+    /// Returns whether a type is the root or one of the dependents.
     pub(crate) fn has(&self, kind: &str) -> bool {
         kind == READY || self.dependents.contains(&kind)
     }
@@ -235,7 +236,7 @@ impl ConditionSet {
         for kind in std::iter::once(&READY).chain(types.dependents) {
             if set.get(kind).is_none() {
                 let message = format!("condition \"{kind}\" is awaiting reconciliation");
-                set.mark(Mark::waits(kind, "AwaitingReconciliation", message));
+                set.mark(Mark::waits(kind, keys::REASON_AWAITING, message));
             }
         }
         set
@@ -256,13 +257,13 @@ impl ConditionSet {
             .find(|condition| condition.kind == kind)
     }
 
-    /// Tells whether the condition of a type is True.
+    /// Returns whether the condition of a type is True.
     pub fn is_true(&self, kind: &str) -> bool {
         self.get(kind)
             .is_some_and(|condition| condition.status == ConditionStatus::True)
     }
 
-    /// Tells whether the root is True for this generation.
+    /// Returns whether the root is True for this generation.
     pub fn is_ready(&self) -> bool {
         self.get(READY).is_some_and(|root| {
             root.status == ConditionStatus::True && root.observed_generation == self.generation

@@ -149,7 +149,7 @@ pub(crate) fn runtime_name(declared: &DeclType) -> String {
     }
 }
 
-/// Tells why a value of type `output` cannot stand where `expected` is wanted, in kro's words; `None` when it can, or
+/// Returns why a value of type `output` cannot stand where `expected` is wanted, in kro's words; `None` when it can, or
 /// when that is not known before there is a value.
 pub(crate) fn mismatch(output: &DeclType, expected: &DeclType) -> Option<String> {
     match (output, expected) {

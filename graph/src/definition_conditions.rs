@@ -17,49 +17,6 @@ pub fn revision_resolved(revision: i64) -> Mark {
     )
 }
 
-/// Revisions are going away and are waited for.
-pub fn revisions_settling() -> Mark {
-    waiting(
-        keys::REASON_WAITING_SETTLEMENT,
-        "waiting for terminating graph revisions to settle",
-    )
-}
-
-/// The latest revision is not loaded yet.
-pub fn revision_warming_up() -> Mark {
-    waiting(
-        keys::REASON_WAITING_WARMUP,
-        "waiting for the latest graph revision to warm the in-memory registry",
-    )
-}
-
-/// A revision was issued just now.
-pub fn revision_issued(revision: i64) -> Mark {
-    let message = format!("graph revision {revision} issued and awaiting compilation");
-    waiting(keys::REASON_WAITING_COMPILATION, &message)
-}
-
-/// The latest revision is being compiled.
-pub fn revision_compiling(revision: i64) -> Mark {
-    waiting(
-        keys::REASON_WAITING_COMPILATION,
-        &format!("waiting for graph revision {revision} to compile"),
-    )
-}
-
-/// The revisions could not be read, or the latest one failed.
-pub fn revision_failed(message: &str) -> Mark {
-    Mark::fails(
-        keys::CONDITION_GRAPH_REVISIONS_RESOLVED,
-        keys::REASON_FAILED,
-        message,
-    )
-}
-
-fn waiting(reason: &str, message: &str) -> Mark {
-    Mark::waits(keys::CONDITION_GRAPH_REVISIONS_RESOLVED, reason, message)
-}
-
 /// The definition compiles.
 pub fn graph_accepted() -> Mark {
     let message = "resource graph and schema are valid";
@@ -114,15 +71,6 @@ pub fn revision_verified() -> Mark {
     )
 }
 
-/// A revision does not compile.
-pub fn revision_invalid(message: &str) -> Mark {
-    Mark::fails(
-        keys::CONDITION_GRAPH_VERIFIED,
-        keys::REASON_INVALID_GRAPH,
-        message,
-    )
-}
-
 /// The state of a definition: active as long as an accepted graph is served, whatever its revisions are doing.
 pub fn definition_state(conditions: &ConditionSet) -> &'static str {
     let served = [
@@ -150,12 +98,7 @@ mod tests {
             json!({"metadata": {"generation": 1, "creationTimestamp": "2026-01-01T00:00:00Z"}});
         let mut set = ConditionSet::open(&DEFINITION, &object, "2026-01-01T00:00:01Z");
         assert_eq!(definition_state(&set), "Inactive");
-        for mark in [
-            graph_accepted(),
-            kind_ready("WebApp"),
-            controller_running(),
-            revision_issued(1),
-        ] {
+        for mark in [graph_accepted(), kind_ready("WebApp"), controller_running()] {
             set.mark(mark);
         }
         assert_eq!(definition_state(&set), "Active");

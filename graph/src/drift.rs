@@ -33,7 +33,7 @@ impl Applied {
     }
 }
 
-/// Tells whether `desired` has to be applied to `live`.
+/// Returns whether `desired` has to be applied to `live`.
 pub(crate) fn needs_apply(
     desired: &Value,
     desired_digest: u64,
@@ -143,7 +143,7 @@ impl Digest {
     }
 }
 
-/// Tells whether `live` holds everything that `desired` says. A null asks for absence.
+/// Returns whether `live` holds everything that `desired` says. A null asks for absence.
 fn covers(desired: &Value, live: &Value) -> bool {
     match (desired, live) {
         (Value::Object(desired), Value::Object(live)) => {
@@ -176,7 +176,7 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-/// Tells whether the server's record of what we own names a field that is no longer asked for. Without a record of ours
+/// Returns whether the server's record of what we own names a field that is no longer asked for. Without a record of ours
 /// nothing is known, and an apply will tell.
 fn owns_more(live: &Value, desired: &Value) -> bool {
     let entries = live
@@ -199,7 +199,7 @@ fn owns_more(live: &Value, desired: &Value) -> bool {
     }
 }
 
-/// Tells whether every field of a field set stands in the value.
+/// Returns whether every field of a field set stands in the value.
 fn names_only(fields: &Map<String, Value>, value: &Value) -> bool {
     fields.iter().all(|(element, below)| {
         if element == "." {

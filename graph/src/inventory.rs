@@ -9,12 +9,12 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use api::go_format::quote;
 use api::kro::keys;
 use api::validation::{is_dns_label, is_dns_subdomain};
 use api::{GroupKind, meta};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use dialect::quote;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -106,7 +106,7 @@ impl Inventory {
         }
         let tooling =
             meta::annotation(instance, keys::ANNOTATION_APPLYSET_TOOLING).unwrap_or_default();
-        if !tooling.starts_with("kro/") {
+        if !tooling.starts_with(keys::TOOLING_PREFIX) {
             let tooling = quote(tooling);
             return Err(format!(
                 "invalid {} annotation: {tooling} is not owned by kro",
@@ -135,7 +135,7 @@ impl Inventory {
         }
     }
 
-    /// Tells whether the instance carries any part of an inventory.
+    /// Returns whether the instance carries any part of an inventory.
     pub fn is_present(instance: &Value) -> bool {
         meta::label(instance, keys::LABEL_APPLYSET_ID).is_some()
             || [
@@ -187,18 +187,6 @@ impl Inventory {
                 json!(self.hash()),
             ),
         ])
-    }
-
-    /// Tells whether the instance already carries this inventory.
-    pub fn is_written(&self, instance: &Value, settings: &Settings) -> bool {
-        let carries = |found: Option<&str>, want: &Value| found == want.as_str();
-        self.labels()
-            .iter()
-            .all(|(key, want)| carries(meta::label(instance, key), want))
-            && self
-                .annotations(settings)
-                .iter()
-                .all(|(key, want)| carries(meta::annotation(instance, key), want))
     }
 
     /// The hash over id, kinds and namespaces.
@@ -359,8 +347,6 @@ mod tests {
     fn what_is_written_is_read_back() {
         assert_eq!(Inventory::read(&written()), Ok(inventory()));
         assert_eq!(Inventory::validate(&written()), Ok(inventory()));
-        assert!(inventory().is_written(&written(), &Settings::default()));
-        assert!(!Inventory::empty(&instance()).is_written(&written(), &Settings::default()));
         assert!(Inventory::is_present(&written()) && !Inventory::is_present(&instance()));
         assert_eq!(
             Inventory::read(&instance()),

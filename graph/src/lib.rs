@@ -13,7 +13,6 @@
 
 mod dag;
 mod field_path;
-mod go_text;
 mod hash;
 mod naming;
 mod pluralize;

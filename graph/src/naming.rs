@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use api::go_format::quote;
+use dialect::quote;
 
 /// Words that cannot be ids: kro's own, then those of CEL's lexer.
 const RESERVED: [&str; 53] = [
@@ -65,12 +65,12 @@ const RESERVED: [&str; 53] = [
     "while",
 ];
 
-/// Tells whether `word` is lower camel case: an id, an iterator.
+/// Returns whether `word` is lower camel case: an id, an iterator.
 pub(crate) fn is_id(word: &str) -> bool {
     is_camel(word, |first| first.is_ascii_lowercase())
 }
 
-/// Tells whether `word` is upper camel case: a kind.
+/// Returns whether `word` is upper camel case: a kind.
 pub(crate) fn is_kind(word: &str) -> bool {
     is_camel(word, |first| first.is_ascii_uppercase())
 }
@@ -80,7 +80,7 @@ fn is_camel(word: &str, first: impl Fn(u8) -> bool) -> bool {
     bytes.next().is_some_and(first) && bytes.all(|byte| byte.is_ascii_alphanumeric())
 }
 
-/// Tells whether `word` is kept for kro or CEL.
+/// Returns whether `word` is kept for kro or CEL.
 pub(crate) fn is_reserved(word: &str) -> bool {
     RESERVED.contains(&word)
 }

@@ -33,7 +33,7 @@ pub fn label_definition(
     }
 }
 
-/// Tells whose a live definition is.
+/// Returns the owner of a live definition.
 pub fn ownership(live: &CustomResourceDefinition, owner: &Owner) -> Ownership {
     let label = |key| live.metadata.labels.get(key).map(String::as_str);
     let is_kros = match label(keys::LABEL_OWNED) {

@@ -18,15 +18,17 @@ mod outcome;
 mod project;
 mod prune;
 mod readiness;
+mod run;
+mod wanted;
 
 use std::sync::Arc;
 
 use api::{GroupVersionKind, GroupVersionResource};
 use serde_json::Value;
 
-pub use external::{Target, Wanted};
 pub use observed::{ObjectRef, Observed};
 pub use prune::PruneWave;
+pub use wanted::{Target, Wanted};
 
 use crate::conditions::Condition;
 use crate::graph::{CompiledGraph, NodeKind};

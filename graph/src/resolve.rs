@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::{GroupVersion, GroupVersionKind};
 use schema::Schema;
 
-/// Tells what a kind looks like and where it is served, in the cluster that is to receive it.
+/// Resolves kinds of the cluster that is to receive the objects: their schemas and where they are served.
 pub trait SchemaResolver: Send + Sync {
     /// Resolves a kind.
     ///

@@ -17,7 +17,6 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::dag::{Dag, DagError};
-use crate::go_text;
 use crate::simple_schema::types::Type;
 
 /// Makes the OpenAPI schema of an instance's `spec`; `types` are the custom types.
@@ -207,7 +206,7 @@ fn unexpected_type(value: &Value) -> String {
     let name = if value.is_number() {
         "float64"
     } else {
-        go_text::type_name(value)
+        dialect::value::type_name(value)
     };
     format!("unexpected type: {name}")
 }

@@ -57,24 +57,6 @@ impl CompiledGraph {
         )
     }
 
-    /// The status of an instance on which finalizer and labels could not be put.
-    pub fn unmanaged_status(&self, instance: &Value, error: &str, now: &str) -> Value {
-        let mut set = ConditionSet::open(&INSTANCE, instance, now);
-        let message = format!("finalizer/labeling failed: {error}");
-        set.mark(Mark::fails(
-            keys::CONDITION_INSTANCE_MANAGED,
-            keys::REASON_MANAGEMENT_FAILED,
-            message,
-        ));
-        self.assemble(
-            instance,
-            &self.blind_plan(instance),
-            &set,
-            InstanceState::Error,
-            now,
-        )
-    }
-
     fn assemble(
         &self,
         instance: &Value,

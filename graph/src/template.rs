@@ -13,7 +13,6 @@ use schema::structural::{Additional, ValueType};
 use serde_json::{Map, Value};
 
 use crate::field_path;
-use crate::go_text;
 use crate::scalar::{self, Scalar, Source};
 
 /// An expression at a place of an object.
@@ -195,7 +194,7 @@ fn check_scalar(value: &Value, expected: &Expected, path: &str) -> Result<(), St
     let got = match value {
         Value::Bool(_) => "boolean",
         _ if is_integer => "integer",
-        other => go_text::type_name(other),
+        other => dialect::value::type_name(other),
     };
     Err(format!(
         "expected {expected} type for path {path}, got {got}"

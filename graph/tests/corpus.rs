@@ -301,7 +301,7 @@ fn generated_definitions_are_kros() {
     assert!(count > 30, "kro's definitions are in the corpus");
 }
 
-/// Tells where two values differ first.
+/// Returns where two values differ first.
 fn difference(path: &str, got: &Value, want: &Value) -> String {
     match (got, want) {
         (Value::Object(got), Value::Object(want)) => {

@@ -449,7 +449,7 @@ fn without_decorations(mut object: Value) -> Value {
     object
 }
 
-/// Tells where two values differ first.
+/// Returns where two values differ first.
 fn difference(path: &str, got: &Value, want: &Value) -> String {
     match (got, want) {
         (Value::Object(got), Value::Object(want)) => {

@@ -20,14 +20,12 @@ mod canonical;
 mod columns;
 mod defaults;
 mod nulls;
-mod quantity;
 mod requirements;
 
 pub use canonical::canonicalize;
 pub use columns::columns;
 pub use defaults::{complete, prepare_for_create};
 pub use nulls::read_nulls;
-pub use quantity::Quantity;
 pub use requirements::validate;
 
 /// The data file.

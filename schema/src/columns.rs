@@ -5,9 +5,9 @@
 //! Source: `apiextensions-apiserver/pkg/registry/customresource/tableconvertor/tableconvertor.go`.
 
 use api::crd::PrinterColumn;
-use api::duration::human_duration;
 use api::meta;
 use api::table::ColumnDefinition;
+use dialect::human_duration;
 use jiff::Timestamp;
 use serde_json::Value;
 

@@ -120,18 +120,6 @@ pub fn validate_definition_update(
     errors
 }
 
-/// What is wrong with an update of the status of `old`.
-pub fn validate_definition_status_update(
-    definition: &CustomResourceDefinition,
-    old: &CustomResourceDefinition,
-) -> Vec<FieldError> {
-    let metadata = FieldPath::new("metadata");
-    let (object, old_object) = (definition.to_value(), old.to_value());
-    let mut errors = validation::validate_object_meta_update(&object, &old_object, &metadata);
-    errors.extend(validate_accepted_names(definition));
-    errors
-}
-
 fn is_established(definition: &CustomResourceDefinition) -> bool {
     definition.is_condition_true(CONDITION_ESTABLISHED)
 }

@@ -48,7 +48,6 @@ pub use timestamps::keep_times_if_unchanged;
 pub use typed::{TypedError, TypedErrors};
 
 pub(crate) use model::OBJECT_META;
-pub(crate) use text::{plain, type_name};
 
 use crate::structural::Schema;
 
@@ -191,7 +190,7 @@ pub enum ApplyError {
 ///
 /// # Errors
 ///
-/// Says why owners cannot be told; the new object is then untracked and can be stored as it is.
+/// Why field owners cannot be computed; the new object is then untracked and can be stored as it is.
 pub fn update(input: UpdateInput<'_>) -> Result<(), TrackingError> {
     let UpdateInput {
         context,

@@ -10,7 +10,6 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use api::go_format;
 use serde_json::Value;
 
 /// How many values a step may select. More are of no use in a cell, and several `..` multiply.
@@ -130,10 +129,10 @@ pub fn text(value: &Value) -> String {
         Value::Null => "null".to_owned(),
         Value::String(text) => text.clone(),
         Value::Number(number) => match number.as_f64() {
-            Some(float) if number.is_f64() => go_format::float(float),
+            Some(float) if number.is_f64() => dialect::float(float),
             _ => number.to_string(),
         },
-        other => go_format::json(other),
+        other => dialect::json::to_string(other),
     }
 }
 

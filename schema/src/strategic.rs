@@ -15,9 +15,9 @@ use std::collections::HashSet;
 
 use api::Status;
 use api::status::StatusReason;
+use dialect::value::{plain, type_name};
 use serde_json::{Map, Value};
 
-use crate::fieldmanager::{plain, type_name};
 use crate::structural::Schema;
 
 use lists::ListRules;
@@ -63,7 +63,7 @@ pub enum PatchError {
 ///
 /// # Errors
 ///
-/// Says what is wrong with the patch. Nothing is applied in part.
+/// Returns what is wrong with the patch. Nothing is applied in part.
 pub fn strategic_merge(
     object: Value,
     patch: Value,

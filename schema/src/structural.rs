@@ -11,8 +11,6 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::validate::{CompiledRules, Level, compile_rules};
-
 mod defaulting;
 mod metadata;
 mod parse;
@@ -21,13 +19,14 @@ mod prune;
 mod rules;
 
 pub use defaulting::{default, default_within};
-pub(crate) use metadata::coerce_part;
+pub(crate) use metadata::{META_FIELDS, coerce_part};
 pub use metadata::{MalformedFields, MetadataError, coerce_metadata, unknown_metadata_fields};
 pub use parse::SchemaError;
 pub(crate) use parse::{References, SharedNodes, parse_with};
-pub use pattern::{Pattern, PatternError};
-pub(crate) use prune::{META_FIELDS, prune_part};
+pub use pattern::Pattern;
+pub(crate) use prune::prune_part;
 pub use prune::{drop_nulls, prune, unknown_fields};
+pub(crate) use rules::{CompiledRule, CompiledRules};
 pub use rules::{Rule, Rules};
 
 /// A node of a structural schema.
@@ -218,25 +217,11 @@ impl Schema {
         }
     }
 
-    /// The rules of this node, compiled at the first call.
-    pub(crate) fn compiled_rules(&self, level: Level) -> &CompiledRules {
-        self.validations.compiled(|| compile_rules(self, level))
-    }
-
     /// The declared field, or the element type of a map.
     pub fn field(&self, name: &str) -> Option<&Arc<Self>> {
         self.properties
             .get(name)
             .or_else(|| self.additional.schema())
-    }
-
-    /// Whether a list of this schema is associative: a set, a map, or merged by a patch strategy.
-    pub fn is_associative_list(&self) -> bool {
-        match self.list_type {
-            Some(ListType::Atomic) => false,
-            Some(ListType::Set | ListType::Map) => true,
-            None => self.patch_strategy.merge,
-        }
     }
 }
 

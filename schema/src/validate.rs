@@ -26,9 +26,8 @@ mod rules;
 
 pub use declarations::{Level, declaration};
 pub(crate) use field_path::{Brackets, resolve as resolve_field_path};
-pub use formats::is_known_format;
 pub(crate) use formats::is_recognised as is_recognised_format;
-pub(crate) use rules::{CompiledRules, compile_rules, run_rules_on_default};
+pub(crate) use rules::{compiled_rules, run_rules_on_default};
 
 use correlation::Correlation;
 

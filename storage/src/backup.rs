@@ -1,4 +1,4 @@
-//! A backup: the state of a store at one revision, in one file that can be made in pieces.
+//! A backup: the state of a store at one revision, in one file.
 //!
 //! ```text
 //!   file    | magic 8 "WHBACKUP" | header frame | record frames, by key | footer frame |
@@ -17,9 +17,8 @@
 //! payload's bytes from the flags to the end of the key.
 //!
 //! # Invariants
-//! - Keys rise strictly, so a part of a file says where to go on.
-//! - A file without its footer is a part, and is never restored. What is behind the last whole frame of a part was being
-//!   written when it was cut off; it is cut away when the part is continued.
+//! - Keys rise strictly: the next page of a running hub begins behind the last one.
+//! - A file without its footer is incomplete, and is never restored.
 //! - All records are of one revision: it stands in the header, and no record is newer.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
@@ -92,9 +91,9 @@ pub enum BackupError {
     NotABackup,
     /// It ends before its footer.
     #[error(
-        "it is a part: {whole_bytes} bytes of it are whole, and its end is missing; finish it with --resume"
+        "it is incomplete: its end is missing behind byte {whole_bytes}; take the backup again"
     )]
-    Part {
+    Incomplete {
         /// How far it is whole.
         whole_bytes: u64,
     },
@@ -123,7 +122,7 @@ pub enum BackupError {
     },
 }
 
-/// Writes a backup, from the beginning or from where a part ends.
+/// Writes a backup.
 #[derive(Debug)]
 pub struct Writer<'k, W> {
     file: W,
@@ -142,20 +141,6 @@ pub struct Reader<'k, R> {
     count: u64,
     offset: u64,
     last: Option<Vec<u8>>,
-}
-
-/// What is known of a part, enough to continue it.
-#[derive(Debug)]
-pub struct Part {
-    /// The header's JSON.
-    pub header: Vec<u8>,
-    /// How far the part is whole; what is behind must be cut off.
-    pub whole_bytes: u64,
-    /// How many records it has.
-    pub count: u64,
-    /// The key of its last record.
-    pub last: Option<Vec<u8>>,
-    digest: Digest,
 }
 
 /// The hash over all payloads, which `Debug` does not show.
@@ -291,17 +276,6 @@ impl<'k, W: Write> Writer<'k, W> {
         Ok(writer)
     }
 
-    /// Goes on behind a part; `file` stands where the part is whole.
-    pub fn resume(file: W, keyring: Option<&'k Keyring>, part: Part) -> Self {
-        Self {
-            file,
-            keyring,
-            digest: part.digest,
-            count: part.count,
-            last: part.last,
-        }
-    }
-
     /// Writes a record; its value is sealed where the keyring covers its key.
     ///
     /// # Errors
@@ -318,19 +292,6 @@ impl<'k, W: Write> Writer<'k, W> {
         self.count = self.count.saturating_add(1);
         self.last = Some(record.key.clone());
         Ok(())
-    }
-
-    /// How many records there are so far.
-    pub fn count(&self) -> u64 {
-        self.count
-    }
-
-    /// Hands everything on to the file, so that an interruption loses nothing of it.
-    ///
-    /// # Errors
-    /// [`BackupError::Io`].
-    pub fn flush(&mut self) -> Result<(), BackupError> {
-        Ok(self.file.flush()?)
     }
 
     /// The key of the last record.
@@ -394,7 +355,7 @@ impl<'k, R: Read> Reader<'k, R> {
     /// Reads the next frame, and checks it against all before it. Nothing follows a footer.
     ///
     /// # Errors
-    /// [`BackupError::Part`] at the end of a part; [`BackupError::Corrupt`] with the place.
+    /// [`BackupError::Incomplete`] at the end of a file without a footer; [`BackupError::Corrupt`] with the place.
     #[expect(
         clippy::should_implement_trait,
         reason = "an iterator cannot end with an error that ends it"
@@ -431,38 +392,15 @@ impl<'k, R: Read> Reader<'k, R> {
         Ok(frame)
     }
 
-    /// Reads to the end of a part. `None` where the file is no part but whole.
-    ///
-    /// # Errors
-    /// As [`Reader::next`], but for [`BackupError::Part`].
-    pub fn into_part(mut self, header: Vec<u8>) -> Result<Option<Part>, BackupError> {
-        loop {
-            match self.next() {
-                Ok(Frame::Footer { .. }) => return Ok(None),
-                Ok(_) => {}
-                Err(BackupError::Part { whole_bytes }) => {
-                    return Ok(Some(Part {
-                        header,
-                        whole_bytes,
-                        count: self.count,
-                        last: self.last,
-                        digest: self.digest,
-                    }));
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// Reads a frame's payload; a frame that the file's end cuts off is the end of a part.
+    /// Reads a frame's payload; the file is incomplete where its end cuts a frame off.
     fn payload(&mut self) -> Result<Vec<u8>, BackupError> {
         let offset = self.offset;
-        let part = BackupError::Part {
+        let incomplete = BackupError::Incomplete {
             whole_bytes: offset,
         };
         let mut head = [0; FRAME_HEAD_BYTES];
         if !fill(&mut self.file, &mut head)? {
-            return Err(part);
+            return Err(incomplete);
         }
         let mut rest = head.as_slice();
         let len = u32::from_le_bytes(take(&mut rest).unwrap_or([0; 4]));
@@ -479,7 +417,7 @@ impl<'k, R: Read> Reader<'k, R> {
         }
         let mut payload = vec![0; len];
         if !fill(&mut self.file, &mut payload)? {
-            return Err(part);
+            return Err(incomplete);
         }
         if crc32fast::hash(&payload) != crc {
             return Err(corrupt("the checksum does not match"));
@@ -557,7 +495,7 @@ pub fn records_of_page(page: &[u8]) -> Result<Vec<Record>, BackupError> {
                     reason: "a page with something else than records",
                 });
             }
-            Err(BackupError::Part { whole_bytes }) => {
+            Err(BackupError::Incomplete { whole_bytes }) => {
                 return Err(BackupError::Corrupt {
                     offset: whole_bytes,
                     reason: "the page was cut off",

@@ -237,7 +237,7 @@ pub fn check(directory: &Path, keyring: Option<&Keyring>) -> Result<(Report, Sta
 ///
 /// # Errors
 /// As [`check`].
-#[cfg(any(test, feature = "conformance"))]
+#[cfg(any(test, feature = "fuzzing"))]
 pub fn check_files(
     files: &BTreeMap<String, Vec<u8>>,
     keyring: Option<&Keyring>,
@@ -321,7 +321,7 @@ pub fn records(
 }
 
 /// Whether bytes are a manifest as it is drawn.
-#[cfg(any(test, feature = "conformance"))]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn reads_manifest(bytes: &[u8]) -> bool {
     layout::Manifest::parse(bytes).is_ok()
 }

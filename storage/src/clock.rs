@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Tells how much time has passed.
+/// Measures how much time has passed.
 pub trait Clock: Debug + Send + Sync + 'static {
     /// The time since a fixed moment in the past; it never goes back.
     fn elapsed(&self) -> Duration;

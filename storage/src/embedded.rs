@@ -4,7 +4,7 @@
 //! queues them ([`queue`]); the one commit thread takes all that is queued ([`committer`]), judges and numbers
 //! it ([`group`]), appends it to the log with one sync ([`log`], in the layout of [`codec`], on [`disk`]), publishes it,
 //! and answers. How long history is kept is decided by [`retention`]; who may open a directory by
-//! [`directory`]; which formats by [`format`], and [`convert`] makes one of the other ([`format_one`]).
+//! [`directory`]; which format it has, by [`format`]; [`import`] creates one from a backup.
 //! `docs/storage-format.md` draws the files.
 //!
 //! # Invariants
@@ -14,20 +14,17 @@
 
 mod codec;
 mod committer;
-mod convert;
 mod directory;
 mod disk;
 mod format;
-mod format_one;
 mod group;
+mod import;
 mod log;
 mod queue;
 pub(crate) mod retention;
 
-#[cfg(any(test, feature = "conformance"))]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod probe;
-#[cfg(any(test, feature = "conformance"))]
-pub mod simulated;
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -37,9 +34,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-pub use self::convert::{Import, Imported, import, rollback};
 pub use self::directory::is_in_use;
 pub use self::disk::{Directory, Disk};
+pub use self::import::{Import, Imported, import};
 
 use self::committer::{Committer, Shared};
 use self::directory::FileDirectory;
@@ -115,7 +112,7 @@ pub struct Statistics {
     pub garbage_bytes: u64,
 }
 
-/// Reads a directory of format 2 as a start does, and writes nothing: what the index would hold, by key.
+/// Reads a directory as a start does, and writes nothing: what the index would hold, by key.
 ///
 /// # Errors
 /// As [`Engine::open`].
@@ -161,11 +158,11 @@ impl Options {
 
 impl Engine {
     /// Opens the store in a directory, and makes both where there is none. Reads the whole log, so
-    /// it belongs on a thread that may block. A store of format 1 is upgraded.
+    /// it belongs on a thread that may block.
     ///
     /// # Errors
-    /// [`OpenError::Locked`] where the directory is in use, [`OpenError::NewerFormat`] for a
-    /// format of the future, [`OpenError::Corrupt`] for bytes that are not what was written,
+    /// [`OpenError::Locked`] where the directory is in use, [`OpenError::UnknownFormat`] for a
+    /// format of another version, [`OpenError::Corrupt`] for bytes that are not what was written,
     /// [`OpenError::Sealed`] where the keyring lacks a key.
     pub fn open(directory: &Path, config: Config) -> Result<Self, OpenError> {
         Self::open_on(Arc::new(FileDirectory::open(directory)?), config)
@@ -180,14 +177,12 @@ impl Engine {
         let began = config.clock.elapsed();
         match format::find(&*directory)? {
             Found::Nothing => {
-                convert::remove_second(&*directory)?;
+                import::remove_leftovers(&*directory)?;
                 Log::create(&*directory)?;
-                format::switch(&*directory, codec::FORMAT)?;
+                format::write(&*directory)?;
             }
-            Found::One => convert::upgrade(&*directory, config.keyring.as_deref())?,
-            Found::Two => {}
+            Found::Store => {}
         }
-        convert::put_first_aside(&*directory)?;
         let (log, snapshot) = Log::open(directory, Options::of(&config))?;
         let view = View::new(snapshot);
         tracing::info!(

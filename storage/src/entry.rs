@@ -167,10 +167,6 @@ impl Entry {
         u32::from_le_bytes(self.field(COUNT))
     }
 
-    pub(crate) fn crc(&self) -> u32 {
-        u32::from_le_bytes(self.field(CRC))
-    }
-
     /// The record as it stands on disk.
     pub(crate) fn record(&self) -> &[u8] {
         &self.0

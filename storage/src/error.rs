@@ -114,12 +114,14 @@ pub enum OpenError {
         /// The directory.
         directory: PathBuf,
     },
-    /// A later version of this software wrote it. Nothing was touched.
-    #[error("the store has format {found}, this version knows formats up to {known}")]
-    NewerFormat {
+    /// Another version of this software wrote it. Nothing was touched.
+    #[error(
+        "the store has format {found}, and this version reads format {known} alone: use the version that wrote it"
+    )]
+    UnknownFormat {
         /// The format found.
         found: u32,
-        /// The newest format known here.
+        /// The format of this version.
         known: u32,
     },
     /// The bytes are not those that were written.

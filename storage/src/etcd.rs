@@ -46,7 +46,7 @@ mod memory;
 
 mod keeper;
 
-#[cfg(feature = "conformance")]
+#[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzed;
 
 use std::path::PathBuf;
@@ -159,7 +159,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`OpenError::Engine`] where no member answers in time or the configuration makes no sense,
-    /// [`OpenError::NewerFormat`] for a store of the future, [`OpenError::Corrupt`] for values that
+    /// [`OpenError::UnknownFormat`] for a store of the future, [`OpenError::Corrupt`] for values that
     /// no hub wrote.
     pub fn open(config: Config) -> Result<Self, OpenError> {
         let shared = Arc::new(Shared::new());
@@ -413,7 +413,7 @@ impl Parts {
 
 fn refused(failure: &Arc<Failure>) -> OpenError {
     match &**failure {
-        Failure::NewerFormat { found } => OpenError::NewerFormat {
+        Failure::UnknownFormat { found } => OpenError::UnknownFormat {
             found: *found,
             known: Identity::FORMAT,
         },

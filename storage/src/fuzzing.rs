@@ -1,10 +1,11 @@
 //! What fuzz targets need of the decoders of this crate: see `hack/fuzz-targets`.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::backup::{self, BackupError, Frame, Reader, Writer, records_of_page};
-use crate::embedded::probe;
+use crate::embedded::{Directory, probe};
 use crate::entry::Entry;
 use crate::etcd;
 use crate::etcd::fuzzed::{Envelope, Sealing, encode_last, last_of};
@@ -42,9 +43,9 @@ pub fn record(data: &[u8]) {
     }
 }
 
-/// Records of a small store.
-pub fn records() -> Vec<Vec<u8>> {
-    segments()
+/// Records of a small store, which is made in an empty directory.
+pub fn records(directory: &Arc<dyn Directory>) -> Vec<Vec<u8>> {
+    segments(directory)
         .iter()
         .filter_map(|segment| probe::first_record(segment))
         .collect()
@@ -58,9 +59,9 @@ pub fn manifest(data: &[u8]) {
     probe::manifest(&corrected);
 }
 
-/// Manifests of a small store.
-pub fn manifests() -> Vec<Vec<u8>> {
-    files_where(|name| name == "MANIFEST")
+/// Manifests of a small store, which is made in an empty directory.
+pub fn manifests(directory: &Arc<dyn Directory>) -> Vec<Vec<u8>> {
+    files_where(directory, |name| name == "MANIFEST")
 }
 
 /// Reads a segment as it stands, and once more with the checksums that it should have.
@@ -71,18 +72,18 @@ pub fn segment(data: &[u8]) {
     probe::segment(&corrected);
 }
 
-/// Segments of a small store.
-pub fn segments() -> Vec<Vec<u8>> {
-    files_where(|name| name.starts_with("log/"))
+/// Segments of a small store, which is made in an empty directory.
+pub fn segments(directory: &Arc<dyn Directory>) -> Vec<Vec<u8>> {
+    files_where(directory, |name| name.starts_with("log/"))
 }
 
-/// Reads a segment as a log, by both readers.
-pub fn log(data: &[u8]) {
-    probe::log(data);
+/// Reads a segment as a log, by both readers. `directory` makes a directory of files.
+pub fn log(data: &[u8], directory: impl FnOnce(BTreeMap<String, Vec<u8>>) -> Arc<dyn Directory>) {
+    probe::log(data, directory);
 }
 
-fn files_where(wanted: impl Fn(&str) -> bool) -> Vec<Vec<u8>> {
-    let files = probe::files().into_iter();
+fn files_where(directory: &Arc<dyn Directory>, wanted: impl Fn(&str) -> bool) -> Vec<Vec<u8>> {
+    let files = probe::files(directory).into_iter();
     files
         .filter(|(name, _)| wanted(name))
         .map(|(_, bytes)| bytes)
@@ -138,7 +139,7 @@ pub fn texts(text: &str) {
     etcd::fuzzed::texts(text);
 }
 
-/// Reads a backup, a part of one that is to be continued, and a page; as they stand, and with the checksums that their
+/// Reads a backup and a page; as they stand, and with the checksums that their
 /// frames should have.
 pub fn backup(data: &[u8]) {
     let mut corrected = data.to_vec();
@@ -150,12 +151,11 @@ pub fn backup(data: &[u8]) {
     }
     for file in [data, &corrected] {
         whole(file);
-        part(file);
     }
 }
 
-/// Backups: whole ones, plain and sealed, a part, and a page.
-pub fn backups() -> Vec<Vec<u8>> {
+/// Backups: whole ones, plain and sealed, an incomplete one, and a page of a small store in an empty directory.
+pub fn backups(directory: &Arc<dyn Directory>) -> Vec<Vec<u8>> {
     let keyring = keyring();
     let mut made = Vec::new();
     let mut page = Vec::new();
@@ -175,17 +175,17 @@ pub fn backups() -> Vec<Vec<u8>> {
         };
         made.push(written().expect("memory takes it"));
     }
-    for segment in segments() {
+    for segment in segments(directory) {
         let entry = probe::first_record(&segment).and_then(|record| Entry::decode(&record).ok());
         if let Some(entry) = entry {
             backup::Record::append_entry(&mut page, &entry).expect("a store holds it");
         }
     }
-    let part = made
+    let incomplete = made
         .first()
         .and_then(|whole| whole.get(..90))
         .map(<[u8]>::to_vec);
-    made.extend(part);
+    made.extend(incomplete);
     made.push(page);
     made
 }
@@ -202,28 +202,6 @@ fn mend_frames(bytes: &mut [u8], from: usize) {
         *crc = crc32fast::hash(payload).to_le_bytes();
         rest = next;
     }
-}
-
-/// A part says where it is whole, and is continued there.
-fn part(data: &[u8]) {
-    let keyring = keyring();
-    let Ok((reader, header)) = Reader::begin(data, Some(&keyring)) else {
-        return;
-    };
-    let Ok(Some(part)) = reader.into_part(header) else {
-        return;
-    };
-    let whole = usize::try_from(part.whole_bytes).expect("it was read");
-    let kept = data.get(..whole).expect("what is whole was there").to_vec();
-    let count = part.count;
-    let finished = Writer::resume(kept, Some(&keyring), part).finish();
-    let (finished, _) = finished.expect("memory takes it");
-    let mut records = 0_u64;
-    let read = read_backup(&finished, Some(&keyring), |_| {
-        records = records.saturating_add(1);
-    });
-    assert!(read.is_ok(), "a part that was finished is whole: {read:?}");
-    assert_eq!(records, count, "with as many records");
 }
 
 fn whole(data: &[u8]) {

@@ -53,7 +53,7 @@ const NAME_BYTES_MAX: usize = 64;
 /// Kubernetes Secret is mounted for a process that is not root.
 const MODE_REFUSED: u32 = 0o027;
 
-/// Says which key sealed a value: the beginning of a hash of the key.
+/// Identifies the key that sealed a value: the beginning of a hash of the key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId(u32);
 
@@ -190,7 +190,7 @@ impl Keyring {
     }
 
     /// The key that seals.
-    pub fn sealing_key(&self) -> KeyId {
+    pub(crate) fn sealing_key(&self) -> KeyId {
         // `parse` makes no keyring without keys.
         self.keys.first().map_or(KeyId(0), |key| key.id)
     }
@@ -293,7 +293,7 @@ impl NamedKey {
 
 impl KeyId {
     /// The key that sealed a value; `None` for what is too short to be one.
-    pub fn of_sealed(sealed: &[u8]) -> Option<Self> {
+    pub(crate) fn of_sealed(sealed: &[u8]) -> Option<Self> {
         if sealed.len() < OVERHEAD_BYTES {
             return None;
         }

@@ -12,9 +12,10 @@ use api::{selector::FieldSelector, status::CAUSE_NAMESPACE_TERMINATING};
 use client::reflector::{Event, RawObject};
 use parking_lot::Mutex;
 use serde_json::json;
+use tasks::WorkQueue;
 use tracing::warn;
 
-use crate::{queue::WorkQueue, resources, target::Target};
+use crate::{resources, state::target::Target};
 
 /// The name of the account.
 const NAME: &str = "default";
@@ -103,7 +104,7 @@ async fn make(target: &Target, accounts: &Accounts, namespace: &str) {
 // === impl Seen ===
 
 impl Seen {
-    /// Tells whether a namespace needs the account.
+    /// Returns whether a namespace needs the account.
     fn lacks(&self, namespace: &str) -> bool {
         self.synced && self.active.contains(namespace) && !self.having.contains(namespace)
     }

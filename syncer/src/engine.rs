@@ -1,19 +1,18 @@
-//! What all controllers of the syncer share.
+//! What all controllers of the syncer share: the state ([`crate::state`]), the queues, and the hub.
+//!
+//! It calls no controller: a controller takes what it needs out of it and puts work into a queue.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use api::{ClusterScope, GroupVersionResource, LogicalCluster};
-use client::{Dynamic, Endpoint, reflector, spoke::Dialer};
-use tasks::Tasks;
+use client::{Dynamic, Endpoint, reflector};
+use spokes::{Identities, Spokes};
+use tasks::{Tasks, WorkQueue};
 use tokio::sync::Semaphore;
 
-use crate::{
-    definitions::{DefinitionKey, Definitions},
-    fleet::Fleet,
-    instances::InstanceCache,
-    queue::WorkQueue,
-    restored::Restored,
-    spokes::Identities,
+use crate::state::{
+    definitions::Definitions, fleet::Fleet, instances::InstanceCache, restored::Restored,
+    served::DefinitionKey,
 };
 
 /// How long counts of instances may change before a Spoke's status is written once.
@@ -39,8 +38,8 @@ pub(crate) struct Engine {
     pub(crate) spoke_queue: Arc<WorkQueue<LogicalCluster>>,
     /// Targets whose CRDs are to be looked after.
     pub(crate) distribution_queue: Arc<WorkQueue<LogicalCluster>>,
-    /// How spokes are connected.
-    pub(crate) dialer: Dialer,
+    /// The connections to all spokes.
+    pub(crate) spokes: Spokes,
     /// Which cluster is behind each Spoke.
     pub(crate) identities: Identities,
     /// What may be deleted after a restore.
@@ -57,7 +56,7 @@ pub(crate) const LONG_PLANS_MAX: usize = 1;
 // === impl Engine ===
 
 impl Engine {
-    /// Tells the time as the wire writes it.
+    /// Returns the time as the wire writes it.
     pub(crate) fn now() -> String {
         api::meta::time_now_text(jiff::Timestamp::now())
     }
@@ -77,23 +76,10 @@ impl Engine {
 
     /// Names what a reflector reads: a collection in all logical clusters of the hub.
     pub(crate) fn everywhere(&self, gvr: &GroupVersionResource) -> reflector::Config {
-        self.in_scope(Some(ClusterScope::All), gvr)
-    }
-
-    /// Names what a reflector reads: a collection of the hub's own logical cluster.
-    pub(crate) fn in_root(&self, gvr: &GroupVersionResource) -> reflector::Config {
-        self.in_scope(None, gvr)
-    }
-
-    fn in_scope(
-        &self,
-        scope: Option<ClusterScope>,
-        gvr: &GroupVersionResource,
-    ) -> reflector::Config {
         reflector::Config {
             client: self.hub.client().clone(),
             endpoint: Endpoint {
-                scope,
+                scope: Some(ClusterScope::All),
                 gvr: gvr.clone(),
                 namespace: None,
             },

@@ -4,46 +4,39 @@
 //! process the transport is a function call. What plans is pure and lives in `graph`; this crate
 //! is the thin shell around it that reads and writes.
 //!
-//! In reading order: [`definitions`] (RGD to GraphRevision to CRD), [`spokes`] (connections),
-//! [`instances`] (from an instance to its children and back), [`accounts`] (what the hub's own
-//! namespaces need), and what they share: [`engine`], [`target`], [`children`], [`mirrors`],
-//! [`collection`], [`externals`], [`acting`] (in whose name), [`queue`], [`keys`].
+//! Three floors, and imports go downwards only. At the bottom [`state`], what is known. On it [`engine`], which shares the
+//! state, the queues and the hub. On top the controllers: [`spokes`] (a target for each connected spoke),
+//! [`definitions`] (RGD to GraphRevision to CRD), [`instances`] (from an instance to its children and back), [`accounts`]
+//! (what the hub's own namespaces need), and what they have in common: [`acting`] (in whose name), [`restoring`],
+//! [`finalizers`], [`resources`]. A controller asks another one for work by a queue of the engine.
 //!
 //! **Invariant:** nothing is deleted because a read failed, was partial, or discovery shrank.
-//! **Invariant:** after a restore nothing is deleted in a spoke before it is confirmed ([`restored`]).
+//! **Invariant:** after a restore nothing is deleted in a spoke before it is confirmed ([`restoring`]).
 //! **Invariant:** no work is dropped: what fails is tried again, later each time.
 
 mod accounts;
 mod acting;
-mod children;
-mod collection;
 mod definitions;
 mod engine;
-mod externals;
-mod fleet;
+mod finalizers;
 mod instances;
-mod keys;
-mod mirrors;
-mod queue;
 mod resources;
-mod restored;
-mod simulator;
+mod restoring;
 mod spokes;
-mod target;
+mod state;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
+use ::spokes::{Identities, Spokes};
 use api::LogicalCluster;
-use client::{Dynamic, spoke::Dialer};
+use client::Dynamic;
 use tasks::Tasks;
 use tokio::sync::Semaphore;
 
 use crate::{
     engine::Engine,
-    spokes::Identities,
-    target::{Target, TargetSort},
+    state::target::{Target, TargetSort},
 };
-pub use crate::{simulator::start as start_simulator, spokes::join_objects};
 
 /// The version of kro whose keys and texts children and conditions carry.
 pub const KRO_VERSION: &str = "v0.9.4";
@@ -54,8 +47,9 @@ pub struct Config {
     pub hub: kube::Client,
     /// Names this hub to other writers of the same spoke.
     pub hub_id: String,
-    /// How spokes are connected; the hub of the same process shares it.
-    pub dialer: Dialer,
+    /// The connections to all spokes, which the hub of the same process shares. A syncer in a process of its own starts
+    /// them with its client of the hub.
+    pub spokes: Spokes,
 }
 
 // === impl Config ===
@@ -79,20 +73,20 @@ pub fn start(config: Config, tasks: &Tasks) {
     let engine = Arc::new(Engine {
         hub: Dynamic::new(config.hub),
         hub_id: config.hub_id,
-        dialer: config.dialer,
+        spokes: config.spokes,
         identities: Identities::default(),
         settings,
-        definitions: definitions::Definitions::default(),
-        instances: instances::InstanceCache::default(),
-        fleet: fleet::Fleet::default(),
+        definitions: state::definitions::Definitions::default(),
+        instances: state::instances::InstanceCache::default(),
+        fleet: state::fleet::Fleet::default(),
         definition_queue: Arc::default(),
         spoke_queue: Arc::default(),
         distribution_queue: Arc::default(),
-        restored: restored::Restored::default(),
+        restored: state::restored::Restored::default(),
         planning: Semaphore::new(engine::LONG_PLANS_MAX),
         tasks: tasks.clone(),
     });
-    restored::start(&engine);
+    restoring::start(&engine);
     let root = Target::new(
         LogicalCluster::root(),
         TargetSort::Root,

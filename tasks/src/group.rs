@@ -66,8 +66,8 @@ impl Tasks {
         Self::with_shutdown(Shutdown::new())
     }
 
-    /// Makes a group that ends with a token that exists.
-    pub fn with_shutdown(shutdown: Shutdown) -> Self {
+    /// Returns a group that ends with this token.
+    fn with_shutdown(shutdown: Shutdown) -> Self {
         Self {
             shared: Arc::new(Shared {
                 tracker: TaskTracker::new(),

@@ -1,4 +1,5 @@
-//! Tasks that are named, counted and awaited, and the pauses between their attempts.
+//! Tasks that are named, counted and awaited, the pauses between their attempts, and the queue that a controller's
+//! workers take keys from.
 //!
 //! Everything that runs beside the caller is spawned through [`Tasks`], so that a shutdown waits for it and can say
 //! what it waited for. A component gets a clone and a [`Shutdown`] token, and ends when the token is cancelled.
@@ -7,6 +8,8 @@
 
 pub mod backoff;
 pub mod group;
+pub mod queue;
 
 pub use backoff::Backoff;
 pub use group::{OnPanic, Shutdown, ShutdownReport, Tasks};
+pub use queue::WorkQueue;

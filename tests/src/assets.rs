@@ -7,26 +7,26 @@ use std::{
     sync::OnceLock,
 };
 
-/// Tells the root folder of the workspace.
+/// Returns the root folder of the workspace.
 pub fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("the tests folder has a parent")
 }
 
-/// Tells the folder of kube-apiserver, kube-controller-manager, kubectl and etcd.
+/// Returns the folder of kube-apiserver, kube-controller-manager, kubectl and etcd.
 pub fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| run_assets(&[]))
 }
 
-/// Tells the folder that also holds the peer `kro` and its CRDs (`kro-crds/`).
+/// Returns the folder that also holds the peer `kro` and its CRDs (`kro-crds/`).
 pub fn peers_folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| run_assets(&["--peers"]))
 }
 
-/// Tells the `wheelhouse` binary under test: `WHEELHOUSE_BIN`, else the debug build, made now.
+/// Returns the `wheelhouse` binary under test: `WHEELHOUSE_BIN`, else the debug build, made now.
 pub fn wheelhouse() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
@@ -55,7 +55,7 @@ pub fn kubectl_of_minor(minor: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Tells the folder of the shared test data, or says visibly that it is absent.
+/// Returns the folder of the shared test data, or says visibly that it is absent.
 pub fn corpus() -> Option<PathBuf> {
     let folder = std::env::var_os("WHEELHOUSE_CORPUS")
         .map_or_else(|| workspace().join("../shared/corpus"), PathBuf::from);

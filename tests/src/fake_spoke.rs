@@ -115,17 +115,17 @@ impl FakeSpoke {
         }
     }
 
-    /// Tells the name that it was started under.
+    /// Returns the name that it was started under.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Tells where it listens.
+    /// Returns where it listens.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Tells the file of the hub's kubeconfig.
+    /// Returns the file of the hub's kubeconfig.
     pub const fn kubeconfig(&self) -> &PathBuf {
         &self.kubeconfig
     }
@@ -142,12 +142,12 @@ impl FakeSpoke {
         self.shared.asked_count.load(Ordering::Relaxed)
     }
 
-    /// Tells the last requests.
+    /// Returns the last requests.
     pub fn seen(&self) -> Vec<Seen> {
         lock(&self.shared.seen).iter().cloned().collect()
     }
 
-    /// Tells the paths of all objects that are stored.
+    /// Returns the paths of all objects that are stored.
     pub fn stored(&self) -> Vec<String> {
         self.shared.store.paths()
     }

@@ -90,7 +90,7 @@ impl Hub {
         self.process = Some(Process::start(&command, &self.scratch.file("hub.log")));
     }
 
-    /// Tells the folder of its data.
+    /// Returns the folder of its data.
     pub fn data(&self) -> PathBuf {
         let own = || self.scratch.file("data");
         self.settings.data.clone().unwrap_or_else(own)
@@ -110,12 +110,12 @@ impl Hub {
         self.process.as_ref().expect("the hub runs")
     }
 
-    /// Tells the file that `--kubeconfig-out` named.
+    /// Returns the file that `--kubeconfig-out` named.
     pub fn kubeconfig(&self) -> PathBuf {
         self.scratch.file("hub.kubeconfig")
     }
 
-    /// Tells the URL of the hub, of the root logical cluster.
+    /// Returns the URL of the hub, of the root logical cluster.
     pub fn server(&self) -> String {
         let text = std::fs::read_to_string(self.kubeconfig()).expect("the hub wrote a kubeconfig");
         let value: serde_json::Value =

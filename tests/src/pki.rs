@@ -41,7 +41,7 @@ impl Authority {
         }
     }
 
-    /// Tells the authority's own certificate.
+    /// Returns the authority's own certificate.
     pub fn certificate(&self) -> String {
         self.issuer.pem()
     }

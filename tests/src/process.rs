@@ -76,7 +76,7 @@ impl Process {
         }
     }
 
-    /// Tells the process id of the program itself.
+    /// Returns the process id of the program itself.
     pub const fn pid(&self) -> u32 {
         self.pid
     }
@@ -94,7 +94,7 @@ impl Process {
         );
     }
 
-    /// Tells whether the program still runs (a zombie does not).
+    /// Returns whether the program still runs (a zombie does not).
     pub fn runs(&self) -> bool {
         std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).is_ok_and(|stat| {
             !stat
@@ -111,7 +111,7 @@ impl Process {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Tells user and system CPU time spent so far, in milliseconds, and resident memory in bytes.
+    /// Returns user and system CPU time spent so far, in milliseconds, and resident memory in bytes.
     pub fn usage(&self) -> (u64, u64) {
         usage(self.pid)
     }
@@ -126,7 +126,7 @@ impl Drop for Process {
     }
 }
 
-/// Tells user and system CPU time of a process, in milliseconds, and resident memory in bytes.
+/// Returns user and system CPU time of a process, in milliseconds, and resident memory in bytes.
 ///
 /// Source: `proc(5)`; clock ticks are 10 ms and pages 4 KiB on Linux x86-64 and arm64.
 pub fn usage(pid: u32) -> (u64, u64) {
@@ -167,12 +167,12 @@ impl Scratch {
         Self { path, sweeper }
     }
 
-    /// Tells where it is.
+    /// Returns where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Tells the path of a file in it.
+    /// Returns the path of a file in it.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }

@@ -1,4 +1,4 @@
-//! The recorder and the checker of `storage::conformance`, at the API of a real hub; and what befalls
+//! The recorder and the checker of `storage_conformance`, at the API of a real hub; and what befalls
 //! the hub's process, its disk and its clock meanwhile.
 //!
 //! In reading order: [`api`] makes a served collection a `Subject`; [`load`] runs clients and

@@ -84,17 +84,17 @@ impl Spoke {
         spoke
     }
 
-    /// Tells the name that it was started under.
+    /// Returns the name that it was started under.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Tells the URL of its API server.
+    /// Returns the URL of its API server.
     pub fn server(&self) -> &str {
         &self.server
     }
 
-    /// Tells the file of the administrator's kubeconfig.
+    /// Returns the file of the administrator's kubeconfig.
     pub const fn kubeconfig(&self) -> &PathBuf {
         &self.kubeconfig
     }
@@ -128,12 +128,12 @@ impl Spoke {
         self.ready().await;
     }
 
-    /// Tells the folder of etcd's data.
+    /// Returns the folder of etcd's data.
     pub fn etcd_data(&self) -> PathBuf {
         self.scratch.file("etcd")
     }
 
-    /// Tells the port of etcd on loopback.
+    /// Returns the port of etcd on loopback.
     pub const fn etcd_port(&self) -> u16 {
         self.etcd_port
     }

@@ -196,12 +196,12 @@ impl FakeSpoke {
         pki::kubeconfig(name, &server, &self.authority.certificate(), &client)
     }
 
-    /// Tells the heads of the requests so far.
+    /// Returns the heads of the requests so far.
     pub fn heads(&self) -> Vec<String> {
         self.kept().heads.clone()
     }
 
-    /// Tells whether some connection was sent a text.
+    /// Returns whether some connection was sent a text.
     pub fn was_sent(&self, text: &str) -> bool {
         let kept = self.kept();
         let mut all = kept.bytes.values();

@@ -13,7 +13,7 @@ pub const LABEL_NODE_ID: &str = "kro.run/node-id";
 pub const LABEL_COLLECTION_INDEX: &str = "kro.run/collection-index";
 /// The size of the collection that a child is of.
 pub const LABEL_COLLECTION_SIZE: &str = "kro.run/collection-size";
-/// Says `true` on everything that kro writes.
+/// `true` on everything that kro writes.
 pub const LABEL_OWNED: &str = "kro.run/owned";
 /// The version of kro that wrote.
 pub const LABEL_KRO_VERSION: &str = "kro.run/kro-version";
@@ -56,11 +56,11 @@ pub const ANNOTATION_APPLYSET_NAMESPACES: &str = "applyset.kubernetes.io/additio
 pub const ANNOTATION_APPLYSET_HASH: &str = "internal.kro.run/applyset-inventory-hash";
 /// The wave in which a child was applied.
 pub const ANNOTATION_APPLY_ORDER: &str = "internal.kro.run/apply-order";
-/// Says `true` where a definition may break existing instances.
+/// `true` if a definition may break existing instances.
 pub const ANNOTATION_ALLOW_BREAKING_CHANGES: &str = "kro.run/allow-breaking-changes";
-/// Says `suspended` or `disabled` where an instance is left alone.
+/// `suspended` or `disabled` if an instance is left alone.
 pub const ANNOTATION_RECONCILE: &str = "kro.run/reconcile";
-/// Says `false` where a generated kind stays on the hub. Ours; kro ignores it.
+/// `false` if a generated kind stays on the hub. Ours; kro ignores it.
 pub const ANNOTATION_DISTRIBUTE: &str = "kro.run/distribute";
 
 // === finalizers and managers ===
@@ -107,12 +107,6 @@ pub const REASON_AWAITING: &str = "AwaitingReconciliation";
 pub const REASON_READY: &str = "Ready";
 /// The revisions are known; the graph is.
 pub const REASON_RESOLVED: &str = "Resolved";
-/// A revision goes away and is waited for.
-pub const REASON_WAITING_SETTLEMENT: &str = "WaitingForGraphRevisionSettlement";
-/// The latest revision is not loaded yet.
-pub const REASON_WAITING_WARMUP: &str = "WaitingForGraphRevisionWarmup";
-/// The latest revision is being compiled.
-pub const REASON_WAITING_COMPILATION: &str = "WaitingForGraphRevisionCompilation";
 /// It failed.
 pub const REASON_FAILED: &str = "Failed";
 /// The definition compiles.
@@ -123,16 +117,10 @@ pub const REASON_INVALID_RESOURCE_GRAPH: &str = "InvalidResourceGraph";
 pub const REASON_RUNNING: &str = "Running";
 /// The reconciler could not be started.
 pub const REASON_FAILED_TO_START: &str = "FailedToStart";
-/// The labels could not be worked out.
-pub const REASON_FAILED_LABELER_SETUP: &str = "FailedLabelerSetup";
 /// The revision compiles.
 pub const REASON_VERIFIED: &str = "Verified";
-/// The revision does not compile.
-pub const REASON_INVALID_GRAPH: &str = "InvalidGraph";
 /// The instance has finalizer and labels.
 pub const REASON_MANAGED: &str = "Managed";
-/// The instance could not be given finalizer and labels.
-pub const REASON_MANAGEMENT_FAILED: &str = "ManagementFailed";
 /// The graph of the instance is not known.
 pub const REASON_RESOLUTION_FAILED: &str = "ResolutionFailed";
 /// All children are there and ready.

@@ -3,6 +3,7 @@
 //! Source: `apimachinery/pkg/apis/meta/v1/types.go`, `apimachinery/pkg/api/meta/conditions.go`.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::wire::or_default;
 
@@ -40,7 +41,7 @@ pub struct Condition {
 // === impl Condition ===
 
 impl Condition {
-    /// Says something about a state; the time comes with [`set_condition`].
+    /// Makes a condition; the time comes with [`set_condition`].
     pub fn new(type_: &str, status: &str, reason: &str, message: impl Into<String>) -> Self {
         Self {
             type_: type_.to_owned(),
@@ -52,14 +53,14 @@ impl Condition {
         }
     }
 
-    /// Says which generation it is about.
+    /// Returns the generation that it is about.
     #[must_use]
     pub fn observed(mut self, generation: i64) -> Self {
         self.observed_generation = Some(generation);
         self
     }
 
-    /// Tells whether the condition holds.
+    /// Returns whether the condition holds.
     pub fn is_true(&self) -> bool {
         self.status == STATUS_TRUE
     }
@@ -95,6 +96,27 @@ pub fn set_condition(conditions: &mut Vec<Condition>, mut condition: Condition, 
             changed
         }
     }
+}
+
+/// Sets conditions in the status of an object; returns whether one changed.
+pub fn set_conditions(
+    object: &mut Value,
+    conditions: impl IntoIterator<Item = Condition>,
+    now: &str,
+) -> bool {
+    if !object["status"].is_object() {
+        object["status"] = json!({});
+    }
+    let mut all =
+        Vec::<Condition>::deserialize(&object["status"]["conditions"]).unwrap_or_default();
+    let mut changed = false;
+    for condition in conditions {
+        changed |= set_condition(&mut all, condition, now);
+    }
+    if changed {
+        object["status"]["conditions"] = serde_json::to_value(all).unwrap_or_default();
+    }
+    changed
 }
 
 /// Removes the condition of a type; tells whether it was there.

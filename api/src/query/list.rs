@@ -1,5 +1,7 @@
 //! Options of get, list and watch.
 
+use dialect::number::parse_uint;
+
 use super::{Query, refuse};
 use crate::field::{FieldError, FieldPath};
 use crate::selector::{FieldSelector, Selector};
@@ -96,13 +98,6 @@ impl ListOptions {
         Ok(options)
     }
 
-    /// Turns the options into those of a watch, as the legacy `/watch/` paths want it.
-    #[must_use]
-    pub fn into_watch(mut self) -> Self {
-        self.watch = true;
-        self
-    }
-
     fn validate_list(&self, match_text: &str) -> Vec<FieldError> {
         let path = FieldPath::new("resourceVersionMatch");
         let mut errors = Vec::new();
@@ -194,12 +189,12 @@ pub fn parse_resource_version(text: &str) -> Result<Option<u64>, Status> {
     if text.is_empty() {
         return Ok(None);
     }
-    match parse_digits(text) {
+    match parse_uint(text) {
         Ok(0) => Ok(None),
         Ok(version) => Ok(Some(version)),
         Err(cause) => Err(Status::bad_request(format!(
             "invalid resource version: {}: {cause}",
-            crate::go_format::quote(text)
+            dialect::quote(text)
         ))),
     }
 }
@@ -213,7 +208,7 @@ impl ListOptions {
         if self.resource_version.is_empty() {
             return Ok(None);
         }
-        match parse_digits(&self.resource_version) {
+        match parse_uint(&self.resource_version) {
             Ok(0) => Ok(None),
             Ok(version) => Ok(Some(version)),
             Err(cause) => {
@@ -226,18 +221,6 @@ impl ListOptions {
             }
         }
     }
-}
-
-fn parse_digits(text: &str) -> Result<u64, String> {
-    let quoted = crate::go_format::quote(text);
-    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(format!(
-            "strconv.ParseUint: parsing {quoted}: invalid syntax"
-        ));
-    }
-    text.parse().map_err(|_overflow: std::num::ParseIntError| {
-        format!("strconv.ParseUint: parsing {quoted}: value out of range")
-    })
 }
 
 fn forbidden_with_continue(path: &FieldPath) -> FieldError {

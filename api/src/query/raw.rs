@@ -4,7 +4,9 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
-use crate::go_format::quote;
+use dialect::number::parse_int;
+use dialect::url::query_pairs;
+
 use crate::status::Status;
 
 /// Names and values in the order of their appearance.
@@ -18,14 +20,7 @@ pub struct Query {
 impl Query {
     /// Parses what follows the question mark. Pairs that cannot be decoded are dropped, as Go's `URL.Query` does.
     pub fn parse(raw: &str) -> Self {
-        let pairs = raw
-            .split('&')
-            .filter(|pair| !pair.is_empty() && !pair.contains(';'))
-            .filter_map(|pair| {
-                let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-                Some((decode(name)?, decode(value)?))
-            })
-            .collect();
+        let pairs = query_pairs(raw).collect();
         Self { pairs }
     }
 
@@ -66,23 +61,10 @@ impl Query {
         let Some(text) = self.first(name) else {
             return Ok(None);
         };
-        text.parse()
-            .map(Some)
-            .map_err(|error: std::num::ParseIntError| {
-                let cause = match error.kind() {
-                    std::num::IntErrorKind::PosOverflow | std::num::IntErrorKind::NegOverflow => {
-                        "value out of range"
-                    }
-                    _ => "invalid syntax",
-                };
-                Status::bad_request(format!(
-                    "strconv.ParseInt: parsing {}: {cause}",
-                    quote(text)
-                ))
-            })
+        parse_int(text).map(Some).map_err(Status::bad_request)
     }
 
-    /// Tells whether a name is there, with or without a value.
+    /// Returns whether a name is there, with or without a value.
     pub fn contains(&self, name: &str) -> bool {
         self.first(name).is_some()
     }
@@ -91,23 +73,4 @@ impl Query {
     pub fn pairs(&self) -> &[(String, String)] {
         &self.pairs
     }
-}
-
-/// Decodes percent signs and plus signs; `None` where a percent sign is malformed. Bytes that are no text become
-/// replacement characters, which no name or value of ours matches.
-fn decode(text: &str) -> Option<String> {
-    let mut decoded = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        decoded.push(match byte {
-            b'+' => b' ',
-            b'%' => {
-                let high = char::from(bytes.next()?).to_digit(16)?;
-                let low = char::from(bytes.next()?).to_digit(16)?;
-                u8::try_from(high.checked_mul(16)?.checked_add(low)?).ok()?
-            }
-            plain => plain,
-        });
-    }
-    Some(String::from_utf8_lossy(&decoded).into_owned())
 }

@@ -283,19 +283,6 @@ fn delete_options_are_the_same_from_body_and_query() {
     );
 }
 
-#[test]
-fn patch_kinds_are_known_by_their_media_type() {
-    for kind in [
-        PatchKind::Json,
-        PatchKind::Merge,
-        PatchKind::Strategic,
-        PatchKind::Apply,
-    ] {
-        assert_eq!(PatchKind::from_media_type(kind.media_type()), Some(kind));
-    }
-    assert_eq!(PatchKind::from_media_type("application/json"), None);
-}
-
 proptest! {
     #[test]
     fn no_query_makes_the_parsers_panic(raw in ".{0,64}|[a-z&=%+0-9;]{0,64}") {

@@ -151,13 +151,6 @@ impl PatchKind {
             Self::Apply => "application/apply-patch+yaml",
         }
     }
-
-    /// Recognises a media type without its parameters.
-    pub fn from_media_type(media_type: &str) -> Option<Self> {
-        [Self::Json, Self::Merge, Self::Strategic, Self::Apply]
-            .into_iter()
-            .find(|kind| kind.media_type() == media_type)
-    }
 }
 
 struct Common {

@@ -122,12 +122,12 @@ impl FieldSelector {
         &self.requirements
     }
 
-    /// Tells whether every object is selected.
+    /// Returns whether every object is selected.
     pub fn is_everything(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// Tells which value a field must have, if the selector says one.
+    /// Returns which value a field must have, if the selector says one.
     pub fn exact(&self, path: &str) -> Option<&str> {
         self.requirements
             .iter()
@@ -135,7 +135,7 @@ impl FieldSelector {
             .map(|it| it.value.as_str())
     }
 
-    /// Tells whether fields are selected; `field` reads one, and what is missing reads as empty.
+    /// Returns whether fields are selected; `field` reads one, and what is missing reads as empty.
     pub fn matches<'a>(&self, mut field: impl FnMut(&str) -> &'a str) -> bool {
         self.requirements.iter().all(|requirement| {
             let equal = field(&requirement.path) == requirement.value;

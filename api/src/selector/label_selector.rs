@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Operator, ParseSelectorError, Requirement, Selector};
 use crate::field::{FieldError, FieldPath};
-use crate::go_format::quote;
 use crate::validation::{is_label_value, is_qualified_name};
 use crate::wire::{is_default, or_default};
+use dialect::quote;
 
 /// Which labels are selected: all of the map and all of the expressions. An empty one selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

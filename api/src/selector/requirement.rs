@@ -67,7 +67,7 @@ impl Requirement {
         &self.key
     }
 
-    /// Tells how key and values relate.
+    /// Returns the relation of key and values.
     pub fn operator(&self) -> Operator {
         self.operator
     }
@@ -77,7 +77,7 @@ impl Requirement {
         &self.values
     }
 
-    /// Tells whether labels meet the requirement.
+    /// Returns whether labels meet the requirement.
     pub fn matches<L: Labels + ?Sized>(&self, labels: &L) -> bool {
         let value = labels.value(&self.key);
         let has = |value: &str| {

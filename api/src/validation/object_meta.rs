@@ -6,12 +6,12 @@
 
 use std::collections::BTreeSet;
 
+use dialect::names::{NameRule, is_label_value, is_qualified_name};
+use dialect::{is_print, quote};
 use serde_json::{Map, Value};
 
-use super::names::{NameRule, is_label_value, is_qualified_name};
 use crate::crd::Scope;
 use crate::field::{FieldError, FieldPath};
-use crate::go_format::{self, is_print, quote};
 use crate::group::GroupVersion;
 use crate::meta::{self, FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
 
@@ -23,6 +23,14 @@ pub const FIELD_MANAGER_BYTES_MAX: usize = 128;
 const SUBRESOURCE_BYTES_MAX: usize = 256;
 
 const IMMUTABLE: &str = "field is immutable";
+
+/// Checks a name by a rule.
+fn validate_name(rule: NameRule, name: &str, path: &FieldPath) -> Vec<FieldError> {
+    let wrong = rule.check(name).into_iter();
+    wrong
+        .map(|text| FieldError::invalid(path, name, text))
+        .collect()
+}
 
 /// Judges the metadata of a new object, after its name was generated.
 pub fn validate_object_meta(
@@ -49,7 +57,7 @@ pub fn validate_object_meta(
             "name or generateName is required",
         ));
     } else {
-        errors.extend(rule.validate(name, &path.child("name")));
+        errors.extend(validate_name(rule, name, &path.child("name")));
     }
     validate_namespace(object, scope, &path.child("namespace"), &mut errors);
     validate_generation(object, path, &mut errors);
@@ -281,7 +289,7 @@ fn validate_namespace(
     let namespace = meta::namespace(object);
     match scope {
         Scope::Namespaced if namespace.is_empty() => errors.push(FieldError::required(path, "")),
-        Scope::Namespaced => errors.extend(NameRule::DnsLabel.validate(namespace, path)),
+        Scope::Namespaced => errors.extend(validate_name(NameRule::DnsLabel, namespace, path)),
         Scope::Cluster if namespace.is_empty() => {}
         Scope::Cluster => errors.push(FieldError::forbidden(path, "not allowed on this type")),
     }
@@ -340,7 +348,7 @@ fn validate_no_new_finalizers(
             path,
             format!(
                 "no new finalizers can be added if the object is being deleted, found new finalizers {}",
-                go_format::string_slice(added)
+                dialect::string_slice(added)
             ),
         ));
     }

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::keys::{GROUP_MASTERS, USER_SYNCER};
 use crate::LogicalCluster;
-use crate::go_format::quote;
 use crate::wire::{is_default, or_default};
+use dialect::quote;
 
 /// The group of everyone with a good credential.
 const AUTHENTICATED: &str = "system:authenticated";
@@ -26,7 +26,7 @@ const CONTROLLER_PREFIX: &str = "system:wheelhouse:";
 pub struct User {
     /// Its name.
     pub username: String,
-    /// Tells users of one name apart; empty where the authenticator knows none.
+    /// Distinguishes users of one name; empty where the authenticator knows none.
     #[serde(
         default,
         skip_serializing_if = "is_default",
@@ -140,7 +140,7 @@ impl Author {
 // === impl User ===
 
 impl User {
-    /// Says as whom the user enters the spoke of a logical cluster. Whom that cluster itself knows is there who it is.
+    /// Returns the identity under which a user enters the spoke of a logical cluster. Whom that cluster itself knows is there who it is.
     ///
     /// ServiceAccounts of root have names of their own there; other `system:` users do not enter; `system:` groups are
     /// dropped, but for `system:masters` where the Spoke trusts them. Names with space at an end do not enter: header
@@ -184,7 +184,7 @@ impl User {
     }
 }
 
-/// Says how a user of the hub is called in a spoke.
+/// Returns the name of a user of the hub in a spoke.
 ///
 /// # Errors
 /// For a user that does not enter spokes.
@@ -200,7 +200,7 @@ pub fn name_abroad(username: &str) -> Result<String, NoEntryError> {
     Ok(username.to_owned())
 }
 
-/// Says in which groups of a spoke a user of the hub is.
+/// Returns the groups of a spoke that a user of the hub is in.
 pub fn groups_abroad(groups: &[String], trusts_masters: bool) -> Vec<String> {
     let mut abroad: Vec<String> = groups
         .iter()
@@ -225,7 +225,7 @@ impl RunAs {
     /// Reads the annotation: `<namespace>/<name>`, or `system:serviceaccount:<namespace>:<name>`.
     ///
     /// # Errors
-    /// Says what is wrong with it.
+    /// Returns what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let parts = match text.strip_prefix(ACCOUNT_PREFIX) {
             Some(rest) => rest.split_once(':'),

@@ -17,7 +17,7 @@ fn spoke() -> Value {
     let condition = |type_: &str| format!(".status.conditions[?(@.type==\"{type_}\")].status");
     let columns = json!([
         {"name": "READY", "type": "string", "jsonPath": condition("Ready")},
-        {"name": "REACHABLE", "type": "string", "jsonPath": condition("Reachable")},
+        {"name": "REACHABLE", "type": "string", "jsonPath": condition(super::keys::CONDITION_REACHABLE)},
         {"name": "SYNCED", "type": "string", "jsonPath": condition("Synced")},
         {"name": "VERSION", "type": "string", "jsonPath": ".status.version"},
         {"name": "INSTANCES", "type": "string", "jsonPath": ".status.instances.summary",

@@ -1,21 +1,13 @@
 //! What this project writes on objects: annotations, labels, finalizers, manager names, conditions.
 
-/// Where an instance was born: [`ORIGIN_SPOKE`], or absent for one born at the hub.
-pub const ANNOTATION_ORIGIN: &str = "wheelhouse.dev/origin";
-/// Says that an instance was made in the spoke itself.
-pub const ORIGIN_SPOKE: &str = "spoke";
 /// The id of the hub that writes an object; an annotation on mirrors and definitions, a label on children.
 pub const HUB: &str = "wheelhouse.dev/hub";
 /// Which spokes a definition in root is for, as a label selector.
 pub const ANNOTATION_SPOKES: &str = "wheelhouse.dev/spokes";
-/// Says `true` where children shall name their instance as owner.
-pub const ANNOTATION_OWNER_REFERENCES: &str = "wheelhouse.dev/owner-references";
-/// Says `true` on a definition whose children may take the place of objects that were not made for their instance.
+/// `true` on a definition whose children may take the place of objects that were not made for their instance.
 pub const ANNOTATION_ADOPT: &str = "wheelhouse.dev/adopt";
 /// The service account of the spoke that writes the children.
 pub const ANNOTATION_RUN_AS: &str = "wheelhouse.dev/run-as";
-/// The uid that the hub knows an instance by, on its mirror.
-pub const ANNOTATION_HUB_UID: &str = "internal.wheelhouse.dev/hub-uid";
 /// On a Spoke: the uid of the kube-system namespace that the cluster has, where it is not the one that it had before: the
 /// cluster was made anew on purpose.
 pub const ANNOTATION_CLUSTER_UID: &str = "wheelhouse.dev/cluster-uid";
@@ -42,8 +34,6 @@ pub const FINALIZER_SPOKE: &str = "wheelhouse.dev/spoke";
 
 /// Who writes definitions and mirrors in spokes.
 pub const MANAGER_SYNCER: &str = "wheelhouse-syncer";
-/// Who writes the hub's own objects.
-pub const MANAGER_HUB: &str = "wheelhouse-hub";
 /// Who writes at the command line.
 pub const MANAGER_CLI: &str = "wheelhouse";
 
@@ -52,21 +42,17 @@ pub const USER_SYNCER: &str = "system:wheelhouse:syncer";
 /// The group of those who may do everything.
 pub const GROUP_MASTERS: &str = "system:masters";
 
+/// The label on a Secret of root that names the spoke whose credential it holds.
+pub const LABEL_SPOKE_SECRET: &str = "wheelhouse.dev/spoke";
 /// The key of a Secret that holds a kubeconfig.
 pub const SECRET_KEY_KUBECONFIG: &str = "kubeconfig";
-/// Says `true` on Secrets that define a spoke, as multicluster-runtime has it.
-pub const LABEL_KUBECONFIG_SECRET: &str = "sigs.k8s.io/multicluster-runtime-kubeconfig";
 
-/// Of a spoke: its API server answers.
+/// Of a spoke: it answers.
 pub const CONDITION_REACHABLE: &str = "Reachable";
 /// Of a spoke: it is the cluster that the Spoke was made for, and no other Spoke's.
 pub const CONDITION_IDENTIFIED: &str = "Identified";
 /// Of a spoke: it makes the hub hold no more than a spoke may.
 pub const CONDITION_WITHIN_BOUNDS: &str = "WithinBounds";
-/// Of a spoke: everything that is wanted there has been written.
-pub const CONDITION_SYNCED: &str = "Synced";
-/// Of a spoke: the generated kinds are defined there.
-pub const CONDITION_CRDS_DISTRIBUTED: &str = "CRDsDistributed";
 /// Of a spoke, after a restore: it may be deleted in again.
 pub const CONDITION_RESTORE_CONFIRMED: &str = "RestoreConfirmed";
 /// Of a spoke: all of the others.

@@ -15,14 +15,14 @@ use api::wheelhouse::author::{Author, User};
 use api::wheelhouse::keys::ANNOTATION_AUTHOR;
 use serde_json::{Map, Value};
 
-use crate::authenticate::{SYSTEM_MASTERS, UserInfo};
-use crate::context::{RequestContext, RequestOrigin};
-use crate::handle::call::Call;
-use crate::registry::scope::{AuthorStamp, StatusMode};
+use crate::call::Call;
+use crate::request::{RequestContext, RequestOrigin, SYSTEM_MASTERS, UserInfo};
+use crate::strategy::rules::AuthorStamp;
+use crate::strategy::version::StatusMode;
 
 /// Sets the author of a new object, or of a changed one.
 pub(super) fn stamp(call: &Call<'_>, object: &mut Value, live: Option<&Value>) {
-    if call.scope.rules.author == AuthorStamp::Absent {
+    if call.scope.strategy().author == AuthorStamp::Absent {
         return;
     }
     let trusted = is_syncer(call.context);

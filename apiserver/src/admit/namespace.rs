@@ -2,52 +2,13 @@
 //!
 //! Source: apiserver/pkg/admission/plugin/namespace/lifecycle/admission.go.
 
-use std::fmt;
-use std::sync::Arc;
-
 use api::status::CAUSE_NAMESPACE_TERMINATING;
-use api::{GroupResource, LogicalCluster, Status, StatusCause};
-use futures::future::BoxFuture;
-use storage::Store;
+use api::{LogicalCluster, Status, StatusCause};
 
-use crate::handle::call::{Call, Target};
-use crate::objects::{ResourcePrefix, head};
+use crate::call::{Call, NamespacePhase, Target};
+use crate::refusal::Refusal;
 use crate::registry::ClusterKind;
-use crate::respond::Refusal;
-
-/// How a namespace is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NamespacePhase {
-    /// There.
-    Active,
-    /// On its way out.
-    Terminating,
-    /// Not there.
-    Absent,
-}
-
-/// Sees namespaces that are not in the hub's store.
-pub trait NamespaceView: fmt::Debug + Send + Sync {
-    /// Says how a namespace of a spoke is. What a cache does not know must be asked for where the namespace is.
-    ///
-    /// # Errors
-    /// 503 where that cannot be found out.
-    fn phase<'a>(
-        &'a self,
-        cluster: &'a LogicalCluster,
-        namespace: &'a str,
-    ) -> BoxFuture<'a, Result<NamespacePhase, Refusal>>;
-}
-
-/// Sees the namespaces of root and of embedded clusters.
-#[derive(Debug)]
-pub(crate) struct StoredNamespaces {
-    store: Arc<dyn Store>,
-    prefix: ResourcePrefix,
-}
-
-/// Namespaces that cannot be deleted.
-const PERMANENT: [&str; 3] = ["default", "kube-system", "kube-public"];
+use crate::strategy::namespaces;
 
 /// Refuses a new object whose namespace is not fit for it.
 pub(super) async fn admit_create(call: &Call<'_>, target: &Target) -> Result<(), Refusal> {
@@ -57,7 +18,7 @@ pub(super) async fn admit_create(call: &Call<'_>, target: &Target) -> Result<(),
     }
     match phase(call, &target.cluster, namespace).await? {
         NamespacePhase::Active => Ok(()),
-        NamespacePhase::Absent => Err(Status::not_found(&namespaces(), namespace).into()),
+        NamespacePhase::Absent => Err(Status::not_found(&namespaces::resource(), namespace).into()),
         NamespacePhase::Terminating => {
             let detail = format!(
                 "unable to create new content in namespace {namespace} because it is being terminated"
@@ -73,15 +34,6 @@ pub(super) async fn admit_create(call: &Call<'_>, target: &Target) -> Result<(),
     }
 }
 
-/// Refuses to delete the namespaces that every cluster has.
-pub(super) fn admit_delete(call: &Call<'_>, target: &Target) -> Result<(), Refusal> {
-    if call.scope.is("", "namespaces") && PERMANENT.contains(&target.name.as_str()) {
-        let detail = "this namespace may not be deleted";
-        return Err(Status::forbidden(call.resource(), &target.name, detail).into());
-    }
-    Ok(())
-}
-
 async fn phase(
     call: &Call<'_>,
     cluster: &LogicalCluster,
@@ -89,7 +41,7 @@ async fn phase(
 ) -> Result<NamespacePhase, Refusal> {
     match call.shared.registry.cluster_kind(cluster) {
         Some(ClusterKind::Composite) => {
-            let Some(view) = call.shared.spoke_namespaces.get() else {
+            let Some(view) = &call.shared.spoke_namespaces else {
                 let text = format!("the namespaces of spoke {cluster} are not known yet");
                 return Err(Status::service_unavailable(text).into());
             };
@@ -97,32 +49,6 @@ async fn phase(
         }
         Some(ClusterKind::Root | ClusterKind::Embedded) | None => {
             Ok(call.shared.namespaces.phase(cluster, namespace))
-        }
-    }
-}
-
-fn namespaces() -> GroupResource {
-    GroupResource::new("", "namespaces")
-}
-
-// === impl StoredNamespaces ===
-
-impl StoredNamespaces {
-    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
-        Self {
-            store,
-            prefix: ResourcePrefix::new(&namespaces()),
-        }
-    }
-
-    pub(crate) fn phase(&self, cluster: &LogicalCluster, namespace: &str) -> NamespacePhase {
-        let key = self.prefix.key(cluster, "", namespace);
-        match self.store.get(&key) {
-            None => NamespacePhase::Absent,
-            Some(entry) if head(entry.value()).is_some_and(|head| head.deleting) => {
-                NamespacePhase::Terminating
-            }
-            Some(_) => NamespacePhase::Active,
         }
     }
 }

@@ -9,9 +9,7 @@
 //!
 //! Source: `kubernetes/pkg/serviceaccount`, RFC 7515, RFC 7518 section 3.4.
 
-mod claims;
 mod jwt;
-mod request;
 
 use std::{collections::HashMap, fmt, path::Path, sync::Arc};
 
@@ -22,12 +20,11 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use storage::Store;
 
-use claims::BoundObject;
-pub(crate) use claims::{Claims, issuer_of};
-pub(crate) use request::serve as serve_token_request;
-
-use super::UserInfo;
-use crate::{objects::ResourcePrefix, tls};
+use crate::{
+    objects::ResourcePrefix,
+    request::{Claims, UserInfo, issuer_of},
+    tls,
+};
 use jwt::Signer;
 
 /// Tokens whose signatures are remembered. Full: all are forgotten, and checked again, which takes 100 microseconds each.

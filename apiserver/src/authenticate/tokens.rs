@@ -10,7 +10,7 @@ use std::{collections::HashMap, fmt, path::Path, sync::Arc};
 
 use sha2::{Digest, Sha256};
 
-use super::UserInfo;
+use crate::request::UserInfo;
 
 /// The tokens that a file names and whose they are.
 #[derive(Default)]

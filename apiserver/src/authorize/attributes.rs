@@ -2,7 +2,7 @@
 
 use api::cluster::ClusterScope;
 
-use crate::{authenticate::UserInfo, context::RequestContext, route::RequestInfo};
+use crate::request::{RequestContext, RequestInfo, UserInfo};
 
 /// The question: may `user` do `verb` on this? Absent parts are empty.
 #[derive(Clone, Copy, Debug)]

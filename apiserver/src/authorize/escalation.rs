@@ -17,8 +17,8 @@ use serde_json::Value;
 
 use super::rbac::{self, PolicyRule};
 use super::{Attributes, Authorizer};
-use crate::authenticate::UserInfo;
-use crate::respond::Refusal;
+use crate::refusal::Refusal;
+use crate::request::UserInfo;
 
 /// A role or binding that is about to be written.
 #[derive(Clone, Copy, Debug)]

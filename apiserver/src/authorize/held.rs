@@ -11,7 +11,10 @@ use super::{
     Attributes, Authorized, Authorizer, Decision, Judge, SpokeAnswer, Verdict, impersonate,
     refuse_unless_allowed,
 };
-use crate::{authenticate::UserInfo, respond::Refusal, route::RequestInfo};
+use crate::{
+    refusal::Refusal,
+    request::{RequestInfo, UserInfo},
+};
 
 /// A request that was allowed and goes on.
 #[derive(Debug)]

@@ -21,11 +21,12 @@ use http::{HeaderMap, HeaderValue, request::Parts};
 
 use super::{Attributes, Authorizer, Refused, refuse_unless_allowed};
 use crate::{
-    authenticate::{
-        ABROAD_PREFIX, ALL_AUTHENTICATED, ALL_UNAUTHENTICATED, ANONYMOUS, Authenticated,
-        SERVICE_ACCOUNT_PREFIX, UserInfo,
+    authenticate::Authenticated,
+    refusal::Refusal,
+    request::{
+        ABROAD_PREFIX, ALL_AUTHENTICATED, ALL_UNAUTHENTICATED, ANONYMOUS, SERVICE_ACCOUNT_PREFIX,
+        UserInfo,
     },
-    respond::Refusal,
 };
 
 const USER: &str = "impersonate-user";

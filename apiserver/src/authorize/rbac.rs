@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::Attributes;
-use crate::authenticate::UserInfo;
+use crate::request::UserInfo;
 
 /// The group of the RBAC resources.
 pub const GROUP: &str = "rbac.authorization.k8s.io";

@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::{Attributes, Authorizer};
-use crate::authenticate::{SERVICE_ACCOUNT_PREFIX, UserInfo};
+use crate::request::{SERVICE_ACCOUNT_PREFIX, UserInfo};
 
 /// How long the answer of a spoke counts. A watch looks again after as long, so a right that is taken away is
 /// noticed within twice this: the ten seconds that are promised.

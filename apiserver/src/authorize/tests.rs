@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    authenticate::{Authenticator, Peer, TokenFile},
+    authenticate::{Authenticator, TokenFile},
     config::Anonymous,
+    request::Peer,
     route,
 };
 
@@ -260,8 +261,7 @@ async fn who_is_not_let_in_does_not_learn_whether_the_cluster_is_there() {
 
 #[tokio::test]
 async fn a_spoke_is_asked_about_what_the_hub_stores_for_it() {
-    let authorizer = authorizer();
-    authorizer.set_spoke_reviewer(Arc::new(|asked: Attributes<'_>| {
+    let authorizer = authorizer().with_spoke_reviewer(Arc::new(|asked: Attributes<'_>| {
         let decision = if asked.verb == "get" {
             Decision::Allow
         } else {
@@ -466,18 +466,18 @@ async fn sight_of(authorizer: &Authorizer, user: &UserInfo, verb: &str, resource
 
 #[tokio::test]
 async fn over_all_clusters_each_decides_for_itself() {
-    let authorizer = authorizer();
     let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let count = Arc::clone(&asked);
-    authorizer.set_spoke_reviewer(Arc::new(move |attributes: Attributes<'_>| {
-        count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let decision = if attributes.resource == "secrets" {
-            Decision::Allow
-        } else {
-            Decision::no_opinion()
-        };
-        Box::pin(std::future::ready(SpokeAnswer::Decided(decision)))
-    }));
+    let authorizer =
+        authorizer().with_spoke_reviewer(Arc::new(move |attributes: Attributes<'_>| {
+            count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let decision = if attributes.resource == "secrets" {
+                Decision::Allow
+            } else {
+                Decision::no_opinion()
+            };
+            Box::pin(std::future::ready(SpokeAnswer::Decided(decision)))
+        }));
     for (name, who, verb, resource, want) in [
         ("root's role", "alice", "list", "configmaps", vec!["root"]),
         (

@@ -6,7 +6,7 @@ use serde_json::Value;
 use tasks::Tasks;
 
 use super::*;
-use crate::{Config, Hub, authenticate::UserInfo, respond::RequestBody};
+use crate::{Config, Hub, request::UserInfo, respond::RequestBody};
 
 struct Served {
     hub: Hub,

@@ -11,6 +11,7 @@ use std::time::Duration;
 use api::crd::{
     self, CONDITION_ESTABLISHED, CONDITION_TERMINATING, CustomResourceDefinition, FINALIZER_CLEANUP,
 };
+use api::meta::set_conditions;
 use api::meta::{STATUS_FALSE, STATUS_TRUE};
 use api::query::DeleteOptions;
 use api::{ClusterScope, Condition, LogicalCluster, meta};
@@ -21,9 +22,8 @@ use tasks::Tasks;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
-use super::strategy::set_conditions;
-use crate::handle::call::{Access, Target};
-use crate::handle::{Shared, controllers};
+use crate::call::{Access, Shared, Target};
+use crate::handle::controllers;
 use crate::objects::parse_key;
 use crate::registry::{DefinitionChanged, ResourceScope};
 

@@ -11,10 +11,10 @@ use serde_json::Value;
 use storage::Expect;
 use tokio::time::Instant;
 
-use super::call::{Access, Target};
+use super::convert;
 use super::delete::{Deleted, delete_object};
 use super::write::{self, Failure, Oversize, Put};
-use super::{Shared, convert};
+use crate::call::{Access, Shared, Target};
 use crate::registry::ResourceScope;
 
 /// How often a change is made anew because another write came first.
@@ -51,7 +51,7 @@ pub(crate) async fn change(
         let expect = Expect::Revision(entry.modified());
         let goes = meta::is_terminating(&object)
             && meta::finalizers(&object).is_empty()
-            && crate::admit::kinds::may_go(access.scope, &object);
+            && (access.scope.strategy().deletion.may_be_removed)(&object);
         let done = if goes {
             write::remove(access, target, &object, expect)
                 .await

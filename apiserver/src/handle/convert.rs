@@ -6,15 +6,14 @@
 //! Source: apiextensions-apiserver/pkg/apiserver/customresource_handler.go (schemaCoercingDecoder, ..Converter).
 
 use bytes::Bytes;
-use schema::structural::{self, MalformedFields};
 use serde_json::Value;
 use storage::Entry;
 
-use super::strategy::default_object;
 use crate::objects::{Encoded, RevisionSlot, encode};
+use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
-use crate::registry::scope::{Conversion, VersionRules};
-use crate::respond::Refusal;
+use crate::registry::scope::Conversion;
+use crate::strategy::version::VersionRules;
 
 /// The bytes of a stored object in the version of a scope.
 pub(crate) fn served_bytes(scope: &ResourceScope, entry: &Entry) -> Result<Bytes, Refusal> {
@@ -46,20 +45,16 @@ pub(crate) fn stored(scope: &ResourceScope, object: &Value) -> Result<Encoded, R
 
 fn convert(scope: &ResourceScope, entry: &Entry) -> Result<Value, Refusal> {
     let mut object = parse(entry)?;
-    if api::meta::api_version(&object) == scope.version.api_version {
-        coerce(scope, &mut object, &scope.version);
+    let (typing, version) = (scope.typing(), &scope.version);
+    if api::meta::api_version(&object) == version.api_version {
+        typing.coerce(&version.schema, &mut object);
     } else {
-        change_version(scope, &mut object, &scope.version)?;
+        change_version(scope, &mut object, version)?;
     }
-    if scope.is_custom() {
-        if api::meta::generation(&object) == 0 {
-            api::meta::set_generation(&mut object, 1);
-        }
-        structural::drop_nulls(&mut object, &scope.version.schema);
-    }
+    typing.upgrade_stored(version, &mut object);
     // An object that was small under the schema it was written by is served with the defaults that fit: one object must
     // not keep its collection from being read.
-    if let Err(error) = default_object(scope, &mut object) {
+    if let Err(error) = typing.default(version, &mut object) {
         tracing::debug!(error = %error, "an object is served without all of its defaults");
     }
     Ok(object)
@@ -73,7 +68,7 @@ fn change_version(
 ) -> Result<(), Refusal> {
     match scope.rules.conversion {
         Conversion::None => {}
-        Conversion::Events => crate::admit::kinds::convert_event(object, &version.api_version),
+        Conversion::Renaming(stored) => (stored.convert)(object, &version.api_version),
         Conversion::Webhook => {
             let kind = scope.gvk();
             return Err(api::Status::internal(format!(
@@ -90,18 +85,8 @@ fn change_version(
             Value::from(version.api_version.as_str()),
         );
     }
-    coerce(scope, object, version);
+    scope.typing().coerce(&version.schema, object);
     Ok(())
-}
-
-/// Drops what the schema of a version does not know, also of objects that were stored when it did.
-fn coerce(scope: &ResourceScope, object: &mut Value, version: &VersionRules) {
-    if scope.is_custom() {
-        // Dropping what is malformed cannot fail.
-        let _coerced =
-            structural::coerce_metadata(object, &version.schema, MalformedFields::Dropped);
-        structural::prune(object, &version.schema);
-    }
 }
 
 fn parse(entry: &Entry) -> Result<Value, Refusal> {

@@ -3,28 +3,29 @@
 use api::query::CreateOptions;
 use api::{Status, meta};
 use http::StatusCode;
-use serde_json::Value;
 
-use super::call::Call;
 use super::received::receive;
 use super::write::{Failure, Mode, Oversize, already_exists, insert};
 use super::{decode, fields, output};
-use crate::negotiate::{self, MediaType, Offer};
-use crate::respond::{Refusal, RequestBody, Response};
+use crate::call::Call;
+use crate::negotiate::{self, Offer};
+use crate::refusal::Refusal;
+use crate::respond::{RequestBody, Response};
+use crate::strategy::fields::wipe_system_fields;
 
 pub(super) async fn create(call: &Call<'_>, body: RequestBody) -> Result<Response, Refusal> {
     call.cluster()?;
     let form = negotiate::accept(call.parts, Offer::Object)?;
-    let media = negotiate::content_type(&call.parts.headers, object_media(call))?;
+    let media = negotiate::content_type(&call.parts.headers, call.scope.typing().object_media())?;
     let bytes = receive(call.context, body).await?;
     let options = CreateOptions::from_query(call.query)?;
     let mut object = decode::object(call, media, &bytes, options.field_validation)?;
-    check_namespace(call, &mut object)?;
+    call.check_namespace(&mut object)?;
     if !meta::resource_version(&object).is_empty() {
         let text = "resourceVersion should not be set on objects to be created";
         return Err(Status::bad_request(text).into());
     }
-    super::strategy::wipe_system_fields(&mut object);
+    wipe_system_fields(&mut object);
     fields::drop_repeated_owners(call, &mut object);
     fields::track_create(call, &mut object, &options.field_manager);
     let name = meta::name(&object).to_owned();
@@ -35,29 +36,4 @@ pub(super) async fn create(call: &Call<'_>, body: RequestBody) -> Result<Respons
         Err(Failure::Collided) => Err(Status::server_timeout(call.resource(), "create", 1).into()),
         Err(Failure::Refused(refusal)) => Err(refusal),
     }
-}
-
-/// The forms in which an object may be sent.
-pub(super) fn object_media(call: &Call<'_>) -> &'static [MediaType] {
-    if call.scope.is_custom() {
-        &[MediaType::Json, MediaType::Yaml]
-    } else {
-        &[MediaType::Json, MediaType::Yaml, MediaType::Protobuf]
-    }
-}
-
-/// Gives the object the namespace of the path, or refuses where it says another.
-pub(super) fn check_namespace(call: &Call<'_>, object: &mut Value) -> Result<(), Refusal> {
-    let want = call.namespace();
-    let said = meta::namespace(object);
-    if said == want {
-        return Ok(());
-    }
-    if !said.is_empty() && !want.is_empty() {
-        let text =
-            "the namespace of the provided object does not match the namespace sent on the request";
-        return Err(Status::bad_request(text).into());
-    }
-    meta::set_namespace(object, want);
-    Ok(())
 }

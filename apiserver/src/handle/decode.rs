@@ -9,20 +9,19 @@ mod yaml;
 
 use api::growth::TooLarge;
 use api::query::FieldValidation;
-use api::{FieldErrorKind, GroupVersionKind, Status, json, meta};
+use api::{GroupVersionKind, Status, json, meta};
 use schema::structural::{self, MalformedFields};
 use serde_json::Value;
 
 pub(super) use yaml::parse_yaml;
 
-use super::call::Call;
-use super::strategy::default_object;
-use super::write::too_much_memory;
-use crate::admit::kinds;
+use super::limits::too_much_memory;
+use crate::call::Call;
 use crate::negotiate::MediaType;
 use crate::protobuf;
+use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
-use crate::respond::Refusal;
+use crate::strategy::rules::TypeCheck;
 
 /// A document and what is doubtful about its syntax.
 #[derive(Debug)]
@@ -55,7 +54,7 @@ pub fn decode(
     expected: &GroupVersionKind,
 ) -> Result<Value, Refusal> {
     let mut value = parse(media, bytes, expected)?.value;
-    check_type(&mut value, expected, TypeMissing::IsExpected, bytes)?;
+    check_type(&mut value, expected, TypeCheck::OnDecoding, bytes)?;
     Ok(value)
 }
 
@@ -71,19 +70,19 @@ pub(super) fn object(
         mut value,
         duplicates,
     } = parse(media, bytes, expected)?;
-    let missing = if call.scope.is_custom() {
-        TypeMissing::IsError
-    } else {
-        TypeMissing::IsExpected
-    };
-    check_type(&mut value, expected, missing, bytes)?;
+    check_type(
+        &mut value,
+        expected,
+        call.scope.typing().type_check(),
+        bytes,
+    )?;
     let said = Said {
         kind: meta::kind(&value).to_owned(),
         version: version_of(&value).to_owned(),
     };
     let cannot = |cause: &str| -> Refusal {
         let Said { kind, version } = &said;
-        let quoted = api::go_format::quote(version);
+        let quoted = dialect::quote(version);
         let text = format!(
             "{kind} in version {quoted} cannot be handled as a {}: {cause}",
             expected.kind
@@ -125,16 +124,13 @@ pub(super) fn normalize(
             structural::unknown_fields(value, schema)
         }
     };
-    if !scope.is_custom() {
-        // Go takes null for any type: clients send `creationTimestamp: null` with every object.
-        schema::builtin::read_nulls(value, schema);
-        check_go_types(scope, value).map_err(Abnormal::Malformed)?;
-    }
+    let (typing, version) = (scope.typing(), &scope.version);
+    typing.read(version, value).map_err(Abnormal::Malformed)?;
     structural::coerce_metadata(value, schema, MalformedFields::Refused)
         .map_err(|error| Abnormal::Malformed(error.to_string()))?;
     structural::prune(value, schema);
     structural::drop_nulls(value, schema);
-    default_object(scope, value).map_err(Abnormal::TooLarge)?;
+    typing.default(version, value).map_err(Abnormal::TooLarge)?;
     Ok(unknown)
 }
 
@@ -150,20 +146,7 @@ impl Abnormal {
     }
 }
 
-/// Kubernetes decodes built-in objects into Go types, so that a value of a wrong type is no finding of validation but
-/// cannot be read at all.
-fn check_go_types(scope: &ResourceScope, value: &Value) -> Result<(), String> {
-    let errors = schema::validate(value, &scope.version.schema, None);
-    match errors
-        .iter()
-        .find(|error| error.kind == FieldErrorKind::TypeInvalid)
-    {
-        Some(error) => Err(kinds::go_type_error(scope, error)),
-        None => Ok(()),
-    }
-}
-
-/// Tells the client about doubtful fields, or refuses because of them.
+/// Warns the client about doubtful fields, or refuses because of them.
 pub(super) fn judge(
     call: &Call<'_>,
     validation: FieldValidation,
@@ -271,19 +254,10 @@ pub(super) fn json_error(error: &json::ParseJsonError) -> String {
     text
 }
 
-/// What an object without type is taken for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum TypeMissing {
-    /// What the endpoint serves: built-in kinds.
-    IsExpected,
-    /// A mistake: custom resources.
-    IsError,
-}
-
 fn check_type(
     value: &mut Value,
     expected: &GroupVersionKind,
-    missing: TypeMissing,
+    check: TypeCheck,
     bytes: &[u8],
 ) -> Result<(), Refusal> {
     let found = go_json_type(value);
@@ -303,7 +277,7 @@ fn check_type(
             .unwrap_or_default()
             .is_empty()
     };
-    if missing == TypeMissing::IsExpected {
+    if check == TypeCheck::OnDecoding {
         for (name, want) in [
             ("kind", expected.kind.as_str()),
             ("apiVersion", &api_version),
@@ -318,7 +292,7 @@ fn check_type(
         return Err(unrecognized(expected, &cause, bytes));
     }
     let (said, kind) = (meta::api_version(value), meta::kind(value));
-    if missing == TypeMissing::IsExpected && (said != api_version || kind != expected.kind) {
+    if check == TypeCheck::OnDecoding && (said != api_version || kind != expected.kind) {
         check_built_in_type(value, expected)?;
     }
     if said != api_version {
@@ -337,10 +311,7 @@ fn check_built_in_type(value: &Value, expected: &GroupVersionKind) -> Result<(),
     let known = GroupVersionKind::from_object(value)
         .is_some_and(|gvk| schema::builtin::catalog().by_kind(&gvk).is_some());
     let cause = if !known {
-        let (kind, api_version) = (
-            api::go_format::quote(kind),
-            api::go_format::quote(api_version),
-        );
+        let (kind, api_version) = (dialect::quote(kind), dialect::quote(api_version));
         format!(
             "no kind {kind} is registered for version {api_version} in scheme \"pkg/runtime/scheme.go:111\""
         )
@@ -356,7 +327,7 @@ fn check_built_in_type(value: &Value, expected: &GroupVersionKind) -> Result<(),
     } else {
         return Ok(());
     };
-    let (version, wanted) = (api::go_format::quote(version), &expected.kind);
+    let (version, wanted) = (dialect::quote(version), &expected.kind);
     let text = format!("{kind} in version {version} cannot be handled as a {wanted}: {cause}");
     Err(Status::bad_request(text).into())
 }

@@ -1,6 +1,6 @@
 //! Delete: whether an object goes at once, or is marked and waits for its finalizers or its grace period.
 //!
-//! [`plan`] decides from the live object alone; what is around it reads, commits, and does so again where another
+//! [`mod@plan`] decides from the live object alone; what is around it reads, commits, and does so again where another
 //! write came first.
 //! Source: apiserver/pkg/registry/rest/delete.go, apiserver/pkg/registry/generic/registry/store.go (Delete).
 
@@ -14,14 +14,16 @@ use storage::Expect;
 
 pub(crate) use plan::{Plan, plan};
 
-use super::call::{Access, Call, Target};
 use super::output::{self, Shown};
 use super::received::receive;
 use super::write::{self, Failure, Mode, Oversize, Put};
 use super::{convert, decode};
 use crate::admit;
+use crate::call::{Access, Call, Target};
 use crate::negotiate::{self, MediaType, Offer};
-use crate::respond::{self, Refusal, RequestBody, Response};
+use crate::refusal::Refusal;
+use crate::respond::{self, RequestBody, Response};
+use crate::strategy::rules::DeletedAnswer;
 
 /// How often a deletion is planned anew because another write came first.
 const ATTEMPTS_MAX: usize = 8;
@@ -51,24 +53,23 @@ pub(super) async fn delete(call: &Call<'_>, body: RequestBody) -> Result<Respons
             };
             output::object(call, form, code, &shown)
         }
-        Deleted::Gone(last) if returns_object(call.resource()) => {
-            output::object(call, form, StatusCode::OK, &Shown::Value(last))
-        }
-        Deleted::Gone(last) => {
-            let status = Status::deleted(call.resource(), &target.name, meta::uid(&last));
-            respond::value(StatusCode::OK, form, &status)
-        }
+        Deleted::Gone(last) => match call.scope.strategy().deletion.answer {
+            DeletedAnswer::Object => {
+                output::object(call, form, StatusCode::OK, &Shown::Value(last))
+            }
+            DeletedAnswer::Status => {
+                let status = Status::deleted(call.resource(), &target.name, meta::uid(&last));
+                respond::value(StatusCode::OK, form, &status)
+            }
+        },
     }
 }
 
-/// Jobs leave their pods behind, for reasons of history, which few expect.
+/// Warns a deleter who leaves to the kind what becomes of dependents, where few expect that.
 fn warn_of_orphans(call: &Call<'_>, options: &DeleteOptions) {
     let says = options.orphan_dependents.is_some() || options.propagation.is_some();
-    if call.scope.is("batch", "jobs") && !says {
-        call.context.warn(
-            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them \
-             or set propagationPolicy=Orphan to suppress this warning",
-        );
+    if let (false, Some(warning)) = (says, call.scope.strategy().deletion.warning) {
+        call.context.warn(warning);
     }
 }
 
@@ -162,24 +163,4 @@ fn check_preconditions(
         return Err(Status::conflict(&resource, &target.name, &detail).into());
     }
     Ok(())
-}
-
-/// Kinds whose deletion answers with the object instead of a `Status`.
-fn returns_object(resource: &GroupResource) -> bool {
-    resource.group.is_empty()
-        && matches!(
-            resource.resource.as_str(),
-            "pods"
-                | "services"
-                | "persistentvolumes"
-                | "persistentvolumeclaims"
-                | "podtemplates"
-                | "resourcequotas"
-                | "serviceaccounts"
-        )
-        || resource.group == "storage.k8s.io"
-            && matches!(
-                resource.resource.as_str(),
-                "storageclasses" | "volumeattachments" | "csinodes" | "csidrivers"
-            )
 }

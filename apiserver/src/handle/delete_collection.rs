@@ -9,16 +9,18 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use storage::Entry;
 
-use super::call::{Call, Target};
 use super::convert;
 use super::delete::{Deleted, delete_object, options};
 use super::list::read;
 use super::output::Shown;
 use super::selection::Selection;
 use crate::admit;
+use crate::call::{Call, Target};
 use crate::negotiate::{self, Offer};
 use crate::objects::parse_key;
-use crate::respond::{self, Refusal, RequestBody, Response};
+use crate::refusal::Refusal;
+use crate::respond;
+use crate::respond::{RequestBody, Response};
 
 /// Deletions under way at once: they share commits.
 const CONCURRENT_COUNT: usize = 64;

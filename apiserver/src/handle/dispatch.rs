@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use api::query::Query;
 
-use super::call::{Call, Endpoint};
-use super::each::Each;
-use super::{Shared, create, delete, delete_collection, get, list, patch, scale, subresources};
+use super::{create, delete, delete_collection, get, list, patch, scale, subresources};
 use super::{update, watch};
 use crate::authorize::Authorized;
+use crate::call::{Call, Each, Shared};
+use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
-use crate::respond::{Refusal, RequestBody, Response};
-use crate::route::Verb;
+use crate::request::Verb;
+use crate::respond::{RequestBody, Response};
+use crate::strategy::endpoint::Endpoint;
 
 /// Where the objects are that a request is about.
 #[derive(Debug, Clone, Copy)]

@@ -4,23 +4,18 @@ use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use api::meta;
-use schema::fieldmanager::{
-    self, ApplyInput, FieldSet, Model, SameObject, TypeContext, UpdateInput,
-};
+use schema::fieldmanager::{self, ApplyInput, FieldSet, SameObject, TypeContext, UpdateInput};
 use serde_json::Value;
 
-use super::call::{Call, Endpoint};
+use crate::call::Call;
+use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
-use crate::registry::scope::{Conversion, StatusMode};
-use crate::respond::Refusal;
+use crate::registry::scope::Conversion;
+use crate::strategy::endpoint::Endpoint;
+use crate::strategy::version::StatusMode;
 
 /// What the main endpoint of an object with separate status never writes.
 static STATUS: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::from_field_names(&[&["status"]]));
-/// What the status endpoint of a custom resource never writes.
-static ALL_BUT_STATUS: LazyLock<FieldSet> =
-    LazyLock::new(|| FieldSet::from_field_names(&[&["metadata"], &["spec"]]));
-/// What the status endpoint of a built-in kind never writes.
-static SPEC: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::from_field_names(&[&["spec"]]));
 static NOTHING: LazyLock<FieldSet> = LazyLock::new(FieldSet::default);
 
 /// Attributes all fields of a new object to its maker.
@@ -124,11 +119,7 @@ fn context<'a>(call: &Call<'a>, versions: &'a SameObject<'a>) -> TypeContext<'a>
         api_version: &scope.version.api_version,
         kind: &scope.kind.gvk.kind,
         schema: &scope.version.schema,
-        model: if scope.is_custom() {
-            Model::Dynamic
-        } else {
-            Model::Native
-        },
+        model: scope.typing().model(),
         subresource: call.endpoint.name(),
         reset: reset_fields(scope, call.endpoint),
         converter: if several { Some(versions) } else { None },
@@ -145,15 +136,14 @@ fn versions(scope: &ResourceScope) -> SameObject<'_> {
             .iter()
             .map(|version| (version.api_version.clone(), version.schema.as_ref()))
             .collect(),
-        Conversion::Events | Conversion::Webhook => Vec::new(),
+        Conversion::Renaming(_) | Conversion::Webhook => Vec::new(),
     };
     SameObject { versions }
 }
 
 fn reset_fields(scope: &ResourceScope, endpoint: Endpoint) -> &'static FieldSet {
     match (scope.version.status, endpoint) {
-        (StatusMode::Subresource, Endpoint::Status) if scope.is_custom() => &ALL_BUT_STATUS,
-        (StatusMode::Subresource, Endpoint::Status) => &SPEC,
+        (StatusMode::Subresource, Endpoint::Status) => scope.typing().reset_by_status(),
         (StatusMode::Subresource, Endpoint::Main | Endpoint::PodPart | Endpoint::Finalize) => {
             &STATUS
         }

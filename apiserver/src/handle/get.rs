@@ -4,10 +4,11 @@ use api::Status;
 use api::query::{GetOptions, parse_resource_version};
 use http::StatusCode;
 
-use super::call::Call;
 use super::output::{self, Shown};
+use crate::call::Call;
 use crate::negotiate::{self, Offer};
-use crate::respond::{Refusal, Response};
+use crate::refusal::Refusal;
+use crate::respond::Response;
 
 pub(super) fn get(call: &Call<'_>) -> Result<Response, Refusal> {
     let form = negotiate::accept(call.parts, Offer::Object)?;

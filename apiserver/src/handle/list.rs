@@ -11,15 +11,17 @@ use api::{ClusterScope, ListMeta, Status, table};
 use bytes::Bytes;
 use storage::{Entry, KeyRange, RangeQuery, Revision};
 
-use super::call::Call;
 use super::convert;
 use super::get::check_not_newer;
 use super::output::{corrupt, table_of};
 use super::selection::Selection;
+use crate::call::Call;
 use crate::negotiate::{self, Negotiated, Offer, Shape};
 use crate::objects::{ContinueToken, parse_key, splice_cluster, write_partial_metadata};
+use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
-use crate::respond::{self, Refusal, Response};
+use crate::respond;
+use crate::respond::Response;
 
 use frame::Framed;
 

@@ -8,11 +8,13 @@ use http::StatusCode;
 use serde_json::Value;
 use storage::Entry;
 
-use super::call::Call;
 use super::convert;
+use crate::call::Call;
 use crate::negotiate::{Negotiated, Shape, TableVersion};
 use crate::objects::{RevisionSlot, encode, write_partial_metadata};
-use crate::respond::{self, Refusal, Response};
+use crate::refusal::Refusal;
+use crate::respond;
+use crate::respond::Response;
 use crate::table;
 
 /// An object to show: as it is stored, or as it would be.
@@ -89,7 +91,7 @@ pub(super) fn include_object(query: &Query) -> Result<IncludeObject, Refusal> {
         "None" => Ok(IncludeObject::None),
         "Object" => Ok(IncludeObject::Object),
         other => {
-            let quoted = api::go_format::quote(other);
+            let quoted = dialect::quote(other);
             let text = format!(
                 "Unable to convert to Table as requested: includeObject: Invalid value: {quoted}: must be 'Metadata', \
                  'Object', 'None', or empty"

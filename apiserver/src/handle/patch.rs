@@ -14,14 +14,16 @@ use api::{FieldError, FieldPath, GroupKind, Status, meta};
 use schema::strategic::strategic_merge;
 use serde_json::Value;
 
-use super::call::{Call, Endpoint, Target};
 use super::decode::{self, Duplicates, Parsed};
 use super::fields::{self, Force};
 use super::received::receive;
 use super::update::{self, Absent, Change};
 use super::write::{Mode, Oversize};
+use crate::call::{Call, Target};
 use crate::negotiate::{self, MediaType, Offer};
-use crate::respond::{Refusal, RequestBody, Response};
+use crate::refusal::Refusal;
+use crate::respond::{RequestBody, Response};
+use crate::strategy::endpoint::Endpoint;
 
 /// A parsed patch.
 pub(super) struct Patch {
@@ -60,24 +62,9 @@ pub(super) async fn patch(call: &Call<'_>, body: RequestBody) -> Result<Response
     update::respond(call, form, &written)
 }
 
-/// The form of a patch; custom resources have no strategic merge.
+/// The form of a patch.
 pub(super) fn patch_kind(call: &Call<'_>) -> Result<PatchKind, Refusal> {
-    let custom = [
-        MediaType::JsonPatch,
-        MediaType::MergePatch,
-        MediaType::ApplyYaml,
-    ];
-    let built_in = [
-        MediaType::JsonPatch,
-        MediaType::MergePatch,
-        MediaType::StrategicMergePatch,
-        MediaType::ApplyYaml,
-    ];
-    let supported: &[MediaType] = if call.scope.is_custom() {
-        &custom
-    } else {
-        &built_in
-    };
+    let supported = call.scope.typing().patch_media();
     let media = negotiate::content_type(&call.parts.headers, supported)?;
     Ok(match media {
         MediaType::JsonPatch => PatchKind::Json,

@@ -10,10 +10,11 @@ use api::growth::{TREE_BYTES_MAX, TooLarge, tree_bytes_of_json, tree_bytes_of_te
 use bytes::Bytes;
 use http_body::Body as _;
 
-use super::write::{BODY_BYTES_MAX, too_much_memory};
-use crate::context::RequestContext;
-use crate::quota::Memory;
-use crate::respond::{Refusal, RequestBody};
+use super::limits::{BODY_BYTES_MAX, too_much_memory};
+use crate::refusal::Refusal;
+use crate::request::RequestContext;
+use crate::request::share::Memory;
+use crate::respond::RequestBody;
 
 /// A body that was read. Keep it until the request is done with what it was parsed into.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use api::query::{FieldValidation, PatchKind, PatchOptions, UpdateOptions};
 use api::selector::LabelSelector;
-use api::{FieldError, FieldPath, GroupKind, GroupVersionKind, Status, meta};
+use api::{GroupKind, GroupVersionKind, Status, meta};
 use http::StatusCode;
 use schema::Schema;
 use schema::fieldmanager::{
@@ -16,16 +16,18 @@ use schema::fieldmanager::{
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use super::call::{Call, Target};
 use super::output::Shown;
 use super::patch::{self, Patch};
 use super::received::receive;
 use super::update::{self, Absent, Change};
 use super::write::{Mode, Oversize, Written};
 use super::{convert, decode};
+use crate::call::{Call, Target};
 use crate::negotiate::{self, MediaType, Negotiated, Offer};
-use crate::registry::scope::ScalePaths;
-use crate::respond::{self, Refusal, RequestBody, Response};
+use crate::refusal::Refusal;
+use crate::respond::{self, RequestBody, Response};
+use crate::strategy::paths::{at, segments, set_at};
+use crate::strategy::version::ScalePaths;
 
 const API_VERSION: &str = "autoscaling/v1";
 const KIND: &str = "Scale";
@@ -198,9 +200,7 @@ fn into_object(
     let path = &paths.spec_replicas;
     // A Go integer that is not sent is zero.
     let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
-    if replicas < 0 && !call.scope.is_custom() {
-        let path = FieldPath::new("spec").child("replicas");
-        let error = FieldError::invalid(&path, replicas, "must be greater than or equal to 0");
+    if let Some(error) = call.scope.typing().validate_replicas(replicas) {
         let kind = GroupKind::new("autoscaling", KIND);
         return Err(Status::invalid(&kind, &target.name, vec![error]).into());
     }
@@ -237,7 +237,7 @@ fn into_object(
 /// Makes the scale of an object.
 fn scale_of(paths: &ScalePaths, object: &Value) -> Result<Value, Refusal> {
     let Some(replicas) = at(object, &paths.spec_replicas).and_then(Value::as_i64) else {
-        let quoted = api::go_format::quote(&paths.spec_replicas);
+        let quoted = dialect::quote(&paths.spec_replicas);
         let text = format!("the spec replicas field {quoted} does not exist");
         return Err(Status::internal(text).into());
     };
@@ -321,30 +321,6 @@ fn replicas_paths(call: &Call<'_>) -> Vec<ReplicasPath> {
 
 fn scale_kind() -> GroupVersionKind {
     GroupVersionKind::new("autoscaling", "v1", KIND)
-}
-
-fn segments(path: &str) -> impl Iterator<Item = &str> {
-    path.trim_start_matches('.').split('.')
-}
-
-/// Finds a value by its path.
-pub(super) fn at<'v>(object: &'v Value, path: &str) -> Option<&'v Value> {
-    segments(path).try_fold(object, |value, name| value.get(name))
-}
-
-/// Sets a value below objects, which are made where they are missing.
-fn set_at(object: &mut Value, path: &str, value: Value) {
-    let mut place = object;
-    for name in segments(path) {
-        if !place.is_object() {
-            *place = json!({});
-        }
-        let Some(fields) = place.as_object_mut() else {
-            return;
-        };
-        place = fields.entry(name.to_owned()).or_insert(Value::Null);
-    }
-    *place = value;
 }
 
 #[cfg(test)]

@@ -8,13 +8,12 @@ use api::{ClusterScope, Status};
 use serde_json::Value;
 use storage::{Entry, KeyRange};
 
-use super::call::Call;
 use super::convert;
-use super::each::{Each, Lenses};
 use super::output::corrupt;
+use crate::call::{Call, Each, Lenses};
 use crate::objects::{Head, head};
+use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
-use crate::respond::Refusal;
 
 /// What is selected.
 #[derive(Debug, Clone)]
@@ -188,12 +187,5 @@ fn text_at(object: &Value, path: &[String]) -> String {
 }
 
 fn unknown_field(scope: &ResourceScope, path: &str) -> Status {
-    if scope.is_custom() || !scope.version.selectable.is_empty() {
-        return Status::bad_request(format!("field label not supported: {path}"));
-    }
-    let quoted = api::go_format::quote(path);
-    let text = format!(
-        "{quoted} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
-    );
-    Status::bad_request(text)
+    Status::bad_request(scope.typing().unknown_label(&scope.version, path))
 }

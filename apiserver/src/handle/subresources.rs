@@ -8,16 +8,17 @@ use api::{Condition, GroupVersionKind, Status, meta};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::call::Call;
 use super::decode;
 use super::delete::delete_object;
 use super::received::receive;
 use super::update::{self, Absent, Change};
 use super::write::{Mode, Oversize};
 use crate::admit;
-use crate::definitions::strategy::set_conditions;
+use crate::call::Call;
 use crate::negotiate::{self, MediaType, Negotiated, Offer};
-use crate::respond::{self, Refusal, RequestBody, Response};
+use crate::refusal::Refusal;
+use crate::respond::{self, RequestBody, Response};
+use crate::strategy::pods;
 
 const MEDIA: [MediaType; 3] = [MediaType::Json, MediaType::Yaml, MediaType::Protobuf];
 
@@ -33,33 +34,10 @@ pub(super) async fn bind(call: &Call<'_>, body: RequestBody) -> Result<Response,
             Status::bad_request("name in URL does not match name in Binding object").into(),
         );
     }
-    let node = binding["target"]["name"]
-        .as_str()
-        .unwrap_or_default()
-        .to_owned();
-    if node.is_empty() {
-        return Err(Status::bad_request("target.name: Required value").into());
-    }
+    pods::node_of(&binding)?;
     let make = |live: Option<&Value>| {
         let live = live.ok_or_else(|| call.not_found(&target.name))?;
-        let has = live["spec"]["nodeName"].as_str().unwrap_or_default();
-        if !has.is_empty() {
-            let detail = format!("pod {} is already assigned to node {has:?}", target.name);
-            return Err(Status::conflict(call.resource(), &target.name, &detail).into());
-        }
-        if meta::is_terminating(live) {
-            let detail = format!(
-                "pod {} is being deleted, cannot be assigned to a host",
-                target.name
-            );
-            return Err(Status::conflict(call.resource(), &target.name, &detail).into());
-        }
-        let mut object = live.clone();
-        object["spec"]["nodeName"] = json!(node);
-        for (key, value) in meta::annotations(&binding).into_iter().flatten() {
-            meta::set_annotation(&mut object, key, value.as_str().unwrap_or_default());
-        }
-        Ok(object)
+        Ok(pods::bind(live, &binding)?)
     };
     let mode = Mode::of(options.dry_run);
     let oversize = Oversize::DropManagedFields;
@@ -75,7 +53,7 @@ pub(super) async fn bind(call: &Call<'_>, body: RequestBody) -> Result<Response,
         let scheduled = || Condition::new("PodScheduled", meta::STATUS_TRUE, "", "");
         let access = call.access();
         let _told = super::controllers::change(&access, &target, |object| {
-            set_conditions(object, [scheduled()], &now);
+            meta::set_conditions(object, [scheduled()], &now);
         })
         .await;
     }

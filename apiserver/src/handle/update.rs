@@ -6,19 +6,20 @@ use http::StatusCode;
 use serde_json::Value;
 use storage::{Entry, Expect};
 
-use super::call::{Call, Endpoint, Target};
-use super::create::{check_namespace, object_media};
 use super::output::{self, Shown};
 use super::received::receive;
 use super::write::{self, Failure, Mode, Oversize, Put, Written};
-use super::{convert, decode, fields, strategy};
-use crate::admit::{self, kinds};
+use super::{convert, decode, fields, prepare};
+use crate::admit;
 use crate::authorize::Attributes;
+use crate::call::{Call, Target};
 use crate::negotiate::{self, Offer};
-use crate::registry::strategy::{PutOfAbsent, PutWithoutVersion};
-use crate::respond::{Refusal, RequestBody, Response};
+use crate::refusal::Refusal;
+use crate::respond::{RequestBody, Response};
+use crate::strategy::endpoint::Endpoint;
+use crate::strategy::rules::{PutOfAbsent, PutWithoutVersion};
 
-/// How often a change is made anew because another write came first. Source: patch.go retries as often.
+/// How often a change is retried after a conflicting write. Source: patch.go retries as often.
 const ATTEMPTS_MAX: usize = 5;
 
 /// A change of one object.
@@ -43,13 +44,12 @@ pub(super) enum Absent {
 /// PUT.
 pub(super) async fn update(call: &Call<'_>, body: RequestBody) -> Result<Response, Refusal> {
     let form = negotiate::accept(call.parts, Offer::Object)?;
-    let media = negotiate::content_type(&call.parts.headers, object_media(call))?;
+    let media = negotiate::content_type(&call.parts.headers, call.scope.typing().object_media())?;
     let bytes = receive(call.context, body).await?;
     let options = UpdateOptions::from_query(call.query)?;
     let mut sent = decode::object(call, media, &bytes, options.field_validation)?;
     let target = call.target()?;
-    check_namespace(call, &mut sent)?;
-    check_name(&sent, &target)?;
+    target.check(&mut sent)?;
     fields::drop_repeated_owners(call, &mut sent);
     let make = |live: Option<&Value>| {
         let mut object = sent.clone();
@@ -63,7 +63,7 @@ pub(super) async fn update(call: &Call<'_>, body: RequestBody) -> Result<Respons
         Ok(object)
     };
     let creates = call.endpoint == Endpoint::Main
-        && call.scope.rules.strategy.put_of_absent == PutOfAbsent::Creates;
+        && call.scope.strategy().put_of_absent == PutOfAbsent::Creates;
     let change = Change {
         make: &make,
         absent: if creates {
@@ -130,8 +130,7 @@ async fn create_once(
         );
         return Err(Status::conflict(call.resource(), &target.name, &detail).into());
     }
-    check_namespace(call, &mut object)?;
-    check_name(&object, target)?;
+    target.check(&mut object)?;
     let asked = Attributes::of_request(call.context, call.info).with_verb("create");
     call.shared.authorizer.require(&asked).await?;
     // As in Kubernetes, the version of an object that is not there is not looked at.
@@ -151,14 +150,19 @@ async fn change_once(
 ) -> Result<Written, Failure> {
     let live = convert::served_value(call.scope, entry)?;
     let mut object = (change.make)(Some(&live))?;
-    check_namespace(call, &mut object)?;
-    check_name(&object, target)?;
+    target.check(&mut object)?;
     admit::admit_update(call, &mut object, &live).await?;
     check_version(call, target, &mut object, &live)?;
-    strategy::prepare_update(call, &mut object, &live);
-    strategy::validate_update(call, &object, &live)?;
-    let beside = kinds::allocate(&call.access(), target, &mut object, Some(&live))?;
-    kinds::canonicalize(call.scope, &mut object);
+    prepare::prepare_update(call, &mut object, &live);
+    prepare::validate_update(call, &object, &live)?;
+    let strategy = call.scope.strategy();
+    let beside = match &strategy.allocation {
+        Some(allocation) => {
+            (allocation.allocate)(&target.holder(call.shared), &mut object, Some(&live))?
+        }
+        None => Vec::new(),
+    };
+    (strategy.canonicalize)(&mut object);
     fields::keep_times_where_nothing_changed(&mut object, &live);
     let expect = Expect::Revision(entry.modified());
     if is_finalized(call, &object, &live) {
@@ -201,24 +205,7 @@ fn is_finalized(call: &Call<'_>, object: &Value, live: &Value) -> bool {
     meta::finalizers(object).is_empty()
         && meta::is_terminating(live)
         && grace.and_then(Value::as_i64).unwrap_or(0) == 0
-        && kinds::may_go(call.scope, object)
-}
-
-/// The name of the object must be that of the path.
-pub(super) fn check_name(object: &Value, target: &Target) -> Result<(), Refusal> {
-    let name = meta::name(object);
-    if name == target.name {
-        return Ok(());
-    }
-    let want = &target.name;
-    let text = if name.is_empty() {
-        format!(
-            "the name of the object ({want} based on URL) was undeterminable: name must be provided"
-        )
-    } else {
-        format!("the name of the object ({name}) does not match the name on the URL ({want})")
-    };
-    Err(Status::bad_request(text).into())
+        && (call.scope.strategy().deletion.may_be_removed)(object)
 }
 
 /// The uid that a PUT says is a precondition. (That of a patch is a change of what cannot be changed.)
@@ -247,7 +234,7 @@ fn check_version(
     if !version.is_empty() && version != "0" {
         return Err(Status::modified(call.resource(), &target.name).into());
     }
-    if call.scope.rules.strategy.put_without_version == PutWithoutVersion::Refused {
+    if call.scope.strategy().put_without_version == PutWithoutVersion::Refused {
         let path = FieldPath::new("metadata").child("resourceVersion");
         let error = FieldError::invalid(&path, 0, "must be specified for an update");
         // Kubernetes names the resource where a kind belongs.

@@ -18,20 +18,20 @@ use futures::{FutureExt as _, Stream, stream};
 use storage::{Entry, Event, Revision, WatchEnd, WatchQuery, Watcher};
 use tokio::time::{Instant, sleep_until};
 
-use super::Shared;
-use super::call::Call;
-use super::each::Lens;
 use super::selection::Selection;
+use crate::call::{Call, Lens, Shared};
 use crate::negotiate::{self, Offer};
+use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
-use crate::respond::{self, Refusal, Response};
+use crate::respond;
+use crate::respond::Response;
 use crate::watch::{WatchEventType, translate};
 
 use encode::Encoder;
 use everywhere::{Everywhere, Woke};
 use start::{Beginning, Start};
 
-/// What goes out in one piece, unless one revision is larger. Source: perf-reliability 1.8.
+/// What goes out in one piece, unless one revision is larger.
 const CHUNK_BYTES: usize = 16 * 1024;
 /// How often a watch that has nothing to tell says so.
 const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
@@ -288,7 +288,7 @@ impl WatchStream {
         Ok(())
     }
 
-    /// Tells of an object that is there, if it is selected.
+    /// Returns the event for an object that is there, if it is selected.
     fn tell_entry(
         &mut self,
         entry: &Entry,

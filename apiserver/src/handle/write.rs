@@ -1,26 +1,20 @@
 //! Handing a write over to the store, and bringing a new object into it.
 
-use api::growth::{TooLarge, depth};
-use api::status::StatusReason;
-use api::{GroupResource, Status, meta};
+use api::growth::depth;
+use api::{Status, meta};
 use serde_json::Value;
 use storage::{Change, Entry, Expect, Key, Write};
 
-use super::call::{Access, Call, Target};
+use super::limits::{OBJECT_BYTES_MAX, OBJECT_DEPTH_MAX, too_deep, too_much_memory};
 use super::output::Shown;
-use super::{convert, strategy};
+use super::{convert, prepare};
 use crate::admit;
-use crate::admit::kinds;
+use crate::call::{Access, Call, Target};
 use crate::objects::Encoded;
-use crate::respond::Refusal;
+use crate::refusal::Refusal;
+use crate::strategy::fields::fill_system_fields;
+use crate::strategy::rules::AfterCommit;
 
-/// The largest object: etcd's limit, which clients know.
-pub(super) const OBJECT_BYTES_MAX: usize = 1_572_864;
-/// The largest body of a request. Source: apiserver/pkg/server/config.go.
-pub(super) const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
-/// Levels of the deepest object: what is stored must be read again by parsers that stop at 128 levels, also as an item of a
-/// list or in an event of a watch.
-pub(super) const OBJECT_DEPTH_MAX: usize = 120;
 /// How often a generated name is tried. Source: apiserver/pkg/registry/generic/registry/store.go.
 const ATTEMPTS_MAX: usize = 8;
 
@@ -38,7 +32,7 @@ pub(super) struct Written {
 pub(super) enum Failure {
     /// Another write came first; `None` if it took the object away.
     Raced(Option<Entry>),
-    /// Something that was allotted to the object is taken by now.
+    /// Something that was allocated to the object is taken by now.
     Collided,
     /// It cannot be done.
     Refused(Refusal),
@@ -83,8 +77,8 @@ pub(super) async fn insert(
             meta::set_name(&mut object, &name);
             target = call.target_named(&name)?;
         }
-        // Nobody needs it again where no other attempt can follow.
-        let again = generated || kinds::allots(call.scope);
+        // No clone is needed if there can be no retry.
+        let again = generated || call.scope.strategy().allocation.is_some();
         let fresh = if again { object.clone() } else { object.take() };
         match insert_named(call, &target, fresh, mode, oversize).await {
             Err(Failure::Collided) if again && attempt < ATTEMPTS_MAX => {}
@@ -105,11 +99,19 @@ async fn insert_named(
     mode: Mode,
     oversize: Oversize,
 ) -> Result<Shown, Failure> {
-    strategy::fill_system_fields(call, &mut object, &uuid::Uuid::new_v4().to_string());
-    strategy::prepare_create(call, &mut object).map_err(too_much_memory)?;
-    strategy::validate_create(call, &object)?;
-    let allotted = kinds::allocate(&call.access(), target, &mut object, None)?;
-    kinds::canonicalize(call.scope, &mut object);
+    let (uid, now) = (
+        uuid::Uuid::new_v4().to_string(),
+        meta::time_now_text(call.context.now),
+    );
+    fill_system_fields(&mut object, &uid, &now);
+    prepare::prepare_create(call, &mut object).map_err(too_much_memory)?;
+    prepare::validate_create(call, &object)?;
+    let strategy = call.scope.strategy();
+    let beside = match &strategy.allocation {
+        Some(allocation) => (allocation.allocate)(&target.holder(call.shared), &mut object, None)?,
+        None => Vec::new(),
+    };
+    (strategy.canonicalize)(&mut object);
     if mode == Mode::DryRun {
         if let Some(existing) = call.shared.store.get(&target.key) {
             return Err(Failure::Raced(Some(existing)));
@@ -121,7 +123,7 @@ async fn insert_named(
         key: &target.key,
         expect: Expect::Absent,
         oversize,
-        beside: allotted,
+        beside,
     };
     Ok(Shown::Entry(put.commit(&call.access(), &mut object).await?))
 }
@@ -151,7 +153,9 @@ pub(super) async fn remove(
         change,
         expect,
     }];
-    writes.extend(kinds::release(access, target, last));
+    if let Some(allocation) = &access.scope.strategy().allocation {
+        writes.extend((allocation.release)(&target.holder(access.shared), last));
+    }
     commit(access, writes).await.map(drop)
 }
 
@@ -177,7 +181,7 @@ async fn commit(access: &Access<'_>, writes: Vec<Write>) -> Result<Entry, Failur
             return Err(Failure::Refused(status.into()));
         }
     };
-    if defines_what_is_served(&access.scope.rules.resource) {
+    if access.scope.strategy().after_commit == AfterCommit::AwaitsRegistry {
         // Whoever wrote a definition may use it as soon as it is answered. A follower that hangs must not hang writers.
         let reached = access.shared.registry.reach(committed.revision);
         let _reached = tokio::time::timeout(FOLLOWER_WAIT, reached).await;
@@ -189,35 +193,10 @@ async fn commit(access: &Access<'_>, writes: Vec<Write>) -> Result<Entry, Failur
 /// How long a writer of a definition waits for it to be seen; it takes well below a millisecond.
 const FOLLOWER_WAIT: std::time::Duration = std::time::Duration::from_secs(1);
 
-fn defines_what_is_served(resource: &GroupResource) -> bool {
-    matches!(
-        (resource.group.as_str(), resource.resource.as_str()),
-        (api::crd::GROUP, api::crd::RESOURCE)
-            | (api::wheelhouse::GROUP, api::wheelhouse::SPOKE_RESOURCE)
-            | (
-                api::wheelhouse::INTERNAL_GROUP,
-                api::wheelhouse::SERVED_RESOURCE_RESOURCE
-            )
-    )
-}
-
-/// The refusal of an object that could be stored but not be read again.
-fn too_deep() -> Refusal {
-    let text =
-        format!("Request entity too large: the object has more than {OBJECT_DEPTH_MAX} levels");
-    Status::failure(413, StatusReason::RequestEntityTooLarge, text).into()
-}
-
 /// Whether an object has more levels than it may. Each level begins with a bracket, so that most objects need no walk.
 fn is_deep(object: &Value, encoded: &Encoded) -> bool {
     let bracket_count = memchr::memchr2_iter(b'{', b'[', &encoded.bytes).count();
     bracket_count > OBJECT_DEPTH_MAX && depth(object, OBJECT_DEPTH_MAX) > OBJECT_DEPTH_MAX
-}
-
-/// The refusal of an object whose tree would take too much memory.
-pub(super) fn too_much_memory(error: TooLarge) -> Refusal {
-    let text = format!("Request entity too large: {error}");
-    Status::failure(413, StatusReason::RequestEntityTooLarge, text).into()
 }
 
 /// The refusal for a name that is taken.

@@ -5,7 +5,7 @@ use futures::{StreamExt, stream};
 use http::{Method, Request, header};
 
 use super::{Hub, InProcess};
-use crate::{authenticate::UserInfo, authorize::bootstrap, respond::RequestBody};
+use crate::{authorize::bootstrap, request::UserInfo, respond::RequestBody};
 
 /// The user that these objects are created as.
 const USER: &str = "system:wheelhouse:bootstrap";

@@ -8,7 +8,7 @@ use api::{query::Query, status::Status};
 use http::request::Parts;
 use tokio::time::Instant;
 
-use crate::{respond::Refusal, route::RequestInfo};
+use crate::{refusal::Refusal, request::RequestInfo};
 
 /// How long a request may take that is not long-running, unless it asks for less.
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
@@ -42,37 +42,8 @@ pub(super) fn of(parts: &Parts, info: &RequestInfo, started: Instant) -> Result<
 
 /// Parses a duration as Go writes it, `1m30s` or `1.5h`; `None` for what is none, or negative.
 fn parse_duration(text: &str) -> Option<Duration> {
-    if text == "0" {
-        return Some(Duration::ZERO);
-    }
-    let mut rest = text.strip_prefix('+').unwrap_or(text);
-    if rest.is_empty() {
-        return None;
-    }
-    let mut total = Duration::ZERO;
-    while !rest.is_empty() {
-        let digits = rest
-            .find(|character: char| !character.is_ascii_digit() && character != '.')
-            .filter(|end| *end > 0)?;
-        let (number, tail) = rest.split_at_checked(digits)?;
-        let end = tail
-            .find(|character: char| character.is_ascii_digit() || character == '.')
-            .unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at_checked(end)?;
-        let seconds = match unit {
-            "h" => 3600.0,
-            "m" => 60.0,
-            "s" => 1.0,
-            "ms" => 1e-3,
-            "us" | "µs" => 1e-6,
-            "ns" => 1e-9,
-            _ => return None,
-        };
-        let part = number.parse::<f64>().ok()? * seconds;
-        total = total.checked_add(Duration::try_from_secs_f64(part).ok()?)?;
-        rest = tail;
-    }
-    Some(total)
+    let nanos = dialect::Duration::parse(text)?.nanos();
+    u64::try_from(nanos).ok().map(Duration::from_nanos)
 }
 
 #[cfg(test)]

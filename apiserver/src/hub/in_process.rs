@@ -15,8 +15,9 @@ use tower::Service;
 
 use super::Hub;
 use crate::{
-    authenticate::{Peer, UserInfo},
-    respond::{BoxError, RequestBody, Response},
+    refusal::BoxError,
+    request::{Peer, UserInfo},
+    respond::{RequestBody, Response},
 };
 
 /// Sends requests to a hub as one user. `kube::Client::new` takes it.

@@ -7,9 +7,9 @@ use std::{
 };
 
 use api::cluster::LogicalCluster;
+use spokes::Spokes;
 use storage::{Store, embedded, etcd};
 use tasks::{OnPanic, Tasks};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -29,12 +29,15 @@ use crate::{
     quota::Quotas,
     registry::{self, ClusterKind, Registry},
     relay::Relay,
+    request::UserInfo,
     reseal::reseal,
-    serve::Server,
     side::{Health, Metrics},
     sweep,
     tls::{self, Pki},
 };
+
+/// The user as whom the controller of spokes reads Spokes and Secrets.
+const SPOKES_USER: &str = "system:wheelhouse:spokes";
 
 /// The file in which a replica remembers what it has seen of its etcd, below the data directory.
 const ETCD_MEMORY_FILE: &str = "etcd-seen";
@@ -92,9 +95,21 @@ impl Hub {
     /// # Errors
     /// One variant per part that cannot be had.
     pub async fn open(config: Config, tasks: &Tasks) -> Result<Self, OpenError> {
+        let store = open_store(&config, tasks).await?;
+        Self::open_over(store, config, tasks).await
+    }
+
+    /// Opens a hub over a store that is open already. [`Config::store`] says only whether other replicas share it.
+    ///
+    /// # Errors
+    /// As [`Hub::open`], but for the store.
+    pub async fn open_over(
+        store: Arc<dyn Store>,
+        config: Config,
+        tasks: &Tasks,
+    ) -> Result<Self, OpenError> {
         let mut config = config;
         let now = jiff::Timestamp::now();
-        let store = open_store(&config, tasks).await?;
         if let StoreConfig::Etcd(_) = config.store {
             config.hub_id = replicas::share(&store, &config.data_dir, &config.hub_id, now).await?;
         }
@@ -104,11 +119,15 @@ impl Hub {
         let registry = Registry::open(&store)?;
         let (policies, follower) =
             Policies::open(Arc::clone(&store)).map_err(OpenError::Policies)?;
-        let authorizer = Arc::new(Authorizer::new(policies, registry.clusters()));
+        let spokes = Spokes::new(config.dialer.clone());
+        let relay = Relay::new(spokes.clone(), tasks);
+        let authorizer = Authorizer::new(policies, registry.clusters());
+        let authorizer = Arc::new(authorizer.with_spoke_reviewer(relay.reviewer()));
         let handlers = Handlers::new(handle::Parts {
             store: Arc::clone(&store),
             registry: Arc::clone(&registry),
             authorizer: Arc::clone(&authorizer),
+            spoke_namespaces: Some(relay.namespaces()),
         });
         // Its end would leave policies as they are for ever: better no hub than one that obeys old bindings.
         tasks.spawn_with(
@@ -122,7 +141,8 @@ impl Hub {
         let hub = Self {
             parts: Arc::new(HubParts {
                 authenticator: Authenticator::new(tokens, config.anonymous)
-                    .with_service_accounts(Arc::clone(&accounts)),
+                    .with_service_accounts(Arc::clone(&accounts))
+                    .with_spoke_tokens(relay.tokens()),
                 accounts,
                 backups: Backups::new(Arc::clone(&store), config.hub_id.clone()),
                 health: Health::new(Arc::clone(&store), lifecycle.draining()),
@@ -132,7 +152,8 @@ impl Hub {
                 authorizer,
                 discovery: discovery::Cache::default(),
                 openapi: openapi::Cache::default(),
-                relay: Relay::default(),
+                spokes,
+                relay,
                 metrics: Metrics::default(),
                 quotas: Quotas::new(config.limits),
                 lifecycle,
@@ -140,7 +161,8 @@ impl Hub {
                 config,
             }),
         };
-        hub.parts.relay.start(&hub, &hub.parts.handlers, tasks);
+        let client = kube::Client::new(hub.in_process(UserInfo::system(SPOKES_USER)), "default");
+        hub.parts.spokes.start(client, tasks);
         hub.start_standings(tasks);
         hub.bootstrap(&LogicalCluster::root()).await?;
         hub.parts.health.set_bootstrapped();
@@ -176,25 +198,6 @@ impl Hub {
     /// What names this hub to other writers of its spokes; replicas share it.
     pub fn id(&self) -> &str {
         &self.parts.config.hub_id
-    }
-
-    /// Serves connections of `listener` until `shutdown`, then drains and returns.
-    ///
-    /// Controllers must go on until this has returned, and the store after them: cancel their tasks afterwards.
-    ///
-    /// # Errors
-    /// [`tls::Error::Certificate`] for certificates that rustls does not take.
-    pub async fn serve(
-        &self,
-        listener: TcpListener,
-        shutdown: CancellationToken,
-    ) -> Result<(), tls::Error> {
-        let (config, verifier) = self.parts.pki.server_config()?;
-        let server = Server::new(self.clone(), config, verifier);
-        // All who wait are accepted before their handshakes get the thread: a full backlog drops what comes next. Slots
-        // bound how many that can be.
-        tokio::task::unconstrained(server.run(listener, shutdown)).await;
-        Ok(())
     }
 
     /// Gives each embedded spoke its first objects, as soon as it is there.

@@ -27,11 +27,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Hub, target::no_such_cluster};
 use crate::{
-    authenticate::Credential,
     authorize::{Authorized, Held, Judge, Reconsidered},
-    context::{Ending, RequestOrigin},
+    refusal::Refusal,
     registry::ClusterKind,
-    respond::Refusal,
+    request::{Credential, Ending, RequestOrigin},
 };
 
 /// Between two looks at what is known here. A thousand watches take a few milliseconds.
@@ -196,7 +195,7 @@ impl Hub {
         for_spokes
     }
 
-    /// Says which spoke is to be asked, if one is.
+    /// Returns which spoke is to be asked, if one is.
     async fn look_at(
         &self,
         standing: &Standing,

@@ -11,12 +11,13 @@ use http::request::Parts;
 
 use super::Hub;
 use crate::{
-    authenticate::service_accounts::serve_token_request,
-    authorize::{Authorized, Judge, review::Review},
+    authorize::{Authorized, Judge},
     backup, discovery, openapi,
+    refusal::Refusal,
     registry::{ClusterKind, Registry, ResourceScope},
-    respond::{Refusal, RequestBody, Response},
-    route::{RequestInfo, Verb},
+    request::{RequestInfo, Verb},
+    respond::{RequestBody, Response},
+    review::{Review, token_request},
     served::KindSource,
     side,
 };
@@ -147,7 +148,7 @@ impl Target {
                     .await
             }
             Self::Token(cluster) => {
-                serve_token_request(&hub.parts.accounts, &cluster, request, body).await
+                token_request::serve(&hub.parts.accounts, &cluster, request, body).await
             }
             Self::Spoke => {
                 let parts = &hub.parts;

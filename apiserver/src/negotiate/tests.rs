@@ -1,4 +1,4 @@
-//! What clients send (`api-compat.md` 1.4, the client matrix) and what they get.
+//! The `Accept` headers of kubectl, Helm, client-go and browsers, and what they get.
 
 use http::Request;
 

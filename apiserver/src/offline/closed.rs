@@ -1,11 +1,10 @@
-//! The data directory of a hub that does not run: a backup of it, and the way back to the format before.
+//! A backup of the data directory of a hub that does not run.
 
-use std::{fs::File, io::BufWriter, path::Path, sync::Arc};
+use std::{fs::File, io::BufWriter, path::Path};
 
 use storage::{
     backup::{BackupError, Writer},
     check::{self, CheckError, Finding},
-    embedded,
 };
 
 use super::{HUB_ID_FILE, Header, Keyring, STORE_DIRECTORY};
@@ -53,16 +52,4 @@ pub fn backup_closed(
         .map_err(|error| BackupError::Io(error.into_error()))?;
     file.sync_all().map_err(BackupError::Io)?;
     Ok((header, count))
-}
-
-/// Writes the store in the format of the version before this one. Blocks.
-///
-/// # Errors
-/// As [`embedded::rollback`].
-pub fn rollback(data_dir: &Path, keyring: Option<Keyring>) -> Result<(), storage::OpenError> {
-    let config = embedded::Config {
-        keyring: keyring.map(Arc::new),
-        ..embedded::Config::default()
-    };
-    embedded::rollback(&data_dir.join(STORE_DIRECTORY), &config)
 }

@@ -160,7 +160,7 @@ fn what_cannot_be_restored_leaves_no_store() {
     let sealed = backup(&directory.path().join("sealed"), Some(&keyring()));
     let absent = directory.path().join("absent");
     for (name, from, epoch, want) in [
-        ("a part", &part, None, "it is a part"),
+        ("a part", &part, None, "it is incomplete"),
         ("an altered one", &flipped, None, "corrupt"),
         ("another file", &other, None, "no backup"),
         ("a file that is not there", &absent, None, "No such file"),
@@ -184,7 +184,7 @@ fn what_cannot_be_restored_leaves_no_store() {
             ..asked(from, &data_dir)
         });
         let error = refused.expect_err(name);
-        let told = crate::hub::error_chain(&error);
+        let told = dialect::error_chain(&error);
         assert!(told.contains(want), "{name}: {told}");
         assert!(!data_dir.join(STORE_DIRECTORY).exists(), "{name}");
     }

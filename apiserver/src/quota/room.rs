@@ -17,8 +17,14 @@ use std::{
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::{Kind, Permit, Quotas, Share};
-use crate::{authenticate::UserInfo, respond::Refusal};
+use super::Quotas;
+use crate::{
+    refusal::Refusal,
+    request::{
+        UserInfo,
+        share::{Kind, Permit, Share},
+    },
+};
 
 /// Connections that wait. A fleet that comes back after a restart is a few thousand at once.
 const WAITING_MAX: usize = 8_192;
@@ -210,7 +216,7 @@ impl Drop for Seat {
 // === impl Answering ===
 
 impl Answering<'_> {
-    /// Says that there is an answer.
+    /// Marks the request as answered.
     pub(crate) fn complete(mut self) {
         self.seat = None;
     }

@@ -1,8 +1,10 @@
 use std::{net::Ipv4Addr, time::Duration};
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::request::share::{Kind, Permit};
 
 const LIMITS: Limits = Limits {
     connections_per_user: 2,
@@ -72,11 +74,7 @@ fn above_the_limit_of_all_a_user_with_less_than_a_fair_part_gets_in() {
     let admin = UserInfo::system("a");
     assert!(many.take(Kind::Request, &admin).is_ok(), "an administrator");
     drop(held);
-    assert_eq!(
-        quotas.totals.requests.load(Ordering::Acquire),
-        0,
-        "all came back"
-    );
+    assert_eq!(quotas.totals.under_way(), 0, "all came back");
 }
 
 #[test]

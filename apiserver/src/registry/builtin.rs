@@ -16,15 +16,13 @@ use schema::Schema;
 use schema::builtin::{Resource, catalog};
 
 use super::compile::{Blueprint, Pool, install, storage_version_hash};
-use super::scope::{
-    AuthorStamp, Conversion, Life, Phase, ResourceRules, ResourceScope, ScalePaths,
-    SelectableField, StatusMode, VersionRules,
-};
-use super::strategy::Strategy;
+use super::scope::{Conversion, Life, Phase, ResourceRules, ResourceScope};
 use super::view::ClusterKind;
 use super::view::Layer;
 use crate::objects::ResourcePrefix;
 use crate::served::{KindSource, ServedKind, ServedSubresource};
+use crate::strategy::version::{ScalePaths, SelectableField, StatusMode, VersionRules};
+use crate::strategy::{self, StoredAs, Strategy};
 
 /// The tag of built-in objects. Raised by hand when built-in defaults change in a way that stored objects must show.
 const TAG: u64 = 1;
@@ -64,69 +62,6 @@ const SUBRESOURCES: &[&str] = &[
     "resize",
     "scale",
     "status",
-];
-
-/// Field selectors of built-in resources, beside metadata's.
-const SELECTABLE: &[(&str, &str, &[&str])] = &[
-    (
-        "",
-        "events",
-        &[
-            "involvedObject.kind",
-            "involvedObject.namespace",
-            "involvedObject.name",
-            "involvedObject.uid",
-            "involvedObject.apiVersion",
-            "involvedObject.resourceVersion",
-            "involvedObject.fieldPath",
-            "reason",
-            "reportingComponent",
-            "source",
-            "type",
-        ],
-    ),
-    (
-        "events.k8s.io",
-        "events",
-        &[
-            "regarding.kind",
-            "regarding.namespace",
-            "regarding.name",
-            "regarding.uid",
-            "regarding.apiVersion",
-            "regarding.resourceVersion",
-            "regarding.fieldPath",
-            "reason",
-            "reportingController",
-            "type",
-        ],
-    ),
-    ("", "namespaces", &["status.phase", "name"]),
-    ("", "nodes", &["spec.unschedulable"]),
-    (
-        "",
-        "pods",
-        &[
-            "spec.nodeName",
-            "spec.restartPolicy",
-            "spec.schedulerName",
-            "spec.serviceAccountName",
-            "spec.hostNetwork",
-            "status.phase",
-            "status.podIP",
-            "status.nominatedNodeName",
-        ],
-    ),
-    ("", "replicationcontrollers", &["status.replicas"]),
-    ("", "secrets", &["type"]),
-    ("", "services", &["spec.clusterIP", "spec.type"]),
-    ("apps", "replicasets", &["status.replicas"]),
-    ("batch", "jobs", &["status.successful"]),
-    (
-        "certificates.k8s.io",
-        "certificatesigningrequests",
-        &["spec.signerName"],
-    ),
 ];
 
 /// The layer of a kind of cluster.
@@ -179,71 +114,85 @@ fn is_of_root(resource: &Resource) -> bool {
 }
 
 fn built_in(resource: &Resource) -> ResourceScope {
-    let gvk = resource.gvk();
-    let api_version = gvk.api_version();
     let name = GroupResource::new(resource.group.as_str(), resource.resource.as_str());
-    let has = |subresource: &str| {
-        resource
-            .subresources
-            .iter()
-            .any(|it| it.name == subresource)
+    let strategy = strategy::built_in(&name);
+    let version = Arc::new(version_rules(resource, strategy));
+    let (stored_as, storage, conversion) = match strategy.stored_as {
+        None => (name.clone(), Arc::clone(&version), Conversion::None),
+        Some(stored) => {
+            let (group, resource) = stored.resource;
+            (
+                GroupResource::new(group, resource),
+                stored_rules(&version, stored),
+                Conversion::Renaming(stored),
+            )
+        }
     };
-    let schema = catalog()
-        .schema(&gvk)
-        .unwrap_or_else(|| Arc::new(Schema::any()));
-    let version = Arc::new(VersionRules {
-        number: VersionRules::next_number(),
-        lead: VersionRules::lead_of(&api_version, &gvk.kind),
-        api_version,
-        schema: Arc::clone(&schema),
-        hash: TAG,
-        columns: Arc::new(schema::builtin::columns(&resource.gvr())),
-        selectable: selectable(&name),
-        status: if has("status") {
-            StatusMode::Subresource
-        } else {
-            StatusMode::Inline
-        },
-        scale: has("scale").then(|| scale_paths(&name)),
-        deprecation: deprecation(&name),
-    });
-    // Both kinds of events are one: those of the core group are what is stored.
-    let events = name.resource == "events";
-    let (stored_as, storage) = if events {
-        (GroupResource::new("", "events"), core_events(&version))
-    } else {
-        (name.clone(), Arc::clone(&version))
-    };
-    let kind = served_kind(resource, Some(&schema));
+    let kind = served_kind(resource, Some(&version.schema));
     ResourceScope {
         kind: Arc::new(kind),
         rules: Arc::new(ResourceRules {
             prefix: ResourcePrefix::new(&stored_as),
-            strategy: Strategy::built_in(&name),
+            strategy,
             resource: name,
             storage,
             versions: vec![Arc::clone(&version)],
-            conversion: if events {
-                Conversion::Events
-            } else {
-                Conversion::None
-            },
-            author: AuthorStamp::Absent,
+            conversion,
         }),
         version,
         life: Life::endless(),
     }
 }
 
-/// The rules of core events, under which all events are stored.
-fn core_events(version: &Arc<VersionRules>) -> Arc<VersionRules> {
-    if version.api_version == "v1" {
+fn version_rules(resource: &Resource, strategy: &Strategy) -> VersionRules {
+    let gvk = resource.gvk();
+    let api_version = gvk.api_version();
+    let has = |subresource: &str| {
+        resource
+            .subresources
+            .iter()
+            .any(|it| it.name == subresource)
+    };
+    let selectable = strategy.selectable.iter();
+    VersionRules {
+        number: VersionRules::next_number(),
+        lead: VersionRules::lead_of(&api_version, &gvk.kind),
+        schema: catalog()
+            .schema(&gvk)
+            .unwrap_or_else(|| Arc::new(Schema::any())),
+        gvk,
+        api_version,
+        hash: TAG,
+        columns: Arc::new(schema::builtin::columns(&resource.gvr())),
+        selectable: selectable
+            .map(|(label, path)| SelectableField::new(label, path))
+            .collect(),
+        status: if has("status") {
+            StatusMode::Subresource
+        } else {
+            StatusMode::Inline
+        },
+        scale: has("scale").then(|| ScalePaths {
+            spec_replicas: ".spec.replicas".to_owned(),
+            status_replicas: ".status.replicas".to_owned(),
+            label_selector: strategy.scale_selector.map(str::to_owned),
+        }),
+        deprecation: strategy.deprecation.map(str::to_owned),
+    }
+}
+
+/// The rules of the kind that a version is stored as; the version itself where it is that kind.
+fn stored_rules(version: &Arc<VersionRules>, stored: &StoredAs) -> Arc<VersionRules> {
+    let (group, _) = stored.resource;
+    if version.gvk.group == group {
         return Arc::clone(version);
     }
+    let gvk = GroupVersionKind::new(group, stored.version, stored.kind);
     Arc::new(VersionRules {
         number: VersionRules::next_number(),
-        lead: VersionRules::lead_of("v1", "Event"),
-        api_version: "v1".to_owned(),
+        lead: VersionRules::lead_of(&gvk.api_version(), stored.kind),
+        api_version: gvk.api_version(),
+        gvk,
         schema: Arc::clone(&version.schema),
         hash: TAG,
         columns: Arc::clone(&version.columns),
@@ -251,51 +200,6 @@ fn core_events(version: &Arc<VersionRules>) -> Arc<VersionRules> {
         status: StatusMode::Inline,
         scale: None,
         deprecation: None,
-    })
-}
-
-fn selectable(resource: &GroupResource) -> Vec<SelectableField> {
-    let found = SELECTABLE
-        .iter()
-        .find(|(group, name, _)| *group == resource.group && *name == resource.resource);
-    let labels = found.map(|(_, _, labels)| *labels).unwrap_or_default();
-    let field = |label: &&str| {
-        // Names that are not paths.
-        let path = match (resource.resource.as_str(), *label) {
-            ("namespaces", "name") => "metadata.name",
-            ("events", "source") => "source.component",
-            ("jobs", "status.successful") => "status.succeeded",
-            _ => label,
-        };
-        let path = path.split('.').map(str::to_owned).collect();
-        SelectableField {
-            label: (*label).to_owned(),
-            path,
-        }
-    };
-    labels.iter().map(field).collect()
-}
-
-fn scale_paths(resource: &GroupResource) -> ScalePaths {
-    // Built-in selectors are objects, which `scale` renders as text.
-    let selector = match resource.resource.as_str() {
-        "replicationcontrollers" | "deployments" | "replicasets" | "statefulsets" => {
-            Some(".spec.selector".to_owned())
-        }
-        _ => None,
-    };
-    ScalePaths {
-        spec_replicas: ".spec.replicas".to_owned(),
-        status_replicas: ".status.replicas".to_owned(),
-        label_selector: selector,
-    }
-}
-
-/// Source: kubernetes/pkg/registry/core/endpoint (deprecated in 1.33).
-fn deprecation(resource: &GroupResource) -> Option<String> {
-    let endpoints = resource.group.is_empty() && resource.resource == "endpoints";
-    endpoints.then(|| {
-        "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned()
     })
 }
 
@@ -356,12 +260,9 @@ fn own(kind: ClusterKind) -> Vec<ResourceScope> {
         {
             continue;
         }
-        let is_graph = matches!(spec.group.as_str(), kro::GROUP | kro::INTERNAL_GROUP);
-        let names = spec.names.clone();
+        let (names, resource) = (spec.names.clone(), spec.group_resource());
         let mut blueprint = Blueprint::new(spec, names, &BTreeMap::new(), Phase::Served);
-        if is_graph {
-            blueprint.author = AuthorStamp::Stamped;
-        }
+        blueprint.strategy = strategy::own(&resource);
         let installed = install(&pool, &blueprint).expect("our own definitions compile (tested)");
         scopes.extend(
             installed

@@ -13,13 +13,12 @@ use schema::columns::Columns;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::scope::{
-    AuthorStamp, Conversion, Life, Phase, ResourceRules, ResourceScope, ScalePaths,
-    SelectableField, StatusMode, VersionRules,
-};
-use super::strategy::Strategy;
+use super::scope::{Conversion, Life, Phase, ResourceRules, ResourceScope};
 use crate::objects::ResourcePrefix;
 use crate::served::{KindSource, ServedKind, ServedSubresource};
+use crate::strategy::rules::AuthorStamp;
+use crate::strategy::version::{ScalePaths, SelectableField, StatusMode, VersionRules};
+use crate::strategy::{self, Strategy};
 
 /// What a definition says, apart from where it is.
 #[derive(Debug, Clone)]
@@ -28,8 +27,8 @@ pub(super) struct Blueprint {
     pub(super) spec: DefinitionSpec,
     /// The names under which it is served.
     pub(super) names: Names,
-    /// Whether its instances carry their author.
-    pub(super) author: AuthorStamp,
+    /// The rules of its instances.
+    pub(super) strategy: &'static Strategy,
     /// Whether it is going away.
     pub(super) phase: Phase,
 }
@@ -46,7 +45,7 @@ pub(super) struct Compiled {
 /// What a definition adds to a cluster: one scope per served version.
 #[derive(Debug, Clone)]
 pub(super) struct Installed {
-    /// Tells contents apart.
+    /// Identifies the content.
     pub(super) content: u64,
     /// The scopes by version.
     pub(super) versions: BTreeMap<String, Arc<ResourceScope>>,
@@ -157,16 +156,16 @@ impl Blueprint {
         Self {
             spec,
             names,
-            author,
+            strategy: strategy::custom(author),
             phase,
         }
     }
 
-    /// Tells contents apart.
+    /// Returns a mark by which contents can be told apart.
     pub(super) fn content(&self) -> u64 {
         let spec = serde_json::to_value(&self.spec).unwrap_or_default();
         let names = serde_json::to_value(&self.names).unwrap_or_default();
-        let author = self.author == AuthorStamp::Stamped;
+        let author = self.strategy.author == AuthorStamp::Stamped;
         let terminating = self.phase == Phase::Terminating;
         hash_of(&json!([spec, names, author, terminating]))
     }
@@ -223,11 +222,10 @@ fn compile(blueprint: &Blueprint, content: u64) -> Result<Compiled, CompileError
         rules: Arc::new(ResourceRules {
             prefix: ResourcePrefix::new(&resource),
             resource,
-            strategy: Strategy::custom(),
+            strategy: blueprint.strategy,
             storage: stored,
             versions: rules.iter().map(|(_, rules)| Arc::clone(rules)).collect(),
             conversion,
-            author: blueprint.author,
         }),
         phase: blueprint.phase,
     })
@@ -258,13 +256,13 @@ fn version_rules(
         version.deprecation_warning.clone().unwrap_or_else(standard)
     });
     let selectable = version.selectable_fields.iter().map(|field| {
-        let label = field.json_path.trim_start_matches('.').to_owned();
-        let path = label.split('.').map(str::to_owned).collect();
-        SelectableField { label, path }
+        let path = field.json_path.trim_start_matches('.');
+        SelectableField::new(path, path)
     });
     Ok(VersionRules {
         number: VersionRules::next_number(),
         lead: VersionRules::lead_of(&api_version, &gvk.kind),
+        gvk,
         api_version,
         schema,
         // Zero stands for "no schema" elsewhere; a tag is never that.

@@ -21,12 +21,14 @@ use storage::{
 use tokio_util::sync::CancellationToken;
 
 use super::compile::{Blueprint, install};
+use super::names::{self, Accepted};
 use super::scope::Phase;
 use super::view::ClusterKind;
 use super::view::ClusterView;
 use super::{OpenError, Registry, builtin};
-use crate::definitions::names::{self, Accepted};
 use crate::objects::{parse_key, prefix};
+use crate::strategy;
+use crate::strategy::rules::AuthorStamp;
 
 /// What is known of the definitions of all clusters. Guarded by the registry; only the follower changes it.
 #[derive(Debug, Default)]
@@ -603,7 +605,7 @@ impl Definition {
             Source::Served(served) => {
                 let mut blueprint = Blueprint::new(spec, names, &served.spec.labels, Phase::Served);
                 // Only kinds that graphs generate are served for a spoke.
-                blueprint.author = super::scope::AuthorStamp::Stamped;
+                blueprint.strategy = strategy::custom(AuthorStamp::Stamped);
                 blueprint
             }
         }

@@ -29,7 +29,6 @@ use std::{
 use api::LogicalCluster;
 use arc_swap::ArcSwap;
 use client::Endpoint;
-use futures::future::BoxFuture;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -39,8 +38,8 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::links::{Link, Links};
-use crate::authenticate::{SpokeTokens, UserInfo};
+use super::way::Way;
+use crate::request::UserInfo;
 use keys::{Account, Keys, Token};
 
 /// How long a spoke's yes counts. With the interval in which watches are looked at, less than the ten seconds of a revocation.
@@ -64,11 +63,6 @@ const ACCOUNT_COUNT_MAX: usize = 1024;
 const AUDIENCE_COUNT_MAX: usize = 16;
 /// The longest uid that is taken from an answer.
 const UID_BYTES_MAX: usize = 128;
-
-/// Knows the tokens of all spokes.
-pub(super) struct Accounts {
-    links: Arc<Links>,
-}
 
 /// What is known of one spoke's tokens.
 pub(super) struct AccountTokens {
@@ -96,57 +90,29 @@ struct Known {
     audiences: HashSet<String>,
 }
 
-// === impl Accounts ===
-
-impl Accounts {
-    pub(super) fn new(links: Arc<Links>) -> Self {
-        Self { links }
-    }
-}
-
-impl SpokeTokens for Accounts {
-    fn find<'a>(
-        &'a self,
-        token: &'a str,
-        cluster: &'a LogicalCluster,
-        now: Timestamp,
-    ) -> BoxFuture<'a, Option<Arc<UserInfo>>> {
-        Box::pin(async move {
-            let parsed = Token::parse(token)?;
-            let link = self.links.get(cluster)?;
-            link.accounts.find(&link, token, &parsed, now).await
-        })
-    }
-}
-
-impl fmt::Debug for Accounts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Accounts").finish_non_exhaustive()
-    }
-}
-
 // === impl AccountTokens ===
 
 impl AccountTokens {
-    async fn find(
+    /// Returns whose a token is, as the spoke says.
+    pub(super) async fn find(
         &self,
-        link: &Link,
+        way: &Way,
         text: &str,
-        token: &Token<'_>,
         now: Timestamp,
     ) -> Option<Arc<UserInfo>> {
+        let token = &Token::parse(text)?;
         if !token.is_in_time(now) {
             return None;
         }
         let hash: [u8; 32] = Sha256::digest(text.as_bytes()).into();
         let answer = if let Some(answer) = self.asked(&hash) {
             answer
-        } else if self.is_signed(link, token).await {
+        } else if self.is_signed(way, token).await {
             self.ask_anew(hash)
         } else {
             return None;
         };
-        let answer = answer.get_or_init(|| self.ask(link, text, token)).await;
+        let answer = answer.get_or_init(|| self.ask(way, text, token)).await;
         answer.user.clone()
     }
 
@@ -173,7 +139,7 @@ impl AccountTokens {
     }
 
     /// Whether the spoke has signed a token. An unknown key may be new.
-    async fn is_signed(&self, link: &Link, token: &Token<'_>) -> bool {
+    async fn is_signed(&self, way: &Way, token: &Token<'_>) -> bool {
         if self.keys.load().have_signed(token) {
             return true;
         }
@@ -188,42 +154,42 @@ impl AccountTokens {
                 }
             }
         };
-        reading.get_or_init(|| self.read_keys(link)).await;
+        reading.get_or_init(|| self.read_keys(way)).await;
         self.keys.load().have_signed(token)
     }
 
-    async fn read_keys(&self, link: &Link) {
-        let hub = link.dynamic();
+    async fn read_keys(&self, way: &Way) {
+        let hub = way.dynamic();
         let read = timeout(ASK_TIMEOUT, hub.raw_get_as(KEYS_PATH, KEYS_TYPE)).await;
         match read {
             Ok(Ok(bytes)) => self.keys.store(Arc::new(Keys::parse(&bytes))),
             Ok(Err(error)) => {
-                tracing::info!(cluster = %link.cluster, error = %error.chain(), "the keys of a spoke's tokens cannot be read");
+                tracing::info!(cluster = %way.cluster(), error = %error.chain(), "the keys of a spoke's tokens cannot be read");
             }
             Err(_elapsed) => {
-                tracing::info!(cluster = %link.cluster, "the keys of a spoke's tokens were not read in time");
+                tracing::info!(cluster = %way.cluster(), "the keys of a spoke's tokens were not read in time");
             }
         }
     }
 
     /// Asks the spoke about a token that it has signed.
-    async fn ask(&self, link: &Link, text: &str, token: &Token<'_>) -> Answer {
+    async fn ask(&self, way: &Way, text: &str, token: &Token<'_>) -> Answer {
         let asked = async {
             let _slot = self.slots.acquire().await.ok()?;
-            let (status, is_there) = tokio::join!(review(link, text), are_there(link, token));
+            let (status, is_there) = tokio::join!(review(way, text), are_there(way, token));
             Some(status.and_then(|status| is_there.map(|is_there| (status, is_there))))
         };
         let is_good = match timeout(ASK_TIMEOUT, asked).await.ok().flatten() {
             Some(Ok((status, is_there))) => self.take(token, &status, is_there),
             Some(Err(error)) if !error.unreachable() => {
-                tracing::warn!(cluster = %link.cluster, error = %error.chain(), "a spoke cannot be asked about a token");
+                tracing::warn!(cluster = %way.cluster(), error = %error.chain(), "a spoke cannot be asked about a token");
                 None
             }
             // Away: what it has let count counts until its time is up.
             Some(Err(_)) | None => self.known(token),
         };
         let counts_for = if is_good.is_some() { GOOD_FOR } else { BAD_FOR };
-        let user = is_good.map(|uid| Arc::new(user_of(token, uid, &link.cluster)));
+        let user = is_good.map(|uid| Arc::new(user_of(token, uid, way.cluster())));
         Answer {
             user,
             until: Instant::now() + counts_for,
@@ -298,26 +264,26 @@ fn user_of(token: &Token<'_>, uid: String, cluster: &LogicalCluster) -> UserInfo
     user.vouched_for_by(cluster)
 }
 
-async fn review(link: &Link, token: &str) -> Result<Value, client::Error> {
+async fn review(way: &Way, token: &str) -> Result<Value, client::Error> {
     let endpoint = Endpoint {
         scope: None,
         gvr: api::GroupVersionResource::new("authentication.k8s.io", "v1", "tokenreviews"),
         namespace: None,
     };
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}});
-    let mut answer = link.dynamic().create(&endpoint, &review).await?;
+    let mut answer = way.dynamic().create(&endpoint, &review).await?;
     Ok(answer["status"].take())
 }
 
 /// Whether everything that a token ends with is there. What the hub's credential may not read is taken to be: the spoke has its own say.
-async fn are_there(link: &Link, token: &Token<'_>) -> Result<bool, client::Error> {
+async fn are_there(way: &Way, token: &Token<'_>) -> Result<bool, client::Error> {
     for object in &token.ends_with {
         let endpoint = Endpoint {
             scope: None,
             gvr: api::GroupVersionResource::new("", "v1", object.resource),
             namespace: object.namespace.clone(),
         };
-        match link.dynamic().get(&endpoint, &object.name).await {
+        match way.dynamic().get(&endpoint, &object.name).await {
             Ok(found) if api::meta::uid(&found) != object.uid => return Ok(false),
             Err(error) if error.is_not_found() => return Ok(false),
             Err(error) if error.unreachable() => return Err(error),

@@ -15,12 +15,12 @@ use http::{
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
-use super::{headers, links::Link};
+use super::{headers, way::Way};
 use crate::{
-    authenticate::{Credential, UserInfo},
     authorize::Authorized,
-    context::{RequestContext, RequestOrigin},
-    respond::{Body, Refusal, RequestBody, Response},
+    refusal::Refusal,
+    request::{Credential, RequestContext, RequestOrigin, UserInfo},
+    respond::{Body, RequestBody, Response},
 };
 
 /// As whom a request of the hub's user enters a spoke.
@@ -44,7 +44,7 @@ pub(super) enum Identity {
 /// # Errors
 /// 503 where the spoke is not reached, 403 for users that do not enter spokes, 501 for streams that are not relayed yet.
 pub(super) async fn forward(
-    link: &Link,
+    way: &Way,
     request: &Authorized<Parts>,
     body: RequestBody,
 ) -> Result<Response, Refusal> {
@@ -53,14 +53,14 @@ pub(super) async fn forward(
         return Err(no_upgrade().into());
     }
     let mut headers = headers::relayed(&parts.headers);
-    let mut way = client::Identity::Kubeconfig;
-    match sender_of(context, link.trusts_masters) {
+    let mut sent_as = client::Identity::Kubeconfig;
+    match sender_of(context, way.trusts_masters()) {
         Identity::Hub => {}
         // The spoke's own ServiceAccount, who goes as it is.
         Identity::User { .. } if context.user.known_only_in().is_some() => {
-            let token = own_token(context, link)?;
+            let token = own_token(context, way)?;
             headers.insert(header::AUTHORIZATION, token);
-            way = client::Identity::Request;
+            sent_as = client::Identity::Request;
         }
         Identity::User { name, groups } => {
             impersonate(&mut headers, &context.user, &name, &groups)?;
@@ -73,13 +73,13 @@ pub(super) async fn forward(
     *outgoing.method_mut() = parts.method.clone();
     *outgoing.uri_mut() = below_cluster(&parts.uri)?;
     *outgoing.headers_mut() = headers;
-    let answered = link.connection.send(outgoing, way).await;
-    let answer = answered.map_err(|error| link.unreachable(&error))?;
-    link.answered();
+    let answered = way.connection().send(outgoing, sent_as).await;
+    let answer = answered.map_err(|error| way.unreachable(&error))?;
+    way.answered();
     let (head, body) = answer.into_parts();
     if let Some(reason) = not_permitted(head.status, &head.headers) {
-        tracing::warn!(spoke = %link.cluster, code = head.status.as_u16(), reason, "an answer is not relayed");
-        return Err(bad_gateway(link, reason).into());
+        tracing::warn!(spoke = %way.cluster(), code = head.status.as_u16(), reason, "an answer is not relayed");
+        return Err(bad_gateway(way, reason).into());
     }
     let body = if request.info().is_long_running() {
         // Ends when the hub drains, as a watch of its own does.
@@ -101,11 +101,11 @@ pub(super) async fn forward(
     Ok(response)
 }
 
-/// The token of the spoke's own ServiceAccount that sends a request. Nobody else whom one cluster alone vouches for enters a spoke.
-fn own_token(context: &RequestContext, link: &Link) -> Result<HeaderValue, Refusal> {
+/// The token of the spoke's own ServiceAccount that sends a request. No other identity known only to one cluster is let into a spoke.
+fn own_token(context: &RequestContext, way: &Way) -> Result<HeaderValue, Refusal> {
     let token = match &context.credential {
         Credential::Spoke(token) if context.impersonator.is_none() => {
-            token.header_for(&link.cluster)
+            token.header_for(way.cluster())
         }
         _ => None,
     };
@@ -116,7 +116,7 @@ fn own_token(context: &RequestContext, link: &Link) -> Result<HeaderValue, Refus
     })
 }
 
-/// Says why an answer of a spoke's is not relayed; `None` for one that is.
+/// Returns why an answer of a spoke's is not relayed; `None` for one that is.
 ///
 /// Source: `RejectForwardingRedirects` in `apimachinery/pkg/util/proxy/upgradeaware.go` (CVE-2022-3172).
 fn not_permitted(code: StatusCode, headers: &HeaderMap) -> Option<&'static str> {
@@ -129,12 +129,12 @@ fn not_permitted(code: StatusCode, headers: &HeaderMap) -> Option<&'static str> 
     (code.as_u16() > 599).then_some("the backend answered with a status that HTTP does not have")
 }
 
-fn bad_gateway(link: &Link, reason: &str) -> Status {
-    let text = format!("spoke {:?}: {reason}", link.cluster.as_str());
+fn bad_gateway(way: &Way, reason: &str) -> Status {
+    let text = format!("spoke {:?}: {reason}", way.cluster().as_str());
     Status::failure(502, api::StatusReason::Unknown, text)
 }
 
-/// Says as whom a request enters a spoke. Only a controller of this process that acts as itself is the hub there: a name
+/// Returns the identity under which a request enters a spoke. Only a controller of this process that acts as itself is the hub there: a name
 /// alone, which someone may impersonate or be given, is not enough.
 fn sender_of(context: &RequestContext, trusts_masters: bool) -> Identity {
     let acts_as_itself = context.impersonator.is_none();
@@ -151,7 +151,7 @@ fn refused(username: &str) -> Identity {
     Identity::Refused(format!("user {username:?} does not enter spokes"))
 }
 
-/// Says as whom a user of the hub enters a spoke.
+/// Returns the identity under which a user of the hub enters a spoke.
 ///
 /// The rule is [`author::User::abroad`]'s.
 pub(super) fn identity_of(user: &UserInfo, trusts_masters: bool) -> Identity {

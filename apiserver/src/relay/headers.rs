@@ -4,7 +4,7 @@
 //! - Nothing that a client sends says who it is in the spoke. Names are compared as the most lenient server behind reads
 //!   them: `_` is `-` to many, as CGI has it, so that no name with a `_` passes.
 //! - Nothing that a spoke answers speaks for the hub's origin: it sets no cookie there, names no other place to go to,
-//!   asks for no credential and lets no foreign page read along. What passes back is listed; the rest stays.
+//!   asks for no credential and lets no other origin read the response. What passes back is listed; the rest stays.
 
 use http::{HeaderMap, HeaderValue, header};
 
@@ -83,7 +83,7 @@ const PASSED_BACK: &[&str] = &[
 /// A page that a spoke serves is no page of the hub's: it runs no script and sees nothing of the hub's origin.
 const SANDBOX: HeaderValue = HeaderValue::from_static("default-src 'none'; sandbox");
 
-/// Says why a header of a request stays behind; `None` for one that goes on.
+/// Returns why a header of a request stays behind; `None` for one that goes on.
 pub(super) fn withheld(name: &str) -> Option<Withheld> {
     if HOP_HEADERS.contains(&name) {
         return Some(Withheld::Hop);

@@ -16,11 +16,11 @@ use client::{Budget, Charge};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::links::Link;
+use super::way::Way;
 use crate::{
     discovery::{Documents, Groups, groups_of},
     openapi::{self, Document, Index},
-    respond::Refusal,
+    refusal::Refusal,
     served::{ContentHash, ServedKinds},
 };
 
@@ -51,6 +51,13 @@ pub(super) struct Published {
     documents: Mutex<HashMap<String, Arc<Document>>>,
 }
 
+/// What a spoke's documents are read from: the spoke, and what is known of them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub(super) way: &'a Way,
+    pub(super) published: &'a Published,
+}
+
 /// A spoke's discovery as it was last read, and what was made of it.
 #[derive(Debug, Clone)]
 struct Discovered {
@@ -63,15 +70,15 @@ struct Discovered {
 }
 
 /// The discovery documents of a composite cluster.
-pub(super) async fn discovery(link: Option<&Link>, served: &ServedKinds) -> Arc<Documents> {
-    let Some(link) = link else {
+pub(super) async fn discovery(source: Option<Source<'_>>, served: &ServedKinds) -> Arc<Documents> {
+    let Some(Source { way, published }) = source else {
         return Arc::new(Documents::new(groups_of(served)));
     };
-    let known = link.published.discovery.lock().clone();
-    let (core, groups) = match read(link).await {
+    let known = published.discovery.lock().clone();
+    let (core, groups) = match read(way).await {
         Ok(read) => read,
         Err(error) => {
-            tracing::debug!(spoke = %link.cluster, error = %error.chain(), "discovery is the last known");
+            tracing::debug!(spoke = %way.cluster(), error = %error.chain(), "discovery is the last known");
             match &known {
                 Some(known) => (known.core.clone(), known.groups.clone()),
                 None => return Arc::new(Documents::new(groups_of(served))),
@@ -85,21 +92,21 @@ pub(super) async fn discovery(link: Option<&Link>, served: &ServedKinds) -> Arc<
     {
         return known.documents;
     }
-    let dynamic = link.dynamic();
+    let dynamic = way.dynamic();
     let budget = dynamic.client().budget();
     let mut spoke = Groups::default();
     for bytes in [&core, &groups] {
         match budget.parse::<ApiGroupDiscoveryList>(bytes) {
             Ok(list) => spoke.groups.extend(list.items),
             Err(error) => {
-                tracing::warn!(spoke = %link.cluster, error = %error.chain(), "a spoke's discovery cannot be read");
+                tracing::warn!(spoke = %way.cluster(), error = %error.chain(), "a spoke's discovery cannot be read");
             }
         }
     }
     // As it came, as structs, and as the documents that are made of them.
     let kept_bytes = core.len().saturating_add(groups.len()).saturating_mul(4);
     let documents = Arc::new(Documents::new(spoke.overlaid(groups_of(served))));
-    *link.published.discovery.lock() = match budget.take(kept_bytes) {
+    *published.discovery.lock() = match budget.take(kept_bytes) {
         Ok(charge) => Some(Discovered {
             core,
             groups,
@@ -108,7 +115,7 @@ pub(super) async fn discovery(link: Option<&Link>, served: &ServedKinds) -> Arc<
             _charge: Arc::new(charge),
         }),
         Err(bound) => {
-            tracing::warn!(spoke = %link.cluster, error = %bound, "a spoke's discovery is not kept");
+            tracing::warn!(spoke = %way.cluster(), error = %bound, "a spoke's discovery is not kept");
             None
         }
     };
@@ -117,11 +124,11 @@ pub(super) async fn discovery(link: Option<&Link>, served: &ServedKinds) -> Arc<
 
 /// The index of OpenAPI v3 documents of a composite cluster.
 pub(super) async fn index(
-    link: Option<&Link>,
+    source: Option<Source<'_>>,
     served: &ServedKinds,
     own: &openapi::Cache,
 ) -> Index {
-    let mut hashes = spoke_index(link).await;
+    let mut hashes = spoke_index(source).await;
     for (name, hash) in &own.index(served).hashes {
         let merged = match hashes.get(name) {
             Some(spoke) => merged_hash(spoke, hash),
@@ -137,36 +144,36 @@ pub(super) async fn index(
 /// # Errors
 /// 404 for a name that neither has, 503 where the spoke has it and is not reached.
 pub(super) async fn document(
-    link: Option<&Link>,
+    source: Option<Source<'_>>,
     served: &ServedKinds,
     own: &openapi::Cache,
     name: &str,
 ) -> Result<Arc<Document>, Refusal> {
     let ours = own.document(served, name);
-    let theirs = spoke_index(link).await.get(name).cloned();
-    let (Some(link), Some(their_hash)) = (link, theirs) else {
+    let theirs = spoke_index(source).await.get(name).cloned();
+    let (Some(Source { way, published }), Some(their_hash)) = (source, theirs) else {
         return ours.ok_or_else(Refusal::no_such_path);
     };
     let hash = match &ours {
         Some(ours) => merged_hash(&their_hash, &ours.hash),
         None => their_hash,
     };
-    if let Some(known) = link.published.documents.lock().get(name)
+    if let Some(known) = published.documents.lock().get(name)
         && known.hash == hash
     {
         return Ok(Arc::clone(known));
     }
-    let bytes = match read_document(link, name).await {
+    let bytes = match read_document(way, name).await {
         Ok(bytes) => bytes,
         // What the hub serves can be told all the same.
-        Err(error) => return ours.ok_or_else(|| link.unreachable(&error)),
+        Err(error) => return ours.ok_or_else(|| way.unreachable(&error)),
     };
     let bytes = match &ours {
-        Some(ours) => merged(link.dynamic().client().budget(), &bytes, &ours.bytes)?,
+        Some(ours) => merged(way.dynamic().client().budget(), &bytes, &ours.bytes)?,
         None => bytes,
     };
     let made = Arc::new(Document { bytes, hash });
-    let mut documents = link.published.documents.lock();
+    let mut documents = published.documents.lock();
     let kept_bytes: usize = documents.values().map(|kept| kept.bytes.len()).sum();
     if documents.len() >= DOCUMENT_COUNT_MAX
         || kept_bytes.saturating_add(made.bytes.len()) > DOCUMENT_BYTES_MAX
@@ -180,29 +187,29 @@ pub(super) async fn document(
 }
 
 /// Reads one document of a spoke. Its name is the spoke's word, or the client's.
-async fn read_document(link: &Link, name: &str) -> Result<Bytes, client::Error> {
+async fn read_document(way: &Way, name: &str) -> Result<Bytes, client::Error> {
     let mut path = client::Path::from("/openapi/v3");
     for segment in name.split('/') {
         path = path.then("name of a document", segment)?;
     }
-    link.dynamic().raw_get(path).await
+    way.dynamic().raw_get(path).await
 }
 
-async fn read(link: &Link) -> Result<(Bytes, Bytes), client::Error> {
-    let dynamic = link.dynamic().with_deadline(PATIENCE);
+async fn read(way: &Way) -> Result<(Bytes, Bytes), client::Error> {
+    let dynamic = way.dynamic().with_deadline(PATIENCE);
     let core = dynamic.raw_get_as("/api", AGGREGATED).await?;
     let groups = dynamic.raw_get_as("/apis", AGGREGATED).await?;
     let read = (core, groups);
-    link.answered();
+    way.answered();
     Ok(read)
 }
 
 /// The hashes of a spoke's OpenAPI documents, the last known ones while it is away.
-async fn spoke_index(link: Option<&Link>) -> BTreeMap<String, String> {
-    let Some(link) = link else {
+async fn spoke_index(source: Option<Source<'_>>) -> BTreeMap<String, String> {
+    let Some(Source { way, published }) = source else {
         return BTreeMap::new();
     };
-    let dynamic = link.dynamic().with_deadline(PATIENCE);
+    let dynamic = way.dynamic().with_deadline(PATIENCE);
     match dynamic.raw_get("/openapi/v3").await {
         Ok(bytes) => {
             let parsed = dynamic.client().budget().parse::<Value>(&bytes);
@@ -220,10 +227,10 @@ async fn spoke_index(link: Option<&Link>) -> BTreeMap<String, String> {
                     (name.clone(), hash.to_owned())
                 })
                 .collect();
-            link.published.index.lock().clone_from(&hashes);
+            published.index.lock().clone_from(&hashes);
             hashes
         }
-        Err(_away) => link.published.index.lock().clone(),
+        Err(_away) => published.index.lock().clone(),
     }
 }
 

@@ -39,7 +39,7 @@ async fn ask(links: &Links, attributes: &Attributes<'_>) -> SpokeAnswer {
     if known_in.is_some_and(|own| own != cluster) {
         return refuse("the user is another cluster's".to_owned());
     }
-    let identity = match identity_of(attributes.user, link.trusts_masters) {
+    let identity = match identity_of(attributes.user, link.way.trusts_masters()) {
         Identity::Hub => return SpokeAnswer::Decided(Decision::Allow),
         Identity::Refused(reason) => return refuse(reason),
         Identity::User { name, groups } => (name, groups),
@@ -50,7 +50,7 @@ async fn ask(links: &Links, attributes: &Attributes<'_>) -> SpokeAnswer {
         namespace: None,
     };
     let review = review(attributes, &identity.0, &identity.1);
-    match link.dynamic().create(&endpoint, &review).await {
+    match link.way.dynamic().create(&endpoint, &review).await {
         Ok(answer) => {
             let status = &answer["status"];
             let reason = status["reason"].as_str().unwrap_or_default();

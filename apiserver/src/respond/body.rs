@@ -18,11 +18,8 @@ use http_body_util::{BodyExt, LengthLimitError, Limited, combinators::UnsyncBoxB
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use super::Refusal;
-use crate::{context::Ending, quota::Permit};
-
-/// What may break a body while it is sent or received.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+use crate::refusal::{BoxError, Refusal};
+use crate::request::{Ending, share::Permit};
 
 /// Pieces of a body, made when they are asked for.
 pub(super) type Pieces = Box<dyn Iterator<Item = Bytes> + Send>;

@@ -7,7 +7,7 @@ use http_body_util::BodyExt;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::{context::Ending, negotiate::Shape};
+use crate::{negotiate::Shape, request::Ending};
 
 const PRETTY: Negotiated = Negotiated {
     pretty: true,

@@ -145,7 +145,7 @@ async fn text_of(response: Response<Incoming>) -> String {
 async fn each_credential_is_known_for_what_it_is() {
     let served = Served::start().await;
     let elsewhere = tempfile::tempdir().unwrap();
-    let foreign = crate::tls::Pki::open(elsewhere.path(), &[], &[], jiff::Timestamp::now())
+    let foreign = tls::Pki::open(elsewhere.path(), &[], &[], jiff::Timestamp::now())
         .unwrap()
         .admin;
     for (name, certificate, token, path, want) in [
@@ -314,7 +314,7 @@ async fn a_drain_ends_watches_cleanly_and_accepts_nothing_more() {
 #[tokio::test]
 async fn a_kube_client_works_in_process() {
     let served = Served::start().await;
-    let user = crate::authenticate::UserInfo::system("system:wheelhouse:test");
+    let user = crate::request::UserInfo::system("system:wheelhouse:test");
     let client = kube::Client::new(served.hub.in_process(user), "default");
     let request = Request::get("/api/v1/namespaces/kube-system")
         .body(Vec::new())

@@ -16,7 +16,9 @@ use http::{HeaderValue, StatusCode, header};
 use storage::Store;
 use tokio_util::sync::CancellationToken;
 
-use crate::respond::{self, Refusal, Response};
+use crate::refusal::Refusal;
+use crate::respond;
+use crate::respond::Response;
 
 /// Which question is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +79,7 @@ impl Health {
         }
     }
 
-    /// Says that the objects that everything begins with are there.
+    /// Marks the bootstrap objects as present.
     pub(crate) fn set_bootstrapped(&self) {
         self.bootstrapped.store(true, Ordering::Release);
     }

@@ -13,8 +13,8 @@ use http::StatusCode;
 
 use crate::{
     quota::Quotas,
+    request::Verb,
     respond::{self, Response},
-    route::Verb,
 };
 
 /// Codes that are counted each for itself; any other counts as the last one.

@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::{
-    quota::{Limits, Quotas},
-    route::Verb,
+    quota::Quotas,
+    request::{Verb, share::Limits},
 };
 
 async fn text_of(response: Response) -> String {

@@ -13,8 +13,8 @@ use storage::{KeyRange, RangeQuery};
 use tasks::Tasks;
 
 use super::{WRITE_TIMEOUT, is_ours};
-use crate::handle::call::Target;
-use crate::handle::{Shared, controllers};
+use crate::call::{Shared, Target};
+use crate::handle::controllers;
 use crate::objects::{parse_key, prefix};
 
 /// How long an event is kept.

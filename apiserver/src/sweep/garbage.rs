@@ -18,8 +18,8 @@ use storage::{Event, EventKind, Key, KeyRange, RangeQuery, WatchEnd, WatchQuery}
 use tasks::Tasks;
 
 use super::{WRITE_TIMEOUT, is_ours};
-use crate::handle::call::Target;
-use crate::handle::{Shared, controllers};
+use crate::call::{Shared, Target};
+use crate::handle::controllers;
 use crate::objects::{head, parse_key};
 use crate::registry::ResourceScope;
 

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::meta::{STATUS_FALSE, STATUS_TRUE};
+use api::meta::{STATUS_FALSE, STATUS_TRUE, set_conditions};
 use api::query::DeleteOptions;
 use api::{ClusterScope, Condition, GroupResource, LogicalCluster, meta};
 use parking_lot::Mutex;
@@ -18,12 +18,11 @@ use tasks::Tasks;
 use tokio_util::sync::CancellationToken;
 
 use super::{WRITE_TIMEOUT, is_ours};
-use crate::admit::kinds::NAMESPACE_FINALIZER;
-use crate::definitions::strategy::set_conditions;
-use crate::handle::call::Target;
-use crate::handle::{Shared, controllers};
+use crate::call::{Shared, Target};
+use crate::handle::controllers;
 use crate::objects::{head, parse_key, prefix};
 use crate::registry::ResourceScope;
+use crate::strategy::namespaces::CLUSTER_FINALIZER;
 
 /// Between two looks at a namespace that does not get empty. Its content lies in many ranges, so it is not watched:
 /// the first looks come quickly, in case a finalizer is released at once.
@@ -253,7 +252,7 @@ fn release(object: &mut Value) {
     };
     let left: Vec<Value> = finalizers
         .iter()
-        .filter(|finalizer| **finalizer != NAMESPACE_FINALIZER)
+        .filter(|finalizer| **finalizer != CLUSTER_FINALIZER)
         .cloned()
         .collect();
     object["spec"] = if left.is_empty() {

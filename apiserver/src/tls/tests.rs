@@ -3,7 +3,7 @@
 use rustls::pki_types::CertificateDer;
 
 use super::*;
-use crate::authenticate::{CertificateIdentity, Peer};
+use crate::request::{CertificateIdentity, Peer};
 
 fn now() -> Timestamp {
     "2026-11-21T10:00:00Z".parse().unwrap()

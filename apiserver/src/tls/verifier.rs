@@ -20,8 +20,11 @@ use rustls::{
     },
 };
 
-use super::{Authority, Error};
-use crate::authenticate::{CertificateIdentity, Peer, UserInfo, certificate_user, last_second_of};
+use super::{
+    Authority, Error,
+    subject::{certificate_user, last_second_of},
+};
+use crate::request::{CertificateIdentity, Peer, UserInfo};
 
 /// Certificates that are remembered. When there are more, all are looked at anew.
 const KNOWN_COUNT_MAX: usize = 1024;
@@ -70,7 +73,7 @@ impl ClientVerifier {
         })
     }
 
-    /// Says who is at the other end of a connection that showed `chain`.
+    /// Returns who is at the other end of a connection that showed `chain`.
     pub(crate) fn peer(&self, chain: Option<&[CertificateDer<'_>]>, now: Timestamp) -> Peer {
         let Some((end_entity, intermediates)) = chain.and_then(<[_]>::split_first) else {
             return Peer::Unknown;

@@ -7,10 +7,12 @@ use cel::common::ast::{CallExpr, IdedExpr};
 use super::lower::{Lowered, Lowering, Names, placeholder};
 use super::names::chain;
 use super::unify::instantiate;
+use crate::budget::{Budget, Meter};
 use crate::environment::Function;
-use crate::library::{Implementation, Style};
+use crate::library::{Implementation, Pattern, Style, opaque::Opaque};
 use crate::node::{Call, Node, OrElse};
 use crate::types::DeclType;
+use crate::value::Value;
 
 // === impl Lowering ===
 
@@ -176,5 +178,41 @@ impl Lowering<'_> {
             receiver.unwrap_or_default(),
             types.join(", ")
         )
+    }
+
+    /// Compiles a literal pattern and converts a literal duration or timestamp, once for all
+    /// evaluations. What fails here fails again when evaluated, unless the environment is strict.
+    fn fold_literal(&mut self, ids: &[u64], mut call: Call) -> Node {
+        match &*call.name {
+            "matches" | "find" | "findAll" => {
+                if let Some(Node::Literal(value)) = call.args.get_mut(1)
+                    && let Some(text) = value.as_str()
+                {
+                    match Pattern::compile(text) {
+                        Ok(pattern) => *value = Value::opaque(Opaque::Pattern(pattern)),
+                        Err(_) => self.bad_literal(ids, 1, &call.name),
+                    }
+                }
+            }
+            "duration" | "timestamp" => {
+                if let ([Node::Literal(value)], [convert, ..]) = (&*call.args, &*call.candidates) {
+                    let mut meter = Meter::new(Budget::default());
+                    match convert(std::slice::from_ref(value), &mut meter) {
+                        Ok(converted) => return Node::Literal(converted),
+                        Err(_) => self.bad_literal(ids, 0, &call.name),
+                    }
+                }
+            }
+            _ => {}
+        }
+        Node::Call(Box::new(call))
+    }
+
+    fn bad_literal(&mut self, ids: &[u64], argument: usize, function: &str) {
+        if self.environment.rules().strict_literals
+            && let Some(id) = ids.get(argument)
+        {
+            self.mistyped(*id, format!("invalid {function} argument"));
+        }
     }
 }

@@ -12,7 +12,7 @@ const DEPTH_MAX: usize = 250;
 /// cel-go's limit.
 const CODE_POINTS_MAX: usize = 100_000;
 
-/// Tells why a text must not be parsed.
+/// Returns why a text must not be parsed.
 pub(super) fn refusal(source: &str) -> Option<String> {
     let size = source.chars().count();
     if size > CODE_POINTS_MAX {

@@ -1,15 +1,13 @@
-//! Literals, and calls that are decided by a literal argument.
+//! Literals: their values and types.
 
 use cel::common::ast::LiteralValue;
 
-use super::lower::{Lowered, Lowering};
-use crate::budget::{Budget, Meter};
-use crate::library::{Pattern, opaque::Opaque};
-use crate::node::{Call, Node};
+use crate::node::Node;
 use crate::types::DeclType;
 use crate::value::{Kind, Value};
 
-pub(super) fn lower(literal: &LiteralValue) -> Lowered {
+/// Returns the node of a literal with its type.
+pub(super) fn lower(literal: &LiteralValue) -> (Node, DeclType) {
     let (value, ty) = match literal {
         LiteralValue::Boolean(value) => (Kind::Bool(*value.inner()), DeclType::Bool),
         LiteralValue::Bytes(value) => (Value::bytes(value.inner()).0, DeclType::Bytes),
@@ -20,44 +18,4 @@ pub(super) fn lower(literal: &LiteralValue) -> Lowered {
         LiteralValue::UInt(value) => (Kind::Uint(*value.inner()), DeclType::Uint),
     };
     (Node::Literal(Value(value)), ty)
-}
-
-// === impl Lowering ===
-
-impl Lowering<'_> {
-    /// Compiles a literal pattern and converts a literal duration or timestamp, once for all
-    /// evaluations. What fails here fails again when evaluated, unless the environment is strict.
-    pub(super) fn fold_literal(&mut self, ids: &[u64], mut call: Call) -> Node {
-        match &*call.name {
-            "matches" | "find" | "findAll" => {
-                if let Some(Node::Literal(value)) = call.args.get_mut(1)
-                    && let Some(text) = value.as_str()
-                {
-                    match Pattern::compile(text) {
-                        Ok(pattern) => *value = Value::opaque(Opaque::Pattern(pattern)),
-                        Err(_) => self.bad_literal(ids, 1, &call.name),
-                    }
-                }
-            }
-            "duration" | "timestamp" => {
-                if let ([Node::Literal(value)], [convert, ..]) = (&*call.args, &*call.candidates) {
-                    let mut meter = Meter::new(Budget::default());
-                    match convert(std::slice::from_ref(value), &mut meter) {
-                        Ok(converted) => return Node::Literal(converted),
-                        Err(_) => self.bad_literal(ids, 0, &call.name),
-                    }
-                }
-            }
-            _ => {}
-        }
-        Node::Call(Box::new(call))
-    }
-
-    fn bad_literal(&mut self, ids: &[u64], argument: usize, function: &str) {
-        if self.environment.rules().strict_literals
-            && let Some(id) = ids.get(argument)
-        {
-            self.mistyped(*id, format!("invalid {function} argument"));
-        }
-    }
 }

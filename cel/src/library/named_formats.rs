@@ -1,6 +1,9 @@
-//! Kubernetes' `format` library: named checks of text that tell what is wrong.
+//! Kubernetes' `format` library: named checks of text that return what is wrong.
 //!
-//! Source: `k8s.io/apiserver/pkg/cel/library/format.go`, `apimachinery/pkg/util/validation`.
+//! Source: `k8s.io/apiserver/pkg/cel/library/format.go`.
+
+use dialect::formats;
+use dialect::names::{self, NameRule};
 
 use super::opaque::Opaque;
 use super::urls::Url;
@@ -76,24 +79,6 @@ pub(crate) enum NamedFormat {
     DateTime,
 }
 
-const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric \
-    characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or \
-    '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
-const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric \
-    characters, '-' or '.', and must start and end with an alphanumeric character (e.g. \
-    'example.com', regex used for validation is \
-    '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or \
-    '-', start with an alphabetic character, and end with an alphanumeric character (e.g. \
-    'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
-const QUALIFIED: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start \
-    and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex \
-    used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
-const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric \
-    characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. \
-    'MyValue',  or 'my_value',  or '12345', regex used for validation is \
-    '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
-
 // === impl NamedFormat ===
 
 impl NamedFormat {
@@ -116,24 +101,20 @@ impl NamedFormat {
         })
     }
 
-    /// What is wrong with a text; empty where nothing is.
+    /// Returns what is wrong with a text; empty where nothing is.
     fn check(self, text: &str) -> Vec<String> {
         match self {
-            Self::Dns1123Label => label(text),
-            Self::Dns1123LabelPrefix => label(&mask_trailing_dash(text)),
-            Self::Dns1123Subdomain => subdomain(text, "characters"),
-            Self::Dns1123SubdomainPrefix => subdomain(&mask_trailing_dash(text), "characters"),
-            Self::Dns1035Label => label_1035(text),
-            Self::Dns1035LabelPrefix => label_1035(&mask_trailing_dash(text)),
-            Self::QualifiedName => qualified_name(text),
-            Self::LabelValue => {
-                let mut wrong = too_long(text, 63, "bytes");
-                wrong.extend(unless(text.is_empty() || is_qualified(text), LABEL_VALUE));
-                wrong
-            }
+            Self::Dns1123Label => NameRule::DnsLabel.check(text),
+            Self::Dns1123LabelPrefix => NameRule::DnsLabel.check_prefix(text),
+            Self::Dns1123Subdomain => NameRule::DnsSubdomain.check(text),
+            Self::Dns1123SubdomainPrefix => NameRule::DnsSubdomain.check_prefix(text),
+            Self::Dns1035Label => NameRule::Dns1035Label.check(text),
+            Self::Dns1035LabelPrefix => NameRule::Dns1035Label.check_prefix(text),
+            Self::QualifiedName => names::is_qualified_name(text),
+            Self::LabelValue => names::is_label_value(text),
             Self::Uri => Url::parse(text).err().into_iter().collect(),
-            Self::Uuid => unless(is_uuid(text), "does not match the UUID format"),
-            Self::Byte => unless(is_base64(text), "invalid base64"),
+            Self::Uuid => unless(formats::is_uuid(text), "does not match the UUID format"),
+            Self::Byte => unless(formats::is_base64(text), "invalid base64"),
             Self::Date => unless(Timestamp::parse_date(text).is_some(), "invalid date"),
             Self::DateTime => {
                 let valid = !text.is_empty() && Timestamp::parse_date_time(text).is_some();
@@ -149,127 +130,6 @@ fn unless(valid: bool, message: &str) -> Vec<String> {
     } else {
         vec![message.to_owned()]
     }
-}
-
-fn too_long(text: &str, max: usize, unit: &str) -> Vec<String> {
-    unless(
-        text.len() <= max,
-        &format!("must be no more than {max} {unit}"),
-    )
-}
-
-/// A prefix may end in the dash that the generated part follows: the last two characters are
-/// judged as one letter.
-fn mask_trailing_dash(text: &str) -> String {
-    match text.strip_suffix('-') {
-        Some(before) if !before.is_empty() => {
-            let mut masked = before.to_owned();
-            masked.pop();
-            masked.push('a');
-            masked
-        }
-        _ => text.to_owned(),
-    }
-}
-
-fn label(text: &str) -> Vec<String> {
-    let mut wrong = too_long(text, 63, "characters");
-    if !is_label(text) {
-        // A subdomain that is no label has dots.
-        let message = if is_subdomain(text) {
-            "must not contain dots"
-        } else {
-            LABEL
-        };
-        wrong.push(message.to_owned());
-    }
-    wrong
-}
-
-fn label_1035(text: &str) -> Vec<String> {
-    let mut wrong = too_long(text, 63, "characters");
-    wrong.extend(unless(is_label_1035(text), LABEL_1035));
-    wrong
-}
-
-fn subdomain(text: &str, unit: &str) -> Vec<String> {
-    let mut wrong = too_long(text, 253, unit);
-    wrong.extend(unless(is_subdomain(text), SUBDOMAIN));
-    wrong
-}
-
-fn is_label(text: &str) -> bool {
-    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    text.starts_with(inner) && text.ends_with(inner) && text.chars().all(|c| inner(c) || c == '-')
-}
-
-fn is_subdomain(text: &str) -> bool {
-    text.split('.').all(is_label)
-}
-
-fn is_label_1035(text: &str) -> bool {
-    is_label(text) && text.starts_with(|c: char| c.is_ascii_lowercase())
-}
-
-fn is_qualified(text: &str) -> bool {
-    let outer = |c: char| c.is_ascii_alphanumeric();
-    text.starts_with(outer)
-        && text.ends_with(outer)
-        && text.chars().all(|c| outer(c) || "-_.".contains(c))
-}
-
-fn qualified_name(text: &str) -> Vec<String> {
-    let mut wrong = Vec::new();
-    let name = match text.split_once('/') {
-        None => text,
-        Some((_, name)) if name.contains('/') => {
-            return vec![format!(
-                "a valid label key {QUALIFIED} with an optional DNS subdomain prefix and '/' (e.g. \
-                 'example.com/MyName')"
-            )];
-        }
-        Some((prefix, name)) => {
-            if prefix.is_empty() {
-                wrong.push("prefix part must be non-empty".to_owned());
-            } else {
-                let errors = subdomain(prefix, "bytes");
-                wrong.extend(
-                    errors
-                        .into_iter()
-                        .map(|error| format!("prefix part {error}")),
-                );
-            }
-            name
-        }
-    };
-    if name.is_empty() {
-        wrong.push("name part must be non-empty".to_owned());
-    } else if name.len() > 63 {
-        wrong.push("name part must be no more than 63 bytes".to_owned());
-    }
-    if !is_qualified(name) {
-        wrong.push(format!("name part {QUALIFIED}"));
-    }
-    wrong
-}
-
-/// `strfmt` takes a UUID with or without its dashes.
-fn is_uuid(text: &str) -> bool {
-    let digits: String = text.chars().filter(|c| *c != '-').collect();
-    let lengths: Vec<usize> = text.split('-').map(str::len).collect();
-    digits.len() == 32
-        && digits.chars().all(|c| c.is_ascii_hexdigit())
-        && (lengths == [32] || lengths == [8, 4, 4, 4, 12])
-}
-
-fn is_base64(text: &str) -> bool {
-    let body = text.trim_end_matches('=');
-    !text.is_empty()
-        && text.len().is_multiple_of(4)
-        && text.len() - body.len() <= 2
-        && body
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || c == '+' || c == '/')
 }
 
 fn constant<'v>(format: NamedFormat) -> Value<'v> {

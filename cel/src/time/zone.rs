@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use chrono::{DateTime, Offset as _, TimeZone as _};
 use chrono_tz::Tz;
+use dialect::number::atoi;
 
 /// Where a clock stands.
 #[derive(Clone, Copy, Debug)]
@@ -29,9 +30,7 @@ impl Zone {
                 .map(Self::Place)
                 .map_err(|_unnamed| format!("unknown time zone {text}"));
         };
-        let invalid = |part: &str| format!("strconv.Atoi: parsing {part:?}: invalid syntax");
-        let hour: i32 = hours.parse().map_err(|_not_a_number| invalid(hours))?;
-        let minute: i32 = minutes.parse().map_err(|_not_a_number| invalid(minutes))?;
+        let (hour, minute) = (atoi(hours)?, atoi(minutes)?);
         if !(0..=59).contains(&minute) {
             return Err(format!(
                 "timezone offset minutes out of range [0, 59]: {text}"
@@ -44,7 +43,7 @@ impl Zone {
         };
         hour.checked_mul(60)
             .and_then(|total| total.checked_add(minute))
-            .and_then(|total| total.checked_mul(60))
+            .and_then(|total| i32::try_from(total.checked_mul(60)?).ok())
             .map(Self::Fixed)
             .ok_or_else(|| format!("timezone offset out of range: {text}"))
     }

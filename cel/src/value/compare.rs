@@ -15,11 +15,6 @@ use crate::error::Failure;
 use crate::library::opaque::Opaque;
 use crate::types::ListKind;
 
-/// 2^63, the first double beyond `int`.
-pub(crate) const INT_END: f64 = 4_294_967_296.0 * 2_147_483_648.0;
-/// 2^64, the first double beyond `uint`.
-pub(crate) const UINT_END: f64 = 4_294_967_296.0 * 4_294_967_296.0;
-
 // === impl Value ===
 
 impl Value<'_> {
@@ -113,24 +108,6 @@ fn number_order(left: &Kind<'_>, right: &Kind<'_>) -> Option<Ordering> {
 )]
 fn double_order(left: f64, right: i128) -> Option<Ordering> {
     left.partial_cmp(&(right as f64))
-}
-
-/// The `int` that a whole double is.
-#[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
-pub(crate) fn double_to_int(value: f64) -> Option<i64> {
-    let whole = value.fract() == 0.0 && (-INT_END..INT_END).contains(&value);
-    whole.then_some(value as i64)
-}
-
-/// The `uint` that a whole double is.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "the range is checked"
-)]
-pub(crate) fn double_to_uint(value: f64) -> Option<u64> {
-    let whole = value.fract() == 0.0 && (0.0..UINT_END).contains(&value);
-    whole.then_some(value as u64)
 }
 
 fn lists_equal<'v>(left: &List<'v>, right: &List<'v>, meter: &mut Meter) -> Result<bool, Failure> {

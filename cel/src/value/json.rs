@@ -13,7 +13,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use serde_json::Value as Json;
 
-use super::{Kind, List, Map, Text, Value, compare};
+use super::{Kind, List, Map, Text, Value, number};
 use crate::error::Failure;
 use crate::time::{Duration, Timestamp};
 use crate::types::DeclType;
@@ -34,7 +34,7 @@ pub(super) fn untyped(json: &Json) -> Value<'_> {
 }
 
 /// Reads JSON as its declared type.
-pub(crate) fn typed<'v>(json: &'v Json, ty: &'v DeclType) -> Result<Value<'v>, Failure> {
+pub(super) fn typed<'v>(json: &'v Json, ty: &'v DeclType) -> Result<Value<'v>, Failure> {
     let kind = match (ty, json) {
         (DeclType::Optional(inner), _) => {
             return match json {
@@ -72,11 +72,11 @@ fn number<'v>(number: &serde_json::Number, ty: &DeclType) -> Result<Value<'v>, F
         DeclType::Double => Some(Kind::Double(float)),
         DeclType::Uint => number
             .as_u64()
-            .or_else(|| compare::double_to_uint(float))
+            .or_else(|| number::double_to_uint(float))
             .map(Kind::Uint),
         _ => number
             .as_i64()
-            .or_else(|| compare::double_to_int(float))
+            .or_else(|| number::double_to_int(float))
             .map(Kind::Int),
     };
     kind.map(Value).ok_or_else(|| {

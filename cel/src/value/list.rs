@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use super::{Kind, Value, json};
+use super::{Kind, Value};
 use crate::budget::Meter;
 use crate::error::Failure;
 use crate::types::{ListKind, ListType};
@@ -116,8 +116,8 @@ impl<'v> List<'v> {
 
     fn read(&self, item: &'v Json) -> Result<Value<'v>, Failure> {
         match self.ty {
-            Some(ty) => json::typed(item, &ty.element),
-            None => Ok(json::untyped(item)),
+            Some(ty) => Value::from_typed_json(item, &ty.element),
+            None => Ok(Value::from_json(item)),
         }
     }
 }

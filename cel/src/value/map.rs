@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use super::{Declared, Key, Text, Value, json};
+use super::{Declared, Key, Text, Value};
 use crate::error::Failure;
 use crate::types::{DeclType, unescape};
 
@@ -79,7 +79,7 @@ impl<'v> Map<'v> {
     pub(crate) fn field(&self, name: &str) -> Result<Option<Value<'v>>, Failure> {
         match self {
             Self::Entries(entries) => Ok(find(entries, &Key::String(Text::Borrowed(name)))),
-            Self::Json(fields, None) => Ok(fields.get(name).map(json::untyped)),
+            Self::Json(fields, None) => Ok(fields.get(name).map(Value::from_json)),
             Self::Json(fields, Some(ty)) => typed_field(fields, name, ty),
         }
     }
@@ -107,7 +107,7 @@ impl<'v> Map<'v> {
                 let mut entries = Vec::with_capacity(fields.len());
                 for name in fields.keys() {
                     let value = match ty {
-                        None => fields.get(name).map(json::untyped),
+                        None => fields.get(name).map(Value::from_json),
                         Some(ty) => typed_field(fields, name, ty)?,
                     };
                     if let Some(value) = value {
@@ -135,7 +135,7 @@ fn typed_field<'v>(
     match ty {
         DeclType::Map(map) => fields
             .get(name)
-            .map(|value| json::typed(value, &map.value))
+            .map(|value| Value::from_typed_json(value, &map.value))
             .transpose(),
         DeclType::Object(object) => {
             let found = fields.get_key_value(name).or_else(|| {
@@ -145,11 +145,11 @@ fn typed_field<'v>(
             match found {
                 None | Some((_, Json::Null)) => Ok(None),
                 Some((name, value)) => match object.fields.get(name) {
-                    Some(ty) => json::typed(value, ty).map(Some),
-                    None => Ok(Some(json::untyped(value))),
+                    Some(ty) => Value::from_typed_json(value, ty).map(Some),
+                    None => Ok(Some(Value::from_json(value))),
                 },
             }
         }
-        _ => Ok(fields.get(name).map(json::untyped)),
+        _ => Ok(fields.get(name).map(Value::from_json)),
     }
 }

@@ -9,7 +9,7 @@
 
 use serde_json::{Map as JsonMap, Number, Value as Json};
 
-use super::{Key, Kind, List, Map, Value, compare};
+use super::{Key, Kind, List, Map, Value, number};
 use crate::budget::{Budget, Meter};
 use crate::error::{EvaluateError, Failure};
 use crate::library::opaque::Opaque;
@@ -89,7 +89,7 @@ fn uint(value: u64) -> Result<Json, Failure> {
 
 /// Go writes a whole float without a fraction, and the next reader takes it for an integer.
 fn double(value: f64) -> Result<Json, Failure> {
-    if let Some(whole) = compare::double_to_int(value) {
+    if let Some(whole) = number::double_to_int(value) {
         return Ok(Json::from(whole));
     }
     Number::from_f64(value)

@@ -71,7 +71,7 @@ impl Kubeconfig {
         found.context("cannot read the hub's kubeconfig; pass it with --kubeconfig")
     }
 
-    /// Tells the files that it comes from.
+    /// Returns the files that it comes from.
     pub(super) fn origin(&self) -> &str {
         &self.origin
     }

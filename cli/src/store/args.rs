@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::args::HubFlags;
+use crate::connect::HubFlags;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Store {
@@ -14,8 +14,6 @@ pub(crate) enum Store {
     Restore(Restore),
     /// Prove a store's directory with a second reader. Exit code 1: something is wrong; 2: it cannot be checked.
     Check(Check),
-    /// Write a store in the format of the version before this one.
-    Rollback(Rollback),
     /// Let a restored hub delete in spokes again.
     ConfirmRestore(ConfirmRestore),
     /// End the state after a restore, once every spoke is confirmed.
@@ -28,11 +26,8 @@ pub(crate) struct Backup {
     #[arg(long, value_name = "F")]
     pub(crate) out: PathBuf,
     /// The data directory of a hub that does not run, in place of a running hub.
-    #[arg(long, value_name = "D", conflicts_with = "resume")]
+    #[arg(long, value_name = "D")]
     pub(crate) data_dir: Option<PathBuf>,
-    /// Go on with F.part, where an earlier call was interrupted.
-    #[arg(long)]
-    pub(crate) resume: bool,
     /// Seal Secrets in the file with the first key of this one.
     #[arg(long, value_name = "F")]
     pub(crate) encryption_key_file: Option<PathBuf>,
@@ -70,16 +65,6 @@ pub(crate) struct Check {
     /// How to print.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: ReportFormat,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Rollback {
-    /// The data directory of a hub that does not run.
-    #[arg(long, value_name = "D")]
-    pub(crate) data_dir: PathBuf,
-    /// The keys that Secrets are sealed with. They are plain afterwards.
-    #[arg(long, value_name = "F")]
-    pub(crate) encryption_key_file: Option<PathBuf>,
 }
 
 /// How a report is printed.

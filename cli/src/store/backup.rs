@@ -2,14 +2,13 @@
 //!
 //! # Invariants
 //! - The file that was asked for is whole whenever it is there: until then its name ends in `.part`.
-//! - A part is continued at the revision that it began at, or begun anew, and then it is said so.
 //! - One process writes a part: whoever opens it holds a lock until it has its name.
 //! - A part is a file of whoever calls, under that one name: what somebody else has put in its place, a link for example, is neither
 //!   followed nor written to.
 
 use std::{
     fs::{File, Permissions, TryLockError},
-    io::{BufReader, BufWriter, Seek, SeekFrom},
+    io::{BufWriter, Seek},
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
 };
@@ -17,14 +16,17 @@ use std::{
 use anyhow::{Context, Result, bail};
 use apiserver::offline::{
     self, Header, Keyring,
-    backup::{self, Frame, Reader, Writer},
+    backup::{self, Writer},
 };
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use client::Dynamic;
 use serde::Deserialize;
 
 use super::{args, keyring};
-use crate::{connect, output};
+use crate::{
+    connect::{self, HubFlags},
+    output,
+};
 
 /// Where a hub gives its store.
 const PATH: &str = "/wheelhouse/backup";
@@ -37,22 +39,6 @@ const ATTEMPT_COUNT: u32 = 3;
 struct Offer {
     revision: u64,
     hub_id: String,
-}
-
-/// A backup on its way into its file.
-struct Under<'k> {
-    header: Header,
-    writer: Writer<'k, BufWriter<File>>,
-}
-
-/// How an attempt begins.
-enum Begun<'k> {
-    Under(Box<Under<'k>>),
-    /// It was interrupted just before it got its name.
-    Whole {
-        revision: u64,
-        count: u64,
-    },
 }
 
 /// What became of an attempt.
@@ -77,33 +63,29 @@ pub(super) async fn run(arguments: args::Backup) -> Result<()> {
         );
     }
     let part = Part::open(&arguments.out)?;
-    if let Some(data_dir) = &arguments.data_dir {
-        let file = part.begin()?;
-        let written = offline::backup_closed(data_dir, file, keyring.as_ref());
-        if written.is_err() {
-            // Nothing goes on from there. The error is what counts.
-            drop(std::fs::remove_file(&part.path));
-        }
-        let (header, count) = written.with_context(|| data_dir.display().to_string())?;
-        return part.finish(&arguments.out, header.revision, count);
+    let written = match &arguments.data_dir {
+        Some(data_dir) => offline::backup_closed(data_dir, part.begin()?, keyring.as_ref())
+            .map(|(header, count)| (header.revision, count))
+            .with_context(|| data_dir.display().to_string()),
+        None => running(&arguments.hub, &part, keyring.as_ref()).await,
+    };
+    if written.is_err() {
+        // An incomplete file is of no use. The error is what counts.
+        drop(std::fs::remove_file(&part.path));
     }
-    let hub = connect::hub(&arguments.hub).await?;
-    let mut resume = arguments.resume;
+    let (revision, count) = written?;
+    part.finish(&arguments.out, revision, count)
+}
+
+/// Copies the store of a running hub; returns the revision and how many objects it has.
+async fn running(hub: &HubFlags, part: &Part, keyring: Option<&Keyring>) -> Result<(u64, u64)> {
+    let hub = connect::hub(hub).await?;
     for _ in 0..ATTEMPT_COUNT {
-        let attempt = match begin(&hub.dynamic, &part, keyring.as_ref(), resume).await? {
-            Begun::Under(under) => copy(&hub.dynamic, *under, &part.path).await?,
-            Begun::Whole { revision, count } => Attempt::Whole { revision, count },
-        };
-        match attempt {
-            Attempt::Whole { revision, count } => {
-                return part.finish(&arguments.out, revision, count);
-            }
-            Attempt::Expired { revision } => {
-                output::note(&format!(
-                    "revision {revision} has left the hub's history; the backup begins anew"
-                ));
-                resume = false;
-            }
+        match copy(&hub.dynamic, part, keyring).await? {
+            Attempt::Whole { revision, count } => return Ok((revision, count)),
+            Attempt::Expired { revision } => output::note(&format!(
+                "revision {revision} has left the hub's history; the backup begins anew"
+            )),
         }
     }
     bail!("the hub's history was too short for the backup {ATTEMPT_COUNT} times")
@@ -161,65 +143,13 @@ impl Part {
     }
 }
 
-async fn begin<'k>(
-    hub: &Dynamic,
-    part: &Part,
-    keyring: Option<&'k Keyring>,
-    resume: bool,
-) -> Result<Begun<'k>> {
+async fn copy(hub: &Dynamic, part: &Part, keyring: Option<&Keyring>) -> Result<Attempt> {
     let shown = || part.path.display().to_string();
     let offer = hub.raw_get(PATH).await.context("the hub's backup")?;
-    let offer: Offer = serde_json::from_slice(&offer).context("the hub's answer")?;
-    // An interruption in the first moment leaves nothing to go on from.
-    if resume && part.file.metadata().with_context(shown)?.len() > 0 {
-        let hint = || format!("{}; without --resume it is begun anew", shown());
-        let begun = go_on(&part.file, keyring).with_context(hint)?;
-        if let Begun::Under(under) = &begun {
-            if under.header.hub_id != offer.hub_id {
-                bail!("{} was begun with another hub", shown());
-            }
-            let count = under.writer.count();
-            output::note(&format!("going on behind {count} objects"));
-        }
-        return Ok(begun);
-    }
-    let header = Header::now(offer.hub_id, offer.revision);
+    let Offer { revision, hub_id } = serde_json::from_slice(&offer).context("the hub's answer")?;
+    let header = Header::now(hub_id, revision);
     let file = BufWriter::new(part.begin()?);
-    let writer = Writer::begin(file, keyring, &header.to_json()).with_context(shown)?;
-    Ok(Begun::Under(Box::new(Under { header, writer })))
-}
-
-/// Reads what there is of a part, and cuts off what was being written when it was interrupted.
-fn go_on<'k>(file: &File, keyring: Option<&'k Keyring>) -> Result<Begun<'k>> {
-    let mut file = file.try_clone()?;
-    file.rewind()?;
-    let (reader, header) = Reader::begin(BufReader::new(&file), keyring)?;
-    let known = Header::parse(&header).context("another version began it")?;
-    let Some(part) = reader.into_part(header)? else {
-        let (revision, count) = (known.revision, whole(&file, keyring)?);
-        return Ok(Begun::Whole { revision, count });
-    };
-    file.set_len(part.whole_bytes)?;
-    file.seek(SeekFrom::Start(part.whole_bytes))?;
-    let writer = Writer::resume(BufWriter::new(file), keyring, part);
-    let header = known;
-    Ok(Begun::Under(Box::new(Under { header, writer })))
-}
-
-/// Reads a whole backup to its end, and counts its records.
-fn whole(mut file: &File, keyring: Option<&Keyring>) -> Result<u64> {
-    file.rewind()?;
-    let (mut reader, _header) = Reader::begin(BufReader::new(file), keyring)?;
-    loop {
-        if let Frame::Footer { count } = reader.next()? {
-            return Ok(count);
-        }
-    }
-}
-
-async fn copy(hub: &Dynamic, under: Under<'_>, part: &Path) -> Result<Attempt> {
-    let Under { header, mut writer } = under;
-    let revision = header.revision;
+    let mut writer = Writer::begin(file, keyring, &header.to_json()).with_context(shown)?;
     loop {
         let after = URL_SAFE_NO_PAD.encode(writer.last().unwrap_or_default());
         let path = client::Path::from(PATH)
@@ -228,24 +158,15 @@ async fn copy(hub: &Dynamic, under: Under<'_>, part: &Path) -> Result<Attempt> {
         let page = match hub.raw_get_as(path, "application/octet-stream").await {
             Ok(page) => page,
             Err(error) if error.is_expired() => return Ok(Attempt::Expired { revision }),
-            Err(error) => {
-                let text = format!(
-                    "the hub's backup was interrupted; {} has what came so far: call again with --resume",
-                    part.display()
-                );
-                return Err(error).context(text);
-            }
+            Err(error) => return Err(error).context("the hub's backup was interrupted"),
         };
         let records = backup::records_of_page(&page).context("the hub's answer")?;
         if records.is_empty() {
             break;
         }
         for record in &records {
-            writer
-                .record(record)
-                .with_context(|| part.display().to_string())?;
+            writer.record(record).with_context(shown)?;
         }
-        writer.flush().with_context(|| part.display().to_string())?;
     }
     let finish = || {
         let (file, count) = writer.finish()?;
@@ -255,7 +176,7 @@ async fn copy(hub: &Dynamic, under: Under<'_>, part: &Path) -> Result<Attempt> {
         file.sync_all()?;
         Ok::<_, backup::BackupError>(count)
     };
-    let count = finish().with_context(|| part.display().to_string())?;
+    let count = finish().with_context(shown)?;
     Ok(Attempt::Whole { revision, count })
 }
 
@@ -307,23 +228,6 @@ mod tests {
             } else {
                 std::fs::remove_file(&part).expect("the link");
             }
-        }
-    }
-
-    #[test]
-    fn a_part_that_only_lacks_its_name_is_whole() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let part = Part::open(&folder.path().join("hub.backup")).expect("the part");
-        let header = Header::now("hub".to_owned(), 7);
-        let begun = part.begin().expect("it is begun");
-        let writer = Writer::begin(begun, None, &header.to_json()).expect("a header");
-        let begun = go_on(&part.file, None).expect("a part");
-        assert!(matches!(begun, Begun::Under(_)), "it has no footer yet");
-        drop(begun);
-        writer.finish().expect("a footer");
-        match go_on(&part.file, None).expect("a whole one") {
-            Begun::Whole { revision, count } => assert_eq!((revision, count), (7, 0)),
-            Begun::Under(_) => panic!("it is whole"),
         }
     }
 }

@@ -81,7 +81,7 @@ fn id_of(marker: &Value) -> Result<&str> {
         .with_context(|| format!("configmap {} names no restore", keys::RESTORE_CONFIG_MAP))
 }
 
-/// Tells why a spoke is not done with a restore; `None` where it is. An embedded one has nothing to say: its objects were
+/// Returns why a spoke is not done with a restore; `None` where it is. An embedded one has nothing to say: its objects were
 /// restored with the hub's. What a spoke said of an earlier restore, which the backup may hold, does not count.
 fn unsettled<'a>(spoke: &'a Value, id: &str) -> Option<&'a str> {
     if spoke["spec"]["provider"] == "Embedded" {

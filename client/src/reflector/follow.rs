@@ -14,13 +14,14 @@ use tasks::{Backoff, Shutdown};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, timeout};
 
+use super::decode_error::DecodeError;
 use super::lines::Lines;
 use super::raw_object::RawObject;
-use super::wire::{self, DecodeError, Line, Page};
+use super::wire::{self, Line, Page};
 use super::{Config, Event};
-use crate::bounds::{BoundError, Budget, Pager};
+use crate::bounds::{Budget, Pager};
 use crate::dynamic::{PAGE_SIZE, Path, PathError, answer, read, selected};
-use crate::error::{Error, refusal};
+use crate::error::{BoundError, Error, refusal};
 
 /// How many resumes may fail in a row with the server alive before everything is listed anew.
 const FAILED_RESUME_COUNT_MAX: u32 = 3;
@@ -126,7 +127,8 @@ impl Follower {
             wake,
             backoff,
             position: None,
-            freshness: Freshness::NotOlderThan("0".to_owned()),
+            // A cache may be behind what this client did in an earlier life: what it does not show would count as gone.
+            freshness: Freshness::Latest,
             is_interrupted: false,
             failed_resume_count: 0,
             type_meta: Arc::default(),
@@ -328,7 +330,7 @@ impl Follower {
         }
     }
 
-    /// Tells whether an older version is an object that a hub tells again because the definition of its cluster has
+    /// Returns whether an older version is an object that a hub tells again because the definition of its cluster has
     /// changed: only over all logical clusters, and only within one history.
     fn is_told_anew(&self, version: &str) -> bool {
         let position = self.position.as_deref().unwrap_or_default();
@@ -404,7 +406,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Tells the consumer, once per outage, and waits.
+    /// Notifies the consumer, once per outage, and waits.
     async fn failed(
         &mut self,
         reason: &str,
@@ -442,7 +444,7 @@ impl Follower {
         }
     }
 
-    /// Tells the consumer that an outage is over, if there was one.
+    /// Notifies the consumer that an outage is over, if there was one.
     async fn resumed(&mut self) -> Result<(), ClosedError> {
         if self.is_interrupted {
             self.recovered();
@@ -536,7 +538,7 @@ impl End {
     }
 }
 
-/// Tells whether a list was refused because of the version that it asked for.
+/// Returns whether a list was refused because of the version that it asked for.
 fn is_about_the_version(refused: &api::Status) -> bool {
     matches!(refused.code, 400 | 422) || refused.has_cause(status::CAUSE_RESOURCE_VERSION_TOO_LARGE)
 }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
-use crate::bounds::{BoundError, Budget, Charge};
+use crate::bounds::{Budget, Charge};
+use crate::error::BoundError;
 
 /// What a line has beside its object: its type.
 const ENVELOPE_BYTES: usize = 64;

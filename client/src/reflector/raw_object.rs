@@ -11,8 +11,9 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::wire::DecodeError;
-use crate::bounds::{BoundError, Budget, Charge, OBJECT_BYTES, parsed_bytes};
+use super::decode_error::DecodeError;
+use crate::bounds::{Budget, Charge, OBJECT_BYTES, parsed_bytes};
+use crate::error::BoundError;
 
 /// What an entry of a map costs beside its text.
 const ENTRY_BYTES: usize = 40;

@@ -9,41 +9,9 @@ use serde::de::{DeserializeSeed, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use super::decode_error::DecodeError;
 use super::raw_object::RawObject;
-use crate::bounds::{BoundError, Budget};
-use crate::error::Error;
-
-/// An answer that is not what was asked for.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum DecodeError {
-    /// It is no JSON, or not of the shape.
-    #[error("unreadable: {0}")]
-    Json(#[from] serde_json::Error),
-    /// It is more than the cluster may make this client hold.
-    #[error(transparent)]
-    Bound(#[from] BoundError),
-    /// It is an object, but no list.
-    #[error("a {kind} came in place of a list")]
-    NotAList {
-        /// What it is.
-        kind: String,
-    },
-    /// It is a line of a watch of an unknown type.
-    #[error("a watch event of the unknown type {type_:?} came")]
-    UnknownEvent {
-        /// What it says.
-        type_: String,
-    },
-}
-
-impl From<DecodeError> for Error {
-    fn from(error: DecodeError) -> Self {
-        match error {
-            DecodeError::Bound(bound) => Self::Bound(bound),
-            other => Self::Transport(other.into()),
-        }
-    }
-}
+use crate::bounds::Budget;
 
 /// One page of a collection.
 #[derive(Debug)]
@@ -178,7 +146,7 @@ pub(super) fn decode_line(
     }
 }
 
-/// Tells whether a resource version comes before another of the same source. Versions that are not decimal numbers
+/// Returns whether a resource version comes before another of the same source. Versions that are not decimal numbers
 /// cannot be compared, so that none of them is.
 ///
 /// Source: `apimachinery/pkg/util/resourceversion`.
@@ -187,7 +155,7 @@ pub(super) fn is_older(version: &str, than: &str) -> bool {
     is_number(version) && is_number(than) && (version.len(), version) < (than.len(), than)
 }
 
-/// Tells whether two resource versions are of one history of a hub: epoch × 10^13 + n, with an epoch of at least 100 that
+/// Returns whether two resource versions are of one history of a hub: epoch × 10^13 + n, with an epoch of at least 100 that
 /// every restore raises.
 pub(super) fn is_of_same_epoch(version: &str, other: &str) -> bool {
     const EPOCH: u64 = 10_u64.pow(13);

@@ -113,7 +113,7 @@ impl Bound {
         }
     }
 
-    /// Tells whether a higher value permits less.
+    /// Returns whether a higher value permits less.
     pub(super) fn is_lower(self) -> bool {
         matches!(self, Self::Minimum | Self::MinLength | Self::MinItems)
     }
@@ -170,7 +170,7 @@ impl fmt::Display for Change {
 // === impl Report ===
 
 impl Report {
-    /// Tells whether nothing that is compared has changed.
+    /// Returns whether nothing that is compared has changed.
     pub fn is_empty(&self) -> bool {
         self.breaking.is_empty() && self.other.is_empty()
     }

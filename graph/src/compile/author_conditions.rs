@@ -4,14 +4,13 @@
 
 use std::collections::BTreeSet;
 
-use api::go_format::quote;
+use dialect::{quote, value::type_name};
 use expressions::{DeclType, RuntimeCall};
 use serde_json::{Map, Value};
 
 use super::expression::Compiler;
 use crate::conditions::{ConditionStatus, INSTANCE};
 use crate::declarations::runtime_name;
-use crate::go_text::type_name;
 use crate::graph::Expression;
 use crate::scalar::{self, Source};
 

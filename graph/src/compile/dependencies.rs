@@ -8,14 +8,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::go_format::quote;
+use dialect::{quote, words};
 use expressions::Environment;
 
 use super::resource::Draft;
 use super::{CompileOptions, Connected};
 use crate::compile::inspect::Inspector;
 use crate::dag::Dag;
-use crate::go_text::words;
 use crate::scalar::Source;
 
 /// Connects the resources; gives them back by id, with their dependencies, and the topological order of the ids.

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use api::go_format::quote;
+use dialect::quote;
 use expressions::{DeclType, Declarations, Environment};
 
 use super::inspect::{Inspector, OMIT};

@@ -5,9 +5,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use dialect::words;
 use expressions::Environment;
 
-use crate::go_text::words;
 use crate::scalar::Source;
 
 /// The function that leaves a field out.
@@ -95,7 +95,7 @@ impl Inspector {
     }
 }
 
-/// Tells whether a function is called otherwise than as a member (`x.f()`) anywhere.
+/// Returns whether a function is called otherwise than as a member (`x.f()`) anywhere.
 fn is_called_alone(function: &str, text: &str) -> bool {
     text.match_indices(function).any(|(start, _)| {
         let before = text.get(..start).unwrap_or_default().trim_end();

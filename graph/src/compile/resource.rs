@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::go_format::quote;
 use api::kro::{RgdResource, keys};
 use api::validation::is_dns1035_label;
 use api::{GroupVersion, GroupVersionKind, GroupVersionResource};
+use dialect::quote;
 use expressions::Environment;
 use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@
 //!
 //! Source: kro `pkg/graph/builder.go` inferStatusSchema and buildInstanceNode, `pkg/graph/schema/field_descriptor.go`.
 
-use api::go_format::quote;
+use dialect::{quote, words};
 use expressions::DeclType;
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,6 @@ use super::expression::Compiler;
 use super::{author_conditions, resource};
 use crate::declarations;
 use crate::field_path::{self, Segment};
-use crate::go_text::words;
 use crate::graph::{Field, InstanceNode};
 use crate::template::{self, Found};
 

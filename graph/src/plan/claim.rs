@@ -7,9 +7,9 @@
 //!
 //! **Invariant:** a foreign object is neither written, nor deleted, nor shown to any expression.
 
-use api::go_format::quote;
 use api::kro::keys;
 use api::{meta, wheelhouse};
+use dialect::quote;
 use serde_json::Value;
 
 use super::node::Planner;
@@ -18,7 +18,7 @@ use super::{Claim, ObjectRef};
 use crate::graph::Node;
 
 impl Planner<'_> {
-    /// Tells whose a live object is; `desired` is what is wanted in its place, decorated.
+    /// Returns the owner of a live object; `desired` is what is wanted in its place, decorated.
     pub(super) fn claim(
         &self,
         node: &Node,

@@ -7,13 +7,14 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use api::go_format::quote;
 use api::kro::keys;
 use api::meta;
+use dialect::quote;
 use serde_json::Value;
 
 use super::evaluate::{Evaluated, Failed, Local};
-use super::node::{Outcome, Planner, Pushed, Stop};
+use super::node::{Planner, Pushed};
+use super::run::{Outcome, Stop};
 use super::{NodeState, ObjectRef, names};
 use crate::graph::{Expression, Node};
 

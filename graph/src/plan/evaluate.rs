@@ -10,12 +10,12 @@ use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use api::go_format::quote;
 use api::growth::Growth;
+use dialect::quote;
 use expressions::{Bindings, Budget, ErrorClass, EvaluateError};
 use serde_json::Value;
 
-use super::node::Run;
+use super::run::Run;
 use crate::field_path;
 use crate::graph::{CompiledGraph, Expression, Field, Reference};
 

@@ -7,40 +7,17 @@
 
 use std::sync::Arc;
 
-use api::go_format::quote;
 use api::meta;
 use api::selector::{LabelSelector, LabelSelectorRequirement, Selector};
-use api::{GroupVersionKind, GroupVersionResource};
+use dialect::quote;
 use serde_json::Value;
 
 use super::evaluate::Failed;
-use super::node::{NAMELESS, Outcome, Planner, Stop};
+use super::node::Planner;
+use super::run::{NAMELESS, Outcome, Stop};
+use super::wanted::{Target, Wanted};
 use super::{NodeState, names};
 use crate::graph::Node;
-
-/// An external reference with its expressions resolved.
-#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Wanted {
-    /// The node.
-    pub node: Arc<str>,
-    /// The kind.
-    pub gvk: GroupVersionKind,
-    /// Its endpoint.
-    pub gvr: GroupVersionResource,
-    /// The namespace; empty for cluster-scoped kinds, and with a selector for all namespaces.
-    pub namespace: String,
-    /// Which object, or which objects.
-    pub target: Target,
-}
-
-/// Which object, or which objects, an external reference means.
-#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Target {
-    /// The one of that name.
-    Name(String),
-    /// All that a selector selects, in its text form; empty for everything.
-    Selector(String),
-}
 
 // === impl Planner ===
 
@@ -125,7 +102,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Says that a reference cannot be read, if so; nothing is pruned meanwhile.
+    /// Reports that a reference cannot be read, if so; nothing is pruned meanwhile.
     fn unreadable(&mut self, node: &Node, wanted: &Wanted) -> Option<Outcome> {
         let reason = self.input.observed.get_external_failure(wanted)?;
         let gvk = &node.gvk;

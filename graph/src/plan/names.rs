@@ -3,12 +3,12 @@
 //! What a name may look like is for the API server of its kind to say; here is refused what could not stand in a URL as one
 //! segment, or be the name of any namespace. Source: apimachinery `pkg/api/validation/path`, KEP-1040 for namespaces.
 
-use api::go_format::quote;
 use api::meta;
 use api::validation::{is_dns_label, is_path_segment};
+use dialect::quote;
 use serde_json::Value;
 
-use super::node::Stop;
+use super::run::Stop;
 use crate::graph::Node;
 
 /// How much of a refused name a message shows, in characters.

@@ -8,22 +8,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::go_format::quote;
 use api::meta;
+use dialect::quote;
 use serde_json::Value;
 
 use super::decorate::Decorator;
 use super::evaluate::{Failed, Values};
-use super::external::Wanted;
 use super::names;
 use super::outcome;
+use super::run::{NAMELESS, Outcome, Run, Stop};
+use super::wanted::Wanted;
 use super::{Apply, Change, Claim, NodePlan, NodeState, ObjectRef, Plan, PlanInput, project};
 use crate::drift;
 use crate::graph::{CompiledGraph, Node, NodeKind, Reference};
 use crate::inventory::Inventory;
-
-/// What a client says of an object without a name, before it asks any server.
-pub(super) const NAMELESS: &str = "name is required";
 
 /// Makes a plan.
 pub(super) struct Planner<'a> {
@@ -37,30 +35,6 @@ pub(super) struct Planner<'a> {
     unresolved: Option<String>,
     pub(super) incomplete: bool,
 }
-
-/// What is known of a node while the plan is made.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Run {
-    ignored: Option<Result<bool, Stop>>,
-    /// How many objects it wants, once that is known.
-    pub(super) desired_count: Option<usize>,
-    /// What was seen of them, once that is known.
-    pub(super) observed: Option<Vec<Arc<Value>>>,
-}
-
-/// Why a node goes no further.
-#[derive(Clone, Debug)]
-pub(super) enum Stop {
-    /// Something is not there yet.
-    Pending(String),
-    /// One of its objects is being deleted.
-    Deleting(String),
-    /// It failed.
-    Failed(String),
-}
-
-/// How a node is, with the reason.
-pub(super) type Outcome = (NodeState, Option<String>);
 
 // === impl Planner ===
 
@@ -177,7 +151,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Tells whether a node is not wanted. The answer is kept: dependants ask again.
+    /// Returns whether a node is not wanted. The answer is kept: dependants ask again.
     fn is_ignored(&mut self, position: usize, node: &'a Node) -> Result<bool, Stop> {
         let answer = self.ask_ignored(node);
         self.runs[position].ignored = Some(answer.clone());
@@ -254,7 +228,7 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Tells whether a node lets its dependants go on; what is not wanted does.
+    /// Returns whether a node lets its dependants go on; what is not wanted does.
     pub(super) fn readiness(&self, position: usize) -> Result<(), Failed> {
         match &self.runs[position].ignored {
             Some(Ok(true)) => return Ok(()),

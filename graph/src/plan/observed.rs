@@ -74,7 +74,8 @@ impl Observed {
     }
 
     /// Forgets a live object that is gone.
-    pub fn remove_child(&mut self, reference: &ObjectRef) {
+    #[cfg(test)]
+    pub(super) fn remove_child(&mut self, reference: &ObjectRef) {
         self.children.remove(reference);
     }
 

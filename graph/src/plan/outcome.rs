@@ -2,9 +2,9 @@
 //!
 //! Source: kro `pkg/controller/instance/state.go`, `controller.go`, `resources.go`, `applyset/applyset.go`.
 
-use api::go_format::quote;
 use api::kro::keys;
 use api::{GroupKind, meta};
+use dialect::quote;
 use serde_json::Value;
 
 use super::{Apply, InstanceState, NodeState, ObjectRef, Plan};

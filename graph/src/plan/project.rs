@@ -7,16 +7,15 @@
 
 use std::sync::Arc;
 
-use api::go_format::quote;
+use dialect::{quote, words};
 use expressions::{Bindings, Budget, ErrorClass};
 use serde_json::{Map, Value, json};
 
 use super::Plan;
 use super::evaluate::{ASIDE_STEPS_MAX, Evaluated, Failed, Values, bind_objects, without_status};
-use super::node::Run;
+use super::run::Run;
 use crate::conditions::Condition;
 use crate::field_path;
-use crate::go_text::words;
 use crate::graph::{CompiledGraph, Expression, Reference};
 
 /// Projects the author's fields; gives them with the first failure that is no want of data.

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use api::go_format::quote;
+use dialect::quote;
 use serde_json::Value;
 
 use super::evaluate::{Failed, Local};
@@ -20,7 +20,7 @@ const WAITING: &str = "waiting for readiness";
 // === impl Planner ===
 
 impl Planner<'_> {
-    /// Tells whether what was seen of a node is ready.
+    /// Returns whether what was seen of a node is ready.
     pub(super) fn observed_readiness(&self, position: usize) -> Result<(), Failed> {
         let node = &self.graph.nodes[position];
         match node.kind {

@@ -6,11 +6,12 @@
 //!
 //! Source: kro `pkg/simpleschema/markers.go`.
 
-use api::go_format::quote;
-use regex::Regex;
+use dialect::number::{parse_bool, parse_float, parse_int};
+use dialect::{pattern, quote};
 use serde_json::{Value, json};
 
-use crate::go_text::{self, parse_bool, parse_float, parse_int};
+/// Compiled size at which a pattern is refused, as for a pattern of a schema.
+const COMPILED_BYTES_MAX: usize = 32 << 20;
 
 /// One `key=value`.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -68,7 +69,7 @@ impl Kind {
 // === impl Marker ===
 
 impl Marker {
-    /// Tells whether this marker makes its field required.
+    /// Returns whether this marker makes its field required.
     pub(super) fn is_required(&self) -> bool {
         self.key == Kind::Required && parse_bool(&self.value) == Ok(true)
     }
@@ -239,7 +240,7 @@ fn apply_one(schema: &mut Value, key: Kind, value: &str) -> Result<(), String> {
         Kind::MaxLength => count(schema, "maxLength", "string", value)?,
         Kind::MinItems => count(schema, "minItems", "array", value)?,
         Kind::MaxItems => count(schema, "maxItems", "array", value)?,
-        Kind::Pattern => pattern(schema, value)?,
+        Kind::Pattern => set_pattern(schema, value)?,
         Kind::UniqueItems => unique_items(schema, value)?,
         Kind::ListType => list_type(schema, value)?,
         Kind::ListMapKey => list_map_key(schema, value)?,
@@ -286,7 +287,7 @@ fn default_value(schema_type: &str, value: &str) -> Result<Value, String> {
 fn bound(name: &str, value: &str) -> Result<Value, String> {
     let value = parse_float(value)
         .map_err(|error| format!("failed to parse {name} enum value: {error}"))?;
-    Ok(go_text::float_value(value))
+    Ok(float_value(value))
 }
 
 fn add_rule(schema: &mut Value, rule: &str, message: &str) {
@@ -341,21 +342,13 @@ fn only_for(schema: &Value, name: &str, wanted: &str) -> Result<(), String> {
     ))
 }
 
-fn pattern(schema: &mut Value, value: &str) -> Result<(), String> {
+fn set_pattern(schema: &mut Value, value: &str) -> Result<(), String> {
     if value.is_empty() {
         return Err("pattern marker value cannot be empty".to_owned());
     }
     only_for(schema, "pattern", "string")?;
-    if let Err(error) = Regex::new(value) {
-        let text = error.to_string();
-        let reason = text
-            .lines()
-            .last()
-            .unwrap_or_default()
-            .trim_start_matches("error: ");
-        return Err(format!(
-            "invalid pattern regex: error parsing regexp: {reason}: `{value}`"
-        ));
+    if let Err(error) = pattern::compile(value, COMPILED_BYTES_MAX) {
+        return Err(format!("invalid pattern regex: {error}: `{value}`"));
     }
     schema["pattern"] = json!(value);
     Ok(())
@@ -415,4 +408,14 @@ fn list_map_key(schema: &mut Value, value: &str) -> Result<(), String> {
         None => schema["x-kubernetes-list-map-keys"] = json!([value]),
     }
     Ok(())
+}
+
+/// Makes a JSON number of a float as Go's encoder prints it: whole numbers have no fraction.
+fn float_value(value: f64) -> Value {
+    const EXACT: f64 = 9_007_199_254_740_992.0; // 2^53
+    if value.fract() == 0.0 && value.abs() <= EXACT {
+        #[expect(clippy::cast_possible_truncation, reason = "whole and within 2^53")]
+        return Value::from(value as i64);
+    }
+    Value::from(value)
 }

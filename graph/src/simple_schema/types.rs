@@ -2,7 +2,7 @@
 //!
 //! Source: kro `pkg/simpleschema/parse.go`, `types/`.
 
-use api::go_format::quote;
+use dialect::quote;
 
 /// How deep lists and maps may be nested.
 const NESTING_MAX: usize = 16;

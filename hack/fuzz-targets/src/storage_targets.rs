@@ -1,8 +1,10 @@
 //! Records, keys and sealed values.
 
+use std::{collections::BTreeMap, sync::Arc};
+
 use apiserver::offline::Header;
-use storage::backup::Reader;
-use storage::{Keyring, fuzzing};
+use storage::{Keyring, backup::Reader, embedded::Directory, fuzzing};
+use storage_conformance::simulated::SimulatedDirectory;
 
 use crate::{Target, input};
 
@@ -14,7 +16,7 @@ pub(crate) const RECORD: Target = Target {
         "\0\0\0\0\x01\0\x03\0\0\0\0\0\x01\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0/a/value",
     ],
     corpus: None,
-    made: Some(fuzzing::records),
+    made: Some(|| fuzzing::records(&directory(BTreeMap::new()))),
     words: &["\x01\0\0\0", "\0\0\0\0", "\x7f\x7f"],
 };
 
@@ -95,7 +97,7 @@ pub(crate) const BACKUP: Target = Target {
     },
     seeds: &["WHBACKUP\x05\0\0\0\0\0\0\0\x01{}", "WHBACKUP"],
     corpus: None,
-    made: Some(fuzzing::backups),
+    made: Some(|| fuzzing::backups(&directory(BTreeMap::new()))),
     words: &["WHBACKUP", "\x01", "\x02\x01", "\x03", "\0\0\0\0"],
 };
 
@@ -105,7 +107,7 @@ pub(crate) const MANIFEST: Target = Target {
     run: fuzzing::manifest,
     seeds: &["WHMANIF\n"],
     corpus: None,
-    made: Some(fuzzing::manifests),
+    made: Some(|| fuzzing::manifests(&directory(BTreeMap::new()))),
     words: &["WHMANIF\n", "\0\0\0\0", "\x01\0\0\0", "\x02\0\0\0"],
 };
 
@@ -115,17 +117,17 @@ pub(crate) const SEGMENT: Target = Target {
     run: fuzzing::segment,
     seeds: &["WHSEGMT\n"],
     corpus: None,
-    made: Some(fuzzing::segments),
+    made: Some(|| fuzzing::segments(&directory(BTreeMap::new()))),
     words: FRAME_WORDS,
 };
 
 /// A log of one segment: the engine and `store check` say the same of it, and a start leaves what the next one finds.
 pub(crate) const LOG: Target = Target {
     name: "log",
-    run: fuzzing::log,
+    run: |data| fuzzing::log(data, directory),
     seeds: &["WHSEGMT\n"],
     corpus: None,
-    made: Some(fuzzing::segments),
+    made: Some(|| fuzzing::segments(&directory(BTreeMap::new()))),
     words: FRAME_WORDS,
 };
 
@@ -171,3 +173,7 @@ pub(crate) const STORE_TEXTS: Target = Target {
         "900",
     ],
 };
+
+fn directory(files: BTreeMap<String, Vec<u8>>) -> Arc<dyn Directory> {
+    Arc::new(SimulatedDirectory::with_files(files))
+}

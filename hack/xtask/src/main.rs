@@ -2,6 +2,8 @@
 //!
 //! `tidy` reads the tree that git would commit; it writes nothing. `cargo test` runs it too.
 
+mod circles;
+mod plans;
 mod tidy;
 
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Crate edges, file sizes, file headers, trailing space and notes of work without an owner.
+//! Crate edges, circles of modules, file sizes, headers, trailing space, unowned notes, and stale plans of planted bugs.
 
 use std::{
     collections::BTreeMap,
@@ -9,27 +9,48 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use crate::circles;
+
 /// Which crate may import which: downwards only, as ARCHITECTURE.md draws it.
 const EDGES: &[(&str, &[&str])] = &[
-    ("wheelhouse-api", &[]),
+    ("wheelhouse-dialect", &[]),
+    ("wheelhouse-api", &["wheelhouse-dialect"]),
     ("wheelhouse-tasks", &[]),
     ("wheelhouse-storage", &[]),
-    ("wheelhouse-cel", &[]),
-    ("wheelhouse-schema", &["wheelhouse-api", "wheelhouse-cel"]),
+    ("wheelhouse-storage-conformance", &["wheelhouse-storage"]),
+    ("wheelhouse-cel", &["wheelhouse-dialect"]),
+    (
+        "wheelhouse-schema",
+        &["wheelhouse-dialect", "wheelhouse-api", "wheelhouse-cel"],
+    ),
     (
         "wheelhouse-graph",
-        &["wheelhouse-api", "wheelhouse-cel", "wheelhouse-schema"],
+        &[
+            "wheelhouse-dialect",
+            "wheelhouse-api",
+            "wheelhouse-cel",
+            "wheelhouse-schema",
+        ],
     ),
-    ("wheelhouse-client", &["wheelhouse-api", "wheelhouse-tasks"]),
+    (
+        "wheelhouse-client",
+        &["wheelhouse-dialect", "wheelhouse-api", "wheelhouse-tasks"],
+    ),
+    (
+        "wheelhouse-spokes",
+        &["wheelhouse-api", "wheelhouse-tasks", "wheelhouse-client"],
+    ),
     (
         "wheelhouse-apiserver",
         &[
+            "wheelhouse-dialect",
             "wheelhouse-api",
             "wheelhouse-tasks",
             "wheelhouse-storage",
             "wheelhouse-cel",
             "wheelhouse-schema",
             "wheelhouse-client",
+            "wheelhouse-spokes",
         ],
     ),
     (
@@ -41,7 +62,12 @@ const EDGES: &[(&str, &[&str])] = &[
             "wheelhouse-schema",
             "wheelhouse-graph",
             "wheelhouse-client",
+            "wheelhouse-spokes",
         ],
+    ),
+    (
+        "wheelhouse-simulator",
+        &["wheelhouse-api", "wheelhouse-tasks", "wheelhouse-client"],
     ),
     (
         "wheelhouse",
@@ -51,27 +77,51 @@ const EDGES: &[(&str, &[&str])] = &[
             "wheelhouse-schema",
             "wheelhouse-graph",
             "wheelhouse-client",
+            "wheelhouse-spokes",
             "wheelhouse-apiserver",
             "wheelhouse-syncer",
+            "wheelhouse-simulator",
         ],
     ),
     ("wheelhouse-xtask", &[]),
     (
         "wheelhouse-fuzz",
         &[
+            "wheelhouse-dialect",
             "wheelhouse-api",
             "wheelhouse-cel",
             "wheelhouse-schema",
             "wheelhouse-graph",
             "wheelhouse-client",
             "wheelhouse-storage",
+            "wheelhouse-storage-conformance",
             "wheelhouse-apiserver",
+        ],
+    ),
+    (
+        // Test support: nothing may import it.
+        "wheelhouse-simulation",
+        &[
+            "wheelhouse-api",
+            "wheelhouse-tasks",
+            "wheelhouse-storage",
+            "wheelhouse-storage-conformance",
+            "wheelhouse-schema",
+            "wheelhouse-client",
+            "wheelhouse-spokes",
+            "wheelhouse-apiserver",
+            "wheelhouse-syncer",
         ],
     ),
     (
         "wheelhouse-tests",
         // The store's recorder and checker of histories, not its engines.
-        &["wheelhouse-api", "wheelhouse-client", "wheelhouse-storage"],
+        &[
+            "wheelhouse-api",
+            "wheelhouse-client",
+            "wheelhouse-storage",
+            "wheelhouse-storage-conformance",
+        ],
     ),
 ];
 
@@ -81,14 +131,16 @@ const LINE_COUNT_MAX: usize = 800;
 /// Lines of shell above which a script should be a program.
 const SHELL_LINE_COUNT_MAX: usize = 80;
 
-/// Tells the root folder of the workspace.
+/// Returns the root folder of the workspace.
 pub(crate) fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// Finds what is untidy, one line each.
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
-    let mut findings = edges(&metadata(root)?)?;
+    let metadata = metadata(root)?;
+    let mut findings = edges(&metadata)?;
+    findings.extend(circles::check(root, &metadata)?);
     let exceptions = size_exceptions(root)?;
     for file in files(root)? {
         let path = root.join(&file);
@@ -97,6 +149,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
         };
         findings.extend(text_findings(&file, &text, &exceptions));
     }
+    findings.extend(crate::plans::check(root)?);
     findings.sort();
     Ok(findings)
 }

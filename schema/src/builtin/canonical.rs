@@ -6,9 +6,9 @@
 //!
 //! Invariant: doing it twice changes nothing.
 
+use dialect::Quantity;
 use serde_json::Value;
 
-use super::quantity::Quantity;
 use crate::structural::{Schema, ValueType};
 
 /// Brings a built-in object into the form in which it is kept.
@@ -35,7 +35,7 @@ pub fn canonicalize(object: &mut Value, schema: &Schema) {
             let text = object
                 .as_str()
                 .map_or_else(|| object.to_string(), str::to_owned);
-            if let Ok(quantity) = Quantity::parse(&text) {
+            if let Ok(quantity) = Quantity::parse(text.trim()) {
                 *object = Value::String(quantity.to_string());
             }
         }

@@ -5,10 +5,10 @@
 //! quantities. Thinner than Kubernetes on purpose: real objects of these kinds are judged by the spokes that run them.
 
 use api::{FieldError, FieldPath};
+use dialect::Quantity;
 use serde_json::Value;
 
 use super::canonical::is_quantity;
-use super::quantity::Quantity;
 use crate::path::Path;
 use crate::structural::{Schema, ValueType};
 
@@ -50,7 +50,7 @@ fn walk(value: &Value, schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldE
             }
         }
         Value::String(text) if is_quantity(schema) => {
-            if let Err(error) = Quantity::parse(text) {
+            if let Err(error) = Quantity::parse(text.trim()) {
                 errors.push(FieldError::invalid(
                     &field(path),
                     text.as_str(),

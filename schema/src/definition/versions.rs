@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use api::crd::{DefinitionSpec, DefinitionVersion, PrinterColumn, ScaleSubresource};
-use api::{FieldError, FieldPath, go_format};
+use api::{FieldError, FieldPath};
 use serde_json::{Value, json};
 
 use super::{keywords, label};
@@ -203,7 +203,7 @@ fn deprecation(version: &DefinitionVersion, path: &FieldPath) -> Vec<FieldError>
         }
         let unprintable = warning
             .char_indices()
-            .find(|(_, it)| !go_format::is_print(*it));
+            .find(|(_, it)| !dialect::is_print(*it));
         if let Some((index, _)) = unprintable {
             details.push(format!(
                 "must only contain printable UTF-8 characters; non-printable character found at index {index}"

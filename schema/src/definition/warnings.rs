@@ -1,7 +1,7 @@
 //! What is doubtful about a definition, but accepted.
 
 use api::crd::{CustomResourceDefinition, DefinitionVersion};
-use api::go_format::quote;
+use dialect::quote;
 use serde_json::Value;
 
 use crate::structural::{Schema, ValueType};

@@ -5,11 +5,11 @@
 //!
 //! Source: `structured-merge-diff/fieldpath/serialize.go`; api-compat 3.1.
 
+use dialect::json;
 use serde_json::{Map, Value};
 
 use super::element::{ElementError, PathElement};
 use super::set::{FieldSet, Node};
-use super::text;
 
 /// The key that says that a node with children is itself a member.
 const SELF: &str = ".";
@@ -66,7 +66,7 @@ impl FieldSet {
             if index > 0 {
                 out.push(',');
             }
-            text::push_json_string(out, &node.element.encode());
+            json::push_string(out, &node.element.encode());
             out.push_str(":{");
             if node.member && !node.children.is_empty() {
                 out.push_str("\".\":{},");

@@ -16,7 +16,7 @@ pub trait VersionConverter: fmt::Debug {
     ///
     /// # Errors
     ///
-    /// Says why the object has no form in that version.
+    /// Returns why the object has no form in that version.
     fn convert<'v>(&self, object: &'v Value, api_version: &str) -> Result<Cow<'v, Value>, String>;
 }
 

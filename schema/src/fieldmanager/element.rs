@@ -7,6 +7,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 
+use dialect::json;
 use serde_json::Value;
 
 use super::text;
@@ -107,15 +108,15 @@ impl PathElement {
                     if index > 0 {
                         out.push(',');
                     }
-                    text::push_json_string(&mut out, &field.name);
+                    json::push_string(&mut out, &field.name);
                     out.push(':');
-                    text::push_json(&mut out, &field.value);
+                    json::push(&mut out, &field.value);
                 }
                 out.push('}');
             }
             Self::Value(value) => {
                 out.push_str("v:");
-                text::push_json(&mut out, value);
+                json::push(&mut out, value);
             }
             Self::Index(index) => {
                 out.push_str("i:");

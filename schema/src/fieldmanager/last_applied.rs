@@ -6,6 +6,7 @@
 //! Source: `apimachinery/pkg/util/managedfields/internal/lastappliedmanager.go`, `lastappliedupdater.go`;
 //! api-compat 3.6.
 
+use dialect::json;
 use serde_json::{Map, Value};
 
 use super::collect;
@@ -13,7 +14,6 @@ use super::compare::compare;
 use super::managed::{ManagedFields, ManagerIdentity};
 use super::operate::{self, Conflict, Failure, Ownership, Scope};
 use super::set::FieldSet;
-use super::text;
 use super::typed::{self, Duplicates};
 
 /// The manager whose apply succeeds client-side apply.
@@ -61,7 +61,7 @@ impl Applied {
             annotations.remove(ANNOTATION);
         }
         let mut encoded = String::new();
-        text::push_json(&mut encoded, &self.0);
+        json::push(&mut encoded, &self.0);
         encoded.push('\n');
         encoded
     }

@@ -7,12 +7,11 @@
 
 use std::fmt;
 
-use api::go_format;
+use dialect::json;
 use serde_json::{Map, Value};
 
 use super::codec::FieldsError;
 use super::set::FieldSet;
-use super::text;
 
 /// The only known value of `fieldsType`.
 const FIELDS_TYPE: &str = "FieldsV1";
@@ -76,7 +75,7 @@ pub enum ManagedFieldsError {
     #[error("missing fieldsType in managed fields entry {0}")]
     NoFieldsType(usize),
     /// A type of fields other than the one.
-    #[error("invalid fieldsType {quoted} in managed fields entry {index}", quoted = go_format::quote(.fields_type))]
+    #[error("invalid fieldsType {quoted} in managed fields entry {index}", quoted = dialect::quote(.fields_type))]
     FieldsType {
         /// The position of the entry.
         index: usize,
@@ -140,9 +139,9 @@ impl ManagerIdentity {
                 if key.len() > 1 {
                     key.push(',');
                 }
-                text::push_json_string(&mut key, name);
+                json::push_string(&mut key, name);
                 key.push(':');
-                text::push_json_string(&mut key, value);
+                json::push_string(&mut key, value);
             }
         }
         key.push('}');
@@ -167,13 +166,9 @@ impl ManagerIdentity {
 impl fmt::Display for ManagerIdentity {
     /// As conflicts name it: `"name" with subresource "status" using apps/v1`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&go_format::quote(&self.manager))?;
+        f.write_str(&dialect::quote(&self.manager))?;
         if !self.subresource.is_empty() {
-            write!(
-                f,
-                " with subresource {}",
-                go_format::quote(&self.subresource)
-            )?;
+            write!(f, " with subresource {}", dialect::quote(&self.subresource))?;
         }
         match self.operation {
             Operation::Apply => Ok(()),

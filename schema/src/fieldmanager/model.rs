@@ -312,7 +312,7 @@ impl ListAtom<'_> {
     ///
     /// # Errors
     ///
-    /// Says why the item has none, in the words of structured-merge-diff.
+    /// Returns why the item has none, in the words of structured-merge-diff.
     pub(crate) fn element(&self, item: &Value) -> Result<PathElement, String> {
         match self.relation {
             Relation::Atomic => Err("invalid indexing of non-associative list".to_owned()),
@@ -395,7 +395,7 @@ impl ListAtom<'_> {
 fn no_keys<K: AsRef<str>>(keys: &[K]) -> String {
     let quoted: Vec<String> = keys
         .iter()
-        .map(|key| api::go_format::quote(key.as_ref()))
+        .map(|key| dialect::quote(key.as_ref()))
         .collect();
     format!(
         "associative list with keys has an element that omits all key fields [{}] \

@@ -7,11 +7,11 @@
 
 use std::fmt;
 
+use dialect::value;
 use serde_json::Value;
 
 use super::element::{PathElement, path_text};
 use super::model::{Atom, Field, ListAtom, MapAtom, Place, Relation, ScalarAtom};
-use super::text;
 
 /// All that is wrong with a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,11 +158,11 @@ fn scalar_error(scalar: ScalarAtom, value: &Value) -> Option<String> {
         | (ScalarAtom::Untyped, Value::Number(_) | Value::String(_) | Value::Bool(_)) => None,
         (ScalarAtom::Numeric, other) => Some(format!(
             "expected numeric (int or float), got {}",
-            text::type_name(other)
+            value::type_name(other)
         )),
         (ScalarAtom::Text, other) => Some(format!(
             "expected string, got &value.valueUnstructured{{Value:{}}}",
-            text::syntax(other)
+            value::syntax(other)
         )),
         (ScalarAtom::Boolean, other) => Some(format!("expected boolean, got {}", pointer(other))),
         (ScalarAtom::Untyped, other) => {
@@ -173,7 +173,7 @@ fn scalar_error(scalar: ScalarAtom, value: &Value) -> Option<String> {
 
 /// A value as Go prints a pointer to its wrapper.
 fn pointer(value: &Value) -> String {
-    format!("&{{{}}}", text::plain(value))
+    format!("&{{{}}}", value::plain(value))
 }
 
 // === impl TypedErrors ===

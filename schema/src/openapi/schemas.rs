@@ -59,7 +59,7 @@ pub(super) fn complete(schemas: &mut Schemas, wanted: BTreeSet<String>) {
     }
 }
 
-/// Says which kinds the options of a delete are: of each group-version, and of none.
+/// Lists the kinds of delete options: of each group-version, and of none.
 pub(super) fn name_options(schemas: &mut Schemas, kinds: &[PublishedKind]) {
     let Some(options) = schemas
         .get_mut(meta::DELETE_OPTIONS)

@@ -5,6 +5,7 @@
 //!
 //! Source: `apimachinery/pkg/util/strategicpatch/patch.go`.
 
+use dialect::value::{plain, type_name};
 use serde_json::{Map, Value};
 
 use super::lookup::Lookup;
@@ -12,7 +13,6 @@ use super::{
     DELETE, DIRECTIVE, MERGE, PatchError, REPLACE, bad_argument, merge_map, no_merge_key,
     unknown_directive,
 };
-use crate::fieldmanager::{plain, type_name};
 
 /// How one list merges.
 #[derive(Debug, Clone, Copy)]

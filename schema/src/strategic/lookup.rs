@@ -127,7 +127,7 @@ impl<'a> Lookup<'a> {
                 format!(
                     "unable to find api field in struct {} for the json field {}",
                     self.name,
-                    api::go_format::quote(name)
+                    dialect::quote(name)
                 )
             }));
         };

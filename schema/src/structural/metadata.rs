@@ -10,8 +10,10 @@ use api::{FieldError, FieldPath};
 use serde_json::{Map, Value};
 
 use super::Schema;
-use super::prune::META_FIELDS;
 use crate::path::Path;
+
+/// The fields of a resource that its schema does not restrict.
+pub(crate) const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// What becomes of metadata fields of a wrong type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

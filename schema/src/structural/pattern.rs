@@ -1,45 +1,25 @@
-//! Patterns in Go's dialect (RE2), run by an engine of the same family.
-//!
-//! The two differ in details that users see: Go's Perl classes are ASCII, `[` and `&` inside a class are literal, `\Q…\E`
-//! quotes, `\<` is a literal, a brace that is no repetition is a literal, and repetitions end at 1000. A pattern is
-//! rewritten before it is compiled. Look-around and back-references exist in neither.
-//!
-//! Source: `regexp/syntax`.
+//! A pattern of a schema, compiled when it first meets a value.
 
-use std::iter::Peekable;
-use std::str::Chars;
 use std::sync::{Arc, OnceLock};
 
-use regex::{Regex, RegexBuilder};
-
-/// Go's greatest counted repetition.
-const REPEAT_MAX: u32 = 1000;
+use dialect::pattern::{PatternError, compile};
+use regex::Regex;
 
 /// Compiled size at which a pattern is refused. Go's own bound is its repetition limit; the largest Unicode class
 /// repeated that often needs about this much.
 const COMPILED_BYTES_MAX: usize = 32 << 20;
 
-/// A pattern, compiled when it first meets a value.
+/// A pattern in Go's dialect.
 #[derive(Debug, Clone)]
 pub struct Pattern {
     source: Box<str>,
     compiled: OnceLock<Result<Arc<Regex>, PatternError>>,
 }
 
-/// Why a pattern does not compile.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("error parsing regexp: {0}")]
-pub struct PatternError(String);
-
-struct Rewriter<'a> {
-    input: Peekable<Chars<'a>>,
-    output: String,
-}
-
 // === impl Pattern ===
 
 impl Pattern {
-    /// A pattern that is not yet compiled.
+    /// Returns a pattern that is not yet compiled.
     pub fn new(source: &str) -> Self {
         Self {
             source: source.into(),
@@ -47,7 +27,7 @@ impl Pattern {
         }
     }
 
-    /// As it was written.
+    /// Returns the pattern as it was written.
     pub fn source(&self) -> &str {
         &self.source
     }
@@ -59,341 +39,18 @@ impl Pattern {
     pub fn is_match(&self, text: &str) -> Result<bool, PatternError> {
         match self
             .compiled
-            .get_or_init(|| compile(&self.source).map(Arc::new))
+            .get_or_init(|| compile(&self.source, COMPILED_BYTES_MAX).map(Arc::new))
         {
             Ok(regex) => Ok(regex.is_match(text)),
             Err(error) => Err(error.clone()),
         }
     }
 
-    /// Whether it compiles, without keeping the result.
+    /// Checks that it compiles, without keeping the result.
+    ///
+    /// # Errors
+    /// The pattern does not compile.
     pub fn check(&self) -> Result<(), PatternError> {
-        compile(&self.source).map(drop)
-    }
-}
-
-/// Compiles a pattern of Go's dialect.
-fn compile(source: &str) -> Result<Regex, PatternError> {
-    let rewritten = rewrite(source)?;
-    RegexBuilder::new(&rewritten)
-        .octal(true)
-        .size_limit(COMPILED_BYTES_MAX)
-        .build()
-        .map_err(|error| PatternError(last_line(&error.to_string())))
-}
-
-/// The engine's message ends with the reason, after a drawing of the place.
-fn last_line(message: &str) -> String {
-    let line = message.lines().next_back().unwrap_or_default();
-    line.trim_start_matches("error: ").to_owned()
-}
-
-fn rewrite(source: &str) -> Result<String, PatternError> {
-    let mut rewriter = Rewriter {
-        input: source.chars().peekable(),
-        output: String::with_capacity(source.len()),
-    };
-    rewriter.run()?;
-    Ok(rewriter.output)
-}
-
-// === impl Rewriter ===
-
-impl Rewriter<'_> {
-    fn run(&mut self) -> Result<(), PatternError> {
-        while let Some(next) = self.input.next() {
-            match next {
-                '\\' => self.escape()?,
-                '[' => self.class()?,
-                '(' => self.group()?,
-                '{' => self.brace()?,
-                '}' => self.output.push_str("\\}"),
-                ']' => self.output.push_str("\\]"),
-                other => self.output.push(other),
-            }
-        }
-        Ok(())
-    }
-
-    fn group(&mut self) -> Result<(), PatternError> {
-        self.output.push('(');
-        if self.input.peek() != Some(&'?') {
-            return Ok(());
-        }
-        let rest: String = self.input.clone().take(3).collect();
-        for lookaround in ["?=", "?!", "?<=", "?<!"] {
-            if rest.starts_with(lookaround) {
-                let detail = format!("invalid or unsupported Perl syntax: `({lookaround}`");
-                return Err(PatternError(detail));
-            }
-        }
-        Ok(())
-    }
-
-    /// A brace is a repetition, or a literal.
-    fn brace(&mut self) -> Result<(), PatternError> {
-        let ahead: String = self
-            .input
-            .clone()
-            .take_while(|it| *it != '}')
-            .take(16)
-            .collect();
-        let closed = self.input.clone().nth(ahead.chars().count()) == Some('}');
-        let Some((least, greatest)) = closed.then(|| repetition(&ahead)).flatten() else {
-            self.output.push_str("\\{");
-            return Ok(());
-        };
-        if least > REPEAT_MAX || greatest.is_some_and(|it| it > REPEAT_MAX || it < least) {
-            return Err(PatternError(format!("invalid repeat count: `{{{ahead}}}`")));
-        }
-        self.output.push('{');
-        self.output.push_str(&ahead);
-        self.output.push('}');
-        for _ in 0..=ahead.chars().count() {
-            self.input.next();
-        }
-        Ok(())
-    }
-
-    /// An escape outside of a class.
-    fn escape(&mut self) -> Result<(), PatternError> {
-        let Some(escaped) = self.input.next() else {
-            return Err(PatternError(
-                "trailing backslash at end of expression: ``".to_owned(),
-            ));
-        };
-        match escaped {
-            'd' => self.output.push_str("[0-9]"),
-            'D' => self.output.push_str("[^0-9]"),
-            's' => self.output.push_str("[\\t\\n\\x0C\\r ]"),
-            'S' => self.output.push_str("[^\\t\\n\\x0C\\r ]"),
-            'w' => self.output.push_str("[0-9A-Za-z_]"),
-            'W' => self.output.push_str("[^0-9A-Za-z_]"),
-            'b' => self.output.push_str("(?-u:\\b)"),
-            'B' => self.output.push_str("(?-u:\\B)"),
-            'C' => self.output.push_str("(?s:.)"),
-            'Q' => self.quoted(),
-            other => self.common_escape(other),
-        }
-        Ok(())
-    }
-
-    /// `\Q…\E`, of which the end may be missing.
-    fn quoted(&mut self) {
-        while let Some(next) = self.input.next() {
-            if next == '\\' && self.input.peek() == Some(&'E') {
-                self.input.next();
-                return;
-            }
-            self.output
-                .push_str(&regex::escape(next.encode_utf8(&mut [0; 4])));
-        }
-    }
-
-    /// An escape that means the same inside and outside of a class.
-    fn common_escape(&mut self, escaped: char) {
-        match escaped {
-            'p' | 'P' => self.unicode_class(escaped),
-            // Word borders elsewhere, letters in Go.
-            '<' | '>' => self.output.push(escaped),
-            other => {
-                self.output.push('\\');
-                self.output.push(other);
-            }
-        }
-    }
-
-    /// `\p{Name}`, of which `\p{^Name}` is the opposite.
-    fn unicode_class(&mut self, escaped: char) {
-        self.output.push('\\');
-        if self.input.next_if_eq(&'{').is_none() {
-            self.output.push(escaped);
-            return;
-        }
-        let negated = self.input.next_if_eq(&'^').is_some();
-        let opposite = if escaped == 'p' { 'P' } else { 'p' };
-        self.output.push(if negated { opposite } else { escaped });
-        self.output.push('{');
-        for next in self.input.by_ref() {
-            self.output.push(next);
-            if next == '}' {
-                return;
-            }
-        }
-    }
-
-    fn class(&mut self) -> Result<(), PatternError> {
-        let rest: String = self.input.clone().collect();
-        let unclosed = || PatternError(format!("missing closing ]: `[{rest}`"));
-        self.output.push('[');
-        if self.input.next_if_eq(&'^').is_some() {
-            self.output.push('^');
-        }
-        let mut first = true;
-        loop {
-            let Some(next) = self.input.next() else {
-                return Err(unclosed());
-            };
-            match next {
-                ']' if !first => break,
-                '[' if self.named_class() => {}
-                '\\' => self.class_escape()?,
-                '-' => self.dash(first),
-                ']' | '[' | '&' | '~' | '^' => {
-                    self.output.push('\\');
-                    self.output.push(next);
-                }
-                other => self.output.push(other),
-            }
-            first = false;
-        }
-        self.output.push(']');
-        Ok(())
-    }
-
-    /// Copies `[:alpha:]`, of which the opening bracket was read.
-    fn named_class(&mut self) -> bool {
-        let ahead: String = self.input.clone().take(12).collect();
-        let Some((name, _)) = ahead
-            .strip_prefix(':')
-            .and_then(|rest| rest.split_once(":]"))
-        else {
-            return false;
-        };
-        self.output.push_str("[:");
-        self.output.push_str(name);
-        self.output.push_str(":]");
-        for _ in 0..name.chars().count() + 3 {
-            self.input.next();
-        }
-        true
-    }
-
-    /// A dash between two characters is a range; elsewhere it is a literal.
-    fn dash(&mut self, first: bool) {
-        let last = self.input.peek() == Some(&']');
-        self.output
-            .push_str(if first || last { "\\-" } else { "-" });
-        // The end of a range that is itself a dash.
-        if !first && !last && self.input.next_if_eq(&'-').is_some() {
-            self.output.push_str("\\-");
-        }
-    }
-
-    fn class_escape(&mut self) -> Result<(), PatternError> {
-        let Some(escaped) = self.input.next() else {
-            return Err(PatternError("missing closing ]: `[\\`".to_owned()));
-        };
-        match escaped {
-            'd' => self.output.push_str("0-9"),
-            'D' => self.output.push_str("[^0-9]"),
-            's' => self.output.push_str("\\t\\n\\x0C\\r "),
-            'S' => self.output.push_str("[^\\t\\n\\x0C\\r ]"),
-            'w' => self.output.push_str("0-9A-Za-z_"),
-            'W' => self.output.push_str("[^0-9A-Za-z_]"),
-            other => self.common_escape(other),
-        }
-        Ok(())
-    }
-}
-
-/// `n`, `n,` or `n,m`.
-fn repetition(text: &str) -> Option<(u32, Option<u32>)> {
-    let number = |digits: &str| -> Option<u32> {
-        let plain = !digits.is_empty() && digits.bytes().all(|it| it.is_ascii_digit());
-        // Too large for the type is too large for Go as well.
-        plain.then(|| digits.parse().unwrap_or(u32::MAX))
-    };
-    match text.split_once(',') {
-        None => number(text).map(|count| (count, Some(count))),
-        Some((least, "")) => number(least).map(|count| (count, None)),
-        Some((least, greatest)) => Some((number(least)?, Some(number(greatest)?))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn patterns_mean_what_they_mean_in_go() {
-        let cases = [
-            ("found anywhere", "b", "abc", true),
-            ("anchored", "^b$", "abc", false),
-            ("digits are ascii", r"^\d+$", "٣", false),
-            ("digits", r"^\d+$", "3", true),
-            ("words are ascii", r"^\w+$", "é", false),
-            ("space has no vertical tab", r"^\s$", "\u{b}", false),
-            ("word border", r"\bfoo\b", "a foo b", true),
-            ("no word border", r"a\Bb", "ab", true),
-            ("bracket in class", "^[[]$", "[", true),
-            ("closing bracket first", "^[]a]+$", "]a", true),
-            ("ampersands in class", "^[a&&b]+$", "a&b", true),
-            ("tildes in class", "^[~~]$", "~", true),
-            ("dash last", "^[a-]+$", "-a", true),
-            ("dash after class", r"^[\w-]+$", "a-b", true),
-            ("dash first", "^[-a]+$", "-a", true),
-            ("range to a dash", "^[+--]+$", "+,-", true),
-            ("named class", "^[[:alpha:]-]+$", "a-b", true),
-            ("quoted", r"^\Qa.b\E$", "a.b", true),
-            ("quoted is literal", r"^\Qa.b\E$", "axb", false),
-            ("literal brace", "^{a}$", "{a}", true),
-            ("open repetition", "^a{,2}$", "a{,2}", true),
-            ("repetition", "^a{1,2}$", "aa", true),
-            ("angle brackets", r"^\<a\>$", "<a>", true),
-            ("negated inside", r"^[\D]$", "x", true),
-            ("negated unicode name", r"^\p{^Greek}$", "a", true),
-            ("unicode name", r"^\p{L}+$", "é", true),
-            ("unicode name in a class", r"^[\p{Greek}-]+$", "α-", true),
-            ("octal", r"^\101$", "A", true),
-            ("slash", r"^a\/b$", "a/b", true),
-            ("ignoring case", "(?i)^abc$", "ABC", true),
-        ];
-        for (name, pattern, text, want) in cases {
-            assert_eq!(
-                Pattern::new(pattern).is_match(text),
-                Ok(want),
-                "{name}: {pattern}"
-            );
-        }
-    }
-
-    #[test]
-    fn what_go_refuses_is_refused() {
-        let cases = [
-            (
-                "look-ahead",
-                "(?!a)",
-                "invalid or unsupported Perl syntax: `(?!`",
-            ),
-            (
-                "look-behind",
-                "(?<=a)b",
-                "invalid or unsupported Perl syntax: `(?<=`",
-            ),
-            ("repetition", "a{1001}", "invalid repeat count: `{1001}`"),
-            ("class", "[a", "missing closing ]: `[a`"),
-            (
-                "backslash",
-                "a\\",
-                "trailing backslash at end of expression: ``",
-            ),
-        ];
-        for (name, pattern, want) in cases {
-            let error = Pattern::new(pattern).check().unwrap_err();
-            assert_eq!(
-                error.to_string(),
-                format!("error parsing regexp: {want}"),
-                "{name}"
-            );
-        }
-        assert!(Pattern::new("(a").check().is_err());
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn no_pattern_panics(pattern in "[\\[\\]\\\\^$.(){}|?*+a-c0-9:&~,-]{0,20}", text in ".{0,8}") {
-            drop(Pattern::new(&pattern).is_match(&text));
-        }
+        compile(&self.source, COMPILED_BYTES_MAX).map(drop)
     }
 }

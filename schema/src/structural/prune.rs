@@ -10,9 +10,6 @@ use serde_json::Value;
 use super::{Additional, Schema, metadata};
 use crate::path::Path;
 
-/// The fields of a resource that its schema does not restrict.
-pub(crate) const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
-
 /// Removes the fields of the resource `object` that `schema` does not know.
 pub fn prune(object: &mut Value, schema: &Schema) {
     prune_node(object, Some(schema), Met::AsRoot);
@@ -64,7 +61,7 @@ fn known<'s>(schema: Option<&'s Schema>, name: &str, met: Met) -> Known<'s> {
         return Known::No;
     };
     let is_resource = met == Met::AsRoot || schema.embedded_resource;
-    if is_resource && META_FIELDS.contains(&name) {
+    if is_resource && metadata::META_FIELDS.contains(&name) {
         return Known::Meta;
     }
     if let Some(property) = schema.properties.get(name) {

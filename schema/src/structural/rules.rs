@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::validate::CompiledRules;
+use expressions::{DeclType, Program};
 
 /// One entry of `x-kubernetes-validations`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -31,6 +31,34 @@ pub struct Rules {
     compiled: OnceLock<Arc<CompiledRules>>,
 }
 
+/// The compiled rules of a node.
+#[derive(Debug)]
+pub(crate) struct CompiledRules {
+    /// The type of `self`; `None` where rules cannot see the node.
+    pub(crate) declaration: Option<DeclType>,
+    /// The type of `oldSelf` in rules where it is optional.
+    pub(crate) optional_declaration: Option<DeclType>,
+    /// One per rule, in order.
+    pub(crate) rules: Vec<CompiledRule>,
+}
+
+/// A compiled rule.
+#[derive(Debug, Default)]
+pub(crate) struct CompiledRule {
+    /// Absent where the rule is empty or wrong.
+    pub(crate) program: Option<Program>,
+    /// Why there is no program.
+    pub(crate) error: Option<String>,
+    /// The program of the message.
+    pub(crate) message: Option<Program>,
+    /// Why there is none.
+    pub(crate) message_error: Option<String>,
+    /// Whether the rule compares with the old value.
+    pub(crate) uses_old_self: bool,
+    /// Where errors are shown, relative to the node.
+    pub(crate) field_path: Option<String>,
+}
+
 // === impl Rules ===
 
 impl Rules {
@@ -53,7 +81,7 @@ impl Rules {
     }
 
     /// The compiled rules, compiled by `compile` at the first call.
-    pub(super) fn compiled(&self, compile: impl FnOnce() -> CompiledRules) -> &CompiledRules {
+    pub(crate) fn compiled(&self, compile: impl FnOnce() -> CompiledRules) -> &CompiledRules {
         self.compiled.get_or_init(|| Arc::new(compile()))
     }
 }

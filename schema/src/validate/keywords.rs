@@ -3,7 +3,8 @@
 //!
 //! Source: `kube-openapi/pkg/validation/validate`, `apiextensions-apiserver/pkg/apiserver/validation`.
 
-use api::{FieldError, FieldPath, go_format};
+use api::{FieldError, FieldPath};
+use dialect::formats::{is_known_format, matches};
 use serde_json::{Map, Value};
 
 use super::correlation::Correlation;
@@ -64,8 +65,8 @@ fn node(value: &Value, schema: &Schema, old: Option<Correlation<'_>>, place: Pla
                 outcome.add(failure);
             }
             outcome.checks_count += 1;
-            if let Some(format) = format.filter(|it| formats::is_known_format(it)) {
-                if !formats::matches(format, text) {
+            if let Some(format) = format.filter(|it| is_known_format(it)) {
+                if !matches(format, text) {
                     outcome.add(Failure::wrong_type(place, format, text));
                 }
                 outcome.checks_count += 1;
@@ -320,7 +321,7 @@ fn combinators(
 ) -> Outcome {
     let mut outcome = Outcome::default();
     let judge = |schema: &Schema| node(value, schema, old, place);
-    let quoted = || go_format::quote(&place.path.to_string());
+    let quoted = || dialect::quote(&place.path.to_string());
     if !constraints.any_of.is_empty() {
         outcome.merge(any_of(&constraints.any_of, judge, place, quoted));
     }

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use api::{FieldError, FieldPath, go_format};
+use api::{FieldError, FieldPath};
 use serde_json::Value;
 
 use crate::path::Path;
@@ -112,7 +112,7 @@ impl Failure {
 
     /// A value of a wrong type; `found` names the type, or is the text that is not of the format.
     pub(super) fn wrong_type(place: Place<'_>, expected: &str, found: &str) -> Self {
-        let quoted = go_format::quote(found);
+        let quoted = dialect::quote(found);
         let text = place.in_body(format_args!("must be of type {expected}: {quoted}"));
         Self {
             error: FieldError::type_invalid(&place.field(), found, text.clone()),
@@ -133,7 +133,7 @@ impl Failure {
             .iter()
             .map(|it| {
                 it.as_str()
-                    .map_or_else(|| go_format::json(it), str::to_owned)
+                    .map_or_else(|| dialect::json::to_string(it), str::to_owned)
             })
             .collect();
         let error = FieldError::not_supported(

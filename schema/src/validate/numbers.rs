@@ -5,7 +5,6 @@
 //!
 //! Source: `kube-openapi/pkg/validation/validate/{validator,values}.go`, `go-openapi/swag/convert.go`.
 
-use api::go_format;
 use serde_json::{Number, Value};
 
 use super::messages::{Failure, Outcome, Place};
@@ -117,7 +116,7 @@ fn bounded(
             };
             (
                 low < high || (bound.exclusive && low <= high),
-                go_format::float(bound.value),
+                dialect::float(bound.value),
             )
         }
     };
@@ -155,11 +154,7 @@ fn multiple(
             } else {
                 float / factor
             };
-            (
-                factor > 0.0,
-                is_integral(quotient),
-                go_format::float(factor),
-            )
+            (factor > 0.0, is_integral(quotient), dialect::float(factor))
         }
     };
     outcome.failures.extend(misfit);

@@ -6,7 +6,7 @@
 //!
 //! Source: `apiextensions-apiserver/pkg/apiserver/schema/cel/validation.go`.
 
-use api::{FieldError, FieldPath, go_format};
+use api::{FieldError, FieldPath};
 use expressions::{Bindings, Budget, ErrorClass, EvaluateError, Program, Value as Evaluated};
 use serde_json::Value;
 
@@ -14,11 +14,11 @@ use super::Findings;
 use super::correlation::{Correlation, old_item};
 use super::declarations::Level;
 use crate::path::Path;
-use crate::structural::{Rule, Schema, ValueType};
+use crate::structural::{CompiledRule, CompiledRules, Rule, Schema, ValueType};
 
 mod compiled;
 
-pub(crate) use compiled::{CompiledRule, CompiledRules, compile_rules};
+pub(crate) use compiled::compiled_rules;
 
 /// The name of the value in rules.
 const SELF: &str = "self";
@@ -234,7 +234,7 @@ impl Runner<'_> {
         ratchet: Ratchet<'_>,
         path: &Path<'_>,
     ) {
-        let compiled = node.schema.compiled_rules(node.level);
+        let compiled = compiled_rules(node.schema, node.level);
         let place = self.field(path);
         for (rule, program) in node
             .schema
@@ -357,7 +357,7 @@ impl Runner<'_> {
             ),
             Err(error) if error.class == ErrorClass::Cost => Message::Fatal(format!(
                 "no further validation rules will be run due to call cost exceeds limit for messageExpression: {}",
-                go_format::quote(source)
+                dialect::quote(source)
             )),
             Err(_) => Message::Unusable,
             Ok(value) => match value.as_str().map(str::trim) {

@@ -1,4 +1,4 @@
-//! Backups through their public surface: whole, cut, continued, altered.
+//! Backups through their public surface: whole, cut, altered.
 
 #![expect(
     clippy::indexing_slicing,
@@ -83,45 +83,18 @@ fn every_flipped_byte_is_noticed() {
 }
 
 #[test]
-fn a_part_is_never_whole_and_says_how_far_it_is() {
+fn an_incomplete_file_is_never_whole_and_says_how_far_it_is() {
     let bytes = written(None);
     for len in 0..bytes.len() {
-        let error = read(&bytes[..len], None).expect_err("a part");
+        let error = read(&bytes[..len], None).expect_err("incomplete");
         match error {
             BackupError::NotABackup => assert!(len < 8, "{len} bytes"),
-            BackupError::Part { whole_bytes } => {
+            BackupError::Incomplete { whole_bytes } => {
                 assert!(whole_bytes <= len as u64, "{len} bytes");
             }
             other => panic!("{len} bytes: {other:?}"),
         }
     }
-}
-
-#[test]
-fn a_part_is_continued_wherever_it_was_cut_off() {
-    let whole = written(None);
-    let header_end = 8 + 8 + 3;
-    for len in header_end..whole.len() {
-        let (reader, header) = Reader::begin(&whole[..len], None).expect("a header");
-        let part = reader.into_part(header).expect("readable").expect("a part");
-        let mut bytes = whole[..usize::try_from(part.whole_bytes).expect("small")].to_vec();
-        let last = part.last.clone();
-        let mut writer = Writer::resume(&mut bytes, None, part);
-        for record in records() {
-            if last.as_ref().is_none_or(|last| record.key > *last) {
-                writer.record(&record).expect("written");
-            }
-        }
-        writer.finish().expect("finished");
-        assert_eq!(bytes, whole, "cut off at {len}");
-    }
-}
-
-#[test]
-fn a_whole_file_is_no_part() {
-    let whole = written(None);
-    let (reader, header) = Reader::begin(whole.as_slice(), None).expect("a header");
-    assert!(reader.into_part(header).expect("readable").is_none());
 }
 
 #[test]

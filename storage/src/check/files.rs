@@ -40,7 +40,7 @@ impl Files for &Path {
     }
 }
 
-#[cfg(any(test, feature = "conformance"))]
+#[cfg(any(test, feature = "fuzzing"))]
 impl Files for std::collections::BTreeMap<String, Vec<u8>> {
     fn read(&self, name: &str) -> Result<Vec<u8>, CheckError> {
         let missing = || failed(PathBuf::from(name))(io::ErrorKind::NotFound.into());

@@ -9,14 +9,14 @@ mod manifest;
 mod record;
 mod segment;
 
-#[cfg(any(test, feature = "conformance"))]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(super) use self::frame::mend as mend_frames;
 pub(super) use self::frame::{Facts, Frame, FrameBuilder, Kind, Look, find_frame, look};
-#[cfg(any(test, feature = "conformance"))]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(super) use self::manifest::mend as mend_manifest;
 pub(super) use self::manifest::{Manifest, Sealed, Tally, is_in_log};
 pub(super) use self::record::{NotOpened, RecordHead, from_disk, is_stale, renewed, to_disk};
-#[cfg(any(test, feature = "conformance"))]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(super) use self::segment::mend as mend_header;
 pub(super) use self::segment::{
     LOG_FOLDER, Place, decode_any_header, decode_header, encode_header, parse_segment_name,

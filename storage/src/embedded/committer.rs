@@ -98,7 +98,7 @@ impl Shared {
         }
     }
 
-    /// Says once that writes are refused for want of space.
+    /// Logs once that writes are refused for lack of space.
     fn note_full(&self, error: &Error) {
         if !self.full.swap(true, Ordering::Relaxed) {
             tracing::error!(

@@ -1,5 +1,5 @@
 //! The file `FORMAT`, and what it means together with the files beside it. It is the commit point of
-//! making, upgrading, rolling back and restoring a store: what it does not name is a leftover.
+//! creating and restoring a store: without it, what is there is a leftover.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -7,13 +7,10 @@ use std::io;
 
 use super::codec::FORMAT;
 use super::disk::{Directory, read_up_to};
-use super::format_one;
-use super::log::{MANIFEST_FILE, NEW_SUFFIX, corrupt, has_frame, io_error, replace, segments};
+use super::log::{MANIFEST_FILE, corrupt, has_frame, io_error, replace, segments};
 use crate::error::OpenError;
 
 pub(super) const FORMAT_FILE: &str = "FORMAT";
-/// The log of format 1.
-pub(super) const LOG_ONE_FILE: &str = "log.redb";
 
 const MAGIC: &str = "wheelhouse-store";
 
@@ -25,33 +22,25 @@ const BYTES_MAX: u64 = 4096;
 pub(super) enum Found {
     /// No store, or one whose making was cut off.
     Nothing,
-    /// A store of format 1.
-    One,
-    /// A store of format 2.
-    Two,
+    /// A store of this version's format.
+    Store,
 }
 
 /// Looks at what is there, and changes nothing.
 pub(super) fn find(directory: &dyn Directory) -> Result<Found, OpenError> {
-    let format = read(directory)?;
-    if let Some(found) = format.filter(|found| *found > FORMAT) {
-        return Err(OpenError::NewerFormat {
+    match read(directory)? {
+        Some(FORMAT) => {
+            let names = directory.list().map_err(io_error("list the directory"))?;
+            if names.iter().any(|name| name == MANIFEST_FILE) {
+                Ok(Found::Store)
+            } else {
+                Err(corrupt(MANIFEST_FILE, "it is missing"))
+            }
+        }
+        Some(found) => Err(OpenError::UnknownFormat {
             found,
             known: FORMAT,
-        });
-    }
-    let names = directory.list().map_err(io_error("list the directory"))?;
-    let has = |wanted: &str| names.iter().any(|name| name == wanted);
-    match format {
-        Some(FORMAT) if has(MANIFEST_FILE) => Ok(Found::Two),
-        Some(FORMAT) => Err(corrupt(MANIFEST_FILE, "it is missing")),
-        Some(format_one::FORMAT) if has(LOG_ONE_FILE) => Ok(Found::One),
-        Some(format_one::FORMAT) if has(&format!("{LOG_ONE_FILE}{NEW_SUFFIX}")) => {
-            Ok(Found::Nothing)
-        }
-        Some(format_one::FORMAT) => Err(corrupt(LOG_ONE_FILE, "it is missing")),
-        Some(_) => Err(corrupt(FORMAT_FILE, "there is no such format")),
-        None if has(LOG_ONE_FILE) => Err(corrupt(FORMAT_FILE, "it is missing beside the log")),
+        }),
         None => {
             for name in segments(directory)? {
                 if has_frame(directory, &name)? {
@@ -63,9 +52,9 @@ pub(super) fn find(directory: &dyn Directory) -> Result<Found, OpenError> {
     }
 }
 
-/// Makes a format that of the directory.
-pub(super) fn switch(directory: &dyn Directory, format: u32) -> Result<(), OpenError> {
-    let text = format!("{MAGIC}\nformat {format}\n");
+/// Writes `FORMAT`, durably.
+pub(super) fn write(directory: &dyn Directory) -> Result<(), OpenError> {
+    let text = format!("{MAGIC}\nformat {FORMAT}\n");
     Ok(replace(directory, FORMAT_FILE, text.as_bytes())?)
 }
 
@@ -92,7 +81,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::embedded::simulated::SimulatedDirectory;
+    use crate::conformance::simulated::SimulatedDirectory;
 
     #[test]
     fn a_format_file_names_its_format_in_the_second_line() {
@@ -114,9 +103,11 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_off_making_of_a_store_is_told_from_a_lost_log() {
-        let missing = Err("it is missing");
-        let beside = Err("it is missing beside the log");
+    fn every_cut_off_creation_of_a_store_is_told_from_a_lost_log() {
+        let missing = Err("MANIFEST is corrupt: it is missing");
+        let unknown = Err(
+            "the store has format 3, and this version reads format 2 alone: use the version that wrote it",
+        );
         for (name, format, files, want) in [
             ("nothing", None, &[][..], Ok(Found::Nothing)),
             ("manifest written", None, &["MANIFEST"], Ok(Found::Nothing)),
@@ -126,13 +117,7 @@ mod tests {
                 &["MANIFEST", "FORMAT.new"],
                 Ok(Found::Nothing),
             ),
-            ("a store", Some(2), &["MANIFEST"], Ok(Found::Two)),
-            (
-                "upgraded but for the copy",
-                Some(2),
-                &["MANIFEST", "log.redb"],
-                Ok(Found::Two),
-            ),
+            ("a store", Some(2), &["MANIFEST"], Ok(Found::Store)),
             ("manifest lost", Some(2), &[], missing),
             (
                 "manifest lost while it was replaced",
@@ -140,39 +125,17 @@ mod tests {
                 &["MANIFEST.new"],
                 missing,
             ),
-            ("format 1", Some(1), &["log.redb"], Ok(Found::One)),
-            (
-                "format 1 with leftovers",
-                Some(1),
-                &["log.redb", "MANIFEST"],
-                Ok(Found::One),
-            ),
-            (
-                "format 1 begun",
-                Some(1),
-                &["log.redb.new"],
-                Ok(Found::Nothing),
-            ),
-            ("its log lost", Some(1), &["MANIFEST"], missing),
-            ("its format lost", None, &["log.redb"], beside),
-            (
-                "no such format",
-                Some(0),
-                &["MANIFEST"],
-                Err("there is no such format"),
-            ),
+            ("a newer format", Some(3), &["MANIFEST"], unknown),
         ] {
             let directory = SimulatedDirectory::default();
             for file in files {
                 drop(directory.create(file).unwrap());
             }
             if let Some(format) = format {
-                switch(&directory, format).unwrap();
+                let text = format!("{MAGIC}\nformat {format}\n");
+                replace(&directory, FORMAT_FILE, text.as_bytes()).unwrap();
             }
-            let got = find(&directory).map_err(|error| match error {
-                OpenError::Corrupt { reason, .. } => reason,
-                other => other.to_string(),
-            });
+            let got = find(&directory).map_err(|error| error.to_string());
             assert_eq!(got, want.map_err(str::to_owned), "{name}");
         }
     }

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 pub(super) use self::rewriter::{Rewriter, stored_bytes};
 pub(super) use self::scan::{corrupt, has_frame, io_error, segments};
-pub(super) use self::shelf::{MANIFEST_FILE, NEW_SUFFIX, Sizes, replace};
+pub(super) use self::shelf::{MANIFEST_FILE, Sizes, replace};
 
 use self::shelf::{Fresh, Prepared, Shelf};
 use self::upkeep::Upkeep;
@@ -39,9 +39,6 @@ use crate::error::OpenError;
 use crate::keyring::{Keyring, KeyringError};
 use crate::revision::Revision;
 use crate::view::Snapshot;
-
-/// What is left of format 1 behind an upgrade, until the first sweep.
-pub(super) const FORMAT_ONE_COPY: &str = "log.redb.format-1";
 
 /// So many new bytes of garbage are worth looking at what a sweep would do.
 const GARBAGE_STEP_BYTES: u64 = 1024 * 1024;

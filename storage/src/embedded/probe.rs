@@ -10,10 +10,9 @@ use super::codec::{
     self, FrameBuilder, Look, Manifest, Place, SECTOR_BYTES, Sealed, Tally, decode_any_header,
     from_disk, look, mend_frames, mend_header, mend_manifest, parse_segment_name, segment_name,
 };
-use super::disk::Directory;
+use super::disk::{Directory, read_up_to};
 use super::format;
 use super::log::{Log, MANIFEST_FILE, Options, Sizes, read_snapshot};
-use super::simulated::SimulatedDirectory;
 use crate::check;
 use crate::error::OpenError;
 use crate::key::KeyRange;
@@ -99,8 +98,8 @@ pub fn mend_checksum(bytes: &mut [u8]) {
 }
 
 /// Reads bytes as the one segment of a log: whether it is refused, and what it holds, both readers say the same. What
-/// is taken is opened as a start opens it, and the next start finds the same.
-pub fn log(bytes: &[u8]) {
+/// is taken is opened as a start opens it, and the next start finds the same. `directory` makes a directory of files.
+pub fn log(bytes: &[u8], directory: impl FnOnce(BTreeMap<String, Vec<u8>>) -> Arc<dyn Directory>) {
     let mut bytes = bytes.to_vec();
     bytes.resize(bytes.len().next_multiple_of(SECTOR_BYTES), 0);
     mend(&mut bytes);
@@ -115,8 +114,8 @@ pub fn log(bytes: &[u8]) {
         (MANIFEST_FILE.to_owned(), manifest),
         (segment_name(place.number, place.generation), bytes),
     ]);
-    let directory = SimulatedDirectory::with_files(files.clone());
-    let read = read_snapshot(&directory, None);
+    let directory = directory(files.clone());
+    let read = read_snapshot(&*directory, None);
     let checked = check::check_files(&files, None);
     let snapshot = match (read, checked) {
         (Ok(snapshot), Ok((report, states))) => {
@@ -150,11 +149,10 @@ pub fn log(bytes: &[u8]) {
             unreachable!("the engine says {read:?}, the second reader {checked:?}")
         }
     };
-    open_twice(directory, &snapshot);
+    open_twice(&directory, &snapshot);
 }
 
-fn open_twice(directory: SimulatedDirectory, snapshot: &Snapshot) {
-    let directory: Arc<dyn Directory> = Arc::new(directory);
+fn open_twice(directory: &Arc<dyn Directory>, snapshot: &Snapshot) {
     let options = Options {
         sizes: Sizes {
             first: 4096,
@@ -163,7 +161,7 @@ fn open_twice(directory: SimulatedDirectory, snapshot: &Snapshot) {
         keyring: None,
     };
     for closed in [false, true] {
-        let opened = Log::open(Arc::clone(&directory), options.clone());
+        let opened = Log::open(Arc::clone(directory), options.clone());
         let (mut log, found) = match opened {
             Ok(opened) => opened,
             // The numbers of segments and sequences have an end, which no store lives to see.
@@ -238,9 +236,8 @@ fn copy_of(snapshot: &Snapshot) -> Snapshot {
     }
 }
 
-/// Inputs for these: every segment and manifest of a small store, swept ones among them.
-pub fn files() -> Vec<(String, Vec<u8>)> {
-    let directory = SimulatedDirectory::default();
+/// Inputs for these: every segment and manifest of a small store in an empty directory, swept ones among them.
+pub fn files(directory: &Arc<dyn Directory>) -> Vec<(String, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let config = || super::Config {
         segment_bytes_first: 4096,
@@ -248,12 +245,12 @@ pub fn files() -> Vec<(String, Vec<u8>)> {
         ..super::Config::default()
     };
     for round in 0..3_u8 {
-        let opened = super::Engine::open_on(Arc::new(directory.clone()), config());
-        let engine = opened.expect("a simulated disk fails when it is told to");
+        let opened = super::Engine::open_on(Arc::clone(directory), config());
+        let engine = opened.expect("the directory works");
         seed(&engine, round);
-        found.extend(directory.files());
+        found.extend(contents(&**directory));
         drop(engine);
-        found.extend(directory.files());
+        found.extend(contents(&**directory));
     }
     let mut files: Vec<_> = found.into_iter().collect();
     for (name, bytes) in &mut files {
@@ -264,6 +261,16 @@ pub fn files() -> Vec<(String, Vec<u8>)> {
         }
     }
     files
+}
+
+fn contents(directory: &dyn Directory) -> Vec<(String, Vec<u8>)> {
+    let names = directory.list().expect("the directory works");
+    let read = |name: String| {
+        let disk = directory.open(&name).expect("it is listed");
+        let bytes = read_up_to(&*disk, u64::MAX).expect("the directory works");
+        (name, bytes)
+    };
+    names.into_iter().map(read).collect()
 }
 
 fn seed(engine: &super::Engine, round: u8) {

@@ -4,16 +4,16 @@ use std::task::{Context, Waker};
 
 use parking_lot::Condvar;
 
-use super::simulated::{Fault, SimulatedDirectory};
 use super::*;
+use crate::conformance::simulated::{Fault, SimulatedDirectory};
 use crate::conformance::{self, Fixture, Op as Deed, Random, Step, check_model};
 use crate::key::KeyRange;
 
 mod corruption;
 mod crashes;
-mod formats;
 mod full;
 mod histories;
+mod imports;
 mod model;
 mod sealing;
 mod sweeps;
@@ -404,9 +404,10 @@ fn a_newer_format_is_refused_and_not_touched() {
     let before = files();
     let error = Engine::open(directory.path(), Config::default()).unwrap_err();
     assert!(
-        matches!(error, OpenError::NewerFormat { found: 3, known: 2 }),
+        matches!(error, OpenError::UnknownFormat { found: 3, known: 2 }),
         "{error}"
     );
+    assert!(error.to_string().contains("use the version that wrote it"));
     assert_eq!(files(), before);
 }
 

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Integers are little-endian. Flag 2: the value is sealed, and bound to the sixteen bytes in front of it, to the store's id and
-//! to its key; flag 1 the same without the store's id, as it was written once. Stamp offset `0xFFFF_FFFF`: there is no stamp. The
+//! to its key. Stamp offset `0xFFFF_FFFF`: there is no stamp. The
 //! revision's digits are put in when a value is received: its writer cannot know them.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
@@ -22,7 +22,6 @@ use crate::store::{STAMP_BYTES, VALUE_BYTES_MAX};
 
 const HEADER_BYTES: usize = 16;
 const VERSION: u8 = 1;
-const SEALED_ANYWHERE: u8 = 1;
 const SEALED: u8 = 2;
 const NO_STAMP: u32 = u32::MAX;
 
@@ -70,7 +69,7 @@ impl<'a> Envelope<'a> {
         let mut bytes = header.to_vec();
         match sealing {
             Some(Sealing { keyring, store }) => {
-                bytes.extend(keyring.seal(&bound_to(&header, Some(store), key), &self.value)?);
+                bytes.extend(keyring.seal(&bound_to(&header, store, key), &self.value)?);
             }
             None => bytes.extend_from_slice(&self.value),
         }
@@ -91,7 +90,7 @@ impl<'a> Envelope<'a> {
         if *version != VERSION {
             return Err(malformed("its version is not known"));
         }
-        if !matches!(*flags, 0 | SEALED_ANYWHERE | SEALED) {
+        if !matches!(*flags, 0 | SEALED) {
             return Err(malformed("it has unknown flags"));
         }
         let [reserved @ .., a, b, c, d] = zero;
@@ -106,7 +105,6 @@ impl<'a> Envelope<'a> {
             Cow::Borrowed(rest)
         } else {
             let Sealing { keyring, store } = sealing.ok_or(EnvelopeError::NoKeyring)?;
-            let store = (*flags == SEALED).then_some(store.as_str());
             Cow::Owned(keyring.open(&bound_to(header, store, key), rest)?)
         };
         if value.len() > VALUE_BYTES_MAX {
@@ -142,11 +140,8 @@ impl<'a> Envelope<'a> {
 
 /// What a sealed value is bound to. Not to its revision, which its writer does not know.
 /// The header has a fixed length and no id has an end of line, so two that differ give other bytes.
-fn bound_to(header: &[u8], store: Option<&str>, key: &[u8]) -> Vec<u8> {
-    match store {
-        Some(store) => [header, store.as_bytes(), b"\n", key].concat(),
-        None => [header, key].concat(),
-    }
+fn bound_to(header: &[u8], store: &str, key: &[u8]) -> Vec<u8> {
+    [header, store.as_bytes(), b"\n", key].concat()
 }
 
 /// Writes down the last states of keys that one transaction deletes.
@@ -241,26 +236,16 @@ mod tests {
             ("another key", bytes.clone(), "/secrets/b", &here),
             ("another store", bytes.clone(), "/secrets/a", &there),
             ("another tag", with(8, 8), "/secrets/a", &here),
-            ("bound to no store", with(1, 1), "/secrets/a", &here),
         ] {
             let refused = Envelope::decode(&bytes, key.as_bytes(), Some(sealing));
             let is_altered = matches!(refused, Err(EnvelopeError::Keyring(_)));
             assert!(is_altered, "{name}: {refused:?}");
         }
+        let unbound = with(1, 1);
+        let unknown = Envelope::decode(&unbound, b"/secrets/a", Some(&here));
+        assert!(matches!(unknown, Err(EnvelopeError::Malformed(_))));
         let without = Envelope::decode(&bytes, b"/secrets/a", None);
         assert!(matches!(without, Err(EnvelopeError::NoKeyring)));
-    }
-
-    /// As it was written before values were bound to their store.
-    #[test]
-    fn what_is_bound_to_no_store_opens_in_every_store() {
-        let sealing = sealing("one");
-        let header = envelope(b"", None).header(SEALED_ANYWHERE);
-        let aad = bound_to(&header, None, b"/secrets/a");
-        let sealed = sealing.keyring.seal(&aad, b"hunter2").unwrap();
-        let bytes = [&header[..], &sealed].concat();
-        let opened = Envelope::decode(&bytes, b"/secrets/a", Some(&sealing)).unwrap();
-        assert_eq!(&*opened.value, b"hunter2");
     }
 
     #[test]

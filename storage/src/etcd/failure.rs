@@ -61,7 +61,7 @@ pub(crate) enum Failure {
     Corrupt { place: String, reason: String },
     /// A later version of this software keeps the store.
     #[error("the store has format {found}")]
-    NewerFormat { found: u32 },
+    UnknownFormat { found: u32 },
     /// Nothing has been tried yet.
     #[error("there is no connection to etcd yet")]
     NotYet,
@@ -86,7 +86,7 @@ impl Failure {
     /// Whether trying again can never help: the operator has to do something.
     pub(crate) fn is_final(&self) -> bool {
         match self {
-            Self::Corrupt { .. } | Self::NewerFormat { .. } | Self::StoreGone { .. } => true,
+            Self::Corrupt { .. } | Self::UnknownFormat { .. } | Self::StoreGone { .. } => true,
             Self::Status { source, .. } => matches!(
                 source.code(),
                 tonic::Code::Unauthenticated | tonic::Code::PermissionDenied

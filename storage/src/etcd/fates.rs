@@ -79,7 +79,7 @@ pub(crate) struct Pending<'a> {
 
 /// The ticket of a connection, drawn by who writes first.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Drawer(Arc<Mutex<Arc<OnceCell<Ticket>>>>);
+pub(crate) struct ConnectionTicket(Arc<Mutex<Arc<OnceCell<Ticket>>>>);
 
 // === impl Mark ===
 
@@ -194,9 +194,9 @@ impl Drop for Pending<'_> {
     }
 }
 
-// === impl Drawer ===
+// === impl ConnectionTicket ===
 
-impl Drawer {
+impl ConnectionTicket {
     /// Where the ticket is, or will be.
     pub(crate) fn current(&self) -> Arc<OnceCell<Ticket>> {
         Arc::clone(&self.0.lock())
@@ -258,16 +258,20 @@ mod tests {
 
     #[test]
     fn a_lost_ticket_is_drawn_anew_once() {
-        let drawer = Drawer::default();
+        let connection_ticket = ConnectionTicket::default();
         let ticket = |created| Ticket {
             key: Key::from("/t"),
             created,
         };
-        drawer.current().set(ticket(1)).unwrap();
-        drawer.lose(&ticket(1));
-        assert_eq!(drawer.current().get(), None);
-        drawer.current().set(ticket(2)).unwrap();
-        drawer.lose(&ticket(1));
-        assert_eq!(drawer.current().get(), Some(&ticket(2)), "told twice");
+        connection_ticket.current().set(ticket(1)).unwrap();
+        connection_ticket.lose(&ticket(1));
+        assert_eq!(connection_ticket.current().get(), None);
+        connection_ticket.current().set(ticket(2)).unwrap();
+        connection_ticket.lose(&ticket(1));
+        assert_eq!(
+            connection_ticket.current().get(),
+            Some(&ticket(2)),
+            "told twice"
+        );
     }
 }

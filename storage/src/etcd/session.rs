@@ -76,7 +76,7 @@ pub(crate) struct Session {
     pub(crate) mark: Option<fn(Revision) -> Write>,
     /// What was seen, by this process or one before it; where the keeper looks.
     pub(crate) known: watch::Sender<Option<Known>>,
-    /// Tells how the first load went.
+    /// Reports the outcome of the first load.
     pub(crate) opened: watch::Sender<Option<Result<(), Arc<Failure>>>>,
 }
 
@@ -520,7 +520,7 @@ fn apply(assembler: &mut Assembler, response: WatchResponse, view: &View) -> Res
 
 fn decode(value: &[u8]) -> Result<Identity, Failure> {
     Identity::decode(value).map_err(|refused| match refused {
-        NotAnIdentity::Newer(found) => Failure::NewerFormat { found },
+        NotAnIdentity::Newer(found) => Failure::UnknownFormat { found },
         NotAnIdentity::Malformed(reason) => Failure::Corrupt {
             place: "the store's identity in etcd".to_owned(),
             reason: reason.to_owned(),

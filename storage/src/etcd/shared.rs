@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::client::Client;
 use super::envelope::Sealing;
 use super::failure::Failure;
-use super::fates::{Drawer, Fate, Fates};
+use super::fates::{ConnectionTicket, Fate, Fates};
 use super::transaction::Fence;
 use crate::error::{Cause, Error};
 use crate::revision::Revision;
@@ -43,7 +43,7 @@ pub(crate) struct Live {
     pub(crate) sealing: Option<Sealing>,
     /// Its number among the connections of this process.
     pub(crate) session: u64,
-    pub(crate) drawer: Drawer,
+    pub(crate) connection_ticket: ConnectionTicket,
 }
 
 // === impl Shared ===
@@ -86,7 +86,7 @@ impl Shared {
             fence,
             sealing,
             session: self.fates.settle(untold),
-            drawer: Drawer::default(),
+            connection_ticket: ConnectionTicket::default(),
         };
         *self.health.lock() = Ok(());
         self.sessions.fetch_add(1, Ordering::Relaxed);

@@ -193,7 +193,7 @@ impl Committing {
 
     /// Sends a batch over a connection, and finds out what became of it.
     async fn attempt(&self, live: &Live, writes: &[Write], until: Instant) -> Attempt {
-        let drawn = live.drawer.current();
+        let drawn = live.connection_ticket.current();
         let ticket = match drawn.get_or_try_init(|| self.draw(live, until)).await {
             Ok(ticket) => ticket,
             Err(Error::Unavailable { source }) => {
@@ -227,7 +227,7 @@ impl Committing {
         if let Some(answer) = &refused
             && lost_its_ticket(ticket, answer)
         {
-            live.drawer.lose(ticket);
+            live.connection_ticket.lose(ticket);
             return Attempt::again(Failure::TicketGone);
         }
         let revision = live.fence.revision(number);

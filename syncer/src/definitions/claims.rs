@@ -11,117 +11,26 @@
 //!
 //! # Invariants
 //! - Nothing is decided before all records have been read.
-//! - What is kept here is what is stored: only this process writes records, one at a time.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use api::{GroupResource, LogicalCluster};
 use client::{DeleteRequest, Endpoint, ListRequest, Patch};
-use parking_lot::RwLock;
 use serde_json::{Value, json};
 use tracing::warn;
 
-use super::DefinitionKey;
-use crate::{engine::Engine, instances, keys::text, resources};
+use crate::{
+    engine::Engine,
+    instances, resources,
+    state::{
+        keys::text,
+        kind_claims::{Holder, Standing},
+        served::{DefinitionKey, Reaching},
+    },
+};
 
 /// The wait after a failure of the hub itself, which is rare and passes.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
-
-/// Which definition holds which kind.
-#[derive(Debug, Default)]
-pub(crate) struct Claims {
-    // Guards both; never held across an await.
-    state: RwLock<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    holders: BTreeMap<(LogicalCluster, GroupResource), Holder>,
-    /// Definitions that were refused a kind, or hold it against root's: they are looked at again when that may change.
-    contested: BTreeSet<DefinitionKey>,
-}
-
-/// The definition that holds a kind.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Holder {
-    name: String,
-    uid: String,
-}
-
-/// How a definition stands with its kind.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// It holds it, and nobody else wants it.
-    Holds,
-    /// It held it first, and this definition of root waits in its cluster.
-    HoldsAgainst(DefinitionKey),
-    /// This one holds it.
-    Refused(DefinitionKey),
-}
-
-// === impl Claims ===
-
-impl Claims {
-    /// Tells the definition that holds a kind in a cluster, among those of the cluster itself.
-    pub(crate) fn holder(
-        &self,
-        cluster: &LogicalCluster,
-        kind: &GroupResource,
-    ) -> Option<DefinitionKey> {
-        let state = self.state.read();
-        let holder = state.holders.get(&(cluster.clone(), kind.clone()))?;
-        Some(DefinitionKey {
-            cluster: cluster.clone(),
-            name: holder.name.clone(),
-        })
-    }
-
-    /// Tells whether a definition holds a kind.
-    pub(crate) fn holds(&self, key: &DefinitionKey, kind: &GroupResource) -> bool {
-        self.holder(&key.cluster, kind).as_ref() == Some(key)
-    }
-
-    /// Tells the definitions that have something to lose or to win when a kind changes hands in a cluster; in root, that is
-    /// everywhere.
-    pub(crate) fn concerned(
-        &self,
-        cluster: &LogicalCluster,
-        kind: Option<&GroupResource>,
-    ) -> BTreeSet<DefinitionKey> {
-        let reaches = |other: &LogicalCluster| cluster.is_root() || other == cluster;
-        let state = self.state.read();
-        let holding = state
-            .holders
-            .iter()
-            .filter(|((other, held), _)| reaches(other) && kind == Some(held))
-            .map(|((other, _), holder)| DefinitionKey {
-                cluster: other.clone(),
-                name: holder.name.clone(),
-            });
-        let contested = state.contested.iter().filter(|key| reaches(&key.cluster));
-        holding.chain(contested.cloned()).collect()
-    }
-
-    fn held_by(&self, key: &DefinitionKey) -> Vec<GroupResource> {
-        let state = self.state.read();
-        let of_cluster = state.holders.iter();
-        of_cluster
-            .filter(|((cluster, _), holder)| *cluster == key.cluster && holder.name == key.name)
-            .map(|((_, kind), _)| kind.clone())
-            .collect()
-    }
-
-    fn note(&self, key: &DefinitionKey, standing: &Standing) {
-        let mut state = self.state.write();
-        match standing {
-            Standing::Holds => state.contested.remove(key),
-            Standing::HoldsAgainst(_) | Standing::Refused(_) => state.contested.insert(key.clone()),
-        };
-    }
-}
 
 /// Reads all records; until that has succeeded nobody asks. Claims of definitions that are gone are let go.
 pub(crate) async fn load(engine: &Engine) {
@@ -139,7 +48,6 @@ pub(crate) async fn load(engine: &Engine) {
             }
         }
     };
-    let mut state = engine.definitions.claims.state.write();
     for record in &listed.items {
         let annotations = &record["metadata"]["annotations"];
         let cluster = text(annotations, &[api::cluster::ANNOTATION]).parse::<LogicalCluster>();
@@ -156,7 +64,7 @@ pub(crate) async fn load(engine: &Engine) {
             cluster: cluster.clone(),
             name: holder.name.clone(),
         });
-        state.holders.insert((cluster, kind), holder);
+        engine.definitions.claims.put(&cluster, kind, holder);
     }
 }
 
@@ -209,14 +117,11 @@ pub(crate) async fn release(
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(error),
         }
-        {
-            let mut state = claims.state.write();
-            state.holders.remove(&(key.cluster.clone(), kind.clone()));
-        }
+        claims.remove(&key.cluster, &kind);
         changed_hands(engine, key, &kind);
     }
     if but.is_none() {
-        claims.state.write().contested.remove(key);
+        claims.forget(key);
     }
     Ok(())
 }
@@ -248,8 +153,7 @@ fn is_there(engine: &Engine, holder: &DefinitionKey, kind: &GroupResource) -> bo
     let Some(known) = engine.definitions.known(holder) else {
         return false;
     };
-    let state = engine.definitions.claims.state.read();
-    let recorded = state.holders.get(&(holder.cluster.clone(), kind.clone()));
+    let recorded = engine.definitions.claims.record(&holder.cluster, kind);
     recorded.is_some_and(|recorded| recorded.uid == known.uid)
 }
 
@@ -281,7 +185,7 @@ async fn of_root(
     };
     let labels: BTreeMap<String, String> =
         serde_json::from_value(spoke["metadata"]["labels"].clone()).unwrap_or_default();
-    let reach = super::Reaching::of(&known.annotations, &known.labels);
+    let reach = Reaching::of(&known.annotations, &known.labels);
     // One whose selector cannot be read is for nobody until it is mended; its kind is nobody else's meanwhile.
     Ok(reach
         .map_or(true, |reach| reach.selects(&labels))
@@ -298,9 +202,8 @@ async fn record(
         name: key.name.clone(),
         uid: uid.to_owned(),
     };
-    let place = (key.cluster.clone(), kind.clone());
     let claims = &engine.definitions.claims;
-    if claims.state.read().holders.get(&place) == Some(&holder) {
+    if claims.record(&key.cluster, kind).as_ref() == Some(&holder) {
         return Ok(());
     }
     let endpoint = Engine::hub_endpoint(&key.cluster, &resources::kind_claims(), "");
@@ -325,47 +228,7 @@ async fn record(
         }
         Err(error) => return Err(error),
     }
-    claims.state.write().holders.insert(place, holder);
+    claims.put(&key.cluster, kind.clone(), holder);
     changed_hands(engine, key, kind);
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn key(cluster: &str, name: &str) -> DefinitionKey {
-        DefinitionKey {
-            cluster: cluster.parse().expect("a cluster"),
-            name: name.to_owned(),
-        }
-    }
-
-    #[test]
-    fn a_kind_of_root_concerns_everyone_and_a_local_one_its_own_cluster() {
-        let claims = Claims::default();
-        let kind = GroupResource::new("kro.run", "carts");
-        let holders = [("root", "fleet"), ("east", "own"), ("west", "own")];
-        for (cluster, name) in holders {
-            let holder = Holder {
-                name: name.to_owned(),
-                uid: "u".to_owned(),
-            };
-            let place = (cluster.parse().expect("a cluster"), kind.clone());
-            claims.state.write().holders.insert(place, holder);
-        }
-        claims.note(&key("east", "late"), &Standing::Refused(key("east", "own")));
-        let concerned = |cluster: &str| {
-            let cluster = cluster.parse().expect("a cluster");
-            let concerned = claims.concerned(&cluster, Some(&kind));
-            concerned.into_iter().collect::<Vec<_>>()
-        };
-        assert_eq!(concerned("east"), [key("east", "late"), key("east", "own")]);
-        assert_eq!(concerned("west"), [key("west", "own")]);
-        assert_eq!(concerned("root").len(), 4);
-        claims.note(&key("east", "late"), &Standing::Holds);
-        assert_eq!(concerned("east"), [key("east", "own")]);
-        assert!(claims.holds(&key("west", "own"), &kind));
-        assert!(!claims.holds(&key("west", "fleet"), &kind));
-    }
 }

@@ -19,19 +19,20 @@ use client::{
     reflector::{Event, RawObject},
 };
 use graph::Ownership;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::{DefinitionKey, Served};
 use crate::{
-    children,
     engine::Engine,
-    instances::claims,
-    keys::text,
-    resources,
-    target::{Reach, Target, TargetSort},
+    instances, resources,
+    state::{
+        children, claims,
+        keys::text,
+        kinds::{AWAIT_MAX, Progress},
+        served::{DefinitionKey, Served},
+        target::{Reach, Target, TargetSort},
+    },
 };
 
 /// The wait after a failure, which the heartbeat shortens when the spoke comes back.
@@ -41,58 +42,8 @@ const RETRY_DELAY: Duration = Duration::from_secs(2);
 /// not labelled as ours, so that no watch tells when it goes.
 const REFUSED_DELAY: Duration = Duration::from_secs(10);
 
-/// How long a definition waits for a target that answers and does not serve it yet, so that who waits for the definition
-/// finds it served in all sound clusters: a busy kube-apiserver takes some seconds for a CRD.
-const AWAIT_MAX: Duration = Duration::from_secs(10);
-
 /// Lets a breaking change of a CRD through. Source: kro.
-const ALLOW_BREAKING: &str = "kro.run/allow-breaking-changes";
-
-/// How far a kind is in one target.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Progress {
-    /// Served there.
-    Served,
-    /// Written, and not Established yet.
-    Pending,
-    /// The target failed; it is tried again.
-    Failed(String),
-    /// Refused, for a reason that the user has to mend.
-    Refused(String),
-}
-
-/// How far the kinds of one target are, by group and kind.
-#[derive(Debug, Default)]
-pub(crate) struct Kinds {
-    // Each guards its map; neither is held across an await nor while the other is.
-    state: Mutex<BTreeMap<GroupKind, KindState>>,
-    /// Kinds of root that a local definition keeps out, and why.
-    kept_out: Mutex<BTreeMap<GroupKind, String>>,
-    // Guards one value; not held while the map is.
-    patience: Mutex<Patience>,
-}
-
-/// For which definitions a target is waited for.
-#[derive(Debug, Default)]
-struct Patience {
-    /// Since when, by kind, with the graph.
-    since: BTreeMap<GroupKind, (String, Instant)>,
-    /// Whether it was waited for in vain, and has served nothing since.
-    late: bool,
-}
-
-#[derive(Debug)]
-struct KindState {
-    /// The definition that was looked after last.
-    key: DefinitionKey,
-    /// Whether the CRD that is there is this definition's.
-    ours: bool,
-    /// The graph whose CRD was looked after last.
-    spec_hash: String,
-    progress: Progress,
-    /// The CRD has changed in the target since then.
-    stale: bool,
-}
+const ALLOW_BREAKING: &str = api::kro::keys::ANNOTATION_ALLOW_BREAKING_CHANGES;
 
 /// How far a definition is over all targets that can be reached.
 #[derive(Debug)]
@@ -103,121 +54,6 @@ pub(crate) enum Spread {
     Waiting(Vec<String>, Duration),
     /// Refused in root, or in the only cluster that it is for.
     Refused(String),
-}
-
-// === impl Kinds ===
-
-impl Kinds {
-    /// Tells how far a definition's graph is here; nothing, if another one was here last.
-    pub(crate) fn of(&self, served: &Served) -> Option<Progress> {
-        let state = self.state.lock();
-        let known = state.get(&served.graph.group_kind())?;
-        let is_of = known.spec_hash == served.graph.spec_hash() && known.key == served.key;
-        is_of.then(|| known.progress.clone())
-    }
-
-    fn is_current(&self, served: &Served) -> bool {
-        let state = self.state.lock();
-        state.get(&served.graph.group_kind()).is_some_and(|known| {
-            known.spec_hash == served.graph.spec_hash()
-                && known.key == served.key
-                && known.progress == Progress::Served
-                && !known.stale
-        })
-    }
-
-    /// Notes that CRDs have changed in the target: all are looked at again.
-    fn expire(&self) {
-        for known in self.state.lock().values_mut() {
-            known.stale = true;
-        }
-    }
-
-    /// Tells whether the kind that the target has is a definition's own, as far as was seen: not one that somebody else has
-    /// defined there under the same name.
-    pub(crate) fn are_ours(&self, served: &Served) -> bool {
-        let state = self.state.lock();
-        let known = state.get(&served.graph.group_kind());
-        known.is_some_and(|known| known.ours && known.key == served.key)
-    }
-
-    /// Notes which kinds of root are kept out. Returns whether that is new.
-    fn note_kept_out(&self, kept_out: BTreeMap<GroupKind, String>) -> bool {
-        let mut known = self.kept_out.lock();
-        let changed = *known != kept_out;
-        *known = kept_out;
-        changed
-    }
-
-    /// Counts the kinds that are served, and tells why others are not.
-    pub(crate) fn census(&self) -> (usize, Vec<String>) {
-        let state = self.state.lock();
-        let served = state
-            .values()
-            .filter(|known| known.progress == Progress::Served)
-            .count();
-        let mut others: Vec<String> = state
-            .iter()
-            .filter_map(|(kind, known)| match &known.progress {
-                Progress::Served => None,
-                Progress::Pending => Some(format!("{kind}: not established yet")),
-                Progress::Failed(reason) | Progress::Refused(reason) => {
-                    Some(format!("{kind}: {reason}"))
-                }
-            })
-            .collect();
-        let kept_out = self.kept_out.lock();
-        others.extend(
-            kept_out
-                .iter()
-                .map(|(kind, reason)| format!("{kind}: {reason}")),
-        );
-        others.sort();
-        (served, others)
-    }
-
-    /// Tells how long a definition goes on waiting for this target; `None` if it does not.
-    fn awaits(&self, served: &Served, now: Instant) -> Option<Duration> {
-        let mut patience = self.patience.lock();
-        if patience.late {
-            return None;
-        }
-        let (hash, kind) = (served.graph.spec_hash(), served.graph.group_kind());
-        let since = patience
-            .since
-            .entry(kind)
-            .or_insert_with(|| (hash.to_owned(), now));
-        if since.0 != hash {
-            *since = (hash.to_owned(), now);
-        }
-        let left = AWAIT_MAX.checked_sub(now.duration_since(since.1));
-        patience.late = left.is_none();
-        left
-    }
-
-    fn note(&self, served: &Served, progress: &Progress, ours: Option<bool>) -> bool {
-        if *progress == Progress::Served {
-            let mut patience = self.patience.lock();
-            patience.late = false;
-            patience.since.remove(&served.graph.group_kind());
-        }
-        let spec_hash = served.graph.spec_hash().to_owned();
-        let kind = served.graph.group_kind();
-        let mut state = self.state.lock();
-        let before = state.get(&kind);
-        let was_ours = before.is_some_and(|before| before.ours && before.key == served.key);
-        let noted = KindState {
-            key: served.key.clone(),
-            ours: ours.unwrap_or(was_ours),
-            spec_hash,
-            progress: progress.clone(),
-            stale: false,
-        };
-        let changed =
-            before.is_none_or(|before| before.progress != *progress || was_ours != noted.ours);
-        state.insert(kind, noted);
-        changed
-    }
 }
 
 /// How a definition is in one target, as far as the definition is concerned.
@@ -350,7 +186,7 @@ async fn look_after(engine: &Arc<Engine>, cluster: &LogicalCluster) {
     }
 }
 
-/// Tells which definitions of root wait at a target, and for whom.
+/// Returns which definitions of root wait at a target, and for whom.
 fn kept_out(engine: &Engine, target: &Target) -> BTreeMap<GroupKind, String> {
     let meant = engine.definitions.meant_for(target).into_iter();
     meant
@@ -371,6 +207,7 @@ async fn ensure_and_note(
     served: &Arc<Served>,
 ) -> Progress {
     let mut ours = None;
+    let change_count = target.kinds.change_count();
     let progress = match ensure(engine, target, served, &mut ours).await {
         Ok(progress) => progress,
         Err(error) if error.is_invalid() => Progress::Refused(error.to_string()),
@@ -384,7 +221,7 @@ async fn ensure_and_note(
             Progress::Failed(reason)
         }
     };
-    if target.kinds.note(served, &progress, ours) && target.kinds.are_ours(served) {
+    if target.kinds.note(served, &progress, ours, change_count) && target.kinds.are_ours(served) {
         info!(cluster = %target.cluster, kind = %served.graph.group_kind(), "kind served");
         engine.requeue_cluster(&target.cluster);
     }
@@ -449,12 +286,12 @@ async fn ensure(
             return Ok(Progress::Refused(reason));
         }
         shadow(engine, target, served, &wanted).await?;
-        crate::spokes::watch_mirrors(engine, target, served);
+        instances::watch_mirrors(engine, target, served);
     }
     Ok(Progress::Served)
 }
 
-/// Tells whose a live CRD is, as far as it may be taken.
+/// Returns the owner of a live CRD, as far as it may be taken.
 ///
 /// # Errors
 /// Why it is somebody else's. What a local definition that is gone has left does not keep one of root out.
@@ -489,7 +326,7 @@ fn whose(
     }
 }
 
-/// Tells why a live CRD that is ours is not to be changed.
+/// Returns why a live CRD that is ours is not to be changed.
 fn refusal(engine: &Engine, live: &Value, served: &Served) -> Option<String> {
     let Ok(typed) = CustomResourceDefinition::from_value(live) else {
         return Some("the CRD that is there cannot be read".to_owned());
@@ -528,7 +365,7 @@ const EXACT: &[&str] = &[
     "categories",
 ];
 
-/// Tells whether a live definition is as wanted already, so that nothing has to be written.
+/// Returns whether a live definition is as wanted already, so that nothing has to be written.
 fn is_as_wanted(live: &Value, wanted: &Value) -> bool {
     let metadata = |definition: &Value, part: &str| definition["metadata"][part].clone();
     covers(&live["spec"], &wanted["spec"])
@@ -538,7 +375,7 @@ fn is_as_wanted(live: &Value, wanted: &Value) -> bool {
         })
 }
 
-/// Tells whether all of a wanted part is in a live one.
+/// Returns whether all of a wanted part is in a live one.
 fn covers(live: &Value, wanted: &Value) -> bool {
     match (live, wanted) {
         (Value::Object(live), Value::Object(wanted)) => {

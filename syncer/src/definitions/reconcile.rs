@@ -20,17 +20,20 @@ use serde_json::{Value, json};
 use tracing::{info, warn};
 
 use super::{
-    DefinitionKey, Reaching, Served,
-    claims::{self, Standing},
+    claims,
     distribution::{self, Spread},
     resolving,
     revisions::{self, Keep, Revision},
 };
 use crate::{
-    acting::Grant,
+    acting,
     engine::Engine,
-    instances::{self, deletion},
-    resources,
+    finalizers, instances, resources,
+    state::{
+        actors::Grant,
+        kind_claims::Standing,
+        served::{DefinitionKey, Reaching, Served},
+    },
 };
 
 /// The wait after a failure of the hub itself, which is rare and passes.
@@ -78,7 +81,7 @@ async fn step(engine: &Arc<Engine>, key: &DefinitionKey) -> Result<(), client::E
         return release(engine, key, &object).await;
     }
     if !api::meta::has_finalizer(&object, api::kro::keys::FINALIZER) {
-        let patch = add_finalizer_of(&object, api::kro::keys::FINALIZER);
+        let patch = finalizers::add(&object, api::kro::keys::FINALIZER);
         object = engine
             .hub
             .patch(&endpoint, &key.name, None, Patch::Json(&patch))
@@ -252,7 +255,7 @@ async fn serve(
     match spread {
         Spread::Everywhere => {
             set.mark(marks::kind_ready(&graph.group_kind().kind));
-            set.mark(acting(engine, key, &served).await);
+            set.mark(rights(engine, key, &served).await);
         }
         Spread::Waiting(places, delay) => {
             engine.definition_queue.add_after(key.clone(), delay);
@@ -263,13 +266,13 @@ async fn serve(
     }
 }
 
-/// Says whether its author may act for its instances where it was written; if not, it is looked at again, because the
+/// Returns whether its author may act for its instances where it was written; if not, it is looked at again, because the
 /// right may be given.
-async fn acting(engine: &Arc<Engine>, key: &DefinitionKey, served: &Served) -> Mark {
+async fn rights(engine: &Arc<Engine>, key: &DefinitionKey, served: &Served) -> Mark {
     let Some(home) = engine.fleet.get(&key.cluster) else {
         return marks::controller_running();
     };
-    match served.grant.resolve(engine, &home).await {
+    match acting::resolve(engine, &home, &served.grant).await {
         Ok(_actor) => marks::controller_running(),
         Err(reason) => {
             engine.definition_queue.add_after(key.clone(), RIGHTS_DELAY);
@@ -369,7 +372,7 @@ async fn release(
         return Ok(());
     }
     let endpoint = Engine::hub_endpoint(&key.cluster, &resources::definitions(), "");
-    let patch = deletion::remove_finalizer(object, api::kro::keys::FINALIZER);
+    let patch = finalizers::remove(object, api::kro::keys::FINALIZER);
     match engine
         .hub
         .patch(&endpoint, &key.name, None, Patch::Json(&patch))
@@ -379,16 +382,6 @@ async fn release(
         Err(error) if error.is_not_found() => Ok(()),
         Err(error) => Err(error),
     }
-}
-
-/// Makes the JSON patch that puts one more finalizer on an object.
-pub(crate) fn add_finalizer_of(object: &Value, finalizer: &str) -> Value {
-    let mut finalizers: Vec<&str> = api::meta::finalizers(object).into_iter().collect();
-    finalizers.push(finalizer);
-    json!([
-        {"op": "test", "path": "/metadata/uid", "value": api::meta::uid(object)},
-        {"op": "add", "path": "/metadata/finalizers", "value": finalizers},
-    ])
 }
 
 async fn write_status(

@@ -25,11 +25,13 @@ use schema::Schema;
 use serde_json::Value;
 use tracing::debug;
 
-use super::DefinitionKey;
 use crate::{
     engine::Engine,
-    keys::text,
-    target::{Reach, Target, TargetSort},
+    state::{
+        keys::text,
+        served::DefinitionKey,
+        target::{Reach, Target, TargetSort},
+    },
 };
 
 /// How long a cluster may take for what a definition names.
@@ -150,7 +152,7 @@ async fn fetch_all(
     }
 }
 
-/// Tells the kinds that a definition's templates and references name literally.
+/// Returns the kinds that a definition's templates and references name literally.
 fn named(spec: &RgdSpec) -> BTreeSet<GroupVersionKind> {
     let mut kinds = BTreeSet::new();
     for resource in &spec.resources {

@@ -15,9 +15,7 @@ use graph::{
 };
 use serde_json::{Value, json};
 
-use super::DefinitionKey;
-use crate::engine::Engine;
-use crate::resources;
+use crate::{engine::Engine, resources, state::served::DefinitionKey};
 
 /// Revisions of a definition that are kept. Source: kro's `--rgd-max-graph-revisions`.
 const REVISION_COUNT_MAX: usize = 5;
@@ -73,7 +71,7 @@ pub(crate) async fn issue(
                 "kro.run/owned": "true",
                 "kro.run/kro-version": engine.settings.kro_version,
                 "kro.run/resource-graph-definition-name": key.name,
-                "kro.run/graph-revision-hash": graph.spec_hash(),
+                (api::kro::keys::LABEL_REVISION_HASH): graph.spec_hash(),
             },
             "annotations": annotations,
             "ownerReferences": [{

@@ -2,9 +2,7 @@
 //!
 //! # Invariants
 //!
-//! An apply changes only the object that the plan has seen and found to be the instance's, by its uid: who thinks to make an
-//! object, and finds one, looks at it first and plans again. All is done in the name that the definition
-//! says, the looking too. Only what the ledger names is deleted.
+//! An apply changes only the object that the plan has seen and found to be the instance's, by its uid: if a create finds an existing object, it is read and the plan runs again. All calls, reads included, use the identity that the definition specifies. Only what the ledger names is deleted.
 //!
 //! Source: kro `pkg/applyset`; KEP-3659.
 
@@ -17,12 +15,16 @@ use graph::{Applied, Apply, Change, Claim, ObjectRef, Observed, Plan};
 use serde_json::Value;
 use tracing::warn;
 
-use super::{
-    claims::{self, Claims, Mark},
-    reconcile::{Pause, Work},
-};
+use super::work::{Pause, Work};
 use crate::{
-    acting::Actor, children::WatchedKind, instances::ledger, restored::Leave, target::Target,
+    restoring,
+    state::{
+        actors::Actor,
+        children::WatchedKind,
+        claims::{self, Claims, Mark},
+        restored::DeletionPolicy,
+        target::Target,
+    },
 };
 
 /// Writes of one instance that are under way at the same time.
@@ -76,7 +78,7 @@ async fn write_one<'p>(target: &Target, actor: &Actor, apply: &'p Apply) -> Answ
     (apply, written)
 }
 
-/// Takes up the answers to writes. Returns whether all succeeded; failures are in `observed`, for
+/// Processes the responses to writes. Returns whether all succeeded; failures are in `observed`, for
 /// the status.
 pub(crate) fn absorb(
     work: &mut Work<'_>,
@@ -156,7 +158,7 @@ pub(crate) async fn prune(work: &mut Work<'_>, actor: &Actor, plan: &Plan) -> Re
 /// administrator has confirmed it, what this hub applied for the instance counts as named.
 pub(crate) fn own(work: &Work<'_>) -> Vec<Arc<Value>> {
     let mark = Mark::of(&work.instance, &work.engine.hub_id);
-    let is_restored = work.engine.restored.leave(work.target) != Leave::Free;
+    let is_restored = work.engine.restored.deletion_policy(work.target) != DeletionPolicy::Free;
     let children = work.target.children.of(work.key).into_iter();
     children
         .filter(|(reference, child)| {
@@ -188,7 +190,7 @@ pub(crate) async fn delete(
     object: &Value,
 ) -> Result<bool, Pause> {
     let engine = work.engine;
-    engine.restored.require(engine, work.target, work.key)?;
+    restoring::require(engine, work.target, work.key)?;
     let reference = ObjectRef::of(object);
     let Some(gvr) = endpoint_of(work, &reference) else {
         return Err(Pause::Failure(format!(
@@ -223,7 +225,7 @@ fn endpoint_of(work: &Work<'_>, reference: &ObjectRef) -> Option<GroupVersionRes
     let known = work.target.children.of(work.key);
     let child = known.into_iter().find(|(known, _)| known == reference);
     child.map(|(_, child)| child.kind.gvr.clone()).or_else(|| {
-        let kinds = ledger::kinds(work.memory.ledger.as_ref());
+        let kinds = WatchedKind::of_ledger(work.memory.ledger.as_ref());
         let mut same = kinds
             .into_iter()
             .filter(|kind| kind.gvk.group == reference.group && kind.gvk.kind == reference.kind);

@@ -4,19 +4,25 @@
 //! # Invariants
 //!
 //! Needs neither graph nor CEL: what to delete is what carries the instance's labels in the kinds
-//! that the ledger names, and is named by it ([`super::claims`]). While one of these kinds cannot be read, deletion waits
+//! that the ledger names, and is named by it ([`crate::state::claims`]). While one of these kinds cannot be read, deletion waits
 //! and says so: absence that was not seen is not absence. It is done in the name in which the children were written.
 //!
 //! Source: kro `pkg/controller/instance/deletion.go`.
 
-use serde_json::Value;
-
 use super::{
-    applying, ledger, mirror,
-    reconcile::{Pause, Work},
-    status,
+    applying, ledger, mirror, status,
+    work::{Pause, Work},
 };
-use crate::{acting::Actor, children::Sync, engine::Engine, target::Reach};
+use crate::{
+    acting,
+    engine::Engine,
+    finalizers, restoring,
+    state::{
+        actors::Actor,
+        children::{Sync, WatchedKind},
+        target::Reach,
+    },
+};
 
 /// Goes as far with a deletion as it can go now.
 pub(crate) async fn step(work: &mut Work<'_>) -> Result<(), Pause> {
@@ -24,14 +30,13 @@ pub(crate) async fn step(work: &mut Work<'_>) -> Result<(), Pause> {
         return Ok(()); // others hold it; ours is gone
     }
     let engine = work.engine;
-    if let Reach::Unreachable { since, reason } = work.target.reach() {
+    if let Reach::Unreachable(trouble) = work.target.reach() {
         let cluster = &work.target.cluster;
-        let message =
-            format!("waiting for spoke {cluster:?}, which is unreachable since {since}: {reason}");
+        let message = format!("waiting for spoke {cluster:?}, which is {trouble}");
         say(work, &message).await?;
         return Err(Pause::Watch);
     }
-    if let Err(pause) = engine.restored.require(engine, work.target, work.key) {
+    if let Err(pause) = restoring::require(engine, work.target, work.key) {
         say(
             work,
             "waiting: the hub was restored, and its spoke is not confirmed",
@@ -65,12 +70,12 @@ async fn actor(work: &Work<'_>) -> Result<Actor, String> {
         .definitions
         .lookup(&work.target.cluster, &work.key.group_kind);
     if let Some(served) = served {
-        return served.grant.resolve(work.engine, work.target).await;
+        return acting::resolve(work.engine, work.target, &served.grant).await;
     }
     let ledger = work.memory.ledger.as_ref();
     match ledger.and_then(|spec| spec.acting_as.clone()) {
-        Some(user) => Actor::named(work.target, user),
-        None => Ok(Actor::hub(work.target)),
+        Some(user) => work.target.actors.named(&work.target.dynamic, user),
+        None => Ok(Actor::hub(&work.target.dynamic)),
     }
 }
 
@@ -96,7 +101,7 @@ pub(crate) async fn children(work: &mut Work<'_>, actor: &Actor) -> Result<(), P
 }
 
 async fn require_synced(work: &mut Work<'_>) -> Result<(), Pause> {
-    for kind in ledger::kinds(work.memory.ledger.as_ref()) {
+    for kind in WatchedKind::of_ledger(work.memory.ledger.as_ref()) {
         work.target.watch_children(&kind);
         match work.target.children.sync(&kind.gvr, work.key) {
             Sync::Synced => {}
@@ -128,7 +133,7 @@ async fn say(work: &mut Work<'_>, message: &str) -> Result<(), Pause> {
 /// Takes our finalizer off the hub's instance.
 async fn release(work: &Work<'_>) -> Result<(), Pause> {
     let endpoint = work.hub_endpoint()?;
-    let patch = remove_finalizer(&work.instance, api::kro::keys::FINALIZER);
+    let patch = finalizers::remove(&work.instance, api::kro::keys::FINALIZER);
     let patch = client::Patch::Json(&patch);
     match work
         .engine
@@ -140,17 +145,4 @@ async fn release(work: &Work<'_>) -> Result<(), Pause> {
         Err(error) if error.is_not_found() => Ok(()),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Makes the JSON patch that takes one finalizer off an object, if the object is still the one
-/// that was read.
-pub(crate) fn remove_finalizer(object: &Value, finalizer: &str) -> Value {
-    let left: Vec<&str> = api::meta::finalizers(object)
-        .into_iter()
-        .filter(|name| *name != finalizer)
-        .collect();
-    serde_json::json!([
-        {"op": "test", "path": "/metadata/uid", "value": api::meta::uid(object)},
-        {"op": "replace", "path": "/metadata/finalizers", "value": left},
-    ])
 }

@@ -9,21 +9,19 @@
 //! A member has a uid once an apply of ours was answered with it. Without one it is an intent, and what stands at its name may be
 //! somebody else's.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use api::{
-    GroupVersionKind, GroupVersionResource,
-    wheelhouse::{InstanceReference, Inventory, InventoryMember, InventorySpec},
-};
+use api::wheelhouse::{InstanceReference, Inventory, InventoryMember, InventorySpec};
 use client::{DeleteRequest, Endpoint, Patch};
 use graph::{Applied, Apply, Claim, ObjectRef, Plan};
 use serde_json::json;
 
-use super::{
-    claims::Claims,
-    reconcile::{Pause, Work},
+use super::work::{Pause, Work};
+use crate::{
+    engine::Engine,
+    resources,
+    state::{actors::Actor, claims::Claims},
 };
-use crate::{acting::Actor, children::WatchedKind, engine::Engine, resources};
 
 /// Reads the ledger into the memory of the instance, once.
 pub(crate) async fn recall(work: &mut Work<'_>) -> Result<(), Pause> {
@@ -55,7 +53,7 @@ pub(crate) async fn before(work: &mut Work<'_>, actor: &Actor, plan: &Plan) -> R
         .map(|member| (reference_of(member), member.clone()))
         .collect();
     let count = members.len();
-    // What is foreign is not touched, and so is nothing to look after.
+    // Foreign objects are never touched, so they need no ledger entry.
     for apply in plan.applies.iter().filter(|it| it.claim != Claim::Foreign) {
         members
             .entry(apply.reference.clone())
@@ -125,18 +123,6 @@ pub(crate) async fn remove(work: &mut Work<'_>) -> Result<(), Pause> {
     }
     work.memory.ledger = Some(InventorySpec::default());
     Ok(())
-}
-
-/// Tells the kinds that a ledger names.
-pub(crate) fn kinds(ledger: Option<&InventorySpec>) -> Vec<WatchedKind> {
-    let members = ledger.into_iter().flat_map(|spec| &spec.members);
-    let kinds: BTreeSet<WatchedKind> = members
-        .map(|member| WatchedKind {
-            gvk: GroupVersionKind::new(&member.group, &member.version, &member.kind),
-            gvr: GroupVersionResource::new(&member.group, &member.version, &member.resource),
-        })
-        .collect();
-    kinds.into_iter().collect()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -234,7 +220,11 @@ async fn write(work: &mut Work<'_>, spec: InventorySpec) -> Result<(), Pause> {
     let endpoint = endpoint(work);
     if fresh {
         let inventory = Inventory::new(spec.clone()).to_value();
-        work.engine.hub.create(&endpoint, &inventory).await?;
+        if let Err(error) = work.engine.hub.create(&endpoint, &inventory).await {
+            // The create may have succeeded; re-read before retrying.
+            work.memory.ledger = None;
+            return Err(error.into());
+        }
     } else {
         let patch = json!([{"op": "add", "path": "/spec", "value": spec}]);
         let name = work.memory.uid.clone();

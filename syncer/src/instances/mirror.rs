@@ -16,19 +16,18 @@ use std::{
 
 use client::{Answer, DeleteRequest, Deleted, Endpoint, Force, Patch, reflector::RawObject};
 use serde_json::{Map, Value, json};
-use tracing::{debug, info, warn};
+use tracing::debug;
 
-use super::{
-    applying, deletion,
-    reconcile::{Pause, Work},
-};
+use super::work::{Pause, Work};
 use crate::{
-    definitions::Served,
     engine::Engine,
-    keys::{InstanceKey, text},
-    mirrors::Mirror,
-    restored::{Leave, OfUnknown},
-    target::{Memory, Reach, Target, TargetSort},
+    finalizers, restoring,
+    state::{
+        keys::InstanceKey,
+        mirrors::Mirror,
+        served::Served,
+        target::{Reach, Target, TargetSort},
+    },
 };
 
 /// How long a status may change before it is written to the mirror once: an instance that becomes
@@ -114,135 +113,26 @@ pub(crate) async fn remove(work: &Work<'_>) -> Result<(), Pause> {
         Mirror::Present(mirror) => mirror,
     };
     let engine = work.engine;
-    engine.restored.require(engine, work.target, work.key)?;
+    restoring::require(engine, work.target, work.key)?;
     let endpoint = endpoint(work.target, &served, &work.key.namespace);
-    release(work, &served, &mirror).await?;
-    delete(work.target, &endpoint, work.key, &mirror.uid).await
+    delete(work.target, &endpoint, work.key, &mirror.uid).await?;
+    release(work, &served, &mirror).await
 }
 
-/// Takes away a mirror whose instance is gone from the hub: what a crash between the two left.
-pub(crate) async fn remove_orphan(engine: &Arc<Engine>, target: &Arc<Target>, key: &InstanceKey) {
-    // The heartbeat adds every mirror again once the spoke answers.
-    if target.sort != TargetSort::Mirrored || target.reach() != Reach::Reachable {
-        return;
-    }
-    let Some(served) = engine.definitions.lookup(&target.cluster, &key.group_kind) else {
-        return;
-    };
-    let Mirror::Present(mirror) = target.mirrors.of(key) else {
-        engine.note_census(&target.cluster); // one of those that a restore left to be settled, perhaps
-        return;
-    };
-    if !is_of_this_hub(engine, &mirror) {
-        return;
-    }
-    if !engine.instances.knows(served.graph.gvr()) || !engine.instances.synced() {
-        target.retry(key, 1);
-        return;
-    }
-    let settled = match engine.restored.leave(target) {
-        Leave::Held => engine.restored.require(engine, target, key),
-        Leave::Free => take_away(target, &served, key, &mirror).await,
-        Leave::Confirmed(OfUnknown::Keep) => take_up(engine, target, &served, key, &mirror).await,
-        Leave::Confirmed(OfUnknown::Delete) => {
-            take_away_with_children(engine, target, &served, key, &mirror).await
-        }
-    };
-    if let Err(Pause::Failure(reason)) = settled {
-        warn!(cluster = %target.cluster, key = %key, reason, "cannot settle a mirror without its instance");
-        target.retry(key, 1);
-    }
-}
-
-/// Names the mirrors of a spoke that are this hub's, and whose instance it does not know.
-pub(crate) fn orphans(engine: &Engine, target: &Target) -> Vec<InstanceKey> {
-    let mirrors = target.mirrors.all().into_iter();
-    mirrors
-        .filter(|(key, mirror)| {
-            is_of_this_hub(engine, mirror)
-                && mirror.deletion_timestamp.is_none()
-                && engine.instances.get(&target.cluster, key).is_none()
-        })
-        .map(|(key, _)| key)
-        .collect()
-}
-
-fn is_of_this_hub(engine: &Engine, mirror: &RawObject) -> bool {
-    let ours = mirror
-        .finalizers
-        .iter()
-        .any(|name| name == api::wheelhouse::keys::FINALIZER_MIRROR);
-    ours && mirror.annotations.get(api::wheelhouse::keys::HUB) == Some(&engine.hub_id)
-}
-
-async fn take_away(
+/// Takes a mirror away whose instance is gone.
+pub(crate) async fn take_away(
     target: &Target,
     served: &Served,
     key: &InstanceKey,
     mirror: &RawObject,
 ) -> Result<(), Pause> {
     let endpoint = endpoint(target, served, &key.namespace);
-    release_finalizer(target, &endpoint, key, mirror).await?;
-    delete(target, &endpoint, key, &mirror.uid).await
-}
-
-/// Deletes what this hub applied for an instance that it does not know since it was restored, and then its mirror. There is no
-/// ledger of it: somebody has said that it is to go.
-async fn take_away_with_children(
-    engine: &Arc<Engine>,
-    target: &Arc<Target>,
-    served: &Served,
-    key: &InstanceKey,
-    mirror: &RawObject,
-) -> Result<(), Pause> {
-    let instance = mirror
-        .value()
-        .map_err(|error| Pause::Failure(error.to_string()))?;
-    let mut work = Work {
-        engine,
-        target,
-        key,
-        instance,
-        memory: Memory::default(),
-        met_foreign: false,
-    };
-    work.require_synced(served)?;
-    let actor = served.grant.resolve(engine, target).await;
-    let actor = actor.map_err(Pause::Failure)?;
-    work.memory.claims = applying::marked(&work);
-    deletion::children(&mut work, &actor).await?;
-    take_away(target, served, key, mirror).await
-}
-
-/// Makes an instance that a restored hub does not know out of its mirror: the children are taken over by name.
-async fn take_up(
-    engine: &Engine,
-    target: &Target,
-    served: &Served,
-    key: &InstanceKey,
-    mirror: &RawObject,
-) -> Result<(), Pause> {
-    if mirror.deletion_timestamp.is_some() {
-        return Ok(()); // it goes in the spoke, and nobody puts it back
-    }
-    let live = mirror
-        .value()
-        .map_err(|error| Pause::Failure(error.to_string()))?;
-    let gvr = served.graph.gvr();
-    let hub_endpoint = Engine::hub_endpoint(&target.cluster, gvr, &key.namespace);
-    match engine.hub.create(&hub_endpoint, &of_mirror(&live)).await {
-        Ok(_) => {
-            info!(cluster = %target.cluster, key = %key, "taken up from its mirror after a restore");
-            engine.note_census(&target.cluster);
-            Ok(())
-        }
-        Err(error) if error.is_already_exists() => Ok(()),
-        Err(error) => Err(error.into()),
-    }
+    delete(target, &endpoint, key, &mirror.uid).await?;
+    release_finalizer(target, &endpoint, key, mirror).await
 }
 
 /// What a user had written, out of what a mirror carries.
-fn of_mirror(live: &Value) -> Value {
+pub(crate) fn of_mirror(live: &Value) -> Value {
     let metadata = &live["metadata"];
     let own = |key: &str| {
         let prefixes = [
@@ -402,7 +292,7 @@ fn desired(instance: &Value, hub_id: &str) -> Value {
     desired
 }
 
-/// Tells whether a mirror is as it is desired: the same spec, all labels, annotations and the
+/// Returns whether a mirror is as it is desired: the same spec, all labels, annotations and the
 /// finalizer that we write, and none that we wrote and no longer do.
 fn holds(desired: &Value, mirror: &RawObject) -> bool {
     let within = |wanted: &Value, known: &BTreeMap<String, String>| {
@@ -424,7 +314,7 @@ fn holds(desired: &Value, mirror: &RawObject) -> bool {
         })
 }
 
-/// Tells whether the server has us down as owner of a label or annotation that is not wanted: it
+/// Returns whether the server has us down as owner of a label or annotation that is not wanted: it
 /// was removed on the hub before a restart.
 fn owns_more(live: &Value, part: &str, wanted: &Value) -> bool {
     let managers = live["metadata"]["managedFields"].as_array();
@@ -443,7 +333,7 @@ fn owns_more(live: &Value, part: &str, wanted: &Value) -> bool {
         .any(|key| wanted.get(key).is_none() && !is_inventory(key))
 }
 
-/// Tells whether a key belongs to kro's inventory, which follows with the status.
+/// Returns whether a key belongs to kro's inventory, which follows with the status.
 fn is_inventory(key: &str) -> bool {
     key.starts_with("applyset.") || key.starts_with("internal.kro.run/")
 }
@@ -487,7 +377,7 @@ async fn release_finalizer(
     let object = mirror
         .value()
         .map_err(|error| Pause::Failure(error.to_string()))?;
-    let patch = deletion::remove_finalizer(&object, api::wheelhouse::keys::FINALIZER_MIRROR);
+    let patch = finalizers::remove(&object, api::wheelhouse::keys::FINALIZER_MIRROR);
     match target
         .dynamic
         .patch(endpoint, &key.name, None, Patch::Json(&patch))
@@ -499,6 +389,10 @@ async fn release_finalizer(
     }
 }
 
+/// Deletes a mirror, which our finalizer holds until it is released.
+///
+/// In this order: a mirror that has lost its finalizer, and is there because the hub was killed before it was deleted, looks
+/// as if it had been made in the spoke, and would keep its kind from being served there.
 async fn delete(
     target: &Target,
     endpoint: &Endpoint,
@@ -510,10 +404,7 @@ async fn delete(
         propagation: None,
     };
     match target.dynamic.delete(endpoint, &key.name, &request).await {
-        Ok(Deleted::Terminating(left)) => {
-            let holders = text(&left, &["metadata", "name"]).to_owned();
-            debug!(cluster = %target.cluster, mirror = holders, "others hold the mirror");
-        }
+        Ok(Deleted::Terminating(_)) => {}
         Ok(Deleted::Gone) => target.mirrors.gone(key, uid),
         Err(error) if error.is_not_found() || error.is_conflict() => target.mirrors.gone(key, uid),
         Err(error) => return Err(error.into()),

@@ -14,51 +14,26 @@ use graph::{Change, ObjectRef, Observed, Plan, PlanInput};
 use serde_json::Value;
 use tracing::{debug, warn};
 
-use super::{applying, deletion, ledger, mirror, status};
+use super::{
+    applying, deletion, externals, ledger, mirror, orphans, status,
+    work::{Pause, Work},
+};
 use crate::{
-    acting::Actor,
-    children::{Sync, WatchedKind},
-    definitions::Served,
+    acting,
     engine::Engine,
-    externals::{ExternalCache, Found},
-    keys::InstanceKey,
-    target::{Memory, Reach, Target, TargetSort},
+    restoring,
+    state::{
+        actors::Actor,
+        externals::Found,
+        keys::InstanceKey,
+        served::Served,
+        target::{Reach, Target, TargetSort},
+    },
 };
 
 /// Rounds of plan and apply in one reconcile: a graph has at most as many levels as nodes, and one
 /// that has not settled by then goes on in the next reconcile.
 const ROUND_COUNT_MAX: usize = 64;
-
-/// How a reconcile ended, where it did not do all that is to be done.
-#[derive(Debug)]
-pub(crate) enum Pause {
-    /// A watch will name the instance again.
-    Watch,
-    /// Something failed; try again later.
-    Failure(String),
-    /// The instance cannot be planned as it is, and would fail in the same way again. A change of it, of its definition or
-    /// of what was seen for it names it again.
-    Settled(String),
-}
-
-impl From<client::Error> for Pause {
-    fn from(error: client::Error) -> Self {
-        Self::Failure(error.to_string())
-    }
-}
-
-/// An instance in the hands of a worker.
-#[derive(Debug)]
-pub(crate) struct Work<'a> {
-    pub(crate) engine: &'a Arc<Engine>,
-    pub(crate) target: &'a Arc<Target>,
-    pub(crate) key: &'a InstanceKey,
-    pub(crate) instance: Value,
-    pub(crate) memory: Memory,
-    /// Whether an object that this instance wants is another's: no watch of ours tells when that
-    /// changes.
-    pub(crate) met_foreign: bool,
-}
 
 /// What came of the writes of a reconcile.
 struct Outcome {
@@ -73,7 +48,7 @@ pub(crate) async fn run(engine: &Arc<Engine>, target: &Arc<Target>, key: &Instan
     let Some(object) = engine.instances.get(&target.cluster, key) else {
         target.forget(key);
         target.externals.forget(key);
-        mirror::remove_orphan(engine, target, key).await;
+        orphans::remove(engine, target, key).await;
         return;
     };
     let instance = match object.value() {
@@ -94,7 +69,7 @@ pub(crate) async fn run(engine: &Arc<Engine>, target: &Arc<Target>, key: &Instan
     };
     let outcome = work.step().await;
     if outcome.is_ok() {
-        engine.restored.passed(engine, target, key);
+        restoring::passed(engine, target, key);
     }
     let failure = match outcome {
         Ok(()) | Err(Pause::Watch) => None,
@@ -134,8 +109,8 @@ impl Work<'_> {
             self.target.externals.forget(self.key); // in whose name would they be read?
             return Err(Pause::Watch);
         };
-        if let Reach::Unreachable { since, reason } = self.target.reach() {
-            status::waiting_for_spoke(self, &since, &reason).await?;
+        if let Reach::Unreachable(trouble) = self.target.reach() {
+            status::waiting_for_spoke(self, &trouble).await?;
             return Err(Pause::Watch);
         }
         if !self.target.kinds.are_ours(&served) {
@@ -151,7 +126,7 @@ impl Work<'_> {
         }
         ledger::recall(self).await?;
         self.require_synced(&served)?;
-        match served.grant.resolve(self.engine, self.target).await {
+        match acting::resolve(self.engine, self.target, &served.grant).await {
             Ok(actor) => self.converge(&served, &actor).await,
             Err(reason) => {
                 status::failed(self, &reason).await?;
@@ -170,79 +145,6 @@ impl Work<'_> {
                 .await?;
         }
         Ok(())
-    }
-
-    /// Applies a patch to the hub's instance and goes on with the answer.
-    pub(crate) async fn apply_to_instance(
-        &mut self,
-        patch: &Value,
-        manager: &str,
-    ) -> Result<(), Pause> {
-        let endpoint = self.hub_endpoint()?;
-        let patch = client::Patch::Apply {
-            manager,
-            force: client::Force::Yes,
-            object: patch,
-            answer: client::Answer::Object,
-        };
-        self.instance = self
-            .engine
-            .hub
-            .patch(&endpoint, &self.key.name, None, patch)
-            .await?;
-        self.answered();
-        Ok(())
-    }
-
-    /// Lets the cache know the instance as it is now.
-    pub(crate) fn answered(&self) {
-        if let Ok(object) = client::reflector::RawObject::from_value(&self.instance) {
-            let (cluster, key) = (&self.target.cluster, self.key);
-            self.engine
-                .instances
-                .answered(cluster, key, Arc::new(object));
-        }
-    }
-
-    /// Names the endpoint of the instance on the hub.
-    pub(crate) fn hub_endpoint(&self) -> Result<client::Endpoint, Pause> {
-        let definitions = &self.engine.definitions;
-        let gvr = definitions
-            .endpoint(&self.target.cluster, &self.key.group_kind)
-            .ok_or(Pause::Watch)?;
-        Ok(Engine::hub_endpoint(
-            &self.target.cluster,
-            &gvr,
-            &self.key.namespace,
-        ))
-    }
-
-    pub(super) fn require_synced(&self, served: &Served) -> Result<(), Pause> {
-        let mut kinds: Vec<WatchedKind> = served
-            .graph
-            .child_kinds()
-            .into_iter()
-            .filter(|kind| !kind.external)
-            .map(|kind| WatchedKind {
-                gvk: kind.gvk,
-                gvr: kind.gvr,
-            })
-            .collect();
-        kinds.extend(ledger::kinds(self.memory.ledger.as_ref()));
-        let mut trouble = None;
-        let mut waits = false;
-        for kind in &kinds {
-            self.target.watch_children(kind);
-            if let Sync::Waiting(reason) = self.target.children.sync(&kind.gvr, self.key) {
-                waits = true;
-                trouble = trouble.or(reason.map(|reason| format!("{}: {reason}", kind.gvk)));
-            }
-        }
-        match (waits, trouble) {
-            (false, _) => Ok(()),
-            (true, None) => Err(Pause::Watch),
-            (true, Some(reason)) => Err(Pause::Failure(reason)),
-        }
     }
 
     async fn converge(&mut self, served: &Served, actor: &Actor) -> Result<(), Pause> {
@@ -272,7 +174,7 @@ impl Work<'_> {
                 failed |= !applying::absorb(self, answers, &mut observed);
             }
             if !changes {
-                ExternalCache::keep(self.target, actor, &plan.wanted, self.key);
+                externals::keep(self.target, actor, &plan.wanted, self.key);
                 let outcome = Outcome { failed, mirrored };
                 return self.settle(served, actor, &plan, outcome).await;
             }
@@ -337,7 +239,7 @@ impl Work<'_> {
             }
             answered = plan.wanted.len();
             for wanted in &plan.wanted {
-                match ExternalCache::read(self.target, actor, wanted, self.key) {
+                match externals::read(self.target, actor, wanted, self.key) {
                     Found::Waiting => {}
                     Found::Refused(reason) => {
                         // Nobody tells when the right is given.
@@ -407,7 +309,7 @@ impl Work<'_> {
             return Err(Pause::Failure("an apply failed".to_owned()));
         }
         if let Some(reason) = plan.failure.clone() {
-            // What came of an expression comes of it again; what others have may change, and nobody tells.
+            // Expression errors are deterministic; conflicts with other owners can clear without an event.
             return Err(if plan.is_hopeless && !self.met_foreign {
                 Pause::Settled(reason)
             } else {

@@ -4,9 +4,10 @@ use api::kro::keys;
 use client::Patch;
 use graph::conditions::{ConditionSet, INSTANCE, Mark};
 use serde_json::{Value, json};
+use spokes::Trouble;
 
-use super::reconcile::{Pause, Work};
-use crate::{engine::Engine, target::TargetSort};
+use super::work::{Pause, Work};
+use crate::{engine::Engine, state::target::TargetSort};
 
 /// Writes a complete status, unless it is the one that is there.
 pub(crate) async fn write(work: &mut Work<'_>, wanted: Value) -> Result<(), Pause> {
@@ -37,7 +38,7 @@ pub(crate) async fn write(work: &mut Work<'_>, wanted: Value) -> Result<(), Paus
     Ok(())
 }
 
-/// Says in the status that nothing can be done for the instance, and why.
+/// Reports in the status that nothing can be done for the instance, and why.
 pub(crate) async fn failed(work: &mut Work<'_>, reason: &str) -> Result<(), Pause> {
     let now = Engine::now();
     let mut wanted = work.instance["status"].clone();
@@ -56,12 +57,8 @@ pub(crate) async fn failed(work: &mut Work<'_>, reason: &str) -> Result<(), Paus
     write(work, wanted).await
 }
 
-/// Says in the status that there is work which waits for the spoke.
-pub(crate) async fn waiting_for_spoke(
-    work: &mut Work<'_>,
-    since: &str,
-    reason: &str,
-) -> Result<(), Pause> {
+/// Reports in the status that there is work which waits for the spoke.
+pub(crate) async fn waiting_for_spoke(work: &mut Work<'_>, trouble: &Trouble) -> Result<(), Pause> {
     let generation = api::meta::generation(&work.instance);
     let conditions = work.instance["status"]["conditions"].as_array();
     let settled = conditions.into_iter().flatten().any(|condition| {
@@ -73,8 +70,7 @@ pub(crate) async fn waiting_for_spoke(
         return Ok(()); // nothing waits: what is known stays
     }
     let cluster = &work.target.cluster;
-    let message =
-        format!("waiting for spoke {cluster:?}, which is unreachable since {since}: {reason}");
+    let message = format!("waiting for spoke {cluster:?}, which is {trouble}");
     let now = Engine::now();
     let mut wanted = work.instance["status"].clone();
     if !wanted.is_object() {

@@ -6,11 +6,10 @@ use api::{Condition, LogicalCluster, wheelhouse::keys};
 use client::Patch;
 use serde_json::{Value, json};
 
-use super::IdentityFault;
 use crate::{
     engine::Engine,
-    resources,
-    target::{Reach, Target, TargetSort},
+    resources, restoring,
+    state::target::{Reach, Target, TargetSort},
 };
 
 /// How much of a message a Spoke's status has.
@@ -79,7 +78,7 @@ pub(super) async fn refuse(
     }
     status["message"] = json!(reason);
     let rows = vec![
-        Row::new("Reachable", "False", "NotConnected", reason),
+        Row::new(keys::CONDITION_REACHABLE, "False", "NotConnected", reason),
         Row::new("Ready", "False", "NotConnected", reason),
     ];
     put(engine, object, status, rows).await
@@ -98,11 +97,13 @@ fn rows(target: &Target, served: usize, others: &[String], counts: &Counts) -> V
     let unsettled = counts.unsettled();
     vec![
         match target.reach() {
-            Reach::Reachable => Row::new("Reachable", "True", "Answers", ""),
-            Reach::Unreachable { since, reason } => {
-                let message = format!("unreachable since {since}: {reason}");
-                Row::new("Reachable", "False", "NoAnswer", message)
-            }
+            Reach::Reachable => Row::new(keys::CONDITION_REACHABLE, "True", "Answers", ""),
+            Reach::Unreachable(trouble) => Row::new(
+                keys::CONDITION_REACHABLE,
+                "False",
+                "NoAnswer",
+                trouble.to_string(),
+            ),
         },
         if others.is_empty() {
             let message = format!("{served} kinds are served");
@@ -138,16 +139,16 @@ fn trust_rows(engine: &Engine, target: &Target) -> Vec<Row> {
             Row::new(keys::CONDITION_IDENTIFIED, "Unknown", "NotAsked", message)
         }
         Some(fault) => {
-            // The relay takes no request to a cluster that is known to be another one.
-            let status = match fault {
-                IdentityFault::Unreadable(_) => "Unknown",
-                IdentityFault::Duplicate { .. } | IdentityFault::Changed { .. } => "False",
-            };
-            let message = fault.to_string();
-            Row::new(keys::CONDITION_IDENTIFIED, status, fault.reason(), message)
+            let (status, reason) = (fault.status(), fault.reason());
+            Row::new(
+                keys::CONDITION_IDENTIFIED,
+                status,
+                reason,
+                fault.to_string(),
+            )
         }
     };
-    let met = engine.dialer.budget(&target.cluster).met();
+    let met = engine.spokes.budget(&target.cluster).met();
     let bounds = match met {
         None => Row::new(keys::CONDITION_WITHIN_BOUNDS, "True", "WithinBounds", ""),
         Some(met) => Row::new(keys::CONDITION_WITHIN_BOUNDS, "False", "BoundMet", met),
@@ -157,7 +158,7 @@ fn trust_rows(engine: &Engine, target: &Target) -> Vec<Row> {
 
 /// What a restore leaves to be said; nothing where the hub was not restored.
 fn restored_row(engine: &Engine, target: &Target) -> Option<Row> {
-    let report = engine.restored.report(engine, target)?;
+    let report = restoring::report(engine, target)?;
     let status = if report.confirmed { "True" } else { "False" };
     let type_ = keys::CONDITION_RESTORE_CONFIRMED;
     Some(Row::new(type_, status, report.reason, report.message))

@@ -4,13 +4,13 @@
 
 use std::{sync::Arc, time::Duration};
 
+use spokes::IdentityFault;
 use tracing::{info, warn};
 
-use super::IdentityFault;
 use crate::{
     engine::Engine,
     resources,
-    target::{Reach, Target},
+    state::target::{Reach, Target},
 };
 
 /// Between two probes: an outage is noticed by a failing call or a lost watch long before, and
@@ -34,7 +34,7 @@ pub(super) fn start(engine: &Arc<Engine>, target: &Arc<Target>) {
     let (engine, target) = (Arc::clone(engine), Arc::clone(target));
     let tasks = engine.tasks.clone();
     tasks.spawn("heartbeat", async move {
-        let budget = engine.dialer.budget(&target.cluster);
+        let budget = engine.spokes.budget(&target.cluster);
         let mut told = None;
         for count in 0_u32.. {
             let failure = probe(&engine, &target, count % VERSION_PROBES == 0).await;
@@ -46,7 +46,7 @@ pub(super) fn start(engine: &Arc<Engine>, target: &Arc<Target>) {
             }
             let interval = match target.reach() {
                 Reach::Reachable => INTERVAL,
-                Reach::Unreachable { .. } => INTERVAL_AWAY,
+                Reach::Unreachable(_) => INTERVAL_AWAY,
             };
             tokio::select! {
                 biased;
@@ -102,7 +102,8 @@ fn note(engine: &Arc<Engine>, target: &Arc<Target>, failure: Option<String>, fir
     let after = target.reach();
     let same = std::mem::discriminant(&before) == std::mem::discriminant(&after);
     match &after {
-        Reach::Unreachable { reason, .. } if !same || first => {
+        Reach::Unreachable(trouble) if !same || first => {
+            let reason = &trouble.reason;
             warn!(spoke = %target.cluster, reason, "spoke unreachable");
             // Whatever waits for the spoke says so in its status.
             engine.requeue_cluster(&target.cluster);

@@ -2,46 +2,49 @@
 //!
 //! # Invariants
 //!
-//! Only a namespace that was seen terminating, or whose deletion the watch delivered, is an intent.
-//! A list that does not show it is not.
+//! Only a namespace that was seen terminating, or whose deletion the watch delivered, is an intent
+//! ([`spokes::Namespaces`]). What is seen before it is known which cluster this is waits.
 
 use std::sync::Arc;
 
-use client::{DeleteRequest, reflector::Event};
+use api::LogicalCluster;
+use client::DeleteRequest;
 use tracing::{info, warn};
 
-use crate::{engine::Engine, resources, target::Target};
+use crate::{
+    engine::Engine,
+    state::{keys::InstanceKey, target::Target},
+};
 
-/// Starts the watch of a spoke's namespaces. It ends with the target's token.
+/// Starts to empty the namespaces of a spoke that are going. It ends with the target's token.
 pub(super) fn watch(engine: &Arc<Engine>, target: &Arc<Target>) {
-    let source = target.source(&resources::core("namespaces"), None);
-    let mut events = target.follow(source, target.token.clone());
+    let Some(namespaces) = target.link().map(|link| Arc::clone(link.namespaces())) else {
+        return;
+    };
     let (engine, target) = (Arc::clone(engine), Arc::clone(target));
     let tasks = engine.tasks.clone();
     tasks.spawn("namespaces", async move {
-        while let Some(event) = events.recv().await {
-            let going = match event {
-                Event::Restarted { objects, .. } => objects,
-                Event::Applied(object) | Event::Deleted(object) => vec![object],
-                Event::Interrupted(_) | Event::Resumed => Vec::new(),
+        loop {
+            let seen = async {
+                namespaces.seen_going().await;
+                // What another cluster says in the place of this one is no intent: by the time that it is known which one
+                // this is, it is forgotten.
+                target.reachable().await;
             };
-            // What another cluster says in the place of this one is no intent: the watch waits until it is known which one it is.
             tokio::select! {
                 biased;
                 () = target.token.cancelled() => return,
-                () = target.reachable() => {}
+                () = seen => {}
             }
-            for namespace in going {
-                if namespace.deletion_timestamp.is_some() {
-                    empty(&engine, &target, &namespace.name).await;
-                }
+            for namespace in &namespaces.take_going() {
+                empty(&engine, &target, namespace).await;
             }
         }
     });
 }
 
 async fn empty(engine: &Arc<Engine>, target: &Target, namespace: &str) {
-    for key in super::in_namespace(engine, &target.cluster, namespace) {
+    for key in in_namespace(engine, &target.cluster, namespace) {
         let endpoint = engine
             .definitions
             .endpoint(&target.cluster, &key.group_kind);
@@ -59,4 +62,11 @@ async fn empty(engine: &Arc<Engine>, target: &Target, namespace: &str) {
             }
         }
     }
+}
+
+/// Names all instances whose namespace is a given one.
+fn in_namespace(engine: &Engine, cluster: &LogicalCluster, namespace: &str) -> Vec<InstanceKey> {
+    let instances = engine.instances.of_cluster(cluster);
+    let keys = instances.into_iter().map(|(key, _)| key);
+    keys.filter(|key| key.namespace == namespace).collect()
 }

@@ -7,44 +7,36 @@
 
 use std::{sync::Arc, time::Duration};
 
-use api::{
-    LogicalCluster,
-    wheelhouse::{Provider, Spoke},
-};
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-use client::{
-    DeleteRequest, Dynamic, ListRequest, Patch,
-    reflector::RawObject,
-    spoke::{self, Fault, SECRET_LABEL},
-};
-use serde_json::{Value, json};
+use api::LogicalCluster;
+use client::{DeleteRequest, ListRequest, Patch};
+use serde_json::Value;
+use spokes::{Entry, Link, State};
 use tracing::{info, warn};
 
 use super::{census, heartbeat, namespaces};
 use crate::{
     accounts,
-    definitions::{distribution, reconcile::add_finalizer_of},
+    definitions::distribution,
     engine::Engine,
-    instances::{self, deletion},
-    resources,
-    target::{Target, TargetSort},
+    finalizers, instances, resources,
+    state::target::{Target, TargetSort},
 };
 
 /// Holds a Spoke until its instances are gone.
-const FINALIZER: &str = "wheelhouse.dev/spoke";
+const FINALIZER: &str = api::wheelhouse::keys::FINALIZER_SPOKE;
 
 /// The wait after a failure that no watch will tell the end of.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
 
 /// Reconciles a Spoke; a failure is tried again.
-pub(super) async fn run(engine: &Arc<Engine>, cluster: &LogicalCluster, spoke: Option<&RawObject>) {
-    let Some(spoke) = spoke else {
+pub(super) async fn run(engine: &Arc<Engine>, cluster: &LogicalCluster) {
+    let Some(entry) = engine.spokes.get(cluster) else {
         if !cluster.is_root() {
             engine.fleet.disconnect(cluster);
         }
         return;
     };
-    if let Err(error) = step(engine, cluster, spoke).await {
+    if let Err(error) = step(engine, cluster, &entry).await {
         warn!(spoke = %cluster, error = %error, "cannot reconcile a spoke");
         engine.spoke_queue.add_after(cluster.clone(), RETRY_DELAY);
     }
@@ -53,8 +45,9 @@ pub(super) async fn run(engine: &Arc<Engine>, cluster: &LogicalCluster, spoke: O
 async fn step(
     engine: &Arc<Engine>,
     cluster: &LogicalCluster,
-    known: &RawObject,
+    entry: &Entry,
 ) -> Result<(), client::Error> {
+    let known = &entry.known.object;
     let endpoint = Engine::hub_endpoint(&LogicalCluster::root(), &resources::spokes(), "");
     let mut object = match engine.hub.get(&endpoint, &known.name).await {
         Ok(object) => object,
@@ -65,7 +58,7 @@ async fn step(
         return end(engine, cluster, &object).await;
     }
     if !api::meta::has_finalizer(&object, FINALIZER) {
-        let patch = add_finalizer_of(&object, FINALIZER);
+        let patch = finalizers::add(&object, FINALIZER);
         object = engine
             .hub
             .patch(&endpoint, &known.name, None, Patch::Json(&patch))
@@ -78,18 +71,20 @@ async fn step(
             engine.definition_queue.add(key);
         }
     }
-    let connected = match Spoke::from_value(&object) {
-        Ok(spoke) if spoke.spec.suspended => Err(Fault::Suspended),
-        Ok(spoke) if spoke.spec.provider == Provider::Embedded => {
+    if !entry.is_current() {
+        return Ok(()); // what comes of the Spoke as it is now names it again
+    }
+    match &entry.state {
+        State::Pending => Ok(()),
+        State::Embedded => {
             connect_embedded(engine, cluster);
-            Ok(())
+            census::write(engine, cluster, &object).await
         }
-        Ok(spoke) => connect(engine, cluster, &spoke).await?,
-        Err(error) => Err(Fault::Unreadable(error.to_string())),
-    };
-    match connected {
-        Ok(()) => census::write(engine, cluster, &object).await,
-        Err(fault) => {
+        State::Connected(link) => {
+            connect(engine, cluster, link, &object);
+            census::write(engine, cluster, &object).await
+        }
+        State::Refused(fault) => {
             engine.fleet.disconnect(cluster);
             census::refuse(engine, &object, &fault.to_string()).await
         }
@@ -115,65 +110,17 @@ fn connect_embedded(engine: &Arc<Engine>, cluster: &LogicalCluster) {
     }
 }
 
-/// Connects a real spoke, unless it is connected with this credential.
-///
-/// The outer error is the hub's, the inner one tells the user what is wrong with the Spoke or its Secret. A spoke whose
-/// credential may not be used, or not any more, is not connected.
-async fn connect(
-    engine: &Arc<Engine>,
-    cluster: &LogicalCluster,
-    spoke: &Spoke,
-) -> Result<Result<(), Fault>, client::Error> {
-    let reference = match spoke::reference(spoke) {
-        Ok(reference) => reference,
-        Err(fault) => return Ok(Err(fault)),
-    };
-    let secrets = Engine::hub_endpoint(
-        &LogicalCluster::root(),
-        &resources::core("secrets"),
-        &reference.namespace,
-    );
-    let secret = match engine.hub.get(&secrets, &reference.name).await {
-        Ok(secret) => Some(secret),
-        Err(error) if error.is_not_found() => None,
-        // What the Spoke says is no name of any Secret.
-        Err(client::Error::Path(error)) => return Ok(Err(Fault::Unreadable(error.to_string()))),
-        Err(error) => return Err(error),
-    };
-    let credential = match engine
-        .dialer
-        .credential(cluster, reference, secret.as_ref())
-    {
-        Ok(credential) => credential,
-        Err(fault) => return Ok(Err(fault)),
-    };
-    let digest = credential.digest();
-    if let Some(target) = engine.fleet.get(cluster)
-        && target.sort == TargetSort::Mirrored
-        && target.credential == Some(digest)
-    {
-        target.note_trust(spoke.spec.trust_masters);
-        return Ok(Ok(()));
+/// Makes the target of a real spoke, unless there is one with this connection.
+fn connect(engine: &Arc<Engine>, cluster: &LogicalCluster, link: &Arc<Link>, object: &Value) {
+    let is_the_same = |target: &Target| target.link().is_some_and(|it| Arc::ptr_eq(it, link));
+    if engine.fleet.get(cluster).is_some_and(|it| is_the_same(&it)) {
+        return;
     }
-    let connection = match engine.dialer.connect(cluster, &credential).await {
-        Ok(connection) => connection,
-        Err(fault) => return Ok(Err(fault)),
-    };
-    let dynamic = Dynamic::new(connection.client());
+    let created = object["metadata"]["creationTimestamp"].as_str();
     let token = engine.tasks.child_token();
-    let mut target = Target::new(
-        cluster.clone(),
-        TargetSort::Mirrored,
-        dynamic,
-        &engine.tasks,
-        token,
-    );
-    target.credential = Some(digest);
-    let created = spoke.metadata.creation_timestamp.as_deref();
-    created.unwrap_or_default().clone_into(&mut target.created);
-    target.note_trust(spoke.spec.trust_masters);
+    let link = Arc::clone(link);
+    let target = Target::mirrored(link, created.unwrap_or_default(), &engine.tasks, token);
     start(engine, &Arc::new(target));
-    Ok(Ok(()))
 }
 
 /// Starts everything that runs for a target.
@@ -220,7 +167,7 @@ async fn end(
         return Ok(());
     }
     let endpoint = Engine::hub_endpoint(&LogicalCluster::root(), &resources::spokes(), "");
-    let patch = deletion::remove_finalizer(object, FINALIZER);
+    let patch = finalizers::remove(object, FINALIZER);
     let name = api::meta::name(object);
     match engine
         .hub
@@ -231,41 +178,6 @@ async fn end(
         Err(error) if error.is_not_found() => Ok(()),
         Err(error) => Err(error),
     }
-}
-
-/// The Secret and the Spoke that join a cluster: what `wheelhouse spoke add` writes.
-pub fn join_objects(
-    name: &str,
-    kubeconfig: &str,
-    labels: &std::collections::BTreeMap<String, String>,
-) -> (Value, Value) {
-    let secret_name = format!("spoke-{name}");
-    let secret = json!({
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {
-            "name": secret_name,
-            "namespace": "kube-system",
-            "labels": {SECRET_LABEL: name},
-        },
-        "type": "Opaque",
-        "data": {"kubeconfig": STANDARD.encode(kubeconfig)},
-    });
-    let spoke = json!({
-        "apiVersion": "wheelhouse.dev/v1alpha1",
-        "kind": "Spoke",
-        "metadata": {"name": name, "labels": labels},
-        "spec": {
-            "provider": "Kubeconfig",
-            "trustMasters": true,
-            "connection": {"type": "Direct", "secretRef": {
-                "namespace": "kube-system",
-                "name": secret_name,
-                "key": "kubeconfig",
-            }},
-        },
-    });
-    (secret, spoke)
 }
 
 /// Deletes the records of what a spoke served.

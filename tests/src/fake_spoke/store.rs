@@ -374,7 +374,7 @@ fn parameter<'q>(query: &'q str, name: &str) -> Option<&'q str> {
         .map(|(_, value)| value)
 }
 
-/// Tells whether labels are as `key=value` or `key` says; the hub asks for nothing else.
+/// Returns whether labels are as `key=value` or `key` says; the hub asks for nothing else.
 fn is_selected(object: &Value, query: &str) -> bool {
     if let Some(selector) = parameter(query, "fieldSelector") {
         let name = selector.rsplit("%3D").next().unwrap_or_default();

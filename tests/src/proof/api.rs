@@ -8,18 +8,22 @@ use std::{
     io::Write as _,
     path::Path,
     sync::{Arc, RwLock},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use kube::client::Body;
 use serde_json::{Value, json};
-use storage::{
-    EventKind, Expect, Revision,
-    conformance::histories::{
-        Ending, Fault, News, Page, Pending, Span, Subject, Subscription, Tale, Verdict, Wish,
-    },
+use storage::{EventKind, Expect, Revision};
+use storage_conformance::histories::{
+    Ending, Fault, News, Page, Pending, Span, Subject, Subscription, Tale, Verdict, Wish,
 };
+use tokio::time::timeout;
+
+/// How long an answer may take, and a watch may be silent: the hub sends a bookmark every minute. A hub that is killed while a
+/// connection to it is made has left the client waiting for ever.
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// Where the ConfigMaps of a test are.
 pub const NAMESPACE: &str = "proof";
@@ -86,9 +90,13 @@ impl Api {
             .body(Body::from(body.as_bytes().to_vec()))
             .expect("a request");
         let connection = self.connection();
-        let response = connection.send(request).await.ok()?;
-        let code = response.status().as_u16();
-        let body = response.into_body().collect().await.ok()?.to_bytes();
+        let answer = async {
+            let response = connection.send(request).await.ok()?;
+            let code = response.status().as_u16();
+            let body = response.into_body().collect().await.ok()?.to_bytes();
+            Some((code, body))
+        };
+        let (code, body) = timeout(PATIENCE, answer).await.ok()??;
         let value = serde_json::from_slice(&body)
             .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&body).into_owned()));
         if !EXPECTED.contains(&code) {
@@ -104,7 +112,7 @@ impl Api {
         self.send("GET", path, JSON, "").await
     }
 
-    /// Tells the path of the collection.
+    /// Returns the path of the collection.
     pub fn collection(&self) -> &str {
         &self.path
     }
@@ -119,7 +127,9 @@ impl Api {
             .header("accept", JSON)
             .body(Body::empty())
             .expect("a request");
-        let response = self.connection().send(request).await.ok()?;
+        let connection = self.connection();
+        let sent = timeout(PATIENCE, connection.send(request)).await;
+        let response = sent.ok()?.ok()?;
         Some((response.status().as_u16(), response.into_body()))
     }
 
@@ -316,8 +326,12 @@ impl Subscription for ApiWatch {
                     }
                     continue;
                 }
-                let frame = self.body.frame().await;
-                let data = frame.and_then(Result::ok).ok_or(Ending::Resume)?;
+                let frame = timeout(PATIENCE, self.body.frame()).await;
+                let data = frame
+                    .ok()
+                    .flatten()
+                    .and_then(Result::ok)
+                    .ok_or(Ending::Resume)?;
                 self.rest
                     .extend_from_slice(&data.into_data().unwrap_or_else(|_| Bytes::new()));
             }

@@ -43,7 +43,7 @@ pub struct Clock {
     _scratch: Scratch,
 }
 
-/// Says past the test harness, which would hide it, that a test does nothing here.
+/// Reports past the test harness, which would hide it, that a test is skipped.
 pub fn skipped(why: &str) {
     // Nobody is left to tell when standard error is gone.
     drop(writeln!(std::io::stderr(), "skipped: {why}"));
@@ -75,7 +75,7 @@ impl SmallDisk {
         None
     }
 
-    /// Tells where it is.
+    /// Returns where it is.
     pub fn path(&self) -> &Path {
         self.scratch.path()
     }

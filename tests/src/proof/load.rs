@@ -5,12 +5,10 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use storage::{
-    Revision,
-    conformance::{
-        Random,
-        histories::{Follower, Recorder, Span, Subject, Violation, Wish, Workload, client, follow},
-    },
+use storage::Revision;
+use storage_conformance::{
+    Random,
+    histories::{Follower, Recorder, Span, Subject, Violation, Wish, Workload, client, follow},
 };
 use tokio::{sync::watch, task::JoinSet};
 
@@ -102,7 +100,7 @@ impl Load {
         };
         let call = self.recorder.batch(std::slice::from_ref(&wish));
         let verdict = self.api.write(&[wish]).await;
-        let storage::conformance::histories::Verdict::Written(last) = verdict else {
+        let storage_conformance::histories::Verdict::Written(last) = verdict else {
             unreachable!("the hub is well again, and answers {verdict:?}");
         };
         self.recorder.written(call, last);

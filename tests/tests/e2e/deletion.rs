@@ -76,7 +76,7 @@ async fn deletion_takes_children_away_in_reverse_order_and_leaves_the_spoke_as_i
     );
 }
 
-/// Tells name and uid of everything in the default namespace.
+/// Returns name and uid of everything in the default namespace.
 async fn inventory(kubectl: &Kubectl) -> BTreeMap<String, String> {
     let listed = kubectl
         .json(&["get", KINDS, "-n", "default"])

@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeMap,
     io::Write as _,
-    path::{Path, PathBuf},
+    path::Path,
     process::Command,
     sync::{
         Arc,
@@ -287,27 +287,11 @@ async fn back_up(hub: &Hub, file: &Path) -> Vec<u64> {
         Ok((before, after))
     })
     .await;
-    assert_resumes(hub, file).await;
     load.end().await;
     tell(&format!(
         "RPO: acknowledged {before:?} before the backup, {after:?} after it"
     ));
     before
-}
-
-/// A backup that was interrupted is continued to the same bytes.
-async fn assert_resumes(hub: &Hub, whole: &Path) {
-    let bytes = std::fs::read(whole).expect("a backup");
-    let out = whole.with_extension("resumed");
-    let part = PathBuf::from(format!("{}.part", out.display()));
-    std::fs::write(&part, &bytes[..bytes.len() / 2]).expect("a part");
-    let out_text = out.display().to_string();
-    let ran = hub
-        .wheelhouse(&["store", "backup", "--resume", "--out", &out_text])
-        .await;
-    ran.succeeded("store backup --resume");
-    let resumed = std::fs::read(&out).expect("a backup");
-    assert!(resumed == bytes, "the same revision has the same bytes");
 }
 
 /// The restored state is one moment: of each writer everything up to some write, and nothing acknowledged before the

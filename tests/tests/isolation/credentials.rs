@@ -320,7 +320,7 @@ async fn nobody_acts_as_the_hub(admin: &User, mallory: &User) {
     for (name, user) in [
         ("plain", None),
         ("syncer", Some("system:wheelhouse:syncer")),
-        ("relay", Some("system:wheelhouse:relay")),
+        ("spokes", Some("system:wheelhouse:spokes")),
         ("node", Some("system:node:a")),
         ("root", Some("system:serviceaccount:kube-system:default")),
         ("abroad", Some("wheelhouse:root:kube-system:default")),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
-use storage::conformance::{Random, Trial};
+use storage_conformance::{Random, Trial};
 use tokio::time::Instant;
 use wheelhouse_tests::Spoke;
 

@@ -13,7 +13,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use futures::future::join_all;
 use serde_json::Value;
-use storage::conformance::Trial;
+use storage_conformance::Trial;
 use tokio::time::Instant;
 
 use self::{
@@ -453,7 +453,7 @@ fn looks_of(tenant: usize, real: bool) -> Vec<String> {
     paths
 }
 
-/// Says where two masked answers differ.
+/// Returns where two masked answers differ.
 fn told(seen: &Value, wanted: &Value) -> String {
     let mut found = Vec::new();
     mask::difference("", seen, wanted, &mut found);

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
-use storage::{Revision, conformance::Trial};
+use storage::Revision;
+use storage_conformance::Trial;
 use tokio::time::Instant;
 use wheelhouse_tests::{Hub, proof::Api, proof::api::revision, wait::within};
 
 const TURNS: usize = 5;
-/// Of each turn; a tenth of the catalogue's over all turns.
+/// Of each turn; a tenth of a whole run's over all turns.
 const DEFINITIONS: usize = 20;
 const CLUSTERS: usize = 200;
 const CLUSTERS_AT_ONCE: usize = 8;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use storage::conformance::{Trial, histories::Workload};
+use storage_conformance::{Trial, histories::Workload};
 use wheelhouse_tests::{
     Hub, eventually,
     hub::Settings,

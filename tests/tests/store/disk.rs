@@ -3,12 +3,10 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use storage::{
-    Expect,
-    conformance::{
-        Trial,
-        histories::{Checked, Subject, Verdict, Wish, Workload},
-    },
+use storage::Expect;
+use storage_conformance::{
+    Trial,
+    histories::{Checked, Subject, Verdict, Wish, Workload},
 };
 use wheelhouse_tests::{
     Hub, eventually,

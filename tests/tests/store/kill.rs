@@ -3,12 +3,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use storage::{
-    Revision,
-    conformance::{
-        Trial,
-        histories::{Violation, Workload},
-    },
+use storage::Revision;
+use storage_conformance::{
+    Trial,
+    histories::{Violation, Workload},
 };
 use tokio::time::Instant;
 use wheelhouse_tests::{
@@ -18,7 +16,7 @@ use wheelhouse_tests::{
 
 const R01: Trial = Trial("R01");
 
-/// Kills of the suite; the catalogue has 1,000.
+/// Kills of the suite; a whole run has 1,000.
 const ROUNDS: usize = 100;
 /// Rounds between two checks of everything since the one before.
 const ROUNDS_PER_CHECK: usize = 25;
@@ -101,7 +99,7 @@ async fn history(seed: u64, rounds: usize) -> (Result<(), Violation>, Figures) {
         let count = left.min(ROUNDS_PER_CHECK);
         left -= count;
         outcome = some_rounds(&mut hub, &mut load, count, &mut figures).await;
-        let checked = R01.must(seed, storage::conformance::histories::check(&load.recorder));
+        let checked = R01.must(seed, storage_conformance::histories::check(&load.recorder));
         figures.calls += checked.calls;
         figures.unanswered += checked.unanswered;
         figures.events += checked.events;
@@ -112,7 +110,7 @@ async fn history(seed: u64, rounds: usize) -> (Result<(), Violation>, Figures) {
 
 /// A new recording that begins with what the one before has left.
 async fn next(api: &Arc<Api>, load: &mut Load) -> Load {
-    use storage::conformance::histories::Subject;
+    use storage_conformance::histories::Subject;
     let page = api.list(None, 100_000).await.expect("the hub lists");
     let next = Load::new(api, load.random.bits());
     let entries = page.entries.iter();

@@ -3,12 +3,10 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use storage::{
-    Revision,
-    conformance::{
-        Trial,
-        histories::{Subject, Workload},
-    },
+use storage::Revision;
+use storage_conformance::{
+    Trial,
+    histories::{Subject, Workload},
 };
 use wheelhouse_tests::{
     Hub,

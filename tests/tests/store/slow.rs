@@ -3,12 +3,10 @@
 use std::time::Duration;
 
 use http_body_util::BodyExt;
-use storage::{
-    Expect, Revision,
-    conformance::{
-        Trial,
-        histories::{Subject, Verdict, Wish},
-    },
+use storage::{Expect, Revision};
+use storage_conformance::{
+    Trial,
+    histories::{Subject, Verdict, Wish},
 };
 use tokio::time::Instant;
 use wheelhouse_tests::{
@@ -18,7 +16,7 @@ use wheelhouse_tests::{
 
 const R09: Trial = Trial("R09");
 
-/// Connections that stop reading; the catalogue has 1,000.
+/// Connections that stop reading; a whole run has 1,000.
 const SLOW: usize = 100;
 /// Writes until they are stuck: far more than a mailbox of 256 events and the 2 MB that a connection has under way.
 const WRITES_FILLING: usize = 2_000;
@@ -29,7 +27,7 @@ const FILLER: usize = 4_000;
 /// Writes of the phases before, which only measure.
 const WRITES_ALONE: usize = 2_000;
 const WRITERS: usize = 8;
-/// What one may take, with its connection. The catalogue's bar is 64 KiB; docs/benchmarks.md tells what is seen.
+/// What one may take, with its connection. The goal is 64 KiB; docs/benchmarks.md tells what is seen.
 const MEMORY_EACH: u64 = 128 * 1024;
 /// A debug build's allocator and its kept history vary by about this much between two phases.
 const NOISE: u64 = 8 * 1024 * 1024;

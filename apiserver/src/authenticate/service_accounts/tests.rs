@@ -4,6 +4,7 @@ use serde_json::json;
 use storage::{Change, Write, embedded};
 
 use super::*;
+use crate::request::BoundObject;
 
 struct Setup {
     accounts: ServiceAccounts,

@@ -7,7 +7,7 @@ use serde_json::json;
 use storage::{Change, Write, embedded};
 
 use super::*;
-use crate::{authenticate::UserInfo, authorize::Attributes, objects::ResourcePrefix};
+use crate::{authorize::Attributes, objects::ResourcePrefix, request::UserInfo};
 
 fn put(resource: &str, cluster: &str, object: &Value) -> Write {
     let resource = GroupResource {

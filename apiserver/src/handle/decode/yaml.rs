@@ -171,7 +171,7 @@ impl<'de> Deserialize<'de> for Key {
         let key = Value::deserialize(deserializer)?;
         match key {
             Value::String(text) => Ok(Self {
-                go_text: api::go_format::quote(&text),
+                go_text: dialect::quote(&text),
                 text,
             }),
             Value::Bool(_) | Value::Number(_) => Ok(Self {

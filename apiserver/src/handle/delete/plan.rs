@@ -5,10 +5,8 @@ use api::query::{DeleteOptions, Propagation};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::admit::kinds;
-use crate::definitions;
 use crate::registry::ResourceScope;
-use crate::registry::strategy;
+use crate::strategy::rules;
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,17 +26,12 @@ pub(crate) fn plan(
     options: &DeleteOptions,
     now: Timestamp,
 ) -> Plan {
-    let terminating = meta::is_terminating(live);
-    if scope.is("", "namespaces") {
-        if !terminating {
-            return Plan::Mark(terminating_namespace(live, options, now));
-        }
-        if !kinds::may_go(scope, live) {
-            return Plan::Keep;
-        }
+    let deletion = &scope.strategy().deletion;
+    if let Some(marked) = (deletion.mark)(live, options, now) {
+        return Plan::Mark(marked);
     }
-    if scope.is(api::crd::GROUP, api::crd::RESOURCE) && !terminating {
-        return Plan::Mark(definitions::strategy::mark_terminating(live, now));
+    if !(deletion.may_be_removed)(live) {
+        return Plan::Keep;
     }
     let mut object = live.clone();
     let grace = match grace(scope, live, options) {
@@ -70,11 +63,11 @@ enum Grace {
 }
 
 fn grace(scope: &ResourceScope, live: &Value, options: &DeleteOptions) -> Grace {
-    if !scope.is("", "pods") {
+    let Some(seconds) = scope.strategy().deletion.grace else {
         return Grace::None;
-    }
+    };
     if !meta::is_terminating(live) {
-        return match kinds::grace_seconds(live, options.grace_period_seconds) {
+        return match seconds(live, options.grace_period_seconds) {
             0 => Grace::None,
             seconds => Grace::Seconds(seconds),
         };
@@ -148,10 +141,10 @@ fn finalizers(scope: &ResourceScope, live: &Value, options: &DeleteOptions) -> V
 }
 
 fn propagation(scope: &ResourceScope, present: &[&str], options: &DeleteOptions) -> Propagation {
-    let default = match scope.rules.strategy.default_propagation {
-        strategy::Propagation::Unsupported => return Propagation::Background,
-        strategy::Propagation::Orphan => Propagation::Orphan,
-        strategy::Propagation::Background => Propagation::Background,
+    let default = match scope.strategy().deletion.propagation {
+        rules::Propagation::Unsupported => return Propagation::Background,
+        rules::Propagation::Orphan => Propagation::Orphan,
+        rules::Propagation::Background => Propagation::Background,
     };
     match (options.orphan_dependents, options.propagation) {
         (Some(true), _) => Propagation::Orphan,
@@ -166,27 +159,6 @@ fn propagation(scope: &ResourceScope, present: &[&str], options: &DeleteOptions)
             kept.map_or(default, |(_, propagation)| propagation)
         }
     }
-}
-
-fn terminating_namespace(live: &Value, options: &DeleteOptions, now: Timestamp) -> Value {
-    let mut object = live.clone();
-    meta::set_deletion_timestamp(&mut object, &meta::time_now_text(now));
-    if !object["status"].is_object() {
-        object["status"] = json!({});
-    }
-    object["status"]["phase"] = json!("Terminating");
-    let wanted = match (options.orphan_dependents, options.propagation) {
-        (Some(true), _) | (None, Some(Propagation::Orphan)) => Some(FINALIZER_ORPHAN),
-        (Some(false), _) | (None, Some(Propagation::Foreground)) => Some(FINALIZER_FOREGROUND),
-        (None, Some(Propagation::Background)) => None,
-        (None, None) => return object,
-    };
-    meta::remove_finalizer(&mut object, FINALIZER_ORPHAN);
-    meta::remove_finalizer(&mut object, FINALIZER_FOREGROUND);
-    if let Some(finalizer) = wanted {
-        meta::add_finalizer(&mut object, finalizer);
-    }
-    object
 }
 
 #[cfg(test)]

@@ -16,8 +16,8 @@ use json_patch::PatchOperation;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::handle::write::{BODY_BYTES_MAX, OBJECT_DEPTH_MAX};
-use crate::respond::Refusal;
+use crate::handle::limits::{BODY_BYTES_MAX, OBJECT_DEPTH_MAX};
+use crate::refusal::Refusal;
 
 /// The most operations of a JSON patch.
 const OPERATIONS_MAX: usize = 10_000;

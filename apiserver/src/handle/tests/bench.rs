@@ -13,12 +13,12 @@ use storage::embedded::{self, Engine};
 use tasks::Tasks;
 use tokio::time::Instant;
 
-use crate::authenticate::UserInfo;
 use crate::authorize::{Authorized, Authorizer, Policies};
-use crate::context::RequestContext;
 use crate::handle::{Handlers, Parts};
+use crate::refusal::Refusal;
 use crate::registry::Registry;
-use crate::respond::{Body, Refusal, RequestBody, Response};
+use crate::request::{RequestContext, UserInfo};
+use crate::respond::{Body, RequestBody, Response};
 use crate::route::route;
 
 pub(super) struct Bench {
@@ -66,6 +66,7 @@ impl Bench {
             store: Arc::clone(&store),
             registry: Arc::clone(&registry),
             authorizer,
+            spoke_namespaces: None,
         });
         let tasks = Tasks::new();
         handlers.start_followers(&tasks);

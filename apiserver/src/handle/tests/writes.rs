@@ -529,6 +529,15 @@ async fn services_of_an_embedded_cluster_get_addresses_of_their_own() {
         json!(address),
         "an update keeps the address"
     );
+    let external = bench
+        .patch(
+            &format!("{services}/a"),
+            "application/merge-patch+json",
+            &json!({"spec": {"type": "ExternalName", "externalName": "x.y"}}),
+        )
+        .await
+        .expect(200);
+    assert_eq!(external["spec"].get("clusterIP"), None, "{external}");
     bench.delete(&format!("{services}/a")).await.expect(200);
     bench
         .post(services, &sent("b", json!({"clusterIP": address})))

@@ -12,14 +12,14 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use storage::{Entry, Event, Revision};
 
-use crate::handle::call::Call;
+use crate::call::Call;
 use crate::handle::convert;
 use crate::handle::list::with_cluster;
 use crate::handle::output::{api_version_of, corrupt, include_object};
 use crate::negotiate::{Negotiated, Shape, TableVersion};
 use crate::objects::{head, with_revision, write_partial_metadata};
+use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
-use crate::respond::Refusal;
 use crate::table;
 use crate::watch::{ShownState, WatchEventType, frame};
 

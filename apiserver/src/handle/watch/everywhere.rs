@@ -18,10 +18,10 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{Bookmarks, Phase, WatchStream, encode};
 use crate::authorize::REVIEW_LIFETIME;
-use crate::handle::each::Each;
+use crate::call::Each;
 use crate::objects::parse_key;
+use crate::refusal::Refusal;
 use crate::registry::{ClusterKind, DefinitionChanged, ResourceScope};
-use crate::respond::Refusal;
 use crate::watch::WatchEventType;
 
 type Clusters = Arc<std::collections::BTreeMap<LogicalCluster, ClusterKind>>;
@@ -172,7 +172,7 @@ impl WatchStream {
         }
     }
 
-    /// Tells what a change in one or several clusters means for this watcher.
+    /// Returns what a change in one or several clusters means for this watcher.
     pub(super) async fn tell_clusters(
         &mut self,
         woke: Woke,

@@ -7,9 +7,9 @@ use api::query::ListOptions;
 use storage::{Entry, RangeQuery, Revision};
 
 use super::{Bookmarks, LIFETIME_MIN};
-use crate::handle::call::Call;
+use crate::call::Call;
 use crate::handle::selection::Selection;
-use crate::respond::Refusal;
+use crate::refusal::Refusal;
 
 /// What a request asks for.
 pub(super) struct Start {

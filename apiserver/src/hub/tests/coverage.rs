@@ -257,8 +257,8 @@ async fn a_refusal_does_not_tell_whether_a_cluster_exists() {
 /// part does not.
 #[tokio::test]
 async fn a_rule_reaches_its_own_route_and_no_other() {
-    use crate::authenticate::UserInfo;
     use crate::authorize::{Attributes, rbac::PolicyRule};
+    use crate::request::UserInfo;
     let world = World::new().await;
     let user = UserInfo::authenticated("alice", [""; 0]);
     let mut count = 0;

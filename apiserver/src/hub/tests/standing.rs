@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::world::{ADMIN, World};
-use crate::authenticate::Peer;
+use crate::request::Peer;
 use crate::respond::{RequestBody, Response};
 
 const WATCH_COUNT: usize = 1000;

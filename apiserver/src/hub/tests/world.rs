@@ -10,8 +10,8 @@ use tasks::Tasks;
 use tokio::time::Instant;
 
 use crate::Config;
-use crate::authenticate::Peer;
 use crate::hub::Hub;
+use crate::request::Peer;
 use crate::respond::RequestBody;
 
 pub(super) const ADMIN: &str = "admin";
@@ -207,9 +207,7 @@ impl World {
         let path = format!("/canary-{}", rand::random::<u32>());
         let rules = json!([{"verbs": ["get"], "nonResourceURLs": [path]}]);
         self.grant("", "", "canary", rules).await;
-        let user = Arc::new(crate::authenticate::UserInfo::authenticated(
-            "canary", [""; 0],
-        ));
+        let user = Arc::new(crate::request::UserInfo::authenticated("canary", [""; 0]));
         let cluster = api::ClusterScope::One(api::LogicalCluster::root());
         let asked = crate::authorize::Attributes {
             user: &user,

@@ -15,7 +15,7 @@ use ring::signature::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::authenticate::SERVICE_ACCOUNT_PREFIX;
+use crate::request::SERVICE_ACCOUNT_PREFIX;
 
 /// Longer tokens are not looked at.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::authenticate::{ALL_AUTHENTICATED as AUTHENTICATED, SYSTEM_MASTERS as MASTERS};
+use crate::request::{ALL_AUTHENTICATED as AUTHENTICATED, SYSTEM_MASTERS as MASTERS};
 
 fn user(name: &str, groups: &[&str]) -> UserInfo {
     let groups = groups.iter().map(|group| (*group).to_owned()).collect();

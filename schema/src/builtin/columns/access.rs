@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{NONE, Printer, Row, text_at};
-use api::duration::human_duration;
+use dialect::human_duration;
 
 const BINDING_COLUMNS: &str =
     "Name:string,Role:string,Age:string,@Users:string,@Groups:string,@ServiceAccounts:string";

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{
     NONE, Printer, Row, UNKNOWN, UNSET, at, containers, labels, scalar, selector, text_at,
 };
-use api::duration::human_duration;
+use dialect::human_duration;
 
 const REPLICAS_COLUMNS: &str = "Name:string,Desired:integer,Current:integer,Ready:integer,Age:string,@Containers:string,\
                                 @Images:string,@Selector:string";

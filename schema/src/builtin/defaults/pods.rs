@@ -2,10 +2,10 @@
 //!
 //! Source: `kubernetes/pkg/apis/core/v1/defaults.go`, `kubernetes/pkg/apis/core/v1/helper/qos/qos.go`.
 
+use dialect::Quantity;
 use serde_json::{Value, json};
 
 use super::{Fields, child, child_if_any, child_list, list, set, set_filled, text};
-use crate::builtin::quantity::Quantity;
 
 /// The mode of files in volumes: `0644`.
 const FILE_MODE: i64 = 0o644;
@@ -252,10 +252,9 @@ pub(super) fn quality_of_service(spec: &Value) -> &'static str {
             let text = amount
                 .as_str()
                 .map_or_else(|| amount.to_string(), str::to_owned);
-            Quantity::parse(&text)
+            Quantity::parse(text.trim())
                 .ok()
-                .map(Quantity::milli)
-                .filter(|amount| *amount > 0)
+                .filter(|amount| *amount > Quantity::from(0))
         };
         for name in ["cpu", "memory"] {
             let (request, limit) = (amount("requests", name), amount("limits", name));

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{Keywords, Surroundings, text};
 use crate::structural::{Rule, Schema};
-use crate::validate::{Brackets, Level, resolve_field_path};
+use crate::validate::{Brackets, Level, compiled_rules, resolve_field_path};
 
 const VALIDATIONS: &str = "x-kubernetes-validations";
 const REASONS: [&str; 4] = [
@@ -137,7 +137,7 @@ pub(super) fn validate_compiled(around: &Surroundings<'_>, path: &FieldPath) -> 
     } else {
         Level::Field
     };
-    let compiled = schema.compiled_rules(level);
+    let compiled = compiled_rules(schema, level);
     let mut errors = Vec::new();
     let rules = schema.validations.as_slice().iter().zip(&compiled.rules);
     for (index, (rule, program)) in rules.enumerate() {

@@ -5,43 +5,20 @@
 //!
 //! Source: `apiextensions-apiserver/pkg/apiserver/schema/cel/compilation.go`.
 
-use expressions::{DeclType, Declarations, Environment, Program};
+use expressions::{DeclType, Declarations, Environment};
 
 use super::{OLD_SELF, SELF};
-use crate::structural::{Rule, Schema};
+use crate::structural::{CompiledRule, CompiledRules, Rule, Schema};
 use crate::validate::declarations::{Level, declaration};
 use crate::validate::field_path::{self, Brackets};
 
-/// The compiled rules of a node.
-#[derive(Debug)]
-pub(crate) struct CompiledRules {
-    /// The type of `self`; `None` where rules cannot see the node.
-    pub(crate) declaration: Option<DeclType>,
-    /// The type of `oldSelf` in rules where it is optional.
-    pub(crate) optional_declaration: Option<DeclType>,
-    /// One per rule, in order.
-    pub(crate) rules: Vec<CompiledRule>,
-}
-
-/// A compiled rule.
-#[derive(Debug, Default)]
-pub(crate) struct CompiledRule {
-    /// Absent where the rule is empty or wrong.
-    pub(crate) program: Option<Program>,
-    /// Why there is no program.
-    pub(crate) error: Option<String>,
-    /// The program of the message.
-    pub(crate) message: Option<Program>,
-    /// Why there is none.
-    pub(crate) message_error: Option<String>,
-    /// Whether the rule compares with the old value.
-    pub(crate) uses_old_self: bool,
-    /// Where errors are shown, relative to the node.
-    pub(crate) field_path: Option<String>,
+/// Returns the compiled rules of a node, compiled at the first call.
+pub(crate) fn compiled_rules(schema: &Schema, level: Level) -> &CompiledRules {
+    schema.validations.compiled(|| compile_rules(schema, level))
 }
 
 /// Compiles the rules of a node.
-pub(crate) fn compile_rules(schema: &Schema, level: Level) -> CompiledRules {
+fn compile_rules(schema: &Schema, level: Level) -> CompiledRules {
     let declaration = declaration(schema, level);
     let optional_declaration = declaration.clone().map(DeclType::optional);
     let rules = schema.validations.as_slice().iter();

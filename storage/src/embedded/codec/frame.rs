@@ -478,7 +478,7 @@ impl FrameBuilder {
 }
 
 /// Makes the checksums of everything right that begins like a frame.
-#[cfg(any(test, feature = "conformance"))]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(in crate::embedded) fn mend(segment: &mut [u8]) {
     for position in (0..segment.len()).step_by(SECTOR_BYTES) {
         let Some((_, rest)) = segment.split_at_mut_checked(position) else {
@@ -525,7 +525,7 @@ pub(in crate::embedded) fn mend(segment: &mut [u8]) {
 }
 
 /// Makes the checksums of records right, and returns their count and digest.
-#[cfg(any(test, feature = "conformance"))]
+#[cfg(any(test, feature = "fuzzing"))]
 fn mend_records(mut body: &mut [u8]) -> (u32, u64) {
     let (mut count, mut digest) = (0_u32, 0_u64);
     while let Some((len, rest)) = body.split_first_chunk_mut::<4>() {

@@ -235,7 +235,7 @@ pub(in crate::embedded) fn is_in_log(name: &str) -> bool {
 }
 
 /// Makes the checksum right of what begins like a manifest.
-#[cfg(any(test, feature = "conformance"))]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(in crate::embedded) fn mend(bytes: &mut [u8]) {
     let crc = crc_of(bytes, CHECKED..);
     if bytes.len() >= CHECKED {

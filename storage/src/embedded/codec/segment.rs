@@ -74,7 +74,7 @@ pub(in crate::embedded) fn decode_any_header(bytes: &[u8]) -> Option<Place> {
 }
 
 /// Makes a first sector right but for whose it is: magic, format, zeros, size and checksum.
-#[cfg(any(test, feature = "conformance"))]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(in crate::embedded) fn mend(bytes: &mut [u8]) {
     let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     let Some(sector) = bytes.first_chunk_mut::<SECTOR_BYTES>() else {

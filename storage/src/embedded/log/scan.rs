@@ -4,7 +4,6 @@ use std::io;
 
 use super::LogError;
 use super::rewriter::stored_bytes;
-use super::sweep::guards;
 use crate::embedded::codec::{
     Frame, Kind, Look, Manifest, NotOpened, Place, RecordHead, SECTOR_BYTES, Sealed, Tally,
     decode_header, find_frame, from_disk, is_stale, look, parse_segment_name,
@@ -60,7 +59,7 @@ enum Refusal {
     Shut(usize, Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Says that a sealed record cannot be opened, because nobody has a key.
+/// Reports that a sealed record cannot be opened, because there is no key.
 #[derive(Debug, thiserror::Error)]
 #[error("it is sealed, and there is no key file")]
 struct NoKeyring;
@@ -346,6 +345,15 @@ fn is_guard(deletion: &Entry, sealed: &[Sealed]) -> bool {
     let own = sealed.partition_point(|segment| segment.tally.revision < deletion.modified());
     let older = sealed.get(..own).unwrap_or_default();
     RecordHead::read(deletion.record()).is_some_and(|head| guards(&head, older))
+}
+
+/// Whether a deletion may still have to end a put that lies in one of these segments.
+pub(super) fn guards(deletion: &RecordHead<'_>, older: &[Sealed]) -> bool {
+    let from = older.partition_point(|segment| segment.tally.revision < deletion.created);
+    let holding = older.get(from..).unwrap_or_default();
+    holding
+        .iter()
+        .any(|segment| segment.swept < deletion.revision)
 }
 
 // === impl Piece ===

@@ -17,7 +17,7 @@ use crate::keyring::Keyring;
 use crate::revision::Revision;
 
 pub(in crate::embedded) const MANIFEST_FILE: &str = "MANIFEST";
-pub(in crate::embedded) const NEW_SUFFIX: &str = ".new";
+const NEW_SUFFIX: &str = ".new";
 
 /// Zeros that are written at once.
 const FILL_BYTES: usize = 1024 * 1024;
@@ -182,6 +182,26 @@ impl Shelf {
         *self.manifest.lock() = Arc::new(manifest);
         drop(switching);
         Ok(())
+    }
+
+    /// Prepares the next segment if it is wanted, and returns whether it was. A sweep calls this too: commits may wait
+    /// for it.
+    pub(super) fn prepare_wanted(&self) -> bool {
+        let mut bench = self.bench.lock();
+        let Prepared::Wanted(number, size) = bench.prepared else {
+            return false;
+        };
+        bench.prepared = Prepared::InWork;
+        drop(bench);
+        let made = self.prepare(number, size, 0);
+        let mut bench = self.bench.lock();
+        bench.prepared = match made {
+            Ok(fresh) => Prepared::Ready(fresh),
+            Err(error) => Prepared::Failed(error),
+        };
+        drop(bench);
+        self.changed.notify_all();
+        true
     }
 
     /// Makes a segment of zeros, durable on its disk. Where there is no space for it, a smaller one, with

@@ -9,10 +9,9 @@
 use std::collections::BTreeMap;
 
 use super::rewriter::Rewriter;
-use super::scan::{chain_checks, corrupt_at, read_segment};
+use super::scan::{chain_checks, corrupt_at, guards, read_segment};
 use super::shelf::{Bench, Shelf};
-use super::upkeep::prepare_wanted;
-use super::{FORMAT_ONE_COPY, LogError, States};
+use super::{LogError, States};
 use crate::embedded::codec::{
     Frame, Look, Manifest, NotOpened, Place, RecordHead, SECTOR_BYTES, Sealed, Tally, look, renewed,
 };
@@ -78,7 +77,6 @@ pub(super) fn sweep(shelf: &Shelf, states: &dyn States) -> Result<Swept, LogErro
     for segment in old {
         shelf.remove(&segment.name());
     }
-    shelf.remove(FORMAT_ONE_COPY);
     let mut bench = shelf.bench.lock();
     let (mut left, mut renewed) = (new_kept, false);
     for segment in old {
@@ -229,7 +227,7 @@ fn copy(
     let mut tally = Tally::empty(segment.tally.previous, Revision(0));
     let mut position = SECTOR_BYTES;
     while position < bytes.len() {
-        prepare_wanted(shelf);
+        shelf.prepare_wanted();
         if shelf.bench.lock().closing {
             return Ok(false);
         }
@@ -288,13 +286,4 @@ impl Judge<'_> {
         }
         self.states.state_at(record.key, self.floor) == Some(record.revision)
     }
-}
-
-/// Whether a deletion may still have to end a put that lies in one of these segments.
-pub(super) fn guards(deletion: &RecordHead<'_>, older: &[Sealed]) -> bool {
-    let from = older.partition_point(|segment| segment.tally.revision < deletion.created);
-    let holding = older.get(from..).unwrap_or_default();
-    holding
-        .iter()
-        .any(|segment| segment.swept < deletion.revision)
 }

@@ -99,7 +99,7 @@ fn run(shelf: &Shelf, states: &dyn States) {
 
 /// Does one thing. Returns whether there was one.
 fn turn(shelf: &Shelf, states: &dyn States) -> bool {
-    if prepare_wanted(shelf) {
+    if shelf.prepare_wanted() {
         return true;
     }
     let mut bench = shelf.bench.lock();
@@ -117,24 +117,5 @@ fn turn(shelf: &Shelf, states: &dyn States) -> bool {
         }
         Err(error) => shelf.bench.lock().failed = Some(Arc::new(error)),
     }
-    true
-}
-
-/// Prepares the next segment, if it is wanted. A sweep calls this too: commits may wait for it.
-pub(super) fn prepare_wanted(shelf: &Shelf) -> bool {
-    let mut bench = shelf.bench.lock();
-    let Prepared::Wanted(number, size) = bench.prepared else {
-        return false;
-    };
-    bench.prepared = Prepared::InWork;
-    drop(bench);
-    let made = shelf.prepare(number, size, 0);
-    let mut bench = shelf.bench.lock();
-    bench.prepared = match made {
-        Ok(fresh) => Prepared::Ready(fresh),
-        Err(error) => Prepared::Failed(error),
-    };
-    drop(bench);
-    shelf.changed.notify_all();
     true
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::embedded::simulated::Deed;
+use crate::conformance::simulated::Deed;
 
 type State = BTreeMap<String, String>;
 

@@ -33,7 +33,7 @@ struct Process {
     guard: Child,
 }
 
-/// Tells where etcd is, or says visibly that it is absent.
+/// Returns where etcd is, or says visibly that it is absent.
 pub(super) fn binary() -> Option<PathBuf> {
     let file = |path: PathBuf| path.is_file().then_some(path);
     let named = std::env::var_os("WHEELHOUSE_ETCD").map(PathBuf::from);

@@ -1,4 +1,5 @@
 use super::*;
+use crate::state::{actors::Grant, kinds::Kinds, served::Reaching};
 
 /// The story: a spoke that never established a CRD kept every definition of root from becoming Active.
 #[test]
@@ -9,8 +10,21 @@ fn a_target_is_waited_for_once_and_not_again_before_it_serves_something() {
     assert_eq!(kinds.awaits(&first, now), Some(AWAIT_MAX));
     assert_eq!(kinds.awaits(&first, late), None, "that was long enough");
     assert_eq!(kinds.awaits(&second, late), None, "it is known to be late");
-    kinds.note(&second, &Progress::Served, Some(true));
+    kinds.note(&second, &Progress::Served, Some(true), kinds.change_count());
     assert_eq!(kinds.awaits(&second, late), Some(AWAIT_MAX));
+}
+
+/// The story: a CRD was deleted while the look that a change before had asked for was on its way. That look had still seen
+/// it, so that the deletion's own look found nothing to do, and the kind was gone for good.
+#[test]
+fn a_change_during_a_look_is_looked_at_again() {
+    let (kinds, one) = (Kinds::default(), served("A"));
+    let before = kinds.change_count();
+    kinds.expire();
+    kinds.note(&one, &Progress::Served, Some(true), before);
+    assert!(!kinds.is_current(&one), "it may be gone");
+    kinds.note(&one, &Progress::Served, Some(true), kinds.change_count());
+    assert!(kinds.is_current(&one), "it was read after the change");
 }
 
 fn served(kind: &str) -> Served {
@@ -31,9 +45,9 @@ fn served(kind: &str) -> Served {
         },
         definition: graph.definition().clone(),
         graph,
-        grant: crate::acting::Grant::of(&LogicalCluster::root(), &json!({}))
+        grant: Grant::of(&LogicalCluster::root(), &json!({}))
             .expect("root's definitions are the hub's"),
-        reaching: super::super::Reaching {
+        reaching: Reaching {
             selector: None,
             distribute: true,
         },

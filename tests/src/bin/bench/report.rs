@@ -60,7 +60,7 @@ impl Report {
         });
     }
 
-    /// Says what the last row ought to be.
+    /// Sets the target of the last row.
     pub(crate) fn wanted(&mut self, value: f64) {
         if let Some(row) = self.rows.last_mut() {
             row.wanted = Some(value);

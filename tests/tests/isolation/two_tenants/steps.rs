@@ -2,7 +2,7 @@
 
 use http::Method;
 use serde_json::{Value, json};
-use storage::conformance::Random;
+use storage_conformance::Random;
 
 use super::TENANTS;
 use crate::isolation::support::{APPLY_PATCH, CRDS, JSON, JSON_PATCH, MERGE_PATCH, RBAC, RGDS};

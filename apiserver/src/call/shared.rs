@@ -1,0 +1,20 @@
+//! The state that all calls share.
+
+use std::sync::Arc;
+
+use storage::Store;
+
+use super::namespaces::{NamespaceView, StoredNamespaces};
+use crate::authorize::Authorizer;
+use crate::registry::Registry;
+
+/// What all requests share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) authorizer: Arc<Authorizer>,
+    pub(crate) namespaces: StoredNamespaces,
+    /// The namespaces of spokes; `None` in a process without spokes.
+    pub(crate) spoke_namespaces: Option<Arc<dyn NamespaceView>>,
+}

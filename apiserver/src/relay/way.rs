@@ -1,0 +1,65 @@
+//! The way to one spoke: its connection, as the relay uses it.
+
+use std::sync::Arc;
+
+use api::{LogicalCluster, Status};
+use client::{Connection, Dynamic};
+
+use crate::refusal::Refusal;
+
+/// The way to one spoke.
+#[derive(Debug)]
+pub(super) struct Way {
+    link: Arc<spokes::Link>,
+}
+
+// === impl Way ===
+
+impl Way {
+    pub(super) const fn new(link: Arc<spokes::Link>) -> Self {
+        Self { link }
+    }
+
+    /// Whether it is the way over a connection.
+    pub(super) fn is(&self, link: &Arc<spokes::Link>) -> bool {
+        Arc::ptr_eq(&self.link, link)
+    }
+
+    /// Returns the logical cluster of the spoke.
+    pub(super) fn cluster(&self) -> &LogicalCluster {
+        self.link.spoke()
+    }
+
+    /// Returns the connection for the requests of users.
+    pub(super) fn connection(&self) -> &Connection {
+        self.link.for_requests()
+    }
+
+    /// Returns calls on objects, as the hub.
+    pub(super) fn dynamic(&self) -> Dynamic {
+        Dynamic::new(self.connection().client())
+    }
+
+    /// Whether `system:masters` of the hub are `system:masters` there.
+    pub(super) fn trusts_masters(&self) -> bool {
+        self.link.trusts_masters()
+    }
+
+    /// Returns the namespaces of the spoke as they were last seen.
+    pub(super) fn namespaces(&self) -> &spokes::Namespaces {
+        self.link.namespaces()
+    }
+
+    /// Notes that the spoke answered.
+    pub(super) fn answered(&self) {
+        self.link.answered();
+    }
+
+    /// Notes that it did not, and returns the 503 for the client.
+    pub(super) fn unreachable(&self, error: &client::Error) -> Refusal {
+        let now = api::meta::time_now_text(jiff::Timestamp::now());
+        let trouble = self.link.failed(error.chain(), &now);
+        let text = format!("spoke {:?} is {trouble}", self.cluster().as_str());
+        Status::service_unavailable(text).retry_after(1).into()
+    }
+}

@@ -1,0 +1,133 @@
+//! The facts about one request that are not in its path: who asks, until when, under which audit id.
+//!
+//! Invariant: made once, when the request has been authenticated, and handed on by reference; the only thing that
+//! changes in it is the list of warnings.
+
+use std::sync::{Arc, OnceLock};
+
+use api::{cluster::ClusterScope, status::Status};
+use http::HeaderValue;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::{Credential, UserInfo, share::Share};
+
+/// Warnings of one answer. Their headers hold 4,096 characters together.
+const WARNINGS_MAX: usize = 256;
+
+/// Who asks, where and until when; collects the warnings of the answer.
+#[derive(Debug)]
+pub struct RequestContext {
+    /// Whom the request acts as: the impersonated user where there is one.
+    pub user: Arc<UserInfo>,
+    /// Who really asks, where `user` is impersonated.
+    pub impersonator: Option<Arc<UserInfo>>,
+    /// Value of the `Audit-Id` header: the client's or a fresh UUID.
+    pub audit_id: HeaderValue,
+    /// The logical cluster, or all of them.
+    pub cluster: ClusterScope,
+    /// When the request arrived: the one clock reading that handlers use for timestamps.
+    pub now: jiff::Timestamp,
+    /// When an answer that is not a watch must have begun.
+    pub deadline: tokio::time::Instant,
+    /// Whether the request came from a controller in this process. Only such a request may send what clients cannot set
+    /// (the author of an object).
+    pub origin: RequestOrigin,
+    /// By what the sender is known.
+    pub(crate) credential: Credential,
+    /// What ends an answer that goes on for as long as it likes.
+    pub ending: Ending,
+    /// What the sender has of the hub; `None` for the hub's own controllers, which are not counted.
+    pub(crate) share: Option<Arc<Share>>,
+    /// Guards the texts for `Warning` headers. Never held across an await; innermost lock.
+    warnings: Mutex<Vec<String>>,
+}
+
+/// Ends an answer that goes on for as long as it likes: because the server drains, or because its receiver may not go on.
+#[derive(Clone, Debug)]
+pub struct Ending {
+    end: CancellationToken,
+    /// Why, set before `end` is cancelled; without it, the server drains. As long as somebody holds it the answer goes on.
+    reason: Option<Arc<OnceLock<Box<Status>>>>,
+}
+
+/// The way by which a request came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestOrigin {
+    /// Over a connection.
+    Network,
+    /// From a controller in this process.
+    InProcess,
+}
+
+// === impl Ending ===
+
+impl Ending {
+    /// Ends with `end`, without a word.
+    pub(crate) fn of(end: CancellationToken) -> Self {
+        Self { end, reason: None }
+    }
+
+    /// Ends with `end`, and says why.
+    pub(crate) fn with_reason(end: CancellationToken, reason: Arc<OnceLock<Box<Status>>>) -> Self {
+        Self {
+            end,
+            reason: Some(reason),
+        }
+    }
+
+    /// Is cancelled when the answer has to end.
+    pub(crate) fn token(&self) -> CancellationToken {
+        self.end.clone()
+    }
+
+    /// Why it has to end; `None` where the server drains.
+    pub(crate) fn reason(&self) -> Option<&Status> {
+        self.reason.as_ref()?.get().map(|status| &**status)
+    }
+}
+
+// === impl RequestContext ===
+
+impl RequestContext {
+    /// Makes the context of a request; [`crate::hub`] is the one that calls it, and tests.
+    pub fn new(
+        user: Arc<UserInfo>,
+        audit_id: HeaderValue,
+        cluster: ClusterScope,
+        now: jiff::Timestamp,
+        deadline: tokio::time::Instant,
+    ) -> Self {
+        Self {
+            user,
+            impersonator: None,
+            audit_id,
+            cluster,
+            now,
+            deadline,
+            origin: RequestOrigin::Network,
+            credential: Credential::default(),
+            ending: Ending::of(CancellationToken::new()),
+            share: None,
+            warnings: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Adds a `Warning` header to the answer, refusals included. A text that is there already is not added again, and what
+    /// would not fit into the headers is left out: an object can have a warning for each of its fields.
+    pub fn warn(&self, text: impl Into<String>) {
+        let mut warnings = self.warnings.lock();
+        if warnings.len() >= WARNINGS_MAX {
+            return;
+        }
+        let text = text.into();
+        if !warnings.contains(&text) {
+            warnings.push(text);
+        }
+    }
+
+    /// Takes the warnings collected so far.
+    pub fn take_warnings(&self) -> Vec<String> {
+        std::mem::take(&mut *self.warnings.lock())
+    }
+}

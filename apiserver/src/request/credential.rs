@@ -1,0 +1,56 @@
+//! The credentials that can expire or be revoked while a request goes on.
+
+use std::{fmt, sync::Arc};
+
+use api::cluster::LogicalCluster;
+use http::HeaderValue;
+
+use super::Claims;
+
+/// By what a sender is known, as far as it can end while a request goes on.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Credential {
+    /// It does not end before the process does: a controller of this process, a line of the token file, nobody at all.
+    #[default]
+    Lasting,
+    /// A client certificate.
+    Certificate {
+        /// The last second since 1970 in which it is good.
+        not_after: i64,
+    },
+    /// A token of a ServiceAccount that the hub stores.
+    Account(Arc<Claims>),
+    /// A token of a ServiceAccount of a real spoke, good at the path of that one.
+    Spoke(SpokeToken),
+}
+
+/// A token of a spoke's own, which goes to that spoke and nowhere else.
+#[derive(Clone)]
+pub(crate) struct SpokeToken {
+    /// The spoke's logical cluster.
+    pub(crate) cluster: LogicalCluster,
+    /// The token itself.
+    pub(crate) token: Arc<str>,
+}
+
+// === impl SpokeToken ===
+
+impl SpokeToken {
+    /// The token as a header, for the spoke that has signed it; `None` for any other.
+    pub(crate) fn header_for(&self, cluster: &LogicalCluster) -> Option<HeaderValue> {
+        if self.cluster != *cluster {
+            return None;
+        }
+        let mut value = HeaderValue::try_from(format!("Bearer {}", self.token)).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+}
+
+impl fmt::Debug for SpokeToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SpokeToken")
+            .field("cluster", &self.cluster)
+            .finish_non_exhaustive()
+    }
+}

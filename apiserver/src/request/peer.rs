@@ -1,0 +1,44 @@
+//! What is known about the other end of a connection before any request is read.
+
+use std::sync::Arc;
+
+use super::UserInfo;
+
+/// The other end of a connection.
+#[derive(Clone, Debug)]
+pub enum Peer {
+    /// It showed no certificate.
+    Unknown,
+    /// It showed one.
+    Certificate(CertificateIdentity),
+    /// It is a controller in this process.
+    InProcess(Arc<UserInfo>),
+}
+
+/// What a client certificate says.
+#[derive(Clone, Debug)]
+pub enum CertificateIdentity {
+    /// It is signed by the hub's CA, for clients, and was in its time when the connection began.
+    Good {
+        /// Whose it is.
+        user: Arc<UserInfo>,
+        /// The last second since 1970 in which it is good.
+        not_after: i64,
+    },
+    /// It is not.
+    Bad,
+}
+
+// === impl Peer ===
+
+impl Peer {
+    /// The last second since 1970 in which the certificate of the other end is good; `None` where it has shown no good one.
+    pub(crate) fn not_after(&self) -> Option<i64> {
+        match self {
+            Self::Certificate(CertificateIdentity::Good { not_after, .. }) => Some(*not_after),
+            Self::Certificate(CertificateIdentity::Bad) | Self::Unknown | Self::InProcess(_) => {
+                None
+            }
+        }
+    }
+}

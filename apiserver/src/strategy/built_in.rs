@@ -1,0 +1,168 @@
+//! The base of built-in kinds: objects that are Go structs in Kubernetes, and what they all do.
+//!
+//! Their defaults and first states are those of [`schema::builtin`], which knows them by kind.
+//! Source: apiserver/pkg/registry/generic/registry/store.go, apimachinery/pkg/runtime/serializer.
+
+use std::sync::LazyLock;
+
+use api::growth::TooLarge;
+use api::validation::NameRule;
+use api::{FieldError, FieldErrorKind, FieldPath, GroupKind};
+use schema::Schema;
+use schema::fieldmanager::{FieldSet, Model};
+use schema::validate::Findings;
+use serde_json::Value;
+
+use super::endpoint::Endpoint;
+use super::fields::{copy_metadata, put};
+use super::go_types::go_type_error;
+use super::rules::{
+    AfterCommit, AuthorStamp, Generation, Grants, PutOfAbsent, PutWithoutVersion, TypeCheck,
+};
+use super::typing::Typing;
+use super::version::VersionRules;
+use super::{Deletion, Strategy};
+use crate::negotiate::MediaType;
+
+/// Objects that are Go structs in Kubernetes.
+#[derive(Debug)]
+pub(super) struct GoTypes;
+
+/// What a built-in kind does unless it says otherwise.
+pub(super) const BUILT_IN: Strategy = Strategy {
+    typing: &GoTypes,
+    name: NameRule::DnsSubdomain,
+    stored_as: None,
+    author: AuthorStamp::Absent,
+    grants: Grants::Nothing,
+    selectable: &[],
+    endpoints: &[],
+    scale_selector: None,
+    deprecation: None,
+    generation: Generation::Absent,
+    put_of_absent: PutOfAbsent::NotFound,
+    put_without_version: PutWithoutVersion::Replaces,
+    prepare_create,
+    prepare_update: |_endpoint, _object, _live| {},
+    validate: |_object, _live| Vec::new(),
+    canonicalize: |_object| {},
+    allocation: None,
+    after_commit: AfterCommit::Answers,
+    deletion: Deletion::PLAIN,
+};
+
+/// Sets what a new object begins with and clients cannot choose: an empty status, for most kinds.
+///
+/// # Errors
+/// As [`Typing::default`].
+pub(super) fn prepare_create(version: &VersionRules, object: &mut Value) -> Result<(), TooLarge> {
+    schema::builtin::prepare_for_create(object, &version.gvk, &version.schema)
+}
+
+/// An error for a field that cannot be changed.
+pub(super) fn immutable(path: &FieldPath, value: &Value) -> FieldError {
+    FieldError::invalid(path, value.clone(), "field is immutable")
+}
+
+// === impl GoTypes ===
+
+impl Typing for GoTypes {
+    fn object_media(&self) -> &'static [MediaType] {
+        &[MediaType::Json, MediaType::Yaml, MediaType::Protobuf]
+    }
+
+    fn patch_media(&self) -> &'static [MediaType] {
+        &[
+            MediaType::JsonPatch,
+            MediaType::MergePatch,
+            MediaType::StrategicMergePatch,
+            MediaType::ApplyYaml,
+        ]
+    }
+
+    fn type_check(&self) -> TypeCheck {
+        TypeCheck::OnDecoding
+    }
+
+    fn model(&self) -> Model {
+        Model::Native
+    }
+
+    fn reset_by_status(&self) -> &'static FieldSet {
+        static SPEC: LazyLock<FieldSet> =
+            LazyLock::new(|| FieldSet::from_field_names(&[&["spec"]]));
+        &SPEC
+    }
+
+    fn read(&self, version: &VersionRules, object: &mut Value) -> Result<(), String> {
+        let schema = &version.schema;
+        // Go takes null for any type: clients send `creationTimestamp: null` with every object.
+        schema::builtin::read_nulls(object, schema);
+        // A value of a wrong type is no finding of validation but cannot be read at all.
+        let errors = schema::validate(object, schema, None);
+        match errors
+            .iter()
+            .find(|error| error.kind == FieldErrorKind::TypeInvalid)
+        {
+            Some(error) => Err(go_type_error(version, error)),
+            None => Ok(()),
+        }
+    }
+
+    fn default(&self, version: &VersionRules, object: &mut Value) -> Result<(), TooLarge> {
+        schema::builtin::complete(object, &version.gvk, &version.schema)
+    }
+
+    fn coerce(&self, _schema: &Schema, _object: &mut Value) {}
+
+    fn upgrade_stored(&self, _version: &VersionRules, _object: &mut Value) {}
+
+    /// Metadata may change with the status, except for owners and finalizers.
+    fn prepare_status_update(&self, object: &mut Value, live: &Value) {
+        let sent = std::mem::replace(object, live.clone());
+        if let Some(metadata) = sent.get("metadata") {
+            put(object, "metadata", Some(metadata.clone()));
+        }
+        copy_metadata(object, live, "ownerReferences");
+        copy_metadata(object, live, "finalizers");
+        put(object, "status", sent.get("status").cloned());
+    }
+
+    fn validate_type(&self, _version: &VersionRules, _object: &Value) -> Vec<FieldError> {
+        Vec::new()
+    }
+
+    /// Built-in kinds know no ratcheting.
+    fn validate_schema(
+        &self,
+        version: &VersionRules,
+        _endpoint: Endpoint,
+        object: &Value,
+        _live: Option<&Value>,
+    ) -> Findings {
+        Findings {
+            errors: schema::builtin::validate(object, &version.schema),
+            warnings: Vec::new(),
+        }
+    }
+
+    fn validate_replicas(&self, replicas: i64) -> Option<FieldError> {
+        let path = FieldPath::new("spec").child("replicas");
+        (replicas < 0)
+            .then(|| FieldError::invalid(&path, replicas, "must be greater than or equal to 0"))
+    }
+
+    fn kind_in_errors(&self, version: &VersionRules, _object: &Value) -> GroupKind {
+        version.gvk.group_kind()
+    }
+
+    fn unknown_label(&self, version: &VersionRules, label: &str) -> String {
+        if !version.selectable.is_empty() {
+            return format!("field label not supported: {label}");
+        }
+        let quoted = dialect::quote(label);
+        format!(
+            "{quoted} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+        )
+    }
+}

@@ -1,0 +1,207 @@
+//! The base of custom resources, and of the hub's own kinds, which behave as if they were defined in the cluster: objects
+//! that are whatever the schema of their definition says.
+//!
+//! Source: apiextensions-apiserver/pkg/registry/customresource/{strategy,validator}.go.
+
+use std::sync::LazyLock;
+
+use api::growth::TooLarge;
+use api::validation::NameRule;
+use api::{FieldError, FieldPath, GroupKind, meta};
+use schema::Schema;
+use schema::fieldmanager::{FieldSet, Model};
+use schema::structural::{self, MalformedFields};
+use schema::validate::{Findings, Part, inspect};
+use serde_json::Value;
+
+use super::endpoint::Endpoint;
+use super::fields::put;
+use super::paths::at;
+use super::rules::{
+    AfterCommit, AuthorStamp, Generation, Grants, PutOfAbsent, PutWithoutVersion, TypeCheck,
+};
+use super::typing::Typing;
+use super::version::{StatusMode, VersionRules};
+use super::{Deletion, Strategy};
+use crate::negotiate::MediaType;
+
+/// Objects that are whatever the schema of their definition says.
+#[derive(Debug)]
+pub(super) struct Unstructured;
+
+/// The strategy of custom resources.
+pub(super) const CUSTOM: Strategy = Strategy {
+    typing: &Unstructured,
+    name: NameRule::DnsSubdomain,
+    stored_as: None,
+    author: AuthorStamp::Absent,
+    grants: Grants::Nothing,
+    selectable: &[],
+    endpoints: &[],
+    scale_selector: None,
+    deprecation: None,
+    generation: Generation::Counted,
+    put_of_absent: PutOfAbsent::NotFound,
+    put_without_version: PutWithoutVersion::Refused,
+    prepare_create,
+    prepare_update: |_endpoint, _object, _live| {},
+    validate: |_object, _live| Vec::new(),
+    canonicalize: |_object| {},
+    allocation: None,
+    after_commit: AfterCommit::Answers,
+    deletion: Deletion::PLAIN,
+};
+
+/// The strategy of instances of graphs, and of what graphs are made of: custom resources that carry their author.
+pub(super) const AUTHORED: Strategy = Strategy {
+    author: AuthorStamp::Stamped,
+    ..CUSTOM
+};
+
+/// A new object has no status where that is written apart.
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "the signature is that of all strategies"
+)]
+fn prepare_create(version: &VersionRules, object: &mut Value) -> Result<(), TooLarge> {
+    if version.status == StatusMode::Subresource {
+        put(object, "status", None);
+    }
+    Ok(())
+}
+
+/// The counts of replicas of a custom resource are counts.
+fn validate_scale(version: &VersionRules, object: &Value) -> Vec<FieldError> {
+    let Some(paths) = &version.scale else {
+        return Vec::new();
+    };
+    let mut errors = Vec::new();
+    for path in [&paths.spec_replicas, &paths.status_replicas] {
+        let Some(count) = at(object, path).and_then(Value::as_i64) else {
+            continue;
+        };
+        let field = FieldPath::new(path.as_str());
+        if count < 0 {
+            let detail = "should be a non-negative integer";
+            errors.push(FieldError::invalid(&field, count, detail));
+        } else if count > i64::from(i32::MAX) {
+            let detail = format!("should be less than or equal to {}", i32::MAX);
+            errors.push(FieldError::invalid(&field, count, detail));
+        }
+    }
+    errors
+}
+
+// === impl Unstructured ===
+
+impl Typing for Unstructured {
+    fn object_media(&self) -> &'static [MediaType] {
+        &[MediaType::Json, MediaType::Yaml]
+    }
+
+    /// Strategic merge needs Go types.
+    fn patch_media(&self) -> &'static [MediaType] {
+        &[
+            MediaType::JsonPatch,
+            MediaType::MergePatch,
+            MediaType::ApplyYaml,
+        ]
+    }
+
+    fn type_check(&self) -> TypeCheck {
+        TypeCheck::OnValidation
+    }
+
+    fn model(&self) -> Model {
+        Model::Dynamic
+    }
+
+    fn reset_by_status(&self) -> &'static FieldSet {
+        static ALL_BUT_STATUS: LazyLock<FieldSet> =
+            LazyLock::new(|| FieldSet::from_field_names(&[&["metadata"], &["spec"]]));
+        &ALL_BUT_STATUS
+    }
+
+    fn read(&self, _version: &VersionRules, _object: &mut Value) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn default(&self, version: &VersionRules, object: &mut Value) -> Result<(), TooLarge> {
+        structural::default(object, &version.schema)
+    }
+
+    fn coerce(&self, schema: &Schema, object: &mut Value) {
+        // Dropping what is malformed cannot fail.
+        let _coerced = structural::coerce_metadata(object, schema, MalformedFields::Dropped);
+        structural::prune(object, schema);
+    }
+
+    fn upgrade_stored(&self, version: &VersionRules, object: &mut Value) {
+        if meta::generation(object) == 0 {
+            meta::set_generation(object, 1);
+        }
+        structural::drop_nulls(object, &version.schema);
+    }
+
+    /// Of metadata, only the owners of fields move with the status.
+    fn prepare_status_update(&self, object: &mut Value, live: &Value) {
+        let sent = std::mem::replace(object, live.clone());
+        let owners = meta::metadata(&sent).and_then(|it| it.get("managedFields"));
+        let metadata = meta::metadata_mut(object);
+        match owners {
+            Some(owners) => drop(metadata.insert("managedFields".into(), owners.clone())),
+            None => drop(metadata.remove("managedFields")),
+        }
+        put(object, "status", sent.get("status").cloned());
+    }
+
+    /// A custom resource says its type, and it must be the endpoint's.
+    fn validate_type(&self, version: &VersionRules, object: &Value) -> Vec<FieldError> {
+        let api_version = version.api_version.as_str();
+        [
+            ("kind", meta::kind(object), version.gvk.kind.as_str()),
+            ("apiVersion", meta::api_version(object), api_version),
+        ]
+        .into_iter()
+        .filter(|(_, said, want)| said != want)
+        .map(|(name, said, want)| {
+            FieldError::invalid(&FieldPath::new(name), said, format!("must be {want}"))
+        })
+        .collect()
+    }
+
+    fn validate_schema(
+        &self,
+        version: &VersionRules,
+        endpoint: Endpoint,
+        object: &Value,
+        live: Option<&Value>,
+    ) -> Findings {
+        let part = if endpoint == Endpoint::Status {
+            Part::Status
+        } else {
+            Part::Object
+        };
+        let mut findings = inspect(object, &version.schema, live, part);
+        findings.errors.extend(validate_scale(version, object));
+        findings
+    }
+
+    /// Any count is written into the object, which is validated then.
+    fn validate_replicas(&self, _replicas: i64) -> Option<FieldError> {
+        None
+    }
+
+    /// As in Kubernetes, a custom resource is called what it calls itself.
+    fn kind_in_errors(&self, _version: &VersionRules, object: &Value) -> GroupKind {
+        let group = match meta::api_version(object).split_once('/') {
+            Some((group, _)) => group,
+            None => "",
+        };
+        GroupKind::new(group, meta::kind(object))
+    }
+
+    fn unknown_label(&self, _version: &VersionRules, label: &str) -> String {
+        format!("field label not supported: {label}")
+    }
+}

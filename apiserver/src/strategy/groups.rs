@@ -1,0 +1,68 @@
+//! Kinds of which only a few facts differ from the base: small kinds of the core group, and whole groups.
+//!
+//! Source: kubernetes/pkg/registry/*/*/strategy.go (`AllowCreateOnUpdate`, `AllowUnconditionalUpdate`).
+
+use api::FieldError;
+use serde_json::Value;
+
+use super::built_in::BUILT_IN;
+use super::rules::{Generation, PutOfAbsent, PutWithoutVersion};
+use super::workloads::validate_fixed;
+use super::{Deletion, Strategy};
+
+pub(super) const LIMIT_RANGES: Strategy = Strategy {
+    put_of_absent: PutOfAbsent::Creates,
+    ..BUILT_IN
+};
+
+pub(super) const RESOURCE_QUOTAS: Strategy = Strategy {
+    deletion: Deletion::ANSWERED_WITH_OBJECT,
+    ..BUILT_IN
+};
+
+pub(super) const PRIORITY_CLASSES: Strategy = Strategy {
+    generation: Generation::Counted,
+    validate: validate_priority_class,
+    ..BUILT_IN
+};
+
+/// Kinds with a generation.
+const COUNTED: Strategy = Strategy {
+    generation: Generation::Counted,
+    ..BUILT_IN
+};
+
+/// Kinds whose updates name the version that they change.
+const VERSIONED: Strategy = Strategy {
+    put_without_version: PutWithoutVersion::Refused,
+    ..BUILT_IN
+};
+
+/// Kinds with a generation whose updates name the version that they change.
+const COUNTED_AND_VERSIONED: Strategy = Strategy {
+    generation: Generation::Counted,
+    ..VERSIONED
+};
+
+/// Kinds that a PUT creates, and whose updates name the version that they change.
+const CREATED_BY_PUT: Strategy = Strategy {
+    put_of_absent: PutOfAbsent::Creates,
+    ..VERSIONED
+};
+
+/// The strategies of groups without a family of their own.
+pub(super) fn of(group: &str, resource: &str) -> &'static Strategy {
+    match (group, resource) {
+        ("admissionregistration.k8s.io" | "policy", _) => &COUNTED_AND_VERSIONED,
+        ("apiregistration.k8s.io", _) => &VERSIONED,
+        ("coordination.k8s.io" | "node.k8s.io", _) => &CREATED_BY_PUT,
+        ("discovery.k8s.io" | "flowcontrol.apiserver.k8s.io", _)
+        | ("networking.k8s.io", "ingresses" | "ingressclasses" | "networkpolicies")
+        | ("resource.k8s.io", "deviceclasses" | "devicetaintrules" | "resourceslices") => &COUNTED,
+        _ => &BUILT_IN,
+    }
+}
+
+fn validate_priority_class(object: &Value, live: Option<&Value>) -> Vec<FieldError> {
+    validate_fixed(object, live, &[&["value"], &["preemptionPolicy"]])
+}

@@ -1,0 +1,69 @@
+//! Reads the user from a client certificate.
+
+use std::{collections::BTreeMap, fmt::Write, ops::RangeInclusive};
+
+use sha2::{Digest, Sha256};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use crate::request::UserInfo;
+
+/// Key of the extra that names the credential.
+const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+/// Attribute of a subject that holds a uid.
+const UID_OID: &str = "1.3.6.1.4.1.57683.2";
+
+/// Why a certificate that verifies names no user.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CertificateError {
+    /// It cannot be read.
+    #[error("client certificate cannot be read")]
+    Unreadable(#[source] x509_parser::nom::Err<x509_parser::error::X509Error>),
+    /// It has no common name.
+    #[error("client certificate has no common name")]
+    NoName,
+}
+
+/// Reads the user from a certificate that has been verified, and the seconds since 1970 in which it is good: common name,
+/// organizations as groups, uid.
+pub(crate) fn certificate_user(
+    der: &[u8],
+) -> Result<(UserInfo, RangeInclusive<i64>), CertificateError> {
+    let (_, certificate) = X509Certificate::from_der(der).map_err(CertificateError::Unreadable)?;
+    let subject = certificate.subject();
+    let name = subject
+        .iter_common_name()
+        .find_map(|attribute| attribute.as_str().ok())
+        .filter(|name| !name.is_empty())
+        .ok_or(CertificateError::NoName)?;
+    let groups = subject
+        .iter_organization()
+        .filter_map(|attribute| attribute.as_str().ok());
+    let uid = subject
+        .iter_attributes()
+        .find(|attribute| attribute.attr_type().to_id_string() == UID_OID)
+        .and_then(|attribute| attribute.as_str().ok())
+        .unwrap_or_default();
+    let mut user = UserInfo::authenticated(name, groups);
+    uid.clone_into(&mut user.uid);
+    user.extra = BTreeMap::from([(CREDENTIAL_ID.to_owned(), vec![credential_id(der)])]);
+    let validity = certificate.validity();
+    Ok((
+        user,
+        validity.not_before.timestamp()..=validity.not_after.timestamp(),
+    ))
+}
+
+/// The last second since 1970 in which a certificate is good.
+pub(crate) fn last_second_of(der: &[u8]) -> Option<i64> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    Some(certificate.validity().not_after.timestamp())
+}
+
+fn credential_id(der: &[u8]) -> String {
+    let mut id = String::from("X509SHA256=");
+    for byte in Sha256::digest(der) {
+        // Writing to a string cannot fail.
+        let _infallible = write!(id, "{byte:02x}");
+    }
+    id
+}

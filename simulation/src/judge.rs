@@ -1,0 +1,259 @@
+//! Judges each write at the moment at which it happens, against the truth of the hub's store and of the spokes.
+//!
+//! Each rule is named after what it guarantees:
+//!
+//! - *ledger first*: what the hub applies for an instance, the ledger in the store names already.
+//! - *ledger only*: what the hub deletes, the ledger names, and the hub has made.
+//! - *foreign untouched*: what others have made is neither changed nor deleted.
+//! - *own cluster*: what is made for an instance is made in its own cluster.
+//! - *not after the end*: nothing is written for an instance that is gone from the hub.
+//! - *one owner*: what was made for one instance is never another's.
+//! - *status monotone*: a status shows no generation older than it has shown, nor an older state of a child.
+
+mod memory;
+
+use std::{fmt, sync::Arc};
+
+use api::{kro, kro::keys};
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use crate::{
+    spoke::{Key, Spoke, Writer},
+    store::SteadyStore,
+};
+pub use memory::Instance;
+use memory::{Memory, Origin};
+
+/// The field of a status that shows the state of a child; see [`crate::definition`].
+const SHOWN: &str = "shown";
+
+/// Violations that are kept: the first ones tell the story.
+const VIOLATION_COUNT_MAX: usize = 20;
+
+/// The judge of one run.
+#[derive(Default)]
+pub struct Judge {
+    // Guards the whole memory; never held across an await.
+    memory: Mutex<Memory>,
+    violations: Mutex<Vec<String>>,
+}
+
+// === impl Judge ===
+
+impl Judge {
+    /// Watches every commit of the hub's store.
+    pub(crate) fn observe(self: &Arc<Self>, store: &SteadyStore) {
+        let judge = Arc::clone(self);
+        store.observe(move |key, before, after| judge.on_hub_write(key, before, after));
+    }
+
+    /// Returns what was found wrong, the first of it first.
+    pub fn violations(&self) -> Vec<String> {
+        self.violations.lock().clone()
+    }
+
+    /// Returns the instances that the hub has.
+    pub fn instances(&self) -> Vec<Instance> {
+        self.memory.lock().instances()
+    }
+
+    /// Returns who has made an object.
+    pub fn is_made_by_hub(&self, uid: &str) -> bool {
+        matches!(
+            self.memory.lock().origin(uid),
+            Some(Origin::Child { .. } | Origin::Mirror | Origin::Definition)
+        )
+    }
+
+    /// Lets states of children become older from now on: a spoke was set back.
+    pub fn note_set_back(&self) {
+        self.memory.lock().note_set_back();
+    }
+
+    fn report(&self, rule: &str, what: &str) {
+        let mut violations = self.violations.lock();
+        if violations.len() < VIOLATION_COUNT_MAX {
+            tracing::error!(rule, reason = what, "violation");
+            violations.push(format!("{rule}: {what}"));
+        }
+    }
+
+    fn on_hub_write(&self, key: &[u8], before: Option<&Value>, after: Option<&Value>) {
+        let Some(parts) = apiserver::objects::parse_key(key) else {
+            return;
+        };
+        if parts.group == api::wheelhouse::INTERNAL_GROUP
+            && parts.resource == api::wheelhouse::INVENTORY_RESOURCE
+        {
+            self.memory.lock().note_ledger(parts.name, after);
+        } else if parts.group == kro::GROUP && parts.resource != kro::RGD_RESOURCE {
+            if let (Some(before), Some(after)) = (before, after)
+                && api::meta::uid(before) == api::meta::uid(after)
+            {
+                self.judge_status(before, after);
+            }
+            let object = after.or(before).unwrap_or(&Value::Null);
+            let mut memory = self.memory.lock();
+            memory.note_instance(parts.cluster, object, after.is_some());
+        }
+    }
+
+    fn judge_status(&self, before: &Value, after: &Value) {
+        let name = api::meta::name(after);
+        let conditions = |object: &Value| -> Vec<(String, i64)> {
+            let conditions = object["status"]["conditions"].as_array();
+            let conditions = conditions.into_iter().flatten();
+            let pairs = conditions.filter_map(|it| {
+                let observed = it["observedGeneration"].as_i64()?;
+                Some((it["type"].as_str()?.to_owned(), observed))
+            });
+            pairs.collect()
+        };
+        let old = conditions(before);
+        for (type_, observed) in conditions(after) {
+            let shown = old.iter().find(|(known, _)| *known == type_);
+            if let Some((_, shown)) = shown.filter(|(_, shown)| *shown > observed) {
+                let what = format!("{name}: {type_} of generation {observed} after {shown}");
+                self.report("status monotone", &what);
+            }
+        }
+        let state = after["status"][SHOWN].as_str().map(str::parse::<u64>);
+        if let Some(Ok(state)) = state {
+            let uid = api::meta::uid(after);
+            let shown = self.memory.lock().note_shown(uid, state);
+            if shown > state {
+                let what = format!("{name}: state {state} of a child is shown after {shown}");
+                self.report("status monotone", &what);
+            }
+        }
+    }
+
+    /// Judges a write in a spoke. `after` is none for a removal.
+    pub(crate) fn on_spoke_write(
+        &self,
+        spoke: &Spoke,
+        key: &Key,
+        writer: Writer,
+        before: Option<&Value>,
+        after: Option<&Value>,
+    ) {
+        let uid = api::meta::uid(before.or(after).unwrap_or(&Value::Null)).to_owned();
+        if writer != Writer::Hub {
+            if before.is_none() {
+                self.memory.lock().note_origin(&uid, Origin::Foreign);
+            }
+            return;
+        }
+        let place = format!("{} in {}", key, spoke.name());
+        tracing::debug!(
+            place,
+            is_new = before.is_none(),
+            is_removal = after.is_none(),
+            "the hub writes"
+        );
+        match (before, after) {
+            (None, Some(after)) => self.judge_creation(spoke, key, &place, after),
+            (Some(before), after) => self.judge_change(&place, &uid, before, after),
+            (None, None) => {}
+        }
+    }
+
+    fn judge_creation(&self, spoke: &Spoke, key: &Key, place: &str, after: &Value) {
+        let mut memory = self.memory.lock();
+        let uid = api::meta::uid(after);
+        if key.group == api::crd::GROUP {
+            memory.note_origin(uid, Origin::Definition);
+            return;
+        }
+        let owner = after["metadata"]["labels"][keys::LABEL_INSTANCE_ID].as_str();
+        let Some(owner) = owner else {
+            memory.note_origin(uid, Origin::Mirror);
+            let known = memory.instance_named(spoke.name(), key, &after["kind"]);
+            drop(memory);
+            if !known {
+                self.report(
+                    "not after the end",
+                    &format!("the mirror {place} is made for no instance"),
+                );
+            }
+            return;
+        };
+        let owner = owner.to_owned();
+        memory.note_origin(
+            uid,
+            Origin::Child {
+                owner: owner.clone(),
+            },
+        );
+        let cluster = memory.cluster_of(&owner);
+        let is_named = memory.ledger_names(&owner, key, after);
+        drop(memory);
+        match cluster {
+            None => self.report(
+                "not after the end",
+                &format!("{place} is made for an instance that is gone"),
+            ),
+            Some(cluster) if cluster != spoke.name() => {
+                self.report(
+                    "own cluster",
+                    &format!("{place} is made for an instance of {cluster}"),
+                );
+            }
+            Some(_) if !is_named => {
+                self.report(
+                    "ledger first",
+                    &format!("{place} is made and the ledger does not name it"),
+                );
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn judge_change(&self, place: &str, uid: &str, before: &Value, after: Option<&Value>) {
+        let is_deletion = after.is_none_or(api::meta::is_terminating);
+        let memory = self.memory.lock();
+        let origin = memory.origin(uid).cloned();
+        let verdict = match &origin {
+            Some(Origin::Foreign) | None => {
+                let verb = if is_deletion { "deleted" } else { "changed" };
+                Some((
+                    "foreign untouched",
+                    format!("{place} is {verb}, and the hub has not made it"),
+                ))
+            }
+            Some(Origin::Child { owner }) => {
+                let is_named = memory.ledger_names_object(owner, before);
+                let label = after.and_then(|after| {
+                    after["metadata"]["labels"][keys::LABEL_INSTANCE_ID].as_str()
+                });
+                if !is_named {
+                    let rule = if is_deletion {
+                        "ledger only"
+                    } else {
+                        "ledger first"
+                    };
+                    Some((
+                        rule,
+                        format!("{place} is written and the ledger does not name it"),
+                    ))
+                } else if label.is_some_and(|label| label != owner) {
+                    Some(("one owner", format!("{place} becomes another instance's")))
+                } else {
+                    None
+                }
+            }
+            Some(Origin::Mirror | Origin::Definition) => None,
+        };
+        drop(memory);
+        if let Some((rule, what)) = verdict {
+            self.report(rule, &what);
+        }
+    }
+}
+
+impl fmt::Debug for Judge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Judge").finish_non_exhaustive()
+    }
+}

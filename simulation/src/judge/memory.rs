@@ -1,0 +1,128 @@
+//! What the judge knows: instances and ledgers as the store has them, and who has made which object.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::Value;
+
+use crate::spoke::Key;
+
+/// Who has made an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The hub, for the instance of this uid.
+    Child { owner: String },
+    /// The hub, as the copy of an instance.
+    Mirror,
+    /// The hub, as the definition of a kind.
+    Definition,
+    /// Somebody else.
+    Foreign,
+}
+
+/// An instance of the hub.
+#[derive(Clone, Debug)]
+pub struct Instance {
+    /// Its logical cluster.
+    pub cluster: String,
+    /// The object.
+    pub object: Value,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    origins: HashMap<String, Origin>,
+    /// By uid.
+    instances: BTreeMap<String, Instance>,
+    /// The members of ledgers, by the uid of their instance.
+    ledgers: HashMap<String, Vec<Value>>,
+    /// The newest state of a child that a status has shown, by the uid of the instance.
+    shown: HashMap<String, u64>,
+    /// Whether states of children may become older: a spoke was set back.
+    is_set_back: bool,
+}
+
+// === impl Memory ===
+
+impl Memory {
+    pub(super) fn note_origin(&mut self, uid: &str, origin: Origin) {
+        self.origins.insert(uid.to_owned(), origin);
+    }
+
+    pub(super) fn origin(&self, uid: &str) -> Option<&Origin> {
+        self.origins.get(uid)
+    }
+
+    pub(super) fn note_ledger(&mut self, name: &str, inventory: Option<&Value>) {
+        match inventory {
+            Some(inventory) => {
+                let members = inventory["spec"]["members"].as_array();
+                let members = members.cloned().unwrap_or_default();
+                self.ledgers.insert(name.to_owned(), members);
+            }
+            None => {
+                self.ledgers.remove(name);
+            }
+        }
+    }
+
+    pub(super) fn note_instance(&mut self, cluster: &str, object: &Value, is_there: bool) {
+        let uid = api::meta::uid(object).to_owned();
+        if is_there {
+            let instance = Instance {
+                cluster: cluster.to_owned(),
+                object: object.clone(),
+            };
+            self.instances.insert(uid, instance);
+        } else {
+            self.instances.remove(&uid);
+        }
+    }
+
+    pub(super) fn instances(&self) -> Vec<Instance> {
+        self.instances.values().cloned().collect()
+    }
+
+    pub(super) fn cluster_of(&self, uid: &str) -> Option<String> {
+        Some(self.instances.get(uid)?.cluster.clone())
+    }
+
+    /// Returns whether the hub has an instance of a mirror's kind and name.
+    pub(super) fn instance_named(&self, cluster: &str, key: &Key, kind: &Value) -> bool {
+        self.instances.values().any(|instance| {
+            instance.cluster == cluster
+                && instance.object["kind"] == *kind
+                && api::meta::name(&instance.object) == key.name
+                && api::meta::namespace(&instance.object) == key.namespace
+        })
+    }
+
+    pub(super) fn ledger_names(&self, owner: &str, key: &Key, object: &Value) -> bool {
+        let members = self.ledgers.get(owner).into_iter().flatten();
+        members.into_iter().any(|member| {
+            let text = |field: &str| member[field].as_str().unwrap_or_default();
+            text("group") == key.group
+                && text("namespace") == key.namespace
+                && text("name") == key.name
+                && member["kind"] == object["kind"]
+        })
+    }
+
+    pub(super) fn ledger_names_object(&self, owner: &str, object: &Value) -> bool {
+        let version = object["apiVersion"].as_str().unwrap_or_default();
+        let group = version.split_once('/').map_or("", |(group, _)| group);
+        let (namespace, name) = (api::meta::namespace(object), api::meta::name(object));
+        self.ledger_names(owner, &Key::new(group, "", namespace, name), object)
+    }
+
+    /// Notes the state of a child that a status shows. Returns the newest that was shown before.
+    pub(super) fn note_shown(&mut self, uid: &str, state: u64) -> u64 {
+        let shown = self.shown.entry(uid.to_owned()).or_default();
+        let before = *shown;
+        *shown = before.max(state);
+        if self.is_set_back { 0 } else { before }
+    }
+
+    pub(super) fn note_set_back(&mut self) {
+        self.is_set_back = true;
+    }
+}

@@ -1,0 +1,161 @@
+//! One run: a script by seed, then calm, then the verdict.
+//!
+//! # Invariants
+//!
+//! The same plan and the same seed draw the same numbers in the same order: entropy is the seed's too ([`crate::entropy`]). What is not of the seed is listed in
+//! `docs/trials.md`.
+
+mod foreign;
+mod script;
+mod verdict;
+
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+
+pub use script::World;
+
+use crate::{
+    entropy,
+    fleet::{Failure, Fleet},
+    network::Weather,
+};
+
+/// What a run is made of.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The seed.
+    pub seed: u64,
+    /// How many spokes there are.
+    pub spokes: usize,
+    /// How many definitions of root there are in the beginning.
+    pub definitions: usize,
+    /// Whether a spoke has a definition of its own.
+    pub local: bool,
+    /// How many instances each spoke begins with.
+    pub instances: usize,
+    /// How many things happen.
+    pub steps: usize,
+    /// What befalls requests meanwhile.
+    pub weather: Weather,
+    /// What else happens.
+    pub happens: Happens,
+    /// Instead of all that: one instance of all nodes is made, changed and deleted, and in each of the three the hub's process
+    /// is killed after so many writes to the spoke.
+    pub kill_after: Option<u64>,
+}
+
+/// What else happens in a run, of a thousand steps.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Happens {
+    /// The hub's process is killed and started again.
+    pub kills: u64,
+    /// A spoke goes away for a while.
+    pub outages: u64,
+    /// A spoke is set back to what it was.
+    pub set_backs: u64,
+    /// Somebody in a spoke writes or deletes.
+    pub foreign: u64,
+    /// Somebody in a spoke alters what links an object to its instance: a label, the owners, the finalizers.
+    pub links: u64,
+    /// A definition is changed.
+    pub redefinitions: u64,
+    /// A definition or a spoke is deleted, with its instances.
+    pub removals: u64,
+}
+
+/// What came of a run that found nothing wrong.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Report {
+    /// Requests over the network.
+    pub requests: u64,
+    /// Requests that were not left alone.
+    pub faults: u64,
+    /// How long it took by its own clock.
+    pub simulated: Duration,
+}
+
+// === impl Plan ===
+
+impl Plan {
+    /// Returns a plan of one instance and no faults.
+    pub fn smallest() -> Self {
+        Self {
+            spokes: 1,
+            definitions: 1,
+            instances: 1,
+            steps: 0,
+            weather: Weather::calm(),
+            happens: Happens::default(),
+            ..Self::rough(1)
+        }
+    }
+
+    /// Returns a plan of a usual size in which everything but set-backs happens.
+    pub fn rough(seed: u64) -> Self {
+        Self {
+            seed,
+            spokes: 2,
+            definitions: 2,
+            local: seed.is_multiple_of(3),
+            instances: 2,
+            steps: 25,
+            weather: Weather {
+                interloper: 20,
+                ..Weather::rough(1)
+            },
+            happens: Happens {
+                kills: 80,
+                outages: 60,
+                set_backs: 0,
+                foreign: 250,
+                links: 0,
+                redefinitions: 80,
+                removals: 30,
+            },
+            kill_after: None,
+        }
+    }
+}
+
+/// Runs a plan on a thread and a runtime of its own.
+///
+/// # Errors
+/// The first thing that was found wrong, with the seed.
+pub fn run(plan: &Plan) -> Result<Report, Failure> {
+    let seed = plan.seed;
+    let plan = plan.clone();
+    let thread = std::thread::Builder::new().spawn(move || {
+        entropy::seed_thread(plan.seed);
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .map_err(|error| error.to_string())?;
+        runtime.block_on(play(&plan))
+    });
+    let thread = thread.map_err(|error| error.to_string())?;
+    let outcome = thread.join();
+    let outcome = outcome.unwrap_or_else(|_panic| Err("the run panicked".to_owned()));
+    outcome.map_err(|failure| format!("seed {seed}: {failure}"))
+}
+
+async fn play(plan: &Plan) -> Result<Report, Failure> {
+    let began = tokio::time::Instant::now();
+    let fleet = Fleet::start(plan.seed).await?;
+    let mut world = World::new(fleet, plan);
+    let played = world.play().await;
+    let simulated = began.elapsed();
+    let (requests, faults) = world.fleet.network.counts();
+    let violations = world.fleet.judge.violations();
+    world.fleet.end().await;
+    if !violations.is_empty() {
+        return Err(violations.join("\n  "));
+    }
+    played?;
+    Ok(Report {
+        requests,
+        faults,
+        simulated,
+    })
+}

@@ -1,0 +1,124 @@
+//! The hub's store: the embedded engine on a simulated disk, without threads that race the runtime.
+//!
+//! # Invariants
+//!
+//! A commit is done before the call returns: the engine's thread works while the runtime's only thread waits for it. So
+//! a paused clock never runs ahead of a commit, and the order of commits is that of the calls.
+
+use std::{fmt, sync::Arc};
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use storage::{
+    Answer, Change, Committed, Entry, Error, RangeQuery, Revision, Store, WatchQuery, Watcher,
+    Write,
+    embedded::{Config, Engine},
+};
+use storage_conformance::simulated::SimulatedDirectory;
+
+/// Sees what was committed: the key, the value before, and the value now.
+type Observer = Box<dyn Fn(&[u8], Option<&Value>, Option<&Value>) + Send>;
+
+/// A store that a run keeps when its hub is killed.
+pub struct SteadyStore {
+    engine: Engine,
+    // Guards one value; held while a commit is shown.
+    observer: Mutex<Option<Observer>>,
+}
+
+// === impl SteadyStore ===
+
+impl SteadyStore {
+    /// Opens an empty store.
+    ///
+    /// # Errors
+    /// Where the engine cannot be opened.
+    pub fn open() -> Result<Self, storage::OpenError> {
+        let directory = Arc::new(SimulatedDirectory::default());
+        Ok(Self {
+            engine: Engine::open_on(directory, Config::default())?,
+            observer: Mutex::default(),
+        })
+    }
+
+    /// Shows every commit from now on.
+    pub fn observe(
+        &self,
+        observer: impl Fn(&[u8], Option<&Value>, Option<&Value>) + Send + 'static,
+    ) {
+        *self.observer.lock() = Some(Box::new(observer));
+    }
+
+    /// Returns the objects below a prefix.
+    pub fn objects(&self, prefix: &[u8]) -> Vec<Value> {
+        let query = RangeQuery::of(storage::KeyRange::prefix(prefix));
+        let range = self.engine.range(query);
+        let entries = range.map(|range| range.entries).unwrap_or_default();
+        entries.iter().filter_map(value_of).collect()
+    }
+}
+
+impl Store for SteadyStore {
+    fn revision(&self) -> Revision {
+        self.engine.revision()
+    }
+
+    fn compaction_floor(&self) -> Revision {
+        self.engine.compaction_floor()
+    }
+
+    fn get(&self, key: &[u8]) -> Option<Entry> {
+        self.engine.get(key)
+    }
+
+    fn range(&self, query: RangeQuery) -> Result<storage::Range, Error> {
+        self.engine.range(query)
+    }
+
+    fn commit(&self, writes: Vec<Write>) -> Answer<Committed> {
+        let before: Vec<(bool, Option<Entry>)> = writes
+            .iter()
+            .map(|write| {
+                let is_deletion = matches!(write.change, Change::Delete { .. });
+                (is_deletion, self.engine.get(&write.key))
+            })
+            .collect();
+        // Unconstrained: a task that has used up its budget would otherwise wait for itself.
+        let answer = tokio::task::unconstrained(self.engine.commit(writes));
+        let answer = futures::executor::block_on(answer);
+        if let Ok(committed) = &answer
+            && let Some(observer) = &*self.observer.lock()
+        {
+            for (entry, (is_deletion, before)) in committed.entries.iter().zip(before) {
+                let now = (!is_deletion).then(|| value_of(entry)).flatten();
+                let before = before.as_ref().and_then(value_of);
+                observer(entry.key(), before.as_ref(), now.as_ref());
+            }
+        }
+        Answer::ready(answer)
+    }
+
+    fn watch(&self, query: WatchQuery) -> Result<Watcher, Error> {
+        self.engine.watch(query)
+    }
+
+    fn fresh(&self) -> Answer<Revision> {
+        self.engine.fresh()
+    }
+
+    fn health(&self) -> Result<(), Error> {
+        self.engine.health()
+    }
+}
+
+impl fmt::Debug for SteadyStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SteadyStore")
+            .field("engine", &self.engine)
+            .finish_non_exhaustive()
+    }
+}
+
+fn value_of(entry: &Entry) -> Option<Value> {
+    serde_json::from_slice(entry.value()).ok()
+}

@@ -1,0 +1,203 @@
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use futures::FutureExt as _;
+use serde_json::json;
+
+use super::*;
+use crate::Spokes;
+
+const KUBECONFIG: &str = "{current-context: a, clusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'}}], \
+     users: [{name: a, user: {token: t}}], contexts: [{name: a, context: {cluster: a, user: a}}]}";
+
+fn secret(spoke: &str, kubeconfig: &str) -> String {
+    let secret = json!({
+        "metadata": {"namespace": "n", "name": "s", "labels": {wheelhouse::keys::LABEL_SPOKE_SECRET: spoke}},
+        "data": {"kubeconfig": STANDARD.encode(kubeconfig)},
+    });
+    secret.to_string()
+}
+
+/// Some spokes whose hub answers each read of a Secret as `answer` says, and their controller.
+fn controller(answer: fn(&str) -> (u16, String)) -> (Spokes, Controller) {
+    let hub = client::in_process(tower::service_fn(
+        move |request: http::Request<kube::client::Body>| async move {
+            let (code, text) = answer(request.uri().path());
+            let body = http_body_util::Full::new(bytes::Bytes::from(text));
+            let mut response = http::Response::new(body);
+            *response.status_mut() = http::StatusCode::from_u16(code).expect("a code");
+            Ok::<_, std::convert::Infallible>(response)
+        },
+    ));
+    let spokes = Spokes::new(Dialer::default());
+    let hub = Dynamic::new(hub);
+    let (dialer, table) = spokes.parts();
+    let controller = Controller::new(&hub, dialer, table, &Tasks::new());
+    (spokes, controller)
+}
+
+/// Reconciles all that is due now.
+async fn settle(controller: &Controller) {
+    while let Some(spoke) = controller.queue.next().now_or_never() {
+        controller.reconcile(&spoke).await;
+        controller.queue.done(&spoke);
+    }
+}
+
+fn cluster(name: &str) -> LogicalCluster {
+    name.parse().expect("a name")
+}
+
+fn spoke(name: &str, secret: &str, status: &serde_json::Value) -> Arc<RawObject> {
+    let object = json!({
+        "apiVersion": "wheelhouse.dev/v1alpha1", "kind": "Spoke",
+        "metadata": {"name": name, "uid": name, "generation": 1},
+        "spec": {"connection": {"secretRef": {"namespace": "n", "name": secret}}},
+        "status": status,
+    });
+    Arc::new(RawObject::from_value(&object).expect("an object"))
+}
+
+fn east(status: &serde_json::Value) -> Arc<RawObject> {
+    spoke("east", "good", status)
+}
+
+fn list(objects: Vec<Arc<RawObject>>) -> Event {
+    Event::Restarted {
+        objects,
+        resource_version: "1".to_owned(),
+    }
+}
+
+/// The story: Spoke `aaa` had a malformed kubeconfig, and the path of every spoke that sorts after it was 503.
+#[tokio::test]
+async fn a_spoke_that_cannot_be_connected_is_in_no_other_spokes_way() {
+    let (spokes, controller) = controller(|path| match path.rsplit('/').next() {
+        Some("malformed") => (200, secret("aaa", "{{{ not a kubeconfig")),
+        Some("broken") => (500, String::new()),
+        // The second is another spoke's.
+        Some("good" | "of-another") => (200, secret("east", KUBECONFIG)),
+        _ => (404, String::new()),
+    });
+    let named = [
+        ("aaa", "malformed"),
+        ("aab", "broken"),
+        ("aac", "absent"),
+        ("aad", "of-another"),
+        ("east", "good"),
+    ];
+    let objects = named.map(|(name, secret)| spoke(name, secret, &json!({})));
+    controller.take(list(objects.into()));
+    settle(&controller).await;
+    assert!(spokes.route(&cluster("east")).is_ok(), "it is connected");
+    for (name, want) in [
+        ("aaa", "secret n/malformed: kubeconfig: "),
+        ("aab", "its connection is being made"),
+        ("aac", "secret n/absent is missing"),
+        ("aad", "may not be used for spoke \"aad\""),
+    ] {
+        let fault = spokes.route(&cluster(name)).expect_err("it is not");
+        assert!(fault.to_string().contains(want), "{name}: {fault}");
+    }
+    let retried: Vec<LogicalCluster> = controller.pauses.lock().keys().cloned().collect();
+    assert_eq!(retried, [cluster("aab")], "the hub failed, not the spoke");
+}
+
+#[tokio::test]
+async fn the_path_and_the_syncer_are_told_of_one_link_and_of_its_end() {
+    let (spokes, controller) = controller(|_| (200, secret("east", KUBECONFIG)));
+    let changes = spokes.subscribe();
+    assert!(changes.next().now_or_never().is_none(), "nothing is known");
+    controller.take(list(vec![east(&json!({}))]));
+    settle(&controller).await;
+    assert_eq!(changes.next().await, [cluster("east")].into());
+    assert!(changes.next().now_or_never().is_none(), "it was told once");
+    let entry = spokes.get(&cluster("east")).expect("it is known");
+    let link = spokes.route(&cluster("east")).expect("it is connected");
+    assert!(entry.is_current() && entry.state == State::Connected(Arc::clone(&link)));
+    // Another look at the same changes nothing.
+    controller.queue.add(cluster("east"));
+    settle(&controller).await;
+    assert!(
+        changes.next().now_or_never().is_none(),
+        "it is the same link"
+    );
+    let suspended = json!({"metadata": {"name": "east", "uid": "east", "generation": 2},
+        "spec": {"suspended": true}});
+    let suspended = RawObject::from_value(&suspended).expect("an object");
+    controller.take(Event::Applied(Arc::new(suspended)));
+    assert!(!spokes.get(&cluster("east")).expect("known").is_current());
+    settle(&controller).await;
+    assert!(link.has_ended(), "it is suspended");
+    assert_eq!(spokes.route(&cluster("east")).err(), Some(Fault::Suspended));
+    controller.take(list(Vec::new()));
+    assert!(spokes.get(&cluster("east")).is_none(), "it is gone");
+    assert_eq!(changes.next().await, [cluster("east")].into());
+}
+
+#[tokio::test]
+async fn a_cluster_that_is_another_one_has_no_path_and_its_namespaces_do_not_count() {
+    let (spokes, controller) = controller(|_| (200, secret("east", KUBECONFIG)));
+    let verdict = |status: &str| json!({"conditions": [{"type": "Identified", "status": status, "message": "it is west"}]});
+    controller.take(list(vec![east(&json!({}))]));
+    settle(&controller).await;
+    let link = spokes.route(&cluster("east")).expect("it is connected");
+    assert!(link.namespaces().are_followed());
+    controller.take(Event::Applied(east(&verdict("False"))));
+    let fault = spokes.route(&cluster("east")).expect_err("it is refused");
+    assert_eq!(fault.to_string(), "it is west");
+    assert!(!link.namespaces().are_followed());
+    let entry = spokes.get(&cluster("east")).expect("it is known");
+    assert!(
+        entry.state == State::Connected(Arc::clone(&link)),
+        "it is asked again which one it is"
+    );
+    controller.take(Event::Applied(east(&verdict("True"))));
+    assert!(spokes.route(&cluster("east")).is_ok());
+    assert!(link.namespaces().are_followed());
+}
+
+#[tokio::test]
+async fn a_spoke_that_is_back_wakes_the_watch_of_its_namespaces() {
+    let reachable = |status: &str| json!({"conditions": [{"type": "Reachable", "status": status}]});
+    for (before, now, want) in [
+        ("False", "True", true),
+        ("Unknown", "True", true),
+        ("True", "True", false),
+        ("True", "False", false),
+        ("False", "False", false),
+    ] {
+        let (spokes, controller) = controller(|_| (200, secret("east", KUBECONFIG)));
+        controller.take(list(vec![east(&reachable(before))]));
+        settle(&controller).await;
+        let link = spokes.route(&cluster("east")).expect("it is connected");
+        link.namespaces().forget(); // its watch waits no longer, the test does
+        controller.take(Event::Applied(east(&reachable(now))));
+        let woken = link.namespaces().woken().now_or_never().is_some();
+        assert_eq!(woken, want, "{before} to {now}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_after_trouble_wakes_it_too_and_the_trouble_has_one_beginning() {
+    let (spokes, controller) = controller(|_| (200, secret("east", KUBECONFIG)));
+    controller.take(list(vec![east(&json!({}))]));
+    settle(&controller).await;
+    let link = spokes.route(&cluster("east")).expect("it is connected");
+    link.namespaces().forget();
+    link.answered();
+    assert!(
+        link.namespaces().woken().now_or_never().is_none(),
+        "no trouble"
+    );
+    link.failed("refused".to_owned(), "then");
+    let trouble = link.note_trouble("no answer".to_owned(), "now");
+    assert_eq!(trouble.to_string(), "unreachable since then: no answer");
+    assert!(
+        link.probe().notified().now_or_never().is_some(),
+        "its status is to say so"
+    );
+    link.answered();
+    assert!(
+        link.namespaces().woken().now_or_never().is_some(),
+        "it is back"
+    );
+}

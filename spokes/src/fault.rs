@@ -1,0 +1,70 @@
+//! Why a spoke cannot be connected.
+
+use api::wheelhouse::keys::LABEL_SPOKE_SECRET as SECRET_LABEL;
+
+/// Why a spoke cannot be connected. Its text is the message of the Spoke's condition and
+/// of the 503 of its path.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// The Spoke cannot be read.
+    #[error("the Spoke cannot be read: {0}")]
+    Unreadable(String),
+    /// The Spoke is suspended.
+    #[error("suspended by spec.suspended")]
+    Suspended,
+    /// It names no Secret.
+    #[error("spec.connection.secretRef is missing")]
+    NoReference,
+    /// The Secret is not there.
+    #[error("secret {place} is missing")]
+    SecretMissing {
+        /// Namespace and name.
+        place: String,
+    },
+    /// The Secret is not for this spoke.
+    #[error(
+        "secret {place} may not be used for spoke {spoke:?}: label it {SECRET_LABEL}={spoke}, or move it to namespace \
+         {secrets_namespace:?}"
+    )]
+    SecretNotForSpoke {
+        /// Namespace and name.
+        place: String,
+        /// The spoke.
+        spoke: String,
+        /// Whose Secrets need no label.
+        secrets_namespace: String,
+    },
+    /// The Secret does not have the key, or not as base64 of UTF-8.
+    #[error("secret {place} has no key {key:?}")]
+    KeyMissing {
+        /// Namespace and name.
+        place: String,
+        /// The key.
+        key: String,
+    },
+    /// The kubeconfig cannot be used.
+    #[error("secret {place}: {reason}")]
+    Kubeconfig {
+        /// Namespace and name.
+        place: String,
+        /// Why not.
+        reason: String,
+    },
+    /// The server is one that a credential must not be sent to.
+    #[error("secret {place}: {reason}")]
+    Server {
+        /// Namespace and name.
+        place: String,
+        /// Why not.
+        reason: &'static str,
+    },
+    /// This hub serves the cluster itself: there is no server to connect to.
+    #[error("it is served by this hub itself")]
+    Embedded,
+    /// Its credential has not been read yet.
+    #[error("its connection is being made")]
+    Pending,
+    /// The cluster is not the one that the Spoke is for, as the Spoke's condition `Identified` says.
+    #[error("{0}")]
+    Identity(String),
+}

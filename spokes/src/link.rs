@@ -1,0 +1,160 @@
+//! A connection to a spoke, shared by everything in the process that needs one.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use api::LogicalCluster;
+use client::{Connection, Dynamic};
+use parking_lot::Mutex;
+use tasks::{Shutdown, Tasks};
+use tokio::sync::Notify;
+
+use crate::{access::Access, namespaces::Namespaces};
+
+/// The way to one spoke, with one credential.
+#[derive(Debug)]
+pub struct Link {
+    spoke: LogicalCluster,
+    access: Access,
+    connections: Connections,
+    /// Whether `system:masters` of the hub are `system:masters` there.
+    trusts_masters: AtomicBool,
+    namespaces: Arc<Namespaces>,
+    probe: Arc<Notify>,
+    /// Since when and why it does not answer. Guards one value.
+    trouble: Mutex<Option<Trouble>>,
+    tasks: Tasks,
+    end: Shutdown,
+}
+
+/// The connections of a link. The streams of users never wait for those of controllers, nor make them wait.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    /// For the requests of users.
+    pub(crate) requests: Connection,
+    /// For what the hub does by itself.
+    pub(crate) controllers: Connection,
+}
+
+/// Since when, and why, a spoke does not answer. Its text stands in the Spoke's status and in the 503 of its path.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unreachable since {since}: {reason}")]
+pub struct Trouble {
+    /// Since when (RFC 3339).
+    pub since: String,
+    /// The last failure.
+    pub reason: String,
+}
+
+// === impl Link ===
+
+impl Link {
+    pub(crate) fn new(
+        spoke: &LogicalCluster,
+        access: Access,
+        connections: Connections,
+        tasks: &Tasks,
+    ) -> Self {
+        Self {
+            spoke: spoke.clone(),
+            access,
+            connections,
+            trusts_masters: AtomicBool::new(false),
+            namespaces: Arc::default(),
+            probe: Arc::default(),
+            trouble: Mutex::default(),
+            tasks: tasks.clone(),
+            end: tasks.child_token(),
+        }
+    }
+
+    /// Returns the logical cluster of the spoke.
+    pub const fn spoke(&self) -> &LogicalCluster {
+        &self.spoke
+    }
+
+    /// Returns the connection for the requests of users.
+    pub const fn for_requests(&self) -> &Connection {
+        &self.connections.requests
+    }
+
+    /// Returns calls on objects for what the hub does by itself.
+    pub fn for_controllers(&self) -> Dynamic {
+        Dynamic::new(self.connections.controllers.client())
+    }
+
+    /// Whether `system:masters` of the hub are `system:masters` there.
+    pub fn trusts_masters(&self) -> bool {
+        self.trusts_masters.load(Ordering::Relaxed)
+    }
+
+    /// Returns the namespaces of the spoke.
+    pub const fn namespaces(&self) -> &Arc<Namespaces> {
+        &self.namespaces
+    }
+
+    /// Starts the watch of the namespaces anew, with nothing known of them: what was seen before may be another cluster's.
+    pub fn follow_namespaces(&self) {
+        let client = self.connections.controllers.client();
+        let end = self.end.child_token();
+        Namespaces::follow(&self.namespaces, client, &self.spoke, &self.tasks, end);
+    }
+
+    /// Returns what asks for a heartbeat at once: a call has failed.
+    pub const fn probe(&self) -> &Arc<Notify> {
+        &self.probe
+    }
+
+    /// Notes that the spoke answered.
+    pub fn answered(&self) {
+        let trouble = self.trouble.lock().take();
+        if trouble.is_some() {
+            self.namespaces.wake();
+        }
+    }
+
+    /// Notes that the spoke did not answer, which its status is to say soon. Returns since when it does not.
+    pub fn failed(&self, reason: String, now: &str) -> Trouble {
+        let trouble = self.note_trouble(reason, now);
+        self.probe.notify_one();
+        trouble
+    }
+
+    /// Notes that a heartbeat was not answered. Returns since when it is not.
+    pub fn note_trouble(&self, reason: String, now: &str) -> Trouble {
+        let mut trouble = self.trouble.lock();
+        let since = trouble
+            .take()
+            .map_or_else(|| now.to_owned(), |known| known.since);
+        let noted = Trouble { since, reason };
+        *trouble = Some(noted.clone());
+        noted
+    }
+
+    /// Whether another link has taken its place, or its Spoke is gone.
+    pub fn has_ended(&self) -> bool {
+        self.end.is_cancelled()
+    }
+
+    /// Whether it was made with an access; another one needs another link.
+    pub(crate) fn is_made_with(&self, access: &Access) -> bool {
+        self.access == *access
+    }
+
+    pub(crate) fn note_trust(&self, trusts_masters: bool) {
+        self.trusts_masters.store(trusts_masters, Ordering::Relaxed);
+    }
+
+    /// Ends what runs for the link.
+    pub(crate) fn end(&self) {
+        self.end.cancel();
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.end.cancel();
+    }
+}

@@ -1,0 +1,122 @@
+//! Mirrors whose instance is gone from the hub: what a crash between the two left, or what a restored hub does not know.
+//!
+//! # Invariants
+//!
+//! Only a mirror of this hub is touched, and only once every instance of the hub is known.
+
+use std::sync::Arc;
+
+use client::reflector::RawObject;
+use tracing::{info, warn};
+
+use super::{
+    applying, deletion, mirror,
+    work::{Pause, Work},
+};
+use crate::{
+    acting,
+    engine::Engine,
+    restoring,
+    state::{
+        keys::InstanceKey,
+        mirrors::{self, Mirror},
+        restored::{DeletionPolicy, UnknownInstances},
+        served::Served,
+        target::{Memory, Reach, Target, TargetSort},
+    },
+};
+
+/// Takes away a mirror whose instance is gone from the hub: what a crash between the two left.
+pub(crate) async fn remove(engine: &Arc<Engine>, target: &Arc<Target>, key: &InstanceKey) {
+    // The heartbeat adds every mirror again once the spoke answers.
+    if target.sort != TargetSort::Mirrored || target.reach() != Reach::Reachable {
+        return;
+    }
+    let Some(served) = engine.definitions.lookup(&target.cluster, &key.group_kind) else {
+        return;
+    };
+    let Mirror::Present(found) = target.mirrors.of(key) else {
+        engine.note_census(&target.cluster); // one of those that a restore left to be settled, perhaps
+        return;
+    };
+    if !mirrors::is_of_hub(&found, &engine.hub_id) {
+        return;
+    }
+    if !engine.instances.knows(served.graph.gvr()) || !engine.instances.synced() {
+        target.retry(key, 1);
+        return;
+    }
+    let settled = match engine.restored.deletion_policy(target) {
+        DeletionPolicy::Held => restoring::require(engine, target, key),
+        DeletionPolicy::Free => mirror::take_away(target, &served, key, &found).await,
+        DeletionPolicy::Confirmed(UnknownInstances::Keep) => {
+            take_up(engine, target, &served, key, &found).await
+        }
+        DeletionPolicy::Confirmed(UnknownInstances::Delete) => {
+            take_away_with_children(engine, target, &served, key, &found).await
+        }
+    };
+    if let Err(Pause::Failure(reason)) = settled {
+        warn!(cluster = %target.cluster, key = %key, reason, "cannot settle a mirror without its instance");
+        target.retry(key, 1);
+    }
+}
+
+/// Deletes what this hub applied for an instance that it does not know since it was restored, and then its mirror. There is no
+/// ledger of it: somebody has said that it is to go.
+async fn take_away_with_children(
+    engine: &Arc<Engine>,
+    target: &Arc<Target>,
+    served: &Served,
+    key: &InstanceKey,
+    found: &RawObject,
+) -> Result<(), Pause> {
+    let instance = found
+        .value()
+        .map_err(|error| Pause::Failure(error.to_string()))?;
+    let mut work = Work {
+        engine,
+        target,
+        key,
+        instance,
+        memory: Memory::default(),
+        met_foreign: false,
+    };
+    work.require_synced(served)?;
+    let actor = acting::resolve(engine, target, &served.grant).await;
+    let actor = actor.map_err(Pause::Failure)?;
+    work.memory.claims = applying::marked(&work);
+    deletion::children(&mut work, &actor).await?;
+    mirror::take_away(target, served, key, found).await
+}
+
+/// Makes an instance that a restored hub does not know out of its mirror: the children are taken over by name.
+async fn take_up(
+    engine: &Engine,
+    target: &Target,
+    served: &Served,
+    key: &InstanceKey,
+    found: &RawObject,
+) -> Result<(), Pause> {
+    if found.deletion_timestamp.is_some() {
+        return Ok(()); // it goes in the spoke, and nobody puts it back
+    }
+    let live = found
+        .value()
+        .map_err(|error| Pause::Failure(error.to_string()))?;
+    let gvr = served.graph.gvr();
+    let hub_endpoint = Engine::hub_endpoint(&target.cluster, gvr, &key.namespace);
+    match engine
+        .hub
+        .create(&hub_endpoint, &mirror::of_mirror(&live))
+        .await
+    {
+        Ok(_) => {
+            info!(cluster = %target.cluster, key = %key, "taken up from its mirror after a restore");
+            engine.note_census(&target.cluster);
+            Ok(())
+        }
+        Err(error) if error.is_already_exists() => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

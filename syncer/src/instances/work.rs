@@ -1,0 +1,127 @@
+//! An instance in the hands of a worker, and how the work on it ends.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::{
+    engine::Engine,
+    state::{
+        children::{Sync, WatchedKind},
+        keys::InstanceKey,
+        served::Served,
+        target::{Memory, Target},
+    },
+};
+
+/// How a reconcile ended, where it did not do all that is to be done.
+#[derive(Debug)]
+pub(crate) enum Pause {
+    /// A watch will name the instance again.
+    Watch,
+    /// Something failed; try again later.
+    Failure(String),
+    /// The instance cannot be planned as it is, and would fail in the same way again. A change of it, of its definition or
+    /// of what was seen for it names it again.
+    Settled(String),
+}
+
+impl From<client::Error> for Pause {
+    fn from(error: client::Error) -> Self {
+        Self::Failure(error.to_string())
+    }
+}
+
+/// An instance in the hands of a worker.
+#[derive(Debug)]
+pub(crate) struct Work<'a> {
+    pub(crate) engine: &'a Arc<Engine>,
+    pub(crate) target: &'a Arc<Target>,
+    pub(crate) key: &'a InstanceKey,
+    pub(crate) instance: Value,
+    pub(crate) memory: Memory,
+    /// Whether an object that this instance wants is another's: no watch of ours tells when that
+    /// changes.
+    pub(crate) met_foreign: bool,
+}
+
+// === impl Work ===
+
+impl Work<'_> {
+    /// Applies a patch to the hub's instance and goes on with the answer.
+    pub(crate) async fn apply_to_instance(
+        &mut self,
+        patch: &Value,
+        manager: &str,
+    ) -> Result<(), Pause> {
+        let endpoint = self.hub_endpoint()?;
+        let patch = client::Patch::Apply {
+            manager,
+            force: client::Force::Yes,
+            object: patch,
+            answer: client::Answer::Object,
+        };
+        self.instance = self
+            .engine
+            .hub
+            .patch(&endpoint, &self.key.name, None, patch)
+            .await?;
+        self.answered();
+        Ok(())
+    }
+
+    /// Lets the cache know the instance as it is now.
+    pub(crate) fn answered(&self) {
+        if let Ok(object) = client::reflector::RawObject::from_value(&self.instance) {
+            let (cluster, key) = (&self.target.cluster, self.key);
+            self.engine
+                .instances
+                .answered(cluster, key, Arc::new(object));
+        }
+    }
+
+    /// Names the endpoint of the instance on the hub.
+    pub(crate) fn hub_endpoint(&self) -> Result<client::Endpoint, Pause> {
+        let definitions = &self.engine.definitions;
+        let gvr = definitions
+            .endpoint(&self.target.cluster, &self.key.group_kind)
+            .ok_or(Pause::Watch)?;
+        Ok(Engine::hub_endpoint(
+            &self.target.cluster,
+            &gvr,
+            &self.key.namespace,
+        ))
+    }
+
+    /// Requires that everything was seen that the instance can have in the target.
+    ///
+    /// # Errors
+    /// [`Pause::Watch`] while a first list is waited for, [`Pause::Failure`] where it cannot be read.
+    pub(crate) fn require_synced(&self, served: &Served) -> Result<(), Pause> {
+        let mut kinds: Vec<WatchedKind> = served
+            .graph
+            .child_kinds()
+            .into_iter()
+            .filter(|kind| !kind.external)
+            .map(|kind| WatchedKind {
+                gvk: kind.gvk,
+                gvr: kind.gvr,
+            })
+            .collect();
+        kinds.extend(WatchedKind::of_ledger(self.memory.ledger.as_ref()));
+        let mut trouble = None;
+        let mut waits = false;
+        for kind in &kinds {
+            self.target.watch_children(kind);
+            if let Sync::Waiting(reason) = self.target.children.sync(&kind.gvr, self.key) {
+                waits = true;
+                trouble = trouble.or(reason.map(|reason| format!("{}: {reason}", kind.gvk)));
+            }
+        }
+        match (waits, trouble) {
+            (false, _) => Ok(()),
+            (true, None) => Err(Pause::Watch),
+            (true, Some(reason)) => Err(Pause::Failure(reason)),
+        }
+    }
+}

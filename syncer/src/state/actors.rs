@@ -1,0 +1,177 @@
+//! In whose name children of a definition are written, as the definition says, and the clients that act so.
+
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+
+use api::{
+    LogicalCluster,
+    wheelhouse::{
+        author::{Author, AuthorError, RunAs, User},
+        keys,
+    },
+};
+use client::Dynamic;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::time::Instant;
+
+/// How many users' clients, and how many answers, one target keeps; beyond that all are made anew.
+const KEPT_COUNT_MAX: usize = 256;
+
+/// Who has a definition's children written, as the definition says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Grant {
+    pub(crate) author: Result<Author, AuthorError>,
+    pub(crate) run_as: Option<RunAs>,
+    adopts: bool,
+}
+
+/// A user of a target, or the hub itself, with a client that acts so.
+#[derive(Clone)]
+pub(crate) struct Actor {
+    dynamic: Dynamic,
+    user: Option<Arc<User>>,
+}
+
+/// The actors of one target.
+#[derive(Default)]
+pub(crate) struct Actors {
+    // Each guards one map; neither is held across an await nor while the other is.
+    known: Mutex<HashMap<Arc<User>, Actor>>,
+    reviews: Mutex<HashMap<(User, Question), (Instant, bool)>>,
+}
+
+/// What a user may have to be allowed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Question {
+    /// To enter the logical cluster.
+    Access,
+    /// To act as an account of it.
+    Impersonate(RunAs),
+}
+
+// === impl Grant ===
+
+impl Grant {
+    /// Reads who wrote a definition of a logical cluster, and the account that it names.
+    ///
+    /// # Errors
+    /// Where the account is named in another way than it can be.
+    pub(crate) fn of(cluster: &LogicalCluster, definition: &Value) -> Result<Self, String> {
+        let annotation = |key| api::meta::annotation(definition, key);
+        let author = if cluster.is_root() {
+            Ok(Author::Hub)
+        } else {
+            Author::read(annotation(keys::ANNOTATION_AUTHOR))
+        };
+        let run_as = annotation(keys::ANNOTATION_RUN_AS).map(RunAs::parse);
+        let run_as = run_as
+            .transpose()
+            .map_err(|error| format!("annotation {}: {error}", keys::ANNOTATION_RUN_AS))?;
+        Ok(Self {
+            author,
+            run_as,
+            adopts: annotation(keys::ANNOTATION_ADOPT) == Some("true"),
+        })
+    }
+
+    /// The same for an older revision: its own author's. What another user has said since of how it is to be carried out does
+    /// not count in this one's name.
+    pub(crate) fn of_revision(mut self, cluster: &LogicalCluster, author: Option<&str>) -> Self {
+        if cluster.is_root() {
+            return self;
+        }
+        let author = Author::read(author);
+        if author != self.author {
+            self.adopts = false;
+            if self.run_as.is_some() {
+                self.author = Err(AuthorError::TwoAuthors);
+                return self;
+            }
+        }
+        self.author = author;
+        self
+    }
+
+    /// Whether children may take the place of objects that nobody made for them.
+    pub(crate) const fn adopts(&self) -> bool {
+        self.adopts
+    }
+}
+
+// === impl Actor ===
+
+impl Actor {
+    /// The hub itself, with the credential that it has there.
+    pub(crate) fn hub(dynamic: &Dynamic) -> Self {
+        Self {
+            dynamic: dynamic.clone(),
+            user: None,
+        }
+    }
+
+    /// The client that acts so.
+    pub(crate) const fn dynamic(&self) -> &Dynamic {
+        &self.dynamic
+    }
+
+    /// The user; `None` is the hub itself.
+    pub(crate) const fn user(&self) -> Option<&Arc<User>> {
+        self.user.as_ref()
+    }
+}
+
+impl fmt::Debug for Actor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Actor")
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Actors ===
+
+impl Actors {
+    /// Returns a user of a target; `hub` is the client with which the hub itself comes there.
+    ///
+    /// # Errors
+    /// Where the user cannot be named to the target.
+    pub(crate) fn named(&self, hub: &Dynamic, user: User) -> Result<Actor, String> {
+        let mut known = self.known.lock();
+        if let Some(actor) = known.get(&user) {
+            return Ok(actor.clone());
+        }
+        let client = client::acting_as(hub.client(), &user);
+        let user = Arc::new(user);
+        let actor = Actor {
+            dynamic: Dynamic::new(client.map_err(|error| error.to_string())?),
+            user: Some(Arc::clone(&user)),
+        };
+        if known.len() >= KEPT_COUNT_MAX {
+            known.clear();
+        }
+        known.insert(user, actor.clone());
+        Ok(actor)
+    }
+
+    /// Returns an answer about what a user may do, if it is not older than `age_max`.
+    pub(crate) fn answer(&self, asked: &(User, Question), age_max: Duration) -> Option<bool> {
+        let reviews = self.reviews.lock();
+        let (at, allowed) = reviews.get(asked)?;
+        (Instant::now().duration_since(*at) < age_max).then_some(*allowed)
+    }
+
+    /// Keeps an answer that was asked for at some time.
+    pub(crate) fn keep_answer(&self, asked: (User, Question), at: Instant, allowed: bool) {
+        let mut reviews = self.reviews.lock();
+        if reviews.len() >= KEPT_COUNT_MAX {
+            reviews.clear();
+        }
+        reviews.insert(asked, (at, allowed));
+    }
+}
+
+impl fmt::Debug for Actors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Actors").finish_non_exhaustive()
+    }
+}

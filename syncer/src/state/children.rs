@@ -1,0 +1,308 @@
+//! What is in a target cluster: one full watch per kind, selected by kro's labels.
+//!
+//! # Invariants
+//!
+//! Objects are kept as the bytes of the watch and parsed when a plan reads them. What the cache
+//! says of a kind counts only once the kind is *synced*: absence before is not absence.
+//!
+//! An answer to our own write is taken up at once, so that a plan sees it without waiting for the
+//! watch; [`super::collection`] has the rule of what to believe.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::Arc,
+};
+
+use api::{
+    GroupVersionKind, GroupVersionResource, meta::is_newer, selector::Selector,
+    wheelhouse::InventorySpec,
+};
+use client::reflector::{self, RawObject};
+use graph::ObjectRef;
+use parking_lot::Mutex;
+use tasks::Tasks;
+use tokio::sync::mpsc;
+
+use super::{
+    collection::{Change, Collection},
+    keys::InstanceKey,
+};
+
+/// Selects everything that kro, and so the syncer, writes.
+pub(crate) fn owned() -> Selector {
+    let selector = "kro.run/owned=true".parse();
+    selector.expect("one label with its value is a selector")
+}
+
+/// A kind that is watched, with the endpoint to watch it at.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct WatchedKind {
+    /// The kind.
+    pub(crate) gvk: GroupVersionKind,
+    /// Its endpoint.
+    pub(crate) gvr: GroupVersionResource,
+}
+
+/// The watched objects of one target cluster, by the instance that they belong to.
+#[derive(Debug, Default)]
+pub(crate) struct ChildCache {
+    // Guards everything below; never held across an await.
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    kinds: Vec<KindState>,
+    /// Where in `kinds` an endpoint is.
+    index_of: HashMap<GroupVersionResource, usize>,
+    /// What belongs to an instance, and where in `kinds` it is. A kind that is watched in two
+    /// versions is there twice.
+    by_parent: HashMap<InstanceKey, BTreeSet<(ObjectRef, usize)>>,
+}
+
+#[derive(Debug)]
+struct KindState {
+    kind: Arc<WatchedKind>,
+    objects: Collection<ObjectRef>,
+    /// Why the watch does not run, if it does not.
+    trouble: Option<String>,
+    /// Instances that wait for the kind to be synced.
+    waiting: HashSet<InstanceKey>,
+}
+
+/// One object of the target cluster.
+#[derive(Debug, Clone)]
+pub(crate) struct Child {
+    /// Its endpoint.
+    pub(crate) kind: Arc<WatchedKind>,
+    /// As it was last seen.
+    pub(crate) object: Arc<RawObject>,
+}
+
+/// Whether the cache may be believed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Sync {
+    /// It holds all that there is of the kind.
+    Synced,
+    /// The watch has not delivered its first list yet; the reason, where one is known.
+    Waiting(Option<String>),
+}
+
+// === impl WatchedKind ===
+
+impl WatchedKind {
+    /// Returns the kinds that a ledger names.
+    pub(crate) fn of_ledger(ledger: Option<&InventorySpec>) -> Vec<Self> {
+        let members = ledger.into_iter().flat_map(|spec| &spec.members);
+        let kinds: BTreeSet<Self> = members
+            .map(|member| Self {
+                gvk: GroupVersionKind::new(&member.group, &member.version, &member.kind),
+                gvr: GroupVersionResource::new(&member.group, &member.version, &member.resource),
+            })
+            .collect();
+        kinds.into_iter().collect()
+    }
+}
+
+// === impl ChildCache ===
+
+impl ChildCache {
+    /// Marks a kind as watched. Returns whether it was not before: then the caller starts a watch.
+    pub(crate) fn register(&self, kind: &WatchedKind) -> bool {
+        let mut state = self.state.lock();
+        if state.index_of.contains_key(&kind.gvr) {
+            return false;
+        }
+        let index = state.kinds.len();
+        state.index_of.insert(kind.gvr.clone(), index);
+        state.kinds.push(KindState {
+            kind: Arc::new(kind.clone()),
+            objects: Collection::default(),
+            trouble: None,
+            waiting: HashSet::new(),
+        });
+        true
+    }
+
+    /// Returns whether a kind is synced; if not, the instance is named once it is.
+    pub(crate) fn sync(&self, gvr: &GroupVersionResource, waiting: &InstanceKey) -> Sync {
+        let mut state = self.state.lock();
+        match state.kind_mut(gvr) {
+            Some((_, kind)) if kind.objects.is_synced() => Sync::Synced,
+            Some((_, kind)) => {
+                kind.waiting.insert(waiting.clone());
+                Sync::Waiting(kind.trouble.clone())
+            }
+            None => Sync::Waiting(None),
+        }
+    }
+
+    /// Returns what belongs to an instance, in the order of [`ObjectRef`].
+    pub(crate) fn of(&self, instance: &InstanceKey) -> Vec<(ObjectRef, Child)> {
+        let state = self.state.lock();
+        let members = state.by_parent.get(instance).into_iter().flatten();
+        let mut children: Vec<(ObjectRef, Child)> = Vec::new();
+        for (reference, index) in members {
+            let Some(child) = state.child(reference, *index) else {
+                continue;
+            };
+            match children.last_mut() {
+                Some((known, twin)) if known == reference => {
+                    let version = &child.object.resource_version;
+                    if is_newer(version, &twin.object.resource_version) {
+                        *twin = child;
+                    }
+                }
+                _ => children.push((reference.clone(), child)),
+            }
+        }
+        children
+    }
+
+    /// Finds an object by name, whatever instance it belongs to.
+    pub(crate) fn find(&self, reference: &ObjectRef) -> Option<Arc<RawObject>> {
+        let state = self.state.lock();
+        let kinds = state.kinds.iter();
+        let mut known = kinds.filter_map(|kind| kind.objects.get(reference));
+        known.next().map(Arc::clone)
+    }
+
+    /// Takes up the answer to our own write and names the instances that it concerns.
+    pub(crate) fn answered(&self, kind: &WatchedKind, object: Arc<RawObject>) -> Vec<InstanceKey> {
+        let mut state = self.state.lock();
+        let Some((index, known)) = state.kind_mut(&kind.gvr) else {
+            return Vec::new(); // whatever looks here registers the kind first, and reads it all
+        };
+        let change = known.objects.answered(reference(kind, &object), object);
+        state.note(index, change)
+    }
+
+    /// Forgets an object that an answer to our own deletion says is gone.
+    pub(crate) fn gone(&self, reference: &ObjectRef, uid: &str) {
+        let mut state = self.state.lock();
+        for index in 0..state.kinds.len() {
+            let change = state.kinds[index].objects.gone(reference, uid);
+            state.note(index, change);
+        }
+    }
+
+    /// Takes up an event of the watch and names the instances that it concerns.
+    pub(crate) fn take(&self, kind: &WatchedKind, event: reflector::Event) -> Vec<InstanceKey> {
+        let mut state = self.state.lock();
+        let Some((index, known)) = state.kind_mut(&kind.gvr) else {
+            return Vec::new();
+        };
+        match event {
+            reflector::Event::Restarted {
+                objects,
+                resource_version,
+            } => {
+                known.trouble = None;
+                let waiting: Vec<InstanceKey> = known.waiting.drain().collect();
+                let objects = objects
+                    .into_iter()
+                    .map(|object| (reference(kind, &object), object))
+                    .collect();
+                let changes = known.objects.listed(objects, &resource_version);
+                let mut concerned: HashSet<InstanceKey> =
+                    HashSet::from_iter(state.note(index, changes));
+                concerned.extend(waiting);
+                concerned.into_iter().collect()
+            }
+            reflector::Event::Applied(object) => {
+                let change = known.objects.applied(reference(kind, &object), object);
+                state.note(index, change)
+            }
+            reflector::Event::Deleted(object) => {
+                let change = known.objects.deleted(reference(kind, &object), &object);
+                state.note(index, change)
+            }
+            reflector::Event::Interrupted(reason) => {
+                known.trouble = Some(reason);
+                Vec::new()
+            }
+            reflector::Event::Resumed => {
+                known.trouble = None;
+                Vec::new()
+            }
+        }
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn kind_mut(&mut self, gvr: &GroupVersionResource) -> Option<(usize, &mut KindState)> {
+        let index = *self.index_of.get(gvr)?;
+        Some((index, self.kinds.get_mut(index)?))
+    }
+
+    fn child(&self, reference: &ObjectRef, index: usize) -> Option<Child> {
+        let kind = self.kinds.get(index)?;
+        Some(Child {
+            kind: Arc::clone(&kind.kind),
+            object: Arc::clone(kind.objects.get(reference)?),
+        })
+    }
+
+    /// Keeps the index by instance right, and names the instances that have or had what changed.
+    fn note(
+        &mut self,
+        index: usize,
+        changes: impl IntoIterator<Item = Change<ObjectRef>>,
+    ) -> Vec<InstanceKey> {
+        let mut concerned = Vec::new();
+        for change in changes {
+            let parent_of = |object: &Arc<RawObject>| InstanceKey::of_parent(object);
+            let before = change.before.as_ref().and_then(parent_of);
+            let after = change.after.as_ref().and_then(parent_of);
+            let member = (change.key, index);
+            if let Some(before) = before.filter(|before| Some(before) != after.as_ref()) {
+                if let Some(members) = self.by_parent.get_mut(&before) {
+                    members.remove(&member);
+                    if members.is_empty() {
+                        self.by_parent.remove(&before);
+                    }
+                }
+                concerned.push(before);
+            }
+            if let Some(after) = after {
+                let members = self.by_parent.entry(after.clone()).or_default();
+                members.insert(member);
+                concerned.push(after);
+            }
+        }
+        concerned
+    }
+}
+
+/// Starts the watch of a kind; `concern` is called with each instance that an event concerns.
+pub(crate) fn watch(
+    cache: &Arc<ChildCache>,
+    kind: WatchedKind,
+    mut events: mpsc::Receiver<reflector::Event>,
+    tasks: &Tasks,
+    concern: impl Fn(InstanceKey) + Send + 'static,
+) {
+    let cache = Arc::clone(cache);
+    tasks.spawn("children", async move {
+        // Ends when the reflector does, which ends with its token.
+        while let Some(event) = events.recv().await {
+            for instance in cache.take(&kind, event) {
+                concern(instance);
+            }
+        }
+    });
+}
+
+pub(crate) fn reference(kind: &WatchedKind, object: &RawObject) -> ObjectRef {
+    ObjectRef {
+        group: kind.gvk.group.clone(),
+        kind: kind.gvk.kind.clone(),
+        namespace: object.namespace.clone().unwrap_or_default(),
+        name: object.name.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

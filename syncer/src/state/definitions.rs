@@ -1,0 +1,231 @@
+//! All definitions of the hub: as the watch delivered them, and what is served of them.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use api::{GroupKind, GroupVersionResource, LogicalCluster};
+use client::reflector::RawObject;
+use parking_lot::RwLock;
+use tokio::sync::watch;
+
+use super::{
+    kind_claims::KindClaims,
+    served::{DefinitionKey, Served},
+    target::Target,
+};
+
+/// All definitions of the hub.
+#[derive(Debug, Default)]
+pub(crate) struct Definitions {
+    // Guards the maps; never held across an await. Taken before the state of claims.
+    state: RwLock<State>,
+    /// Whether all of them are known.
+    listed: watch::Sender<bool>,
+    /// Who holds which kind.
+    pub(crate) claims: KindClaims,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    known: HashMap<DefinitionKey, Arc<RawObject>>,
+    served: BTreeMap<DefinitionKey, Arc<Served>>,
+    /// Endpoints of kinds that were served since the start, by the cluster of their definition.
+    endpoints: HashMap<(LogicalCluster, GroupKind), GroupVersionResource>,
+    /// With which clusters' schemas each definition compiled last.
+    views: HashMap<DefinitionKey, u64>,
+    /// Labels of spokes, which selectors look at.
+    spoke_labels: HashMap<LogicalCluster, BTreeMap<String, String>>,
+}
+
+// === impl Definitions ===
+
+impl Definitions {
+    /// Returns the definition as the hub's watch last delivered it.
+    pub(crate) fn known(&self, key: &DefinitionKey) -> Option<Arc<RawObject>> {
+        self.state.read().known.get(key).cloned()
+    }
+
+    /// Returns whether every definition of the hub is known: who is not there then, is not.
+    pub(crate) fn listed(&self) -> bool {
+        *self.listed.borrow()
+    }
+
+    /// Lets everyone go on who waits for all definitions to be known.
+    pub(crate) fn set_listed(&self) {
+        self.listed.send_replace(true);
+    }
+
+    /// Waits until every definition of the hub is known.
+    pub(crate) async fn wait_until_listed(&self) {
+        let mut listed = self.listed.subscribe();
+        // The sender lives as long as the definitions.
+        let _listed = listed.wait_for(|listed| *listed).await.is_ok();
+    }
+
+    /// Notes all definitions that there are. Returns the keys of those that are gone.
+    pub(crate) fn note_all(
+        &self,
+        objects: Vec<(DefinitionKey, Arc<RawObject>)>,
+    ) -> Vec<DefinitionKey> {
+        let mut state = self.state.write();
+        let mut left = std::mem::take(&mut state.known);
+        for (key, object) in objects {
+            left.remove(&key);
+            state.known.insert(key, object);
+        }
+        left.into_keys().collect()
+    }
+
+    /// Notes a definition as it is now. Returns how it was before.
+    pub(crate) fn note(
+        &self,
+        key: DefinitionKey,
+        object: Arc<RawObject>,
+    ) -> Option<Arc<RawObject>> {
+        self.state.write().known.insert(key, object)
+    }
+
+    /// Forgets a definition that is gone.
+    pub(crate) fn forget(&self, key: &DefinitionKey) {
+        self.state.write().known.remove(key);
+    }
+
+    /// Returns the keys of all definitions.
+    pub(crate) fn keys(&self) -> Vec<DefinitionKey> {
+        self.state.read().known.keys().cloned().collect()
+    }
+
+    /// Returns what is served of a definition.
+    pub(crate) fn served(&self, key: &DefinitionKey) -> Option<Arc<Served>> {
+        self.state.read().served.get(key).cloned()
+    }
+
+    /// Returns all that is served in a target.
+    pub(crate) fn served_in(&self, target: &Target) -> Vec<Arc<Served>> {
+        let mut served = self.meant_for(target);
+        served.retain(|served| self.kept_out(target, served).is_none());
+        served
+    }
+
+    /// Returns all that is for a target, also where another definition holds the kind there.
+    pub(crate) fn meant_for(&self, target: &Target) -> Vec<Arc<Served>> {
+        let state = self.state.read();
+        let none = BTreeMap::new();
+        let labels = state.spoke_labels.get(&target.cluster).unwrap_or(&none);
+        state
+            .served
+            .values()
+            .filter(|served| served.is_for(&target.cluster, labels))
+            .cloned()
+            .collect()
+    }
+
+    /// Returns the local definition that keeps one of root out of its cluster: it held the kind there first.
+    pub(crate) fn kept_out(&self, target: &Target, served: &Served) -> Option<DefinitionKey> {
+        if served.key.cluster == target.cluster {
+            return None;
+        }
+        self.claims.holder(&target.cluster, &served.resource())
+    }
+
+    /// Returns the definition that serves a kind in a logical cluster: the one that holds it there, or else one of root.
+    pub(crate) fn lookup(
+        &self,
+        cluster: &LogicalCluster,
+        group_kind: &GroupKind,
+    ) -> Option<Arc<Served>> {
+        let state = self.state.read();
+        let mut same = state
+            .served
+            .values()
+            .filter(|served| served.graph.group_kind() == *group_kind);
+        let own = same.clone().find(|served| served.key.cluster == *cluster);
+        if own.is_some() {
+            return own.cloned();
+        }
+        let of_root = same.find(|served| served.key.cluster.is_root())?;
+        // A local definition that holds the kind and is not served yet is waited for.
+        let is_held = self.claims.holder(cluster, &of_root.resource()).is_some();
+        (!is_held).then(|| Arc::clone(of_root))
+    }
+
+    /// Returns the endpoint at which a kind is served in a logical cluster, or was last served there: a definition that is gone
+    /// leaves its CRD.
+    pub(crate) fn endpoint(
+        &self,
+        cluster: &LogicalCluster,
+        group_kind: &GroupKind,
+    ) -> Option<GroupVersionResource> {
+        if let Some(served) = self.lookup(cluster, group_kind) {
+            return Some(served.graph.gvr().clone());
+        }
+        let state = self.state.read();
+        let last = |cluster: &LogicalCluster| {
+            let known = state.endpoints.get(&(cluster.clone(), group_kind.clone()));
+            known.cloned()
+        };
+        last(cluster).or_else(|| last(&LogicalCluster::root()))
+    }
+
+    /// Returns whether a definition serves its kind at an endpoint.
+    pub(crate) fn has_endpoint(&self, gvr: &GroupVersionResource) -> bool {
+        let state = self.state.read();
+        state
+            .served
+            .values()
+            .any(|served| served.graph.gvr() == gvr)
+    }
+
+    /// Serves a definition from now on. Returns whether that is new or another graph than before.
+    pub(crate) fn publish(&self, served: Arc<Served>) -> bool {
+        let mut state = self.state.write();
+        let gvr = served.graph.gvr().clone();
+        let key = served.key.clone();
+        let kind = (key.cluster.clone(), served.graph.group_kind());
+        state.endpoints.insert(kind, gvr);
+        let hash = served.graph.spec_hash().to_owned();
+        let reaching = format!("{:?}", served.reaching);
+        let grant = served.grant.clone();
+        let before = state.served.insert(key, served);
+        before.is_none_or(|before| {
+            before.graph.spec_hash() != hash
+                || before.grant != grant
+                || format!("{:?}", before.reaching) != reaching
+        })
+    }
+
+    /// No longer serves a definition.
+    pub(crate) fn withdraw(&self, key: &DefinitionKey) -> Option<Arc<Served>> {
+        self.state.write().served.remove(key)
+    }
+
+    /// Returns with which view of the receiving clusters' schemas a definition compiled last.
+    pub(crate) fn view(&self, key: &DefinitionKey) -> Option<u64> {
+        self.state.read().views.get(key).copied()
+    }
+
+    /// Notes with which view a definition compiled.
+    pub(crate) fn note_view(&self, key: &DefinitionKey, view: Option<u64>) {
+        let mut state = self.state.write();
+        match view {
+            Some(view) => state.views.insert(key.clone(), view),
+            None => state.views.remove(key),
+        };
+    }
+
+    /// Notes the labels of a spoke. Returns whether they changed.
+    pub(crate) fn note_spoke(
+        &self,
+        cluster: &LogicalCluster,
+        labels: &BTreeMap<String, String>,
+    ) -> bool {
+        let before = self
+            .state
+            .write()
+            .spoke_labels
+            .insert(cluster.clone(), labels.clone());
+        before.as_ref() != Some(labels)
+    }
+}

@@ -1,0 +1,203 @@
+//! How far the kinds of definitions are in one target.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use api::GroupKind;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::served::{DefinitionKey, Served};
+
+/// How long a definition waits for a target that answers and does not serve it yet, so that who waits for the definition
+/// finds it served in all sound clusters: a busy kube-apiserver takes some seconds for a CRD.
+pub(crate) const AWAIT_MAX: Duration = Duration::from_secs(10);
+
+/// How far a kind is in one target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Served there.
+    Served,
+    /// Written, and not Established yet.
+    Pending,
+    /// The target failed; it is tried again.
+    Failed(String),
+    /// Refused, for a reason that the user has to mend.
+    Refused(String),
+}
+
+/// How far the kinds of one target are, by group and kind.
+#[derive(Debug, Default)]
+pub(crate) struct Kinds {
+    // Each guards its map; neither is held across an await nor while the other is.
+    state: Mutex<States>,
+    /// Kinds of root that a local definition keeps out, and why.
+    kept_out: Mutex<BTreeMap<GroupKind, String>>,
+    // Guards one value; not held while the map is.
+    patience: Mutex<Patience>,
+}
+
+/// What is known of the kinds of one target.
+#[derive(Debug, Default)]
+struct States {
+    kinds: BTreeMap<GroupKind, KindState>,
+    /// How often CRDs have changed in the target. What was read before the last change may be outdated.
+    change_count: u64,
+}
+
+/// For which definitions a target is waited for.
+#[derive(Debug, Default)]
+struct Patience {
+    /// Since when, by kind, with the graph.
+    since: BTreeMap<GroupKind, (String, Instant)>,
+    /// Whether it was waited for in vain, and has served nothing since.
+    late: bool,
+}
+
+#[derive(Debug)]
+struct KindState {
+    /// The definition that was looked after last.
+    key: DefinitionKey,
+    /// Whether the CRD that is there is this definition's.
+    ours: bool,
+    /// The graph whose CRD was looked after last.
+    spec_hash: String,
+    progress: Progress,
+    /// The CRD has changed in the target since then.
+    stale: bool,
+}
+
+// === impl Kinds ===
+
+impl Kinds {
+    /// Returns how far a definition's graph is here; nothing, if another one was here last.
+    pub(crate) fn of(&self, served: &Served) -> Option<Progress> {
+        let state = self.state.lock();
+        let known = state.kinds.get(&served.graph.group_kind())?;
+        let is_of = known.spec_hash == served.graph.spec_hash() && known.key == served.key;
+        is_of.then(|| known.progress.clone())
+    }
+
+    /// Whether a definition's graph is served here, and nothing has changed since.
+    pub(crate) fn is_current(&self, served: &Served) -> bool {
+        let state = self.state.lock();
+        let known = state.kinds.get(&served.graph.group_kind());
+        known.is_some_and(|known| {
+            known.spec_hash == served.graph.spec_hash()
+                && known.key == served.key
+                && known.progress == Progress::Served
+                && !known.stale
+        })
+    }
+
+    /// Notes that CRDs have changed in the target: all are looked at again.
+    pub(crate) fn expire(&self) {
+        let mut state = self.state.lock();
+        state.change_count += 1;
+        for known in state.kinds.values_mut() {
+            known.stale = true;
+        }
+    }
+
+    /// Counts the changes of CRDs in the target, for [`Kinds::note`].
+    pub(crate) fn change_count(&self) -> u64 {
+        self.state.lock().change_count
+    }
+
+    /// Returns whether the kind that the target has is a definition's own, as far as was seen: not one that somebody else has
+    /// defined there under the same name.
+    pub(crate) fn are_ours(&self, served: &Served) -> bool {
+        let state = self.state.lock();
+        let known = state.kinds.get(&served.graph.group_kind());
+        known.is_some_and(|known| known.ours && known.key == served.key)
+    }
+
+    /// Notes which kinds of root are kept out. Returns whether that is new.
+    pub(crate) fn note_kept_out(&self, kept_out: BTreeMap<GroupKind, String>) -> bool {
+        let mut known = self.kept_out.lock();
+        let changed = *known != kept_out;
+        *known = kept_out;
+        changed
+    }
+
+    /// Counts the kinds that are served, and tells why others are not.
+    pub(crate) fn census(&self) -> (usize, Vec<String>) {
+        let state = self.state.lock();
+        let served = state
+            .kinds
+            .values()
+            .filter(|known| known.progress == Progress::Served)
+            .count();
+        let mut others: Vec<String> = state
+            .kinds
+            .iter()
+            .filter_map(|(kind, known)| match &known.progress {
+                Progress::Served => None,
+                Progress::Pending => Some(format!("{kind}: not established yet")),
+                Progress::Failed(reason) | Progress::Refused(reason) => {
+                    Some(format!("{kind}: {reason}"))
+                }
+            })
+            .collect();
+        let kept_out = self.kept_out.lock();
+        others.extend(
+            kept_out
+                .iter()
+                .map(|(kind, reason)| format!("{kind}: {reason}")),
+        );
+        others.sort();
+        (served, others)
+    }
+
+    /// Returns how long a definition goes on waiting for this target; `None` if it does not.
+    pub(crate) fn awaits(&self, served: &Served, now: Instant) -> Option<Duration> {
+        let mut patience = self.patience.lock();
+        if patience.late {
+            return None;
+        }
+        let (hash, kind) = (served.graph.spec_hash(), served.graph.group_kind());
+        let since = patience
+            .since
+            .entry(kind)
+            .or_insert_with(|| (hash.to_owned(), now));
+        if since.0 != hash {
+            *since = (hash.to_owned(), now);
+        }
+        let left = AWAIT_MAX.checked_sub(now.duration_since(since.1));
+        patience.late = left.is_none();
+        left
+    }
+
+    /// Notes how far a definition is, and whether the CRD is its own where that was seen, as read when CRDs had changed
+    /// `change_count` times. Returns whether that is new.
+    ///
+    /// A change that came in between leaves the note stale, so that the reconcile which it asked for has something to do.
+    pub(crate) fn note(
+        &self,
+        served: &Served,
+        progress: &Progress,
+        ours: Option<bool>,
+        change_count: u64,
+    ) -> bool {
+        if *progress == Progress::Served {
+            let mut patience = self.patience.lock();
+            patience.late = false;
+            patience.since.remove(&served.graph.group_kind());
+        }
+        let spec_hash = served.graph.spec_hash().to_owned();
+        let kind = served.graph.group_kind();
+        let mut state = self.state.lock();
+        let before = state.kinds.get(&kind);
+        let was_ours = before.is_some_and(|before| before.ours && before.key == served.key);
+        let noted = KindState {
+            key: served.key.clone(),
+            ours: ours.unwrap_or(was_ours),
+            spec_hash,
+            progress: progress.clone(),
+            stale: change_count != state.change_count,
+        };
+        let changed =
+            before.is_none_or(|before| before.progress != *progress || was_ours != noted.ours);
+        state.kinds.insert(kind, noted);
+        changed
+    }
+}

@@ -1,0 +1,380 @@
+//! The mirrors of instances in a real spoke, as one watch per kind sees them.
+//!
+//! # Invariants
+//!
+//! As in [`super::children`]: what the cache says of a kind counts only once it is synced, and
+//! [`super::collection`] has the rule of what to believe.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use api::GroupKind;
+use client::reflector::{Event, RawObject};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::{collection::Collection, keys::InstanceKey};
+
+/// The mirrors of one spoke.
+#[derive(Debug, Default)]
+pub(crate) struct MirrorCache {
+    // Guards everything below; never held across an await.
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    kinds: HashMap<GroupKind, KindState>,
+}
+
+#[derive(Debug, Default)]
+struct KindState {
+    mirrors: Collection<InstanceKey>,
+    waiting: HashSet<InstanceKey>,
+    /// Ends the watch: what it delivers afterwards is not taken up.
+    end: CancellationToken,
+}
+
+/// What is known of one mirror.
+#[derive(Debug, Clone)]
+pub(crate) enum Mirror {
+    /// The watch has not delivered its first list yet.
+    Unknown,
+    /// There is none.
+    Absent,
+    /// As it was last seen.
+    Present(Arc<RawObject>),
+}
+
+// === impl MirrorCache ===
+
+impl MirrorCache {
+    /// Marks a kind as watched. If it was not before, the caller starts a watch that ends with the
+    /// token returned, a child of the one given.
+    pub(crate) fn register(
+        &self,
+        group_kind: &GroupKind,
+        parent: &CancellationToken,
+    ) -> Option<CancellationToken> {
+        let mut state = self.state.lock();
+        if state.kinds.contains_key(group_kind) {
+            return None;
+        }
+        let kind = KindState {
+            end: parent.child_token(),
+            ..KindState::default()
+        };
+        let end = kind.end.clone();
+        state.kinds.insert(group_kind.clone(), kind);
+        Some(end)
+    }
+
+    /// Ends the watch of a kind that is no longer distributed, and forgets the kind.
+    pub(crate) fn deregister(&self, group_kind: &GroupKind) {
+        if let Some(kind) = self.state.lock().kinds.remove(group_kind) {
+            kind.end.cancel();
+        }
+    }
+
+    /// Returns what is known of an instance's mirror; if nothing is, the instance is named once the
+    /// first list is there.
+    pub(crate) fn of(&self, key: &InstanceKey) -> Mirror {
+        let mut state = self.state.lock();
+        let Some(kind) = state.kinds.get_mut(&key.group_kind) else {
+            return Mirror::Unknown;
+        };
+        if !kind.mirrors.is_synced() {
+            kind.waiting.insert(key.clone());
+            return Mirror::Unknown;
+        }
+        kind.mirrors
+            .get(key)
+            .map_or(Mirror::Absent, |mirror| Mirror::Present(Arc::clone(mirror)))
+    }
+
+    /// Returns all mirrors, of all kinds.
+    pub(crate) fn all(&self) -> Vec<(InstanceKey, Arc<RawObject>)> {
+        let state = self.state.lock();
+        let kinds = state.kinds.values();
+        let mirrors = kinds.flat_map(|kind| kind.mirrors.iter());
+        mirrors
+            .map(|(key, mirror)| (key.clone(), Arc::clone(mirror)))
+            .collect()
+    }
+
+    /// Returns whether every watched kind has delivered its first list.
+    pub(crate) fn synced(&self) -> bool {
+        let state = self.state.lock();
+        state.kinds.values().all(|kind| kind.mirrors.is_synced())
+    }
+
+    /// Takes up the answer to our own write.
+    pub(crate) fn answered(&self, key: &InstanceKey, mirror: Arc<RawObject>) {
+        if let Some(kind) = self.state.lock().kinds.get_mut(&key.group_kind) {
+            kind.mirrors.answered(key.clone(), mirror);
+        }
+    }
+
+    /// Forgets a mirror that an answer to our own deletion says is gone.
+    pub(crate) fn gone(&self, key: &InstanceKey, uid: &str) {
+        if let Some(kind) = self.state.lock().kinds.get_mut(&key.group_kind) {
+            kind.mirrors.gone(key, uid);
+        }
+    }
+
+    /// Takes up an event of the watch that ends with `end`, and names the instances that it
+    /// concerns.
+    pub(crate) fn take(
+        &self,
+        group_kind: &GroupKind,
+        end: &CancellationToken,
+        event: Event,
+    ) -> Vec<InstanceKey> {
+        let mut state = self.state.lock();
+        let Some(kind) = state.kinds.get_mut(group_kind) else {
+            return Vec::new();
+        };
+        if end.is_cancelled() {
+            return Vec::new(); // the kind is another watch's by now
+        }
+        let key = |object: &RawObject| InstanceKey::of_instance(group_kind, object);
+        match event {
+            Event::Restarted {
+                objects,
+                resource_version,
+            } => {
+                let objects = objects
+                    .into_iter()
+                    .map(|object| (key(&object), object))
+                    .collect();
+                let changes = kind.mirrors.listed(objects, &resource_version);
+                let mut concerned: HashSet<InstanceKey> = kind.waiting.drain().collect();
+                concerned.extend(changes.into_iter().map(|change| change.key));
+                concerned.into_iter().collect()
+            }
+            Event::Applied(object) => {
+                let change = kind.mirrors.applied(key(&object), object);
+                change.into_iter().map(|change| change.key).collect()
+            }
+            Event::Deleted(object) => {
+                let change = kind.mirrors.deleted(key(&object), &object);
+                change.into_iter().map(|change| change.key).collect()
+            }
+            Event::Interrupted(_) | Event::Resumed => Vec::new(),
+        }
+    }
+}
+
+/// Returns whether a mirror was written by a hub.
+pub(crate) fn is_of_hub(mirror: &RawObject, hub_id: &str) -> bool {
+    let ours = mirror
+        .finalizers
+        .iter()
+        .any(|name| name == api::wheelhouse::keys::FINALIZER_MIRROR);
+    ours && mirror
+        .annotations
+        .get(api::wheelhouse::keys::HUB)
+        .is_some_and(|id| id == hub_id)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn apps() -> GroupKind {
+        GroupKind {
+            group: "kro.run".to_owned(),
+            kind: "App".to_owned(),
+        }
+    }
+
+    fn key(name: &str) -> InstanceKey {
+        InstanceKey {
+            group_kind: apps(),
+            namespace: "default".to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    fn mirror(name: &str, version: &str) -> Arc<RawObject> {
+        let object = json!({"apiVersion": "kro.run/v1alpha1", "kind": "App", "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": format!("uid-{name}"),
+            "resourceVersion": version,
+        }});
+        Arc::new(RawObject::from_value(&object).expect("an object"))
+    }
+
+    /// A cache that watches Apps, with these events taken up.
+    fn cache(events: Vec<Event>) -> MirrorCache {
+        let cache = MirrorCache::default();
+        let end = cache.register(&apps(), &CancellationToken::new());
+        assert!(end.is_some(), "nothing is watched before");
+        for event in events {
+            take(&cache, event);
+        }
+        cache
+    }
+
+    /// Lets the kind's only watch deliver an event.
+    fn take(cache: &MirrorCache, event: Event) -> Vec<InstanceKey> {
+        cache.take(&apps(), &CancellationToken::new(), event)
+    }
+
+    fn list(objects: Vec<Arc<RawObject>>, version: &str) -> Event {
+        Event::Restarted {
+            objects,
+            resource_version: version.to_owned(),
+        }
+    }
+
+    /// What is known of mirror `a`: its version, `absent` or `unknown`.
+    fn known(cache: &MirrorCache) -> String {
+        match cache.of(&key("a")) {
+            Mirror::Unknown => "unknown".to_owned(),
+            Mirror::Absent => "absent".to_owned(),
+            Mirror::Present(mirror) => mirror.resource_version.clone(),
+        }
+    }
+
+    fn sorted(mut keys: Vec<InstanceKey>) -> Vec<InstanceKey> {
+        keys.sort();
+        keys
+    }
+
+    #[test]
+    fn absence_counts_from_the_first_list_on() {
+        let cases = [
+            ("nothing yet", vec![], "unknown"),
+            (
+                "one event",
+                vec![Event::Applied(mirror("a", "1"))],
+                "unknown",
+            ),
+            ("an empty list", vec![list(vec![], "1")], "absent"),
+            ("listed", vec![list(vec![mirror("a", "1")], "1")], "1"),
+            (
+                "changed since",
+                vec![
+                    list(vec![mirror("a", "1")], "1"),
+                    Event::Applied(mirror("a", "2")),
+                ],
+                "2",
+            ),
+            (
+                "deleted since",
+                vec![
+                    list(vec![mirror("a", "1")], "1"),
+                    Event::Deleted(mirror("a", "2")),
+                ],
+                "absent",
+            ),
+            (
+                "gone from the next list",
+                vec![list(vec![mirror("a", "1")], "1"), list(vec![], "2")],
+                "absent",
+            ),
+        ];
+        for (name, events, want) in cases {
+            assert_eq!(known(&cache(events)), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_kind_that_is_no_longer_distributed_is_unknown() {
+        let cache = cache(vec![list(vec![mirror("a", "1")], "1")]);
+        cache.deregister(&apps());
+        assert_eq!(known(&cache), "unknown", "nobody watches it");
+        let end = cache.register(&apps(), &CancellationToken::new());
+        assert!(end.is_some(), "it can be watched again");
+    }
+
+    #[test]
+    fn a_watch_that_is_to_end_says_nothing_of_the_kind_that_is_watched_anew() {
+        let cache = MirrorCache::default();
+        let target = CancellationToken::new();
+        let first = cache.register(&apps(), &target).expect("not watched yet");
+        cache.deregister(&apps());
+        assert!(first.is_cancelled(), "nobody needs the first watch");
+        let second = cache.register(&apps(), &target).expect("not watched now");
+        cache.take(&apps(), &second, list(vec![mirror("a", "7")], "7"));
+        cache.take(&apps(), &first, list(vec![], "3"));
+        assert_eq!(known(&cache), "7", "the first watch has ended");
+    }
+
+    #[test]
+    fn an_instance_that_waits_is_named_by_the_first_list_and_not_again() {
+        let cache = cache(vec![]);
+        assert_eq!(known(&cache), "unknown", "so it waits");
+        let named = take(&cache, list(vec![], "1"));
+        assert_eq!(named, [key("a")], "it waited");
+        let named = take(&cache, list(vec![], "1"));
+        assert_eq!(named, [], "it waits no more");
+    }
+
+    #[test]
+    fn an_answer_is_taken_up_unless_the_watch_is_past_it() {
+        for (name, seen, answered, want) in [
+            ("the watch is behind", "4", "5", "5"),
+            ("the watch is behind, by number", "9", "10", "10"),
+            ("the watch is past it", "6", "5", "absent"),
+            ("the watch is past it, by number", "10", "9", "absent"),
+        ] {
+            let cache = cache(vec![list(vec![mirror("other", seen)], seen)]);
+            cache.answered(&key("a"), mirror("a", answered));
+            assert_eq!(known(&cache), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_event_concerns_its_instance_only_if_it_brings_something_new() {
+        for (name, version, want) in [
+            ("older than the answer", "4", vec![]),
+            ("the answer again", "5", vec![]),
+            ("newer than the answer", "6", vec![key("a")]),
+        ] {
+            let cache = cache(vec![list(vec![], "1")]);
+            cache.answered(&key("a"), mirror("a", "5"));
+            let named = take(&cache, Event::Applied(mirror("a", version)));
+            assert_eq!(named, want, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_list_names_what_is_new_changed_or_missing() {
+        let before = vec![
+            mirror("same", "1"),
+            mirror("changed", "1"),
+            mirror("left", "1"),
+        ];
+        let cache = cache(vec![list(before, "1")]);
+        let objects = vec![
+            mirror("same", "1"),
+            mirror("changed", "2"),
+            mirror("new", "2"),
+        ];
+        let named = take(&cache, list(objects, "2"));
+        assert_eq!(
+            sorted(named),
+            ["changed", "left", "new"].map(key),
+            "all but the one that is the same"
+        );
+    }
+
+    #[test]
+    fn our_deletion_forgets_the_mirror_that_it_deleted_and_no_successor() {
+        for (name, uid, want) in [
+            ("the same", "uid-a", "absent"),
+            ("another one of the same name", "uid-before", "1"),
+        ] {
+            let cache = cache(vec![list(vec![mirror("a", "1")], "1")]);
+            cache.gone(&key("a"), uid);
+            assert_eq!(known(&cache), want, "{name}");
+        }
+    }
+}

@@ -1,0 +1,456 @@
+//! A target: the cluster behind a logical cluster, where children are written.
+//!
+//! Three sorts: a real spoke, to which instances are mirrored; an embedded one, which is served by
+//! this hub itself; and root. Each has its own queue, caches and state of reach, so that one that
+//! hangs is not noticeable at another.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
+
+use api::{ClusterScope, GroupVersionResource, LogicalCluster, selector::Selector};
+use client::{Dynamic, Endpoint, reflector};
+use graph::{Applied, ObjectRef};
+use parking_lot::Mutex;
+use spokes::{IdentityFault, Link, Trouble};
+use tasks::{Tasks, WorkQueue};
+use tokio::{
+    sync::{Notify, Semaphore, mpsc, watch},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    actors::Actors,
+    children::{self, ChildCache, WatchedKind},
+    claims::Claims,
+    externals::ExternalCache,
+    keys::InstanceKey,
+    kinds::Kinds,
+    mirrors::MirrorCache,
+};
+
+/// What sort of cluster is behind a logical cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TargetSort {
+    /// The hub's own logical cluster; instances and children live in the hub's store.
+    Root,
+    /// A logical cluster that this hub serves itself; no mirror.
+    Embedded,
+    /// A real cluster; instances are mirrored to it.
+    Mirrored,
+}
+
+/// Whether the cluster answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// The last probe or call succeeded.
+    Reachable,
+    /// It did not.
+    Unreachable(Trouble),
+}
+
+/// What the probes of a cluster have found.
+#[derive(Debug, Clone)]
+struct Probed {
+    /// Whether there was one: before, nothing is known of the cluster.
+    any: bool,
+    reach: Reach,
+}
+
+/// The cluster behind a logical cluster.
+pub(crate) struct Target {
+    /// The logical cluster.
+    pub(crate) cluster: LogicalCluster,
+    /// What is behind it.
+    pub(crate) sort: TargetSort,
+    /// The client of the cluster (of the hub, unless it is [`TargetSort::Mirrored`]).
+    pub(crate) dynamic: Dynamic,
+    /// The logical cluster in its URLs: none for a real spoke.
+    pub(crate) scope: Option<ClusterScope>,
+    /// Those in whose names children are written.
+    pub(crate) actors: Actors,
+    /// Children of instances.
+    pub(crate) children: Arc<ChildCache>,
+    /// Objects that instances refer to and do not own.
+    pub(crate) externals: Arc<ExternalCache>,
+    /// Mirrors of instances, where there are any.
+    pub(crate) mirrors: Arc<MirrorCache>,
+    /// How far the CRDs of definitions are here.
+    pub(crate) kinds: Kinds,
+    /// Instances to be reconciled.
+    pub(crate) queue: Arc<WorkQueue<InstanceKey>>,
+    /// Mirrors whose status is to be written, coalesced.
+    pub(crate) mirror_queue: Arc<WorkQueue<InstanceKey>>,
+    /// Ends everything that runs for this connection.
+    pub(crate) token: CancellationToken,
+    /// Asks for a probe at once: a call has failed.
+    pub(crate) probe: Arc<Notify>,
+    /// Ends the pauses of this target's watches: it answers again.
+    pub(crate) wake: Arc<Notify>,
+    /// The one plan that may take long here at a time.
+    pub(crate) planning: Semaphore,
+    /// The connection of a real spoke.
+    link: Option<Arc<Link>>,
+    /// When its Spoke was made, as the wire writes it; empty for root.
+    pub(crate) created: String,
+    tasks: Tasks,
+    // Each guards one value; neither is held across an await nor while the other is.
+    reach: watch::Sender<Probed>,
+    identity_fault: Mutex<Option<IdentityFault>>,
+    /// Until when its schemas are not asked for: it did not answer in time.
+    schemas_paused: Mutex<Option<Instant>>,
+    /// When all definitions were last reconciled because this cluster came back.
+    definitions_added: Mutex<Option<Instant>>,
+    memory: Mutex<HashMap<InstanceKey, Memory>>,
+    version: Mutex<Option<String>>,
+    cluster_uid: Mutex<Option<String>>,
+}
+
+/// What the syncer remembers of an instance between two reconciles. Losing it costs work, never
+/// correctness: the ledger and the caches say the same.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Memory {
+    /// The uid of the hub's instance; another one means another instance of the same name.
+    pub(crate) uid: String,
+    /// What was applied, and what came of it.
+    pub(crate) applied: BTreeMap<ObjectRef, Applied>,
+    /// What is the instance's own in the target.
+    pub(crate) claims: Claims,
+    /// The ledger's spec as it was last written or read.
+    pub(crate) ledger: Option<api::wheelhouse::InventorySpec>,
+    /// Digest of the mirror as it was last written.
+    pub(crate) mirror: Option<u64>,
+    /// Failures in a row, for the backoff.
+    pub(crate) failure_count: u32,
+}
+
+// === impl Probed ===
+
+impl Probed {
+    /// What is known before the first probe. Root and embedded clusters are this hub itself.
+    fn before(sort: TargetSort) -> Self {
+        match sort {
+            TargetSort::Root | TargetSort::Embedded => Self {
+                any: true,
+                reach: Reach::Reachable,
+            },
+            TargetSort::Mirrored => Self {
+                any: false,
+                reach: Reach::Unreachable(Trouble {
+                    since: api::meta::time_now_text(jiff::Timestamp::now()),
+                    reason: "it has not been asked yet".to_owned(),
+                }),
+            },
+        }
+    }
+}
+
+// === impl Target ===
+
+impl Target {
+    /// Makes a target without contacting it.
+    pub(crate) fn new(
+        cluster: LogicalCluster,
+        sort: TargetSort,
+        dynamic: Dynamic,
+        tasks: &Tasks,
+        token: CancellationToken,
+    ) -> Self {
+        let scope = match sort {
+            TargetSort::Mirrored => None,
+            TargetSort::Embedded | TargetSort::Root => Some(ClusterScope::One(cluster.clone())),
+        };
+        Self {
+            cluster,
+            sort,
+            dynamic,
+            scope,
+            actors: Actors::default(),
+            children: Arc::default(),
+            externals: Arc::default(),
+            mirrors: Arc::default(),
+            kinds: Kinds::default(),
+            queue: Arc::default(),
+            mirror_queue: Arc::default(),
+            token,
+            probe: Arc::default(),
+            wake: Arc::default(),
+            planning: Semaphore::new(1),
+            link: None,
+            created: String::new(),
+            tasks: tasks.clone(),
+            reach: watch::Sender::new(Probed::before(sort)),
+            identity_fault: Mutex::default(),
+            schemas_paused: Mutex::default(),
+            definitions_added: Mutex::default(),
+            memory: Mutex::default(),
+            version: Mutex::default(),
+            cluster_uid: Mutex::default(),
+        }
+    }
+
+    /// Makes the target of a real spoke without contacting it.
+    pub(crate) fn mirrored(
+        link: Arc<Link>,
+        created: &str,
+        tasks: &Tasks,
+        token: CancellationToken,
+    ) -> Self {
+        let (cluster, dynamic) = (link.spoke().clone(), link.for_controllers());
+        let mut target = Self::new(cluster, TargetSort::Mirrored, dynamic, tasks, token);
+        created.clone_into(&mut target.created);
+        target.probe = Arc::clone(link.probe());
+        target.link = Some(link);
+        target
+    }
+
+    /// Names an endpoint in this cluster.
+    pub(crate) fn endpoint(&self, gvr: &GroupVersionResource, namespace: &str) -> Endpoint {
+        Endpoint {
+            scope: self.scope.clone(),
+            gvr: gvr.clone(),
+            namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
+        }
+    }
+
+    /// Names what a reflector reads: all objects of an endpoint, in all namespaces.
+    pub(crate) fn source(
+        &self,
+        gvr: &GroupVersionResource,
+        label_selector: Option<Selector>,
+    ) -> reflector::Config {
+        reflector::Config {
+            client: self.dynamic.client().clone(),
+            endpoint: self.endpoint(gvr, ""),
+            label_selector,
+            field_selector: None,
+            name: format!("{}/{}", self.cluster, gvr.resource),
+        }
+    }
+
+    /// Follows a collection of this cluster until `end`, which is the target's token or a child of
+    /// it.
+    pub(crate) fn follow(
+        &self,
+        source: reflector::Config,
+        end: CancellationToken,
+    ) -> mpsc::Receiver<reflector::Event> {
+        reflector::start_woken(source, Arc::clone(&self.wake), &self.tasks, end)
+    }
+
+    /// Starts the watch of a kind of children, if it does not run yet.
+    pub(crate) fn watch_children(&self, kind: &WatchedKind) {
+        if !self.children.register(kind) {
+            return;
+        }
+        let queue = Arc::clone(&self.queue);
+        children::watch(
+            &self.children,
+            kind.clone(),
+            self.follow(
+                self.source(&kind.gvr, Some(children::owned())),
+                self.token.clone(),
+            ),
+            &self.tasks,
+            move |instance| queue.add(instance),
+        );
+    }
+
+    /// The tasks that this target's work is counted with.
+    pub(crate) const fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
+    /// Returns the connection of a real spoke.
+    pub(crate) const fn link(&self) -> Option<&Arc<Link>> {
+        self.link.as_ref()
+    }
+
+    /// Whether `system:masters` of the hub are that in the cluster too.
+    pub(crate) fn trusts_masters(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.trusts_masters())
+    }
+
+    /// Returns whether the cluster answers.
+    pub(crate) fn reach(&self) -> Reach {
+        self.reach.borrow().reach.clone()
+    }
+
+    /// Waits until it is known whether the cluster answers.
+    pub(crate) async fn probed(&self) {
+        self.wait_for(|probed| probed.any).await;
+    }
+
+    /// Waits until the cluster answers, as the one that its Spoke is for.
+    pub(crate) async fn reachable(&self) {
+        self.wait_for(|probed| probed.reach == Reach::Reachable)
+            .await;
+    }
+
+    async fn wait_for(&self, holds: impl FnMut(&Probed) -> bool) {
+        let mut probed = self.reach.subscribe();
+        // The sender lives as long as the target that is borrowed here.
+        drop(probed.wait_for(holds).await);
+    }
+
+    /// Notes the outcome of a probe. Returns whether the cluster came back just now.
+    pub(crate) fn note_reach(&self, failure: Option<String>, now: &str) -> bool {
+        let before = self.reach();
+        let (reach, back) = match failure {
+            None => {
+                if let Some(link) = &self.link {
+                    link.answered();
+                }
+                (Reach::Reachable, before != Reach::Reachable)
+            }
+            Some(reason) => (Reach::Unreachable(self.trouble(before, reason, now)), false),
+        };
+        self.reach.send_replace(Probed { any: true, reach });
+        back
+    }
+
+    /// Returns since when the cluster fails: as the path says, which may have noticed it first.
+    fn trouble(&self, before: Reach, reason: String, now: &str) -> Trouble {
+        match (before, &self.link) {
+            (Reach::Unreachable(known), link) => {
+                let since = known.since;
+                if let Some(link) = link {
+                    link.note_trouble(reason.clone(), &since);
+                }
+                Trouble { since, reason }
+            }
+            (Reach::Reachable, Some(link)) => link.note_trouble(reason, now),
+            (Reach::Reachable, None) => Trouble {
+                since: now.to_owned(),
+                reason,
+            },
+        }
+    }
+
+    /// Notes whether the cluster is the one that its Spoke is for.
+    pub(crate) fn note_identity(&self, fault: Option<IdentityFault>) {
+        let is_known = fault.is_none();
+        let before = std::mem::replace(&mut *self.identity_fault.lock(), fault);
+        if before.is_some()
+            && is_known
+            && let Some(link) = &self.link
+        {
+            link.follow_namespaces();
+        }
+    }
+
+    /// Returns why the cluster is not the one that its Spoke is for.
+    pub(crate) fn identity_fault(&self) -> Option<IdentityFault> {
+        self.identity_fault.lock().clone()
+    }
+
+    /// Returns whether the cluster is to be asked for its schemas.
+    pub(crate) fn gives_schemas(&self) -> bool {
+        self.schemas_paused
+            .lock()
+            .is_none_or(|until| until <= Instant::now())
+    }
+
+    /// Notes that the cluster did not give its schemas in time.
+    pub(crate) fn pause_schemas(&self, duration: Duration) {
+        *self.schemas_paused.lock() = Some(Instant::now() + duration);
+    }
+
+    /// Returns how long to wait until definitions are to be reconciled because this cluster is back: at once, unless they just were.
+    pub(crate) fn definitions_delay(&self) -> Duration {
+        let now = Instant::now();
+        let mut added = self.definitions_added.lock();
+        let due = match *added {
+            Some(before) if before > now => before,
+            Some(before) => now.max(before + DEFINITIONS_INTERVAL),
+            None => now,
+        };
+        *added = Some(due);
+        due.saturating_duration_since(now)
+    }
+
+    /// Notes the answer of `/version`.
+    pub(crate) fn note_version(&self, answer: &[u8]) {
+        let answer: serde_json::Value = serde_json::from_slice(answer).unwrap_or_default();
+        let version = answer["gitVersion"].as_str();
+        let version = version.filter(|version| version.len() <= VERSION_BYTES_MAX);
+        *self.version.lock() = version.map(str::to_owned);
+    }
+
+    /// Returns the version of the cluster's API server, once it has answered.
+    pub(crate) fn version(&self) -> Option<String> {
+        self.version.lock().clone()
+    }
+
+    /// Notes the uid of the cluster's namespace `kube-system`, which identifies it.
+    pub(crate) fn note_cluster_uid(&self, uid: &str) {
+        *self.cluster_uid.lock() = (!uid.is_empty()).then(|| uid.to_owned());
+    }
+
+    /// Returns the uid of the cluster, once it is known.
+    pub(crate) fn cluster_uid(&self) -> Option<String> {
+        self.cluster_uid.lock().clone()
+    }
+
+    /// Recalls what is remembered of an instance; nothing, if the uid is another one.
+    pub(crate) fn recall(&self, key: &InstanceKey, uid: &str) -> Memory {
+        let memory = self.memory.lock();
+        match memory.get(key) {
+            Some(known) if known.uid == uid => known.clone(),
+            _ => Memory {
+                uid: uid.to_owned(),
+                ..Memory::default()
+            },
+        }
+    }
+
+    /// Remembers an instance.
+    pub(crate) fn remember(&self, key: &InstanceKey, memory: Memory) {
+        self.memory.lock().insert(key.clone(), memory);
+    }
+
+    /// Forgets an instance that is gone.
+    pub(crate) fn forget(&self, key: &InstanceKey) {
+        self.memory.lock().remove(key);
+    }
+
+    /// Adds an instance to be reconciled after a failure, later the more failures there were.
+    pub(crate) fn retry(&self, key: &InstanceKey, failure_count: u32) {
+        self.queue.add_after(key.clone(), backoff(failure_count));
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Target")
+            .field("cluster", &self.cluster)
+            .field("sort", &self.sort)
+            .field("reach", &self.reach())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Between two times that a cluster which comes and goes has all definitions reconciled.
+const DEFINITIONS_INTERVAL: Duration = Duration::from_secs(10);
+
+/// A `gitVersion` has some thirty characters; what is longer is none.
+const VERSION_BYTES_MAX: usize = 128;
+
+/// The longest wait between two tries of one instance: a user who mends the cause by hand should
+/// not wait longer, and 10,000 failing instances cost at most 330 tries a second.
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
+
+/// The wait after a first failure.
+const BACKOFF_MIN: Duration = Duration::from_millis(200);
+
+fn backoff(failure_count: u32) -> Duration {
+    let base = BACKOFF_MIN
+        .saturating_mul(1 << failure_count.min(10))
+        .min(BACKOFF_MAX);
+    // Up to a quarter earlier, so that what failed together is not tried together.
+    base.mul_f64(1.0 - rand::random::<f64>() / 4.0)
+}

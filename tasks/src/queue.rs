@@ -1,0 +1,234 @@
+//! A work queue of keys: each key is worked on by one worker at a time, and work that arrives
+//! meanwhile is remembered, not lost and not done twice.
+//!
+//! # Invariants
+//!
+//! A key that is added after a worker took it is handed out again once that worker is done with
+//! it. A key waits in at most one place: ready, delayed (the earlier due time wins) or running.
+//!
+//! The queue holds keys of objects that exist in a cache, each once, so it is bounded by them.
+//!
+//! Source: client-go `util/workqueue` (queue, delaying queue).
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    hash::Hash,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::{sync::Notify, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+/// A deduplicating queue with delayed additions.
+#[derive(Debug)]
+pub struct WorkQueue<K> {
+    // Guards the whole state; never held across an await.
+    state: Mutex<State<K>>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct State<K> {
+    ready: VecDeque<K>,
+    ready_keys: HashSet<K>,
+    running: HashSet<K>,
+    again: HashSet<K>,
+    delayed: BTreeMap<(Instant, u64), K>,
+    due: HashMap<K, (Instant, u64)>,
+    sequence: u64,
+}
+
+// === impl WorkQueue ===
+
+impl<K> Default for WorkQueue<K> {
+    fn default() -> Self {
+        let state = State {
+            ready: VecDeque::new(),
+            ready_keys: HashSet::new(),
+            running: HashSet::new(),
+            again: HashSet::new(),
+            delayed: BTreeMap::new(),
+            due: HashMap::new(),
+            sequence: 0,
+        };
+        Self {
+            state: Mutex::new(state),
+            changed: Notify::new(),
+        }
+    }
+}
+
+impl<K: Clone + Eq + Hash> WorkQueue<K> {
+    /// Adds a key to be worked on as soon as a worker is free.
+    pub fn add(&self, key: K) {
+        self.state.lock().add(key);
+        self.changed.notify_one();
+    }
+
+    /// Adds a key to be worked on after a delay, unless it is due earlier already.
+    pub fn add_after(&self, key: K, delay: Duration) {
+        self.state.lock().add_at(key, Instant::now() + delay);
+        self.changed.notify_one();
+    }
+
+    /// [`WorkQueue::next`], or nothing once `token` is cancelled: what a worker loops over.
+    pub async fn next_until(&self, token: &CancellationToken) -> Option<K> {
+        tokio::select! {
+            biased;
+            () = token.cancelled() => None,
+            key = self.next() => Some(key),
+        }
+    }
+
+    /// Hands out the next key. The worker must call [`WorkQueue::done`] with it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a key is taken only in the poll that returns it.
+    pub async fn next(&self) -> K {
+        loop {
+            let due = {
+                let mut state = self.state.lock();
+                state.promote(Instant::now());
+                if let Some(key) = state.take() {
+                    if !state.ready.is_empty() {
+                        self.changed.notify_one();
+                    }
+                    return key;
+                }
+                state.delayed.keys().next().map(|(due, _)| *due)
+            };
+            match due {
+                Some(due) => tokio::select! {
+                    () = self.changed.notified() => {}
+                    () = tokio::time::sleep_until(due) => {}
+                },
+                None => self.changed.notified().await,
+            }
+        }
+    }
+
+    /// Marks the work on a key as done; the key is ready again if it was added meanwhile.
+    pub fn done(&self, key: &K) {
+        let mut state = self.state.lock();
+        state.running.remove(key);
+        if state.again.remove(key) {
+            state.add(key.clone());
+            self.changed.notify_one();
+        }
+    }
+
+    /// Returns whether no key waits and none is worked on.
+    #[cfg(test)]
+    fn is_empty(&self) -> bool {
+        let state = self.state.lock();
+        state.ready.is_empty() && state.running.is_empty() && state.delayed.is_empty()
+    }
+}
+
+// === impl State ===
+
+impl<K: Clone + Eq + Hash> State<K> {
+    fn add(&mut self, key: K) {
+        if let Some(place) = self.due.remove(&key) {
+            self.delayed.remove(&place);
+        }
+        if self.running.contains(&key) {
+            self.again.insert(key);
+        } else if self.ready_keys.insert(key.clone()) {
+            self.ready.push_back(key);
+        }
+    }
+
+    fn add_at(&mut self, key: K, due: Instant) {
+        if self.ready_keys.contains(&key) || self.again.contains(&key) {
+            return;
+        }
+        if let Some(place) = self.due.get(&key).copied() {
+            if place.0 <= due {
+                return;
+            }
+            self.delayed.remove(&place);
+        }
+        self.sequence += 1;
+        let place = (due, self.sequence);
+        self.due.insert(key.clone(), place);
+        self.delayed.insert(place, key);
+    }
+
+    fn promote(&mut self, now: Instant) {
+        while let Some(entry) = self.delayed.first_entry() {
+            if entry.key().0 > now {
+                break;
+            }
+            let key = entry.remove();
+            self.due.remove(&key);
+            self.add(key);
+        }
+    }
+
+    fn take(&mut self) -> Option<K> {
+        let key = self.ready.pop_front()?;
+        self.ready_keys.remove(&key);
+        self.running.insert(key.clone());
+        Some(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_added_twice_is_handed_out_once() {
+        let queue = WorkQueue::default();
+        queue.add("a");
+        queue.add("a");
+        queue.add("b");
+        assert_eq!(queue.next().await, "a", "first added, first out");
+        assert_eq!(queue.next().await, "b", "the second a was the same work");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_added_while_it_runs_is_handed_out_again_after_done() {
+        let queue = WorkQueue::default();
+        queue.add("a");
+        let key = queue.next().await;
+        queue.add("a");
+        let early = tokio::time::timeout(Duration::from_secs(1), queue.next()).await;
+        assert!(early.is_err(), "one worker at a time");
+        queue.done(&key);
+        assert_eq!(queue.next().await, "a", "the work that arrived meanwhile");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_earlier_of_two_delays_wins_and_an_addition_beats_both() {
+        let queue = WorkQueue::default();
+        let start = Instant::now();
+        queue.add_after("a", Duration::from_mins(1));
+        queue.add_after("a", Duration::from_secs(5));
+        queue.add_after("a", Duration::from_secs(30));
+        assert_eq!(queue.next().await, "a", "after the shortest delay");
+        assert_eq!(start.elapsed().as_secs(), 5, "not before and not later");
+        queue.done(&"a");
+        queue.add_after("a", Duration::from_mins(1));
+        queue.add("a");
+        assert_eq!(queue.next().await, "a", "at once");
+        queue.done(&"a");
+        assert!(queue.is_empty(), "the delay went with the addition");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_delay_that_ends_while_the_key_runs_is_not_lost() {
+        let queue = WorkQueue::default();
+        queue.add("a");
+        let key = queue.next().await;
+        queue.add_after("a", Duration::from_millis(1));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let none = tokio::time::timeout(Duration::from_secs(1), queue.next()).await;
+        assert!(none.is_err(), "still running");
+        queue.done(&key);
+        assert_eq!(queue.next().await, "a", "handed out after done");
+    }
+}
