@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::{GroupVersion, GroupVersionKind};
-use schema::Schema;
+use schema::{Schema, builtin::catalog};
 
 /// Resolves kinds of the cluster that is to receive the objects: their schemas and where they are served.
 pub trait SchemaResolver: Send + Sync {
@@ -43,26 +43,45 @@ pub enum ResolveError {
     Unavailable(String),
 }
 
+// === impl ResolvedKind ===
+
+impl ResolvedKind {
+    /// Returns a kind that every cluster has; `None` for one that is not built in.
+    pub fn built_in(gvk: &GroupVersionKind) -> Option<Self> {
+        let resource = catalog().by_kind(gvk)?;
+        Some(Self {
+            schema: catalog().schema(gvk)?,
+            namespaced: resource.namespaced,
+            resource: resource.resource.clone(),
+        })
+    }
+}
+
+// === impl ResolveError ===
+
+impl ResolveError {
+    /// Returns the error for a kind that a cluster does not serve. `is_version_served` tells whether it serves other kinds of
+    /// that group and version; those of built-in kinds it serves in any case.
+    pub fn not_served(gvk: &GroupVersionKind, is_version_served: bool) -> Self {
+        let version = gvk.group_version();
+        let mut built_in = catalog().resources().iter();
+        if is_version_served || built_in.any(|it| it.gvr().group_version() == version) {
+            return Self::KindNotFound(gvk.clone());
+        }
+        Self::GroupVersionNotServed(version)
+    }
+}
+
 /// A cluster with the built-in kinds and no other.
 #[cfg(test)]
 pub(crate) mod builtin_kinds {
-    use schema::builtin::catalog;
-
     use super::*;
 
     pub(crate) struct BuiltinKinds;
 
     impl SchemaResolver for BuiltinKinds {
         fn resolve(&self, gvk: &GroupVersionKind) -> Result<ResolvedKind, ResolveError> {
-            let Some((resource, schema)) = catalog().by_kind(gvk).zip(catalog().schema(gvk)) else {
-                return Err(ResolveError::KindNotFound(gvk.clone()));
-            };
-            let (namespaced, resource) = (resource.namespaced, resource.resource.clone());
-            Ok(ResolvedKind {
-                schema,
-                namespaced,
-                resource,
-            })
+            ResolvedKind::built_in(gvk).ok_or_else(|| ResolveError::KindNotFound(gvk.clone()))
         }
     }
 }

@@ -12,7 +12,6 @@ use api::crd::CustomResourceDefinition;
 use api::kro::RgdSpec;
 use api::{GroupVersion, GroupVersionKind};
 use schema::Schema;
-use schema::builtin::catalog;
 use serde_json::{Value, json};
 use serde_saphyr::DuplicateKeyPolicy;
 use wheelhouse_graph::{
@@ -52,24 +51,8 @@ impl SchemaResolver for Cluster {
         if let Some(kind) = self.kinds.get(gvk) {
             return Ok(kind.clone());
         }
-        let builtin = catalog().by_kind(gvk).zip(catalog().schema(gvk));
-        if let Some((resource, schema)) = builtin {
-            let (namespaced, resource) = (resource.namespaced, resource.resource.clone());
-            return Ok(ResolvedKind {
-                schema,
-                namespaced,
-                resource,
-            });
-        }
-        let group_version = gvk.group_version();
-        let is_builtin = catalog()
-            .resources()
-            .iter()
-            .any(|resource| resource.group == gvk.group && resource.version == gvk.version);
-        if is_builtin || self.group_versions.contains(&group_version) {
-            return Err(ResolveError::KindNotFound(gvk.clone()));
-        }
-        Err(ResolveError::GroupVersionNotServed(group_version))
+        let is_version_served = self.group_versions.contains(&gvk.group_version());
+        ResolvedKind::built_in(gvk).ok_or_else(|| ResolveError::not_served(gvk, is_version_served))
     }
 }
 

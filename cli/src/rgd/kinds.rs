@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::{GroupVersion, GroupVersionKind, crd::CustomResourceDefinition};
 use graph::{ResolveError, ResolvedKind, SchemaResolver};
-use schema::{Schema, builtin::catalog};
+use schema::Schema;
 
 /// The built-in kinds, and those of CustomResourceDefinitions.
 #[derive(Debug, Default)]
@@ -48,20 +48,8 @@ impl SchemaResolver for Kinds {
         if let Some(kind) = self.defined.get(gvk) {
             return Ok(kind.clone());
         }
-        if let Some((resource, schema)) = catalog().by_kind(gvk).zip(catalog().schema(gvk)) {
-            return Ok(ResolvedKind {
-                schema,
-                namespaced: resource.namespaced,
-                resource: resource.resource.clone(),
-            });
-        }
-        let version = gvk.group_version();
-        let mut builtin = catalog().resources().iter();
-        if self.versions.contains(&version)
-            || builtin.any(|resource| resource.gvr().group_version() == version)
-        {
-            return Err(ResolveError::KindNotFound(gvk.clone()));
-        }
-        Err(ResolveError::GroupVersionNotServed(version))
+        ResolvedKind::built_in(gvk).ok_or_else(|| {
+            ResolveError::not_served(gvk, self.versions.contains(&gvk.group_version()))
+        })
     }
 }

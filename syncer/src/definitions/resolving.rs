@@ -84,7 +84,7 @@ pub(crate) async fn fetch(
 ) -> Fetched {
     let wanted: BTreeSet<GroupVersionKind> = named(spec)
         .into_iter()
-        .filter(|gvk| builtin(gvk).is_none())
+        .filter(|gvk| ResolvedKind::built_in(gvk).is_none())
         .collect();
     let mut read = Vec::new();
     if !wanted.is_empty() {
@@ -167,16 +167,6 @@ fn named(spec: &RgdSpec) -> BTreeSet<GroupVersionKind> {
         kinds.extend(template.or(external));
     }
     kinds
-}
-
-fn builtin(gvk: &GroupVersionKind) -> Option<ResolvedKind> {
-    let catalog = schema::builtin::catalog();
-    let resource = catalog.by_kind(gvk)?;
-    Some(ResolvedKind {
-        schema: catalog.schema(gvk)?,
-        namespaced: resource.namespaced,
-        resource: resource.resource.clone(),
-    })
 }
 
 type Kinds = Vec<(GroupVersionKind, Found)>;
@@ -381,24 +371,15 @@ impl FetchedSchemas {
 
 impl SchemaResolver for FetchedSchemas {
     fn resolve(&self, gvk: &GroupVersionKind) -> Result<ResolvedKind, ResolveError> {
-        if let Some(kind) =
-            builtin(gvk).or_else(|| self.kinds.get(gvk).map(|found| found.kind.clone()))
-        {
+        let fetched = || self.kinds.get(gvk).map(|found| found.kind.clone());
+        if let Some(kind) = ResolvedKind::built_in(gvk).or_else(fetched) {
             return Ok(kind);
         }
         if let Some(reason) = &self.unavailable {
             return Err(ResolveError::Unavailable(reason.clone()));
         }
-        let version = gvk.group_version();
-        let known = self.served.contains(&version)
-            || schema::builtin::catalog()
-                .resources()
-                .iter()
-                .any(|resource| resource.gvr().group_version() == version);
-        if known {
-            return Err(ResolveError::KindNotFound(gvk.clone()));
-        }
-        Err(ResolveError::GroupVersionNotServed(version))
+        let is_version_served = self.served.contains(&gvk.group_version());
+        Err(ResolveError::not_served(gvk, is_version_served))
     }
 }
 
