@@ -12,11 +12,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::apart;
 use crate::error::{BoundError, Error};
 
 const MIB: usize = 1024 * 1024;
@@ -25,8 +27,12 @@ const MIB: usize = 1024 * 1024;
 pub(crate) const OBJECT_BYTES: usize = 1024;
 /// What a chunk of a body costs beside its bytes.
 const CHUNK_BYTES: usize = 64;
-/// What an event of a watch costs beside its bytes, for the pace: it is decoded, taken up, and may cause a reconcile.
+/// What an object or an event costs beside its bytes, for the pace: it is decoded, taken up, and may cause a reconcile.
 const EVENT_BYTES: usize = 4096;
+/// How much may be read at once, as a multiple of what may be read in a second.
+const BURST_SECONDS: usize = 4;
+/// The part of an answer that is read without waiting: what users ask of a cluster does not queue behind its lists.
+const UNPACED_BYTES: usize = 64 * 1024;
 /// Memory of a parsed value for each separator in its text: an entry of a map, with its key.
 const SEPARATOR_BYTES: usize = 96;
 /// Memory of a parsed value for each object in its text; decoded structs have many empty fields.
@@ -53,8 +59,8 @@ pub struct Bounds {
     pub page_count_max: usize,
     /// How long one list may take, with all its pages.
     pub list_deadline: Duration,
-    /// What all watches together may deliver each second, after a burst of eight times as much.
-    pub watch_bytes_per_second: Option<usize>,
+    /// What may be read each second, in watches, lists and documents together, after a burst of four times as much.
+    pub read_bytes_per_second: Option<usize>,
 }
 
 /// What one cluster holds of its bounds now; shared by all who read that cluster.
@@ -65,7 +71,7 @@ pub struct Budget {
     met: Mutex<BTreeMap<String, (Instant, BoundError)>>,
     /// Wakes who tells of them.
     met_changed: Notify,
-    /// Guards the bucket that watches take from.
+    /// Guards the bucket that reads take from.
     bucket: Mutex<Bucket>,
 }
 
@@ -81,6 +87,12 @@ pub struct Charge {
     /// `None` where nothing is counted.
     budget: Option<Arc<Budget>>,
     bytes: usize,
+}
+
+/// A whole answer, counted for as long as it is held.
+pub(crate) struct Answered {
+    pub(crate) bytes: Bytes,
+    _charge: Charge,
 }
 
 /// The pages of one list, as far as they were read.
@@ -103,7 +115,7 @@ impl Bounds {
         object_bytes_max: 32 * MIB,
         page_count_max: usize::MAX,
         list_deadline: Duration::from_hours(1),
-        watch_bytes_per_second: None,
+        read_bytes_per_second: None,
     };
 
     /// For a spoke. Some 10,000 objects of 3 KB fit, and as many beside them while they are listed anew.
@@ -114,7 +126,7 @@ impl Bounds {
         object_bytes_max: 4 * MIB,
         page_count_max: 10_000,
         list_deadline: Duration::from_mins(5),
-        watch_bytes_per_second: Some(16 * MIB),
+        read_bytes_per_second: Some(16 * MIB),
     };
 }
 
@@ -129,14 +141,14 @@ impl Default for Bounds {
 impl Budget {
     /// Makes a budget of which nothing is used.
     pub fn new(bounds: Bounds) -> Self {
-        let burst = bounds.watch_bytes_per_second.unwrap_or_default();
+        let burst = bounds.read_bytes_per_second.unwrap_or_default();
         Self {
             bounds,
             used_bytes: AtomicUsize::new(0),
             met: Mutex::default(),
             met_changed: Notify::new(),
             bucket: Mutex::new(Bucket {
-                bytes: signed(burst.saturating_mul(8)),
+                bytes: signed(burst.saturating_mul(BURST_SECONDS)),
                 filled: Instant::now(),
             }),
         }
@@ -165,11 +177,19 @@ impl Budget {
         Ok(charge)
     }
 
-    /// Parses an answer, if what it will need is left.
+    /// Parses an answer, if what it will need is left; a large one apart from the threads that serve.
     ///
     /// # Errors
     /// [`Error::Bound`] where less is left, [`Error::Decode`] where it is not of that form.
-    pub fn parse<T: DeserializeOwned>(self: &Arc<Self>, bytes: &[u8]) -> Result<T, Error> {
+    pub async fn parse<T>(self: &Arc<Self>, bytes: &Bytes) -> Result<T, Error>
+    where
+        T: DeserializeOwned + Send + 'static,
+    {
+        let (budget, bytes) = (Arc::clone(self), bytes.clone());
+        apart::run(bytes.len(), move || budget.parse_here(&bytes)).await?
+    }
+
+    fn parse_here<T: DeserializeOwned>(self: &Arc<Self>, bytes: &[u8]) -> Result<T, Error> {
         let _charge = if self.is_counted() && bytes.len() > SMALL_BYTES {
             Some(self.take(parsed_bytes(bytes))?)
         } else {
@@ -224,10 +244,27 @@ impl Budget {
         Some(texts.join("; "))
     }
 
-    /// Returns how long the watches of this cluster have to wait after these bytes and events.
-    pub(crate) fn pace(&self, now: Instant, bytes: usize, event_count: usize) -> Option<Duration> {
-        let rate = self.bounds.watch_bytes_per_second?;
-        let cost = bytes.saturating_add(event_count.saturating_mul(EVENT_BYTES));
+    /// Counts what was read of an answer that has `length` bytes so far, and waits where the cluster sends faster than it
+    /// may. Not reading on makes the server wait.
+    pub(crate) async fn pace_answer(&self, length: usize, bytes: usize) {
+        if let Some(pause) = self.pace(Instant::now(), bytes, 0)
+            && length > UNPACED_BYTES
+        {
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Counts the objects or events that were taken up, with the bytes of events, and waits likewise.
+    pub(crate) async fn pace_objects(&self, bytes: usize, count: usize) {
+        if let Some(pause) = self.pace(Instant::now(), bytes, count) {
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Returns how long the reads of this cluster have to wait after these bytes and objects.
+    fn pace(&self, now: Instant, bytes: usize, object_count: usize) -> Option<Duration> {
+        let rate = self.bounds.read_bytes_per_second?;
+        let cost = bytes.saturating_add(object_count.saturating_mul(EVENT_BYTES));
         let mut bucket = self.bucket.lock();
         let elapsed_ms = now.duration_since(bucket.filled).as_millis();
         let gained = u128::try_from(rate)
@@ -238,7 +275,7 @@ impl Budget {
             bucket.filled = now;
         }
         let gained = i64::try_from(gained).unwrap_or(i64::MAX);
-        let full = signed(rate.saturating_mul(8));
+        let full = signed(rate.saturating_mul(BURST_SECONDS));
         bucket.bytes = bucket.bytes.saturating_add(gained).min(full);
         bucket.bytes = bucket.bytes.saturating_sub(signed(cost));
         let missing = usize::try_from(bucket.bytes.checked_neg()?).ok()?;
@@ -319,6 +356,17 @@ impl fmt::Debug for Charge {
     }
 }
 
+// === impl Answered ===
+
+impl Answered {
+    pub(crate) const fn new(bytes: Bytes, charge: Charge) -> Self {
+        Self {
+            bytes,
+            _charge: charge,
+        }
+    }
+}
+
 // === impl Pager ===
 
 impl Pager {
@@ -393,7 +441,7 @@ mod tests {
         Arc::new(Budget::new(Bounds {
             total_bytes_max: 100_000,
             page_count_max: 3,
-            watch_bytes_per_second: Some(1000),
+            read_bytes_per_second: Some(1000),
             ..Bounds::SPOKE
         }))
     }
@@ -418,10 +466,10 @@ mod tests {
     fn what_grows_when_it_is_parsed_is_refused_before() {
         let budget = small();
         let flat = format!("[{}0]", "0,".repeat(3000));
-        let error = budget.parse::<serde_json::Value>(flat.as_bytes());
+        let error = budget.parse_here::<serde_json::Value>(flat.as_bytes());
         assert!(matches!(error, Err(Error::Bound(_))), "{error:?}");
         let text = format!("[\"{}\"]", "a".repeat(6000));
-        let parsed = budget.parse::<serde_json::Value>(text.as_bytes());
+        let parsed = budget.parse_here::<serde_json::Value>(text.as_bytes());
         assert!(parsed.is_ok(), "the same size in one string");
         assert_eq!(budget.used_bytes(), 0, "the parse is over");
     }
@@ -455,10 +503,10 @@ mod tests {
     }
 
     #[test]
-    fn watches_wait_once_their_burst_is_used_up() {
+    fn reads_wait_once_their_burst_is_used_up() {
         let budget = small();
         let start = budget.bucket.lock().filled;
-        assert_eq!(budget.pace(start, 8000, 0), None, "the burst");
+        assert_eq!(budget.pace(start, 4000, 0), None, "the burst");
         let half = Some(Duration::from_millis(500));
         assert_eq!(budget.pace(start, 500, 0), half, "at the rate");
         let later = start + Duration::from_secs(1);

@@ -18,7 +18,7 @@ use kube::client::Body;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::bounds::{Budget, Charge, Pager};
+use crate::bounds::{Answered, Budget, Pager};
 use crate::connection::Client;
 use crate::error::{BoundError, Error, refusal};
 use crate::reflector::{RawObject, decode_page};
@@ -139,12 +139,6 @@ pub enum Deleted {
     Terminating(Value),
 }
 
-/// A whole answer, counted for as long as it is held.
-pub(crate) struct Answered {
-    pub(crate) bytes: Bytes,
-    _charge: Charge,
-}
-
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireList {
@@ -243,7 +237,7 @@ impl Dynamic {
                 .with("limit", Some(&PAGE_SIZE.to_string()));
             let reading = self.call(Method::GET, target, ACCEPT_JSON, None);
             let answer = pager.in_time(reading).await?;
-            let page = decode_page(&answer.bytes, budget)?;
+            let page = decode_page(answer, budget).await?;
             let found = page.items.into_iter().find(|object| is_wanted(object));
             if found.is_some() || !pager.turn(page.metadata.continue_token)? {
                 return Ok(found);
@@ -272,7 +266,7 @@ impl Dynamic {
             target = target.with("limit", Some(&limit.to_string()));
         }
         let answer = self.call(Method::GET, target, ACCEPT_JSON, None).await?;
-        let list: WireList = self.client.budget().parse(&answer.bytes)?;
+        let list: WireList = self.client.budget().parse(&answer.bytes).await?;
         let mut items = list.items.unwrap_or_default();
         if let Some(kind) = list.kind.strip_suffix("List") {
             for item in &mut items {
@@ -417,7 +411,7 @@ impl Dynamic {
         if answer.bytes.len() > bytes_max {
             return Err(BoundError::Object { bytes_max }.into());
         }
-        self.client.budget().parse(&answer.bytes)
+        self.client.budget().parse(&answer.bytes).await
     }
 
     async fn call(
@@ -498,6 +492,7 @@ pub(crate) async fn read(mut body: Body, budget: &Arc<Budget>) -> Result<Answere
             return Err(BoundError::Answer { bytes_max }.into());
         }
         charge.grow_by_chunk(chunk.len())?;
+        budget.pace_answer(length, chunk.len()).await;
         chunks.push(chunk);
     }
     if chunks.len() > 1 {
@@ -509,10 +504,7 @@ pub(crate) async fn read(mut body: Body, budget: &Arc<Budget>) -> Result<Answere
         charge.shrink_to(length);
         chunks.push(whole.into());
     }
-    Ok(Answered {
-        bytes: chunks.pop().unwrap_or_default(),
-        _charge: charge,
-    })
+    Ok(Answered::new(chunks.pop().unwrap_or_default(), charge))
 }
 
 fn encode(value: &Value) -> Result<Vec<u8>, Error> {

@@ -3,13 +3,15 @@
 //!
 //! In reading order: [`transport`] is HTTP over connections that notice a dead peer; [`connection`] is one cluster
 //! and one credential; [`dynamic`] is the calls on objects, [`impersonation`] those in another's name; [`reflector`] follows
-//! a collection; [`discovery`] tells what a server serves; [`bounds`] is how much a cluster may make its client hold.
+//! a collection; [`discovery`] tells what a server serves; [`bounds`] is how much a cluster may make its client hold; [`apart`]
+//! is where large answers are decoded.
 //!
 //! **Invariant:** every call has a deadline, except those whose end is for the caller to decide: a watch, and what
 //! [`Connection::send`] relays.
 //! **Invariant:** what cannot be read is an error, never an empty answer.
 //! **Invariant:** what a spoke makes the hub hold is bounded, and only that spoke fails where a bound is met.
 
+pub mod apart;
 pub mod bounds;
 pub mod connection;
 pub mod discovery;

@@ -12,7 +12,7 @@ use std::{
 
 use api::{Status, discovery::ApiGroupDiscoveryList};
 use bytes::Bytes;
-use client::{Budget, Charge};
+use client::{Budget, Charge, apart};
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -96,7 +96,7 @@ pub(super) async fn discovery(source: Option<Source<'_>>, served: &ServedKinds) 
     let budget = dynamic.client().budget();
     let mut spoke = Groups::default();
     for bytes in [&core, &groups] {
-        match budget.parse::<ApiGroupDiscoveryList>(bytes) {
+        match budget.parse::<ApiGroupDiscoveryList>(bytes).await {
             Ok(list) => spoke.groups.extend(list.items),
             Err(error) => {
                 tracing::warn!(spoke = %way.cluster(), error = %error.chain(), "a spoke's discovery cannot be read");
@@ -169,7 +169,7 @@ pub(super) async fn document(
         Err(error) => return ours.ok_or_else(|| way.unreachable(&error)),
     };
     let bytes = match &ours {
-        Some(ours) => merged(way.dynamic().client().budget(), &bytes, &ours.bytes)?,
+        Some(ours) => merged(way.dynamic().client().budget(), &bytes, &ours.bytes).await?,
         None => bytes,
     };
     let made = Arc::new(Document { bytes, hash });
@@ -212,7 +212,7 @@ async fn spoke_index(source: Option<Source<'_>>) -> BTreeMap<String, String> {
     let dynamic = way.dynamic().with_deadline(PATIENCE);
     match dynamic.raw_get("/openapi/v3").await {
         Ok(bytes) => {
-            let parsed = dynamic.client().budget().parse::<Value>(&bytes);
+            let parsed = dynamic.client().budget().parse::<Value>(&bytes).await;
             let index = parsed.unwrap_or_default();
             let hashes: BTreeMap<String, String> = index["paths"]
                 .as_object()
@@ -240,12 +240,19 @@ fn merged_hash(spoke: &str, hub: &str) -> String {
 }
 
 /// Puts the hub's paths and models over the spoke's.
-fn merged(budget: &Arc<Budget>, spoke: &[u8], hub: &[u8]) -> Result<Bytes, Refusal> {
-    let mut document: Value = budget.parse(spoke).map_err(|error| {
+async fn merged(budget: &Arc<Budget>, spoke: &Bytes, hub: &Bytes) -> Result<Bytes, Refusal> {
+    let unreadable = |error| {
         let text = "the spoke's OpenAPI document cannot be read";
         Refusal::new(Status::service_unavailable(text)).because(error)
-    })?;
-    let mut ours: Value = serde_json::from_slice(hub).map_err(Refusal::internal)?;
+    };
+    let document: Value = budget.parse(spoke).await.map_err(unreadable)?;
+    let hub = hub.clone();
+    let overlaid = apart::run(spoke.len(), move || overlaid(document, &hub)).await;
+    overlaid.map_err(unreadable)?.map_err(Refusal::internal)
+}
+
+fn overlaid(mut document: Value, hub: &[u8]) -> Result<Bytes, serde_json::Error> {
+    let mut ours: Value = serde_json::from_slice(hub)?;
     for pointer in ["/paths", "/components/schemas"] {
         let Some(Value::Object(over)) = ours.pointer_mut(pointer).map(Value::take) else {
             continue;
@@ -254,9 +261,7 @@ fn merged(budget: &Arc<Budget>, spoke: &[u8], hub: &[u8]) -> Result<Bytes, Refus
             under.extend(over);
         }
     }
-    serde_json::to_vec(&document)
-        .map(Bytes::from)
-        .map_err(Refusal::internal)
+    serde_json::to_vec(&document).map(Bytes::from)
 }
 
 #[cfg(test)]
@@ -265,15 +270,17 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn the_hubs_models_stand_over_the_spokes() {
+    #[tokio::test]
+    async fn the_hubs_models_stand_over_the_spokes() {
         let spoke = json!({
             "paths": {"/apis/a/v1/xs": 1, "/apis/a/v1/ys": 1},
             "components": {"schemas": {"X": 1, "Y": 1}},
         });
         let hub = json!({"paths": {"/apis/a/v1/xs": 2}, "components": {"schemas": {"X": 2}}});
         let (spoke, hub) = (spoke.to_string(), hub.to_string());
-        let bytes = merged(&Arc::default(), spoke.as_bytes(), hub.as_bytes()).unwrap();
+        let bytes = merged(&Arc::default(), &spoke.into(), &hub.into())
+            .await
+            .unwrap();
         let merged: Value = serde_json::from_slice(&bytes).unwrap();
         let want = json!({
             "paths": {"/apis/a/v1/xs": 2, "/apis/a/v1/ys": 1},
@@ -282,8 +289,9 @@ mod tests {
         assert_eq!(merged, want, "what both have is the hub's");
     }
 
-    #[test]
-    fn a_spokes_document_that_is_no_json_is_refused_and_not_told() {
-        assert!(merged(&Arc::default(), b"<html>", b"{}").is_err());
+    #[tokio::test]
+    async fn a_spokes_document_that_is_no_json_is_refused_and_not_told() {
+        let (spoke, hub) = (Bytes::from("<html>"), Bytes::from("{}"));
+        assert!(merged(&Arc::default(), &spoke, &hub).await.is_err());
     }
 }

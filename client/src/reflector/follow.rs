@@ -45,6 +45,8 @@ pub(crate) struct Timing {
     pub(crate) pause_initial: Duration,
     /// The longest pause.
     pub(crate) pause_max: Duration,
+    /// The longest pause after a bound was met: each attempt reads as much again, and waiting alone mends nothing.
+    pub(crate) bound_pause_max: Duration,
 }
 
 /// A collection that is followed.
@@ -55,6 +57,8 @@ pub(super) struct Follower {
     /// Ends a pause early.
     wake: Arc<Notify>,
     backoff: Backoff,
+    /// The pauses after a bound was met.
+    bound_backoff: Backoff,
     /// Where the next watch begins; `None` where everything must be listed.
     position: Option<String>,
     /// How fresh the next list must be.
@@ -106,6 +110,7 @@ impl Default for Timing {
             watch_min: Duration::from_secs(1),
             pause_initial: Duration::from_millis(200),
             pause_max: Duration::from_secs(15),
+            bound_pause_max: Duration::from_mins(5),
         }
     }
 }
@@ -120,12 +125,14 @@ impl Follower {
         sender: mpsc::Sender<Event>,
     ) -> Self {
         let backoff = Backoff::new(timing.pause_initial, timing.pause_max);
+        let bound_backoff = Backoff::new(timing.pause_initial, timing.bound_pause_max);
         Self {
             config,
             timing,
             sender,
             wake,
             backoff,
+            bound_backoff,
             position: None,
             // A cache may be behind what this client did in an earlier life: what it does not show would count as gone.
             freshness: Freshness::Latest,
@@ -159,6 +166,7 @@ impl Follower {
                 // Only a watch that lasted shows that things are well: a list that succeeds between two watches
                 // that fail would otherwise be repeated at full speed.
                 self.backoff.reset();
+                self.bound_backoff.reset();
             }
             match end {
                 End::Regular if was_short && event_count == 0 => {
@@ -220,8 +228,8 @@ impl Follower {
                     self.page_size = (self.page_size / 10).max(PAGE_SIZE_MIN);
                 }
                 let reason = error.chain();
-                self.failed(&reason, error.retry_after(), error.unreachable())
-                    .await
+                let pause = self.pause_after(&error);
+                self.failed(&reason, pause, error.unreachable()).await
             }
         }
     }
@@ -267,7 +275,7 @@ impl Follower {
         )
         .await
         .map_err(|_elapsed| Error::Timeout)??;
-        Ok(wire::decode_page(&answered.bytes, self.budget())?)
+        wire::decode_page(answered, self.budget()).await
     }
 
     /// Reads one stream to its end and delivers what it says.
@@ -275,7 +283,7 @@ impl Follower {
         let seconds = rand::rng().random_range(self.timing.watch_seconds.clone());
         let path = match self.path() {
             Ok(path) => path,
-            Err(error) => return End::of_open(&error.into()),
+            Err(error) => return self.refused(&error.into()),
         };
         let target = path
             .with("watch", Some("true"))
@@ -284,7 +292,7 @@ impl Follower {
             .with("timeoutSeconds", Some(&seconds.to_string()));
         let mut body = match self.open(target).await {
             Ok(body) => body,
-            Err(error) => return End::of_open(&error),
+            Err(error) => return self.refused(&error),
         };
         let silence_max = Duration::from_secs(seconds).saturating_add(self.timing.silence_grace);
         let mut lines = match Lines::new(self.budget()) {
@@ -323,10 +331,7 @@ impl Follower {
                 }
             }
             let events = event_count.saturating_sub(before);
-            if let Some(pause) = self.budget().pace(Instant::now(), chunk.len(), events) {
-                // Not reading on makes the server wait, and all who share its budget.
-                tokio::time::sleep(pause).await;
-            }
+            self.budget().pace_objects(chunk.len(), events).await;
         }
     }
 
@@ -381,7 +386,7 @@ impl Follower {
             Line::Error(status) if status.is_expired() => {
                 return Err(End::Expired(status.to_string()));
             }
-            Line::Error(status) => return Err(End::of_status(&status)),
+            Line::Error(status) => return Err(self.end_of(&Error::Status(status))),
         };
         self.resumed().await.map_err(|ClosedError| End::Closed)?;
         let is_older = self
@@ -432,7 +437,7 @@ impl Follower {
             }
         }
         let own = self.backoff.next_pause();
-        let pause = pause.map_or(own, |asked| asked.min(self.timing.pause_max).max(own));
+        let pause = pause.map_or(own, |least| least.max(own));
         tokio::select! {
             biased;
             () = self.sender.closed() => Err(ClosedError),
@@ -487,16 +492,41 @@ impl Follower {
             .map_or_else(|error| error.to_string(), |path| path.as_str().to_owned())
     }
 
-    /// Ends a watch that delivered more than its cluster may make this client hold.
-    fn exceeded(&self, bound: BoundError) -> End {
-        let reason = bound.to_string();
-        let met: Result<(), Error> = Err(bound.into());
-        self.budget().note(&self.place(), &met);
-        End::Failed {
-            reason,
-            pause: None,
-            is_unreachable: false,
+    /// Returns how long the cluster asks to wait, or what it has exceeded demands; `None` where the usual pause will do.
+    fn pause_after(&mut self, error: &Error) -> Option<Duration> {
+        if error.bound().is_some() {
+            return Some(self.bound_backoff.next_pause());
         }
+        let asked = error.retry_after()?;
+        Some(asked.min(self.timing.pause_max))
+    }
+
+    /// Ends a watch that was not opened.
+    fn refused(&mut self, error: &Error) -> End {
+        match error.status() {
+            // Also 400, 404 and 422: the version is of another number line, or the resource was made anew. A list
+            // says more.
+            Some(status) if status.is_expired() || matches!(status.code, 400 | 404 | 422) => {
+                End::Expired(status.to_string())
+            }
+            _ => self.end_of(error),
+        }
+    }
+
+    fn end_of(&mut self, error: &Error) -> End {
+        End::Failed {
+            reason: error.chain(),
+            pause: self.pause_after(error),
+            is_unreachable: error.unreachable(),
+        }
+    }
+
+    /// Ends a watch that delivered more than its cluster may make this client hold.
+    fn exceeded(&mut self, bound: BoundError) -> End {
+        let error = Error::from(bound);
+        let end = self.end_of(&error);
+        self.budget().note::<()>(&self.place(), &Err(error));
+        end
     }
 }
 
@@ -508,32 +538,6 @@ impl End {
             reason: reason.to_owned(),
             pause: None,
             is_unreachable: true,
-        }
-    }
-
-    /// The head of the answer was no success.
-    fn of_open(error: &Error) -> Self {
-        match error.status() {
-            // Also 400, 404 and 422: the version is of another number line, or the resource was made anew. A list
-            // says more.
-            Some(status) if status.is_expired() || matches!(status.code, 400 | 404 | 422) => {
-                Self::Expired(status.to_string())
-            }
-            _ => Self::Failed {
-                reason: error.chain(),
-                pause: error.retry_after(),
-                is_unreachable: error.unreachable(),
-            },
-        }
-    }
-
-    fn of_status(status: &api::Status) -> Self {
-        Self::Failed {
-            reason: status.to_string(),
-            pause: status
-                .retry_after_seconds()
-                .map(|it| Duration::from_secs(u64::from(it))),
-            is_unreachable: false,
         }
     }
 }

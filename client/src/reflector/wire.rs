@@ -11,7 +11,9 @@ use serde_json::value::RawValue;
 
 use super::decode_error::DecodeError;
 use super::raw_object::RawObject;
-use crate::bounds::Budget;
+use crate::apart;
+use crate::bounds::{Answered, Budget};
+use crate::error::Error;
 
 /// One page of a collection.
 #[derive(Debug)]
@@ -99,8 +101,18 @@ impl<'de> Visitor<'de> for Items<'_> {
     }
 }
 
-/// Reads a page, within what its cluster may make this client hold.
-pub(crate) fn decode_page(bytes: &[u8], budget: &Arc<Budget>) -> Result<Page, DecodeError> {
+/// Reads a page, within what its cluster may make this client hold; a large one apart from the threads that serve.
+pub(crate) async fn decode_page(answered: Answered, budget: &Arc<Budget>) -> Result<Page, Error> {
+    let own = Arc::clone(budget);
+    let length = answered.bytes.len();
+    // The answer is counted until it is decoded.
+    let decode = move || decode_bytes(&answered.bytes, &own);
+    let page = apart::run(length, decode).await??;
+    budget.pace_objects(0, page.items.len()).await;
+    Ok(page)
+}
+
+fn decode_bytes(bytes: &[u8], budget: &Arc<Budget>) -> Result<Page, DecodeError> {
     let list: WireList<'_> = serde_json::from_slice(bytes)?;
     let Some(kind) = list.kind.strip_suffix("List") else {
         return Err(DecodeError::NotAList { kind: list.kind });
@@ -179,7 +191,7 @@ pub(crate) fn read_line(bytes: &[u8], type_meta: &Arc<TypeMeta>) {
 /// Reads a page, and holds what was read to what stands there; for fuzz targets.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn read_page(bytes: &[u8]) {
-    for object in decode_page(bytes, &Arc::default())
+    for object in decode_bytes(bytes, &Arc::default())
         .into_iter()
         .flat_map(|page| page.items)
     {
@@ -215,7 +227,7 @@ mod tests {
     fn a_page_gives_its_items_the_type_that_they_lack() {
         let text = br#"{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7","continue":"c"},
             "items":[{"metadata":{"name":"a"}},{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b"}}]}"#;
-        let page = decode_page(text, &Arc::default()).unwrap();
+        let page = decode_bytes(text, &Arc::default()).unwrap();
         assert_eq!(
             (page.metadata.resource_version.as_str(), page.items.len()),
             ("7", 2)
@@ -254,7 +266,7 @@ mod tests {
             ),
             ("", Err("unreadable: EOF")),
         ] {
-            match (decode_page(text.as_bytes(), &Arc::default()), want) {
+            match (decode_bytes(text.as_bytes(), &Arc::default()), want) {
                 (Ok(page), Ok(count)) => assert_eq!(page.items.len(), count, "{text}"),
                 (Err(error), Err(want)) => {
                     assert!(error.to_string().starts_with(want), "{text}: {error}");

@@ -187,16 +187,12 @@ async fn fetch_version(
     };
     let budget = target.dynamic.client().budget();
     let resources: Value = match target.dynamic.raw_get(path).await {
-        Ok(bytes) => budget.parse(&bytes)?,
+        Ok(bytes) => budget.parse(&bytes).await?,
         Err(error) if error.is_not_found() => return Ok(None),
         Err(error) => return Err(error),
     };
-    let document: Value = budget.parse(
-        &target
-            .dynamic
-            .raw_get(openapi(target)?.version(version)?)
-            .await?,
-    )?;
+    let path = openapi(target)?.version(version)?;
+    let document: Value = budget.parse(&target.dynamic.raw_get(path).await?).await?;
     let mut kinds = Vec::new();
     for resource in resources["resources"].as_array().into_iter().flatten() {
         let (name, kind) = (text(resource, &["name"]), text(resource, &["kind"]));
