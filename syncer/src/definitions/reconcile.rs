@@ -156,10 +156,7 @@ async fn accept(
     }
     let number = record(engine, key, object, graph, subject.revisions).await?;
     set.mark(marks::revision_resolved(number));
-    serve(engine, key, object, graph, &mut set).await;
-    if let Standing::HoldsAgainst(root) = &standing {
-        set.mark(contested(key, root, graph));
-    }
+    serve(engine, subject, graph, &standing, &mut set).await;
     claims::release(engine, key, Some(&kind)).await?;
     write_status(engine, key, object, &set, Some((graph, number))).await?;
     let revisions = revisions::list(engine, key).await?;
@@ -238,11 +235,12 @@ fn contested(key: &DefinitionKey, root: &DefinitionKey, graph: &CompiledGraph) -
 
 async fn serve(
     engine: &Arc<Engine>,
-    key: &DefinitionKey,
-    object: &Value,
+    subject: &Subject<'_>,
     graph: &Arc<CompiledGraph>,
+    standing: &Standing,
     set: &mut ConditionSet,
 ) {
+    let Subject { key, object, .. } = *subject;
     let grant = Grant::of(&key.cluster, object);
     let served = match grant.and_then(|grant| publish(engine, key, object, graph, grant)) {
         Ok(served) => served,
@@ -254,7 +252,10 @@ async fn serve(
     let spread = distribution::spread(engine, &served).await;
     match spread {
         Spread::Everywhere => {
-            set.mark(marks::kind_ready(&graph.group_kind().kind));
+            set.mark(match standing {
+                Standing::HoldsAgainst(root) => contested(key, root, graph),
+                _ => marks::kind_ready(&graph.group_kind().kind),
+            });
             set.mark(rights(engine, key, &served).await);
         }
         Spread::Waiting(places, delay) => {
