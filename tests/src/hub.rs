@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Lines of the hub's log that a failed test shows.
-const LOG_LINE_COUNT: usize = 60;
+const LOG_LINE_COUNT: usize = 300;
 
 /// A running hub. Dropping it ends the process and removes its folder.
 #[derive(Debug)]

@@ -40,7 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(40);
 const PATIENCE_STUCK: Duration = Duration::from_secs(2);
 const INTERVAL: Duration = Duration::from_millis(10);
 /// Steps that a failure shows.
-const SHOWN: usize = 15;
+const SHOWN: usize = 200;
 
 /// A tenant: the administrator of a cluster, and a user there without rights of its own.
 struct Tenant {
@@ -277,7 +277,7 @@ impl World {
         loop {
             let (both, alone) = (&self.sides[0], &self.sides[1 + tenant]);
             let (left, right) = tokio::join!(both.look(owner, path), alone.look(owner, path));
-            let ((seen, answer), (wanted, _)) = (left?, right?);
+            let ((seen, answer), (wanted, other)) = (left?, right?);
             if answer.body.to_string().contains(TENANTS[1 - tenant].canary) {
                 return Err(format!(
                     "{path} as {owner} has the other tenant's value: {}",
@@ -288,7 +288,12 @@ impl World {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                return Err(format!("{path} as {owner}: {}", told(&seen, &wanted)));
+                return Err(format!(
+                    "{path} as {owner}: {}\nbeside the other: {}\nalone: {}",
+                    told(&seen, &wanted),
+                    answer.body,
+                    other.body
+                ));
             }
             tokio::time::sleep(INTERVAL).await;
         }
