@@ -257,6 +257,14 @@ impl ConditionSet {
             .find(|condition| condition.kind == kind)
     }
 
+    /// Returns whether the condition of a type is about the object as it is now, and was decided.
+    pub fn is_current(&self, kind: &str) -> bool {
+        self.get(kind).is_some_and(|condition| {
+            condition.observed_generation == self.generation
+                && condition.status != ConditionStatus::Unknown
+        })
+    }
+
     /// Returns whether the condition of a type is True.
     pub fn is_true(&self, kind: &str) -> bool {
         self.get(kind)

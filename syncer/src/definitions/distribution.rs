@@ -20,6 +20,7 @@ use client::{
 };
 use graph::Ownership;
 use serde_json::{Value, json};
+use spokes::Trouble;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -52,23 +53,29 @@ pub(crate) enum Spread {
     Everywhere,
     /// Not yet in these, which are waited for that long.
     Waiting(Vec<String>, Duration),
+    /// Its home does not answer, and it is not known how far it is there. Who looks after the home's CRDs once it answers
+    /// has the definition looked at again.
+    Away(Trouble),
     /// Refused in root, or in the only cluster that it is for.
     Refused(String),
 }
 
 /// How a definition is in one target, as far as the definition is concerned.
+#[derive(Debug)]
 enum Standing {
     /// Nothing that it waits for: served, or the target's own trouble, which is told there.
     Settled,
     /// It waits for the target, that long.
     Awaited(Duration),
+    /// Its home does not answer, and nothing is known of it there.
+    Away(Trouble),
     /// Its home refuses it.
     Refused(String),
 }
 
 /// Brings a definition's CRD to its home at once, and tells how far it is elsewhere.
 pub(crate) async fn spread(engine: &Arc<Engine>, served: &Arc<Served>) -> Spread {
-    let (mut waiting, mut refused) = (Vec::new(), None);
+    let (mut waiting, mut refused, mut away) = (Vec::new(), None, None);
     let mut delay = AWAIT_MAX;
     for target in engine.fleet.all() {
         match standing(engine, &target, served).await {
@@ -77,13 +84,15 @@ pub(crate) async fn spread(engine: &Arc<Engine>, served: &Arc<Served>) -> Spread
                 waiting.push(target.cluster.to_string());
                 delay = delay.min(left);
             }
+            Standing::Away(trouble) => away = Some(trouble),
             Standing::Refused(reason) => refused = Some(reason),
         }
     }
-    match refused {
-        Some(reason) => Spread::Refused(reason),
-        None if waiting.is_empty() => Spread::Everywhere,
-        None => Spread::Waiting(waiting, delay),
+    match (refused, away) {
+        (Some(reason), _) => Spread::Refused(reason),
+        (None, Some(trouble)) => Spread::Away(trouble),
+        (None, None) if waiting.is_empty() => Spread::Everywhere,
+        (None, None) => Spread::Waiting(waiting, delay),
     }
 }
 
@@ -93,15 +102,15 @@ async fn standing(engine: &Arc<Engine>, target: &Arc<Target>, served: &Arc<Serve
         .served_in(target)
         .iter()
         .any(|one| one.key == served.key);
-    if !is_for || target.reach() != Reach::Reachable {
+    if !is_for {
         return Standing::Settled;
     }
-    let known = target.kinds.of(served);
+    let (known, reach) = (target.kinds.of(served), target.reach());
     if target.cluster == served.key.cluster {
-        let progress = match known {
-            Some(Progress::Served) => Progress::Served,
-            _ => ensure_and_note(engine, target, served).await,
-        };
+        if let Some(standing) = remembered(known, reach) {
+            return standing;
+        }
+        let progress = ensure_and_note(engine, target, served).await;
         return match progress {
             Progress::Served => Standing::Settled,
             Progress::Refused(reason) => Standing::Refused(reason),
@@ -109,11 +118,22 @@ async fn standing(engine: &Arc<Engine>, target: &Arc<Target>, served: &Arc<Serve
         };
     }
     match known {
+        _ if reach != Reach::Reachable => Standing::Settled,
         Some(Progress::Served | Progress::Refused(_) | Progress::Failed(_)) => Standing::Settled,
         Some(Progress::Pending) | None => target
             .kinds
             .awaits(served, Instant::now())
             .map_or(Standing::Settled, Standing::Awaited),
+    }
+}
+
+/// Returns how a definition is in its home as far as that is known without a look; `None` where it can be looked at.
+fn remembered(known: Option<Progress>, reach: Reach) -> Option<Standing> {
+    match (known, reach) {
+        (Some(Progress::Served), _) => Some(Standing::Settled),
+        (_, Reach::Reachable) => None,
+        (Some(Progress::Refused(reason)), Reach::Unreachable(_)) => Some(Standing::Refused(reason)),
+        (_, Reach::Unreachable(trouble)) => Some(Standing::Away(trouble)),
     }
 }
 

@@ -263,6 +263,15 @@ async fn serve(
             let message = format!("waiting for the CRD in {}", places.join(", "));
             set.mark(Mark::waits("KindReady", "Distributing", message));
         }
+        // What was true of this generation when the cluster was last seen stays so, also over a restart of the hub.
+        Spread::Away(_) if set.is_current("KindReady") => {}
+        Spread::Away(trouble) => {
+            let message = format!(
+                "waiting for logical cluster {:?}: {trouble}",
+                key.cluster.as_str()
+            );
+            set.mark(Mark::waits("KindReady", "SpokeUnreachable", message));
+        }
         Spread::Refused(reason) => set.mark(marks::kind_unready(&reason)),
     }
 }

@@ -27,6 +27,34 @@ fn a_change_during_a_look_is_looked_at_again() {
     assert!(kinds.is_current(&one), "it was read after the change");
 }
 
+/// The story: after a restart of the hub a definition was looked at before its spoke had answered. It was said to be served,
+/// and a second later to be refused, as it had been all the time.
+#[test]
+fn a_home_that_does_not_answer_says_neither_yes_nor_no() {
+    let away = || {
+        Reach::Unreachable(Trouble {
+            since: "2026-01-01T00:00:00Z".to_owned(),
+            reason: "not asked yet".to_owned(),
+        })
+    };
+    for known in [
+        None,
+        Some(Progress::Pending),
+        Some(Progress::Failed(String::new())),
+    ] {
+        let standing = remembered(known, away());
+        assert!(matches!(standing, Some(Standing::Away(_))), "{standing:?}");
+    }
+    let served = remembered(Some(Progress::Served), away());
+    assert!(matches!(served, Some(Standing::Settled)), "{served:?}");
+    let refused = remembered(Some(Progress::Refused("why".to_owned())), away());
+    assert!(matches!(refused, Some(Standing::Refused(_))), "{refused:?}");
+    assert!(
+        remembered(None, Reach::Reachable).is_none(),
+        "it is looked at"
+    );
+}
+
 fn served(kind: &str) -> Served {
     let spec = json!({"schema": {"apiVersion": "v1alpha1", "kind": kind, "spec": {"a": "string"}},
         "resources": [{"id": "map", "template": {"apiVersion": "v1", "kind": "ConfigMap",
