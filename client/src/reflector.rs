@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use api::selector::{FieldSelector, Selector};
 pub use tasks::{Shutdown, Tasks};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 
 use crate::connection::Client;
 use crate::dynamic::Endpoint;
@@ -54,6 +54,17 @@ pub struct Config {
     pub field_selector: Option<FieldSelector>,
     /// What the reflector is called in the log.
     pub name: String,
+}
+
+/// What those around a reflector and the reflector tell each other while it runs. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Signals {
+    /// Ends the pause after a failure.
+    wake: Arc<Notify>,
+    /// Counts how often everything is to be listed anew.
+    relists: Arc<watch::Sender<u64>>,
+    /// A server that had answered was not reached.
+    lost: Arc<Notify>,
 }
 
 /// What became of the collection.
@@ -90,13 +101,27 @@ pub fn start_woken(
     tasks: &Tasks,
     shutdown: Shutdown,
 ) -> mpsc::Receiver<Event> {
-    start_with(config, follow::Timing::default(), wake, tasks, shutdown)
+    let signals = Signals {
+        wake,
+        ..Signals::default()
+    };
+    start_signalled(config, signals, tasks, shutdown)
+}
+
+/// [`start`], for whoever knows of the server from elsewhere.
+pub fn start_signalled(
+    config: Config,
+    signals: Signals,
+    tasks: &Tasks,
+    shutdown: Shutdown,
+) -> mpsc::Receiver<Event> {
+    start_with(config, follow::Timing::default(), signals, tasks, shutdown)
 }
 
 pub(crate) fn start_with(
     config: Config,
     timing: follow::Timing,
-    wake: Arc<Notify>,
+    signals: Signals,
     tasks: &Tasks,
     shutdown: Shutdown,
 ) -> mpsc::Receiver<Event> {
@@ -105,9 +130,32 @@ pub(crate) fn start_with(
     // the channel closes, which consumers see.
     tasks.spawn(
         "reflector",
-        follow::Follower::new(config, timing, wake, sender).run(shutdown),
+        follow::Follower::new(config, timing, signals, sender).run(shutdown),
     );
     receiver
+}
+
+// === impl Signals ===
+
+impl Signals {
+    /// Makes signals whose `lost` is notified where the server is not reached.
+    pub fn new(lost: Arc<Notify>) -> Self {
+        Self {
+            lost,
+            ..Self::default()
+        }
+    }
+
+    /// Ends the pauses after failures: the server answers.
+    pub fn wake(&self) {
+        self.wake.notify_waiters();
+    }
+
+    /// Has everything listed anew, because the server was away and may have been set back meanwhile: it may have passed the
+    /// version that a watch would be resumed from, with another history before it.
+    pub fn relist(&self) {
+        self.relists.send_modify(|count| *count += 1);
+    }
 }
 
 impl fmt::Debug for Config {

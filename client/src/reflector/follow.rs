@@ -11,14 +11,14 @@ use http_body_util::BodyExt as _;
 use kube::client::Body;
 use rand::Rng as _;
 use tasks::{Backoff, Shutdown};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 
 use super::decode_error::DecodeError;
 use super::lines::Lines;
 use super::raw_object::RawObject;
 use super::wire::{self, Line, Page};
-use super::{Config, Event};
+use super::{Config, Event, Signals};
 use crate::bounds::{Budget, Pager};
 use crate::dynamic::{PAGE_SIZE, Path, PathError, answer, read, selected};
 use crate::error::{BoundError, Error, refusal};
@@ -54,8 +54,9 @@ pub(super) struct Follower {
     config: Config,
     timing: Timing,
     sender: mpsc::Sender<Event>,
-    /// Ends a pause early.
-    wake: Arc<Notify>,
+    signals: Signals,
+    /// How often everything was to be listed anew.
+    relists: watch::Receiver<u64>,
     backoff: Backoff,
     /// The pauses after a bound was met.
     bound_backoff: Backoff,
@@ -121,16 +122,18 @@ impl Follower {
     pub(super) fn new(
         config: Config,
         timing: Timing,
-        wake: Arc<Notify>,
+        signals: Signals,
         sender: mpsc::Sender<Event>,
     ) -> Self {
+        let relists = signals.relists.subscribe();
         let backoff = Backoff::new(timing.pause_initial, timing.pause_max);
         let bound_backoff = Backoff::new(timing.pause_initial, timing.bound_pause_max);
         Self {
             config,
             timing,
             sender,
-            wake,
+            signals,
+            relists,
             backoff,
             bound_backoff,
             position: None,
@@ -154,6 +157,9 @@ impl Follower {
 
     async fn follow(&mut self) -> Result<(), ClosedError> {
         loop {
+            if self.relists.has_changed().unwrap_or(false) {
+                self.start_anew();
+            }
             let Some(position) = self.position.clone() else {
                 self.list().await?;
                 continue;
@@ -200,6 +206,13 @@ impl Follower {
                 End::Closed => return Err(ClosedError),
             }
         }
+    }
+
+    /// Forgets where the collection was: the next list is as fresh as can be.
+    fn start_anew(&mut self) {
+        self.relists.mark_unchanged();
+        self.position = None;
+        self.freshness = Freshness::Latest;
     }
 
     /// Reads all pages and delivers them at once, or nothing.
@@ -306,7 +319,15 @@ impl Follower {
             } else {
                 silence_max
             };
-            let frame = match timeout(patience, body.frame()).await {
+            let frame = tokio::select! {
+                biased;
+                _ = self.relists.changed() => {
+                    self.start_anew();
+                    return End::Expired("the server was away".to_owned());
+                }
+                frame = timeout(patience, body.frame()) => frame,
+            };
+            let frame = match frame {
                 Err(_elapsed) if self.is_interrupted => match self.resumed().await {
                     Ok(()) => continue,
                     Err(ClosedError) => return End::Closed,
@@ -428,7 +449,9 @@ impl Follower {
             );
             self.send(Event::Interrupted(reason.to_owned())).await?;
         }
-        if !is_unreachable {
+        if is_unreachable {
+            self.signals.lost.notify_one();
+        } else {
             // A server that answers, but never with what was asked for, is not resumed from for ever.
             self.failed_resume_count = self.failed_resume_count.saturating_add(1);
             if self.failed_resume_count >= FAILED_RESUME_COUNT_MAX {
@@ -441,7 +464,7 @@ impl Follower {
         tokio::select! {
             biased;
             () = self.sender.closed() => Err(ClosedError),
-            () = self.wake.notified() => {
+            () = self.signals.wake.notified() => {
                 self.backoff.reset();
                 Ok(())
             }

@@ -68,7 +68,7 @@ async fn follow(lists: Vec<fn(&str) -> Reply>, watches: Vec<fn(&str) -> Reply>) 
     let events = start_with(
         config,
         timing(),
-        Arc::default(),
+        Signals::default(),
         &tasks,
         tasks.child_token(),
     );
@@ -418,7 +418,13 @@ async fn a_stream_that_falls_silent_is_given_up() {
         field_selector: None,
         name: "test".to_owned(),
     };
-    let events = start_with(config, timing, Arc::default(), &tasks, tasks.child_token());
+    let events = start_with(
+        config,
+        timing,
+        Signals::default(),
+        &tasks,
+        tasks.child_token(),
+    );
     let mut followed = Followed {
         server,
         tasks,
@@ -497,7 +503,13 @@ async fn lists_between_watches_that_fail_come_ever_more_seldom() {
         name: "test".to_owned(),
     };
     let started = tokio::time::Instant::now();
-    let events = start_with(config, timing, Arc::default(), &tasks, tasks.child_token());
+    let events = start_with(
+        config,
+        timing,
+        Signals::default(),
+        &tasks,
+        tasks.child_token(),
+    );
     let mut followed = Followed {
         server,
         tasks,

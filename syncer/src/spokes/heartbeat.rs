@@ -110,9 +110,13 @@ fn note(engine: &Arc<Engine>, target: &Arc<Target>, failure: Option<String>, fir
         }
         _ => {}
     }
+    if back {
+        // Its store may be an older one: what sets it back stops its API servers first.
+        target.signals.relist();
+    }
     if after == Reach::Reachable {
         // What waits for another reason asks once more, which is cheap.
-        target.wake.notify_waiters();
+        target.signals.wake();
     }
     if back {
         info!(spoke = %target.cluster, "spoke reachable");

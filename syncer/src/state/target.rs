@@ -89,8 +89,8 @@ pub(crate) struct Target {
     pub(crate) token: CancellationToken,
     /// Asks for a probe at once: a call has failed.
     pub(crate) probe: Arc<Notify>,
-    /// Ends the pauses of this target's watches: it answers again.
-    pub(crate) wake: Arc<Notify>,
+    /// What this target's watches are told: that it answers, and that it was away.
+    pub(crate) signals: reflector::Signals,
     /// The one plan that may take long here at a time.
     pub(crate) planning: Semaphore,
     /// The connection of a real spoke.
@@ -164,6 +164,7 @@ impl Target {
             TargetSort::Mirrored => None,
             TargetSort::Embedded | TargetSort::Root => Some(ClusterScope::One(cluster.clone())),
         };
+        let probe: Arc<Notify> = Arc::default();
         Self {
             cluster,
             sort,
@@ -177,8 +178,8 @@ impl Target {
             queue: Arc::default(),
             mirror_queue: Arc::default(),
             token,
-            probe: Arc::default(),
-            wake: Arc::default(),
+            signals: reflector::Signals::new(Arc::clone(&probe)),
+            probe,
             planning: Semaphore::new(1),
             link: None,
             created: String::new(),
@@ -204,6 +205,7 @@ impl Target {
         let mut target = Self::new(cluster, TargetSort::Mirrored, dynamic, tasks, token);
         created.clone_into(&mut target.created);
         target.probe = Arc::clone(link.probe());
+        target.signals = reflector::Signals::new(Arc::clone(&target.probe));
         target.link = Some(link);
         target
     }
@@ -239,7 +241,7 @@ impl Target {
         source: reflector::Config,
         end: CancellationToken,
     ) -> mpsc::Receiver<reflector::Event> {
-        reflector::start_woken(source, Arc::clone(&self.wake), &self.tasks, end)
+        reflector::start_signalled(source, self.signals.clone(), &self.tasks, end)
     }
 
     /// Starts the watch of a kind of children, if it does not run yet.
