@@ -23,6 +23,7 @@ use crate::{
     engine::Engine,
     finalizers, restoring,
     state::{
+        claims,
         keys::InstanceKey,
         mirrors::Mirror,
         served::Served,
@@ -180,6 +181,8 @@ pub(crate) fn start_status_worker(engine: &Arc<Engine>, target: &Arc<Target>) {
     let tasks = engine.tasks.clone();
     tasks.spawn("mirror-status", async move {
         while let Some(key) = target.mirror_queue.next_until(&target.token).await {
+            let place = (target.cluster.clone(), key.clone());
+            let _turn = engine.mirror_turns.take(place).await;
             if let Err(Pause::Failure(reason)) = write_status(&engine, &target, &key).await {
                 debug!(cluster = %target.cluster, key = %key, reason, "cannot write a mirror's status");
                 target.mirror_queue.add_after(key.clone(), Duration::from_secs(5));
@@ -212,7 +215,8 @@ async fn write_status(engine: &Engine, target: &Target, key: &InstanceKey) -> Re
         let patch = Patch::Apply {
             manager: api::wheelhouse::keys::MANAGER_SYNCER,
             force: Force::Yes,
-            object: &desired,
+            // One that is gone by now is not made again: its instance may be gone too.
+            object: &claims::update_only(&desired, &mirror.uid),
             answer: Answer::Metadata,
         };
         target

@@ -8,6 +8,7 @@ use crate::{
     engine::Engine,
     state::{
         children::{Sync, WatchedKind},
+        claims,
         keys::InstanceKey,
         served::Served,
         target::{Memory, Target},
@@ -48,7 +49,8 @@ pub(crate) struct Work<'a> {
 // === impl Work ===
 
 impl Work<'_> {
-    /// Applies a patch to the hub's instance and goes on with the answer.
+    /// Applies a patch to the hub's instance and goes on with the answer. It names the uid: an instance that is gone by now
+    /// would otherwise be made again, empty.
     pub(crate) async fn apply_to_instance(
         &mut self,
         patch: &Value,
@@ -58,7 +60,7 @@ impl Work<'_> {
         let patch = client::Patch::Apply {
             manager,
             force: client::Force::Yes,
-            object: patch,
+            object: &claims::update_only(patch, &self.memory.uid),
             answer: client::Answer::Object,
         };
         self.instance = self
