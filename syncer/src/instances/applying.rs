@@ -6,7 +6,7 @@
 //!
 //! Source: kro `pkg/applyset`; KEP-3659.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use api::GroupVersionResource;
 use client::{Answer, DeleteRequest, Deleted, Force, Patch, reflector::RawObject};
@@ -140,33 +140,117 @@ pub(crate) async fn prune(work: &mut Work<'_>, actor: &Actor, plan: &Plan) -> Re
     if !plan.prune_allowed() {
         return Ok(());
     }
-    for wave in plan.prune(&own(work)) {
-        let mut gone = true;
-        for object in &wave.objects {
-            gone &= delete(work, actor, object).await?;
-        }
-        if !gone {
-            return Err(Pause::Watch);
-        }
+    let wanted = plan.applies.iter().map(|apply| &apply.reference);
+    let own = own(work, actor, &wanted.collect()).await?;
+    for wave in plan.prune(&own.objects) {
+        delete_wave(work, actor, &own, &wave.objects).await?;
     }
     Ok(())
 }
 
-/// Finds what may be deleted for an instance, of what bears its labels: they alone are no proof.
+/// Deletes what may go at once.
+///
+/// # Errors
+///
+/// [`Pause::Watch`] while some of it is going, [`Pause::Failure`] where a deletion was refused, or no watch will tell that
+/// it is gone.
+pub(crate) async fn delete_wave(
+    work: &mut Work<'_>,
+    actor: &Actor,
+    own: &Own,
+    wave: &[Arc<Value>],
+) -> Result<(), Pause> {
+    let mut pause = None;
+    for object in wave {
+        if delete(work, actor, object).await? {
+            continue;
+        }
+        let reference = ObjectRef::of(object);
+        if own.unseen.contains(&reference) {
+            let what = format!("{} {} is being deleted", reference.kind, reference.name);
+            pause = Some(Pause::Failure(what));
+        } else {
+            pause = pause.or(Some(Pause::Watch));
+        }
+    }
+    pause.map_or(Ok(()), Err)
+}
+
+/// What may be deleted for an instance.
+#[derive(Debug)]
+pub(crate) struct Own {
+    /// The objects.
+    pub(crate) objects: Vec<Arc<Value>>,
+    /// Those of them that have lost the labels by which watches see them.
+    unseen: HashSet<ObjectRef>,
+}
+
+/// Finds what may be deleted for an instance and is not wanted: of what bears its labels, which alone are no proof, and of
+/// what the ledger names whatever it bears, because somebody may have altered it.
 ///
 /// A ledger that came out of a backup is older than the target. Until the restore is ended, and nothing is deleted before an
 /// administrator has confirmed it, what this hub applied for the instance counts as named.
-pub(crate) fn own(work: &Work<'_>) -> Vec<Arc<Value>> {
+///
+/// # Errors
+///
+/// [`Pause::Failure`] where something that the ledger names cannot be read.
+pub(crate) async fn own(
+    work: &mut Work<'_>,
+    actor: &Actor,
+    wanted: &HashSet<&ObjectRef>,
+) -> Result<Own, Pause> {
     let mark = Mark::of(&work.instance, &work.engine.hub_id);
     let is_restored = work.engine.restored.deletion_policy(work.target) != DeletionPolicy::Free;
-    let children = work.target.children.of(work.key).into_iter();
-    children
-        .filter(|(reference, child)| {
-            claims::may_delete(&work.memory.claims, &mark, reference, &child.object)
-                || is_restored && mark.is_on(&child.object)
-        })
-        .filter_map(|(_, child)| child.object.value().ok().map(Arc::new))
-        .collect()
+    let mut seen = HashSet::new();
+    let mut own = Own {
+        objects: Vec::new(),
+        unseen: HashSet::new(),
+    };
+    for (reference, child) in work.target.children.of(work.key) {
+        if claims::may_delete(&work.memory.claims, &mark, &reference, &child.object)
+            || is_restored && mark.is_on(&child.object)
+        {
+            own.objects.extend(child.object.value().ok().map(Arc::new));
+            seen.insert(reference);
+        }
+    }
+    let named = work.memory.claims.keys();
+    let unseen = named.filter(|it| !seen.contains(it) && !wanted.contains(it));
+    for reference in unseen.cloned().collect::<Vec<_>>() {
+        match read(work, actor, &reference).await? {
+            Some(live) if mark.may_delete_unseen(&work.memory.claims, &reference, &live) => {
+                own.objects.extend(live.value().ok().map(Arc::new));
+                own.unseen.insert(reference);
+            }
+            // It is gone, or what has its name now is somebody else's.
+            _ => {
+                work.memory.applied.remove(&reference);
+                work.memory.claims.remove(&reference);
+            }
+        }
+    }
+    Ok(own)
+}
+
+/// Reads an object that the ledger names and no watch shows.
+async fn read(
+    work: &Work<'_>,
+    actor: &Actor,
+    reference: &ObjectRef,
+) -> Result<Option<RawObject>, Pause> {
+    let Some(gvr) = endpoint_of(work, reference) else {
+        return Ok(None);
+    };
+    let endpoint = work.target.endpoint(&gvr, &reference.namespace);
+    match actor.dynamic().get(&endpoint, &reference.name).await {
+        Ok(live) => RawObject::from_value(&live)
+            .map(Some)
+            .map_err(|error| Pause::Failure(error.to_string())),
+        Err(error) if error.is_not_found() => Ok(None),
+        // Who may not read it may hardly delete it; the watches, which the hub itself has, do not show it.
+        Err(error) if error.status().is_some_and(|status| status.code == 403) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Names what this hub applied for an instance, where there is no ledger to say so.
@@ -184,11 +268,7 @@ pub(crate) fn marked(work: &Work<'_>) -> Claims {
 /// # Errors
 ///
 /// [`Pause::Watch`] after a restore that is not confirmed.
-pub(crate) async fn delete(
-    work: &mut Work<'_>,
-    actor: &Actor,
-    object: &Value,
-) -> Result<bool, Pause> {
+async fn delete(work: &mut Work<'_>, actor: &Actor, object: &Value) -> Result<bool, Pause> {
     let engine = work.engine;
     restoring::require(engine, work.target, work.key)?;
     let reference = ObjectRef::of(object);

@@ -9,6 +9,8 @@
 //!
 //! Source: kro `pkg/controller/instance/deletion.go`.
 
+use std::collections::HashSet;
+
 use super::{
     applying, ledger, mirror, status,
     work::{Pause, Work},
@@ -87,16 +89,11 @@ async fn fail(work: &mut Work<'_>, reason: String) -> Result<(), Pause> {
 /// Deletes everything that is the instance's, wave by wave.
 pub(crate) async fn children(work: &mut Work<'_>, actor: &Actor) -> Result<(), Pause> {
     loop {
-        let Some(wave) = graph::deletion::next_wave(&applying::own(work)) else {
+        let own = applying::own(work, actor, &HashSet::new()).await?;
+        let Some(wave) = graph::deletion::next_wave(&own.objects) else {
             return Ok(());
         };
-        let mut gone = true;
-        for object in &wave.objects {
-            gone &= applying::delete(work, actor, object).await?;
-        }
-        if !gone {
-            return Err(Pause::Watch);
-        }
+        applying::delete_wave(work, actor, &own, &wave.objects).await?;
     }
 }
 

@@ -40,11 +40,31 @@ impl<'a> Mark<'a> {
 
     /// Returns whether an object was applied for the instance, by this hub.
     pub(crate) fn is_on(&self, object: &RawObject) -> bool {
-        let label = |key: &str| object.labels.get(key).map(String::as_str);
-        label(keys::LABEL_APPLYSET_PART_OF) == Some(self.set.as_str())
-            && label(wheelhouse::keys::HUB) == Some(self.hub_id)
+        label(object, keys::LABEL_APPLYSET_PART_OF) == Some(self.set.as_str())
+            && label(object, wheelhouse::keys::HUB) == Some(self.hub_id)
             && object.value().is_ok_and(|object| was_applied(&object))
     }
+
+    /// Returns whether an object bears the mark of another instance, or of another hub.
+    fn is_anothers(&self, object: &RawObject) -> bool {
+        label(object, keys::LABEL_APPLYSET_PART_OF).is_some_and(|set| set != self.set)
+            || label(object, wheelhouse::keys::HUB).is_some_and(|hub| hub != self.hub_id)
+    }
+
+    /// [`may_delete`] for an object that does not bear the labels by which it would have been seen: where it says that it is
+    /// another's, it may have been taken over since.
+    pub(crate) fn may_delete_unseen(
+        &self,
+        claims: &Claims,
+        reference: &ObjectRef,
+        object: &RawObject,
+    ) -> bool {
+        !self.is_anothers(object) && may_delete(claims, self, reference, object)
+    }
+}
+
+fn label<'o>(object: &'o RawObject, key: &str) -> Option<&'o str> {
+    object.labels.get(key).map(String::as_str)
 }
 
 /// Returns whether an object may be deleted for an instance.
