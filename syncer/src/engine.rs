@@ -11,8 +11,8 @@ use tasks::{Tasks, WorkQueue};
 use tokio::sync::Semaphore;
 
 use crate::state::{
-    definitions::Definitions, fleet::Fleet, instances::InstanceCache, restored::Restored,
-    served::DefinitionKey,
+    definitions::Definitions, fleet::Fleet, instances::InstanceCache, keys::InstanceKey,
+    restored::Restored, served::DefinitionKey, turns::Turns,
 };
 
 /// How long counts of instances may change before a Spoke's status is written once.
@@ -32,6 +32,10 @@ pub(crate) struct Engine {
     pub(crate) instances: InstanceCache,
     /// Targets by logical cluster.
     pub(crate) fleet: Fleet,
+    /// Who reconciles which instance.
+    pub(crate) turns: Arc<Turns<(LogicalCluster, InstanceKey)>>,
+    /// Who writes the status of which mirror.
+    pub(crate) mirror_turns: Arc<Turns<(LogicalCluster, InstanceKey)>>,
     /// Definitions to be reconciled.
     pub(crate) definition_queue: Arc<WorkQueue<DefinitionKey>>,
     /// Spokes to be reconciled.

@@ -168,6 +168,8 @@ pub(crate) fn start_workers(engine: &Arc<Engine>, target: &Arc<Target>) {
                 () = target.probed() => {}
             }
             while let Some(key) = target.queue.next_until(&target.token).await {
+                let turn = engine.turns.take((target.cluster.clone(), key.clone()));
+                let _turn = turn.await;
                 reconcile::run(&engine, &target, &key).await;
                 target.queue.done(&key);
             }

@@ -83,6 +83,8 @@ pub fn start(config: Config, tasks: &Tasks) {
         spoke_queue: Arc::default(),
         distribution_queue: Arc::default(),
         restored: state::restored::Restored::default(),
+        turns: Arc::default(),
+        mirror_turns: Arc::default(),
         planning: Semaphore::new(engine::LONG_PLANS_MAX),
         tasks: tasks.clone(),
     });

@@ -3,7 +3,8 @@
 //!
 //! In reading order: [`keys`], [`collection`] (what of a watch and of our own writes is believed), [`children`],
 //! [`mirrors`] and [`externals`] (what there is in a target), [`claims`] (what is an instance's own), [`actors`] (in whose
-//! name), [`served`], [`kinds`], [`kind_claims`] and [`definitions`], [`instances`], [`target`] and [`fleet`], [`restored`].
+//! name), [`served`], [`kinds`], [`kind_claims`] and [`definitions`], [`instances`], [`target`] and [`fleet`], [`turns`],
+//! [`restored`].
 
 pub(crate) mod actors;
 pub(crate) mod children;
@@ -20,3 +21,4 @@ pub(crate) mod mirrors;
 pub(crate) mod restored;
 pub(crate) mod served;
 pub(crate) mod target;
+pub(crate) mod turns;

@@ -101,6 +101,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
             };
             match due {
                 Some(due) => tokio::select! {
+                    biased;
                     () = self.changed.notified() => {}
                     () = tokio::time::sleep_until(due) => {}
                 },
