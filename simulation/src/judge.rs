@@ -8,6 +8,7 @@
 //! - *own cluster*: what is made for an instance is made in its own cluster.
 //! - *not after the end*: nothing is written for an instance that is gone from the hub.
 //! - *one owner*: what was made for one instance is never another's.
+//! - *children first*: an instance goes from the hub only when nothing that was made for it is left.
 //! - *status monotone*: a status shows no generation older than it has shown, nor an older state of a child.
 
 mod memory;
@@ -20,7 +21,7 @@ use serde_json::Value;
 
 use crate::{
     spoke::{Key, Spoke, Writer},
-    store::SteadyStore,
+    store::{Observed, SteadyStore},
 };
 pub use memory::Instance;
 use memory::{Memory, Origin};
@@ -45,7 +46,7 @@ impl Judge {
     /// Watches every commit of the hub's store.
     pub(crate) fn observe(self: &Arc<Self>, store: &SteadyStore) {
         let judge = Arc::clone(self);
-        store.observe(move |key, before, after| judge.on_hub_write(key, before, after));
+        store.observe(move |observed| judge.on_hub_write(observed));
     }
 
     /// Returns what was found wrong, the first of it first.
@@ -66,6 +67,16 @@ impl Judge {
         )
     }
 
+    /// Returns the instances whose ledgers are left though they are gone.
+    pub fn ledgers_left(&self) -> Vec<String> {
+        self.memory.lock().ledgers_left()
+    }
+
+    /// Returns whether a ledger has named an object by its uid.
+    pub fn is_confirmed(&self, uid: &str) -> bool {
+        self.memory.lock().is_confirmed(uid)
+    }
+
     /// Lets states of children become older from now on: a spoke was set back.
     pub fn note_set_back(&self) {
         self.memory.lock().note_set_back();
@@ -79,23 +90,34 @@ impl Judge {
         }
     }
 
-    fn on_hub_write(&self, key: &[u8], before: Option<&Value>, after: Option<&Value>) {
-        let Some(parts) = apiserver::objects::parse_key(key) else {
+    fn on_hub_write(&self, observed: &Observed<'_>) {
+        let Some(parts) = apiserver::objects::parse_key(observed.key) else {
             return;
         };
         if parts.group == api::wheelhouse::INTERNAL_GROUP
             && parts.resource == api::wheelhouse::INVENTORY_RESOURCE
         {
-            self.memory.lock().note_ledger(parts.name, after);
+            let after = observed.after();
+            self.memory.lock().note_ledger(parts.name, after.as_ref());
         } else if parts.group == kro::GROUP && parts.resource != kro::RGD_RESOURCE {
-            if let (Some(before), Some(after)) = (before, after)
-                && api::meta::uid(before) == api::meta::uid(after)
-            {
-                self.judge_status(before, after);
+            match (observed.before(), observed.after()) {
+                (before, Some(after)) => {
+                    let before =
+                        before.filter(|before| api::meta::uid(before) == api::meta::uid(&after));
+                    if let Some(before) = before {
+                        self.judge_status(&before, &after);
+                    }
+                    self.memory.lock().note_instance(parts.cluster, after);
+                }
+                (Some(before), None) => {
+                    let left = self.memory.lock().forget_instance(api::meta::uid(&before));
+                    for place in left {
+                        let what = format!("{} goes and leaves {place}", api::meta::name(&before));
+                        self.report("children first", &what);
+                    }
+                }
+                (None, None) => {}
             }
-            let object = after.or(before).unwrap_or(&Value::Null);
-            let mut memory = self.memory.lock();
-            memory.note_instance(parts.cluster, object, after.is_some());
         }
     }
 
@@ -139,13 +161,23 @@ impl Judge {
         after: Option<&Value>,
     ) {
         let uid = api::meta::uid(before.or(after).unwrap_or(&Value::Null)).to_owned();
-        if writer != Writer::Hub {
-            if before.is_none() {
-                self.memory.lock().note_origin(&uid, Origin::Foreign);
-            }
-            return;
-        }
         let place = format!("{} in {}", key, spoke.name());
+        if writer == Writer::Hub {
+            self.judge_write(spoke, key, &place, before, after);
+        } else if before.is_none() {
+            self.memory.lock().note_origin(&uid, Origin::Foreign);
+        }
+        self.memory.lock().note_child(&uid, &place, after);
+    }
+
+    fn judge_write(
+        &self,
+        spoke: &Spoke,
+        key: &Key,
+        place: &str,
+        before: Option<&Value>,
+        after: Option<&Value>,
+    ) {
         tracing::debug!(
             place,
             is_new = before.is_none(),
@@ -153,8 +185,10 @@ impl Judge {
             "the hub writes"
         );
         match (before, after) {
-            (None, Some(after)) => self.judge_creation(spoke, key, &place, after),
-            (Some(before), after) => self.judge_change(&place, &uid, before, after),
+            (None, Some(after)) => self.judge_creation(spoke, key, place, after),
+            (Some(before), after) => {
+                self.judge_change(place, api::meta::uid(before), before, after);
+            }
             (None, None) => {}
         }
     }

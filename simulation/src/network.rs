@@ -20,6 +20,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -27,7 +28,10 @@ use http::Response;
 use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::{Notify, watch};
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
 use tower::BoxError;
 
 pub(crate) use link::{HubLink, SpokeLink};
@@ -44,7 +48,8 @@ pub struct Network {
     // Each guards one value; none is held across an await nor while another is.
     spokes: Mutex<BTreeMap<String, Arc<Spoke>>>,
     weather: Mutex<Weather>,
-    away: Mutex<BTreeMap<String, Away>>,
+    /// Until when spokes are away, and how.
+    away: Mutex<BTreeMap<String, (Away, Instant)>>,
     /// The process that may speak; links of earlier ones are dead.
     generation: AtomicU64,
     /// Notifies streams to check whether their other end is still there.
@@ -93,12 +98,15 @@ impl Network {
         *self.weather.lock() = weather;
     }
 
-    /// Takes a spoke away, or brings it back.
-    pub fn set_away(&self, spoke: &str, away: Option<Away>) {
-        match away {
-            Some(away) => self.away.lock().insert(spoke.to_owned(), away),
-            None => self.away.lock().remove(spoke),
-        };
+    /// Takes a spoke away for a while, or for longer where it is away already.
+    pub fn take_away(&self, spoke: &str, away: Away, duration: Duration) {
+        let mut until = Instant::now() + duration;
+        let mut all = self.away.lock();
+        if let Some((_, known)) = all.get(spoke) {
+            until = until.max(*known);
+        }
+        all.insert(spoke.to_owned(), (away, until));
+        drop(all);
         self.moved.send_modify(|count| *count += 1);
     }
 
@@ -138,7 +146,8 @@ impl Network {
     }
 
     fn away(&self, spoke: &str) -> Option<Away> {
-        self.away.lock().get(spoke).copied()
+        let (away, until) = self.away.lock().get(spoke).copied()?;
+        (Instant::now() < until).then_some(away)
     }
 
     fn spoke(&self, name: &str) -> Option<Arc<Spoke>> {

@@ -125,14 +125,19 @@ impl Plan {
 pub fn run(plan: &Plan) -> Result<Report, Failure> {
     let seed = plan.seed;
     let plan = plan.clone();
-    let thread = std::thread::Builder::new().spawn(move || {
+    // The name tells the stories of runs at the same time apart in a log.
+    let thread = std::thread::Builder::new().name(format!("seed-{seed}"));
+    let thread = thread.spawn(move || {
         entropy::seed_thread(plan.seed);
         let runtime = Builder::new_current_thread()
             .enable_all()
             .start_paused(true)
             .build()
             .map_err(|error| error.to_string())?;
-        runtime.block_on(play(&plan))
+        runtime.block_on(async {
+            entropy::follow_clock();
+            play(&plan).await
+        })
     });
     let thread = thread.map_err(|error| error.to_string())?;
     let outcome = thread.join();

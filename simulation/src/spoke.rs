@@ -132,6 +132,14 @@ impl Spoke {
         self.state.lock().objects().clone()
     }
 
+    /// Returns the keys of the objects that are meant.
+    pub fn find(&self, mut is_meant: impl FnMut(&Key, &Value) -> bool) -> Vec<Key> {
+        let state = self.state.lock();
+        let meant = state.objects().iter();
+        let meant = meant.filter(|(key, object)| is_meant(key, object));
+        meant.map(|(key, _)| key.clone()).collect()
+    }
+
     /// Stores an object as somebody in the cluster does; its uid stays if it was there.
     pub fn put(&self, key: Key, object: Value, writer: Writer) {
         self.commit(key, Some(object), writer);

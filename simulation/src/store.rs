@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //!
-//! A commit is done before the call returns: the engine's thread works while the runtime's only thread waits for it. So
-//! a paused clock never runs ahead of a commit, and the order of commits is that of the calls.
+//! A commit is done, and watchers are woken, before the call returns: the engine's thread works while the runtime's only
+//! thread waits for it. So a paused clock never runs ahead of a commit, and the order of commits is that of the calls.
 
 use std::{fmt, sync::Arc};
 
@@ -16,8 +16,30 @@ use storage::{
 };
 use storage_conformance::simulated::SimulatedDirectory;
 
-/// Sees what was committed: the key, the value before, and the value now.
-type Observer = Box<dyn Fn(&[u8], Option<&Value>, Option<&Value>) + Send>;
+/// Sees what was committed.
+type Observer = Box<dyn Fn(&Observed<'_>) + Send>;
+
+/// What was committed at one key. Values are parsed by whoever looks at them: most commits are nobody's concern.
+#[derive(Debug)]
+pub(crate) struct Observed<'a> {
+    pub(crate) key: &'a [u8],
+    before: Option<&'a Entry>,
+    after: Option<&'a Entry>,
+}
+
+// === impl Observed ===
+
+impl Observed<'_> {
+    /// Returns the value before.
+    pub(crate) fn before(&self) -> Option<Value> {
+        self.before.and_then(value_of)
+    }
+
+    /// Returns the value now.
+    pub(crate) fn after(&self) -> Option<Value> {
+        self.after.and_then(value_of)
+    }
+}
 
 /// A store that a run keeps when its hub is killed.
 pub struct SteadyStore {
@@ -42,19 +64,8 @@ impl SteadyStore {
     }
 
     /// Shows every commit from now on.
-    pub fn observe(
-        &self,
-        observer: impl Fn(&[u8], Option<&Value>, Option<&Value>) + Send + 'static,
-    ) {
+    pub(crate) fn observe(&self, observer: impl Fn(&Observed<'_>) + Send + 'static) {
         *self.observer.lock() = Some(Box::new(observer));
-    }
-
-    /// Returns the objects below a prefix.
-    pub fn objects(&self, prefix: &[u8]) -> Vec<Value> {
-        let query = RangeQuery::of(storage::KeyRange::prefix(prefix));
-        let range = self.engine.range(query);
-        let entries = range.map(|range| range.entries).unwrap_or_default();
-        entries.iter().filter_map(value_of).collect()
     }
 }
 
@@ -86,13 +97,18 @@ impl Store for SteadyStore {
         // Unconstrained: a task that has used up its budget would otherwise wait for itself.
         let answer = tokio::task::unconstrained(self.engine.commit(writes));
         let answer = futures::executor::block_on(answer);
+        // Watchers are woken after the answer: what is asked for next is answered after that, and changes nothing.
+        let woken = tokio::task::unconstrained(self.engine.compact(Revision(0)));
+        drop(futures::executor::block_on(woken));
         if let Ok(committed) = &answer
             && let Some(observer) = &*self.observer.lock()
         {
             for (entry, (is_deletion, before)) in committed.entries.iter().zip(before) {
-                let now = (!is_deletion).then(|| value_of(entry)).flatten();
-                let before = before.as_ref().and_then(value_of);
-                observer(entry.key(), before.as_ref(), now.as_ref());
+                observer(&Observed {
+                    key: entry.key(),
+                    before: before.as_ref(),
+                    after: (!is_deletion).then_some(entry),
+                });
             }
         }
         Answer::ready(answer)

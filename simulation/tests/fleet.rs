@@ -8,7 +8,10 @@
     reason = "a trial tells what it has run, and each seed that failed"
 )]
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
 use storage_conformance::Trial;
 use wheelhouse_simulation::{
@@ -16,8 +19,12 @@ use wheelhouse_simulation::{
     run::{Happens, Plan, Report, run},
 };
 
+/// A run allocates more than it does anything else.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// [`trial`] in `hack/soak` alone: what these find is not all mended yet (docs/trials.md).
-fn soak(name: &'static str, count: usize, plan: impl Fn(u64) -> Plan) {
+fn soak(name: &'static str, count: usize, plan: impl Fn(u64) -> Plan + Sync) {
     let is_asked = |name: &str| std::env::var_os(name).is_some();
     if is_asked("WHEELHOUSE_SOAK_FACTOR") || is_asked("WHEELHOUSE_SEED") {
         trial(name, count, plan);
@@ -26,19 +33,23 @@ fn soak(name: &'static str, count: usize, plan: impl Fn(u64) -> Plan) {
     }
 }
 
-/// Runs the plans of a trial's seeds and prints what was run.
-fn trial(name: &'static str, count: usize, plan: impl Fn(u64) -> Plan) {
+/// Runs the plans of a trial's seeds, on all cores, and prints what was run.
+fn trial(name: &'static str, count: usize, plan: impl Fn(u64) -> Plan + Sync) {
     let _has_logs = tracing_subscriber::fmt()
+        .with_thread_names(true)
+        .with_ansi(false)
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
         .try_init();
     let seeds = Trial::seeds(count);
     // What is made once in a process is made before, so that a seed tells the same story whatever ran before it.
-    run(&Plan::smallest()).expect("a run without faults");
+    for plan in warm_up() {
+        run(&plan).expect("a run of a seed that is known to be good");
+    }
     let began = Stopwatch::start();
     let mut total = Report::default();
     let mut failures = Vec::new();
-    for seed in &seeds {
-        match run(&plan(*seed)) {
+    for outcome in outcomes(&seeds, &plan) {
+        match outcome {
             Ok(report) => {
                 total.requests += report.requests;
                 total.faults += report.faults;
@@ -67,6 +78,38 @@ fn trial(name: &'static str, count: usize, plan: impl Fn(u64) -> Plan) {
         failures.join("\n"),
         Trial(name).repeat(17)
     );
+}
+
+/// Plans in which everything happens: a run without faults, one with every sort of node, and one in any weather with a
+/// definition that is not root's.
+fn warm_up() -> [Plan; 3] {
+    let whole = Plan {
+        kill_after: Some(3),
+        weather: Weather::calm(),
+        ..Plan::rough(1)
+    };
+    [Plan::smallest(), whole, Plan::rough(3)]
+}
+
+/// Runs the plan of each seed, as many at a time as there are cores. Returns what came of them in the order of the seeds.
+fn outcomes(seeds: &[u64], plan: &(impl Fn(u64) -> Plan + Sync)) -> Vec<Result<Report, String>> {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
+            done.push((*seed, run(&plan(*seed))));
+        }
+        done
+    };
+    let mut outcomes: Vec<_> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        let done = workers.into_iter().map(|worker| worker.join());
+        done.flat_map(|done| done.expect("a panic of a run is its outcome"))
+            .collect()
+    });
+    outcomes.sort_by_key(|(seed, _)| *seed);
+    outcomes.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
 #[test]

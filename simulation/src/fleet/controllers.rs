@@ -40,14 +40,12 @@ pub(super) fn start(tasks: &Tasks, spoke: &Arc<Spoke>, dice: &Arc<Dice>) {
 }
 
 fn closed_gates(spoke: &Spoke) -> Vec<Key> {
-    let objects = spoke.objects();
-    let closed = objects.iter().filter(|(key, object)| {
+    spoke.find(|key, object| {
         key.resource == "configmaps"
             && key.name.ends_with("-gate")
             && object["data"]["open"].is_null()
             && spoke.is_of_hub(object)
-    });
-    closed.map(|(key, _)| key.clone()).collect()
+    })
 }
 
 fn open(spoke: &Spoke, gate: &Key) {

@@ -1,7 +1,8 @@
 //! What the judge knows: instances and ledgers as the store has them, and who has made which object.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
+use api::kro::keys;
 use serde_json::Value;
 
 use crate::spoke::Key;
@@ -28,15 +29,29 @@ pub struct Instance {
     pub object: Value,
 }
 
+/// An object that was made for an instance and is still there.
+#[derive(Debug)]
+struct Child {
+    place: String,
+    /// The mark that it was made with.
+    set: Value,
+    /// Whether it bears the mark of another instance by now.
+    is_anothers: bool,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     origins: HashMap<String, Origin>,
     /// By uid.
     instances: BTreeMap<String, Instance>,
     /// The members of ledgers, by the uid of their instance.
-    ledgers: HashMap<String, Vec<Value>>,
+    ledgers: BTreeMap<String, Vec<Value>>,
     /// The newest state of a child that a status has shown, by the uid of the instance.
     shown: HashMap<String, u64>,
+    /// What is in spokes and was made for an instance, by its uid, by the uid of the instance.
+    children: HashMap<String, BTreeMap<String, Child>>,
+    /// The uids that ledgers have named.
+    confirmed: HashSet<String>,
     /// Whether states of children may become older: a spoke was set back.
     is_set_back: bool,
 }
@@ -57,6 +72,8 @@ impl Memory {
             Some(inventory) => {
                 let members = inventory["spec"]["members"].as_array();
                 let members = members.cloned().unwrap_or_default();
+                let uids = members.iter().filter_map(|member| member["uid"].as_str());
+                self.confirmed.extend(uids.map(str::to_owned));
                 self.ledgers.insert(name.to_owned(), members);
             }
             None => {
@@ -65,17 +82,13 @@ impl Memory {
         }
     }
 
-    pub(super) fn note_instance(&mut self, cluster: &str, object: &Value, is_there: bool) {
-        let uid = api::meta::uid(object).to_owned();
-        if is_there {
-            let instance = Instance {
-                cluster: cluster.to_owned(),
-                object: object.clone(),
-            };
-            self.instances.insert(uid, instance);
-        } else {
-            self.instances.remove(&uid);
-        }
+    pub(super) fn note_instance(&mut self, cluster: &str, object: Value) {
+        let uid = api::meta::uid(&object).to_owned();
+        let instance = Instance {
+            cluster: cluster.to_owned(),
+            object,
+        };
+        self.instances.insert(uid, instance);
     }
 
     pub(super) fn instances(&self) -> Vec<Instance> {
@@ -120,6 +133,49 @@ impl Memory {
         let before = *shown;
         *shown = before.max(state);
         if self.is_set_back { 0 } else { before }
+    }
+
+    /// Notes an object as it is in a spoke now, or that it is gone.
+    pub(super) fn note_child(&mut self, uid: &str, place: &str, object: Option<&Value>) {
+        let Some(Origin::Child { owner }) = self.origins.get(uid) else {
+            return;
+        };
+        let children = self.children.entry(owner.clone()).or_default();
+        let Some(object) = object else {
+            children.remove(uid);
+            return;
+        };
+        let set = &object["metadata"]["labels"][keys::LABEL_APPLYSET_PART_OF];
+        let child = children.entry(uid.to_owned()).or_insert_with(|| Child {
+            place: place.to_owned(),
+            set: set.clone(),
+            is_anothers: false,
+        });
+        child.is_anothers = !set.is_null() && *set != child.set;
+    }
+
+    /// Returns whether a ledger has named an object by its uid.
+    pub(super) fn is_confirmed(&self, uid: &str) -> bool {
+        self.confirmed.contains(uid)
+    }
+
+    /// Forgets an instance that goes. Returns where there still is what was made for it; what says that it is another's is
+    /// rightly left.
+    pub(super) fn forget_instance(&mut self, uid: &str) -> Vec<String> {
+        self.instances.remove(uid);
+        let children = self.children.remove(uid).unwrap_or_default();
+        if self.is_set_back {
+            return Vec::new(); // what came back with a spoke
+        }
+        let left = children.into_values().filter(|child| !child.is_anothers);
+        left.map(|child| child.place).collect()
+    }
+
+    /// Returns the instances whose ledgers are left though they are gone.
+    pub(super) fn ledgers_left(&self) -> Vec<String> {
+        let left = self.ledgers.keys();
+        let left = left.filter(|uid| !self.instances.contains_key(*uid));
+        left.cloned().collect()
     }
 
     pub(super) fn note_set_back(&mut self) {

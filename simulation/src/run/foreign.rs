@@ -22,7 +22,7 @@ const HOLD: &str = "example.com/hold";
 /// How long that takes.
 const HOLD_DURATION: Duration = Duration::from_secs(40);
 
-/// The mark of objects of the hub whose links were altered: what an instance that goes can no longer know as its own stays.
+/// The mark of objects of the hub that were made to look as if they were another instance's: nobody touches them any more.
 pub(super) const ALTERED: &str = "altered";
 
 /// The mark of what takes names that definitions want; gone in the end.
@@ -74,13 +74,20 @@ pub(super) fn alter_link(world: &World) {
     let Some(spoke) = dice.pick(&spokes) else {
         return;
     };
-    let children = children_of_hub(spoke);
+    let mut children = children_of_hub(spoke);
+    // Until the hub has noted that an object is its own, nothing but the links says so.
+    children.retain(|key| {
+        let live = spoke.get(key);
+        live.is_some_and(|live| world.fleet.judge.is_confirmed(api::meta::uid(&live)))
+    });
     let (Some(key), Some(other)) = (dice.pick(&children), dice.pick(&children)) else {
         return;
     };
     let (Some(object), Some(other)) = (spoke.get(key), spoke.get(other)) else {
         return;
     };
+    let set = &object["metadata"]["labels"][keys::LABEL_APPLYSET_PART_OF];
+    let set = set.clone();
     let mut object = (*object).clone();
     let labels = [
         keys::LABEL_INSTANCE_ID,
@@ -108,11 +115,16 @@ pub(super) fn alter_link(world: &World) {
         _ => {
             if let Some(label) = dice.pick(&labels) {
                 let foreign = other["metadata"]["labels"][*label].clone();
-                object["metadata"]["labels"][*label] = foreign;
+                if !foreign.is_null() {
+                    object["metadata"]["labels"][*label] = foreign;
+                }
             }
         }
     }
-    object["metadata"]["labels"][ALTERED] = json!("yes");
+    let altered = &object["metadata"]["labels"][keys::LABEL_APPLYSET_PART_OF];
+    if !altered.is_null() && *altered != set {
+        object["metadata"]["labels"][ALTERED] = json!("yes");
+    }
     spoke.put(key.clone(), object, Writer::Foreign);
     let (spoke, key) = (Arc::clone(spoke), key.clone());
     world
@@ -160,11 +172,7 @@ fn is_of_templates(key: &Key) -> bool {
 }
 
 fn children_of_hub(spoke: &Spoke) -> Vec<Key> {
-    let objects = spoke.objects();
-    let children = objects
-        .iter()
-        .filter(|(key, object)| is_of_templates(key) && spoke.is_of_hub(object));
-    children.map(|(key, _)| key.clone()).collect()
+    spoke.find(|key, object| is_of_templates(key) && spoke.is_of_hub(object))
 }
 
 /// Changes the object that definitions refer to.

@@ -20,6 +20,9 @@ const NAMES: &[&str] = &["one", "two", "three"];
 /// How long a spoke is away at most, in milliseconds.
 const OUTAGE_MAX: u64 = 60_000;
 
+/// How long a spoke is away at least while it is set back. Source: a restore of etcd is of a stopped cluster.
+const OUTAGE_MIN: Duration = Duration::from_secs(10);
+
 /// How long a process that was killed has to go on with what it finds.
 const KILL_REST: Duration = Duration::from_secs(20);
 
@@ -279,12 +282,8 @@ impl World {
         } else {
             Away::Refused
         };
-        self.fleet.network.set_away(name, Some(away));
         let duration = dice.millis(OUTAGE_MAX);
-        self.fleet.later(duration, {
-            let (network, name) = (Arc::clone(&self.fleet.network), (*name).clone());
-            move || network.set_away(&name, None)
-        });
+        self.fleet.network.take_away(name, away, duration);
     }
 
     fn set_back_or_keep(&mut self) {
@@ -299,6 +298,10 @@ impl World {
         match self.snapshots.remove(&name) {
             Some(snapshot) => {
                 self.fleet.judge.note_set_back();
+                // Its API servers are stopped before, and started afterwards.
+                let duration = OUTAGE_MIN + dice.millis(OUTAGE_MAX);
+                let network = &self.fleet.network;
+                network.take_away(&name, Away::Refused, duration);
                 spoke.restore(snapshot);
                 self.set_back.insert(name);
             }
@@ -481,9 +484,6 @@ impl World {
         let network = &self.fleet.network;
         network.set_weather(Weather::calm());
         network.set_fuse(None);
-        for name in self.fleet.spokes.keys() {
-            network.set_away(name, None);
-        }
         foreign::withdraw(self);
         self.rest(Duration::from_millis(1)).await
     }

@@ -49,6 +49,10 @@ async fn differs(world: &World) -> Result<(), Failure> {
     for spoke in world.fleet.spokes.values() {
         spoke_differs(world, spoke)?;
     }
+    let ledgers = world.fleet.judge.ledgers_left();
+    if !ledgers.is_empty() {
+        return Err(format!("ledgers of {ledgers:?} are left"));
+    }
     for name in &world.removed {
         let endpoint = fleet::spokes_endpoint();
         if world.fleet.read(&endpoint, name).await?.is_some() {
@@ -154,7 +158,6 @@ fn spoke_differs(world: &World, spoke: &Spoke) -> Result<(), Failure> {
         let is_left = is_child
             && !wanted.contains_key(&key)
             && !key.name.starts_with(foreign::BYSTANDER)
-            && labels[foreign::ALTERED].is_null()
             && !world.set_back.contains(spoke.name());
         if is_left {
             return Err(format!("{key} is left in {}", spoke.name()));

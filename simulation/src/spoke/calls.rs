@@ -1,6 +1,6 @@
 //! Reads and writes, each answered in one step.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use http::Method;
 use serde_json::{Value, json};
@@ -90,10 +90,17 @@ impl Spoke {
     /// Lists a collection. One that may be answered from a cache may be as old as the request lets it.
     fn list(&self, asked: &Asked, place: &Place, kind: &Kind) -> Reply {
         let wanted = asked.parameter("resourceVersion");
-        let (objects, version) = {
+        let select = Selection::of(asked);
+        let items_of = |objects: &BTreeMap<Key, Arc<Value>>| -> Vec<Value> {
+            let objects = objects.iter();
+            let objects =
+                objects.filter(|(key, object)| key.is_in(&place.key) && select.takes(object));
+            objects.map(|(_, object)| (**object).clone()).collect()
+        };
+        let (items, version) = {
             let state = self.state.lock();
             match wanted.as_deref().map(str::parse::<u64>) {
-                None => (state.objects().clone(), state.version()),
+                None => (items_of(state.objects()), state.version()),
                 Some(Err(_)) => {
                     return Reply::refusal(400, "BadRequest", "resourceVersion is no number");
                 }
@@ -102,16 +109,10 @@ impl Spoke {
                     let oldest = wanted.max(state.floor());
                     let age = state.version().saturating_sub(oldest);
                     let version = state.version() - self.staleness(age);
-                    (state.at(version), version)
+                    (items_of(&state.at(version)), version)
                 }
             }
         };
-        let select = Selection::of(asked);
-        let items: Vec<Value> = objects
-            .iter()
-            .filter(|(key, object)| key.is_in(&place.key) && select.takes(object))
-            .map(|(_, object)| (**object).clone())
-            .collect();
         Reply::ok(json!({
             "kind": format!("{}List", kind.kind), "apiVersion": kind.api_version,
             "metadata": {"resourceVersion": version.to_string()}, "items": items,

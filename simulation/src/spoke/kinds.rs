@@ -134,11 +134,9 @@ impl Spoke {
 
     /// Lists the definitions that wait to be established.
     pub fn definitions_pending(&self) -> Vec<Key> {
-        let objects = self.objects();
-        let pending = objects.iter().filter(|(key, object)| {
+        self.find(|key, object| {
             key.group == crd::GROUP && key.resource == crd::RESOURCE && !is_established(object)
-        });
-        pending.map(|(key, _)| key.clone()).collect()
+        })
     }
 
     /// Returns what discovery says of the groups that a hub may look for.

@@ -181,7 +181,7 @@ impl State {
                 metadata["uid"] = known["uid"].clone();
                 metadata["creationTimestamp"] = known["creationTimestamp"].clone();
                 let generation = known["generation"].as_i64().unwrap_or(1);
-                let same = is_removal || content(before) == content(&object);
+                let same = is_removal || is_same_content(before, &object);
                 object["metadata"]["generation"] = json!(generation + i64::from(!same));
             }
             None => {
@@ -213,12 +213,11 @@ pub(crate) fn now() -> String {
     api::meta::time_now_text(jiff::Timestamp::now())
 }
 
-/// Returns what counts for the generation: all but metadata and status.
-fn content(object: &Value) -> Value {
-    let mut object = object.clone();
-    if let Some(fields) = object.as_object_mut() {
-        fields.remove("metadata");
-        fields.remove("status");
+/// Returns whether two states of an object are of one generation: metadata and status do not count.
+fn is_same_content(before: &Value, after: &Value) -> bool {
+    fn content(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
+        let fields = object.as_object().into_iter().flatten();
+        fields.filter(|(name, _)| !matches!(name.as_str(), "metadata" | "status"))
     }
-    object
+    content(before).eq(content(after))
 }
