@@ -10,8 +10,8 @@ use std::{fmt, sync::Arc};
 use parking_lot::Mutex;
 use serde_json::Value;
 use storage::{
-    Answer, Change, Committed, Entry, Error, RangeQuery, Revision, Store, WatchQuery, Watcher,
-    Write,
+    Answer, Change, Committed, Entry, Error, Metrics, RangeQuery, Revision, Statistics, Store,
+    WatchQuery, Watcher, Write,
     embedded::{Config, Engine},
 };
 use storage_conformance::simulated::SimulatedDirectory;
@@ -124,6 +124,14 @@ impl Store for SteadyStore {
 
     fn health(&self) -> Result<(), Error> {
         self.engine.health()
+    }
+
+    fn metrics(&self) -> &Metrics {
+        self.engine.metrics()
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.engine.statistics()
     }
 }
 

@@ -131,7 +131,7 @@ async fn run(store: Arc<Engine>, writers: u64, span: Duration) -> Result<(), Fai
         let place = latencies.len().saturating_mul(share) / 100;
         latencies.get(place).map_or(0.0, |latency| millis(*latency))
     };
-    let statistics = store.statistics();
+    let metrics = store.metrics();
     let puts = latencies.len() as f64;
     say(&format!(
         "{writers:>3} writers: {:>6.0} puts/s, p50 {:.2} ms, p99 {:.2} ms, {:.1} us CPU per put, {:.1} puts per sync",
@@ -139,7 +139,7 @@ async fn run(store: Arc<Engine>, writers: u64, span: Duration) -> Result<(), Fai
         at(50),
         at(99),
         cpu * 1e6 / puts,
-        statistics.writes as f64 / statistics.groups as f64,
+        metrics.writes.get() as f64 / metrics.groups.get() as f64,
     ))
 }
 

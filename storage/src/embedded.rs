@@ -49,6 +49,7 @@ use crate::entry::{Draft, Entry, Op};
 use crate::error::{Error, OpenError};
 use crate::key::{KEY_BYTES_MAX, KeyRange};
 use crate::keyring::Keyring;
+use crate::metrics::{Metrics, Statistics};
 use crate::revision::Revision;
 use crate::store::{
     BATCH_BYTES_MAX, BATCH_COUNT_MAX, Change, Committed, Expect, Range, RangeQuery, STAMP_BYTES,
@@ -86,32 +87,6 @@ pub struct Engine {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Sizes and counts since the engine was opened; for metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Statistics {
-    /// The latest revision.
-    pub revision: Revision,
-    /// The oldest readable revision.
-    pub floor: Revision,
-    /// Keys that there are.
-    pub keys: u64,
-    /// Events in the watch window.
-    pub history_events: usize,
-    /// What history takes beyond the current states.
-    pub history_bytes: u64,
-    /// Open watches.
-    pub watchers: usize,
-    /// Batches that wait for the commit thread.
-    pub queued: usize,
-    /// Groups that were made durable, each with one sync.
-    pub groups: u64,
-    /// Writes in those groups.
-    pub writes: u64,
-    /// Bytes of sealed segments that hold nothing needed. A sweep frees them once they are half of a
-    /// segment.
-    pub garbage_bytes: u64,
-}
-
 /// Reads a directory as a start does, and writes nothing: what the index would hold, by key.
 ///
 /// # Errors
@@ -143,13 +118,15 @@ impl Default for Config {
 // === impl Options ===
 
 impl Options {
-    fn of(config: &Config) -> Self {
+    fn of(config: &Config, metrics: &Metrics) -> Self {
         Self {
             sizes: Sizes {
                 first: config.segment_bytes_first,
                 max: config.segment_bytes_max.max(config.segment_bytes_first),
             },
             keyring: config.keyring.clone(),
+            clock: Arc::clone(&config.clock),
+            metrics: metrics.clone(),
         }
     }
 }
@@ -183,7 +160,8 @@ impl Engine {
             }
             Found::Store => {}
         }
-        let (log, snapshot) = Log::open(directory, Options::of(&config))?;
+        let metrics = Metrics::default();
+        let (log, snapshot) = Log::open(directory, Options::of(&config, &metrics))?;
         let view = View::new(snapshot);
         tracing::info!(
             revision = view.revision().0,
@@ -192,7 +170,7 @@ impl Engine {
             latency_ms = millis(config.clock.elapsed().saturating_sub(began)),
             "store opened"
         );
-        let shared = Arc::new(Shared::new(view));
+        let shared = Arc::new(Shared::new(view, metrics));
         let committer = Committer::new(Arc::clone(&shared), log, config);
         let thread = std::thread::Builder::new()
             .name("store-commit".to_owned())
@@ -221,11 +199,6 @@ impl Engine {
         {
             tracing::error!("the commit thread panicked");
         }
-    }
-
-    /// What there is to say in numbers.
-    pub fn statistics(&self) -> Statistics {
-        self.shared.statistics()
     }
 }
 
@@ -276,6 +249,14 @@ impl Store for Engine {
 
     fn health(&self) -> Result<(), Error> {
         self.shared.queue().health()
+    }
+
+    fn metrics(&self) -> &Metrics {
+        self.shared.metrics()
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.shared.statistics()
     }
 }
 

@@ -73,6 +73,7 @@ use crate::answer::Answer;
 use crate::entry::Entry;
 use crate::error::{Error, OpenError};
 use crate::keyring::Keyring;
+use crate::metrics::{Metrics, Statistics};
 use crate::revision::Revision;
 use crate::store::{Committed, Range, RangeQuery, Store, WatchQuery, Write};
 use crate::watch::Watcher;
@@ -111,25 +112,6 @@ pub struct Engine {
     commands: Mutex<Option<mpsc::Sender<Command>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     identity: watch::Receiver<Option<lineage::Known>>,
-}
-
-/// Sizes and counts since the engine was opened; for metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Statistics {
-    /// The latest revision that reads see.
-    pub revision: Revision,
-    /// The oldest readable revision.
-    pub floor: Revision,
-    /// Keys that there are.
-    pub keys: u64,
-    /// Events in the watch window.
-    pub history_events: usize,
-    /// What history takes beyond the current states.
-    pub history_bytes: u64,
-    /// Open watches.
-    pub watchers: usize,
-    /// Connections that came to be.
-    pub sessions: u64,
 }
 
 // === impl Config ===
@@ -222,24 +204,6 @@ impl Engine {
             .unwrap_or_default()
     }
 
-    /// What there is to say in numbers.
-    pub fn statistics(&self) -> Statistics {
-        let view = self.shared.view();
-        let window = view.window_size();
-        Statistics {
-            revision: view.revision(),
-            floor: view.floor(),
-            keys: view.live(),
-            history_events: window.events,
-            history_bytes: window.bytes,
-            watchers: window.watchers,
-            sessions: self
-                .shared
-                .sessions
-                .load(std::sync::atomic::Ordering::Relaxed),
-        }
-    }
-
     fn ask<T>(&self, command: impl FnOnce(crate::answer::Responder<T>) -> Command) -> Answer<T> {
         let (responder, answer) = Answer::pending();
         let commands = self.commands.lock();
@@ -294,6 +258,20 @@ impl Store for Engine {
 
     fn health(&self) -> Result<(), Error> {
         self.shared.health()
+    }
+
+    fn metrics(&self) -> &Metrics {
+        &self.shared.metrics
+    }
+
+    fn statistics(&self) -> Statistics {
+        let queued = self.commands.lock().as_ref().map_or(0, |queue| {
+            queue.max_capacity().saturating_sub(queue.capacity())
+        });
+        Statistics {
+            queued,
+            ..self.shared.statistics()
+        }
     }
 }
 

@@ -27,6 +27,7 @@ mod event;
 
 mod answer;
 mod error;
+mod metrics;
 mod store;
 
 mod clock;
@@ -61,6 +62,7 @@ pub use error::{Error, OpenError};
 pub use event::{Event, EventKind};
 pub use key::{KEY_BYTES_MAX, Key, KeyRange};
 pub use keyring::{KeyId, Keyring, KeyringError};
+pub use metrics::{Metrics, Statistics};
 pub use revision::Revision;
 pub use store::{
     BATCH_BYTES_MAX, BATCH_COUNT_MAX, COUNTED_MAX, Change, Committed, Expect, Range, RangeQuery,

@@ -6,6 +6,7 @@ use crate::answer::Answer;
 use crate::entry::Entry;
 use crate::error::Error;
 use crate::key::{Key, KeyRange};
+use crate::metrics::{Metrics, Statistics};
 use crate::revision::Revision;
 use crate::watch::Watcher;
 
@@ -77,6 +78,12 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// # Errors
     /// The reason that they are not.
     fn health(&self) -> Result<(), Error>;
+
+    /// Counts since the store was opened.
+    fn metrics(&self) -> &Metrics;
+
+    /// Sizes as they are now.
+    fn statistics(&self) -> Statistics;
 }
 
 /// One write of a batch. A batch has at most one write of a key.

@@ -14,13 +14,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::Config;
 use super::group::{Group, Submission};
 use super::log::{Log, LogError, States, stored_bytes};
 use super::queue::{Gathering, Queue, Taken};
 use super::retention::Retention;
-use super::{Config, Statistics};
 use crate::error::Error;
 use crate::event::{Event, EventKind};
+use crate::metrics::{Metrics, Statistics};
 use crate::revision::Revision;
 use crate::view::View;
 
@@ -36,8 +37,8 @@ const FORGOTTEN_PER_WRITE: usize = 2;
 pub(crate) struct Shared {
     queue: Queue,
     view: View,
-    groups: AtomicU64,
-    writes: AtomicU64,
+    metrics: Metrics,
+    live: AtomicU64,
     garbage: AtomicU64,
     /// The last group was refused because the disk is full.
     full: AtomicBool,
@@ -61,12 +62,12 @@ struct Closing<'a>(&'a Shared);
 // === impl Shared ===
 
 impl Shared {
-    pub(crate) fn new(view: View) -> Self {
+    pub(crate) fn new(view: View, metrics: Metrics) -> Self {
         Self {
             queue: Queue::default(),
             view,
-            groups: AtomicU64::new(0),
-            writes: AtomicU64::new(0),
+            metrics,
+            live: AtomicU64::new(0),
             garbage: AtomicU64::new(0),
             full: AtomicBool::new(false),
         }
@@ -82,6 +83,12 @@ impl Shared {
         &self.queue
     }
 
+    /// What was counted since the engine was opened.
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Sizes as they are now.
     pub(crate) fn statistics(&self) -> Statistics {
         let window = self.view.window_size();
         Statistics {
@@ -92,9 +99,9 @@ impl Shared {
             history_bytes: window.bytes,
             watchers: window.watchers,
             queued: self.queue.len(),
-            groups: self.groups.load(Ordering::Relaxed),
-            writes: self.writes.load(Ordering::Relaxed),
+            live_bytes: self.live.load(Ordering::Relaxed),
             garbage_bytes: self.garbage.load(Ordering::Relaxed),
+            sessions: 0,
         }
     }
 
@@ -103,7 +110,7 @@ impl Shared {
         if !self.full.swap(true, Ordering::Relaxed) {
             tracing::error!(
                 error = chain_of(error),
-                "the disk is full, writes are refused until there is space"
+                "disk is full: writes are refused until space is freed"
             );
         }
     }
@@ -113,7 +120,7 @@ impl Shared {
         if self.queue.health().is_ok() {
             tracing::error!(
                 error = chain_of(error),
-                "the disk failed, no write is taken any more"
+                "disk failed: no write is accepted until a restart"
             );
         }
         self.queue.refuse_all(error);
@@ -170,7 +177,7 @@ impl Committer {
         if let Err(error) = self.log.close() {
             tracing::warn!(
                 error = chain_of(&error),
-                "the log is closed as a crash would leave it"
+                "cannot close the log cleanly: the next start recovers it as after a crash"
             );
         }
         // First the log and the directory's lock, so that whoever sees the watches end can open.
@@ -214,7 +221,8 @@ impl Committer {
         if idle && !self.forgetting {
             self.log.idle();
         }
-        let garbage = self.log.garbage_bytes();
+        let (live, garbage) = self.log.live_and_garbage_bytes();
+        self.shared.live.store(live, Ordering::Relaxed);
         self.shared.garbage.store(garbage, Ordering::Relaxed);
         self.log
             .failure()
@@ -227,7 +235,16 @@ impl Committer {
         let shared = &self.shared;
         let group = Group::judge(submissions, self.log.revision(), |key| shared.view.get(key));
         let mut watchers = None;
-        if !group.entries.is_empty() {
+        if let (Some(first), Some(last)) = (group.entries.first(), group.entries.last()) {
+            let (revision, writes) = (last.modified(), group.entries.len());
+            let span = tracing::debug_span!("commit", revision = revision.0, write_count = writes);
+            let _entered = span.enter();
+            // Each batch that was accepted has a revision, and they follow each other.
+            let batches = revision
+                .0
+                .saturating_sub(first.modified().0)
+                .saturating_add(1);
+            let began = self.config.clock.elapsed();
             match self.log.append(&group.entries).map_err(refused) {
                 Ok(()) => {}
                 Err(error @ Error::StorageFull { .. }) => {
@@ -243,11 +260,9 @@ impl Committer {
                 }
             }
             shared.full.store(false, Ordering::Relaxed);
+            let took = self.config.clock.elapsed().saturating_sub(began);
+            shared.metrics.committed(batches, writes, took);
             watchers = shared.view.publish(&group.entries);
-            shared.groups.fetch_add(1, Ordering::Relaxed);
-            shared
-                .writes
-                .fetch_add(group.entries.len() as u64, Ordering::Relaxed);
         }
         group.answer();
         // After the answers, which somebody waits for: each that is woken may take this thread's processor.
@@ -267,7 +282,7 @@ impl Committer {
         if let Some(floor) = excess.filter(|_| !self.forgetting) {
             tracing::warn!(
                 revision = floor.0,
-                "history takes too much memory, forgetting early"
+                "history exceeds its memory limit: dropping the oldest part early"
             );
             self.raise_floor(floor)?;
         }
@@ -275,7 +290,11 @@ impl Committer {
     }
 
     fn raise_floor(&mut self, floor: Revision) -> Result<(), Error> {
+        let before = self.log.floor();
         self.log.raise_floor(floor).map_err(refused)?;
+        if self.log.floor() > before {
+            self.shared.metrics.compactions.inc();
+        }
         self.shared.view.raise_floor(self.log.floor());
         self.forgetting = true;
         Ok(())

@@ -34,9 +34,11 @@ use self::shelf::{Fresh, Prepared, Shelf};
 use self::upkeep::Upkeep;
 use super::codec::{Facts, FrameBuilder, Kind, Manifest, Place, Sealed, Tally, to_disk};
 use super::disk::{Directory, Disk, is_full, read_up_to};
+use crate::clock::Clock;
 use crate::entry::Entry;
 use crate::error::OpenError;
 use crate::keyring::{Keyring, KeyringError};
+use crate::metrics::Metrics;
 use crate::revision::Revision;
 use crate::view::Snapshot;
 
@@ -57,6 +59,9 @@ pub(super) trait States: Debug + Send + Sync {
 pub(super) struct Options {
     pub(super) sizes: Sizes,
     pub(super) keyring: Option<Arc<Keyring>>,
+    /// What tells how long a sync took.
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) metrics: Metrics,
 }
 
 /// The log of a store, open for one writer.
@@ -71,6 +76,8 @@ pub(super) struct Log {
     floor: Revision,
     /// Garbage that was noted since a sweep was thought of.
     noted_bytes: u64,
+    clock: Arc<dyn Clock>,
+    metrics: Metrics,
 }
 
 /// The segment that is written to.
@@ -182,6 +189,8 @@ impl Log {
             keyring: options.keyring,
             floor,
             noted_bytes: 0,
+            clock: options.clock,
+            metrics: options.metrics,
         };
         log.active.tally.revision = scanned.snapshot.revision;
         for (segment, bytes) in scanned.kept {
@@ -196,7 +205,7 @@ impl Log {
         // However large the last one was: nobody waits at a start until so many zeros are written.
         match log.rotate(0, 0) {
             Err(error @ LogError::Full { .. }) => {
-                tracing::warn!(%error, "the disk is full, the store is read only for now");
+                tracing::warn!(%error, "disk is full: the store is read-only until space is freed");
             }
             rotated => rotated?,
         }
@@ -219,9 +228,11 @@ impl Log {
         self.floor
     }
 
-    /// Bytes that sweeps may free.
-    pub(super) fn garbage_bytes(&self) -> u64 {
-        sweep::garbage_bytes(&self.shelf.manifest(), &self.shelf.bench.lock().kept)
+    /// Bytes of records that somebody may need, and those that sweeps may free.
+    pub(super) fn live_and_garbage_bytes(&self) -> (u64, u64) {
+        let sealed =
+            sweep::live_and_garbage_bytes(&self.shelf.manifest(), &self.shelf.bench.lock().kept);
+        (sealed.0.saturating_add(self.active.kept), sealed.1)
     }
 
     /// Appends the records of a group durably.
@@ -355,7 +366,11 @@ impl Log {
             *disk = None;
             return Err(LogError::on("write the log")(error));
         }
+        let began = self.clock.elapsed();
         open.sync().map_err(LogError::on_sync("sync the log"))?;
+        let took = self.clock.elapsed().saturating_sub(began);
+        self.metrics.sync_seconds.observe(took.as_secs_f64());
+        self.metrics.written_bytes.inc_by(frame.len() as u64);
         *tally = Tally {
             end: tally
                 .end

@@ -14,8 +14,10 @@ use super::disk::{Directory, read_up_to};
 use super::format;
 use super::log::{Log, MANIFEST_FILE, Options, Sizes, read_snapshot};
 use crate::check;
+use crate::clock::SystemClock;
 use crate::error::OpenError;
 use crate::key::KeyRange;
+use crate::metrics::Metrics;
 use crate::revision::Revision;
 use crate::store::RangeQuery;
 use crate::view::{Snapshot, View};
@@ -159,6 +161,8 @@ fn open_twice(directory: &Arc<dyn Directory>, snapshot: &Snapshot) {
             max: 4096,
         },
         keyring: None,
+        clock: Arc::new(SystemClock::default()),
+        metrics: Metrics::default(),
     };
     for closed in [false, true] {
         let opened = Log::open(Arc::clone(directory), options.clone());

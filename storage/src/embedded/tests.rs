@@ -434,7 +434,7 @@ fn what_comes_during_a_sync_shares_the_next_one() {
     let disk = Gated::default();
     let engine = Engine::open_on(Arc::new(disk.clone()), Config::default()).unwrap();
     let before = put(&engine, "/first", "");
-    let groups = engine.statistics().groups;
+    let groups = engine.metrics().groups.get();
     let query = WatchQuery {
         range: KeyRange::all(),
         after: before,
@@ -467,7 +467,7 @@ fn what_comes_during_a_sync_shares_the_next_one() {
         })
     ));
     assert_eq!(
-        engine.statistics().groups - groups,
+        engine.metrics().groups.get() - groups,
         2,
         "one sync for the first, one for the rest"
     );

@@ -142,7 +142,7 @@ async fn handshake(
         .await?;
     tasks.spawn(async move {
         if let Err(error) = connection.await {
-            tracing::debug!(error = %error, "a connection to etcd broke");
+            tracing::debug!(error = %error, "connection to etcd broke");
         }
     });
     Ok(Connection(sender))

@@ -82,7 +82,7 @@ impl Keeper {
             {
                 round_due = now.saturating_add(self.history);
                 round = self.play(&live, round).await.unwrap_or_else(|failure| {
-                    tracing::warn!(error = chain(&failure), "etcd was not compacted");
+                    tracing::warn!(error = chain(&failure), "cannot compact etcd");
                     Round::default()
                 });
             }
@@ -101,10 +101,16 @@ impl Keeper {
         let excess = view.floor_for(self.history_bytes_max);
         if let Some(floor) = excess {
             let revision = floor.0;
-            tracing::warn!(revision, "history takes too much memory, forgetting early");
+            tracing::warn!(
+                revision,
+                "history exceeds its memory limit: dropping the oldest part early"
+            );
         }
         // A sample of an earlier epoch is below every floor of this one.
         if let Some(floor) = old.max(excess) {
+            if floor > view.floor() {
+                self.shared.metrics.compactions.inc();
+            }
             view.raise_floor(floor);
         }
         while !view.forget(FORGOTTEN_AT_ONCE).is_empty() {
@@ -122,7 +128,9 @@ impl Keeper {
         });
         match keep.await {
             Ok(memory) => self.memory = memory,
-            Err(error) => tracing::error!(error = %error, "what was seen of etcd was not kept"),
+            Err(error) => {
+                tracing::error!(error = %error, "cannot record the last seen state of etcd")
+            }
         }
         self
     }

@@ -39,13 +39,13 @@ impl Memory {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => {
-                tracing::warn!(error = %error, file = %path.display(), "what was seen of etcd cannot be read");
+                tracing::warn!(error = %error, file = %path.display(), "cannot read the record of the last seen state of etcd");
                 return None;
             }
         };
         let known = decode(&text);
         if known.is_none() {
-            tracing::warn!(file = %path.display(), "what was seen of etcd makes no sense, it is ignored");
+            tracing::warn!(file = %path.display(), "ignoring a malformed record of the last seen state of etcd");
         }
         self.written.clone_from(&known);
         known
@@ -69,7 +69,7 @@ impl Memory {
         match write() {
             Ok(()) => self.written = Some(known),
             Err(error) => {
-                tracing::warn!(error = %error, file = %path.display(), "what was seen of etcd cannot be kept");
+                tracing::warn!(error = %error, file = %path.display(), "cannot write the record of the last seen state of etcd");
             }
         }
     }

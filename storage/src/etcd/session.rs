@@ -152,9 +152,9 @@ impl Session {
         if is_opening && failure.is_final() {
             self.opened.send_replace(Some(Err(Arc::clone(failure))));
         } else if failure.is_final() {
-            tracing::error!(endpoint = %endpoint.uri, error, "the store in etcd cannot be served");
+            tracing::error!(endpoint = %endpoint.uri, error, "cannot serve the store in etcd");
         } else {
-            tracing::warn!(endpoint = %endpoint.uri, error, "the connection to etcd failed");
+            tracing::warn!(endpoint = %endpoint.uri, error, "connection to etcd failed");
         }
     }
 
@@ -176,7 +176,10 @@ impl Session {
             Ok(Some(follower)) => (follower, Fate::Never),
             Ok(None) => (self.load(&client, &standing).await?, Fate::Unknown),
             Err(Failure::Compacted { revision }) => {
-                tracing::warn!(revision, "etcd has compacted what was missed, loading anew");
+                tracing::warn!(
+                    revision,
+                    "etcd compacted revisions that were missed: loading everything again"
+                );
                 (self.load(&client, &standing).await?, Fate::Unknown)
             }
             Err(failure) => return Err(failure),
@@ -549,7 +552,7 @@ async fn warn_of_old_versions(client: &Client) {
     let status = match client.status(VERIFY_TIMEOUT).await {
         Ok(status) => status,
         Err(failure) => {
-            tracing::debug!(error = chain(&failure), "etcd does not tell its version");
+            tracing::debug!(error = chain(&failure), "cannot read the version of etcd");
             return;
         }
     };

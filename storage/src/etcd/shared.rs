@@ -17,6 +17,7 @@ use super::failure::Failure;
 use super::fates::{ConnectionTicket, Fate, Fates};
 use super::transaction::Fence;
 use crate::error::{Cause, Error};
+use crate::metrics::{Metrics, Statistics};
 use crate::revision::Revision;
 use crate::view::{Snapshot, View};
 
@@ -33,6 +34,7 @@ pub(crate) struct Shared {
     health: Mutex<Result<(), Cause>>,
     /// Connections that came to be.
     pub(crate) sessions: AtomicU64,
+    pub(crate) metrics: Metrics,
 }
 
 /// A connection over which the store may be written.
@@ -65,11 +67,27 @@ impl Shared {
             fates: Fates::new(),
             health: Mutex::new(Err(Arc::new(Failure::NotYet))),
             sessions: AtomicU64::new(0),
+            metrics: Metrics::default(),
         }
     }
 
     pub(crate) fn view(&self) -> &View {
         &self.view
+    }
+
+    /// Sizes as they are now, but for the queue of the engine.
+    pub(crate) fn statistics(&self) -> Statistics {
+        let window = self.view.window_size();
+        Statistics {
+            revision: self.view.revision(),
+            floor: self.view.floor(),
+            keys: self.view.live(),
+            history_events: window.events,
+            history_bytes: window.bytes,
+            watchers: window.watchers,
+            sessions: self.sessions.load(Ordering::Relaxed),
+            ..Statistics::default()
+        }
     }
 
     /// From now on the store may be written over this connection. What was sent before and not

@@ -211,6 +211,7 @@ impl Committing {
             Err(error) => return Attempt::Over(Err(error)),
         };
         let left = until.saturating_duration_since(Instant::now());
+        let began = Instant::now();
         let call = live.client.transact(transaction, left);
         let (number, answer) = match self.shared.answer(live, call).await {
             Ok((header, answer)) => (header.revision, Some(answer)),
@@ -232,6 +233,10 @@ impl Committing {
         }
         let revision = live.fence.revision(number);
         let is_told = self.shared.reached(revision, until).await;
+        if refused.is_none() {
+            let metrics = &self.shared.metrics;
+            metrics.committed(1, writes.len(), began.elapsed());
+        }
         Attempt::Over(match &refused {
             None => self.committed(revision, is_told, writes),
             // The refusal's reason cannot be shown yet; nothing was written.
@@ -321,6 +326,7 @@ impl Committing {
             let call = live.client.compact(number, self.deadline);
             let done = self.shared.answer(&live, call).await;
             done.map_err(Failure::of_write)?;
+            self.shared.metrics.compactions.inc();
             view.raise_floor(floor);
             while !view.forget(FORGOTTEN_AT_ONCE).is_empty() {
                 tokio::task::yield_now().await;

@@ -139,7 +139,7 @@ impl<'a> Rewriter<'a> {
         let name = segment_name(self.place.number, self.place.generation);
         drop(self.disk);
         if let Err(error) = self.directory.remove(&name) {
-            tracing::debug!(%error, "a needless file stays");
+            tracing::debug!(%error, "cannot remove an unused file");
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::embedded::codec::{
 };
 use crate::embedded::disk::{Directory, Disk};
 use crate::keyring::Keyring;
+use crate::metrics::Metrics;
 use crate::revision::Revision;
 
 pub(in crate::embedded) const MANIFEST_FILE: &str = "MANIFEST";
@@ -69,6 +70,7 @@ pub(super) struct Shelf {
     pub(super) changed: Condvar,
     /// The durable floor.
     floor: AtomicU64,
+    pub(super) metrics: Metrics,
 }
 
 /// What waits to be done, and what was done.
@@ -142,6 +144,7 @@ impl Shelf {
             keyring: options.keyring.clone(),
             switching: Mutex::default(),
             floor: AtomicU64::new(manifest.floor.0),
+            metrics: options.metrics.clone(),
             manifest: Mutex::new(Arc::new(manifest)),
             bench: Mutex::new(Bench {
                 prepared: Prepared::Absent,
@@ -260,7 +263,7 @@ impl Shelf {
     pub(super) fn remove(&self, name: &str) {
         match self.directory.remove(name) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::debug!(%error, "a needless file stays");
+                tracing::debug!(%error, "cannot remove an unused file");
             }
             _ => {}
         }

@@ -88,12 +88,13 @@ pub(super) fn sweep(shelf: &Shelf, states: &dyn States) -> Result<Swept, LogErro
         renewed = bench.stale.remove(&segment.number) || renewed;
     }
     if renewed && bench.stale.is_empty() {
-        tracing::info!("everything that is to be sealed is sealed with the first key");
+        tracing::info!("all sealed values are sealed with the first key");
     }
     if let Some(new) = new {
         bench.kept.insert(new.number, left);
     }
     drop(bench);
+    shelf.metrics.sweeps.inc();
     let bytes = |segments: &[Sealed]| segments.iter().map(|s| u64::from(s.tally.end)).sum::<u64>();
     tracing::debug!(
         segment_count = old.len(),
@@ -109,10 +110,15 @@ pub(super) fn is_due(manifest: &Manifest, bench: &Bench) -> bool {
     plan(manifest, bench).is_some()
 }
 
-/// Bytes that sweeping everything would free.
-pub(super) fn garbage_bytes(manifest: &Manifest, kept: &BTreeMap<u32, u64>) -> u64 {
-    let garbage = |segment: &Sealed| size_of(segment).saturating_sub(kept_of(segment, kept));
-    manifest.sealed.iter().map(garbage).sum()
+/// Bytes of sealed segments that somebody may need, and those that sweeping everything would free.
+pub(super) fn live_and_garbage_bytes(manifest: &Manifest, kept: &BTreeMap<u32, u64>) -> (u64, u64) {
+    let sizes = manifest.sealed.iter().map(|segment| {
+        let live = kept_of(segment, kept).min(size_of(segment));
+        (live, size_of(segment).saturating_sub(live))
+    });
+    sizes.fold((0, 0), |sum, (live, garbage)| {
+        (sum.0.saturating_add(live), sum.1.saturating_add(garbage))
+    })
 }
 
 fn size_of(segment: &Sealed) -> u64 {

@@ -38,7 +38,7 @@ impl Upkeep {
             Ok(thread) => Some(thread),
             Err(error) => {
                 shelf.bench.lock().deserted = true;
-                tracing::warn!(%error, "no thread for upkeep, commits do it");
+                tracing::warn!(%error, "cannot start the upkeep thread: commits do its work");
                 None
             }
         });
@@ -113,7 +113,7 @@ fn turn(shelf: &Shelf, states: &dyn States) -> bool {
         Ok(Swept::Rewritten) => shelf.bench.lock().sweep_wanted = true,
         Ok(Swept::Nothing) => {}
         Err(error @ LogError::Full { .. }) => {
-            tracing::warn!(%error, "no space to sweep the log");
+            tracing::warn!(%error, "not enough disk space to sweep the log");
         }
         Err(error) => shelf.bench.lock().failed = Some(Arc::new(error)),
     }
