@@ -128,6 +128,12 @@ impl Error {
         }
     }
 
+    /// Returns whether a failure is routine for a controller that retries: another writer came first, or the cluster is not
+    /// reached, which is logged once for all that is to be done there.
+    pub fn is_routine(&self) -> bool {
+        self.is_conflict() || self.unreachable()
+    }
+
     /// Borrows the bound that the cluster has met.
     pub const fn bound(&self) -> Option<&BoundError> {
         match self {

@@ -113,7 +113,7 @@ async fn run(
         let now = api::meta::time_now_text(jiff::Timestamp::now());
         for action in plan(&world, &now) {
             if let Err(error) = perform(&dynamic, &cluster, &mut world, &action).await {
-                debug!(cluster = %cluster, action = ?action, error = %error, "simulation refused");
+                debug!(cluster = %cluster, action = ?action, error = %error, "cannot update a simulated workload");
                 retry = true;
             }
         }

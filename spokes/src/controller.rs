@@ -14,6 +14,7 @@ use client::{
 use parking_lot::Mutex;
 use tasks::{Backoff, Tasks, WorkQueue};
 use tokio::sync::mpsc;
+use tracing::Instrument as _;
 
 use crate::{
     access::Access,
@@ -82,7 +83,9 @@ async fn work(controller: Arc<Controller>) {
     while let Some(spoke) = controller.queue.next_until(&end).await {
         let worker = Arc::clone(&controller);
         controller.tasks.spawn("spoke-connection", async move {
-            worker.reconcile(&spoke).await;
+            let span =
+                tracing::debug_span!("reconcile", controller = "spoke-connection", key = %spoke);
+            worker.reconcile(&spoke).instrument(span).await;
             worker.queue.done(&spoke);
         });
     }
@@ -96,7 +99,7 @@ impl Controller {
             table: Arc::clone(table),
             dialer: dialer.clone(),
             providers: Providers::new(hub, dialer),
-            queue: Arc::default(),
+            queue: Arc::new(tasks.queue("spoke-connection")),
             tasks: tasks.clone(),
             pauses: Mutex::default(),
         }
@@ -186,15 +189,17 @@ impl Controller {
         match self.state(spoke, &known).await {
             Ok(state) => {
                 self.pauses.lock().remove(spoke);
-                if let State::Refused(fault) = &state {
-                    tracing::warn!(%spoke, error = %fault, "a spoke cannot be connected");
+                if let State::Refused(fault) = &state
+                    && *fault != Fault::Suspended
+                {
+                    tracing::warn!(%spoke, error = %fault, "cannot connect to a spoke");
                 }
                 self.table.settle(spoke, known.object.generation, state);
                 self.align_namespaces(spoke);
             }
             // The hub's own failure says nothing about the spoke: its state stays.
             Err(error) => {
-                tracing::warn!(%spoke, error = %error.chain(), "the access to a spoke cannot be read");
+                tracing::warn!(%spoke, error = %error.chain(), "cannot read the credentials of a spoke");
                 let mut pauses = self.pauses.lock();
                 let (initial, max) = RETRY_PAUSES;
                 let pause = pauses

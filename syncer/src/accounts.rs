@@ -13,7 +13,7 @@ use client::reflector::{Event, RawObject};
 use parking_lot::Mutex;
 use serde_json::json;
 use tasks::WorkQueue;
-use tracing::warn;
+use tracing::{Instrument as _, debug_span, warn};
 
 use crate::{resources, state::target::Target};
 
@@ -24,7 +24,7 @@ const NAME: &str = "default";
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// What one logical cluster needs.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Accounts {
     // Guards what was seen; never held across an await.
     seen: Mutex<Seen>,
@@ -45,7 +45,10 @@ struct Seen {
 
 /// Looks after the accounts of a logical cluster that the hub keeps, until its target ends.
 pub(crate) fn start(target: &Arc<Target>) {
-    let accounts: Arc<Accounts> = Arc::default();
+    let accounts = Arc::new(Accounts {
+        seen: Mutex::default(),
+        queue: target.tasks().queue("account"),
+    });
     let namespaces = target.source(&resources::core("namespaces"), None);
     follow(target, namespaces, &accounts, Seen::take_namespace);
     let mut existing = target.source(&resources::core("serviceaccounts"), None);
@@ -56,7 +59,9 @@ pub(crate) fn start(target: &Arc<Target>) {
     tasks.spawn("accounts", async move {
         while let Some(namespace) = accounts.queue.next_until(&target.token).await {
             if accounts.seen.lock().lacks(&namespace) {
-                make(&target, &accounts, &namespace).await;
+                let (cluster, key) = (&target.cluster, namespace.as_str());
+                let span = debug_span!("reconcile", controller = "account", %cluster, key);
+                make(&target, &accounts, &namespace).instrument(span).await;
             }
             accounts.queue.done(&namespace);
         }
@@ -96,7 +101,7 @@ async fn make(target: &Target, accounts: &Accounts, namespace: &str) {
         .is_some_and(|status| status.has_cause(CAUSE_NAMESPACE_TERMINATING));
     // There is one, or there is no namespace for one: the watches tell.
     if !(error.is_already_exists() || error.is_not_found() || is_going) {
-        warn!(cluster = %target.cluster, namespace, error = %error, "cannot make the default account");
+        warn!(cluster = %target.cluster, namespace, error = %error, "cannot create the default ServiceAccount");
         accounts.queue.add_after(namespace.to_owned(), RETRY_DELAY);
     }
 }

@@ -17,7 +17,7 @@ use std::{collections::HashMap, sync::Arc};
 use api::LogicalCluster;
 use client::reflector::{self, Event, RawObject};
 use tokio::sync::Mutex as AsyncMutex;
-use tracing::debug;
+use tracing::{Instrument as _, debug, debug_span};
 
 use crate::{
     engine::Engine,
@@ -50,7 +50,10 @@ pub(crate) fn start(engine: &Arc<Engine>) {
             let engine = Arc::clone(&worker);
             worker.tasks.spawn("definition", async move {
                 let _turn = lane.lock().await;
-                reconcile::run(&engine, &key).await;
+                let (cluster, name) = (&key.cluster, key.name.as_str());
+                let span =
+                    debug_span!("reconcile", controller = "definition", %cluster, key = name);
+                reconcile::run(&engine, &key).instrument(span).await;
                 engine.definition_queue.done(&key);
             });
         }

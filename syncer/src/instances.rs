@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use api::{GroupKind, GroupResource, GroupVersionResource, LogicalCluster};
 use client::reflector::{self, Event, RawObject};
-use tracing::{debug, warn};
+use tracing::{Instrument as _, debug, debug_span, warn};
 
 use crate::{
     engine::Engine,
@@ -120,7 +120,7 @@ fn key_of(gvr: &GroupVersionResource, object: &RawObject) -> InstanceKey {
 
 fn changed(engine: &Engine, gvr: &Arc<GroupVersionResource>, object: &Arc<RawObject>) {
     let Some(cluster) = cluster_of(object) else {
-        warn!(%gvr, name = object.name, "an instance without its logical cluster");
+        warn!(%gvr, name = object.name, "instance does not name its logical cluster");
         return;
     };
     let key = key_of(gvr, object);
@@ -170,7 +170,11 @@ pub(crate) fn start_workers(engine: &Arc<Engine>, target: &Arc<Target>) {
             while let Some(key) = target.queue.next_until(&target.token).await {
                 let turn = engine.turns.take((target.cluster.clone(), key.clone()));
                 let _turn = turn.await;
-                reconcile::run(&engine, &target, &key).await;
+                let cluster = &target.cluster;
+                let span = debug_span!("reconcile", controller = "instance", %cluster, %key);
+                reconcile::run(&engine, &target, &key)
+                    .instrument(span)
+                    .await;
                 target.queue.done(&key);
             }
         });

@@ -57,7 +57,7 @@ pub(crate) fn require(engine: &Engine, target: &Target, key: &InstanceKey) -> Re
     if engine.restored.deletion_policy(target) != DeletionPolicy::Held {
         return Ok(());
     }
-    debug!(cluster = %target.cluster, key = %key, "a deletion waits: the hub was restored");
+    debug!(cluster = %target.cluster, key = %key, "deletion waits until the restore is confirmed");
     if engine.restored.note_waiting(&target.cluster, key) {
         engine.note_census(&target.cluster);
     }
@@ -75,7 +75,7 @@ pub(crate) fn passed(engine: &Engine, target: &Target, key: &InstanceKey) {
 pub(crate) fn note_spoke(engine: &Engine, cluster: &LogicalCluster, object: &RawObject) {
     let answer = object.annotations.get(keys::ANNOTATION_CONFIRM_RESTORE);
     if engine.restored.note_answer(cluster, answer) {
-        info!(spoke = %cluster, answer, "a restore was answered");
+        info!(spoke = %cluster, answer, "restore of a spoke was confirmed");
         engine.reconsider(cluster);
     }
 }

@@ -15,6 +15,7 @@ use std::{
 
 use api::LogicalCluster;
 use spokes::Entry;
+use tracing::{Instrument as _, debug_span};
 
 pub(crate) use reconcile::start as start_target;
 
@@ -43,7 +44,8 @@ pub(crate) fn start(engine: &Arc<Engine>) {
             // Each spoke in a task of its own: one that hangs holds nobody else back.
             let engine = Arc::clone(&worker);
             worker.tasks.spawn("spoke", async move {
-                reconcile::run(&engine, &cluster).await;
+                let span = debug_span!("reconcile", controller = "spoke", key = %cluster);
+                reconcile::run(&engine, &cluster).instrument(span).await;
                 engine.spoke_queue.done(&cluster);
             });
         }

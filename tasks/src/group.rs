@@ -3,14 +3,19 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
+use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use prometheus_client::registry::Registry;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+use crate::metrics::Metrics;
+use crate::queue::WorkQueue;
 
 /// The token whose cancellation asks a component to end.
 pub type Shutdown = CancellationToken;
@@ -35,6 +40,8 @@ pub struct ShutdownReport {
 #[derive(Clone)]
 pub struct Tasks {
     shared: Arc<Shared>,
+    /// Of the queues of this group and its subgroups.
+    metrics: Metrics,
 }
 
 struct Shared {
@@ -63,12 +70,13 @@ struct Registration {
 impl Tasks {
     /// Makes a group with a shutdown of its own.
     pub fn new() -> Self {
-        Self::with_shutdown(Shutdown::new())
+        Self::with_shutdown(Shutdown::new(), Metrics::default())
     }
 
     /// Returns a group that ends with this token.
-    fn with_shutdown(shutdown: Shutdown) -> Self {
+    fn with_shutdown(shutdown: Shutdown, metrics: Metrics) -> Self {
         Self {
+            metrics,
             shared: Arc::new(Shared {
                 tracker: TaskTracker::new(),
                 shutdown,
@@ -82,7 +90,17 @@ impl Tasks {
     /// whoever makes it shuts it down.
     #[must_use]
     pub fn subgroup(&self) -> Self {
-        Self::with_shutdown(self.child_token())
+        Self::with_shutdown(self.child_token(), self.metrics.clone())
+    }
+
+    /// Makes a work queue. It is counted by this name, together with others of the same name.
+    pub fn queue<K: Clone + Eq + Hash>(&self, name: &'static str) -> WorkQueue<K> {
+        WorkQueue::new(self.metrics.queue(name))
+    }
+
+    /// Registers the metrics of all queues that this group, its subgroups and its parents make.
+    pub fn register_queues(&self, registry: &mut Registry) {
+        self.metrics.register(registry);
     }
 
     /// Runs a future beside the caller. A panic in it is logged, and seen by whoever awaits the handle.

@@ -8,6 +8,7 @@
 
 pub mod backoff;
 pub mod group;
+mod metrics;
 pub mod queue;
 
 pub use backoff::Backoff;

@@ -20,6 +20,8 @@ use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
+use crate::metrics::QueueMetrics;
+
 /// A deduplicating queue with delayed additions.
 #[derive(Debug)]
 pub struct WorkQueue<K> {
@@ -30,45 +32,51 @@ pub struct WorkQueue<K> {
 
 #[derive(Debug)]
 struct State<K> {
-    ready: VecDeque<K>,
+    /// With the time since when it waits.
+    ready: VecDeque<(K, Instant)>,
     ready_keys: HashSet<K>,
-    running: HashSet<K>,
+    /// With the time since when a worker has it.
+    running: HashMap<K, Instant>,
     again: HashSet<K>,
     delayed: BTreeMap<(Instant, u64), K>,
     due: HashMap<K, (Instant, u64)>,
     sequence: u64,
+    metrics: QueueMetrics,
 }
 
 // === impl WorkQueue ===
 
-impl<K> Default for WorkQueue<K> {
-    fn default() -> Self {
+impl<K: Clone + Eq + Hash> WorkQueue<K> {
+    /// Makes an empty queue. [`crate::Tasks::queue`] names it.
+    pub(crate) fn new(metrics: QueueMetrics) -> Self {
         let state = State {
             ready: VecDeque::new(),
             ready_keys: HashSet::new(),
-            running: HashSet::new(),
+            running: HashMap::new(),
             again: HashSet::new(),
             delayed: BTreeMap::new(),
             due: HashMap::new(),
             sequence: 0,
+            metrics,
         };
         Self {
             state: Mutex::new(state),
             changed: Notify::new(),
         }
     }
-}
 
-impl<K: Clone + Eq + Hash> WorkQueue<K> {
     /// Adds a key to be worked on as soon as a worker is free.
     pub fn add(&self, key: K) {
-        self.state.lock().add(key);
+        self.state.lock().add(key, Instant::now());
         self.changed.notify_one();
     }
 
     /// Adds a key to be worked on after a delay, unless it is due earlier already.
     pub fn add_after(&self, key: K, delay: Duration) {
-        self.state.lock().add_at(key, Instant::now() + delay);
+        let mut state = self.state.lock();
+        state.metrics.retries.inc();
+        state.add_at(key, Instant::now() + delay);
+        drop(state);
         self.changed.notify_one();
     }
 
@@ -90,8 +98,9 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         loop {
             let due = {
                 let mut state = self.state.lock();
-                state.promote(Instant::now());
-                if let Some(key) = state.take() {
+                let now = Instant::now();
+                state.promote(now);
+                if let Some(key) = state.take(now) {
                     if !state.ready.is_empty() {
                         self.changed.notify_one();
                     }
@@ -113,9 +122,14 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     /// Marks the work on a key as done; the key is ready again if it was added meanwhile.
     pub fn done(&self, key: &K) {
         let mut state = self.state.lock();
-        state.running.remove(key);
+        let now = Instant::now();
+        if let Some(since) = state.running.remove(key) {
+            state.metrics.active.dec();
+            let worked = now.saturating_duration_since(since);
+            state.metrics.worked.observe(worked.as_secs_f64());
+        }
         if state.again.remove(key) {
-            state.add(key.clone());
+            state.add(key.clone(), now);
             self.changed.notify_one();
         }
     }
@@ -131,14 +145,16 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
 // === impl State ===
 
 impl<K: Clone + Eq + Hash> State<K> {
-    fn add(&mut self, key: K) {
+    fn add(&mut self, key: K, now: Instant) {
         if let Some(place) = self.due.remove(&key) {
             self.delayed.remove(&place);
         }
-        if self.running.contains(&key) {
+        if self.running.contains_key(&key) {
             self.again.insert(key);
         } else if self.ready_keys.insert(key.clone()) {
-            self.ready.push_back(key);
+            self.metrics.adds.inc();
+            self.metrics.depth.inc();
+            self.ready.push_back((key, now));
         }
     }
 
@@ -165,25 +181,43 @@ impl<K: Clone + Eq + Hash> State<K> {
             }
             let key = entry.remove();
             self.due.remove(&key);
-            self.add(key);
+            self.add(key, now);
         }
     }
 
-    fn take(&mut self) -> Option<K> {
-        let key = self.ready.pop_front()?;
+    fn take(&mut self, now: Instant) -> Option<K> {
+        let (key, since) = self.ready.pop_front()?;
+        self.metrics.depth.dec();
+        self.metrics.active.inc();
+        let waited = now.saturating_duration_since(since);
+        self.metrics.waited.observe(waited.as_secs_f64());
         self.ready_keys.remove(&key);
-        self.running.insert(key.clone());
+        self.running.insert(key.clone(), now);
         Some(key)
+    }
+}
+
+impl<K> Drop for State<K> {
+    /// Others of the same name go on, and are counted by the same gauges.
+    fn drop(&mut self) {
+        let count = |keys: usize| i64::try_from(keys).unwrap_or(i64::MAX);
+        self.metrics.depth.dec_by(count(self.ready.len()));
+        self.metrics.active.dec_by(count(self.running.len()));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Tasks;
+
+    fn queue() -> WorkQueue<&'static str> {
+        Tasks::new().queue("test")
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_key_added_twice_is_handed_out_once() {
-        let queue = WorkQueue::default();
+        let queue = queue();
         queue.add("a");
         queue.add("a");
         queue.add("b");
@@ -193,7 +227,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_key_added_while_it_runs_is_handed_out_again_after_done() {
-        let queue = WorkQueue::default();
+        let queue = queue();
         queue.add("a");
         let key = queue.next().await;
         queue.add("a");
@@ -205,7 +239,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_earlier_of_two_delays_wins_and_an_addition_beats_both() {
-        let queue = WorkQueue::default();
+        let queue = queue();
         let start = Instant::now();
         queue.add_after("a", Duration::from_mins(1));
         queue.add_after("a", Duration::from_secs(5));
@@ -222,7 +256,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_delay_that_ends_while_the_key_runs_is_not_lost() {
-        let queue = WorkQueue::default();
+        let queue = queue();
         queue.add("a");
         let key = queue.next().await;
         queue.add_after("a", Duration::from_millis(1));
@@ -231,5 +265,31 @@ mod tests {
         assert!(none.is_err(), "still running");
         queue.done(&key);
         assert_eq!(queue.next().await, "a", "handed out after done");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn queues_of_one_name_are_counted_together_and_one_that_ends_leaves_nothing_behind() {
+        let tasks = Tasks::new();
+        let (one, other) = (tasks.queue("test"), tasks.subgroup().queue("test"));
+        one.add("a");
+        one.add("b");
+        other.add("a");
+        let key = one.next().await;
+        tokio::time::advance(Duration::from_secs(3)).await;
+        let metrics = one.state.lock().metrics.clone();
+        assert_eq!((metrics.depth.get(), metrics.active.get()), (2, 1));
+        assert_eq!(metrics.adds.get(), 3);
+        drop(other);
+        assert_eq!(metrics.depth.get(), 1, "what the other had is gone with it");
+        one.done(&key);
+        assert_eq!(metrics.active.get(), 0);
+        let mut registry = prometheus_client::registry::Registry::default();
+        tasks.register_queues(&mut registry);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        let worked = r#"workqueue_work_duration_seconds_sum{name="test",controller="test"} 3.0"#;
+        assert!(text.contains(worked), "{text}");
+        drop(one);
+        assert_eq!(metrics.depth.get(), 0, "nor is what this one had");
     }
 }

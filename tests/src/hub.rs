@@ -85,7 +85,10 @@ impl Hub {
         command.env("RUST_BACKTRACE", "1");
         command.env("NO_COLOR", "1");
         // Requests would bury what a failed test wants to know.
-        command.env("WHEELHOUSE_LOG", "info,audit=warn");
+        command.env(
+            "WHEELHOUSE_LOG",
+            "info,audit=warn,wheelhouse_client::reflector=debug",
+        );
         command.envs(self.settings.environment.iter().cloned());
         self.process = Some(Process::start(&command, &self.scratch.file("hub.log")));
     }

@@ -28,6 +28,10 @@ const FAILED_RESUME_COUNT_MAX: u32 = 3;
 /// The smallest pages that a list is cut into, where larger ones are more than may be held.
 const PAGE_SIZE_MIN: usize = 5;
 
+/// How long an outage may last before an operator is told. A shorter one is routine: a kind is about to be served, or no
+/// longer is; a server restarts.
+const OUTAGE_ROUTINE: Duration = Duration::from_secs(30);
+
 /// When something counts as dead, and how long to wait.
 #[derive(Clone, Debug)]
 pub(crate) struct Timing {
@@ -64,12 +68,19 @@ pub(super) struct Follower {
     position: Option<String>,
     /// How fresh the next list must be.
     freshness: Freshness,
-    /// Whether the consumer was told that the collection cannot be read.
-    is_interrupted: bool,
+    /// Present once the consumer was told that the collection cannot be read.
+    outage: Option<Outage>,
     failed_resume_count: u32,
     type_meta: Arc<TypeMeta>,
     /// How many objects a page has; fewer after pages that were too large.
     page_size: usize,
+}
+
+/// A time during which a collection cannot be read.
+struct Outage {
+    since: Instant,
+    /// It has lasted so long that it was logged as a warning.
+    is_reported: bool,
 }
 
 /// How fresh a list must be.
@@ -139,7 +150,7 @@ impl Follower {
             position: None,
             // A cache may be behind what this client did in an earlier life: what it does not show would count as gone.
             freshness: Freshness::Latest,
-            is_interrupted: false,
+            outage: None,
             failed_resume_count: 0,
             type_meta: Arc::default(),
             page_size: PAGE_SIZE,
@@ -187,7 +198,11 @@ impl Follower {
                     }
                 }
                 End::Expired(reason) => {
-                    tracing::debug!(name = self.config.name, reason, "listing anew");
+                    tracing::debug!(
+                        name = self.config.name,
+                        reason,
+                        "listing a collection again"
+                    );
                     self.position = None;
                     if was_short {
                         tokio::time::sleep(self.backoff.next_pause()).await;
@@ -314,7 +329,7 @@ impl Follower {
         };
         loop {
             // A stream that begins with an error has resumed nothing, so it is looked at for a moment.
-            let patience = if self.is_interrupted {
+            let patience = if self.outage.is_some() {
                 self.timing.watch_min
             } else {
                 silence_max
@@ -328,7 +343,7 @@ impl Follower {
                 frame = timeout(patience, body.frame()) => frame,
             };
             let frame = match frame {
-                Err(_elapsed) if self.is_interrupted => match self.resumed().await {
+                Err(_elapsed) if self.outage.is_some() => match self.resumed().await {
                     Ok(()) => continue,
                     Err(ClosedError) => return End::Closed,
                 },
@@ -439,15 +454,22 @@ impl Follower {
         pause: Option<Duration>,
         is_unreachable: bool,
     ) -> Result<(), ClosedError> {
-        if !self.is_interrupted {
-            self.is_interrupted = true;
-            let name = self.config.name.as_str();
-            tracing::warn!(
-                name,
-                error = reason,
-                "following a collection is interrupted"
-            );
-            self.send(Event::Interrupted(reason.to_owned())).await?;
+        let name = self.config.name.as_str();
+        let attempt = self.backoff.attempt_count();
+        match &mut self.outage {
+            None => {
+                self.outage = Some(Outage {
+                    since: Instant::now(),
+                    is_reported: false,
+                });
+                tracing::debug!(name, error = reason, "watch of a collection interrupted");
+                self.send(Event::Interrupted(reason.to_owned())).await?;
+            }
+            Some(outage) if !outage.is_reported && outage.since.elapsed() >= OUTAGE_ROUTINE => {
+                outage.is_reported = true;
+                tracing::warn!(name, attempt, error = reason, "cannot watch a collection");
+            }
+            Some(_) => {}
         }
         if is_unreachable {
             self.signals.lost.notify_one();
@@ -474,7 +496,7 @@ impl Follower {
 
     /// Notifies the consumer that an outage is over, if there was one.
     async fn resumed(&mut self) -> Result<(), ClosedError> {
-        if self.is_interrupted {
+        if self.outage.is_some() {
             self.recovered();
             self.send(Event::Resumed).await?;
         }
@@ -482,14 +504,15 @@ impl Follower {
     }
 
     fn recovered(&mut self) {
-        if self.is_interrupted {
-            self.is_interrupted = false;
-            let attempt = self.backoff.attempt_count();
-            tracing::info!(
-                name = self.config.name,
-                attempt,
-                "following a collection again"
-            );
+        let Some(outage) = self.outage.take() else {
+            return;
+        };
+        let name = self.config.name.as_str();
+        let attempt = self.backoff.attempt_count();
+        if outage.is_reported {
+            tracing::info!(name, attempt, "watch of a collection resumed");
+        } else {
+            tracing::debug!(name, attempt, "watch of a collection resumed");
         }
     }
 

@@ -114,7 +114,7 @@ impl Spoke {
             now: &super::state::now(),
         };
         if let Err(error) = fieldmanager::update(input) {
-            tracing::debug!(error = %error, "fields are not attributed");
+            tracing::debug!(error = %error, "cannot attribute fields to a field manager");
         }
     }
 }

@@ -22,7 +22,7 @@ use graph::Ownership;
 use serde_json::{Value, json};
 use spokes::Trouble;
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::{Instrument as _, debug, debug_span, info, warn};
 
 use crate::{
     engine::Engine,
@@ -146,7 +146,8 @@ pub(crate) fn start(engine: &Arc<Engine>) {
             // Each target in a task of its own: one that hangs holds nobody else back.
             let (engine, done) = (Arc::clone(&worker), Arc::clone(&worker.distribution_queue));
             worker.tasks.spawn("distribution", async move {
-                look_after(&engine, &cluster).await;
+                let span = debug_span!("reconcile", controller = "distribution", key = %cluster);
+                look_after(&engine, &cluster).instrument(span).await;
                 done.done(&cluster);
             });
         }
@@ -196,7 +197,11 @@ async fn look_after(engine: &Arc<Engine>, cluster: &LogicalCluster) {
         }
     }
     if let Err(error) = retire(engine, &target, &wanted).await {
-        warn!(cluster = %cluster, error = %error, "cannot retire a kind");
+        if error.is_routine() {
+            debug!(cluster = %cluster, error = %error, "cannot retire a kind yet");
+        } else {
+            warn!(cluster = %cluster, error = %error, "cannot retire a kind");
+        }
         engine
             .distribution_queue
             .add_after(cluster.clone(), RETRY_DELAY);
@@ -233,7 +238,12 @@ async fn ensure_and_note(
         Err(error) if error.is_invalid() => Progress::Refused(error.to_string()),
         Err(error) => {
             let reason = error.chain();
-            warn!(cluster = %target.cluster, name = served.key.name, error = reason, "cannot put a CRD");
+            let (cluster, name) = (&target.cluster, served.key.name.as_str());
+            if error.is_routine() {
+                debug!(%cluster, name, error = reason, "cannot apply a CRD yet");
+            } else {
+                warn!(%cluster, name, error = reason, "cannot apply a CRD");
+            }
             target.probe.notify_one();
             engine
                 .distribution_queue
@@ -242,7 +252,9 @@ async fn ensure_and_note(
         }
     };
     if target.kinds.note(served, &progress, ours, change_count) && target.kinds.are_ours(served) {
-        info!(cluster = %target.cluster, kind = %served.graph.group_kind(), "kind served");
+        if progress == Progress::Served {
+            info!(cluster = %target.cluster, kind = %served.graph.group_kind(), "kind is served");
+        }
         engine.requeue_cluster(&target.cluster);
     }
     progress

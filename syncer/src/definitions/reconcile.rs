@@ -17,7 +17,7 @@ use graph::{
     definition_conditions as marks,
 };
 use serde_json::{Value, json};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::{
     claims,
@@ -53,7 +53,12 @@ enum Compiled {
 /// Reconciles a definition; a failure is tried again.
 pub(crate) async fn run(engine: &Arc<Engine>, key: &DefinitionKey) {
     if let Err(error) = step(engine, key).await {
-        warn!(cluster = %key.cluster, name = key.name, error = %error, "cannot reconcile a definition");
+        let (cluster, name) = (&key.cluster, key.name.as_str());
+        if error.is_routine() {
+            debug!(%cluster, name, error = %error, "cannot reconcile a definition yet");
+        } else {
+            warn!(%cluster, name, error = %error, "cannot reconcile a definition");
+        }
         engine.definition_queue.add_after(key.clone(), RETRY_DELAY);
     }
 }
@@ -200,7 +205,7 @@ async fn record(
         .unwrap_or_default();
     let number = issued.max(revisions.last().map_or(0, |latest| latest.number)) + 1;
     revisions::issue(engine, key, object, graph, number).await?;
-    info!(cluster = %key.cluster, name = key.name, revision = number, "issued a revision");
+    info!(cluster = %key.cluster, name = key.name, revision = number, "created a revision of a definition");
     Ok(number)
 }
 
@@ -364,7 +369,7 @@ async fn serve_last_good(
 fn withdraw(engine: &Engine, key: &DefinitionKey) {
     if let Some(served) = engine.definitions.withdraw(key) {
         // The CRD and the instances stay, as with kro; deletion of an instance needs no graph.
-        info!(cluster = %key.cluster, name = key.name, "no longer served");
+        info!(cluster = %key.cluster, name = key.name, "definition is no longer served");
         claims::changed_hands(engine, key, &served.resource());
         instances::end_unused_watches(engine);
         for target in engine.fleet.all() {

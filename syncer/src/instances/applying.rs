@@ -13,7 +13,7 @@ use client::{Answer, DeleteRequest, Deleted, Force, Patch, reflector::RawObject}
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use graph::{Applied, Apply, Change, Claim, ObjectRef, Observed, Plan};
 use serde_json::Value;
-use tracing::warn;
+use tracing::{Instrument as _, debug, debug_span, warn};
 
 use super::work::{Pause, Work};
 use crate::{
@@ -46,7 +46,16 @@ pub(crate) type Answered<'p> = (&'p Apply, Result<Written, client::Error>);
 pub(crate) async fn write<'p>(target: &Target, actor: &Actor, plan: &'p Plan) -> Vec<Answered<'p>> {
     let writes: Vec<BoxFuture<'_, _>> = plan
         .changes()
-        .map(|apply| write_one(target, actor, apply).boxed())
+        .map(|apply| {
+            let span = debug_span!(
+                "apply",
+                spoke = %target.cluster,
+                gvk = %apply.gvk,
+                namespace = namespace(apply),
+                name = apply.reference.name,
+            );
+            write_one(target, actor, apply).instrument(span).boxed()
+        })
         .collect();
     stream::iter(writes)
         .buffer_unordered(WRITE_COUNT)
@@ -122,8 +131,12 @@ pub(crate) fn absorb(
                 } else {
                     "update"
                 };
-                warn!(cluster = %target.cluster, key = %work.key, child = %apply.id, verb,
-                    error = %error, "cannot apply a child");
+                let (cluster, key, child) = (&target.cluster, work.key, &apply.id);
+                if error.is_routine() {
+                    debug!(%cluster, %key, %child, verb, error = %error, "cannot apply a child yet");
+                } else {
+                    warn!(%cluster, %key, %child, verb, error = %error, "cannot apply a child");
+                }
                 observed.failed(&apply.id, error.to_string());
             }
         }

@@ -16,7 +16,7 @@ use std::{
 
 use client::{Answer, DeleteRequest, Deleted, Endpoint, Force, Patch, reflector::RawObject};
 use serde_json::{Map, Value, json};
-use tracing::debug;
+use tracing::{Instrument as _, debug, debug_span};
 
 use super::work::{Pause, Work};
 use crate::{
@@ -84,11 +84,18 @@ pub(crate) async fn apply(work: &Work<'_>, served: &Served) -> Result<u64, Pause
         object: &desired,
         answer: Answer::Object,
     };
-    let answer = work
+    let span = debug_span!(
+        "apply",
+        spoke = %work.target.cluster,
+        gvk = %served.graph.gvk(),
+        namespace = work.key.namespace,
+        name = work.key.name,
+    );
+    let patched = work
         .target
         .dynamic
-        .patch(&endpoint, &work.key.name, None, patch)
-        .await?;
+        .patch(&endpoint, &work.key.name, None, patch);
+    let answer = patched.instrument(span).await?;
     if let Ok(object) = RawObject::from_value(&answer) {
         work.target.mirrors.answered(work.key, Arc::new(object));
     }
@@ -183,7 +190,10 @@ pub(crate) fn start_status_worker(engine: &Arc<Engine>, target: &Arc<Target>) {
         while let Some(key) = target.mirror_queue.next_until(&target.token).await {
             let place = (target.cluster.clone(), key.clone());
             let _turn = engine.mirror_turns.take(place).await;
-            if let Err(Pause::Failure(reason)) = write_status(&engine, &target, &key).await {
+            let cluster = &target.cluster;
+            let span = debug_span!("reconcile", controller = "mirror-status", %cluster, %key);
+            let written = write_status(&engine, &target, &key).instrument(span).await;
+            if let Err(Pause::Failure(reason)) = written {
                 debug!(cluster = %target.cluster, key = %key, reason, "cannot write a mirror's status");
                 target.mirror_queue.add_after(key.clone(), Duration::from_secs(5));
             }

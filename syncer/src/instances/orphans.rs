@@ -57,7 +57,7 @@ pub(crate) async fn remove(engine: &Arc<Engine>, target: &Arc<Target>, key: &Ins
         }
     };
     if let Err(Pause::Failure(reason)) = settled {
-        warn!(cluster = %target.cluster, key = %key, reason, "cannot settle a mirror without its instance");
+        warn!(cluster = %target.cluster, key = %key, reason, "cannot clean up a mirror that has no instance");
         target.retry(key, 1);
     }
 }
@@ -112,7 +112,7 @@ async fn take_up(
         .await
     {
         Ok(_) => {
-            info!(cluster = %target.cluster, key = %key, "taken up from its mirror after a restore");
+            info!(cluster = %target.cluster, key = %key, "recreated an instance from its mirror after a restore");
             engine.note_census(&target.cluster);
             Ok(())
         }

@@ -54,7 +54,7 @@ pub(crate) async fn run(engine: &Arc<Engine>, target: &Arc<Target>, key: &Instan
     let instance = match object.value() {
         Ok(instance) => instance,
         Err(error) => {
-            warn!(cluster = %target.cluster, key = %key, %error, "an instance is no JSON");
+            warn!(cluster = %target.cluster, key = %key, %error, "instance is not valid JSON");
             return;
         }
     };
@@ -74,7 +74,7 @@ pub(crate) async fn run(engine: &Arc<Engine>, target: &Arc<Target>, key: &Instan
     let failure = match outcome {
         Ok(()) | Err(Pause::Watch) => None,
         Err(Pause::Settled(reason)) => {
-            debug!(cluster = %target.cluster, key = %key, reason, "an instance cannot be planned");
+            debug!(cluster = %target.cluster, key = %key, reason, "cannot plan an instance");
             None
         }
         Err(Pause::Failure(reason)) => Some(reason),

@@ -51,14 +51,14 @@ async fn empty(engine: &Arc<Engine>, target: &Target, namespace: &str) {
         let Some(gvr) = endpoint else {
             continue;
         };
-        info!(cluster = %target.cluster, key = %key, "deleted with its namespace");
+        info!(cluster = %target.cluster, key = %key, "deleted an instance whose namespace is being deleted");
         let endpoint = Engine::hub_endpoint(&target.cluster, &gvr, namespace);
         let request = DeleteRequest::default();
         match engine.hub.delete(&endpoint, &key.name, &request).await {
             Ok(_) => {}
             Err(error) if error.is_not_found() => {}
             Err(error) => {
-                warn!(cluster = %target.cluster, key = %key, error = %error, "cannot delete with its namespace");
+                warn!(cluster = %target.cluster, key = %key, error = %error, "cannot delete an instance whose namespace is being deleted");
             }
         }
     }

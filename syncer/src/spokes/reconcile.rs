@@ -11,7 +11,7 @@ use api::LogicalCluster;
 use client::{DeleteRequest, ListRequest, Patch};
 use serde_json::Value;
 use spokes::{Entry, Link, State};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::{census, heartbeat, namespaces};
 use crate::{
@@ -37,7 +37,11 @@ pub(super) async fn run(engine: &Arc<Engine>, cluster: &LogicalCluster) {
         return;
     };
     if let Err(error) = step(engine, cluster, &entry).await {
-        warn!(spoke = %cluster, error = %error, "cannot reconcile a spoke");
+        if error.is_routine() {
+            debug!(spoke = %cluster, error = %error, "cannot reconcile a spoke yet");
+        } else {
+            warn!(spoke = %cluster, error = %error, "cannot reconcile a spoke");
+        }
         engine.spoke_queue.add_after(cluster.clone(), RETRY_DELAY);
     }
 }
@@ -125,7 +129,7 @@ fn connect(engine: &Arc<Engine>, cluster: &LogicalCluster, link: &Arc<Link>, obj
 
 /// Starts everything that runs for a target.
 pub(crate) fn start(engine: &Arc<Engine>, target: &Arc<Target>) {
-    info!(cluster = %target.cluster, sort = ?target.sort, "connected");
+    info!(cluster = %target.cluster, sort = ?target.sort, "connected to a cluster");
     engine.fleet.connect(Arc::clone(target));
     distribution::watch(engine, target);
     instances::start_workers(engine, target);

@@ -187,10 +187,10 @@ impl Restored {
         match &origin {
             Origin::Backup(marker) => warn!(
                 taken_at = marker.taken_at,
-                "the hub was restored from a backup: nothing is deleted in a spoke that is not confirmed"
+                "hub was restored from a backup: nothing is deleted in a spoke until its restore is confirmed"
             ),
             Origin::Own | Origin::Unknown => {
-                debug!("the hub was not restored, or is done with it");
+                debug!("no restore is in progress");
             }
         }
         state.origin = origin;

@@ -133,7 +133,7 @@ impl Replica {
     fn leads(&self) -> bool {
         self.process
             .log()
-            .contains("this replica runs the controllers")
+            .contains("started leading: this replica runs the controllers")
     }
 
     fn shared_files(&self) -> Vec<String> {

@@ -276,7 +276,7 @@ async fn s22_expressions_of_one_tenant_are_in_nobodys_way_and_end() {
     let planned = || {
         let log = fixture.hub.process().log();
         log.lines()
-            .filter(|line| line.contains("cannot be planned"))
+            .filter(|line| line.contains("cannot plan an instance"))
             .count()
     };
     let before = planned();

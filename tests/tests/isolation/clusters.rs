@@ -318,10 +318,7 @@ async fn s03_an_object_is_read_by_its_own_clusters_definition() {
         .must(404);
     // The syncer's own watches met nothing that made them pause.
     let log = fixture.hub.process().log();
-    assert!(
-        !log.contains("following a collection is interrupted"),
-        "{log}"
-    );
+    assert!(!log.contains("watch of a collection interrupted"), "{log}");
 }
 
 /// The records of who holds a kind are the hub's to write, whatever rights a tenant has in its cluster.
@@ -579,9 +576,9 @@ async fn s03_a_real_spoke_decides_for_itself_and_for_nobody_else() {
     let waited = timeout(Duration::from_secs(10), look).await;
     waited.expect("it waits for no backoff");
     let log = fixture.hub.process().log();
-    let paused = log.lines().find(|line| {
-        line.contains("following a collection is interrupted") && line.contains("hub/")
-    });
+    let paused = log
+        .lines()
+        .find(|line| line.contains("watch of a collection interrupted") && line.contains("hub/"));
     assert_eq!(paused, None, "no watch of the hub's own paused");
 
     is_served_once_the_spokes_own_kind_is_gone(&admin).await;

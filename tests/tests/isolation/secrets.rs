@@ -416,6 +416,9 @@ async fn everywhere(
         log.contains("DEBUG") && log.contains(" request audit_id="),
         "the log has debug lines and records"
     );
+    for span in [" request{audit_id=", " reconcile{controller="] {
+        assert!(log.contains(span), "what happens says where: {span}");
+    }
     canaries.must_not_be_in("the log", log.as_bytes());
     // Sealed as they are stored; ConfigMaps are not.
     let mut folders = vec![fixture.hub.data().join("store")];
