@@ -32,6 +32,7 @@ use http::{HeaderValue, Method, header, request::Parts};
 use http_body::Body as _;
 use spokes::Spokes;
 use tokio::time::{Instant, timeout_at};
+use tracing::{Instrument as _, Span};
 
 pub use in_process::InProcess;
 pub(crate) use lifecycle::Lifecycle;
@@ -53,7 +54,7 @@ use crate::{
     registry::Registry,
     relay::Relay,
     request::{
-        Ending, Peer, RequestContext, RequestInfo, RequestOrigin, UserInfo, Verb,
+        Ending, LongRunning, Peer, RequestContext, RequestInfo, RequestOrigin, UserInfo,
         share::{Kind, Permit},
     },
     respond::{self, Body, RequestBody, Response},
@@ -86,7 +87,7 @@ struct HubParts {
     backups: Backups,
     health: Health,
     metrics: Metrics,
-    quotas: Quotas,
+    quotas: Arc<Quotas>,
     lifecycle: Lifecycle,
     /// What goes on, and who may have it go on.
     standings: Standings,
@@ -166,7 +167,7 @@ impl Hub {
             .await;
         let mut response = answered.unwrap_or_else(|_panic| {
             // The panic hook has logged where it happened.
-            tracing::error!(audit_id = ?head.audit_id, "a request panicked");
+            tracing::error!(audit_id = ?head.audit_id, "request panicked");
             respond::refuse(&Refusal::internal("panic"), Negotiated::JSON, "")
         });
         response
@@ -193,8 +194,24 @@ impl Hub {
             Ok(info) => info,
             Err(refusal) => return self.refuse_early(&parts, None, &refusal, head),
         };
+        let span = request_span(&info, head);
+        self.process_routed((parts, info), body, (peer, seat), head, &span)
+            .instrument(span.clone())
+            .await
+    }
+
+    async fn process_routed(
+        &self,
+        (parts, info): (Parts, RequestInfo),
+        body: RequestBody,
+        (peer, seat): (&Peer, Option<&Seat>),
+        head: &Head,
+        span: &Span,
+    ) -> Response {
         let is_long_running = info.is_long_running();
-        let _running = self.parts.metrics.running(is_long_running);
+        let requests = self.parts.metrics.requests();
+        let _in_flight = (!is_long_running).then(|| requests.in_flight(info.verb));
+        let running = is_long_running.then(|| requests.long_running(info.verb));
         let _under_way = (!is_long_running).then(|| self.parts.lifecycle.request());
         let now = jiff::Timestamp::now();
         let identified = self
@@ -213,6 +230,7 @@ impl Hub {
         let mut authenticated = sender.authenticate(parts, info, |user| {
             RequestContext::new(user, head.audit_id.clone(), cluster, now, deadline)
         });
+        span.record("user", &authenticated.context().user.username);
         let permit = match self.take_share(&mut authenticated, seat) {
             Ok(permit) => permit,
             Err(refusal) => {
@@ -234,7 +252,7 @@ impl Hub {
                 let answered = self
                     .dispatch(target, &authorized, body, is_long_running)
                     .await
-                    .map(|answer| hold(answer, permit));
+                    .map(|answer| hold(answer, permit, running));
                 owed.settle();
                 self.finish(answered, &facts, head)
             }
@@ -324,7 +342,8 @@ impl Hub {
         respond::finish(&mut response, &head.audit_id, &warnings, head.takes_gzip);
         let latency = head.started.elapsed();
         let code = response.status().as_u16();
-        self.parts.metrics.count(facts.info.verb, code, latency);
+        let requests = self.parts.metrics.requests();
+        requests.count(Some(facts.info), code, latency);
         audit::record(facts.context, facts.info, code, millis(latency));
         response
     }
@@ -343,8 +362,8 @@ impl Hub {
         let mut response = respond::refuse(refusal, form, &prefix);
         respond::finish(&mut response, &head.audit_id, &[], head.takes_gzip);
         let code = response.status().as_u16();
-        let verb = info.map_or(Verb::Other, |info| info.verb);
-        self.parts.metrics.count(verb, code, head.started.elapsed());
+        let requests = self.parts.metrics.requests();
+        requests.count(info, code, head.started.elapsed());
         audit::record_unauthenticated(&head.audit_id, info, code);
         response
     }
@@ -393,11 +412,27 @@ impl<'a> Facts<'a> {
 }
 
 /// Lets a request count until its answer is sent.
-fn hold(mut answer: Response, permit: Option<Permit>) -> Response {
-    if let Some(permit) = permit {
-        answer.body_mut().hold(permit);
-    }
+fn hold(mut answer: Response, permit: Option<Permit>, running: Option<LongRunning>) -> Response {
+    answer.body_mut().hold(permit, running);
     answer
+}
+
+/// The span of a request, which says what it asks for. Its user is recorded once it is known. Texts are quoted and escaped, as
+/// in [`audit::record`].
+fn request_span(info: &RequestInfo, head: &Head) -> Span {
+    tracing::debug_span!(
+        "request",
+        audit_id = head.audit_id.to_str().unwrap_or_default(),
+        user = tracing::field::Empty,
+        cluster = %info.cluster,
+        verb = info.verb.as_str(),
+        group = info.group,
+        version = info.version,
+        resource = info.resource,
+        subresource = info.subresource,
+        namespace = info.namespace,
+        name = info.name,
+    )
 }
 
 fn is_health(path: &str) -> bool {

@@ -27,6 +27,7 @@ use parking_lot::Mutex;
 use storage::{Revision, Store};
 use tokio::sync::{broadcast, watch};
 
+pub(crate) use builtin::built_in_names;
 pub(crate) use follow::DefinitionChanged;
 pub use scope::ResourceScope;
 pub use view::ClusterKind;

@@ -7,6 +7,7 @@ mod context;
 mod credential;
 mod info;
 mod peer;
+mod running;
 pub mod share;
 mod user;
 
@@ -15,5 +16,6 @@ pub use context::{Ending, RequestContext, RequestOrigin};
 pub(crate) use credential::{Credential, SpokeToken};
 pub use info::{RequestInfo, Verb};
 pub use peer::{CertificateIdentity, Peer};
+pub(crate) use running::LongRunning;
 pub(crate) use user::{ABROAD_PREFIX, SERVICE_ACCOUNT_PREFIX};
 pub use user::{ALL_AUTHENTICATED, ALL_UNAUTHENTICATED, ANONYMOUS, SYSTEM_MASTERS, UserInfo};

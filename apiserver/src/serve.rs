@@ -104,7 +104,7 @@ impl Server {
             match accepted {
                 Ok((accepted, slot)) => self.start(accepted, slot, acceptor.clone()),
                 Err(error) => {
-                    tracing::warn!(error = %error, "connection cannot be accepted");
+                    tracing::warn!(error = %error, "cannot accept a connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -138,11 +138,11 @@ impl Server {
             .await
             .is_err()
         {
-            tracing::warn!("requests are still under way and will be cut");
+            tracing::warn!("requests are still in flight after the grace period and are aborted");
         }
         lifecycle.end_watches();
         if timeout(CLOSE_GRACE, self.tracker.wait()).await.is_err() {
-            tracing::info!("connections are cut that their clients did not close");
+            tracing::info!("closing connections that their clients have not closed");
             self.cut.cancel();
             self.tracker.wait().await;
         }

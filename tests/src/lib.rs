@@ -4,7 +4,7 @@
 //! In reading order: [`assets`] (where the binaries come from), [`process`] (children that never
 //! outlive a test), [`pki`], [`spoke`], [`hub`], [`kubectl`], [`wait`],
 //! [`proof`] (recorded histories and faults), [`support`] (users of a hub, for the trials of isolation),
-//! [`wire`] (requests byte by byte), [`fake_spoke`] (an API server that lies).
+//! [`openmetrics`] (what `/metrics` returns), [`wire`] (requests byte by byte), [`fake_spoke`] (an API server that lies).
 //!
 //! # Invariants
 //!
@@ -16,6 +16,7 @@ pub mod assets;
 pub mod fake_spoke;
 pub mod hub;
 pub mod kubectl;
+pub mod openmetrics;
 pub mod pki;
 pub mod pods;
 pub mod process;

@@ -101,13 +101,13 @@ impl Follower {
                 Ok(watcher) => watcher,
                 Err(storage::Error::Compacted { .. }) => {
                     if let Err(error) = self.read_all() {
-                        tracing::error!(error = %error, "role bindings cannot be read");
+                        tracing::error!(error = %error, "cannot read role bindings");
                         return;
                     }
                     continue;
                 }
                 Err(error) => {
-                    tracing::info!(error = %error, "role bindings are no longer followed");
+                    tracing::info!(error = %error, "watch of role bindings ended");
                     return;
                 }
             };

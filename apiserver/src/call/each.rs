@@ -312,7 +312,7 @@ impl<'a> Lenses<'a> {
         match shown {
             Ok(shown) => Ok(Some(shown)),
             Err(refusal) if self.each.is_some() => {
-                tracing::debug!(error = %refusal, "an object is left out of a list over all clusters");
+                tracing::debug!(error = %refusal, "object omitted from a list over all clusters");
                 Ok(None)
             }
             Err(refusal) => Err(refusal),

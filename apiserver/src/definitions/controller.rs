@@ -21,6 +21,7 @@ use storage::{KeyRange, RangeQuery, WatchQuery};
 use tasks::Tasks;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use crate::call::{Access, Shared, Target};
 use crate::handle::controllers;
@@ -78,6 +79,12 @@ impl Controller {
     }
 
     async fn reconcile(&self, changed: &DefinitionChanged) {
+        let (cluster, key) = (&changed.cluster, changed.name.as_str());
+        let span = tracing::debug_span!("reconcile", controller = "crd", %cluster, key);
+        self.establish(changed).instrument(span).await;
+    }
+
+    async fn establish(&self, changed: &DefinitionChanged) {
         let Some(accepted) = self
             .shared
             .registry
@@ -183,7 +190,7 @@ impl Cleanup {
         let Ok(definition) = CustomResourceDefinition::from_value(&object) else {
             tracing::error!(
                 name = self.target.name,
-                "a definition that goes cannot be read"
+                "cannot read a definition that is being deleted"
             );
             return;
         };

@@ -74,7 +74,7 @@ pub(crate) async fn change(
             Ok(object) => return object,
             Err(Failure::Raced(_) | Failure::Collided) => {}
             Err(Failure::Refused(refusal)) => {
-                tracing::warn!(name = target.name, error = %refusal, "a controller cannot write");
+                tracing::warn!(name = target.name, error = %refusal, "controller cannot update an object");
                 return None;
             }
         }
@@ -94,7 +94,7 @@ pub(crate) async fn delete(access: &Access<'_>, target: &Target, options: &Delet
         Err(refusal) => {
             let absent = refusal.status().is_some_and(api::Status::is_not_found);
             if !absent {
-                tracing::warn!(name = target.name, error = %refusal, "a controller cannot delete");
+                tracing::warn!(name = target.name, error = %refusal, "controller cannot delete an object");
             }
             absent
         }

@@ -55,7 +55,7 @@ fn convert(scope: &ResourceScope, entry: &Entry) -> Result<Value, Refusal> {
     // An object that was small under the schema it was written by is served with the defaults that fit: one object must
     // not keep its collection from being read.
     if let Err(error) = typing.default(version, &mut object) {
-        tracing::debug!(error = %error, "an object is served without all of its defaults");
+        tracing::debug!(error = %error, "object is served without all of its defaults");
     }
     Ok(object)
 }

@@ -42,7 +42,7 @@ fn track(call: &Call<'_>, live: Option<&Value>, object: &mut Value, field_manage
     };
     if let Err(error) = fieldmanager::update(input) {
         // The object is validated later, and refused for what is wrong with it; its owners are not worth a refusal.
-        tracing::debug!(error = %error, "fields are not attributed");
+        tracing::debug!(error = %error, "cannot attribute fields to a field manager");
     }
 }
 

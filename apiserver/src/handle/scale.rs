@@ -133,7 +133,7 @@ fn track(
         now: &now,
     };
     if let Err(error) = fieldmanager::update(input) {
-        tracing::debug!(error = %error, "fields are not attributed");
+        tracing::debug!(error = %error, "cannot attribute fields to a field manager");
     }
     Ok(())
 }

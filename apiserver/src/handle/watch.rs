@@ -322,7 +322,7 @@ impl WatchStream {
     }
 
     fn fail_with(refusal: &Refusal, out: &mut Vec<u8>) -> Phase {
-        tracing::warn!(error = %refusal, "a watch cannot go on");
+        tracing::warn!(error = %refusal, "cannot continue a watch");
         match refusal.status() {
             Some(status) => Self::fail(status, out),
             None => Phase::Done,

@@ -138,6 +138,7 @@ impl Hub {
         handlers.start_followers(tasks);
         let lifecycle = Lifecycle::new(config.shutdown_delay);
         let accounts = Arc::new(ServiceAccounts::open(&config.data_dir, Arc::clone(&store))?);
+        let quotas = Arc::new(Quotas::new(config.limits));
         let hub = Self {
             parts: Arc::new(HubParts {
                 authenticator: Authenticator::new(tokens, config.anonymous)
@@ -154,8 +155,8 @@ impl Hub {
                 openapi: openapi::Cache::default(),
                 spokes,
                 relay,
-                metrics: Metrics::default(),
-                quotas: Quotas::new(config.limits),
+                metrics: Metrics::new(&store, &quotas, tasks),
+                quotas,
                 lifecycle,
                 standings: Standings::default(),
                 config,
@@ -217,7 +218,7 @@ impl Hub {
                     }
                     // A cluster that went meanwhile; one that is still there is tried again at the next change.
                     Err(error) => {
-                        tracing::warn!(cluster = %cluster, error = %error, "first objects are missing");
+                        tracing::warn!(cluster = %cluster, error = %error, "cannot create the first objects of a cluster");
                     }
                 }
             }

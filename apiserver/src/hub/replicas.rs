@@ -57,7 +57,7 @@ pub(super) async fn share(
         return Err(ShareError::Malformed(None));
     };
     if shared != own {
-        tracing::info!("this replica takes the keys of the hub that it joins");
+        tracing::info!("adopted the keys of the hub that this replica joins");
         tls::take_shared_files(data_dir, &shared)?;
     }
     Ok(id.clone())

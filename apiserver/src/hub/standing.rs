@@ -141,7 +141,7 @@ impl Standing {
             verb = self.held.info().verb.as_str(),
             resource = self.held.info().resource,
             code = status.code,
-            "an answer is ended whose receiver may not go on",
+            "ending a response whose user may no longer have it",
         );
         if let Some(reason) = self.reason.upgrade() {
             // The first reason counts.

@@ -136,7 +136,7 @@ impl Target {
                 let resource = GroupResource::new(info.group.as_str(), info.resource.as_str());
                 Err(Status::method_not_allowed(&resource, info.verb.as_str()).into())
             }
-            Self::Page => hub.page(request),
+            Self::Page => hub.page(request).await,
             Self::Backup => {
                 let parts = &hub.parts;
                 parts.backups.serve(&parts.authorizer, request).await
@@ -187,7 +187,7 @@ pub(super) fn no_such_cluster(info: &RequestInfo) -> Refusal {
 
 impl Hub {
     /// Answers what is not about objects.
-    fn page(&self, request: &Authorized<Parts>) -> Result<Response, Refusal> {
+    async fn page(&self, request: &Authorized<Parts>) -> Result<Response, Refusal> {
         let (parts, info) = (request.request(), request.info());
         let page = side::Page::of(&info.path);
         if !matches!(info.verb, Verb::Get | Verb::Head) {
@@ -200,7 +200,7 @@ impl Hub {
             }
             Some(side::Page::Version) => return side::version(parts),
             Some(side::Page::Metrics) if is_unprefixed(&info.cluster) => {
-                return Ok(self.parts.metrics.serve(&self.parts.quotas));
+                return self.parts.metrics.serve().await;
             }
             Some(side::Page::Metrics) => return Err(Refusal::no_such_path()),
             Some(side::Page::Index) | None => {}

@@ -201,7 +201,7 @@ impl Seat {
         let count = self.taken_back_count.fetch_add(1, Ordering::Relaxed) + 1;
         let of = self.request_count.load(Ordering::Relaxed);
         if count > TAKEN_BACK_MAX && count > of / 2 {
-            tracing::debug!(reason = "requests are taken back", "connection is cut");
+            tracing::debug!(reason = "too many requests were reset", "connection closed");
             self.cut.cancel();
         }
     }

@@ -77,6 +77,22 @@ pub(super) fn layer(kind: ClusterKind) -> Arc<Layer> {
     })
 }
 
+/// The resources that the code brings, whether a cluster serves them or not; some more than once.
+pub(crate) fn built_in_names() -> impl Iterator<Item = GroupResource> {
+    let kubernetes = catalog().resources().iter();
+    let kubernetes =
+        kubernetes.map(|it| GroupResource::new(it.group.as_str(), it.resource.as_str()));
+    let own = kro::definitions()
+        .into_iter()
+        .chain(wheelhouse::definitions());
+    let own = own.filter_map(|definition| {
+        let spec = &definition["spec"];
+        let (group, plural) = (spec["group"].as_str()?, spec["names"]["plural"].as_str()?);
+        Some(GroupResource::new(group, plural))
+    });
+    kubernetes.chain(own)
+}
+
 fn make(kind: ClusterKind) -> Layer {
     let mut scopes = Vec::new();
     let mut unstored = Vec::new();

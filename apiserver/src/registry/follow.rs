@@ -109,7 +109,7 @@ async fn follow(registry: &Registry, store: &Arc<dyn Store>, token: &Cancellatio
             return;
         }
         Err(error) => {
-            tracing::warn!(error = %error, "definitions are read anew");
+            tracing::warn!(error = %error, "reading all definitions again");
             resync(registry, store.as_ref(), store.revision());
             // Whatever took the history away must not make this spin.
             tokio::time::sleep(RESYNC_PAUSE).await;
@@ -157,7 +157,7 @@ fn resync(registry: &Registry, store: &dyn Store, revision: Revision) {
         match store.range(RangeQuery::of(range_of(source)).at(revision)) {
             Ok(range) => found.extend(range.entries),
             Err(error) => {
-                tracing::warn!(error = %error, "definitions cannot be read");
+                tracing::warn!(error = %error, "cannot read definitions");
                 return;
             }
         }
@@ -222,7 +222,7 @@ fn put(registry: &Registry, entry: &Entry) {
         return;
     };
     let Ok(object) = serde_json::from_slice::<Value>(entry.value()) else {
-        tracing::error!(key = %String::from_utf8_lossy(entry.key()), "a definition cannot be read");
+        tracing::error!(key = %String::from_utf8_lossy(entry.key()), "cannot read a definition");
         return;
     };
     let id = match source {
@@ -240,7 +240,7 @@ fn put(registry: &Registry, entry: &Entry) {
     match source {
         Ok(source) => registry.put_definition(&id, source),
         Err(error) => {
-            tracing::error!(cluster = %id.cluster, name = id.name, error = %error, "a definition is malformed");
+            tracing::error!(cluster = %id.cluster, name = id.name, error = %error, "definition is malformed");
         }
     }
 }
@@ -252,7 +252,7 @@ fn put_spoke(registry: &Registry, cluster: &LogicalCluster, object: &Value) {
             Provider::Kubeconfig => ClusterKind::Composite,
         },
         Err(error) => {
-            tracing::error!(spoke = %cluster, error = %error, "a spoke is malformed");
+            tracing::error!(spoke = %cluster, error = %error, "spoke is malformed");
             return;
         }
     };
@@ -510,7 +510,7 @@ impl Registry {
                 }
             }
             Err(error) => {
-                tracing::error!(cluster = %cluster, name = id.name, error = %error, "a definition cannot be served");
+                tracing::error!(cluster = %cluster, name = id.name, error = %error, "cannot serve a definition");
                 self.uninstall(cluster, &resource);
             }
         }

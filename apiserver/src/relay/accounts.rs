@@ -164,10 +164,10 @@ impl AccountTokens {
         match read {
             Ok(Ok(bytes)) => self.keys.store(Arc::new(Keys::parse(&bytes))),
             Ok(Err(error)) => {
-                tracing::info!(cluster = %way.cluster(), error = %error.chain(), "the keys of a spoke's tokens cannot be read");
+                tracing::info!(cluster = %way.cluster(), error = %error.chain(), "cannot read the token keys of a spoke");
             }
             Err(_elapsed) => {
-                tracing::info!(cluster = %way.cluster(), "the keys of a spoke's tokens were not read in time");
+                tracing::info!(cluster = %way.cluster(), "timed out reading the token keys of a spoke");
             }
         }
     }
@@ -182,7 +182,7 @@ impl AccountTokens {
         let is_good = match timeout(ASK_TIMEOUT, asked).await.ok().flatten() {
             Some(Ok((status, is_there))) => self.take(token, &status, is_there),
             Some(Err(error)) if !error.unreachable() => {
-                tracing::warn!(cluster = %way.cluster(), error = %error.chain(), "a spoke cannot be asked about a token");
+                tracing::warn!(cluster = %way.cluster(), error = %error.chain(), "cannot ask a spoke to review a token");
                 None
             }
             // Away: what it has let count counts until its time is up.

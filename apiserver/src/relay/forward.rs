@@ -78,7 +78,7 @@ pub(super) async fn forward(
     way.answered();
     let (head, body) = answer.into_parts();
     if let Some(reason) = not_permitted(head.status, &head.headers) {
-        tracing::warn!(spoke = %way.cluster(), code = head.status.as_u16(), reason, "an answer is not relayed");
+        tracing::warn!(spoke = %way.cluster(), code = head.status.as_u16(), reason, "refused to relay a response of a spoke");
         return Err(bad_gateway(way, reason).into());
     }
     let body = if request.info().is_long_running() {

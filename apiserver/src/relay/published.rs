@@ -78,7 +78,7 @@ pub(super) async fn discovery(source: Option<Source<'_>>, served: &ServedKinds) 
     let (core, groups) = match read(way).await {
         Ok(read) => read,
         Err(error) => {
-            tracing::debug!(spoke = %way.cluster(), error = %error.chain(), "discovery is the last known");
+            tracing::debug!(spoke = %way.cluster(), error = %error.chain(), "serving the last known discovery of a spoke");
             match &known {
                 Some(known) => (known.core.clone(), known.groups.clone()),
                 None => return Arc::new(Documents::new(groups_of(served))),
@@ -99,7 +99,7 @@ pub(super) async fn discovery(source: Option<Source<'_>>, served: &ServedKinds) 
         match budget.parse::<ApiGroupDiscoveryList>(bytes).await {
             Ok(list) => spoke.groups.extend(list.items),
             Err(error) => {
-                tracing::warn!(spoke = %way.cluster(), error = %error.chain(), "a spoke's discovery cannot be read");
+                tracing::warn!(spoke = %way.cluster(), error = %error.chain(), "cannot read the discovery of a spoke");
             }
         }
     }
@@ -115,7 +115,7 @@ pub(super) async fn discovery(source: Option<Source<'_>>, served: &ServedKinds) 
             _charge: Arc::new(charge),
         }),
         Err(bound) => {
-            tracing::warn!(spoke = %way.cluster(), error = %bound, "a spoke's discovery is not kept");
+            tracing::warn!(spoke = %way.cluster(), error = %bound, "discovery of a spoke is too large to keep");
             None
         }
     };

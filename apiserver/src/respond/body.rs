@@ -17,9 +17,10 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::{BodyExt, LengthLimitError, Limited, combinators::UnsyncBoxBody};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::WaitForCancellationFutureOwned;
+use tracing::Span;
 
 use crate::refusal::{BoxError, Refusal};
-use crate::request::{Ending, share::Permit};
+use crate::request::{Ending, LongRunning, share::Permit};
 
 /// Pieces of a body, made when they are asked for.
 pub(super) type Pieces = Box<dyn Iterator<Item = Bytes> + Send>;
@@ -29,6 +30,8 @@ pub struct Body {
     kind: BodyKind,
     /// Counts the request for its user until the body is sent.
     permit: Option<Permit>,
+    /// Counts a request that goes on, until its body is sent.
+    running: Option<LongRunning>,
 }
 
 /// The body of a request: of a connection, of a client in this process, or of a test.
@@ -49,6 +52,8 @@ struct Streaming {
     end: Pin<Box<WaitForCancellationFutureOwned>>,
     ending: Ending,
     last_words: Option<LastWords>,
+    /// The span of the request, which ends before its events do.
+    span: Span,
 }
 
 /// What a body without end says when it is ended for a reason.
@@ -69,6 +74,7 @@ impl Body {
         Self {
             kind: BodyKind::Empty,
             permit: None,
+            running: None,
         }
     }
 
@@ -123,6 +129,7 @@ impl Body {
             end: Box::pin(ending.token().cancelled_owned()),
             ending,
             last_words,
+            span: Span::current(),
         }))
         .into()
     }
@@ -144,9 +151,10 @@ impl Body {
         }
     }
 
-    /// Keeps a permit until the body is sent or dropped.
-    pub(crate) fn hold(&mut self, permit: Permit) {
-        self.permit = Some(permit);
+    /// Keeps what counts the request until the body is sent or dropped.
+    pub(crate) fn hold(&mut self, permit: Option<Permit>, running: Option<LongRunning>) {
+        self.permit = permit;
+        self.running = running;
     }
 
     /// Puts other content into the place of a body; what it holds stays.
@@ -179,7 +187,11 @@ impl Body {
 
 impl From<BodyKind> for Body {
     fn from(kind: BodyKind) -> Self {
-        Self { kind, permit: None }
+        Self {
+            kind,
+            permit: None,
+            running: None,
+        }
     }
 }
 
@@ -208,6 +220,7 @@ impl HttpBody for Body {
                 Poll::Ready(next.map(|chunk| Ok(Frame::data(chunk))))
             }
             BodyKind::Stream(streaming) => {
+                let _entered = streaming.span.enter();
                 if streaming.end.as_mut().poll(cx).is_ready() {
                     let words = streaming.last_words.take();
                     let said = words.zip(streaming.ending.reason());

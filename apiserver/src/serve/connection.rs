@@ -92,8 +92,8 @@ impl Connection {
                 stream.get_mut().1.set_buffer_limit(Some(RECORD_BYTES_MAX));
                 self.serve(stream, socket).await;
             }
-            Ok(Err(error)) => tracing::debug!(error = %error, "handshake failed"),
-            Err(_elapsed) => tracing::debug!("handshake timed out"),
+            Ok(Err(error)) => tracing::debug!(error = %error, "TLS handshake failed"),
+            Err(_elapsed) => tracing::debug!("TLS handshake timed out"),
         }
     }
 
@@ -138,7 +138,7 @@ impl Connection {
                 }
             }
             Told::Expired => {
-                tracing::debug!("a connection is closed whose certificate has run out");
+                tracing::debug!("closing a connection whose client certificate has expired");
                 turns.connection().graceful_shutdown();
                 tokio::select! {
                     biased;
@@ -202,7 +202,7 @@ async fn stays_unused(seat: &Seat) {
     if seat.was_used() {
         std::future::pending::<()>().await;
     }
-    tracing::debug!("a connection without a request is cut");
+    tracing::debug!("closing a connection without a request");
 }
 
 /// Ends when a connection that is to close has had the time for it; while the server drains, the server says when.

@@ -116,7 +116,7 @@ impl Health {
         if failed {
             for check in &checks {
                 if let Some(failure) = &check.failure {
-                    tracing::debug!(reason = failure, name = check.name, "health check fails");
+                    tracing::debug!(reason = failure, name = check.name, "health check failed");
                 }
             }
             let report = report(probe, &checks, &excluded, true);

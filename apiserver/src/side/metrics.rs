@@ -1,219 +1,135 @@
-//! Counts of requests, under kube-apiserver's names.
+//! `/metrics`: what the process counts, in the text form of OpenMetrics.
 //!
-//! Each label is one of a fixed set, so that counting is one atomic addition and the number of series is bounded. Fewer labels than
-//! kube-apiserver's: no group, version or resource.
+//! Names are kube-apiserver's, client-go's and controller-runtime's where there is one. `docs/metrics.md` lists them.
+//!
+//! # Invariants
+//! - The number of series does not depend on what clients do: every label is one of a set that the code fixes. No label
+//!   names a user, a logical cluster or a kind that a definition adds.
+//! - Counting a request is a few atomic additions, without a lock and without an allocation ([`requests`]).
 
-use std::{
-    fmt::Write,
-    sync::atomic::{AtomicI64, AtomicU64, Ordering},
-    time::Duration,
-};
+mod requests;
+mod sizes;
 
-use http::StatusCode;
+use std::sync::Arc;
 
+use http::{HeaderValue, StatusCode, header};
+use prometheus_client::{encoding::text, metrics::info::Info, registry::Registry};
+use storage::Store;
+use tasks::Tasks;
+
+pub(crate) use requests::Requests;
+
+use super::KUBERNETES_VERSION;
 use crate::{
     quota::Quotas,
-    request::Verb,
+    refusal::Refusal,
     respond::{self, Response},
 };
 
-/// Codes that are counted each for itself; any other counts as the last one.
-const CODES: [u16; 21] = [
-    200, 201, 202, 304, 301, 400, 401, 403, 404, 405, 406, 409, 410, 413, 415, 422, 429, 500, 503,
-    504, OTHER_CODE,
-];
-
-/// Stands for every code that is not counted for itself.
-const OTHER_CODE: u16 = 0;
-
-/// Verbs that are counted each for itself, with kube-apiserver's labels.
-const VERBS: [(Verb, &str); 10] = [
-    (Verb::Get, "GET"),
-    (Verb::List, "LIST"),
-    (Verb::Watch, "WATCH"),
-    (Verb::Create, "POST"),
-    (Verb::Update, "PUT"),
-    (Verb::Patch, "PATCH"),
-    (Verb::Delete, "DELETE"),
-    (Verb::DeleteCollection, "DELETECOLLECTION"),
-    (Verb::Proxy, "CONNECT"),
-    (Verb::Other, "other"),
-];
-
-/// Upper bounds of the latency buckets, in microseconds: what is asked of the hub lies between 20 and 2,000.
-const BUCKETS_US: [u64; 12] = [
-    25, 50, 100, 250, 500, 1_000, 2_500, 10_000, 50_000, 250_000, 1_000_000, 10_000_000,
-];
-
-/// The counts of one process.
-#[derive(Debug, Default)]
-pub(crate) struct Metrics {
-    verbs: [PerVerb; VERBS.len()],
-    in_flight: AtomicI64,
-    long_running: AtomicI64,
-}
-
-#[derive(Debug, Default)]
-struct PerVerb {
-    codes: [AtomicU64; CODES.len()],
-    /// One more than bounds: what lies above all of them.
-    buckets: [AtomicU64; BUCKETS_US.len() + 1],
-    sum_us: AtomicU64,
-}
-
-/// Counts a request as running for as long as it lives.
+/// The metrics of one process.
 #[derive(Debug)]
-pub(crate) struct Running<'a> {
-    gauge: &'a AtomicI64,
+pub(crate) struct Metrics {
+    requests: Arc<Requests>,
+    registry: Arc<Registry>,
+    tasks: Tasks,
 }
 
 // === impl Metrics ===
 
 impl Metrics {
-    /// Counts a request as running.
-    pub(crate) fn running(&self, is_long_running: bool) -> Running<'_> {
-        let gauge = if is_long_running {
-            &self.long_running
-        } else {
-            &self.in_flight
-        };
-        gauge.fetch_add(1, Ordering::Relaxed);
-        Running { gauge }
+    /// Registers everything that is exposed.
+    pub(crate) fn new(store: &Arc<dyn Store>, quotas: &Arc<Quotas>, tasks: &Tasks) -> Self {
+        let requests = Arc::new(Requests::new());
+        let mut registry = Registry::default();
+        registry.register(
+            "wheelhouse_build",
+            "The version of the hub, and of the Kubernetes whose behaviour it serves",
+            Info::new(vec![
+                ("version", env!("CARGO_PKG_VERSION")),
+                ("kubernetes_version", KUBERNETES_VERSION),
+            ]),
+        );
+        registry.register_collector(Box::new(Arc::clone(&requests)));
+        registry.register_collector(Box::new(sizes::Users::new(Arc::clone(quotas))));
+        registry.register_collector(Box::new(sizes::Running::new(tasks.clone())));
+        tasks.register_queues(&mut registry);
+        register_store(&mut registry, store.metrics());
+        registry.register_collector(Box::new(sizes::Stored::new(Arc::clone(store))));
+        Self {
+            requests,
+            registry: Arc::new(registry),
+            tasks: tasks.clone(),
+        }
     }
 
-    /// Counts an answer. The latency of a watch is the time to its first byte.
-    pub(crate) fn count(&self, verb: Verb, code: u16, latency: Duration) {
-        let verb = VERBS
-            .iter()
-            .position(|(known, _)| *known == verb)
-            .unwrap_or(VERBS.len() - 1);
-        let code = CODES
-            .iter()
-            .position(|known| *known == code)
-            .unwrap_or(CODES.len() - 1);
-        let latency_us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
-        let bucket = BUCKETS_US
-            .iter()
-            .position(|bound| latency_us <= *bound)
-            .unwrap_or(BUCKETS_US.len());
-        let counts = &self.verbs[verb];
-        counts.codes[code].fetch_add(1, Ordering::Relaxed);
-        counts.buckets[bucket].fetch_add(1, Ordering::Relaxed);
-        counts.sum_us.fetch_add(latency_us, Ordering::Relaxed);
+    /// What requests are counted with.
+    pub(crate) fn requests(&self) -> &Requests {
+        &self.requests
     }
 
-    /// `/metrics` in Prometheus' text form.
-    pub(crate) fn serve(&self, quotas: &Quotas) -> Response {
-        let mut text = String::from("# TYPE apiserver_request_total counter\n");
-        for (counts, (_, verb)) in self.verbs.iter().zip(VERBS) {
-            for (count, code) in counts.codes.iter().zip(CODES.map(code_label)) {
-                let count = count.load(Ordering::Relaxed);
-                if count > 0 {
-                    line(
-                        &mut text,
-                        format_args!(
-                            "apiserver_request_total{{verb=\"{verb}\",code=\"{code}\",component=\"apiserver\"}} {count}"
-                        ),
-                    );
-                }
-            }
-        }
-        text.push_str("# TYPE apiserver_request_duration_seconds histogram\n");
-        for (counts, (_, verb)) in self.verbs.iter().zip(VERBS) {
-            counts.write_latency(&mut text, verb);
-        }
-        text.push_str("# TYPE apiserver_current_inflight_requests gauge\n");
-        let in_flight = self.in_flight.load(Ordering::Relaxed);
-        line(
-            &mut text,
-            format_args!("apiserver_current_inflight_requests {in_flight}"),
-        );
-        text.push_str("# TYPE apiserver_longrunning_requests gauge\n");
-        let long_running = self.long_running.load(Ordering::Relaxed);
-        line(
-            &mut text,
-            format_args!("apiserver_longrunning_requests {long_running}"),
-        );
-        write_quotas(&mut text, quotas);
-        let mut response = respond::text(StatusCode::OK, text);
+    /// Answers `/metrics`. Encodes on a thread that may block: objects are counted one by one.
+    ///
+    /// # Errors
+    /// 500 where that thread panics.
+    pub(crate) async fn serve(&self) -> Result<Response, Refusal> {
+        let registry = Arc::clone(&self.registry);
+        let encoding = self.tasks.spawn_blocking("metrics", move || {
+            let mut exposition = String::new();
+            text::encode(&mut exposition, &registry).map(|()| exposition)
+        });
+        let exposition = encoding.await.map_err(Refusal::internal)?;
+        let exposition = exposition.map_err(Refusal::internal)?;
+        let mut response = respond::text(StatusCode::OK, exposition);
         response.headers_mut().insert(
-            http::header::CONTENT_TYPE,
-            http::HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"),
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8"),
         );
-        response
+        Ok(response)
     }
 }
 
-// === impl PerVerb ===
-
-impl PerVerb {
-    fn write_latency(&self, text: &mut String, verb: &str) {
-        const NAME: &str = "apiserver_request_duration_seconds";
-        let mut count = 0;
-        let bounds = BUCKETS_US
-            .iter()
-            .map(|bound| seconds(*bound))
-            .chain(["+Inf".to_owned()]);
-        let lines: Vec<String> = self
-            .buckets
-            .iter()
-            .zip(bounds)
-            .map(|(bucket, bound)| {
-                count += bucket.load(Ordering::Relaxed);
-                format!("{NAME}_bucket{{verb=\"{verb}\",le=\"{bound}\"}} {count}")
-            })
-            .collect();
-        if count == 0 {
-            return;
-        }
-        for bucket in lines {
-            line(text, format_args!("{bucket}"));
-        }
-        let sum = seconds(self.sum_us.load(Ordering::Relaxed));
-        line(text, format_args!("{NAME}_sum{{verb=\"{verb}\"}} {sum}"));
-        line(
-            text,
-            format_args!("{NAME}_count{{verb=\"{verb}\"}} {count}"),
-        );
-    }
-}
-
-/// What quotas have refused. No label names a user: the number of series must not depend on what clients do.
-fn write_quotas(text: &mut String, quotas: &Quotas) {
-    let (refused, users) = quotas.counts();
-    text.push_str("# TYPE wheelhouse_quota_refused_total counter\n");
-    for (kind, count) in refused {
-        line(
-            text,
-            format_args!("wheelhouse_quota_refused_total{{kind=\"{kind}\"}} {count}"),
-        );
-    }
-    text.push_str("# TYPE wheelhouse_quota_users gauge\n");
-    line(text, format_args!("wheelhouse_quota_users {users}"));
-}
-
-fn code_label(code: u16) -> String {
-    if code == OTHER_CODE {
-        "other".to_owned()
-    } else {
-        code.to_string()
-    }
-}
-
-/// Microseconds as a decimal number of seconds.
-fn seconds(micros: u64) -> String {
-    format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
-}
-
-fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
-    // Writing to a string cannot fail.
-    let _infallible = writeln!(text, "{line}");
-}
-
-// === impl Running ===
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        self.gauge.fetch_sub(1, Ordering::Relaxed);
-    }
+/// Registers what the store counts as it works.
+fn register_store(registry: &mut Registry, store: &storage::Metrics) {
+    let registry = registry.sub_registry_with_prefix("wheelhouse_store");
+    registry.register(
+        "commits",
+        "Batches of writes that were made durable",
+        store.commits.clone(),
+    );
+    registry.register(
+        "groups",
+        "Groups of batches that were made durable together, each with one sync or transaction",
+        store.groups.clone(),
+    );
+    registry.register("writes", "Writes in those groups", store.writes.clone());
+    registry.register(
+        "group_writes",
+        "Writes in each group",
+        store.group_writes.clone(),
+    );
+    registry.register(
+        "commit_duration_seconds",
+        "How long it took to make a group durable",
+        store.commit_seconds.clone(),
+    );
+    registry.register(
+        "sync_duration_seconds",
+        "How long each sync of the log took; empty with etcd",
+        store.sync_seconds.clone(),
+    );
+    registry.register(
+        "written_bytes",
+        "Bytes written to the log, without what sweeps write; zero with etcd",
+        store.written_bytes.clone(),
+    );
+    registry.register(
+        "compactions",
+        "How often the oldest history was given up",
+        store.compactions.clone(),
+    );
+    registry.register(
+        "sweeps",
+        "Segments of the log rewritten without their garbage; zero with etcd",
+        store.sweeps.clone(),
+    );
 }

@@ -2,15 +2,17 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http::Request;
+use http::{Method, Request};
 use http_body_util::BodyExt;
-use storage::embedded;
+use storage::{Store, Write, embedded};
+use tasks::Tasks;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::{
     quota::Quotas,
-    request::{Verb, share::Limits},
+    request::{RequestInfo, Verb, share::Limits},
+    route,
 };
 
 async fn text_of(response: Response) -> String {
@@ -120,27 +122,67 @@ async fn the_version_is_one_that_tools_can_parse() {
     }
 }
 
+fn info(verb: Verb, group: &str, resource: &str) -> RequestInfo {
+    let mut info = route::route(&Method::GET, &"/version".parse().unwrap()).unwrap();
+    (info.group, info.resource) = (group.to_owned(), resource.to_owned());
+    RequestInfo { verb, ..info }
+}
+
 #[tokio::test]
-async fn requests_are_counted_under_kubernetes_names() {
-    let metrics = Metrics::default();
-    metrics.count(Verb::Get, 200, Duration::from_micros(40));
-    metrics.count(Verb::Get, 200, Duration::from_millis(3));
-    metrics.count(Verb::Create, 418, Duration::from_mins(1));
-    let _running = metrics.running(true);
-    let text = text_of(metrics.serve(&Quotas::new(Limits::default()))).await;
+async fn requests_are_counted_under_kubernetes_names_and_tenants_cannot_add_series() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = embedded::Engine::open(directory.path(), embedded::Config::default()).unwrap();
+    let store: Arc<dyn Store> = Arc::new(engine);
+    for key in [
+        "/core/pods/east/a/one",
+        "/core/pods/east/a/two",
+        "/x.dev/xs/east//one",
+    ] {
+        store.commit(vec![Write::put(key, "{}")]).await.unwrap();
+    }
+    let quotas = Arc::new(Quotas::new(Limits::default()));
+    let metrics = Metrics::new(&store, &quotas, &Tasks::new());
+    let requests = metrics.requests();
+    let pods = info(Verb::Get, "", "pods");
+    requests.count(Some(&pods), 200, Duration::from_micros(40));
+    requests.count(Some(&pods), 200, Duration::from_millis(3));
+    let strangers = ["pod", "podses", "evil\"}\n", "zzz", "other"];
+    for resource in strangers {
+        let stranger = info(Verb::Create, "", resource);
+        requests.count(Some(&stranger), 418, Duration::from_mins(1));
+    }
+    requests.count(
+        Some(&info(Verb::Create, "evil.dev", "pods")),
+        418,
+        Duration::from_mins(1),
+    );
+    requests.count(None, 400, Duration::ZERO);
+    let running = requests.long_running(Verb::Watch);
+    let in_flight = requests.in_flight(Verb::Patch);
+    let text = text_of(metrics.serve().await.unwrap()).await;
     for line in [
-        r#"apiserver_request_total{verb="GET",code="200",component="apiserver"} 2"#,
-        r#"apiserver_request_total{verb="POST",code="other",component="apiserver"} 1"#,
-        r#"apiserver_request_duration_seconds_bucket{verb="GET",le="0.000050"} 1"#,
-        r#"apiserver_request_duration_seconds_bucket{verb="GET",le="+Inf"} 2"#,
-        r#"apiserver_request_duration_seconds_sum{verb="GET"} 0.003040"#,
-        r#"apiserver_request_duration_seconds_bucket{verb="POST",le="10.000000"} 0"#,
-        "apiserver_longrunning_requests 1",
-        "apiserver_current_inflight_requests 0",
+        r#"apiserver_request_total{verb="GET",group="",resource="pods",code="200",component="apiserver"} 2"#,
+        r#"apiserver_request_total{verb="POST",group="",resource="other",code="other",component="apiserver"} 6"#,
+        r#"apiserver_request_total{verb="other",group="",resource="",code="400",component="apiserver"} 1"#,
+        r#"apiserver_request_duration_seconds_bucket{le="0.00005",verb="GET",component="apiserver"} 1"#,
+        r#"apiserver_request_duration_seconds_bucket{le="+Inf",verb="GET",component="apiserver"} 2"#,
+        r#"apiserver_request_duration_seconds_sum{verb="GET",component="apiserver"} 0.00304"#,
+        r#"apiserver_request_duration_seconds_bucket{le="10.0",verb="POST",component="apiserver"} 0"#,
+        r#"apiserver_longrunning_requests{verb="WATCH"} 1"#,
+        r#"apiserver_current_inflight_requests{request_kind="mutating"} 1"#,
+        r#"apiserver_current_inflight_requests{request_kind="readOnly"} 0"#,
+        r#"apiserver_storage_objects{resource="pods"} 2"#,
+        r#"apiserver_storage_objects{resource="other"} 1"#,
+        "wheelhouse_store_commits_total 3",
+        "wheelhouse_store_group_writes_sum 3.0",
     ] {
         assert!(
             text.lines().any(|own| own == line),
             "{line} is not in\n{text}"
         );
     }
+    drop((running, in_flight));
+    let text = text_of(metrics.serve().await.unwrap()).await;
+    assert!(text.contains("apiserver_longrunning_requests{verb=\"WATCH\"} 0\n"));
+    assert!(text.contains("requests{request_kind=\"mutating\"} 0\n"));
 }

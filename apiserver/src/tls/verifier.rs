@@ -85,7 +85,7 @@ impl ClientVerifier {
         let seconds = u64::try_from(now).unwrap_or_default();
         let at = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
         if let Err(error) = self.judge.verify_client_cert(end_entity, intermediates, at) {
-            tracing::debug!(error = %error, "client certificate does not verify");
+            tracing::debug!(error = %error, "client certificate is not valid");
             return Peer::Certificate(CertificateIdentity::Bad);
         }
         match certificate_user(end_entity) {
@@ -102,7 +102,7 @@ impl ClientVerifier {
                 Peer::Certificate(CertificateIdentity::Good { user, not_after })
             }
             Err(error) => {
-                tracing::debug!(error = %error, "client certificate names no user");
+                tracing::debug!(error = %error, "client certificate does not name a user");
                 Peer::Certificate(CertificateIdentity::Bad)
             }
         }

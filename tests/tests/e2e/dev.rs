@@ -1,9 +1,10 @@
 //! `wheelhouse dev`, as a newcomer runs it.
 
-use std::process::Command;
+use std::{collections::BTreeMap, path::Path, process::Command};
 
 use wheelhouse_tests::{
-    assets, eventually,
+    Kubectl, assets, eventually,
+    openmetrics::{self, Family},
     process::{Process, Scratch},
 };
 
@@ -13,18 +14,10 @@ async fn dev_brings_the_demo_up_and_every_line_that_it_prints_works_as_typed() {
     let mut command = Command::new(assets::wheelhouse());
     command
         .args(["dev", "--listen", "127.0.0.1:0"])
+        .env("WHEELHOUSE_LOG", "info,audit=warn")
         .current_dir(folder.path());
     let process = Process::start(&command, &folder.file("dev.log"));
-    let printed = eventually("dev is ready", || async {
-        assert!(process.runs(), "dev ended:\n{}", process.log());
-        let log = process.log();
-        if log.contains("Ctrl-C") {
-            Ok(log)
-        } else {
-            Err(log)
-        }
-    })
-    .await;
+    let printed = ready(&process).await;
     let lines: Vec<&str> = printed
         .lines()
         .filter_map(|line| line.strip_prefix("  "))
@@ -65,6 +58,41 @@ async fn dev_brings_the_demo_up_and_every_line_that_it_prints_works_as_typed() {
             "{spoke}: {table}"
         );
     }
+    scrape(&folder.file("wheelhouse-dev/kubeconfig")).await;
+    stop(&process).await;
+    // The second start finds everything there.
+    let process = Process::start(&command, &folder.file("again.log"));
+    ready(&process).await;
+    stop(&process).await;
+    for name in ["dev.log", "again.log"] {
+        let log = std::fs::read_to_string(folder.file(name)).expect("the log is there");
+        assert!(
+            !log.contains('\x1b'),
+            "no colours without a terminal: {log}"
+        );
+        assert!(log.contains(" INFO "), "{log}");
+        // All of this is routine.
+        let alarm = |line: &&str| line.contains(" WARN ") || line.contains(" ERROR ");
+        let alarms: Vec<&str> = log.lines().filter(alarm).collect();
+        assert_eq!(alarms, [""; 0], "{log}");
+    }
+}
+
+/// Waits until dev has printed all that it prints.
+async fn ready(process: &Process) -> String {
+    eventually("dev is ready", || async {
+        assert!(process.runs(), "dev ended:\n{}", process.log());
+        let log = process.log();
+        if log.contains("Ctrl-C") {
+            Ok(log)
+        } else {
+            Err(log)
+        }
+    })
+    .await
+}
+
+async fn stop(process: &Process) {
     process.signal("TERM");
     eventually("dev ends", || async {
         if process.runs() {
@@ -74,4 +102,95 @@ async fn dev_brings_the_demo_up_and_every_line_that_it_prints_works_as_typed() {
         }
     })
     .await;
+}
+
+/// Reads the metrics, as one who may and as others.
+async fn scrape(kubeconfig: &Path) {
+    let kubectl = Kubectl::new(kubeconfig);
+    let metrics = ["get", "--raw", "/metrics"];
+    let families = openmetrics::parse(&kubectl.must(&metrics).await).expect("it is OpenMetrics");
+    assert_eq!(exposed(&families), documented(), "docs/metrics.md says so");
+    let total = |family: &str, label: &str, value: &str| -> f64 {
+        let samples = families[family].samples.iter();
+        let of_it =
+            samples.filter(|(_, labels, _)| labels.get(label).is_some_and(|it| it == value));
+        of_it.map(|(_, _, value)| value).sum()
+    };
+    for (family, label, value) in [
+        ("apiserver_request", "resource", "resourcegraphdefinitions"),
+        ("apiserver_request", "resource", "other"),
+        ("apiserver_longrunning_requests", "verb", "WATCH"),
+        ("apiserver_storage_objects", "resource", "deployments.apps"),
+        ("apiserver_storage_objects", "resource", "other"),
+        ("workqueue_adds", "name", "instance"),
+        (
+            "workqueue_work_duration_seconds",
+            "controller",
+            "definition",
+        ),
+        ("wheelhouse_tasks", "name", "instance-worker"),
+    ] {
+        assert!(
+            total(family, label, value) > 0.0,
+            "{family} {label}={value}"
+        );
+    }
+    for family in ["commits", "groups", "writes", "written_bytes"] {
+        let family = format!("wheelhouse_store_{family}");
+        assert!(families[&family].samples[0].2 > 0.0, "{family}");
+    }
+    let as_nobody = [&metrics[..], &["--as", "nobody"]].concat();
+    let refused = kubectl.run(&as_nobody).await;
+    assert!(refused.stderr.contains("Forbidden"), "{refused:?}");
+    assert_eq!(refused.stdout, "", "nothing of it is told");
+    kubectl
+        .must(&[
+            "create",
+            "clusterrole",
+            "scrape",
+            "--verb=get",
+            "--non-resource-url=/metrics",
+        ])
+        .await;
+    kubectl
+        .must(&[
+            "create",
+            "clusterrolebinding",
+            "scrape",
+            "--clusterrole=scrape",
+            "--user=nobody",
+        ])
+        .await;
+    eventually("the binding counts", || async {
+        kubectl.run(&as_nobody).await.ok()
+    })
+    .await;
+}
+
+/// Names and types, as samples have them.
+fn exposed(families: &BTreeMap<String, Family>) -> BTreeMap<String, String> {
+    let named = families.iter().map(|(name, family)| {
+        let suffix = match family.kind.as_str() {
+            "counter" => "_total",
+            "info" => "_info",
+            _ => "",
+        };
+        (format!("{name}{suffix}"), family.kind.clone())
+    });
+    named.collect()
+}
+
+/// Names and types, as the tables of the page have them.
+fn documented() -> BTreeMap<String, String> {
+    let page = include_str!("../../../docs/metrics.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+    let named = rows.filter_map(|row| {
+        let (name, rest) = row.split_once("` | ")?;
+        let kind = rest.split(" | ").next()?;
+        let kinds = ["counter", "gauge", "histogram", "info"];
+        kinds
+            .contains(&kind)
+            .then(|| (name.to_owned(), kind.to_owned()))
+    });
+    named.collect()
 }

@@ -54,7 +54,7 @@ enum Change {
 
 /// Notes that an object cannot be shown.
 pub(super) fn left_out(refusal: &Refusal) {
-    tracing::debug!(error = %refusal, "an object is left out of a watch over all clusters");
+    tracing::debug!(error = %refusal, "object omitted from a watch over all clusters");
 }
 
 /// Whether objects look the same, and are selected the same, under two definitions of one cluster.
