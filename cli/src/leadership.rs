@@ -89,7 +89,10 @@ pub(crate) async fn run(
         if !elector.acquired(&stop).await {
             return;
         }
-        info!(name = elector.identity, "this replica runs the controllers");
+        info!(
+            name = elector.identity,
+            "started leading: this replica runs the controllers"
+        );
         let term = tasks.subgroup();
         let begun = epoch();
         lead(&term);
@@ -98,14 +101,14 @@ pub(crate) async fn run(
             () = changed(&epoch, begun) => {}
             () = elector.renewed(&stop) => {}
         }
-        warn_of(&term.shutdown(GRACE).await);
+        term.shutdown(GRACE).await;
         if stop.is_cancelled() {
             elector.release().await;
             return;
         }
         warn!(
             name = elector.identity,
-            "this replica runs the controllers no more"
+            "stopped leading: another replica may run the controllers"
         );
     }
 }
@@ -114,12 +117,6 @@ pub(crate) async fn run(
 async fn changed(epoch: &(impl Fn() -> u64 + Send), begun: u64) {
     while epoch() == begun {
         sleep(EPOCH_PERIOD).await;
-    }
-}
-
-fn warn_of(report: &tasks::ShutdownReport) {
-    if !report.aborted.is_empty() {
-        warn!(aborted = ?report.aborted, "controllers had to be aborted");
     }
 }
 
@@ -150,9 +147,9 @@ impl Elector {
                 Ok(Ok(true)) => return true,
                 Ok(Ok(false)) => {}
                 Ok(Err(error)) => {
-                    warn!(error = %error, "the lease of the controllers cannot be had");
+                    warn!(error = %error, "cannot acquire the lease of the controllers");
                 }
-                Err(_elapsed) => warn!("the lease of the controllers takes too long"),
+                Err(_elapsed) => warn!("timed out acquiring the lease of the controllers"),
             }
             tokio::select! {
                 biased;
@@ -175,9 +172,9 @@ impl Elector {
             match tokio::time::timeout_at(until, self.try_once()).await {
                 Ok(Ok(true)) => until = began + RENEW_DEADLINE,
                 Ok(Ok(false)) if self.is_held_by_another() => return,
-                Ok(Ok(false)) => debug!("another write of the lease came first"),
+                Ok(Ok(false)) => debug!("lost a race for the lease of the controllers"),
                 Ok(Err(error)) => {
-                    warn!(error = %error, "the lease of the controllers was not renewed");
+                    warn!(error = %error, "cannot renew the lease of the controllers");
                 }
                 Err(_elapsed) => return,
             }
@@ -245,9 +242,9 @@ impl Elector {
         match timeout(RETRY_PERIOD, released).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                debug!(error = %error, "the lease of the controllers was not released");
+                debug!(error = %error, "cannot release the lease of the controllers");
             }
-            Err(_elapsed) => debug!("the lease of the controllers was not released in time"),
+            Err(_elapsed) => debug!("timed out releasing the lease of the controllers"),
         }
     }
 

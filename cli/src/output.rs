@@ -1,6 +1,6 @@
 //! What the command line prints.
 
-use std::io::Write;
+use std::io::{IsTerminal as _, Write};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -26,8 +26,17 @@ pub(crate) fn start_logging(level: &str) {
         EnvFilter::try_from_env("WHEELHOUSE_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(has_colours())
         .with_writer(std::io::stderr);
     subscriber.with_target(false).init();
+}
+
+/// Returns whether log lines are coloured: only for a terminal, and not with a non-empty `NO_COLOR`.
+///
+/// Source: no-color.org.
+fn has_colours() -> bool {
+    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    !refused && std::io::stderr().is_terminal()
 }
 
 /// Prints a line of the result.

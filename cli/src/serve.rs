@@ -18,7 +18,7 @@ use tokio::{
     task::JoinHandle,
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::{args, kubeconfig, leadership, process};
 
@@ -118,7 +118,6 @@ impl Running {
         let served = tokio::select! {
             stopped = process::stopped() => {
                 stopped?;
-                info!("draining");
                 self.drain.cancel();
                 (&mut self.serving).await
             }
@@ -131,10 +130,7 @@ impl Running {
         served
             .context("the server ended by itself")?
             .context("cannot serve")?;
-        let report = self.tasks.shutdown(GRACE).await;
-        if !report.aborted.is_empty() {
-            warn!(aborted = ?report.aborted, "tasks had to be aborted");
-        }
+        self.tasks.shutdown(GRACE).await;
         if let Some(task) = self.tasks.failed() {
             bail!("the task {task:?} panicked, and the hub cannot go on without it");
         }
