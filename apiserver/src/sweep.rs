@@ -1,6 +1,7 @@
 //! What is cleaned up without anyone asking: namespaces that go, objects whose owners are gone, events that are old.
 //!
-//! Only in root and in embedded clusters: a spoke does this for itself, and for what is stored for it the syncer does.
+//! Namespaces and events only in root and in embedded clusters: those of a spoke are its own. Garbage is collected in
+//! what the hub stores for any cluster.
 //!
 //! Invariant: nothing is deleted because something could not be read.
 

@@ -1,4 +1,9 @@
 //! The patches that put a finalizer on an object and take it off.
+//!
+//! # Invariants
+//!
+//! A patch replaces the whole list, so it holds only for the list that was read: a finalizer that another writer, or a
+//! deletion with a propagation policy, has added meanwhile is never taken off.
 
 use serde_json::{Value, json};
 
@@ -8,6 +13,7 @@ pub(crate) fn add(object: &Value, finalizer: &str) -> Value {
     finalizers.push(finalizer);
     json!([
         {"op": "test", "path": "/metadata/uid", "value": api::meta::uid(object)},
+        unchanged(object),
         {"op": "add", "path": "/metadata/finalizers", "value": finalizers},
     ])
 }
@@ -21,6 +27,35 @@ pub(crate) fn remove(object: &Value, finalizer: &str) -> Value {
         .collect();
     json!([
         {"op": "test", "path": "/metadata/uid", "value": api::meta::uid(object)},
+        unchanged(object),
         {"op": "replace", "path": "/metadata/finalizers", "value": left},
     ])
+}
+
+/// Tests that the list is as it was read. Servers differ in how they test for a field that is not there.
+fn unchanged(object: &Value) -> Value {
+    let finalizers = api::meta::finalizers(object);
+    if finalizers.is_empty() {
+        let version = api::meta::resource_version(object);
+        return json!({"op": "test", "path": "/metadata/resourceVersion", "value": version});
+    }
+    json!({"op": "test", "path": "/metadata/finalizers", "value": finalizers})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_patch_holds_only_for_the_list_that_was_read() {
+        let test = |patch: &Value| patch[1].clone();
+        let some =
+            json!({"metadata": {"uid": "u", "resourceVersion": "7", "finalizers": ["a", "b"]}});
+        let want = json!({"op": "test", "path": "/metadata/finalizers", "value": ["a", "b"]});
+        assert_eq!(test(&add(&some, "c")), want, "add");
+        assert_eq!(test(&remove(&some, "a")), want, "remove");
+        let none = json!({"metadata": {"uid": "u", "resourceVersion": "7"}});
+        let want = json!({"op": "test", "path": "/metadata/resourceVersion", "value": "7"});
+        assert_eq!(test(&add(&none, "c")), want, "no list");
+    }
 }

@@ -3,12 +3,21 @@
 //! One task follows the whole store and keeps, for every owner that is named somewhere, the keys of its dependents.
 //! The graph only says whom to look at: before anything is deleted, the owner is looked up where the reference says
 //! that it is. A reference to a kind that is not served is left alone.
+//!
+//! It collects in every logical cluster. What the hub stores for a spoke has dependents in the hub, which are collected
+//! here, and others in the spoke, which name the mirror: the syncer deletes the mirror as the instance was deleted, and
+//! the spoke's own collector does the rest. Until the syncer has let go of the instance, its finalizer stays.
+//!
+//! # Invariants
+//! - No work is dropped: what cannot be written is tried again, what is not served waits until it is.
+//!
 //! Source: kubernetes/pkg/controller/garbagecollector/garbagecollector.go (attemptToDeleteItem, attemptToOrphan).
 
 mod graph;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::meta::{self, FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
 use api::query::{DeleteOptions, Preconditions, Propagation};
@@ -17,13 +26,16 @@ use serde_json::Value;
 use storage::{Event, EventKind, Key, KeyRange, RangeQuery, WatchEnd, WatchQuery};
 use tasks::Tasks;
 
-use super::{WRITE_TIMEOUT, is_ours};
+use super::WRITE_TIMEOUT;
 use crate::call::{Shared, Target};
 use crate::handle::controllers;
 use crate::objects::{head, parse_key};
-use crate::registry::ResourceScope;
+use crate::registry::{ClusterKind, ResourceScope};
 
 use graph::Graph;
+
+/// Between two attempts of a write that was refused: the store is full, or others write all the time.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) fn start(shared: &Arc<Shared>, tasks: &Tasks) {
     let (shared, token) = (Arc::clone(shared), tasks.child_token());
@@ -45,12 +57,23 @@ pub(super) fn start(shared: &Arc<Shared>, tasks: &Tasks) {
 }
 
 /// Something to look at.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Work {
     /// An object that names owners: are they there?
     Owners(Key),
     /// An object that is being deleted: what about its dependents?
     Dependents(Key),
+}
+
+/// What came of a look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Looked {
+    /// There is nothing to do before something changes.
+    Done,
+    /// Its kind or its cluster is not served.
+    Unserved,
+    /// Something could not be written.
+    Refused,
 }
 
 /// An object with what is needed to change it.
@@ -74,7 +97,34 @@ enum Owner {
 struct Collector {
     shared: Arc<Shared>,
     graph: Graph,
-    queue: VecDeque<Work>,
+    queue: Queue,
+    /// What waits for its kind or its cluster to be served.
+    unserved: BTreeSet<Work>,
+    /// What waits for the next attempt of a write.
+    refused: BTreeSet<Work>,
+}
+
+/// What is to be looked at, each once, in the order in which it came.
+#[derive(Debug, Default)]
+struct Queue {
+    order: VecDeque<Work>,
+    held: BTreeSet<Work>,
+}
+
+// === impl Queue ===
+
+impl Queue {
+    fn push(&mut self, work: Work) {
+        if self.held.insert(work.clone()) {
+            self.order.push_back(work);
+        }
+    }
+
+    fn pop(&mut self) -> Option<Work> {
+        let work = self.order.pop_front()?;
+        self.held.remove(&work);
+        Some(work)
+    }
 }
 
 // === impl Collector ===
@@ -84,11 +134,15 @@ impl Collector {
         Self {
             shared,
             graph: Graph::default(),
-            queue: VecDeque::new(),
+            queue: Queue::default(),
+            unserved: BTreeSet::new(),
+            refused: BTreeSet::new(),
         }
     }
 
     async fn run(&mut self) -> WatchEnd {
+        let mut clusters = self.shared.registry.clusters();
+        let mut definitions = self.shared.registry.definitions();
         let Ok(found) = self.shared.store.range(RangeQuery::of(KeyRange::all())) else {
             return WatchEnd::Closed;
         };
@@ -104,15 +158,39 @@ impl Collector {
             return WatchEnd::Expired;
         };
         loop {
-            while let Some(work) = self.queue.pop_front() {
-                match work {
-                    Work::Owners(key) => self.look_at_owners(&key).await,
-                    Work::Dependents(key) => self.look_at_dependents(&key).await,
+            self.work().await;
+            tokio::select! {
+                biased;
+                events = watcher.next() => match events {
+                    Ok(events) => events.iter().for_each(|event| self.observe(event)),
+                    Err(end) => return end,
+                },
+                _changed = clusters.changed() => self.served_anew(),
+                // Whoever lags looks at all of them.
+                _changed = definitions.recv() => self.served_anew(),
+                () = tokio::time::sleep(RETRY_PAUSE), if !self.refused.is_empty() => {
+                    std::mem::take(&mut self.refused).into_iter().for_each(|work| self.queue.push(work));
                 }
             }
-            match watcher.next().await {
-                Ok(events) => events.iter().for_each(|event| self.observe(event)),
-                Err(end) => return end,
+        }
+    }
+
+    fn served_anew(&mut self) {
+        let unserved = std::mem::take(&mut self.unserved);
+        unserved.into_iter().for_each(|work| self.queue.push(work));
+    }
+
+    /// Works until nothing is left that can be done now.
+    async fn work(&mut self) {
+        while let Some(work) = self.queue.pop() {
+            let looked = match &work {
+                Work::Owners(key) => self.look_at_owners(key).await,
+                Work::Dependents(key) => self.look_at_dependents(key).await,
+            };
+            match looked {
+                Looked::Done => {}
+                Looked::Unserved => drop(self.unserved.insert(work)),
+                Looked::Refused => drop(self.refused.insert(work)),
             }
         }
     }
@@ -124,13 +202,13 @@ impl Collector {
             return;
         }
         for waiting in self.graph.forget(&key) {
-            self.push(Work::Dependents(waiting));
+            self.queue.push(Work::Dependents(waiting));
         }
         let Some(uid) = head(event.entry().value()).map(|head| head.uid.into_owned()) else {
             return;
         };
         for dependent in self.graph.dependents(&uid) {
-            self.push(Work::Owners(dependent));
+            self.queue.push(Work::Owners(dependent));
         }
     }
 
@@ -138,10 +216,6 @@ impl Collector {
         let Some(head) = head(value) else { return };
         let concerns = head.owned || (head.deleting && head.finalized) || self.graph.knows(key);
         if !concerns {
-            return;
-        }
-        let cluster = parse_key(key).and_then(|parts| parts.cluster.parse().ok());
-        if !cluster.is_some_and(|cluster| is_ours(&self.shared, &cluster)) {
             return;
         }
         let owners = if head.owned {
@@ -154,39 +228,38 @@ impl Collector {
             Vec::new()
         };
         for waiting in self.graph.put(key, owners) {
-            self.push(Work::Dependents(waiting));
+            self.queue.push(Work::Dependents(waiting));
         }
         if head.owned {
-            self.push(Work::Owners(key.clone()));
+            self.queue.push(Work::Owners(key.clone()));
         }
         if head.deleting && head.finalized {
-            self.push(Work::Dependents(key.clone()));
+            self.queue.push(Work::Dependents(key.clone()));
         }
     }
 
-    fn push(&mut self, work: Work) {
-        if !self.queue.contains(&work) {
-            self.queue.push_back(work);
-        }
-    }
-
-    fn find(&self, key: &Key) -> Option<Found> {
-        let entry = self.shared.store.get(key)?;
-        let parts = parse_key(key)?;
-        let cluster: LogicalCluster = parts.cluster.parse().ok()?;
+    /// Finds an object that is to be looked at.
+    ///
+    /// # Errors
+    /// What comes of the look where there is nothing to look at.
+    fn find(&self, key: &Key) -> Result<Found, Looked> {
+        let entry = self.shared.store.get(key).ok_or(Looked::Done)?;
+        let parts = parse_key(key).ok_or(Looked::Done)?;
+        let cluster: LogicalCluster = parts.cluster.parse().map_err(|_name| Looked::Done)?;
         let of_cluster = self.shared.registry.resources(&cluster);
         let scope = of_cluster.into_iter().find(|scope| {
             scope.rules.resource.group == parts.group
                 && scope.rules.resource.resource == parts.resource
-        })?;
+        });
+        let scope = scope.ok_or(Looked::Unserved)?;
         let target = Target {
             cluster,
             namespace: parts.namespace.to_owned(),
             name: parts.name.to_owned(),
             key: key.clone(),
         };
-        let object = serde_json::from_slice(entry.value()).ok()?;
-        Some(Found {
+        let object = serde_json::from_slice(entry.value()).map_err(|_malformed| Looked::Done)?;
+        Ok(Found {
             scope,
             target,
             object,
@@ -203,10 +276,13 @@ impl Collector {
     }
 
     /// Deletes an object that has no owner left, and drops references to owners that are gone.
-    async fn look_at_owners(&self, key: &Key) {
-        let Some(found) = self.find(key) else { return };
+    async fn look_at_owners(&self, key: &Key) -> Looked {
+        let found = match self.find(key) {
+            Ok(found) => found,
+            Err(looked) => return looked,
+        };
         if meta::is_terminating(&found.object) {
-            return;
+            return Looked::Done;
         }
         let owners = meta::owner_references(&found.object);
         let states: Vec<(String, Owner)> = owners
@@ -215,7 +291,7 @@ impl Collector {
             .collect();
         let any = |state| states.iter().any(|(_, its)| *its == state);
         if states.is_empty() || !(any(Owner::Absent) || any(Owner::Waiting)) {
-            return;
+            return Looked::Done;
         }
         if any(Owner::Solid) {
             let gone: Vec<&str> = states
@@ -223,16 +299,21 @@ impl Collector {
                 .filter(|(_, state)| *state != Owner::Solid)
                 .map(|(uid, _)| uid.as_str())
                 .collect();
-            self.drop_owners(&found, &gone).await;
-            return;
+            return self.drop_owners(&found, &gone).await;
         }
-        let has_dependents = !self.dependents(key, meta::uid(&found.object)).is_empty();
+        let dependents = self.dependents(key, meta::uid(&found.object));
         let has = |finalizer| meta::has_finalizer(&found.object, finalizer);
         let propagation = if any(Owner::Waiting) {
-            if has_dependents {
-                Propagation::Foreground
-            } else {
+            if dependents.iter().any(|it| self.waits_for_dependents(it)) {
+                // Perhaps in a circle, in which each would wait for the next: this one blocks no owner any more.
+                if self.unblock(&found).await == Looked::Refused {
+                    return Looked::Refused;
+                }
+            }
+            if dependents.is_empty() {
                 Propagation::Background
+            } else {
+                Propagation::Foreground
             }
         } else if has(FINALIZER_ORPHAN) {
             Propagation::Orphan
@@ -241,6 +322,10 @@ impl Collector {
         } else {
             Propagation::Background
         };
+        self.delete(&found, propagation).await
+    }
+
+    async fn delete(&self, found: &Found, propagation: Propagation) -> Looked {
         let uid = Some(meta::uid(&found.object).to_owned());
         let preconditions = Preconditions {
             uid,
@@ -253,29 +338,36 @@ impl Collector {
         };
         let access = controllers::access(&self.shared, &found.scope, WRITE_TIMEOUT);
         let _gone = controllers::delete(&access, &found.target, &options).await;
+        self.holds(found, meta::is_terminating)
     }
 
     /// Does what the finalizers of garbage collection ask of an object that is being deleted.
-    async fn look_at_dependents(&mut self, key: &Key) {
-        let Some(found) = self.find(key) else { return };
-        if !meta::is_terminating(&found.object) {
-            return;
+    async fn look_at_dependents(&mut self, key: &Key) -> Looked {
+        let found = match self.find(key) {
+            Ok(found) => found,
+            Err(looked) => return looked,
+        };
+        let asks = |finalizer| meta::has_finalizer(&found.object, finalizer);
+        let concerns = asks(FINALIZER_ORPHAN) || asks(FINALIZER_FOREGROUND);
+        if !meta::is_terminating(&found.object) || !concerns || self.is_mirrored(&found) {
+            return Looked::Done;
         }
         let uid = meta::uid(&found.object).to_owned();
         let dependents = self.dependents(key, &uid);
-        if meta::has_finalizer(&found.object, FINALIZER_ORPHAN) {
+        if asks(FINALIZER_ORPHAN) {
             for dependent in &dependents {
-                if let Some(dependent) = self.find(dependent) {
-                    self.drop_owners(&dependent, &[&uid]).await;
+                let looked = match self.find(dependent) {
+                    Ok(dependent) => self.drop_owners(&dependent, &[&uid]).await,
+                    Err(looked) => looked,
+                };
+                if looked != Looked::Done {
+                    return looked;
                 }
             }
-            self.release(&found, FINALIZER_ORPHAN).await;
-        }
-        if !meta::has_finalizer(&found.object, FINALIZER_FOREGROUND) {
-            return;
+            return self.release(&found, FINALIZER_ORPHAN).await;
         }
         let blocking = dependents.iter().filter(|dependent| {
-            self.find(dependent).is_some_and(|dependent| {
+            self.find(dependent).is_ok_and(|dependent| {
                 let owners = meta::owner_references(&dependent.object);
                 owners
                     .iter()
@@ -283,36 +375,90 @@ impl Collector {
             })
         });
         if blocking.count() == 0 {
-            self.release(&found, FINALIZER_FOREGROUND).await;
-            return;
+            return self.release(&found, FINALIZER_FOREGROUND).await;
         }
         self.graph.wait(&uid, key);
         for dependent in dependents {
-            self.push(Work::Owners(dependent));
+            self.queue.push(Work::Owners(dependent));
         }
+        Looked::Done
     }
 
-    async fn release(&self, found: &Found, finalizer: &str) {
+    /// Whether an object may have a mirror in a spoke, which the syncer deletes as this object was: what its finalizers
+    /// of garbage collection ask for holds for the dependents of the mirror too.
+    fn is_mirrored(&self, found: &Found) -> bool {
+        let kind = self.shared.registry.cluster_kind(&found.target.cluster);
+        kind == Some(ClusterKind::Composite)
+            && meta::has_finalizer(&found.object, api::kro::keys::FINALIZER)
+    }
+
+    /// Whether an object is being deleted and waits for its own dependents.
+    fn waits_for_dependents(&self, key: &Key) -> bool {
+        self.find(key).is_ok_and(|found| {
+            meta::is_terminating(&found.object)
+                && meta::has_finalizer(&found.object, FINALIZER_FOREGROUND)
+        })
+    }
+
+    async fn release(&self, found: &Found, finalizer: &str) -> Looked {
         let access = controllers::access(&self.shared, &found.scope, WRITE_TIMEOUT);
         let _written = controllers::change(&access, &found.target, |object| {
             meta::remove_finalizer(object, finalizer);
         })
         .await;
+        self.holds(found, |object| !meta::has_finalizer(object, finalizer))
     }
 
-    async fn drop_owners(&self, found: &Found, uids: &[&str]) {
+    async fn drop_owners(&self, found: &Found, uids: &[&str]) -> Looked {
         let access = controllers::access(&self.shared, &found.scope, WRITE_TIMEOUT);
+        let names = |owner: &Value| uids.iter().any(|uid| owner["uid"] == **uid);
         let _written = controllers::change(&access, &found.target, |object| {
             let metadata = meta::metadata_mut(object);
             let Some(Value::Array(owners)) = metadata.get_mut("ownerReferences") else {
                 return;
             };
-            owners.retain(|owner| !uids.iter().any(|uid| owner["uid"] == **uid));
+            owners.retain(|owner| !names(owner));
             if owners.is_empty() {
                 metadata.remove("ownerReferences");
             }
         })
         .await;
+        self.holds(found, |object| {
+            let owners = object["metadata"]["ownerReferences"].as_array();
+            !owners.into_iter().flatten().any(names)
+        })
+    }
+
+    /// Lets an object block no owner.
+    async fn unblock(&self, found: &Found) -> Looked {
+        let access = controllers::access(&self.shared, &found.scope, WRITE_TIMEOUT);
+        let blocks = |owner: &Value| owner["blockOwnerDeletion"] == true;
+        let _written = controllers::change(&access, &found.target, |object| {
+            let metadata = meta::metadata_mut(object);
+            let owners = metadata.get_mut("ownerReferences");
+            let owners = owners.and_then(Value::as_array_mut).into_iter().flatten();
+            for owner in owners.filter(|owner| blocks(owner)) {
+                owner["blockOwnerDeletion"] = Value::from(false);
+            }
+        })
+        .await;
+        self.holds(found, |object| {
+            let owners = object["metadata"]["ownerReferences"].as_array();
+            !owners.into_iter().flatten().any(blocks)
+        })
+    }
+
+    /// Whether a write came to what it was for: the object is gone, is another by now, or is as it should be.
+    fn holds(&self, found: &Found, is_so: impl Fn(&Value) -> bool) -> Looked {
+        let Some(entry) = self.shared.store.get(&found.target.key) else {
+            return Looked::Done;
+        };
+        let object = serde_json::from_slice::<Value>(entry.value()).unwrap_or_default();
+        if meta::uid(&object) != meta::uid(&found.object) || is_so(&object) {
+            Looked::Done
+        } else {
+            Looked::Refused
+        }
     }
 
     /// Looks an owner up where its reference says that it is.

@@ -12,7 +12,9 @@
 use std::collections::HashSet;
 
 use super::{
-    applying, ledger, mirror, status,
+    applying, ledger,
+    mirror::{self, Removal},
+    status,
     work::{Pause, Work},
 };
 use crate::{
@@ -60,7 +62,14 @@ pub(crate) async fn step(work: &mut Work<'_>) -> Result<(), Pause> {
         other => other?,
     }
     work.target.externals.forget(work.key);
-    mirror::remove(work).await?;
+    if mirror::remove(work).await? == Removal::Dependents {
+        say(
+            work,
+            "waiting for the spoke to collect what its mirror owns",
+        )
+        .await?;
+        return Err(Pause::Watch);
+    }
     ledger::remove(work).await?;
     release(work).await
 }

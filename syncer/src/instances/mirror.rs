@@ -14,6 +14,11 @@ use std::{
     time::Duration,
 };
 
+use api::{
+    meta::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN},
+    query::Propagation,
+    wheelhouse::keys::FINALIZER_MIRROR as MIRROR,
+};
 use client::{Answer, DeleteRequest, Deleted, Endpoint, Force, Patch, reflector::RawObject};
 use serde_json::{Map, Value, json};
 use tracing::{Instrument as _, debug, debug_span};
@@ -103,28 +108,70 @@ pub(crate) async fn apply(work: &Work<'_>, served: &Served) -> Result<u64, Pause
     Ok(digest)
 }
 
+/// How far the removal of a mirror has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Removal {
+    /// The mirror is gone, or goes without anything of the instance's.
+    Done,
+    /// The spoke's garbage collector still has to do with its dependents what the deletion of the instance asked for.
+    Dependents,
+}
+
 /// Takes the mirror away, after everything else of the instance.
-pub(crate) async fn remove(work: &Work<'_>) -> Result<(), Pause> {
+///
+/// The mirror is deleted as the instance was: `foregroundDeletion` and `orphan` of the instance are for the objects in the
+/// spoke that name the mirror as their owner too, and the spoke's garbage collector sees to them.
+pub(crate) async fn remove(work: &Work<'_>) -> Result<Removal, Pause> {
     if work.target.sort != TargetSort::Mirrored {
-        return Ok(());
+        return Ok(Removal::Done);
     }
     let Some(served) = work
         .engine
         .definitions
         .lookup(&work.target.cluster, &work.key.group_kind)
     else {
-        return Ok(());
+        return Ok(Removal::Done);
     };
     let mirror = match work.target.mirrors.of(work.key) {
         Mirror::Unknown => return Err(Pause::Watch),
-        Mirror::Absent => return Ok(()),
+        Mirror::Absent => return Ok(Removal::Done),
         Mirror::Present(mirror) => mirror,
     };
     let engine = work.engine;
     restoring::require(engine, work.target, work.key)?;
+    if mirror.deletion_timestamp.is_some() && !mirror.finalizers.iter().any(|name| name == MIRROR) {
+        // Deleted and released before. Deleted once more it would wait for its dependents once more.
+        return Ok(removal_of(mirror.finalizers.iter().map(String::as_str)));
+    }
     let endpoint = endpoint(work.target, &served, &work.key.namespace);
-    delete(work.target, &endpoint, work.key, &mirror.uid).await?;
-    release(work, &served, &mirror).await
+    let propagation = propagation(&work.instance);
+    let going = delete(work.target, &endpoint, work.key, &mirror.uid, propagation).await?;
+    let Some(going) = going else {
+        return Ok(Removal::Done);
+    };
+    release_finalizer(work.target, &endpoint, &going).await?;
+    Ok(removal_of(api::meta::finalizers(&going)))
+}
+
+/// What becomes of the dependents of a mirror, as the finalizers of its instance say.
+fn propagation(instance: &Value) -> Option<Propagation> {
+    let asks = |finalizer| api::meta::has_finalizer(instance, finalizer);
+    if asks(FINALIZER_ORPHAN) {
+        Some(Propagation::Orphan)
+    } else if asks(FINALIZER_FOREGROUND) {
+        Some(Propagation::Foreground)
+    } else {
+        None
+    }
+}
+
+fn removal_of<'a>(finalizers: impl IntoIterator<Item = &'a str>) -> Removal {
+    let mut finalizers = finalizers.into_iter();
+    if finalizers.any(|name| matches!(name, FINALIZER_ORPHAN | FINALIZER_FOREGROUND)) {
+        Removal::Dependents
+    } else {
+        Removal::Done
+    }
 }
 
 /// Takes a mirror away whose instance is gone.
@@ -135,8 +182,10 @@ pub(crate) async fn take_away(
     mirror: &RawObject,
 ) -> Result<(), Pause> {
     let endpoint = endpoint(target, served, &key.namespace);
-    delete(target, &endpoint, key, &mirror.uid).await?;
-    release_finalizer(target, &endpoint, key, mirror).await
+    match delete(target, &endpoint, key, &mirror.uid, None).await? {
+        Some(going) => release_finalizer(target, &endpoint, &going).await,
+        None => Ok(()),
+    }
 }
 
 /// What a user had written, out of what a mirror carries.
@@ -372,29 +421,25 @@ fn endpoint(target: &Target, served: &Served, namespace: &str) -> Endpoint {
 
 async fn release(work: &Work<'_>, served: &Served, mirror: &RawObject) -> Result<(), Pause> {
     let endpoint = endpoint(work.target, served, &work.key.namespace);
-    release_finalizer(work.target, &endpoint, work.key, mirror).await
+    let object = mirror
+        .value()
+        .map_err(|error| Pause::Failure(error.to_string()))?;
+    release_finalizer(work.target, &endpoint, &object).await
 }
 
 async fn release_finalizer(
     target: &Target,
     endpoint: &Endpoint,
-    key: &InstanceKey,
-    mirror: &RawObject,
+    mirror: &Value,
 ) -> Result<(), Pause> {
-    if !mirror
-        .finalizers
-        .iter()
-        .any(|name| name == api::wheelhouse::keys::FINALIZER_MIRROR)
-    {
+    if !api::meta::has_finalizer(mirror, MIRROR) {
         return Ok(());
     }
-    let object = mirror
-        .value()
-        .map_err(|error| Pause::Failure(error.to_string()))?;
-    let patch = finalizers::remove(&object, api::wheelhouse::keys::FINALIZER_MIRROR);
+    let patch = finalizers::remove(mirror, MIRROR);
+    let name = api::meta::name(mirror);
     match target
         .dynamic
-        .patch(endpoint, &key.name, None, Patch::Json(&patch))
+        .patch(endpoint, name, None, Patch::Json(&patch))
         .await
     {
         Ok(_) => Ok(()),
@@ -403,7 +448,7 @@ async fn release_finalizer(
     }
 }
 
-/// Deletes a mirror, which our finalizer holds until it is released.
+/// Deletes a mirror, which our finalizer holds until it is released. Returns it as it waits for that; `None` if it is gone.
 ///
 /// In this order: a mirror that has lost its finalizer, and is there because the hub was killed before it was deleted, looks
 /// as if it had been made in the spoke, and would keep its kind from being served there.
@@ -412,18 +457,19 @@ async fn delete(
     endpoint: &Endpoint,
     key: &InstanceKey,
     uid: &str,
-) -> Result<(), Pause> {
+    propagation: Option<Propagation>,
+) -> Result<Option<Value>, Pause> {
     let request = DeleteRequest {
         uid: Some(uid.to_owned()),
-        propagation: None,
+        propagation,
     };
     match target.dynamic.delete(endpoint, &key.name, &request).await {
-        Ok(Deleted::Terminating(_)) => {}
+        Ok(Deleted::Terminating(mirror)) => return Ok(Some(mirror)),
         Ok(Deleted::Gone) => target.mirrors.gone(key, uid),
         Err(error) if error.is_not_found() || error.is_conflict() => target.mirrors.gone(key, uid),
         Err(error) => return Err(error.into()),
     }
-    Ok(())
+    Ok(None)
 }
 
 #[cfg(test)]

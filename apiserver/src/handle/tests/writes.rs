@@ -618,6 +618,39 @@ async fn dependents_follow_their_owner() {
     assert_eq!(orphan["metadata"].get("ownerReferences"), None);
 }
 
+/// Two objects that own each other waited for each other for ever.
+#[tokio::test]
+async fn the_foreground_deletion_of_a_circle_ends() {
+    let bench = Bench::new().await;
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let owned_by = |name: &str, uid: &Value| {
+        json!({"metadata": {"ownerReferences": [{
+            "apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid, "blockOwnerDeletion": true,
+        }]}})
+    };
+    let first = bench
+        .post(maps, &json!({"metadata": {"name": "first"}}))
+        .await
+        .expect(201);
+    let mut second = owned_by("first", &first["metadata"]["uid"]);
+    second["metadata"]["name"] = json!("second");
+    let second = bench.post(maps, &second).await.expect(201);
+    let back = owned_by("second", &second["metadata"]["uid"]);
+    bench
+        .patch(&format!("{maps}/first"), super::bench::MERGE, &back)
+        .await
+        .expect(200);
+    bench
+        .delete(&format!("{maps}/first?propagationPolicy=Foreground"))
+        .await
+        .expect(200);
+    for name in ["first", "second"] {
+        bench
+            .until(&format!("{maps}/{name}"), |answer| answer.code == 404)
+            .await;
+    }
+}
+
 /// An object of another cluster that names a uid held back the deletion of the object that has it.
 #[tokio::test]
 async fn an_owner_waits_for_no_dependent_of_another_cluster() {

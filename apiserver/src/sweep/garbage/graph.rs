@@ -16,14 +16,15 @@ pub(super) struct Graph {
 // === impl Graph ===
 
 impl Graph {
-    /// Sets the owners of an object. Answers the owners that it left and that wait for such.
+    /// Sets the owners of an object. Returns those that it had and that wait for their dependents: it may have left them,
+    /// or block them no longer.
     pub(super) fn put(&mut self, key: &Key, owners: Vec<String>) -> Vec<Key> {
         let before = self.owners.get(key.as_bytes()).cloned().unwrap_or_default();
-        let left: Vec<_> = before
-            .into_iter()
-            .filter(|uid| !owners.contains(uid))
-            .collect();
-        let waiting = self.unlink(key, &left);
+        let waiting = before.iter().filter_map(|uid| self.waiting.get(uid));
+        let waiting = waiting.cloned().collect();
+        for uid in before.iter().filter(|uid| !owners.contains(uid)) {
+            self.unlink(key, uid);
+        }
         for uid in &owners {
             self.dependents
                 .entry(uid.clone())
@@ -60,18 +61,13 @@ impl Graph {
         self.waiting.insert(uid.to_owned(), key.clone());
     }
 
-    fn unlink(&mut self, key: &Key, owners: &[String]) -> Vec<Key> {
-        let mut waiting = Vec::new();
-        for uid in owners {
-            if let Some(dependents) = self.dependents.get_mut(uid) {
-                dependents.remove(key.as_bytes());
-                if dependents.is_empty() {
-                    self.dependents.remove(uid);
-                }
+    fn unlink(&mut self, key: &Key, uid: &str) {
+        if let Some(dependents) = self.dependents.get_mut(uid) {
+            dependents.remove(key.as_bytes());
+            if dependents.is_empty() {
+                self.dependents.remove(uid);
             }
-            waiting.extend(self.waiting.get(uid).cloned());
         }
-        waiting
     }
 }
 
