@@ -623,7 +623,7 @@ async fn dependents_follow_their_owner() {
 async fn the_foreground_deletion_of_a_circle_ends() {
     let bench = Bench::new().await;
     let maps = "/api/v1/namespaces/default/configmaps";
-    let owned_by = |name: &str, uid: &Value| {
+    let owned_by = |name: &str, uid: &serde_json::Value| {
         json!({"metadata": {"ownerReferences": [{
             "apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid, "blockOwnerDeletion": true,
         }]}})
