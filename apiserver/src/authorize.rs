@@ -7,7 +7,8 @@
 //! `/clusters/*` asks the first gate for all spokes and root's RBAC for the rest.
 //!
 //! # Invariants
-//! - [`Authorized`] is made here alone, and only after both gates.
+//! - [`Authorized`] is made here alone, and only after both gates. One who does not pass them is told no more than who it is
+//!   itself ([`Reach::OwnIdentity`]).
 //! - What the hub writes for itself ([`is_reserved`]) no role allows, and no `system:masters` but the hub's own.
 //! - `system:masters` passes without RBAC, as in Kubernetes, so a broken policy can be repaired: the hub's own everywhere, those that the administrators
 //!   of one cluster act as in that cluster alone.
@@ -46,7 +47,10 @@ use crate::{
     authenticate::Authenticated,
     refusal::Refusal,
     registry::ClusterKind,
-    request::{Ending, RequestContext, RequestInfo, SERVICE_ACCOUNT_PREFIX, UserInfo},
+    request::{
+        ALL_AUTHENTICATED, Ending, RequestContext, RequestInfo, SERVICE_ACCOUNT_PREFIX, UserInfo,
+        Verb,
+    },
 };
 
 /// The verb that the first gate asks for.
@@ -62,6 +66,17 @@ pub struct Authorized<R> {
     context: RequestContext,
     /// For a request over all clusters that is judged cluster by cluster.
     sight: Option<Sight>,
+    reach: Reach,
+}
+
+/// How far a request may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// To whoever answers it.
+    Target,
+    /// Only to the answer to who its sender is, which is no secret of any cluster: the sender did not pass the gates, and gets
+    /// the same answer whether or not there is such a cluster.
+    OwnIdentity,
 }
 
 /// A request that its sender may not do, with what the record of it needs.
@@ -165,21 +180,24 @@ impl Authorizer {
             let asked = Attributes::of_request(authenticated.context(), authenticated.info());
             self.pass(&asked, judge).await
         };
-        match verdict {
-            Ok(sight) => {
-                let (request, info, context) = authenticated.into_parts();
-                Ok(Authorized {
-                    request,
-                    info,
-                    context,
-                    sight,
-                })
+        let (sight, reach) = match verdict {
+            Ok(sight) => (sight, Reach::Target),
+            Err(_refusal) if asks_for_itself(&authenticated) => (None, Reach::OwnIdentity),
+            Err(refusal) => {
+                return Err(Box::new(Refused {
+                    refusal,
+                    authenticated,
+                }));
             }
-            Err(refusal) => Err(Box::new(Refused {
-                refusal,
-                authenticated,
-            })),
-        }
+        };
+        let (request, info, context) = authenticated.into_parts();
+        Ok(Authorized {
+            request,
+            info,
+            context,
+            sight,
+            reach,
+        })
     }
 
     /// Asks the gates that a request has to pass.
@@ -243,7 +261,11 @@ impl Authorizer {
         let local = asked.user.clone().vouched_for_by(cluster);
         let is_own_account = local.username.starts_with(SERVICE_ACCOUNT_PREFIX);
         if !is_own_account && self.enter(asked.user, asked.cluster).is_err() {
-            return Verdict::default();
+            let reason = "the user may not access this logical cluster, whatever its roles say";
+            return Verdict {
+                reason: reason.to_owned(),
+                ..Verdict::default()
+            };
         }
         let user = &local;
         self.judge(&Attributes { user, ..*asked }).await
@@ -301,7 +323,10 @@ impl Authorizer {
             is_resource: true,
         };
         let verdict = self.ask_rules(&LogicalCluster::root(), &asked);
-        refuse_unless_allowed(&asked, &verdict)
+        if verdict.allowed {
+            return Ok(());
+        }
+        Err(no_access(&asked, &verdict.reason).into())
     }
 
     /// The second gate.
@@ -422,6 +447,11 @@ impl<R> Authorized<R> {
         self.sight.as_ref()
     }
 
+    /// How far the request may go.
+    pub(crate) fn reach(&self) -> Reach {
+        self.reach
+    }
+
     /// Sets what ends a long-running answer to this request.
     pub(crate) fn set_ending(&mut self, ending: Ending) {
         self.context.ending = ending;
@@ -435,6 +465,7 @@ impl<R> Authorized<R> {
             info,
             context,
             sight: Some(Sight::All),
+            reach: Reach::Target,
         }
     }
 }
@@ -454,6 +485,19 @@ fn is_reserved(asked: &Attributes<'_>) -> bool {
     }
 }
 
+/// Whether somebody who is known asks, at the path of one cluster, who they are.
+fn asks_for_itself(request: &Authenticated<http::request::Parts>) -> bool {
+    let (info, user) = (request.info(), &request.context().user);
+    info.is_resource
+        && info.verb == Verb::Create
+        && !info.names_object
+        && info.namespace.is_empty()
+        && info.cluster.one().is_some()
+        && (info.group.as_str(), info.version.as_str()) == ("authentication.k8s.io", "v1")
+        && (info.resource.as_str(), info.subresource.as_str()) == ("selfsubjectreviews", "")
+        && user.groups.iter().any(|group| group == ALL_AUTHENTICATED)
+}
+
 // === refusals ===
 
 fn refuse_unless_allowed(asked: &Attributes<'_>, verdict: &Verdict) -> Result<(), Refusal> {
@@ -461,6 +505,29 @@ fn refuse_unless_allowed(asked: &Attributes<'_>, verdict: &Verdict) -> Result<()
         return Ok(());
     }
     Err(forbidden(asked, &verdict.reason).into())
+}
+
+/// The 403 of the first gate, with what lets somebody pass it. The name of a cluster is a DNS label, so it can stand in a command; that of a user
+/// cannot.
+fn no_access(asked: &Attributes<'_>, reason: &str) -> Status {
+    let name = asked.name;
+    let (role, only) = match name {
+        "*" => ("access-all".to_owned(), String::new()),
+        name => (format!("access-{name}"), format!(" --resource-name={name}")),
+    };
+    let because = if reason.is_empty() {
+        String::new()
+    } else {
+        format!(" ({reason})")
+    };
+    let grant = format!(
+        "{because}: the verb \"access\" on \"spokes/{name}\" is granted in root, with: kubectl create clusterrole {role} \
+         --verb=access --resource=spokes.wheelhouse.dev{only}; kubectl create clusterrolebinding {role} \
+         --clusterrole={role} --user=NAME"
+    );
+    let gr = GroupResource::new(asked.group, asked.resource);
+    let detail = format!("{}{grant}", sanitized(&question(asked)));
+    Status::forbidden(&gr, name, &detail)
 }
 
 /// The 403 of a question that was answered with no.

@@ -42,7 +42,7 @@ pub use replicas::ShareError;
 use crate::{
     audit,
     authenticate::{Authenticated, Authenticator, ServiceAccounts},
-    authorize::{Authorized, Authorizer, Judge},
+    authorize::{Authorized, Authorizer, Judge, Reach},
     backup::Backups,
     config::Config,
     discovery,
@@ -58,6 +58,7 @@ use crate::{
         share::{Kind, Permit},
     },
     respond::{self, Body, RequestBody, Response},
+    review::Review,
     route,
     side::{self, Health, Metrics},
     tls::Pki,
@@ -244,6 +245,10 @@ impl Hub {
             .await
         {
             Ok(mut authorized) => {
+                let target = match authorized.reach() {
+                    Reach::Target => target,
+                    Reach::OwnIdentity => Target::Review(Review::SelfSubject),
+                };
                 if is_long_running {
                     self.enlist(&mut authorized, target.judge());
                 }
@@ -334,8 +339,10 @@ impl Hub {
             Ok(response) => response,
             Err(refusal) => {
                 log_cause(&refusal, &head.audit_id);
-                let form = negotiate::accept_refusal(facts.parts);
-                respond::refuse(&refusal, form, &prefix_of(facts.info))
+                discovery::refuse(&refusal, facts.parts, &facts.info.path).unwrap_or_else(|| {
+                    let form = negotiate::accept_refusal(facts.parts);
+                    respond::refuse(&refusal, form, &prefix_of(facts.info))
+                })
             }
         };
         let warnings = facts.context.take_warnings();

@@ -32,7 +32,7 @@ pub(crate) use follow::DefinitionChanged;
 pub use scope::ResourceScope;
 pub use view::ClusterKind;
 
-use crate::served::ServedKinds;
+use crate::served::{ServedKind, ServedKinds};
 use clusters::Clusters;
 use view::ClusterView;
 
@@ -131,6 +131,25 @@ impl Registry {
             ClusterScope::One(cluster) => Some(self.clusters.view(cluster)?.served()),
             ClusterScope::All => Some(self.clusters.served_anywhere()),
         }
+    }
+
+    /// Lists what stands in for a cluster's own kinds while nothing is known of them: Kubernetes' own, and root's, which every authenticated user may
+    /// know. It only lets clients name what they ask for; it is no promise that the cluster has it.
+    pub(crate) fn stand_in(&self) -> Arc<ServedKinds> {
+        let built_in =
+            ClusterView::new(ClusterKind::Embedded, builtin::layer(ClusterKind::Embedded));
+        let root = self.clusters.view(&LogicalCluster::root());
+        let mut kinds: BTreeMap<GroupVersionResource, Arc<ServedKind>> = BTreeMap::new();
+        for view in root
+            .iter()
+            .map(|view| view.served())
+            .chain([built_in.served()])
+        {
+            for kind in view.kinds() {
+                kinds.insert(kind.gvr.clone(), Arc::clone(kind));
+            }
+        }
+        Arc::new(ServedKinds::new(kinds.into_values().collect()))
     }
 
     /// Every resource of a cluster, each in the version that it is stored in or else any: for controllers that sweep.

@@ -26,6 +26,7 @@ use api::cluster::ClusterScope;
 use futures::future::BoxFuture;
 use http::request::Parts;
 use links::Links;
+use published::Hubs;
 use spokes::Spokes;
 use tasks::Tasks;
 
@@ -76,7 +77,8 @@ impl Relay {
         Arc::new(tokens::Tokens::new(Arc::clone(&self.links)))
     }
 
-    /// Answers a request for a spoke. `served` is what the hub stores for it, `own` the documents of that.
+    /// Answers a request for a spoke. `served` is what the hub stores for it, `stand_in` what stands in for the spoke's own kinds
+    /// while they were never read, `own` the documents of both.
     ///
     /// # Errors
     /// 503 where the spoke is not reached. What the spoke itself refuses is an answer.
@@ -85,17 +87,22 @@ impl Relay {
         request: &'a Authorized<Parts>,
         body: RequestBody,
         served: &'a ServedKinds,
+        stand_in: &'a (dyn Fn() -> Arc<ServedKinds> + Sync),
         own: &'a openapi::Cache,
     ) -> BoxFuture<'a, Result<Response, Refusal>> {
-        Box::pin(self.find_answer(request, body, served, own))
+        let published = Hubs {
+            served,
+            stand_in,
+            own,
+        };
+        Box::pin(self.find_answer(request, body, published))
     }
 
     async fn find_answer(
         &self,
         request: &Authorized<Parts>,
         body: RequestBody,
-        served: &ServedKinds,
-        own: &openapi::Cache,
+        hub: Hubs<'_>,
     ) -> Result<Response, Refusal> {
         let info = request.info();
         let ClusterScope::One(cluster) = &info.cluster else {
@@ -106,16 +113,16 @@ impl Relay {
         if !info.is_resource && matches!(info.verb, Verb::Get | Verb::Head) {
             let parts = request.request();
             if let Some(page) = discovery::Page::of(&info.path) {
-                let documents = published::discovery(source, served).await;
+                let documents = published::discovery(source, hub).await;
                 return discovery::serve(&documents, page, parts);
             }
             match openapi::Page::of(&info.path) {
                 Some(openapi::Page::Index) => {
-                    let index = published::index(source, served, own).await;
+                    let index = published::index(source, hub).await;
                     return openapi::serve_index(&index, parts);
                 }
                 Some(openapi::Page::Document(name)) => {
-                    let document = published::document(source, served, own, name).await?;
+                    let document = published::document(source, hub, name).await?;
                     return openapi::serve_document(name, &document, parts, request.context().now);
                 }
                 Some(openapi::Page::V2) | None => {}

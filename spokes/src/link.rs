@@ -25,6 +25,8 @@ pub struct Link {
     probe: Arc<Notify>,
     /// Since when and why it does not answer. Guards one value.
     trouble: Mutex<Option<Trouble>>,
+    /// Whether it ever answered.
+    has_answered: AtomicBool,
     tasks: Tasks,
     end: Shutdown,
 }
@@ -65,6 +67,7 @@ impl Link {
             namespaces: Arc::default(),
             probe: Arc::default(),
             trouble: Mutex::default(),
+            has_answered: AtomicBool::new(false),
             tasks: tasks.clone(),
             end: tasks.child_token(),
         }
@@ -107,8 +110,14 @@ impl Link {
         &self.probe
     }
 
+    /// Whether the spoke ever answered over this connection.
+    pub fn has_answered(&self) -> bool {
+        self.has_answered.load(Ordering::Relaxed)
+    }
+
     /// Notes that the spoke answered.
     pub fn answered(&self) {
+        self.has_answered.store(true, Ordering::Relaxed);
         let trouble = self.trouble.lock().take();
         if trouble.is_some() {
             self.namespaces.wake();

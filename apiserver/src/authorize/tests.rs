@@ -254,7 +254,7 @@ async fn who_is_not_let_in_does_not_learn_whether_the_cluster_is_there() {
     assert_eq!(
         messages,
         [
-            r#"spokes.wheelhouse.dev "X" is forbidden: User "bob" cannot access resource "spokes" in API group "wheelhouse.dev" at the cluster scope"#
+            r#"spokes.wheelhouse.dev "X" is forbidden: User "bob" cannot access resource "spokes" in API group "wheelhouse.dev" at the cluster scope: the verb "access" on "spokes/X" is granted in root, with: kubectl create clusterrole access-X --verb=access --resource=spokes.wheelhouse.dev --resource-name=X; kubectl create clusterrolebinding access-X --clusterrole=access-X --user=NAME"#
         ]
     );
 }

@@ -18,7 +18,7 @@ use crate::{
     request::{RequestInfo, Verb},
     respond::{RequestBody, Response},
     review::{Review, token_request},
-    served::KindSource,
+    served::{KindSource, ServedKinds},
     side,
 };
 
@@ -154,12 +154,15 @@ impl Target {
                 let parts = &hub.parts;
                 let served = parts.registry.served(&info.cluster);
                 let served = served.ok_or_else(|| no_such_cluster(info))?;
+                let stand_in = || parts.registry.stand_in();
                 parts
                     .relay
-                    .answer(request, body, &served, &parts.openapi)
+                    .answer(request, body, &served, &stand_in, &parts.openapi)
                     .await
             }
-            Self::NoSuchCluster => Err(no_such_cluster(info)),
+            Self::NoSuchCluster => hub
+                .stand_in(request)
+                .unwrap_or_else(|| Err(no_such_cluster(info))),
             Self::Nothing => Err(hub.nothing_served(info)),
         }
     }
@@ -182,7 +185,13 @@ pub(super) fn no_such_cluster(info: &RequestInfo) -> Refusal {
         group: "wheelhouse.dev".to_owned(),
         resource: "spokes".to_owned(),
     };
-    Status::not_found(&spokes, &info.cluster.to_string()).into()
+    let cluster = info.cluster.to_string();
+    let mut status = Status::not_found(&spokes, &cluster);
+    status.message = format!(
+        "spoke {cluster:?} not found: this hub has no such logical cluster; \"kubectl get spokes\" at root lists those that \
+         there are, and \"wheelhouse spoke add {cluster} --from KUBECONFIG\" joins one"
+    );
+    status.into()
 }
 
 impl Hub {
@@ -213,14 +222,37 @@ impl Hub {
         if page == Some(side::Page::Index) {
             return side::index(parts, self.parts.discovery.of(&served).groups());
         }
+        self.published(request, &served)
+    }
+
+    /// Answers what a client needs to name an object, at the path of a cluster that is not there: clients ask for it first, and show no reason
+    /// where that fails. What they ask then is refused with the reason. `None` for any other request.
+    fn stand_in(&self, request: &Authorized<Parts>) -> Option<Result<Response, Refusal>> {
+        let info = request.info();
+        let is_published =
+            discovery::Page::of(&info.path).is_some() || openapi::Page::of(&info.path).is_some();
+        let is_read = matches!(info.verb, Verb::Get | Verb::Head);
+        if info.is_resource || !is_published || !is_read {
+            return None;
+        }
+        Some(self.published(request, &self.parts.registry.stand_in()))
+    }
+
+    /// Answers with discovery or OpenAPI of what is served.
+    fn published(
+        &self,
+        request: &Authorized<Parts>,
+        served: &ServedKinds,
+    ) -> Result<Response, Refusal> {
+        let (parts, info) = (request.request(), request.info());
         if let Some(page) = discovery::Page::of(&info.path) {
-            return discovery::serve(&self.parts.discovery.of(&served), page, parts);
+            return discovery::serve(&self.parts.discovery.of(served), page, parts);
         }
         match openapi::Page::of(&info.path).ok_or_else(Refusal::no_such_path)? {
-            openapi::Page::V2 => openapi::serve_v2(&self.parts.openapi.v2(&served), parts),
-            openapi::Page::Index => openapi::serve_index(&self.parts.openapi.index(&served), parts),
+            openapi::Page::V2 => openapi::serve_v2(&self.parts.openapi.v2(served), parts),
+            openapi::Page::Index => openapi::serve_index(&self.parts.openapi.index(served), parts),
             openapi::Page::Document(name) => {
-                let document = self.parts.openapi.document(&served, name);
+                let document = self.parts.openapi.document(served, name);
                 let document = document.ok_or_else(Refusal::no_such_path)?;
                 openapi::serve_document(name, &document, parts, request.context().now)
             }

@@ -69,7 +69,12 @@ impl Links {
         // A connection that was made since is found by the next request.
         let fault = fault.unwrap_or(spokes::Fault::Pending);
         let text = format!("spoke {:?} is not connected: {fault}", cluster.as_str());
-        Status::service_unavailable(text).retry_after(1).into()
+        let status = Status::service_unavailable(text);
+        match fault {
+            spokes::Fault::Pending => status.retry_after(1).into(),
+            // An administrator has to mend it: kubectl would ask ten times before it shows the reason.
+            _ => status.into(),
+        }
     }
 
     /// Starts to drop what is kept for connections that have ended.

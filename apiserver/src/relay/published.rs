@@ -47,7 +47,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct Published {
     // Each guards one value; none is held while another is, or across an await.
     discovery: Mutex<Option<Discovered>>,
-    index: Mutex<BTreeMap<String, String>>,
+    index: Mutex<Option<BTreeMap<String, String>>>,
     documents: Mutex<HashMap<String, Arc<Document>>>,
 }
 
@@ -56,6 +56,18 @@ pub(super) struct Published {
 pub(super) struct Source<'a> {
     pub(super) way: &'a Way,
     pub(super) published: &'a Published,
+}
+
+/// What the hub itself has to say of a composite cluster.
+#[derive(Clone, Copy)]
+pub(super) struct Hubs<'a> {
+    /// What the hub stores for it.
+    pub(super) served: &'a ServedKinds,
+    /// What stands in for the spoke's own kinds while they were never read: clients learn no reason where they do not
+    /// find the resource that they ask for.
+    pub(super) stand_in: &'a (dyn Fn() -> Arc<ServedKinds> + Sync),
+    /// The documents of both.
+    pub(super) own: &'a openapi::Cache,
 }
 
 /// A spoke's discovery as it was last read, and what was made of it.
@@ -70,9 +82,14 @@ struct Discovered {
 }
 
 /// The discovery documents of a composite cluster.
-pub(super) async fn discovery(source: Option<Source<'_>>, served: &ServedKinds) -> Arc<Documents> {
+pub(super) async fn discovery(source: Option<Source<'_>>, hub: Hubs<'_>) -> Arc<Documents> {
+    let served = hub.served;
+    let without_spoke = || {
+        let groups = groups_of(&(hub.stand_in)()).overlaid(groups_of(served));
+        Arc::new(Documents::new(groups))
+    };
     let Some(Source { way, published }) = source else {
-        return Arc::new(Documents::new(groups_of(served)));
+        return without_spoke();
     };
     let known = published.discovery.lock().clone();
     let (core, groups) = match read(way).await {
@@ -81,7 +98,7 @@ pub(super) async fn discovery(source: Option<Source<'_>>, served: &ServedKinds) 
             tracing::debug!(spoke = %way.cluster(), error = %error.chain(), "serving the last known discovery of a spoke");
             match &known {
                 Some(known) => (known.core.clone(), known.groups.clone()),
-                None => return Arc::new(Documents::new(groups_of(served))),
+                None => return without_spoke(),
             }
         }
     };
@@ -123,13 +140,10 @@ pub(super) async fn discovery(source: Option<Source<'_>>, served: &ServedKinds) 
 }
 
 /// The index of OpenAPI v3 documents of a composite cluster.
-pub(super) async fn index(
-    source: Option<Source<'_>>,
-    served: &ServedKinds,
-    own: &openapi::Cache,
-) -> Index {
-    let mut hashes = spoke_index(source).await;
-    for (name, hash) in &own.index(served).hashes {
+pub(super) async fn index(source: Option<Source<'_>>, hub: Hubs<'_>) -> Index {
+    let known = spoke_index(source).await;
+    let mut hashes = known.unwrap_or_else(|| hub.own.index(&(hub.stand_in)()).hashes.clone());
+    for (name, hash) in &hub.own.index(hub.served).hashes {
         let merged = match hashes.get(name) {
             Some(spoke) => merged_hash(spoke, hash),
             None => hash.clone(),
@@ -145,13 +159,16 @@ pub(super) async fn index(
 /// 404 for a name that neither has, 503 where the spoke has it and is not reached.
 pub(super) async fn document(
     source: Option<Source<'_>>,
-    served: &ServedKinds,
-    own: &openapi::Cache,
+    hub: Hubs<'_>,
     name: &str,
 ) -> Result<Arc<Document>, Refusal> {
-    let ours = own.document(served, name);
-    let theirs = spoke_index(source).await.get(name).cloned();
-    let (Some(Source { way, published }), Some(their_hash)) = (source, theirs) else {
+    let ours = hub.own.document(hub.served, name);
+    let Some(theirs) = spoke_index(source).await else {
+        let stand_in = || hub.own.document(&(hub.stand_in)(), name);
+        return ours.or_else(stand_in).ok_or_else(Refusal::no_such_path);
+    };
+    let (Some(Source { way, published }), Some(their_hash)) = (source, theirs.get(name).cloned())
+    else {
         return ours.ok_or_else(Refusal::no_such_path);
     };
     let hash = match &ours {
@@ -204,11 +221,9 @@ async fn read(way: &Way) -> Result<(Bytes, Bytes), client::Error> {
     Ok(read)
 }
 
-/// The hashes of a spoke's OpenAPI documents, the last known ones while it is away.
-async fn spoke_index(source: Option<Source<'_>>) -> BTreeMap<String, String> {
-    let Some(Source { way, published }) = source else {
-        return BTreeMap::new();
-    };
+/// The hashes of a spoke's OpenAPI documents, the last known ones while it is away; `None` where none were read.
+async fn spoke_index(source: Option<Source<'_>>) -> Option<BTreeMap<String, String>> {
+    let Source { way, published } = source?;
     let dynamic = way.dynamic().with_deadline(PATIENCE);
     match dynamic.raw_get("/openapi/v3").await {
         Ok(bytes) => {
@@ -227,8 +242,8 @@ async fn spoke_index(source: Option<Source<'_>>) -> BTreeMap<String, String> {
                     (name.clone(), hash.to_owned())
                 })
                 .collect();
-            published.index.lock().clone_from(&hashes);
-            hashes
+            *published.index.lock() = Some(hashes.clone());
+            Some(hashes)
         }
         Err(_away) => published.index.lock().clone(),
     }

@@ -60,6 +60,12 @@ impl Way {
         let now = api::meta::time_now_text(jiff::Timestamp::now());
         let trouble = self.link.failed(error.chain(), &now);
         let text = format!("spoke {:?} is {trouble}", self.cluster().as_str());
-        Status::service_unavailable(text).retry_after(1).into()
+        let status = Status::service_unavailable(text);
+        if self.link.has_answered() {
+            status.retry_after(1).into()
+        } else {
+            // It may never answer: kubectl would ask ten times before it shows the reason.
+            status.into()
+        }
     }
 }

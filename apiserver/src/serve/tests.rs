@@ -270,7 +270,7 @@ async fn answers_have_the_headers_that_clients_expect() {
     assert!(
         text_of(cluster)
             .await
-            .contains(r#"spokes.wheelhouse.dev \"nowhere\" not found"#),
+            .contains(r#"spoke \"nowhere\" not found"#),
         "a Status"
     );
     served.stop().await;

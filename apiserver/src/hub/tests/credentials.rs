@@ -50,23 +50,34 @@ async fn a_token_is_good_in_its_own_cluster_for_its_own_audience() {
         Ok("system:serviceaccount:default:bot".to_owned()),
         "a cluster's own ServiceAccount passes the first gate at its own path"
     );
-    for (name, token, prefix, code) in [
-        ("east's in root", &east, "", 401),
-        ("east's at another spoke", &east, "/clusters/west", 401),
+    // Who does not pass the first gate is told who it is, and nothing else.
+    let abroad = Ok("wheelhouse:root:here:bot".to_owned());
+    for (name, token, prefix, want) in [
+        ("east's in root", &east, "", Err(401)),
+        ("east's at another spoke", &east, "/clusters/west", Err(401)),
         (
             "east's where there is nothing",
             &east,
             "/clusters/nowhere",
-            401,
+            Err(401),
         ),
-        ("east's over all", &east, "/clusters/*", 401),
-        ("root's in east", &root, "/clusters/east", 403),
-        ("root's over all", &root, "/clusters/*", 403),
-        ("another audience's", &elsewhere, "", 401),
+        ("east's over all", &east, "/clusters/*", Err(401)),
+        ("root's in east", &root, "/clusters/east", abroad.clone()),
+        (
+            "root's where there is nothing",
+            &root,
+            "/clusters/nowhere",
+            abroad,
+        ),
+        ("root's over all", &root, "/clusters/*", Err(403)),
+        ("another audience's", &elsewhere, "", Err(401)),
     ] {
         let got = name_at(&world, token, prefix).await;
-        findings.expect(got == Err(code), || format!("{name}: {got:?}"));
+        findings.expect(got == want, || format!("{name}: {got:?}"));
     }
+    let namespaces = "/clusters/east/api/v1/namespaces";
+    let refused = world.ask(&root, Method::GET, namespaces, Value::Null).await;
+    assert_eq!(refused.code, 403, "{}", refused.text);
 }
 
 #[tokio::test]
