@@ -177,6 +177,12 @@ pub(crate) struct SpokeAdd {
     /// A label of the spoke; may be repeated.
     #[arg(long = "label", value_name = "K=V", value_parser = label)]
     pub(crate) labels: Vec<(String, String)>,
+    /// Do not contact the cluster from here first: it is the hub that must reach it.
+    #[arg(long)]
+    pub(crate) skip_contact: bool,
+    /// Wait until the hub has it Ready, so many seconds (60 by default).
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "60")]
+    pub(crate) wait: Option<u64>,
     #[command(flatten)]
     pub(crate) hub: HubFlags,
 }
@@ -229,6 +235,8 @@ mod tests {
             "wheelhouse serve --data-dir d --listen 127.0.0.1:0 --kubeconfig-out f",
             "wheelhouse serve --data-dir d --max-watches-per-user 100 --max-requests-per-user 50 --max-requests 400",
             "wheelhouse spoke add east --from k --from-context c --label a=b --label c=d --server https://h",
+            "wheelhouse spoke add east --from k --skip-contact --wait",
+            "wheelhouse spoke add east --from k --wait=90",
             "wheelhouse spoke list -o wide --kubeconfig f --context c",
             "wheelhouse spoke remove east",
             "wheelhouse kubeconfig east --kubeconfig f",

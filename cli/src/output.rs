@@ -64,11 +64,24 @@ pub(crate) fn object(value: &Value, format: Format) -> Result<()> {
     }
 }
 
+/// Which columns of a Table are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Columns {
+    /// Those that kubectl prints without `-o wide`, and one more.
+    With(&'static str),
+    /// All of them.
+    All,
+}
+
 /// Prints a Table that the server made, as kubectl does.
-pub(crate) fn table(table: &Value, wide: bool) -> Result<()> {
+pub(crate) fn table(table: &Value, wanted: Columns) -> Result<()> {
     let columns: Vec<&Value> = array(&table["columnDefinitions"]);
+    let is_shown = |column: &Value| match wanted {
+        Columns::All => true,
+        Columns::With(name) => column["priority"] == 0 || column["name"] == name,
+    };
     let shown: Vec<usize> = (0..columns.len())
-        .filter(|index| wide || columns.get(*index).is_some_and(|c| c["priority"] == 0))
+        .filter(|index| columns.get(*index).is_some_and(|column| is_shown(column)))
         .collect();
     let title = |index: &usize| {
         columns
