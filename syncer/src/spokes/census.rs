@@ -12,6 +12,13 @@ use crate::{
     state::target::{Reach, Target, TargetSort},
 };
 
+/// When the spoke was last heard of.
+const HEARTBEAT: &str = "lastHeartbeatTime";
+
+/// How much later a heartbeat is than the one in the status, to be written for itself. A little less than between the
+/// times when it is looked at.
+const HEARTBEAT_AGE: jiff::SignedDuration = jiff::SignedDuration::from_secs(25);
+
 /// How much of a message a Spoke's status has.
 const MESSAGE_BYTES_MAX: usize = 4096;
 
@@ -49,6 +56,12 @@ pub(super) async fn write(
     status["instances"] = counts.to_value();
     let message = fault.as_ref().map(|row| shortened(row.message.clone()));
     status["message"] = json!(message.unwrap_or_default());
+    match target.heard() {
+        Some(heard) => status[HEARTBEAT] = json!(heard),
+        // Of a real spoke it stays as an earlier process wrote it; this hub serves the others itself.
+        None if target.sort == TargetSort::Mirrored => {}
+        None => drop(status.as_object_mut().map(|it| it.remove(HEARTBEAT))),
+    }
     if let Some(version) = target.version() {
         status["version"] = json!(version);
     }
@@ -208,10 +221,9 @@ async fn put(
         api::meta::set_condition(&mut conditions, condition, &now);
     }
     status["conditions"] = json!(conditions);
-    if object["status"] == status {
+    if !is_news(&object["status"], &status) {
         return Ok(());
     }
-    status["lastHeartbeatTime"] = json!(now);
     let endpoint = Engine::hub_endpoint(&LogicalCluster::root(), &resources::spokes(), "");
     let patch = json!([{"op": "add", "path": "/status", "value": status}]);
     let name = api::meta::name(object);
@@ -224,6 +236,23 @@ async fn put(
         Err(error) if error.is_not_found() => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+/// Whether a status is to be written: it says something new, or the heartbeat in it has become old.
+fn is_news(known: &Value, status: &Value) -> bool {
+    let rest = |status: &Value| {
+        let mut status = status.clone();
+        if let Some(fields) = status.as_object_mut() {
+            fields.remove(HEARTBEAT);
+        }
+        status
+    };
+    let time = |status: &Value| status[HEARTBEAT].as_str().and_then(api::meta::parse_time);
+    rest(known) != rest(status)
+        || match (time(known), time(status)) {
+            (Some(known), Some(heard)) => heard.duration_since(known) >= HEARTBEAT_AGE,
+            (known, heard) => known.is_some() != heard.is_some(),
+        }
 }
 
 /// Cuts a message: what a spoke says in it must not make its Spoke too large to be written.
@@ -277,6 +306,37 @@ impl Counts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_heartbeat_is_written_for_itself_when_the_one_in_the_status_is_old() {
+        let status = |heard: Value, message: &str| {
+            let mut status = json!({"message": message});
+            if !heard.is_null() {
+                status[HEARTBEAT] = heard;
+            }
+            status
+        };
+        let at = |second: &str| json!(format!("2026-01-01T00:00:{second}Z"));
+        // (what, the heartbeat and the message in the status, those that are known now)
+        let cases = [
+            ("the same", (at("00"), ""), (at("00"), ""), false),
+            ("a beat later", (at("00"), ""), (at("05"), ""), false),
+            ("half a minute later", (at("00"), ""), (at("30"), ""), true),
+            ("the first", (Value::Null, ""), (at("00"), ""), true),
+            ("none yet", (Value::Null, ""), (Value::Null, ""), false),
+            ("none any more", (at("00"), ""), (Value::Null, ""), true),
+            ("an earlier one", (at("30"), ""), (at("00"), ""), false),
+            ("other news", (at("00"), "a"), (at("01"), "b"), true),
+        ];
+        for (name, (heard, message), (heard_now, message_now), want) in cases {
+            let (known, now) = (status(heard, message), status(heard_now, message_now));
+            assert_eq!(is_news(&known, &now), want, "{name}");
+        }
+        assert!(
+            is_news(&Value::Null, &json!({"message": ""})),
+            "the first status"
+        );
+    }
 
     #[test]
     fn an_instance_is_counted_by_its_state_and_what_is_not_ready_is_unsettled() {

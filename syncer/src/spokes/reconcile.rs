@@ -81,7 +81,7 @@ async fn step(
     match &entry.state {
         State::Pending => Ok(()),
         State::Embedded => {
-            connect_embedded(engine, cluster);
+            connect_embedded(engine, cluster).await?;
             census::write(engine, cluster, &object).await
         }
         State::Connected(link) => {
@@ -95,12 +95,17 @@ async fn step(
     }
 }
 
-fn connect_embedded(engine: &Arc<Engine>, cluster: &LogicalCluster) {
+async fn connect_embedded(
+    engine: &Arc<Engine>,
+    cluster: &LogicalCluster,
+) -> Result<(), client::Error> {
     if engine
         .fleet
         .get(cluster)
         .is_none_or(|target| target.sort != TargetSort::Embedded)
     {
+        // This hub is its API server.
+        let version = engine.hub.raw_get("/version").await?;
         let token = engine.tasks.child_token();
         let dynamic = engine.hub.clone();
         let target = Target::new(
@@ -110,8 +115,10 @@ fn connect_embedded(engine: &Arc<Engine>, cluster: &LogicalCluster) {
             &engine.tasks,
             token,
         );
+        target.note_version(&version);
         start(engine, &Arc::new(target));
     }
+    Ok(())
 }
 
 /// Makes the target of a real spoke, unless there is one with this connection.

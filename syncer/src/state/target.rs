@@ -108,6 +108,8 @@ pub(crate) struct Target {
     memory: Mutex<HashMap<InstanceKey, Memory>>,
     version: Mutex<Option<String>>,
     cluster_uid: Mutex<Option<String>>,
+    /// When the cluster last answered a probe, as the wire writes it.
+    heard: Mutex<Option<String>>,
 }
 
 /// What the syncer remembers of an instance between two reconciles. Losing it costs work, never
@@ -191,6 +193,7 @@ impl Target {
             memory: Mutex::default(),
             version: Mutex::default(),
             cluster_uid: Mutex::default(),
+            heard: Mutex::default(),
         }
     }
 
@@ -304,6 +307,7 @@ impl Target {
         let before = self.reach();
         let (reach, back) = match failure {
             None => {
+                *self.heard.lock() = Some(now.to_owned());
                 if let Some(link) = &self.link {
                     link.answered();
                 }
@@ -386,6 +390,11 @@ impl Target {
     /// Returns the version of the cluster's API server, once it has answered.
     pub(crate) fn version(&self) -> Option<String> {
         self.version.lock().clone()
+    }
+
+    /// Returns when the cluster last answered a probe; `None` where none was answered.
+    pub(crate) fn heard(&self) -> Option<String> {
+        self.heard.lock().clone()
     }
 
     /// Notes the uid of the cluster's namespace `kube-system`, which identifies it.
