@@ -5,7 +5,8 @@
 mod health;
 mod metrics;
 
-use http::{StatusCode, request::Parts};
+use api::{Status, StatusDetails, StatusReason};
+use http::{HeaderValue, StatusCode, header, request::Parts};
 use serde_json::{Value, json};
 
 pub(crate) use health::{Health, Probe};
@@ -30,6 +31,10 @@ pub enum Page<'a> {
     Version,
     /// `/metrics`
     Metrics,
+    /// `/.well-known/openid-configuration`: who issues the tokens of the cluster's ServiceAccounts.
+    Issuer,
+    /// `/openid/v1/jwks`: the keys that check them.
+    Keys,
     /// `/`
     Index,
 }
@@ -43,6 +48,10 @@ impl<'a> Page<'a> {
             "/" | "/index.html" => return Some(Self::Index),
             "/version" | "/version/" => return Some(Self::Version),
             "/metrics" => return Some(Self::Metrics),
+            "/.well-known/openid-configuration" | "/.well-known/openid-configuration/" => {
+                return Some(Self::Issuer);
+            }
+            "/openid/v1/jwks" | "/openid/v1/jwks/" => return Some(Self::Keys),
             _ => {}
         }
         let below = path.strip_prefix('/')?;
@@ -65,6 +74,40 @@ pub(crate) fn version(parts: &Parts) -> Result<Response, Refusal> {
             ..form
         },
         &version_info(),
+    )
+}
+
+/// A document about the tokens of a cluster's ServiceAccounts.
+///
+/// # Errors
+/// 406.
+pub(crate) fn issuer_page(
+    parts: &Parts,
+    page: Page<'_>,
+    document: &Value,
+) -> Result<Response, Refusal> {
+    let media_type = match page {
+        Page::Keys => "application/jwk-set+json",
+        _ => "application/json",
+    };
+    if !negotiate::accepts(&parts.headers, media_type) {
+        let text = format!("406: Not Acceptable\n\nAvailable representations: {media_type}");
+        let status = Status::failure(406, StatusReason::NotAcceptable, text);
+        return Err(status.with_details(StatusDetails::default()).into());
+    }
+    let mut response = respond::value(StatusCode::OK, Negotiated::JSON, document)?;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    Ok(response)
+}
+
+/// The URL at which a client has found a cluster, without the last slash.
+pub(crate) fn base_url(parts: &Parts, prefix: &str) -> String {
+    let named = parts.uri.authority().map(http::uri::Authority::as_str);
+    let host = || parts.headers.get(header::HOST)?.to_str().ok();
+    format!(
+        "https://{}{prefix}",
+        named.or_else(host).unwrap_or_default()
     )
 }
 

@@ -26,6 +26,8 @@ pub enum NameRule {
     Dns1035Label,
     /// Whatever fits into one URL segment; the rule for RBAC.
     PathSegment,
+    /// An IP address in its canonical form.
+    IpAddress,
 }
 
 // === impl NameRule ===
@@ -38,6 +40,7 @@ impl NameRule {
             Self::DnsLabel => is_dns_label(name),
             Self::Dns1035Label => is_dns1035_label(name),
             Self::PathSegment => is_path_segment(name),
+            Self::IpAddress => is_canonical_address(name),
         }
     }
 
@@ -56,6 +59,20 @@ impl NameRule {
             }
             _ => self.check(stem),
         }
+    }
+}
+
+/// Checks an IP address.
+///
+/// Source: `kubernetes/pkg/apis/networking/validation/validation.go` (`ValidateIPAddressName`).
+pub fn is_canonical_address(text: &str) -> Vec<String> {
+    match text.parse::<std::net::IpAddr>() {
+        Ok(address) if address.to_string() == text => Vec::new(),
+        Ok(address) => vec![format!("must be in canonical form (\"{address}\")")],
+        Err(_) => vec![format!(
+            "ParseAddr({}): unable to parse IP",
+            crate::quote(text)
+        )],
     }
 }
 

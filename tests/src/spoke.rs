@@ -89,6 +89,11 @@ impl Spoke {
         &self.name
     }
 
+    /// Returns the certificate of the authority that signs its own, as PEM.
+    pub fn certificate(&self) -> String {
+        self.authority.certificate()
+    }
+
     /// Returns the URL of its API server.
     pub fn server(&self) -> &str {
         &self.server

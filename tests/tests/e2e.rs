@@ -5,6 +5,7 @@ mod e2e {
 
     mod accounts;
     mod apply;
+    mod clients;
     mod conflict;
     mod crash;
     mod deletion;
@@ -14,5 +15,6 @@ mod e2e {
     mod examples;
     mod kubectl;
     mod outage;
+    mod played;
     mod restored;
 }

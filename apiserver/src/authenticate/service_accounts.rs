@@ -17,6 +17,7 @@ use api::{GroupResource, LogicalCluster};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::Deserialize;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use storage::Store;
 
@@ -29,6 +30,9 @@ use jwt::Signer;
 
 /// Tokens whose signatures are remembered. Full: all are forgotten, and checked again, which takes 100 microseconds each.
 const CHECKED_COUNT_MAX: usize = 4096;
+
+/// Where a cluster serves the keys that check its tokens.
+pub(crate) const KEY_SET_PATH: &str = "/openid/v1/jwks";
 
 /// Issues and checks tokens.
 pub struct ServiceAccounts {
@@ -94,6 +98,25 @@ impl ServiceAccounts {
             signer: Signer::new(&tls::service_account_key(data_dir)?)?,
             store,
             checked: Mutex::default(),
+        })
+    }
+
+    /// Returns the keys that check tokens, as a JSON Web Key Set: one for all clusters of the hub, since the issuer says whose a token is.
+    pub(crate) fn key_set(&self) -> Value {
+        self.signer.key_set()
+    }
+
+    /// Returns what OpenID Connect calls the configuration of the issuer of a cluster's tokens. `base` is the URL at which the cluster is
+    /// served.
+    ///
+    /// Source: `kubernetes/pkg/serviceaccount/openidmetadata.go`.
+    pub(crate) fn issuer_configuration(&self, cluster: &LogicalCluster, base: &str) -> Value {
+        json!({
+            "issuer": issuer_of(cluster),
+            "jwks_uri": format!("{base}{KEY_SET_PATH}"),
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": [jwt::ALGORITHM],
         })
     }
 

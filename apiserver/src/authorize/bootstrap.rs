@@ -187,6 +187,21 @@ fn discovery_roles() -> Vec<Bootstrap> {
                 "verbs": ["get"],
             }]),
         ),
+        role(
+            "system:service-account-issuer-discovery",
+            json!({}),
+            &json!([{
+                "nonResourceURLs": [
+                    "/.well-known/openid-configuration", "/.well-known/openid-configuration/", "/openid/v1/jwks",
+                    "/openid/v1/jwks/",
+                ],
+                "verbs": ["get"],
+            }]),
+        ),
+        binding(
+            "system:service-account-issuer-discovery",
+            &["system:serviceaccounts"],
+        ),
         binding("system:basic-user", &["system:authenticated"]),
         binding("system:discovery", &["system:authenticated"]),
         binding(

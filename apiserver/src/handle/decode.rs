@@ -125,13 +125,58 @@ pub(super) fn normalize(
         }
     };
     let (typing, version) = (scope.typing(), &scope.version);
+    let resets_owners = typing.type_check() == TypeCheck::OnDecoding && has_no_owners(value);
     typing.read(version, value).map_err(Abnormal::Malformed)?;
     structural::coerce_metadata(value, schema, MalformedFields::Refused)
         .map_err(|error| Abnormal::Malformed(error.to_string()))?;
     structural::prune(value, schema);
     structural::drop_nulls(value, schema);
     typing.default(version, value).map_err(Abnormal::TooLarge)?;
+    if resets_owners {
+        // One empty entry asks for the same, and stays.
+        meta::metadata_mut(value).insert("managedFields".into(), serde_json::json!([{}]));
+    }
     Ok(unknown)
+}
+
+/// Whether an object says that its fields have no owners, as a Go type keeps it: a list that is there and empty.
+///
+/// Source: apimachinery `util/managedfields/internal/managedfieldsupdater.go` (isResetManagedFields).
+fn has_no_owners(object: &Value) -> bool {
+    let owners = meta::metadata(object).and_then(|metadata| metadata.get("managedFields"));
+    owners.and_then(Value::as_array).is_some_and(Vec::is_empty)
+}
+
+/// Gives a patched object its type back where the patch took it away, and refuses one of another type: for kinds whose type is checked on
+/// decoding. Those of definitions are validated with the rest.
+///
+/// # Errors
+/// Why it cannot be decoded, in Kubernetes' words.
+pub(super) fn retype(object: &mut Value, expected: &GroupVersionKind) -> Result<(), String> {
+    let Some(fields) = object.as_object_mut() else {
+        return Ok(());
+    };
+    if fields.get("kind").is_none_or(is_blank) {
+        fields.insert("kind".to_owned(), Value::from(expected.kind.as_str()));
+    }
+    let (said, wanted) = (meta::api_version(object), expected.api_version());
+    if said == wanted && meta::kind(object) == expected.kind {
+        return Ok(());
+    }
+    if said.matches('/').count() > 1 {
+        return Err(format!("unexpected GroupVersion string: {said}"));
+    }
+    Err(mismatch(object, expected).unwrap_or_else(|| wrong_version(said, &wanted)))
+}
+
+fn is_blank(value: &Value) -> bool {
+    value.is_null() || value == ""
+}
+
+fn wrong_version(said: &str, expected: &str) -> String {
+    format!(
+        "the API version in the data ({said}) does not match the expected API version ({expected})"
+    )
 }
 
 // === impl Abnormal ===
@@ -296,40 +341,45 @@ fn check_type(
         check_built_in_type(value, expected)?;
     }
     if said != api_version {
-        let text = format!(
-            "the API version in the data ({said}) does not match the expected API version ({api_version})"
-        );
-        return Err(Status::bad_request(text).into());
+        return Err(Status::bad_request(wrong_version(said, &api_version)).into());
     }
     Ok(())
 }
 
 /// Refuses a built-in object of another kind in the words of Go's type registry.
 fn check_built_in_type(value: &Value, expected: &GroupVersionKind) -> Result<(), Refusal> {
+    let Some(cause) = mismatch(value, expected) else {
+        return Ok(());
+    };
+    let (kind, version) = (meta::kind(value), dialect::quote(version_of(value)));
+    let wanted = &expected.kind;
+    let text = format!("{kind} in version {version} cannot be handled as a {wanted}: {cause}");
+    Err(Status::bad_request(text).into())
+}
+
+/// Why an object that says to be of another built-in kind cannot be decoded.
+fn mismatch(value: &Value, expected: &GroupVersionKind) -> Option<String> {
     let (api_version, kind) = (meta::api_version(value), meta::kind(value));
     let version = version_of(value);
     let known = GroupVersionKind::from_object(value)
         .is_some_and(|gvk| schema::builtin::catalog().by_kind(&gvk).is_some());
-    let cause = if !known {
+    if !known {
         let (kind, api_version) = (dialect::quote(kind), dialect::quote(api_version));
-        format!(
+        Some(format!(
             "no kind {kind} is registered for version {api_version} in scheme \"pkg/runtime/scheme.go:111\""
-        )
+        ))
     } else if kind != expected.kind {
         let package = match expected.group.split('.').next() {
             None | Some("") => "core",
             Some(package) => package,
         };
-        format!(
+        Some(format!(
             "converting ({version}.{kind}) to ({package}.{}): unknown conversion",
             expected.kind
-        )
+        ))
     } else {
-        return Ok(());
-    };
-    let (version, wanted) = (dialect::quote(version), &expected.kind);
-    let text = format!("{kind} in version {version} cannot be handled as a {wanted}: {cause}");
-    Err(Status::bad_request(text).into())
+        None
+    }
 }
 
 /// A JSON type as Go's decoder names it.

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use api::query::Query;
+use api::{Status, StatusDetails, StatusReason};
+use http::Method;
 
 use super::{create, delete, delete_collection, get, list, patch, scale, subresources};
 use super::{update, watch};
@@ -49,6 +51,12 @@ pub(super) async fn serve(
     let named = call.info.names_object;
     if !allows(&call) {
         return Err(call.not_allowed());
+    }
+    if call.info.verb == Verb::Watch && call.parts.method != Method::GET {
+        // The legacy paths below /watch/ are watches whatever is sent to them.
+        let text = "the server does not allow this method on the requested resource";
+        let status = Status::failure(405, StatusReason::MethodNotAllowed, text);
+        return Err(status.with_details(StatusDetails::default()).into());
     }
     catch_up(&call).await?;
     match (call.info.verb, call.endpoint) {

@@ -10,7 +10,7 @@ mod operations;
 pub(super) use operations::apply as apply_operations;
 
 use api::query::{FieldValidation, PatchKind, PatchOptions};
-use api::{FieldError, FieldPath, GroupKind, Status, meta};
+use api::{FieldError, FieldPath, GroupKind, GroupVersionKind, Status, meta};
 use schema::strategic::strategic_merge;
 use serde_json::Value;
 
@@ -24,6 +24,7 @@ use crate::negotiate::{self, MediaType, Offer};
 use crate::refusal::Refusal;
 use crate::respond::{RequestBody, Response};
 use crate::strategy::endpoint::Endpoint;
+use crate::strategy::rules::TypeCheck;
 
 /// A parsed patch.
 pub(super) struct Patch {
@@ -152,12 +153,11 @@ fn make(
         return Err(call.not_found(&target.name));
     };
     let mut object = patched(call, patch, live.clone())?;
-    let invalid = |object: &Value, cause: &str| {
-        let error = FieldError::invalid(&FieldPath::new("patch"), object.to_string(), cause);
-        Refusal::from(Status::invalid(&GroupKind::new("", ""), "", vec![error]))
-    };
     if !object.is_object() {
         return Err(operations::not_applicable());
+    }
+    if call.scope.typing().type_check() == TypeCheck::OnDecoding {
+        retype(patch.kind, live, &mut object, call.scope.gvk())?;
     }
     let sent = object.clone();
     let unknown = decode::normalize(call.scope, &mut object, options.field_validation)
@@ -172,6 +172,42 @@ fn make(
     fields::track_update(call, live, &mut object, &options.field_manager);
     fields::drop_repeated_owners(call, &mut object);
     Ok(object)
+}
+
+/// The refusal of a patch that makes an object which cannot be decoded.
+pub(super) fn invalid(object: &Value, cause: &str) -> Refusal {
+    let error = FieldError::invalid(&FieldPath::new("patch"), object.to_string(), cause);
+    Status::invalid(&GroupKind::new("", ""), "", vec![error]).into()
+}
+
+/// Gives a patched object its type back where the patch took it away.
+///
+/// A strategic patch does not reach the type: in Kubernetes the Go value that it patches has none.
+///
+/// # Errors
+/// An object of another type, or of none.
+pub(super) fn retype(
+    kind: PatchKind,
+    live: &Value,
+    object: &mut Value,
+    expected: &GroupVersionKind,
+) -> Result<(), Refusal> {
+    if kind == PatchKind::Strategic {
+        for field in ["apiVersion", "kind"] {
+            if object[field].is_string() || object[field].is_null() {
+                object[field] = live[field].clone();
+            }
+        }
+    }
+    if object.get("apiVersion").is_none_or(Value::is_null) {
+        // Kubernetes decodes such an object into its internal version, in which it finds no name.
+        let text = format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            meta::name(live)
+        );
+        return Err(Status::bad_request(text).into());
+    }
+    decode::retype(object, expected).map_err(|cause| invalid(object, &cause))
 }
 
 /// Applies a patch to an object that nothing has been done to yet.
@@ -206,7 +242,9 @@ fn apply(
 ) -> Result<Value, Refusal> {
     let options = &patch.options;
     let mut config = patch.body.clone();
-    if meta::name(&config).is_empty() && config.get("metadata").is_none_or(Value::is_object) {
+    let is_nameless = meta::name(&config).is_empty();
+    // One that is to be created has to say its name.
+    if live.is_some() && is_nameless && config.get("metadata").is_none_or(Value::is_object) {
         meta::set_name(&mut config, &target.name);
     }
     let said = meta::uid(&config).to_owned();

@@ -51,9 +51,7 @@ pub(super) async fn update(call: &Call<'_>, body: RequestBody) -> Result<Respons
     let options = UpdateOptions::from_query(call.query)?;
     let mut sent = decode(media, &bytes, &scale_kind())?;
     let target = call.target()?;
-    if meta::name(&sent).is_empty() {
-        meta::set_name(&mut sent, &target.name);
-    }
+    target.check(&mut sent)?;
     let make = |live: Option<&Value>| {
         let live = live.ok_or_else(|| call.not_found(&target.name))?;
         let mut scale = sent.clone();
@@ -74,7 +72,8 @@ pub(super) async fn patch(call: &Call<'_>, body: RequestBody) -> Result<Response
     let make = |live: Option<&Value>| {
         let live = live.ok_or_else(|| call.not_found(&target.name))?;
         let before = owned_scale(call, live)?;
-        let scale = patched(call, &patch, &before)?;
+        let mut scale = patched(call, &patch, &before)?;
+        target.check(&mut scale)?;
         into_object(call, &target, live, &scale)
     };
     run(call, &target, form, &make, Mode::of(patch.options.dry_run)).await
@@ -86,6 +85,13 @@ fn patched(call: &Call<'_>, patch: &Patch, before: &Value) -> Result<Value, Refu
         return apply(call, patch, before);
     }
     let mut scale = patch::patched(call, patch, before.clone())?;
+    patch::retype(patch.kind, before, &mut scale, &scale_kind())?;
+    if let Some(other) = not_a_count(&scale) {
+        let text = format!(
+            "json: cannot unmarshal {other} into Go struct field ScaleSpec.spec.replicas of type int32"
+        );
+        return Err(patch::invalid(&scale, &text));
+    }
     decode::judge(
         call,
         FieldValidation::Warn,
@@ -179,7 +185,8 @@ async fn run(
 
 /// The scale of an object, with the owners that it has there.
 fn owned_scale(call: &Call<'_>, object: &Value) -> Result<Value, Refusal> {
-    let mut scale = scale_of(paths(call)?, object)?;
+    // What has no count yet is given one.
+    let mut scale = counted(paths(call)?, object);
     let owners = meta::metadata(object).and_then(|it| it.get("managedFields"));
     if let Ok(owners) = fieldmanager::scale_from_parent(owners, &replicas_paths(call))
         && !owners.is_empty()
@@ -234,13 +241,35 @@ fn into_object(
     Ok(object)
 }
 
+/// What a scale has in the place of its count, where that is no integer.
+fn not_a_count(scale: &Value) -> Option<&'static str> {
+    let replicas = scale.get("spec")?.get("replicas")?;
+    let is_count = replicas.is_null()
+        || replicas
+            .as_i64()
+            .is_some_and(|it| i32::try_from(it).is_ok());
+    (!is_count).then(|| decode::go_json_type(replicas))
+}
+
 /// Makes the scale of an object.
+///
+/// # Errors
+/// 500 for an object without a count, as in Kubernetes.
 fn scale_of(paths: &ScalePaths, object: &Value) -> Result<Value, Refusal> {
-    let Some(replicas) = at(object, &paths.spec_replicas).and_then(Value::as_i64) else {
-        let quoted = dialect::quote(&paths.spec_replicas);
-        let text = format!("the spec replicas field {quoted} does not exist");
-        return Err(Status::internal(text).into());
-    };
+    match at(object, &paths.spec_replicas).and_then(Value::as_i64) {
+        Some(_) => Ok(counted(paths, object)),
+        None => {
+            let quoted = dialect::quote(&paths.spec_replicas);
+            let text = format!("the spec replicas field {quoted} does not exist");
+            Err(Status::internal(text).into())
+        }
+    }
+}
+
+/// Makes the scale of an object; without a count it is zero.
+fn counted(paths: &ScalePaths, object: &Value) -> Value {
+    let replicas = at(object, &paths.spec_replicas).and_then(Value::as_i64);
+    let replicas = replicas.unwrap_or(0);
     let observed = at(object, &paths.status_replicas)
         .and_then(Value::as_i64)
         .unwrap_or(0);
@@ -267,10 +296,10 @@ fn scale_of(paths: &ScalePaths, object: &Value) -> Result<Value, Refusal> {
             metadata.insert(name.to_owned(), value.clone());
         }
     }
-    Ok(json!({
+    json!({
         "kind": KIND, "apiVersion": API_VERSION, "metadata": metadata,
         "spec": if replicas == 0 { json!({}) } else { json!({"replicas": replicas}) }, "status": status,
-    }))
+    })
 }
 
 /// A selector as text: custom resources have it so, built-in ones as an object or as a map of labels.

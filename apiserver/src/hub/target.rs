@@ -212,6 +212,9 @@ impl Hub {
                 return self.parts.metrics.serve().await;
             }
             Some(side::Page::Metrics) => return Err(Refusal::no_such_path()),
+            Some(page @ (side::Page::Issuer | side::Page::Keys)) => {
+                return self.issuer_page(request, page);
+            }
             Some(side::Page::Index) | None => {}
         }
         let served = self
@@ -223,6 +226,23 @@ impl Hub {
             return side::index(parts, self.parts.discovery.of(&served).groups());
         }
         self.published(request, &served)
+    }
+
+    /// Answers who issues the tokens of a cluster's ServiceAccounts, or how they are checked.
+    fn issuer_page(
+        &self,
+        request: &Authorized<Parts>,
+        page: side::Page<'_>,
+    ) -> Result<Response, Refusal> {
+        let (parts, info) = (request.request(), request.info());
+        let cluster = info.cluster.one().ok_or_else(Refusal::no_such_path)?;
+        let accounts = &self.parts.accounts;
+        let document = match page {
+            side::Page::Keys => accounts.key_set(),
+            _ => accounts
+                .issuer_configuration(cluster, &side::base_url(parts, &super::prefix_of(info))),
+        };
+        side::issuer_page(parts, page, &document)
     }
 
     /// Answers what a client needs to name an object, at the path of a cluster that is not there: clients ask for it first, and show no reason

@@ -3,6 +3,7 @@
 //! Source: kubernetes/pkg/registry/*/*/strategy.go (`AllowCreateOnUpdate`, `AllowUnconditionalUpdate`).
 
 use api::FieldError;
+use api::validation::NameRule;
 use serde_json::Value;
 
 use super::built_in::BUILT_IN;
@@ -50,6 +51,12 @@ const CREATED_BY_PUT: Strategy = Strategy {
     ..VERSIONED
 };
 
+/// Kinds that are named by an address.
+const ADDRESSES: Strategy = Strategy {
+    name: NameRule::IpAddress,
+    ..BUILT_IN
+};
+
 /// The strategies of groups without a family of their own.
 pub(super) fn of(group: &str, resource: &str) -> &'static Strategy {
     match (group, resource) {
@@ -59,6 +66,7 @@ pub(super) fn of(group: &str, resource: &str) -> &'static Strategy {
         ("discovery.k8s.io" | "flowcontrol.apiserver.k8s.io", _)
         | ("networking.k8s.io", "ingresses" | "ingressclasses" | "networkpolicies")
         | ("resource.k8s.io", "deviceclasses" | "devicetaintrules" | "resourceslices") => &COUNTED,
+        ("networking.k8s.io", "ipaddresses") => &ADDRESSES,
         _ => &BUILT_IN,
     }
 }

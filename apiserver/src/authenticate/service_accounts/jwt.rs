@@ -14,12 +14,15 @@ use crate::tls::Error;
 
 /// Bytes of each of the two numbers of a signature, and of each coordinate of the key.
 const NUMBER_BYTES: usize = 32;
+/// How tokens are signed.
+pub(super) const ALGORITHM: &str = "ES256";
 /// No token of ours is longer; longer ones are not looked at.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
 
 /// Signs tokens and checks them.
 pub(super) struct Signer {
     key: KeyPair,
+    key_id: String,
     header: String,
 }
 
@@ -30,11 +33,31 @@ impl Signer {
     pub(super) fn new(key_pem: &str) -> Result<Self, Error> {
         let key = KeyPair::from_pem(key_pem).map_err(|error| failed("use", error))?;
         let key_id = BASE64.encode(Sha256::digest(key.public_key_raw()));
-        let header = json!({ "alg": "ES256", "kid": key_id, "typ": "JWT" });
+        let header = json!({ "alg": ALGORITHM, "kid": key_id, "typ": "JWT" });
         Ok(Self {
             header: BASE64.encode(header.to_string()),
+            key_id,
             key,
         })
+    }
+
+    /// The key that checks signatures, as a JSON Web Key Set.
+    ///
+    /// Source: RFC 7517 section 5, RFC 7518 section 6.2.
+    pub(super) fn key_set(&self) -> Value {
+        // An uncompressed point: 4, and two coordinates.
+        let (_, coordinates) = self
+            .key
+            .public_key_raw()
+            .split_at_checked(1)
+            .unwrap_or_default();
+        let (x, y) = coordinates
+            .split_at_checked(NUMBER_BYTES)
+            .unwrap_or_default();
+        json!({"keys": [{
+            "use": "sig", "kty": "EC", "kid": self.key_id, "crv": "P-256", "alg": ALGORITHM,
+            "x": BASE64.encode(x), "y": BASE64.encode(y),
+        }]})
     }
 
     /// Signs a payload.

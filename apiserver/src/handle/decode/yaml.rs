@@ -15,7 +15,7 @@ use serde_saphyr::{Spanned, options::DuplicateKeyPolicy};
 
 use super::{Duplicates, Parsed};
 
-/// Parses one YAML document. JSON is YAML, and is read by the faster parser as long as it has no duplicates.
+/// Parses the first YAML document of a body; what follows it is not read, as in Kubernetes. JSON is YAML, and is read by the faster parser as long as it has no duplicates.
 pub(in crate::handle) fn parse_yaml(bytes: &[u8]) -> Result<Parsed, String> {
     let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
     if first == Some(&b'{')
@@ -27,6 +27,7 @@ pub(in crate::handle) fn parse_yaml(bytes: &[u8]) -> Result<Parsed, String> {
             duplicates: Duplicates::default(),
         });
     }
+    let bytes = first_document(bytes);
     match read::<Value>(bytes, DuplicateKeyPolicy::Error) {
         Ok(value) => Ok(Parsed {
             value: normal(value),
@@ -56,6 +57,29 @@ struct Noted {
 struct Key {
     text: String,
     go_text: String,
+}
+
+/// The body up to the marker that ends its first document. A marker at the start of a line is one wherever it stands, in the middle of a
+/// scalar too.
+///
+/// Source: YAML 1.2.2, sections 9.1.2 (document markers) and 9.2 (documents).
+fn first_document(bytes: &[u8]) -> &[u8] {
+    let is_marker = |line: &[u8], marker: &[u8]| {
+        line.strip_prefix(marker)
+            .is_some_and(|rest| rest.first().is_none_or(u8::is_ascii_whitespace))
+    };
+    let (mut start, mut begun) = (0, false);
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        let ends = is_marker(line, b"---") || is_marker(line, b"...");
+        if ends && begun {
+            return bytes.get(..start).unwrap_or(bytes);
+        }
+        let text = line.trim_ascii();
+        let says_nothing = text.is_empty() || matches!(line.first(), Some(b'#' | b'%'));
+        begun |= is_marker(line, b"---") || (!ends && !says_nothing);
+        start += line.len();
+    }
+    bytes
 }
 
 fn read<T: for<'de> Deserialize<'de>>(
@@ -201,6 +225,14 @@ mod tests {
             ("---\na: \"1\"\n", json!({"a": "1"})),
             ("{\"a\": {\"b\": 1}}", json!({"a": {"b": 1}})),
             ("a: |\n  x\n  y\n", json!({"a": "x\ny\n"})),
+            ("a: 1\n---\nb: 2\n", json!({"a": 1})),
+            ("# c\n---\na: 1\n---\n", json!({"a": 1})),
+            ("%YAML 1.2\n--- \na: 1\n...\n[", json!({"a": 1})),
+            ("--- {a: 1}\n--- {b: 2}", json!({"a": 1})),
+            (
+                "a: |\n  ---\n  x\nb: ---y\n",
+                json!({"a": "---\nx\n", "b": "---y"}),
+            ),
         ] {
             assert_eq!(
                 parse_yaml(text.as_bytes()).expect(text).value,

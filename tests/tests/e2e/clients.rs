@@ -1,0 +1,257 @@
+//! What kubectl shows where there is nothing to show: a cluster that is not there, one that was never reached, one that the
+//! user may not access; and what `spoke add` says of a cluster that cannot be joined.
+
+use wheelhouse_tests::{
+    Kubectl, eventually,
+    kubectl::Ran,
+    pki::{self, Authority},
+    process::free_port,
+};
+
+use super::stage::Stage;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_with_a_cluster_is_said_in_one_line() {
+    let stage = Stage::bare().await;
+    a_cluster_that_is_not_there(&stage).await;
+    a_cluster_that_may_not_be_accessed(&stage).await;
+    a_cluster_that_cannot_be_joined(&stage).await;
+    a_cluster_that_was_never_reached(&stage).await;
+    what_a_spoke_says_of_itself(&stage).await;
+    // The stage has a kube-apiserver and an embedded cluster by now.
+    super::played::requests_are_answered_alike(&stage, "inner").await;
+}
+
+/// Expects a failure that prints exactly one line, with all of these in it.
+#[track_caller]
+fn one_line(ran: &Ran, parts: &[&str]) {
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let lines: Vec<&str> = ran.stderr.lines().collect();
+    assert_eq!(lines.len(), 1, "one line: {}", ran.stderr);
+    for part in parts {
+        assert!(lines[0].contains(part), "{part:?} in: {}", lines[0]);
+    }
+}
+
+const MAP: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: default}}";
+
+async fn a_cluster_that_is_not_there(stage: &Stage) {
+    let nope = stage.hub.at("nope");
+    let says = [
+        "NotFound",
+        "spoke \"nope\"",
+        "kubectl get spokes",
+        "wheelhouse spoke add nope",
+    ];
+    for arguments in [
+        &["get", "pods"][..],
+        &["describe", "configmap", "a"],
+        &["delete", "configmap", "a"],
+        &["logs", "a"],
+    ] {
+        one_line(&nope.run(arguments).await, &says);
+    }
+    for arguments in [&["apply", "-f", "-"][..], &["create", "-f", "-"]] {
+        let ran = nope.run_with_input(arguments, MAP).await;
+        assert_ne!(ran.code, 0, "{ran:?}");
+        assert!(ran.stderr.contains(says[1]), "{}", ran.stderr);
+    }
+}
+
+async fn a_cluster_that_may_not_be_accessed(stage: &Stage) {
+    // (the cluster, whether it is there: no answer tells)
+    for cluster in ["east", "nope"] {
+        let path = stage.hub.at(cluster);
+        let ran = path.run(&["get", "configmaps", "--as", "joe"]).await;
+        assert_eq!(ran.code, 1, "{ran:?}");
+        let grant = format!(
+            "kubectl create clusterrole access-{cluster} --verb=access --resource=spokes.wheelhouse.dev \
+             --resource-name={cluster}"
+        );
+        for part in ["\"joe\"", "access", &format!("spokes/{cluster}"), &grant] {
+            assert!(ran.stderr.contains(part), "{part:?} in: {}", ran.stderr);
+        }
+        let raw = path
+            .run(&["get", "--raw", "/api/v1/pods", "--as", "joe"])
+            .await;
+        one_line(&raw, &["Forbidden", &format!("spokes/{cluster}")]);
+        let who = path.must(&["auth", "whoami", "--as", "joe"]).await;
+        assert!(who.contains("joe"), "{who}");
+    }
+    // What it says is what helps.
+    let root = stage.hub.root();
+    let role = [
+        "create",
+        "clusterrole",
+        "access-east",
+        "--verb=access",
+        "--resource=spokes.wheelhouse.dev",
+        "--resource-name=east",
+    ];
+    root.must(&role).await;
+    let binding = [
+        "create",
+        "clusterrolebinding",
+        "access-east",
+        "--clusterrole=access-east",
+        "--user=joe",
+    ];
+    root.must(&binding).await;
+    eventually("joe may access east", || async {
+        let path = stage.path();
+        let ran = path.run(&["get", "configmaps", "--as", "joe"]).await;
+        // The spoke's own word: he has no role there.
+        if ran.stderr.contains("cannot list resource \"configmaps\"") {
+            return Ok(());
+        }
+        Err(format!("{ran:?}"))
+    })
+    .await;
+}
+
+/// Writes a kubeconfig of east with something in its text replaced.
+fn altered(stage: &Stage, name: &str, from: &str, to: &str) -> String {
+    let text = std::fs::read_to_string(stage.east.kubeconfig()).expect("it was written");
+    assert!(text.contains(from), "{from} in {text}");
+    let file = stage
+        .hub
+        .data()
+        .with_file_name(format!("{name}.kubeconfig"));
+    std::fs::write(&file, text.replace(from, to)).expect("a folder of the test's own");
+    file.display().to_string()
+}
+
+fn dead(stage: &Stage) -> String {
+    let server = stage.east.server();
+    let (host, _) = server.rsplit_once(':').expect("a port");
+    altered(stage, "dead", server, &format!("{host}:{}", free_port()))
+}
+
+async fn a_cluster_that_cannot_be_joined(stage: &Stage) {
+    let other = Authority::new("east-ca");
+    let stranger = pki::kubeconfig(
+        "east",
+        stage.east.server(),
+        &stage.east.certificate(),
+        &other.client("admin", &["system:masters"]),
+    );
+    let strangers = stage.hub.data().with_file_name("stranger.kubeconfig");
+    std::fs::write(&strangers, stranger).expect("a folder of the test's own");
+    let unknown = pki::kubeconfig(
+        "east",
+        stage.east.server(),
+        &other.certificate(),
+        &other.client("admin", &["system:masters"]),
+    );
+    let unknowns = stage.hub.data().with_file_name("unknown.kubeconfig");
+    std::fs::write(&unknowns, unknown).expect("a folder of the test's own");
+    for (what, from, says) in [
+        ("a dead port", dead(stage), "onnection refused"),
+        (
+            "a wrong authority",
+            unknowns.display().to_string(),
+            "certificate",
+        ),
+        ("a wrong credential", strangers.display().to_string(), "401"),
+    ] {
+        let add = ["spoke", "add", "west", "--from", &from];
+        let ran = stage.hub.wheelhouse(&add).await;
+        assert_eq!(ran.code, 1, "{what}: {ran:?}");
+        for part in [says, "https://127.0.0.1:", "--skip-contact"] {
+            assert!(
+                ran.stderr.contains(part),
+                "{what}: {part:?} in {}",
+                ran.stderr
+            );
+        }
+        let spoke = stage.hub.root().run(&["get", "spoke", "west"]).await;
+        assert!(
+            spoke.stderr.contains("NotFound"),
+            "{what}: nothing is joined: {spoke:?}"
+        );
+    }
+    let from = stage.east.kubeconfig().display().to_string();
+    let add = ["spoke", "add", "east", "--from", &from, "--wait"];
+    let ran = stage.hub.wheelhouse(&add).await;
+    assert!(
+        ran.succeeded("spoke add --wait")
+            .contains("spoke east is ready (v1.")
+    );
+}
+
+async fn a_cluster_that_was_never_reached(stage: &Stage) {
+    let from = dead(stage);
+    let add = [
+        "spoke",
+        "add",
+        "dead",
+        "--from",
+        &from,
+        "--skip-contact",
+        "--wait=2",
+    ];
+    let ran = stage.hub.wheelhouse(&add).await;
+    one_line(
+        &ran,
+        &[
+            "spoke dead was added, but is not ready",
+            "onnection refused",
+        ],
+    );
+
+    let path: Kubectl = stage.hub.at("dead");
+    let says = [
+        "ServiceUnavailable",
+        "spoke \"dead\" is unreachable since",
+        "onnection refused",
+    ];
+    for arguments in [
+        &["get", "pods"][..],
+        &["describe", "configmap", "a"],
+        &["delete", "configmap", "a"],
+    ] {
+        one_line(&path.run(arguments).await, &says);
+    }
+    let ran = path.run_with_input(&["apply", "-f", "-"], MAP).await;
+    assert!(ran.stderr.contains(says[1]), "{}", ran.stderr);
+    // What the hub stores for it is served.
+    path.must(&["get", "resourcegraphdefinitions"]).await;
+}
+
+async fn what_a_spoke_says_of_itself(stage: &Stage) {
+    let embedded = "{apiVersion: wheelhouse.dev/v1alpha1, kind: Spoke, metadata: {name: inner}, spec: {provider: Embedded}}";
+    let root = stage.hub.root();
+    root.apply(embedded).await;
+    root.must(&[
+        "wait",
+        "--for=condition=Ready",
+        "spoke/inner",
+        "--timeout=30s",
+    ])
+    .await;
+    let listed = stage.hub.wheelhouse(&["spoke", "list"]).await;
+    let listed = listed.succeeded("spoke list");
+    assert!(
+        listed.contains("MESSAGE") && listed.contains("onnection refused"),
+        "{listed}"
+    );
+    let field = async |name: &str, field: &str| {
+        let path = format!("-o=jsonpath={{.status.{field}}}");
+        root.must(&["get", "spoke", name, &path]).await
+    };
+    // (the spoke, whether its version and a heartbeat are known)
+    for (name, version, heartbeat) in [
+        ("east", true, true),
+        ("inner", true, false),
+        ("dead", false, false),
+    ] {
+        let seen = field(name, "version").await;
+        assert_eq!(
+            seen.starts_with("v1."),
+            version,
+            "version of {name}: {seen:?}"
+        );
+        let seen = field(name, "lastHeartbeatTime").await;
+        assert_eq!(!seen.is_empty(), heartbeat, "heartbeat of {name}: {seen:?}");
+    }
+}
