@@ -17,4 +17,5 @@ mod e2e {
     mod outage;
     mod played;
     mod restored;
+    mod tour;
 }
