@@ -114,7 +114,7 @@ fn quoted(text: &str) -> Option<(String, &str)> {
     let mut letters = text.char_indices();
     while let Some((at, letter)) = letters.next() {
         match letter {
-            '"' => return Some((value, &text[at + 1..])),
+            '"' => return Some((value, text.get(at + 1..)?)),
             '\\' => value.push(match letters.next()?.1 {
                 'n' => '\n',
                 escaped @ ('"' | '\\') => escaped,
@@ -140,8 +140,9 @@ fn check_histograms(name: &str, family: &Family) -> Result<(), String> {
         let seen = histograms.entry(labels).or_default();
         match (sample.strip_prefix(name), bound) {
             (Some("_bucket"), Some(bound)) => {
-                let bound = bound.parse().map_err(|_| format!("{sample}: {bound}"))?;
-                seen.buckets.push((bound, *value));
+                let parsed: Result<f64, _> = bound.parse();
+                let number = parsed.map_err(|error| format!("{sample}: {bound}: {error}"))?;
+                seen.buckets.push((number, *value));
             }
             (Some("_count"), None) => seen.count = Some(*value),
             (Some("_sum"), None) => seen.sum = Some(*value),

@@ -129,7 +129,7 @@ impl Keeper {
         match keep.await {
             Ok(memory) => self.memory = memory,
             Err(error) => {
-                tracing::error!(error = %error, "cannot record the last seen state of etcd")
+                tracing::error!(error = %error, "cannot record the last seen state of etcd");
             }
         }
         self

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, EncodeGaugeValue, NoLabelSet},
+    encoding::{DescriptorEncoder, NoLabelSet},
     metrics::MetricType,
 };
 use storage::{COUNTED_MAX, KeyRange, RangeQuery, Store};
@@ -206,12 +206,7 @@ impl Collector for Running {
     }
 }
 
-fn gauge(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    value: impl EncodeGaugeValue,
-) -> fmt::Result {
+fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
     encoder
         .encode_descriptor(name, help, None, MetricType::Gauge)?
         .encode_gauge(&value)
