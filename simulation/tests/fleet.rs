@@ -23,16 +23,6 @@ use wheelhouse_simulation::{
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// [`trial`] in `hack/soak` alone: what these find is not all mended yet (docs/trials.md).
-fn soak(name: &'static str, count: usize, plan: impl Fn(u64) -> Plan + Sync) {
-    let is_asked = |name: &str| std::env::var_os(name).is_some();
-    if is_asked("WHEELHOUSE_SOAK_FACTOR") || is_asked("WHEELHOUSE_SEED") {
-        trial(name, count, plan);
-    } else {
-        println!("{name}: skipped; hack/soak {name} runs it");
-    }
-}
-
 /// Runs the plans of a trial's seeds, on all cores, and prints what was run.
 fn trial(name: &'static str, count: usize, plan: impl Fn(u64) -> Plan + Sync) {
     let _has_logs = tracing_subscriber::fmt()
@@ -123,7 +113,7 @@ fn r17_a_graph_is_whole_wherever_the_hub_is_killed_in_it() {
 
 #[test]
 fn r17_killed_hubs_go_on_in_any_weather() {
-    soak("R17", 8, |seed| {
+    trial("R17", 8, |seed| {
         let mut plan = Plan::rough(seed);
         plan.happens.kills = 250;
         plan
@@ -132,7 +122,7 @@ fn r17_killed_hubs_go_on_in_any_weather() {
 
 #[test]
 fn r18_stale_and_late_views_delete_nothing() {
-    soak("R18", 8, |seed| Plan {
+    trial("R18", 8, |seed| Plan {
         weather: Weather {
             stale_lists: 1_000,
             late_streams: 300,
@@ -147,7 +137,7 @@ fn r18_stale_and_late_views_delete_nothing() {
 
 #[test]
 fn r18_a_spoke_that_was_set_back_is_brought_forward_again() {
-    soak("R18", 6, |seed| {
+    trial("R18", 8, |seed| {
         let mut plan = Plan::rough(seed);
         plan.happens.set_backs = 150;
         plan.happens.removals = 0;
@@ -157,7 +147,7 @@ fn r18_a_spoke_that_was_set_back_is_brought_forward_again() {
 
 #[test]
 fn r25_graphs_pass_from_any_definition_to_any_other() {
-    soak("R25", 8, |seed| Plan {
+    trial("R25", 8, |seed| Plan {
         steps: 30,
         happens: Happens {
             redefinitions: 400,
@@ -171,7 +161,7 @@ fn r25_graphs_pass_from_any_definition_to_any_other() {
 
 #[test]
 fn r26_an_altered_link_harms_its_own_instance_at_most() {
-    soak("R26", 8, |seed| Plan {
+    trial("R26", 8, |seed| Plan {
         happens: Happens {
             links: 400,
             foreign: 100,

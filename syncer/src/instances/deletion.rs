@@ -4,8 +4,9 @@
 //! # Invariants
 //!
 //! Needs neither graph nor CEL: what to delete is what carries the instance's labels in the kinds
-//! that the ledger names, and is named by it ([`crate::state::claims`]). While one of these kinds cannot be read, deletion waits
-//! and says so: absence that was not seen is not absence. It is done in the name in which the children were written.
+//! that the ledger names, and is named by it ([`crate::state::claims`]), and what it names and has
+//! lost the labels. While one of these kinds cannot be read, deletion waits and says so: absence that
+//! was not seen is not absence. It is done in the name in which the children were written.
 //!
 //! Source: kro `pkg/controller/instance/deletion.go`.
 

@@ -3,11 +3,11 @@
 //! # Invariants
 //!
 //! A Spoke is not let go while the hub holds instances for it: their children would be orphaned
-//! without anybody having said so.
+//! without anybody having said so. The hub itself is asked, because a cache may not have been filled yet.
 
 use std::{sync::Arc, time::Duration};
 
-use api::LogicalCluster;
+use api::{GroupVersionResource, LogicalCluster};
 use client::{DeleteRequest, ListRequest, Patch};
 use serde_json::Value;
 use spokes::{Entry, Link, State};
@@ -19,7 +19,10 @@ use crate::{
     definitions::distribution,
     engine::Engine,
     finalizers, instances, resources,
-    state::target::{Target, TargetSort},
+    state::{
+        keys::text,
+        target::{Target, TargetSort},
+    },
 };
 
 /// Holds a Spoke until its instances are gone.
@@ -58,10 +61,12 @@ async fn step(
         Err(error) if error.is_not_found() => return Ok(()),
         Err(error) => return Err(error),
     };
-    if api::meta::deletion_timestamp(&object).is_some() {
-        return end(engine, cluster, &object).await;
+    let is_ending = api::meta::deletion_timestamp(&object).is_some();
+    if is_ending && end(engine, cluster, &object).await? == Ended::Yes {
+        return Ok(());
     }
-    if !api::meta::has_finalizer(&object, FINALIZER) {
+    // What is left of one that ends is deleted over its connection, which there is none of yet after a start.
+    if !is_ending && !api::meta::has_finalizer(&object, FINALIZER) {
         let patch = finalizers::add(&object, FINALIZER);
         object = engine
             .hub
@@ -79,19 +84,16 @@ async fn step(
         return Ok(()); // what comes of the Spoke as it is now names it again
     }
     match &entry.state {
+        State::Pending => {}
+        State::Embedded => connect_embedded(engine, cluster).await?,
+        State::Connected(link) => connect(engine, cluster, link, &object),
+        State::Refused(_) => engine.fleet.disconnect(cluster),
+    }
+    match &entry.state {
+        _ if is_ending => Ok(()), // what is waited for was written
         State::Pending => Ok(()),
-        State::Embedded => {
-            connect_embedded(engine, cluster).await?;
-            census::write(engine, cluster, &object).await
-        }
-        State::Connected(link) => {
-            connect(engine, cluster, link, &object);
-            census::write(engine, cluster, &object).await
-        }
-        State::Refused(fault) => {
-            engine.fleet.disconnect(cluster);
-            census::refuse(engine, &object, &fault.to_string()).await
-        }
+        State::Embedded | State::Connected(_) => census::write(engine, cluster, &object).await,
+        State::Refused(fault) => census::refuse(engine, &object, &fault.to_string()).await,
     }
 }
 
@@ -153,13 +155,25 @@ pub(crate) fn start(engine: &Arc<Engine>, target: &Arc<Target>) {
     }
 }
 
+/// Whether a Spoke that is deleted has been let go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    Yes,
+    /// The hub holds something for it.
+    No,
+}
+
 /// Lets a Spoke go once the hub holds nothing for it.
 async fn end(
     engine: &Arc<Engine>,
     cluster: &LogicalCluster,
     object: &Value,
-) -> Result<(), client::Error> {
-    let left = engine.instances.of_cluster(cluster).len();
+) -> Result<Ended, client::Error> {
+    let is_embedded = object["spec"]["provider"] == "Embedded";
+    let mut left = engine.instances.of_cluster(cluster).len();
+    if left == 0 && !is_embedded {
+        left = left_in_hub(engine, cluster).await?;
+    }
     if left > 0 {
         let reason = format!(
             "waiting: {left} instances are left in logical cluster {:?}; delete them first",
@@ -167,15 +181,15 @@ async fn end(
         );
         census::refuse(engine, object, &reason).await?;
         engine.spoke_queue.add_after(cluster.clone(), RETRY_DELAY);
-        return Ok(());
+        return Ok(Ended::No);
     }
     engine.fleet.disconnect(cluster);
     // Only a mirrored cluster has records of what its spoke serves; an embedded one does not even serve them.
-    if object["spec"]["provider"] != "Embedded" {
+    if !is_embedded {
         forget_records(engine, cluster).await?;
     }
     if !api::meta::has_finalizer(object, FINALIZER) {
-        return Ok(());
+        return Ok(Ended::Yes);
     }
     let endpoint = Engine::hub_endpoint(&LogicalCluster::root(), &resources::spokes(), "");
     let patch = finalizers::remove(object, FINALIZER);
@@ -185,10 +199,37 @@ async fn end(
         .patch(&endpoint, name, None, Patch::Json(&patch))
         .await
     {
-        Ok(_) => Ok(()),
-        Err(error) if error.is_not_found() => Ok(()),
+        Ok(_) => Ok(Ended::Yes),
+        Err(error) if error.is_not_found() => Ok(Ended::Yes),
         Err(error) => Err(error),
     }
+}
+
+/// Counts what the hub has of a spoke's instances, or of their ledgers. After a start, what is not known yet is not absent.
+async fn left_in_hub(
+    engine: &Arc<Engine>,
+    cluster: &LogicalCluster,
+) -> Result<usize, client::Error> {
+    let ledgers = Engine::hub_endpoint(cluster, &resources::inventories(), "");
+    let records = Engine::hub_endpoint(cluster, &resources::served_resources(), "");
+    let ledgers = engine.hub.list(&ledgers, &ListRequest::default()).await?;
+    let records = engine.hub.list(&records, &ListRequest::default()).await?;
+    let mut left = ledgers.items.len();
+    for record in &records.items {
+        let crd = &record["spec"]["crd"];
+        let resource = text(crd, &["names", "plural"]);
+        let versions = crd["versions"].as_array().into_iter().flatten();
+        for version in versions.map(|version| text(version, &["name"])) {
+            let gvr = GroupVersionResource::new(text(crd, &["group"]), version, resource);
+            let endpoint = Engine::hub_endpoint(cluster, &gvr, "");
+            match engine.hub.list(&endpoint, &ListRequest::default()).await {
+                Ok(listed) => left = left.max(listed.items.len()),
+                Err(error) if error.is_not_found() => {} // a version that is not served
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(left)
 }
 
 /// Deletes the records of what a spoke served.
