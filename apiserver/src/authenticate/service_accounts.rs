@@ -110,7 +110,7 @@ impl ServiceAccounts {
     /// served.
     ///
     /// Source: `kubernetes/pkg/serviceaccount/openidmetadata.go`.
-    pub(crate) fn issuer_configuration(&self, cluster: &LogicalCluster, base: &str) -> Value {
+    pub(crate) fn issuer_configuration(cluster: &LogicalCluster, base: &str) -> Value {
         json!({
             "issuer": issuer_of(cluster),
             "jwks_uri": format!("{base}{KEY_SET_PATH}"),

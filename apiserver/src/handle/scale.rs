@@ -256,14 +256,13 @@ fn not_a_count(scale: &Value) -> Option<&'static str> {
 /// # Errors
 /// 500 for an object without a count, as in Kubernetes.
 fn scale_of(paths: &ScalePaths, object: &Value) -> Result<Value, Refusal> {
-    match at(object, &paths.spec_replicas).and_then(Value::as_i64) {
-        Some(_) => Ok(counted(paths, object)),
-        None => {
-            let quoted = dialect::quote(&paths.spec_replicas);
-            let text = format!("the spec replicas field {quoted} does not exist");
-            Err(Status::internal(text).into())
-        }
+    let replicas = at(object, &paths.spec_replicas).and_then(Value::as_i64);
+    if replicas.is_some() {
+        return Ok(counted(paths, object));
     }
+    let quoted = dialect::quote(&paths.spec_replicas);
+    let text = format!("the spec replicas field {quoted} does not exist");
+    Err(Status::internal(text).into())
 }
 
 /// Makes the scale of an object; without a count it is zero.

@@ -11,6 +11,7 @@ use http::request::Parts;
 
 use super::Hub;
 use crate::{
+    authenticate::ServiceAccounts,
     authorize::{Authorized, Judge},
     backup, discovery, openapi,
     refusal::Refusal,
@@ -236,9 +237,8 @@ impl Hub {
     ) -> Result<Response, Refusal> {
         let (parts, info) = (request.request(), request.info());
         let cluster = info.cluster.one().ok_or_else(Refusal::no_such_path)?;
-        let accounts = &self.parts.accounts;
         let document = match page {
-            side::Page::Keys => accounts.key_set(),
+            side::Page::Keys => self.parts.accounts.key_set(),
             _ => accounts
                 .issuer_configuration(cluster, &side::base_url(parts, &super::prefix_of(info))),
         };

@@ -169,15 +169,18 @@ impl Collector {
                 // Whoever lags looks at all of them.
                 _changed = definitions.recv() => self.served_anew(),
                 () = tokio::time::sleep(RETRY_PAUSE), if !self.refused.is_empty() => {
-                    std::mem::take(&mut self.refused).into_iter().for_each(|work| self.queue.push(work));
+                    for work in std::mem::take(&mut self.refused) {
+                        self.queue.push(work);
+                    }
                 }
             }
         }
     }
 
     fn served_anew(&mut self) {
-        let unserved = std::mem::take(&mut self.unserved);
-        unserved.into_iter().for_each(|work| self.queue.push(work));
+        for work in std::mem::take(&mut self.unserved) {
+            self.queue.push(work);
+        }
     }
 
     /// Works until nothing is left that can be done now.

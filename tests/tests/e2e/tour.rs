@@ -139,8 +139,10 @@ fn stops() -> Vec<Stop> {
         let stop = stops.last_mut().expect("a command stands first");
         match (line.strip_prefix("| "), line.strip_prefix("! ")) {
             (Some(input), _) => stop.input.extend([input, "\n"]),
-            (None, Some(reason)) => stop.differs = Some(reason.to_owned()),
-            (None, None) => panic!("no line of a tour: {line}"),
+            (None, reason) => {
+                assert!(reason.is_some(), "no line of a tour: {line}");
+                stop.differs = reason.map(str::to_owned);
+            }
         }
     }
     stops
