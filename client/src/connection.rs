@@ -20,7 +20,7 @@ use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
 use crate::bounds::Budget;
 use crate::error::Error;
-use crate::transport::{RequestBody, ResponseBody, Timing, Transport};
+use crate::transport::{Protocol, RequestBody, ResponseBody, Timing, Transport, Upgrade, upgrade};
 
 mod kubeconfig;
 
@@ -255,9 +255,8 @@ impl Connection {
     /// Sends a request for a reverse proxy: the bodies stream in both directions and are never held as a whole.
     /// Path and query are taken from the request and put below the server's URL.
     ///
-    /// A request with an `Upgrade` header goes over HTTP/1.1; an answer 101 can be taken over by
-    /// `hyper::upgrade::on`. Redirects are not followed. Hop headers are the caller's to remove; only `Host` is
-    /// replaced here. There is no deadline.
+    /// Redirects are not followed. Hop headers are the caller's to remove; only `Host` is replaced here, and no request
+    /// asks for another protocol ([`Connection::upgrade`] does). There is no deadline.
     ///
     /// # Errors
     /// [`Error::Transport`] where no response came. Whatever the server answers is a response, not an error.
@@ -273,7 +272,36 @@ impl Connection {
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let mut request = request.map(request_body);
+        self.call(request.map(request_body), identity).await
+    }
+
+    /// Asks the server to speak another protocol, with a request that has no body. It goes over an HTTP/1.1 connection of
+    /// its own, with the same credential and headers as any other ([`Connection::send`]). There is no deadline.
+    ///
+    /// # Errors
+    /// [`Error::Transport`] where no response came, [`Error::Switch`] where the server switched to something else. What it
+    /// answers in HTTP is no error.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the connection; what the server did by then stays done.
+    pub async fn upgrade(
+        &self,
+        request: Request<()>,
+        protocol: Protocol,
+        identity: Identity,
+    ) -> Result<Upgrade, Error> {
+        let empty = http_body_util::Empty::<Bytes>::new();
+        let mut request = request.map(|()| request_body(empty));
+        upgrade::ask(&mut request, protocol);
+        let answer = self.call(request, identity).await?;
+        Upgrade::of(answer, protocol).await
+    }
+
+    async fn call(
+        &self,
+        mut request: Request<RequestBody>,
+        identity: Identity,
+    ) -> Result<Response<ResponseBody>, Error> {
         request.headers_mut().remove(header::HOST);
         let stack = match identity {
             Identity::Kubeconfig => self.shared.as_kubeconfig.clone(),

@@ -32,6 +32,9 @@ pub enum Error {
     /// The answer is more than the cluster may make this client hold.
     #[error(transparent)]
     Bound(#[from] BoundError),
+    /// The server switched protocols in a way that was not asked for.
+    #[error(transparent)]
+    Switch(#[from] SwitchError),
     /// The kubeconfig could not be used.
     #[error("kubeconfig: {0}")]
     Config(String),
@@ -81,6 +84,17 @@ pub enum BoundError {
     },
 }
 
+/// An answer 101 that was not asked for.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+pub enum SwitchError {
+    /// It names another protocol, or none.
+    #[error("the server switched to another protocol than the one that was asked for")]
+    Other,
+    /// The connection cannot be taken over.
+    #[error("the server switched protocols over a connection that cannot be taken over")]
+    NoStream,
+}
+
 // === impl Error ===
 
 impl Error {
@@ -124,7 +138,11 @@ impl Error {
         match self {
             Self::Transport(_) | Self::Timeout => true,
             Self::Status(status) => matches!(status.code, 502..=504),
-            Self::Decode(_) | Self::Path(_) | Self::Bound(_) | Self::Config(_) => false,
+            Self::Decode(_)
+            | Self::Path(_)
+            | Self::Bound(_)
+            | Self::Switch(_)
+            | Self::Config(_) => false,
         }
     }
 

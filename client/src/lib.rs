@@ -36,3 +36,4 @@ pub use dynamic::{
 };
 pub use error::{BoundError, Error};
 pub use impersonation::acting_as;
+pub use transport::{Protocol, Switched, Upgrade, Upgraded};

@@ -30,8 +30,10 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tower::{BoxError, Service};
 
 mod connector;
+pub(crate) mod upgrade;
 
 pub use connector::{ConnectTimeoutError, DeadlineConnector, ServerName};
+pub use upgrade::{Protocol, Switched, Upgrade, Upgraded};
 
 /// How many streams a lane takes. Go's HTTP/2 server allows 250 by default, kube-apiserver 100 to those it does not
 /// know yet.
@@ -79,7 +81,8 @@ struct Shared {
     tls: rustls::ClientConfig,
     server_name: Option<ServerName>,
     timing: Timing,
-    /// HTTP/1.1 alone, because HTTP/2 has no upgrades.
+    /// HTTP/1.1 alone, because HTTP/2 has no upgrades. A connection of its own for each request: none is kept, whatever
+    /// the answer was, so that a stream that stalls holds up nothing and what failed to be one is never used again.
     upgrades: HyperClient,
     /// Guards the list, in which lanes are only ever added. Held for the choice of one.
     lanes: Mutex<Vec<Arc<Lane>>>,
@@ -123,7 +126,7 @@ impl Transport {
     /// Makes a transport; nothing is connected before the first request.
     pub fn new(tls: rustls::ClientConfig, server_name: Option<ServerName>, timing: Timing) -> Self {
         let connector = connector::http1(tls.clone(), server_name.clone(), timing.connect_timeout);
-        let upgrades = builder(timing).build(connector);
+        let upgrades = builder(timing).pool_max_idle_per_host(0).build(connector);
         let lanes = Mutex::new(Vec::new());
         Self {
             shared: Arc::new(Shared {
@@ -184,14 +187,18 @@ impl Service<Request<RequestBody>> for Transport {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends a request. One with an `Upgrade` header goes over HTTP/1.1, and its answer can be taken over by
-    /// `hyper::upgrade::on`.
+    /// Sends a request. One that [`upgrade::ask`] has marked goes over an HTTP/1.1 connection of its own; no other one
+    /// asks for another protocol, whatever its headers say.
     fn call(&mut self, mut req: Request<RequestBody>) -> Self::Future {
         // The connection decides the version; a relayed request brings that of its own connection.
         *req.version_mut() = Version::HTTP_11;
-        if req.headers().contains_key(header::UPGRADE) {
-            let headers = req.headers_mut();
+        let protocol = upgrade::asked(&req);
+        let headers = req.headers_mut();
+        headers.remove(header::UPGRADE);
+        headers.remove(header::CONNECTION);
+        if let Some(protocol) = protocol {
             headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+            headers.insert(header::UPGRADE, protocol.value());
             let response = self.shared.upgrades.request(req);
             return Box::pin(async move {
                 Ok(response.await?.map(|inner| ResponseBody {

@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::*;
+use crate::Switched;
 use crate::testing::{PATIENCE, Reply, Server, Wire, held, never, reply};
 
 fn get(path: &str) -> Request<Empty<Bytes>> {
@@ -237,42 +238,56 @@ async fn the_token_of_the_kubeconfig_replaces_what_the_request_brings() {
     assert!(!seen[0].headers.contains_key("host"));
 }
 
-#[tokio::test]
-async fn an_upgrade_goes_over_http_1_and_can_be_taken_over() {
-    let server = Server::start(|mut request| {
+/// Switches to `protocol` and says four bytes backwards; asked for `/no`, refuses.
+async fn switches_to(protocol: &'static str) -> Server {
+    let reply = move |mut request: Request<hyper::body::Incoming>| -> Reply {
+        if request.uri().path() == "/no" {
+            return reply(403, "no");
+        }
         let upgrade = hyper::upgrade::on(&mut request);
         let tasks = tasks::Tasks::new();
         tasks.spawn("echo", async move {
-            let mut stream = TokioIo::new(upgrade.await.unwrap());
+            let Ok(stream) = upgrade.await else { return };
+            let mut stream = TokioIo::new(stream);
             let mut bytes = [0; 4];
-            stream.read_exact(&mut bytes).await.unwrap();
-            bytes.reverse();
-            stream.write_all(&bytes).await.unwrap();
+            if stream.read_exact(&mut bytes).await.is_ok() {
+                bytes.reverse();
+                drop(stream.write_all(&bytes).await);
+            }
         });
         Box::pin(async move {
             Response::builder()
                 .status(StatusCode::SWITCHING_PROTOCOLS)
                 .header("connection", "Upgrade")
-                .header("upgrade", "echo")
+                .header("upgrade", protocol)
                 .body(Full::default().boxed_unsync())
                 .unwrap()
         })
-    })
-    .await;
-    let connection = server.connect().await;
-    let request = Request::builder()
+    };
+    Server::start(reply).await
+}
+
+fn to_exec(path: &str) -> Request<()> {
+    Request::builder()
         .method(Method::POST)
         .version(Version::HTTP_2)
-        .uri("/exec?command=sh")
-        .header("upgrade", "echo")
-        .body(Empty::<Bytes>::new())
-        .unwrap();
-    let response = connection
-        .send(request, Identity::Kubeconfig)
-        .await
-        .unwrap();
-    assert_eq!(response.status(), StatusCode::SWITCHING_PROTOCOLS);
-    let mut stream = TokioIo::new(hyper::upgrade::on(response).await.unwrap());
+        .uri(path)
+        .body(())
+        .unwrap()
+}
+
+#[tokio::test]
+async fn an_upgrade_goes_over_http_1_and_can_be_taken_over() {
+    let server = switches_to("spdy/3.1").await;
+    let connection = server.connect().await;
+    let request = to_exec("/exec?command=sh");
+    let answer = connection
+        .upgrade(request, Protocol::Spdy, Identity::Kubeconfig)
+        .await;
+    let Upgrade::Switched(Switched { head, mut stream }) = answer.unwrap() else {
+        panic!("the server switches");
+    };
+    assert_eq!(head.status, StatusCode::SWITCHING_PROTOCOLS);
     stream.write_all(b"abcd").await.unwrap();
     let mut bytes = [0; 4];
     stream.read_exact(&mut bytes).await.unwrap();
@@ -280,6 +295,36 @@ async fn an_upgrade_goes_over_http_1_and_can_be_taken_over() {
     let seen = server.seen();
     assert_eq!(seen[0].version, Version::HTTP_11);
     assert_eq!(seen[0].headers["authorization"], "Bearer secret");
+    assert_eq!(seen[0].headers["upgrade"], "SPDY/3.1");
+}
+
+/// The class of CVE-2018-1002105: the connection of a failed upgrade is authenticated as the hub.
+#[tokio::test]
+async fn what_is_no_upgrade_leaves_no_connection() {
+    let server = switches_to("websocket").await;
+    let connection = server.connect().await;
+    for count in 1..=3 {
+        let request = to_exec("/no");
+        let answer = connection.upgrade(request, Protocol::Spdy, Identity::Kubeconfig);
+        let Upgrade::Answered(answer) = answer.await.unwrap() else {
+            panic!("the server refuses");
+        };
+        assert_eq!(answer.status(), StatusCode::FORBIDDEN);
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(body, "no");
+        assert_eq!(server.connection_count(), count, "one for each");
+    }
+    let request = to_exec("/other");
+    let answer = connection.upgrade(request, Protocol::Spdy, Identity::Kubeconfig);
+    let error = answer.await.expect_err("another protocol");
+    assert!(matches!(error, Error::Switch(_)), "{error:?}");
+    // A header alone asks for nothing.
+    let plain = Request::get("/no").header("upgrade", "websocket");
+    let plain = plain.body(Empty::<Bytes>::new()).unwrap();
+    drop(connection.send(plain, Identity::Kubeconfig).await.unwrap());
+    let seen = server.seen();
+    let last = seen.last().unwrap();
+    assert!(!last.headers.contains_key("upgrade"), "{last:?}");
 }
 
 #[tokio::test]
