@@ -49,6 +49,9 @@ pub(super) async fn serve(
         call.context.warn(warning.as_str());
     }
     let named = call.info.names_object;
+    if matches!(call.endpoint, Endpoint::Running | Endpoint::Balanced) {
+        return subresources::running(&call);
+    }
     if !allows(&call) {
         return Err(call.not_allowed());
     }

@@ -1,6 +1,6 @@
-//! The small subresources of pods: `binding` and `eviction`.
+//! The small subresources of pods: `binding` and `eviction`; and those that need a pod that runs.
 //!
-//! Disruption budgets are not asked about evictions: there is nobody who keeps their status.
+//! Discovery does not name the latter: nothing runs where the hub stores the pods. Disruption budgets are not asked about evictions: there is nobody who keeps their status.
 //! Source: kubernetes/pkg/registry/core/pod/storage/{storage,eviction}.go.
 
 use api::query::{CreateOptions, DeleteOptions};
@@ -8,6 +8,7 @@ use api::{Condition, GroupVersionKind, Status, meta};
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::convert;
 use super::decode;
 use super::delete::delete_object;
 use super::received::receive;
@@ -18,6 +19,7 @@ use crate::call::Call;
 use crate::negotiate::{self, MediaType, Negotiated, Offer};
 use crate::refusal::Refusal;
 use crate::respond::{self, RequestBody, Response};
+use crate::strategy::endpoint::Endpoint;
 use crate::strategy::pods;
 
 const MEDIA: [MediaType; 3] = [MediaType::Json, MediaType::Yaml, MediaType::Protobuf];
@@ -58,6 +60,34 @@ pub(super) async fn bind(call: &Call<'_>, body: RequestBody) -> Result<Response,
         .await;
     }
     created(form)
+}
+
+/// Refuses what only a pod that runs can answer, as Kubernetes does for one that has no node or a service without endpoints.
+///
+/// Source: `streamLocation` in kubernetes/pkg/registry/core/pod/strategy.go, `ResourceLocation` in
+/// kubernetes/pkg/registry/core/service/storage/storage.go.
+pub(super) fn running(call: &Call<'_>) -> Result<Response, Refusal> {
+    let named = &call.info.name;
+    // Proxies name a port too: `https:web:443`.
+    let name = match named.split(':').collect::<Vec<_>>().as_slice() {
+        [name] | [name, _] | [_, name, _] if call.info.subresource == "proxy" => *name,
+        _ => named,
+    };
+    let target = call.target_named(name)?;
+    let entry = call.shared.store.get(&target.key);
+    let entry = entry.ok_or_else(|| call.not_found(name))?;
+    if call.endpoint == Endpoint::Balanced {
+        let text = format!("no endpoints available for service {named:?}");
+        return Err(Status::service_unavailable(text).into());
+    }
+    let pod = convert::served_value(call.scope, &entry)?;
+    let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+    let text = if node.is_empty() {
+        format!("pod {name} does not have a host assigned")
+    } else {
+        format!("pod {name} does not run: node {node:?} of this cluster has no kubelet")
+    };
+    Err(Status::bad_request(text).into())
 }
 
 /// Deletes a pod.

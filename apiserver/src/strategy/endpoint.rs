@@ -19,6 +19,10 @@ pub(crate) enum Endpoint {
     Approval,
     /// `ephemeralcontainers` or `resize` of a pod: parts of its spec.
     PodPart,
+    /// `exec`, `attach`, `portforward`, `log` or `proxy` of a pod: what a kubelet or a container answers.
+    Running,
+    /// `proxy` of a service: what one of its pods answers.
+    Balanced,
 }
 
 // === impl Endpoint ===
@@ -35,6 +39,8 @@ impl Endpoint {
             Self::Eviction => "eviction",
             Self::Approval => "approval",
             Self::PodPart => "ephemeralcontainers",
+            Self::Running => "exec",
+            Self::Balanced => "proxy",
         }
     }
 }

@@ -23,6 +23,7 @@ pub(super) const SERVICES: Strategy = Strategy {
         ("spec.clusterIP", "spec.clusterIP"),
         ("spec.type", "spec.type"),
     ],
+    endpoints: &[("proxy", Endpoint::Balanced)],
     put_of_absent: PutOfAbsent::Creates,
     prepare_update,
     validate,
