@@ -10,6 +10,8 @@ use crate::request::{RequestContext, RequestInfo};
 /// Longest id that is taken over from a client.
 const ID_BYTES_MAX: usize = 64;
 
+/// The code of an answer after which both sides say what they like.
+const CODE_SWITCHED: u16 = 101;
 /// The code of a record whose client went away before the answer. Nobody has seen it; what the request has changed stays.
 const CODE_CLIENT_GONE: u16 = 499;
 /// The code of a record whose request panicked.
@@ -30,11 +32,13 @@ fn fresh_id() -> HeaderValue {
     HeaderValue::from_str(text).expect("a UUID is digits, letters and hyphens")
 }
 
-/// Records a request that was answered with `code`, if it changed something or was refused.
+/// Records a request that was answered with `code`, if it changed something, opened a stream, or was refused.
 pub(crate) fn record(context: &RequestContext, info: &RequestInfo, code: u16, latency_ms: u64) {
     let refused = matches!(code, 401 | 403);
     let impersonates = context.impersonator.is_some();
-    if info.verb.is_read_only() && !refused && !impersonates {
+    // `kubectl exec` asks by GET.
+    let is_read = info.verb.is_read_only() && code != CODE_SWITCHED;
+    if is_read && !refused && !impersonates {
         return;
     }
     tracing::info!(

@@ -28,7 +28,7 @@ use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use api::{cluster::ClusterScope, status::Status};
 use futures::{FutureExt, future::BoxFuture};
-use http::{HeaderValue, Method, header, request::Parts};
+use http::{HeaderValue, Method, StatusCode, header, request::Parts};
 use http_body::Body as _;
 use spokes::Spokes;
 use tokio::time::{Instant, timeout_at};
@@ -174,7 +174,7 @@ impl Hub {
         response
             .headers_mut()
             .insert(respond::AUDIT_ID, head.audit_id);
-        if head.closes {
+        if head.closes && response.status() != StatusCode::SWITCHING_PROTOCOLS {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
         }
@@ -209,7 +209,9 @@ impl Hub {
         head: &Head,
         span: &Span,
     ) -> Response {
-        let is_long_running = info.is_long_running();
+        let target = Target::of(&self.parts.registry, &info);
+        let is_stream = target.switches(&parts, &info);
+        let is_long_running = is_stream || info.is_long_running();
         let requests = self.parts.metrics.requests();
         let _in_flight = (!is_long_running).then(|| requests.in_flight(info.verb));
         let running = is_long_running.then(|| requests.long_running(info.verb));
@@ -226,13 +228,17 @@ impl Hub {
             Ok(known) => known,
             Err(refusal) => return self.refuse_early(&parts, Some(&info), &refusal, head),
         };
-        let target = Target::of(&self.parts.registry, &info);
         let cluster = info.cluster.clone();
         let mut authenticated = sender.authenticate(parts, info, |user| {
             RequestContext::new(user, head.audit_id.clone(), cluster, now, deadline)
         });
         span.record("user", &authenticated.context().user.username);
-        let permit = match self.take_share(&mut authenticated, seat) {
+        let kind = match (is_stream, is_long_running) {
+            (true, _) => Kind::Stream,
+            (false, true) => Kind::Watch,
+            (false, false) => Kind::Request,
+        };
+        let permit = match self.take_share(&mut authenticated, seat, kind) {
             Ok(permit) => permit,
             Err(refusal) => {
                 return self.finish(Err(refusal), &Facts::of_authenticated(&authenticated), head);
@@ -286,6 +292,7 @@ impl Hub {
         &self,
         request: &mut Authenticated<Parts>,
         seat: Option<&Seat>,
+        kind: Kind,
     ) -> Result<Option<Permit>, Refusal> {
         if request.context().origin == RequestOrigin::InProcess || is_health(&request.info().path) {
             return Ok(None);
@@ -300,11 +307,6 @@ impl Hub {
         if let Some(seat) = seat {
             seat.count_for(&share, &user)?;
         }
-        let kind = if request.info().is_long_running() {
-            Kind::Watch
-        } else {
-            Kind::Request
-        };
         share.take(kind, &user).map(Some)
     }
 
@@ -392,7 +394,7 @@ impl Head {
             audit_id: audit::id_of(request.headers()),
             omits_body: *request.method() == Method::HEAD,
             takes_gzip: respond::accepts_gzip(request.headers()),
-            closes: is_chunked(request),
+            closes: is_chunked(request) || asks_to_switch(request),
             started: Instant::now(),
         }
     }
@@ -482,6 +484,12 @@ fn drop_body(response: &mut Response) {
 fn is_chunked(request: &http::Request<RequestBody>) -> bool {
     request.version() < http::Version::HTTP_2
         && request.headers().contains_key(header::TRANSFER_ENCODING)
+}
+
+/// Whether the client may take the connection for one of another protocol from now on. If it is none, what the client has sent by then
+/// must not be read as a request, so the connection ends with the refusal.
+fn asks_to_switch(request: &http::Request<RequestBody>) -> bool {
+    request.version() < http::Version::HTTP_2 && request.headers().contains_key(header::UPGRADE)
 }
 
 fn millis(latency: Duration) -> u64 {

@@ -1,12 +1,12 @@
 //! Quotas: how much of the hub one user may have at a time.
 //!
-//! Each user has a [`Share`]: its connections, its open watches, its requests under way, and the memory that its bodies
+//! Each user has a [`Share`]: its connections, its open watches and streams, its requests under way, and the memory that its bodies
 //! and the objects made of them take. A user that has all of it is answered 429 with `Retry-After`, and nobody else
 //! notices. Above the limit of all users together, whoever has less than a fair part still gets in.
 //!
 //! ```text
 //!   connection ──► waiting room (by address) ──► first request that says who sends it ──► the user's connections
-//!   request ─────► the user's requests (until its answer is sent), or watches (until they end)
+//!   request ─────► the user's requests (until its answer is sent), or watches or streams (until they end)
 //!   body ────────► the user's body bytes ──► the user's tree bytes ──► all tree bytes
 //! ```
 //!
@@ -34,7 +34,7 @@ pub(crate) use room::{Room, Seat};
 
 use crate::request::{
     ANONYMOUS, UserInfo,
-    share::{Limits, Share, Totals},
+    share::{KIND_COUNT, Kind, Limits, Share, Totals},
 };
 
 /// Maps of shares: requests of different users rarely meet in one.
@@ -93,9 +93,14 @@ impl Quotas {
     }
 
     /// How often something was refused, by kind, and how many users have a share.
-    pub(crate) fn counts(&self) -> ([(&'static str, u64); 3], usize) {
+    pub(crate) fn counts(&self) -> ([(&'static str, u64); KIND_COUNT], usize) {
         let users = self.shards.iter().map(|shard| shard.lock().len()).sum();
         (self.totals.refused(), users)
+    }
+
+    /// How many streams are open.
+    pub(crate) fn stream_count(&self) -> u32 {
+        self.totals.in_use(Kind::Stream)
     }
 }
 

@@ -1,14 +1,16 @@
 //! A spoke's logical cluster: what the hub does not store is the spoke's, and is relayed to it.
 //!
 //! In reading order: [`way`] (the connection of one), [`links`] (what is kept for each connected spoke), [`forward`] (one request, streamed both
-//! ways, as the user), [`headers`] (which of them pass, either way), [`published`] (discovery and OpenAPI of both, as one),
+//! ways, as the user), [`upgrade`] (one that becomes a stream of bytes), [`headers`] (which of them pass, either way), [`redirect`] (where
+//! an application behind a proxy may send its users), [`published`] (discovery and OpenAPI of both, as one),
 //! [`namespaces`] (what admission sees of the spoke's namespaces), [`review`] (what the spoke's authorizer says of kinds that the
 //! hub stores), [`accounts`] and [`tokens`] (whose the tokens of its own ServiceAccounts are).
 //!
 //! # Invariants
 //! - A request to a spoke that is not reached is 503 and names the spoke; it is never an empty list, never a 404.
 //! - Nothing that a client sends says who it is in the spoke: the identity is the hub's impersonation, or none.
-//! - No redirect of a spoke is followed, and none is relayed.
+//! - No redirect of a spoke is followed, and none leads elsewhere than to the same application of the same spoke.
+//! - Bytes pass untouched only over a connection that the spoke has switched to the protocol that was asked for.
 
 mod accounts;
 mod forward;
@@ -16,8 +18,10 @@ mod headers;
 mod links;
 mod namespaces;
 mod published;
+mod redirect;
 mod review;
 mod tokens;
+mod upgrade;
 mod way;
 
 use std::sync::Arc;
@@ -29,6 +33,8 @@ use links::Links;
 use published::Hubs;
 use spokes::Spokes;
 use tasks::Tasks;
+
+pub(crate) use upgrade::asked as asked_protocol;
 
 #[cfg(feature = "fuzzing")]
 pub(crate) use forward::below_cluster;
@@ -129,6 +135,9 @@ impl Relay {
             }
         }
         let link = link.ok_or_else(|| self.links.not_connected(cluster))?;
+        if let Some(protocol) = upgrade::asked(request.request(), info) {
+            return upgrade::forward(&link.way, request, protocol, body).await;
+        }
         forward::forward(&link.way, request, body).await
     }
 }

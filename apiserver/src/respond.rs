@@ -16,6 +16,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use body::{Body, RequestBody};
+pub(crate) use body::{Stream, Switched};
 
 use crate::{
     negotiate::{Encoding, Negotiated},

@@ -1,18 +1,20 @@
 //! Connections: accepted, wrapped in TLS, and served until the server drains.
 //!
 //! Drain, in this order: readiness fails; nothing is accepted any more and every connection is told so (GOAWAY, `Connection: close`);
-//! requests that are under way end; watches end, cleanly; connections that are left are cut. Each step has its own
-//! grace.
+//! requests that are under way end; watches end, cleanly, and streams; connections that are left are cut. Each step has
+//! its own grace.
 //!
 //! Source: `apiserver/pkg/server/genericapiserver.go` (`RunWithContext`), `.../secure_serving.go`.
 
 mod connection;
 mod cork;
 mod executor;
+mod stream;
 
 use std::{io, net::IpAddr, sync::Arc, time::Duration};
 
 use rustls::ServerConfig;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -33,6 +35,12 @@ const CONNECTION_COUNT_MAX: usize = 16_384;
 const REQUEST_GRACE: Duration = Duration::from_mins(1);
 /// How long connections may take to close once nothing is under way.
 const CLOSE_GRACE: Duration = Duration::from_secs(5);
+/// A client that is silent is probed by the kernel, and given up after five minutes without a sign of life. kube-apiserver probes
+/// after three. Source: `apiserver/pkg/server/secure_serving.go` (`tcpKeepAliveListener`).
+const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
+    .with_time(Duration::from_mins(3))
+    .with_interval(Duration::from_secs(30))
+    .with_retries(4);
 /// Wait after a failed accept: the process is out of files, and hammering does not help.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -166,6 +174,8 @@ async fn accept(
         .map_err(io::Error::other)?;
     let (stream, address) = listener.accept().await?;
     stream.set_nodelay(true)?;
+    // HTTP/1.1 has no pings, and streams have none that the hub sees: what a client leaves behind that was unplugged ends by this.
+    SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE)?;
     let address = address.ip();
     Ok((Accepted { stream, address }, slot))
 }

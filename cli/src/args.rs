@@ -120,12 +120,18 @@ pub(crate) struct Limits {
     /// Open watches of one user, with logs and other requests that do not end.
     #[arg(long = "max-watches-per-user", value_name = "N", default_value_t = apiserver::Limits::default().watches_per_user)]
     pub(crate) watches_per_user: u32,
+    /// Streams of one user: exec, attach, port-forward, and whatever else asks a spoke for another protocol.
+    #[arg(long = "max-streams-per-user", value_name = "N", default_value_t = apiserver::Limits::default().streams_per_user)]
+    pub(crate) streams_per_user: u32,
     /// Requests under way of one user.
     #[arg(long = "max-requests-per-user", value_name = "N", default_value_t = apiserver::Limits::default().requests_per_user)]
     pub(crate) requests_per_user: u32,
     /// Requests under way of all users, above which each gets a fair part.
     #[arg(long = "max-requests", value_name = "N", default_value_t = apiserver::Limits::default().requests)]
     pub(crate) requests: u32,
+    /// Streams of all users, above which each gets a fair part.
+    #[arg(long = "max-streams", value_name = "N", default_value_t = apiserver::Limits::default().streams)]
+    pub(crate) streams: u32,
 }
 
 /// How etcd is reached, with the names of kube-apiserver's flags.

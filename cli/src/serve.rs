@@ -84,8 +84,10 @@ fn limits_of(limits: &args::Limits) -> apiserver::Limits {
     apiserver::Limits {
         connections_per_user: limits.connections_per_user,
         watches_per_user: limits.watches_per_user,
+        streams_per_user: limits.streams_per_user,
         requests_per_user: limits.requests_per_user,
         requests: limits.requests,
+        streams: limits.streams,
     }
 }
 

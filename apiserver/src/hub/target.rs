@@ -16,6 +16,7 @@ use crate::{
     backup, discovery, openapi,
     refusal::Refusal,
     registry::{ClusterKind, Registry, ResourceScope},
+    relay,
     request::{RequestInfo, Verb},
     respond::{RequestBody, Response},
     review::{Review, token_request},
@@ -120,6 +121,11 @@ impl Target {
             Self::Spoke => Judge::Spoke,
             Self::NoSuchCluster => Judge::FirstGate,
         }
+    }
+
+    /// Whether the answer may be another protocol: a stream to a spoke. Who else answers does so in HTTP.
+    pub(super) fn switches(&self, parts: &Parts, info: &RequestInfo) -> bool {
+        matches!(self, Self::Spoke) && relay::asked_protocol(parts, info).is_some()
     }
 
     /// Answers.

@@ -9,8 +9,10 @@ use crate::request::share::{Kind, Permit};
 const LIMITS: Limits = Limits {
     connections_per_user: 2,
     watches_per_user: 3,
+    streams_per_user: 2,
     requests_per_user: 4,
     requests: 6,
+    streams: 3,
 };
 
 fn user(name: &str) -> UserInfo {
@@ -49,6 +51,21 @@ fn a_user_that_has_its_share_is_refused_alone_and_gets_it_back() {
 }
 
 #[test]
+fn streams_are_counted_for_each_user_and_for_all() {
+    let quotas = Quotas::new(LIMITS);
+    let users = ["a", "b", "c"].map(user);
+    let take = |user: &UserInfo| quotas.share(user, None).take(Kind::Stream, user);
+    let of_a = [take(&users[0]).unwrap(), take(&users[0]).unwrap()];
+    assert!(take(&users[0]).is_err(), "more than one user may have");
+    let of_b = take(&users[1]).unwrap();
+    assert!(take(&users[1]).is_err(), "more than all users may have");
+    let of_c = take(&users[2]);
+    assert!(of_c.is_ok(), "who has none gets one all the same");
+    drop((of_a, of_b, of_c));
+    assert_eq!(quotas.totals.in_use(Kind::Stream), 0, "all came back");
+}
+
+#[test]
 fn above_the_limit_of_all_a_user_with_less_than_a_fair_part_gets_in() {
     let quotas = Quotas::new(LIMITS);
     let users: Vec<UserInfo> = ["a", "b", "c"].map(user).into();
@@ -74,7 +91,7 @@ fn above_the_limit_of_all_a_user_with_less_than_a_fair_part_gets_in() {
     let admin = UserInfo::system("a");
     assert!(many.take(Kind::Request, &admin).is_ok(), "an administrator");
     drop(held);
-    assert_eq!(quotas.totals.under_way(), 0, "all came back");
+    assert_eq!(quotas.totals.in_use(Kind::Request), 0, "all came back");
 }
 
 #[test]

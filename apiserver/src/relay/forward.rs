@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! - What a client says of itself never reaches the spoke ([`super::headers`]).
-//! - A redirect of the spoke never reaches the client, which would go there with its credential for the hub.
+//! - A redirect of the spoke never reaches the client, which would go there with its credential for the hub; except for one of an application
+//!   behind a proxy to itself ([`redirect`]).
 //! - A user of the hub whose name begins with `system:` does not become that user in the spoke.
 
 use std::fmt::Write;
@@ -15,11 +16,15 @@ use http::{
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
-use super::{headers, way::Way};
+use super::{
+    headers::{self, Origin},
+    redirect,
+    way::Way,
+};
 use crate::{
     authorize::Authorized,
     refusal::Refusal,
-    request::{Credential, RequestContext, RequestOrigin, UserInfo},
+    request::{Credential, Ending, RequestContext, RequestOrigin, UserInfo},
     respond::{Body, RequestBody, Response},
 };
 
@@ -42,16 +47,29 @@ pub(super) enum Identity {
 /// Relays a request.
 ///
 /// # Errors
-/// 503 where the spoke is not reached, 403 for users that do not enter spokes, 501 for streams that are not relayed yet.
+/// 503 where the spoke is not reached, 403 for users that do not enter spokes.
 pub(super) async fn forward(
     way: &Way,
     request: &Authorized<Parts>,
     body: RequestBody,
 ) -> Result<Response, Refusal> {
+    let (outgoing, sent_as) = as_user(way, request)?;
+    let outgoing = outgoing.map(|()| body);
+    let answered = way.connection().send(outgoing, sent_as).await;
+    let answer = answered.map_err(|error| way.unreachable(&error))?;
+    way.answered();
+    relay_back(way, request, answer)
+}
+
+/// Makes what goes to the spoke of a request's head, and says with whose credential it goes.
+///
+/// # Errors
+/// 403 for users that do not enter spokes.
+pub(super) fn as_user(
+    way: &Way,
+    request: &Authorized<Parts>,
+) -> Result<(http::Request<()>, client::Identity), Refusal> {
     let (parts, context) = (request.request(), request.context());
-    if parts.headers.contains_key(header::UPGRADE) {
-        return Err(no_upgrade().into());
-    }
     let mut headers = headers::relayed(&parts.headers);
     let mut sent_as = client::Identity::Kubeconfig;
     match sender_of(context, way.trusts_masters()) {
@@ -69,19 +87,36 @@ pub(super) async fn forward(
             return Err(Status::forbidden(&api::GroupResource::default(), "", &reason).into());
         }
     }
-    let mut outgoing = http::Request::new(body);
+    let mut outgoing = http::Request::new(());
     *outgoing.method_mut() = parts.method.clone();
     *outgoing.uri_mut() = below_cluster(&parts.uri)?;
     *outgoing.headers_mut() = headers;
-    let answered = way.connection().send(outgoing, sent_as).await;
-    let answer = answered.map_err(|error| way.unreachable(&error))?;
-    way.answered();
+    Ok((outgoing, sent_as))
+}
+
+/// Makes the client's answer of a spoke's.
+///
+/// # Errors
+/// 502 for one that is not relayed.
+pub(super) fn relay_back(
+    way: &Way,
+    request: &Authorized<Parts>,
+    answer: http::Response<client::transport::ResponseBody>,
+) -> Result<Response, Refusal> {
+    let (info, ending) = (request.info(), &request.context().ending);
     let (head, body) = answer.into_parts();
-    if let Some(reason) = not_permitted(head.status, &head.headers) {
+    let path = below_cluster(&request.request().uri)?;
+    let location = redirect::location(path.path(), info, &head);
+    if let Some(reason) = not_permitted(head.status, &head.headers)
+        && location.is_none()
+    {
         tracing::warn!(spoke = %way.cluster(), code = head.status.as_u16(), reason, "refused to relay a response of a spoke");
         return Err(bad_gateway(way, reason).into());
     }
-    let body = if request.info().is_long_running() {
+    let is_proxy = info.subresource == "proxy";
+    let body = if is_proxy {
+        proxied(body, ending.clone())
+    } else if info.is_long_running() {
         // Ends when the hub drains, as a watch of its own does.
         let pieces = body.into_data_stream().take_while(|piece| {
             let whole = piece.is_ok();
@@ -89,16 +124,40 @@ pub(super) async fn forward(
         });
         Body::stream(
             pieces.filter_map(|piece| async { piece.ok() }),
-            context.ending.clone(),
+            ending.clone(),
         )
     } else {
         // Trailers stay behind: nothing of a spoke's comes after what was judged.
         Body::foreign(StreamBody::new(body.into_data_stream().map_ok(Frame::data)))
     };
+    let origin = if is_proxy {
+        Origin::Backend
+    } else {
+        Origin::Server
+    };
     let mut response = http::Response::new(body);
     *response.status_mut() = head.status;
-    *response.headers_mut() = headers::relayed_back(&head.headers);
+    *response.headers_mut() = headers::relayed_back(&head.headers, origin);
+    if let Some(location) = location {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
     Ok(response)
+}
+
+/// The body of an application's answer: whatever ends it before its end, the drain too, breaks it, so that nobody takes a part of a file
+/// for the file.
+fn proxied(body: client::transport::ResponseBody, ending: Ending) -> Body {
+    let end = ending.token();
+    let pieces = body.into_data_stream().map_ok(Frame::data);
+    let cut = async move {
+        let cut = ending.token().is_cancelled();
+        // Held as long as the answer goes on: that is how it is known to.
+        drop(ending);
+        cut.then(|| Err("the answer is ended".into()))
+    };
+    let cut = futures::stream::once(cut).filter_map(std::future::ready);
+    let pieces = pieces.take_until(end.cancelled_owned()).chain(cut);
+    Body::foreign(StreamBody::new(pieces))
 }
 
 /// The token of the spoke's own ServiceAccount that sends a request. No other identity known only to one cluster is let into a spoke.
@@ -129,7 +188,7 @@ fn not_permitted(code: StatusCode, headers: &HeaderMap) -> Option<&'static str> 
     (code.as_u16() > 599).then_some("the backend answered with a status that HTTP does not have")
 }
 
-fn bad_gateway(way: &Way, reason: &str) -> Status {
+pub(super) fn bad_gateway(way: &Way, reason: &str) -> Status {
     let text = format!("spoke {:?}: {reason}", way.cluster().as_str());
     Status::failure(502, api::StatusReason::Unknown, text)
 }
@@ -230,11 +289,6 @@ pub(crate) fn below_cluster(uri: &Uri) -> Result<Uri, Refusal> {
     };
     let below: PathAndQuery = text.parse().map_err(Refusal::internal)?;
     Ok(Uri::from(below))
-}
-
-fn no_upgrade() -> Status {
-    let text = "exec, attach and port-forward are not relayed yet; use the spoke's own API server for them";
-    Status::failure(501, api::StatusReason::Unknown, text)
 }
 
 #[cfg(test)]

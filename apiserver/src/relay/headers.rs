@@ -80,6 +80,38 @@ const PASSED_BACK: &[&str] = &[
     "x-stream-protocol-version",
 ];
 
+/// What a 101 says of the protocol. Sources: RFC 6455 section 4.2.2, `apimachinery/pkg/util/httpstream/httpstream.go`.
+const PASSED_BACK_SWITCHED: &[&str] = &[
+    "sec-websocket-accept",
+    "sec-websocket-extensions",
+    "sec-websocket-protocol",
+    "x-stream-protocol-version",
+];
+
+/// What `x-` headers of an application do not pass back: how these go on tells a proxy before the hub to serve something else, or a
+/// browser how to take the page.
+const NOT_OWN: &[&str] = &[
+    "accel-",
+    "sendfile",
+    "lighttpd-",
+    "litespeed-",
+    "reproxy-",
+    "original-",
+    "rewrite-",
+    "content-",
+    "frame-",
+    "xss-",
+    "dns-",
+    "webkit-",
+    "ua-",
+    "permitted-",
+    "sourcemap",
+    "kubernetes-",
+];
+
+/// How the subprotocol begins that is a bearer token.
+const TOKEN_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
+
 /// A page that a spoke serves is no page of the hub's: it runs no script and sees nothing of the hub's origin.
 const SANDBOX: HeaderValue = HeaderValue::from_static("default-src 'none'; sandbox");
 
@@ -102,20 +134,50 @@ pub(crate) fn relayed(headers: &HeaderMap) -> HeaderMap {
     let mut relayed = HeaderMap::with_capacity(headers.len());
     for (name, value) in headers {
         let text = name.as_str();
-        if withheld(text).is_none() && !named.iter().any(|named| named == text) {
+        if withheld(text).is_some() || named.iter().any(|named| named == text) {
+            continue;
+        }
+        if name == header::SEC_WEBSOCKET_PROTOCOL {
+            relayed.extend(without_token(value).map(|value| (name.clone(), value)));
+        } else {
             relayed.append(name.clone(), value.clone());
         }
     }
     relayed
 }
 
+/// The subprotocols that a client offers, without its token for the hub: that is how a browser sends one.
+///
+/// Source: `apiserver/pkg/authentication/request/websocket/protocol.go`.
+fn without_token(offered: &HeaderValue) -> Option<HeaderValue> {
+    let text = offered.to_str().ok()?;
+    let is_token = |protocol: &&str| protocol.trim().starts_with(TOKEN_PROTOCOL);
+    if !text.split(',').any(|protocol| is_token(&protocol)) {
+        return Some(offered.clone());
+    }
+    let rest: Vec<&str> = text.split(',').filter(|it| !is_token(it)).collect();
+    let rest = rest.join(",");
+    let is_empty = rest.trim().is_empty();
+    HeaderValue::try_from(rest).ok().filter(|_| !is_empty)
+}
+
+/// Who made an answer of a spoke's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The spoke's API server.
+    Server,
+    /// What it is a proxy of: a pod, a service, a node.
+    Backend,
+}
+
 /// The headers of an answer that go back. The hub sets its own date and audit id.
-pub(super) fn relayed_back(headers: &HeaderMap) -> HeaderMap {
+pub(super) fn relayed_back(headers: &HeaderMap, origin: Origin) -> HeaderMap {
     let named = connection_names(headers);
     let mut relayed = HeaderMap::with_capacity(headers.len().saturating_add(2));
     for (name, value) in headers {
         let text = name.as_str();
-        if PASSED_BACK.contains(&text) && !named.iter().any(|named| named == text) {
+        let passes = PASSED_BACK.contains(&text) || origin == Origin::Backend && is_own(text);
+        if passes && !named.iter().any(|named| named == text) {
             relayed.append(name.clone(), value.clone());
         }
     }
@@ -125,8 +187,27 @@ pub(super) fn relayed_back(headers: &HeaderMap) -> HeaderMap {
     relayed
 }
 
-/// The headers that `Connection` names as being about the connection too.
-fn connection_names(headers: &HeaderMap) -> Vec<String> {
+/// The headers of a 101 that go back, beside `Upgrade`, which the hub writes itself.
+pub(super) fn relayed_back_switched(headers: &HeaderMap) -> HeaderMap {
+    let passed = headers.iter().filter(|(name, _)| {
+        let name = name.as_str();
+        PASSED_BACK_SWITCHED.contains(&name)
+    });
+    passed.map(|(k, v)| (k.clone(), v.clone())).collect()
+}
+
+/// Whether a header is of an application's own making, and says nothing to a browser or to a proxy before the hub.
+fn is_own(name: &str) -> bool {
+    let Some(own) = name.strip_prefix("x-") else {
+        return false;
+    };
+    !name.contains('_')
+        && withheld(name).is_none()
+        && !NOT_OWN.iter().any(|prefix| own.starts_with(prefix))
+}
+
+/// The names that `Connection` lists: headers that are about the connection too, and `upgrade`.
+pub(super) fn connection_names(headers: &HeaderMap) -> Vec<String> {
     headers
         .get_all(header::CONNECTION)
         .iter()
@@ -209,7 +290,7 @@ mod tests {
             ("content-type", "text/html"),
             ("retry-after", "1"),
         ]);
-        let back = relayed_back(&headers);
+        let back = relayed_back(&headers, Origin::Server);
         let want = [
             "content-security-policy",
             "content-type",
@@ -218,5 +299,54 @@ mod tests {
         ];
         assert_eq!(names(&back), want, "nothing else comes back");
         assert_eq!(back["content-security-policy"], SANDBOX);
+    }
+
+    #[test]
+    fn an_application_behind_a_proxy_has_headers_of_its_own() {
+        let headers = map(&[
+            ("x-request-id", "1"),
+            ("x-accel-redirect", "/etc/shadow"),
+            ("x-sendfile", "/etc/shadow"),
+            ("x-frame-options", "allow-from https://attacker"),
+            ("x-remote-user", "root"),
+            ("x-forwarded-host", "attacker"),
+            ("set-cookie", "a=b"),
+            ("www-authenticate", "Basic"),
+            ("access-control-allow-origin", "*"),
+            ("content-type", "text/html"),
+        ]);
+        let back = relayed_back(&headers, Origin::Backend);
+        let want = [
+            "content-security-policy",
+            "content-type",
+            "x-content-type-options",
+            "x-request-id",
+        ];
+        assert_eq!(names(&back), want, "nothing else comes back");
+        let of_server = relayed_back(&headers, Origin::Server);
+        assert!(!of_server.contains_key("x-request-id"), "{of_server:?}");
+    }
+
+    /// The story: a browser cannot send `Authorization` with a WebSocket, and puts its token for the hub here.
+    #[test]
+    fn a_token_among_subprotocols_stays_behind() {
+        for (offered, want) in [
+            ("v5.channel.k8s.io", Some("v5.channel.k8s.io")),
+            ("a, b", Some("a, b")),
+            (
+                "base64url.bearer.authorization.k8s.io.c2VjcmV0, v4.channel.k8s.io",
+                Some("v4.channel.k8s.io"),
+            ),
+            ("base64url.bearer.authorization.k8s.io.c2VjcmV0", None),
+            (
+                "a,base64url.bearer.authorization.k8s.io.c2VjcmV0,b",
+                Some("a,b"),
+            ),
+        ] {
+            let relayed = relayed(&map(&[("sec-websocket-protocol", offered)]));
+            let value = relayed.get(header::SEC_WEBSOCKET_PROTOCOL);
+            let text = value.map(|value| value.to_str().unwrap().trim());
+            assert_eq!(text, want, "{offered}");
+        }
     }
 }

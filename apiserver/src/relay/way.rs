@@ -4,20 +4,40 @@ use std::sync::Arc;
 
 use api::{LogicalCluster, Status};
 use client::{Connection, Dynamic};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::refusal::Refusal;
+
+/// Streams to one spoke at a time: half of what all users together may have, so that one spoke's are in no other's way.
+const STREAM_COUNT_MAX: usize = 1_000;
+/// Seconds after which a client that was refused a stream may try again.
+const RETRY_AFTER_SECONDS: u32 = 1;
 
 /// The way to one spoke.
 #[derive(Debug)]
 pub(super) struct Way {
     link: Arc<spokes::Link>,
+    /// The streams that may be opened still.
+    streams: Arc<Semaphore>,
 }
 
 // === impl Way ===
 
 impl Way {
-    pub(super) const fn new(link: Arc<spokes::Link>) -> Self {
-        Self { link }
+    pub(super) fn new(link: Arc<spokes::Link>) -> Self {
+        Self {
+            link,
+            streams: Arc::new(Semaphore::new(STREAM_COUNT_MAX)),
+        }
+    }
+
+    /// Counts a stream for as long as the place lives.
+    ///
+    /// # Errors
+    /// 429 where the spoke has as many as it may have.
+    pub(super) fn take_stream(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        let place = Arc::clone(&self.streams).try_acquire_owned();
+        place.map_err(|_full| Status::too_many_requests(RETRY_AFTER_SECONDS).into())
     }
 
     /// Whether it is the way over a connection.

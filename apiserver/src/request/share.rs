@@ -1,4 +1,4 @@
-//! The share of one user: its connections, watches, requests in flight, and the memory of its bodies.
+//! The share of one user: its connections, watches, streams, requests in flight, and the memory of its bodies.
 //!
 //! # Invariants
 //! - What is counted is given back by a `Drop`: no way out of a request or a connection can forget it.
@@ -18,8 +18,10 @@ use crate::refusal::Refusal;
 
 /// Seconds after which a refused client may try again. Source: maxinflight.go (`retryAfter`).
 const RETRY_AFTER_SECONDS: u32 = 1;
-/// The part of all requests that any user gets even where all together are at their limit.
+/// The part of all requests, or streams, that any user gets even where all together are at their limit.
 const FAIR_PART: u32 = 64;
+/// What can be counted.
+pub(crate) const KIND_COUNT: usize = 4;
 
 /// The unit of memory permits.
 const MEMORY_UNIT: u64 = 64 * 1024;
@@ -38,16 +40,20 @@ pub struct Limits {
     pub connections_per_user: u32,
     /// Open watches, and other requests without end, of one user.
     pub watches_per_user: u32,
+    /// Streams of one user: exec, attach, port-forward and whatever else switches protocols.
+    pub streams_per_user: u32,
     /// Requests under way of one user, until their answers are sent.
     pub requests_per_user: u32,
     /// Requests under way of all users.
     pub requests: u32,
+    /// Streams of all users.
+    pub streams: u32,
 }
 
 /// What one user has.
 #[derive(Debug)]
 pub(crate) struct Share {
-    in_use: [AtomicU32; 3],
+    in_use: [AtomicU32; KIND_COUNT],
     bodies: Arc<Semaphore>,
     trees: Arc<Semaphore>,
     totals: Arc<Totals>,
@@ -62,6 +68,8 @@ pub(crate) enum Kind {
     Watch,
     /// A request that ends.
     Request,
+    /// A request that asks for another protocol, and the stream that comes of it. It has a connection to a spoke of its own.
+    Stream,
 }
 
 /// Something that counts for a user for as long as this lives.
@@ -81,21 +89,25 @@ pub(crate) struct Memory(Option<OwnedSemaphorePermit>, Option<OwnedSemaphorePerm
 pub(crate) struct Totals {
     limits: Limits,
     requests: AtomicU32,
+    streams: AtomicU32,
     trees: Arc<Semaphore>,
-    refused: [AtomicU64; 3],
+    refused: [AtomicU64; KIND_COUNT],
 }
 
 // === impl Limits ===
 
 impl Default for Limits {
     /// An informer holds a watch for each kind and a fleet's agent one for each kind and cluster; a watch costs about
-    /// 60 KiB (R09). kube-apiserver has 600 requests under way for all users.
+    /// 60 KiB (R09). kube-apiserver has 600 requests under way for all users. A stream takes two files of the process, of
+    /// which it has some 20,000.
     fn default() -> Self {
         Self {
             connections_per_user: 4_000,
             watches_per_user: 10_000,
+            streams_per_user: 500,
             requests_per_user: 1_000,
             requests: 4_000,
+            streams: 2_000,
         }
     }
 }
@@ -107,19 +119,30 @@ impl Totals {
         Self {
             limits,
             requests: AtomicU32::new(0),
+            streams: AtomicU32::new(0),
             trees: Arc::new(Semaphore::new(TREE_UNITS as usize)),
             refused: Default::default(),
         }
     }
 
-    /// Returns how many requests of all users are in flight.
-    pub(crate) fn under_way(&self) -> u32 {
-        self.requests.load(Ordering::Acquire)
+    /// Returns how many of a kind all users have; 0 for what is counted for each of them alone.
+    pub(crate) fn in_use(&self, kind: Kind) -> u32 {
+        let of_all = self.of_all(kind);
+        of_all.map_or(0, |(count, _)| count.load(Ordering::Acquire))
+    }
+
+    /// Returns how many of a kind all users have, and how many they may have; `None` for what is not counted so.
+    fn of_all(&self, kind: Kind) -> Option<(&AtomicU32, u32)> {
+        match kind {
+            Kind::Request => Some((&self.requests, self.limits.requests)),
+            Kind::Stream => Some((&self.streams, self.limits.streams)),
+            Kind::Connection | Kind::Watch => None,
+        }
     }
 
     /// Returns how often something was refused, by kind.
-    pub(crate) fn refused(&self) -> [(&'static str, u64); 3] {
-        [Kind::Connection, Kind::Watch, Kind::Request].map(|kind| {
+    pub(crate) fn refused(&self) -> [(&'static str, u64); KIND_COUNT] {
+        [Kind::Connection, Kind::Watch, Kind::Request, Kind::Stream].map(|kind| {
             let count = self.refused[kind.index()].load(Ordering::Relaxed);
             (kind.name(), count)
         })
@@ -148,17 +171,18 @@ impl Share {
             Kind::Connection => limits.connections_per_user,
             Kind::Watch => limits.watches_per_user,
             Kind::Request => limits.requests_per_user,
+            Kind::Stream => limits.streams_per_user,
         };
         let before = self.in_use[kind.index()].fetch_add(1, Ordering::AcqRel);
-        if kind == Kind::Request {
-            self.totals.requests.fetch_add(1, Ordering::AcqRel);
+        if let Some((of_all, _)) = self.totals.of_all(kind) {
+            of_all.fetch_add(1, Ordering::AcqRel);
         }
         // From here on the drop of the permit gives back what was counted.
         let permit = Permit {
             share: Arc::clone(self),
             kind,
         };
-        if before >= limit || (kind == Kind::Request && self.is_above_fair(before, user)) {
+        if before >= limit || self.is_above_fair(kind, before, user) {
             self.totals.refused[kind.index()].fetch_add(1, Ordering::Relaxed);
             return Err(Status::too_many_requests(RETRY_AFTER_SECONDS).into());
         }
@@ -167,9 +191,11 @@ impl Share {
 
     /// Whether all users together have more than they may, and this one more than a fair part of it. As in Kubernetes,
     /// the administrators of the hub are not held to it.
-    fn is_above_fair(&self, own: u32, user: &UserInfo) -> bool {
-        let limit = self.totals.limits.requests;
-        self.totals.under_way() > limit
+    fn is_above_fair(&self, kind: Kind, own: u32, user: &UserInfo) -> bool {
+        let Some((_, limit)) = self.totals.of_all(kind) else {
+            return false;
+        };
+        self.totals.in_use(kind) > limit
             && own >= limit.div_ceil(FAIR_PART)
             && !user.in_group(SYSTEM_MASTERS)
     }
@@ -225,8 +251,8 @@ async fn acquire(
 impl Drop for Permit {
     fn drop(&mut self) {
         self.share.in_use[self.kind.index()].fetch_sub(1, Ordering::AcqRel);
-        if self.kind == Kind::Request {
-            self.share.totals.requests.fetch_sub(1, Ordering::AcqRel);
+        if let Some((of_all, _)) = self.share.totals.of_all(self.kind) {
+            of_all.fetch_sub(1, Ordering::AcqRel);
         }
     }
 }
@@ -239,6 +265,7 @@ impl Kind {
             Self::Connection => 0,
             Self::Watch => 1,
             Self::Request => 2,
+            Self::Stream => 3,
         }
     }
 
@@ -247,6 +274,7 @@ impl Kind {
             Self::Connection => "connections",
             Self::Watch => "watches",
             Self::Request => "requests",
+            Self::Stream => "streams",
         }
     }
 }

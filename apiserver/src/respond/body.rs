@@ -2,7 +2,7 @@
 //!
 //! An answer is one piece of bytes, several pieces (a list made of stored objects, made when the connection asks for
 //! them), a stream without end (a watch), or another server's body that is passed on. One enum holds them, so that the
-//! common case costs no allocation.
+//! common case costs no allocation. What follows a 101 is no body, but goes the same way.
 
 use std::{
     fmt,
@@ -12,10 +12,12 @@ use std::{
 
 use api::status::Status;
 use bytes::Bytes;
-use futures::Stream;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::{BodyExt, LengthLimitError, Limited, combinators::UnsyncBoxBody};
-use tokio::time::{Instant, timeout_at};
+use tokio::{
+    sync::OwnedSemaphorePermit,
+    time::{Instant, timeout_at},
+};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use tracing::Span;
 
@@ -42,13 +44,37 @@ pub struct RequestBody {
 enum BodyKind {
     Empty,
     Full(Option<Bytes>),
-    Chunks { chunks: Pieces, length: Option<u64> },
+    Chunks {
+        chunks: Pieces,
+        length: Option<u64>,
+    },
     Stream(Box<Streaming>),
     Foreign(UnsyncBoxBody<Bytes, BoxError>),
+    /// Nothing; the connection of the answer speaks another protocol after it.
+    Switched(Box<Switched>),
+}
+
+/// What a connection is connected with once its answer, a 101, has been sent.
+#[derive(Debug)]
+pub(crate) struct Switched {
+    /// The connection to the spoke.
+    pub(crate) spoke: client::Upgraded,
+    /// What ends both.
+    pub(crate) ending: Ending,
+    /// Counts the stream for its spoke.
+    pub(crate) place: OwnedSemaphorePermit,
+}
+
+/// [`Switched`], with what counts it for its user.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) switched: Switched,
+    pub(crate) permit: Option<Permit>,
+    pub(crate) running: Option<LongRunning>,
 }
 
 struct Streaming {
-    events: Pin<Box<dyn Stream<Item = Bytes> + Send>>,
+    events: Pin<Box<dyn futures::Stream<Item = Bytes> + Send>>,
     end: Pin<Box<WaitForCancellationFutureOwned>>,
     ending: Ending,
     last_words: Option<LastWords>,
@@ -107,7 +133,7 @@ impl Body {
     /// (give it `RequestContext::ending`).
     pub fn stream<S>(events: S, ending: Ending) -> Self
     where
-        S: Stream<Item = Bytes> + Send + 'static,
+        S: futures::Stream<Item = Bytes> + Send + 'static,
     {
         Self::streaming(events, ending, None)
     }
@@ -115,14 +141,14 @@ impl Body {
     /// The same with last words, for a stream each of whose pieces is whole.
     pub(crate) fn stream_with<S>(events: S, ending: Ending, last_words: LastWords) -> Self
     where
-        S: Stream<Item = Bytes> + Send + 'static,
+        S: futures::Stream<Item = Bytes> + Send + 'static,
     {
         Self::streaming(events, ending, Some(last_words))
     }
 
     fn streaming<S>(events: S, ending: Ending, last_words: Option<LastWords>) -> Self
     where
-        S: Stream<Item = Bytes> + Send + 'static,
+        S: futures::Stream<Item = Bytes> + Send + 'static,
     {
         BodyKind::Stream(Box::new(Streaming {
             events: Box::pin(events),
@@ -141,6 +167,26 @@ impl Body {
         B::Error: Into<BoxError>,
     {
         BodyKind::Foreign(body.map_err(Into::into).boxed_unsync()).into()
+    }
+
+    /// Makes the body of a 101, whose connection is then connected with another one.
+    pub(crate) fn switched(switched: Switched) -> Self {
+        BodyKind::Switched(Box::new(switched)).into()
+    }
+
+    /// Takes what the connection of a 101 is to be connected with, and what counts it.
+    pub(crate) fn take_stream(&mut self) -> Option<Stream> {
+        match std::mem::replace(&mut self.kind, BodyKind::Empty) {
+            BodyKind::Switched(switched) => Some(Stream {
+                switched: *switched,
+                permit: self.permit.take(),
+                running: self.running.take(),
+            }),
+            kind => {
+                self.kind = kind;
+                None
+            }
+        }
     }
 
     /// The bytes of a body of one piece, `None` for every other body.
@@ -210,7 +256,7 @@ impl HttpBody for Body {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match &mut self.kind {
-            BodyKind::Empty => Poll::Ready(None),
+            BodyKind::Empty | BodyKind::Switched(_) => Poll::Ready(None),
             BodyKind::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             BodyKind::Chunks { chunks, length } => {
                 let next = chunks.next();
@@ -235,7 +281,7 @@ impl HttpBody for Body {
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            BodyKind::Empty | BodyKind::Full(None) => true,
+            BodyKind::Empty | BodyKind::Full(None) | BodyKind::Switched(_) => true,
             BodyKind::Full(Some(_)) | BodyKind::Chunks { .. } | BodyKind::Stream(_) => false,
             BodyKind::Foreign(body) => body.is_end_stream(),
         }
@@ -243,7 +289,9 @@ impl HttpBody for Body {
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            BodyKind::Empty | BodyKind::Full(None) => SizeHint::with_exact(0),
+            BodyKind::Empty | BodyKind::Full(None) | BodyKind::Switched(_) => {
+                SizeHint::with_exact(0)
+            }
             BodyKind::Full(Some(bytes)) => SizeHint::with_exact(bytes.len() as u64),
             BodyKind::Chunks { length, .. } => {
                 length.map_or_else(SizeHint::new, SizeHint::with_exact)
@@ -262,6 +310,7 @@ impl fmt::Debug for Body {
             BodyKind::Chunks { .. } => "chunks",
             BodyKind::Stream(_) => "stream",
             BodyKind::Foreign(_) => "foreign",
+            BodyKind::Switched(_) => "switched",
         };
         f.debug_struct("Body")
             .field("kind", &kind)

@@ -9,6 +9,7 @@ use hyper_util::{
     server::conn::auto::Builder,
 };
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use tokio::{
     net::TcpStream,
     time::{sleep, timeout},
@@ -19,6 +20,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     cork::{Corked, Turns},
     executor::Executor,
+    stream,
 };
 use crate::{hub::Hub, quota::Seat, respond::RequestBody, tls::ClientVerifier};
 
@@ -106,13 +108,21 @@ impl Connection {
         let expired = until(peer.not_after());
         let (hub, seat) = (self.hub, self.seat);
         let seat_of_requests = Arc::clone(&seat);
-        let service = service_fn(move |request: Request<Incoming>| {
+        let switched = Arc::new(Mutex::new(None));
+        let switching = Arc::clone(&switched);
+        let service = service_fn(move |mut request: Request<Incoming>| {
             let (hub, peer) = (hub.clone(), Arc::clone(&peer));
             let seat = Arc::clone(&seat_of_requests);
+            let switching = Arc::clone(&switching);
+            // Nobody else gets the bytes of the connection.
+            let on_upgrade = hyper::upgrade::on(&mut request);
             async move {
                 let answering = seat.answering();
                 let request = request.map(RequestBody::incoming);
-                let response = hub.answer(request, &peer, Some(&seat)).await;
+                let mut response = hub.answer(request, &peer, Some(&seat)).await;
+                if let Some(stream) = response.body_mut().take_stream() {
+                    *switching.lock() = Some((on_upgrade, stream));
+                }
                 answering.complete();
                 Ok::<_, Infallible>(response)
             }
@@ -150,6 +160,11 @@ impl Connection {
         };
         if let Err(error) = ended {
             tracing::debug!(error = %error, "connection ended with an error");
+            return;
+        }
+        let stream = switched.lock().take();
+        if let Some((on_upgrade, stream)) = stream {
+            stream::run(on_upgrade, stream, seat.cut()).await;
         }
     }
 }

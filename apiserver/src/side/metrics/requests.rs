@@ -24,9 +24,9 @@ use crate::{
 };
 
 /// Codes that are counted each for itself; any other counts as the last one.
-const CODES: [u16; 22] = [
-    200, 201, 202, 304, 301, 400, 401, 403, 404, 405, 406, 409, 410, 413, 415, 422, 429, 500, 503,
-    504, 507, OTHER_CODE,
+const CODES: [u16; 23] = [
+    101, 200, 201, 202, 304, 301, 400, 401, 403, 404, 405, 406, 409, 410, 413, 415, 422, 429, 500,
+    503, 504, 507, OTHER_CODE,
 ];
 
 /// Stands for every code that is not counted for itself.

@@ -177,6 +177,12 @@ impl Collector for Users {
             "wheelhouse_quota_users",
             "Users whose quota was counted lately.",
             users as u64,
+        )?;
+        gauge(
+            &mut encoder,
+            "wheelhouse_streams",
+            "Streams to spokes that are open or asked for.",
+            u64::from(self.0.stream_count()),
         )
     }
 }
