@@ -4,7 +4,8 @@
 //! In reading order: [`assets`] (where the binaries come from), [`process`] (children that never
 //! outlive a test), [`pki`], [`spoke`], [`hub`], [`kubectl`], [`wait`],
 //! [`proof`] (recorded histories and faults), [`support`] (users of a hub, for the trials of isolation),
-//! [`openmetrics`] (what `/metrics` returns), [`wire`] (requests byte by byte), [`fake_spoke`] (an API server that lies).
+//! [`openmetrics`] (what `/metrics` returns), [`wire`] (requests byte by byte), [`fake_spoke`] (an API server that lies),
+//! [`kubelet`] and [`backend`] (a node that streams, and what its pods serve).
 //!
 //! # Invariants
 //!
@@ -13,9 +14,11 @@
 //! end the test process holds.
 
 pub mod assets;
+pub mod backend;
 pub mod fake_spoke;
 pub mod hub;
 pub mod kubectl;
+pub mod kubelet;
 pub mod openmetrics;
 pub mod pki;
 pub mod pods;
@@ -29,5 +32,6 @@ pub mod wire;
 pub use fake_spoke::FakeSpoke;
 pub use hub::Hub;
 pub use kubectl::Kubectl;
+pub use kubelet::Kubelet;
 pub use spoke::Spoke;
 pub use wait::eventually;

@@ -17,5 +17,6 @@ mod e2e {
     mod outage;
     mod played;
     mod restored;
+    mod streams;
     mod tour;
 }

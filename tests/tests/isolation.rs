@@ -20,5 +20,6 @@ mod isolation {
     mod secrets;
     mod side_channels;
     mod smuggling;
+    mod streams;
     mod two_tenants;
 }
