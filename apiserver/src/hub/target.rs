@@ -245,8 +245,10 @@ impl Hub {
         let cluster = info.cluster.one().ok_or_else(Refusal::no_such_path)?;
         let document = match page {
             side::Page::Keys => self.parts.accounts.key_set(),
-            _ => accounts
-                .issuer_configuration(cluster, &side::base_url(parts, &super::prefix_of(info))),
+            _ => {
+                let base = side::base_url(parts, &super::prefix_of(info));
+                ServiceAccounts::issuer_configuration(cluster, &base)
+            }
         };
         side::issuer_page(parts, page, &document)
     }
