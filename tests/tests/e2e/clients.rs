@@ -173,10 +173,8 @@ async fn a_cluster_that_cannot_be_joined(stage: &Stage) {
     let from = stage.east.kubeconfig().display().to_string();
     let add = ["spoke", "add", "east", "--from", &from, "--wait"];
     let ran = stage.hub.wheelhouse(&add).await;
-    assert!(
-        ran.succeeded("spoke add --wait")
-            .contains("spoke east is ready (v1.")
-    );
+    let told = ran.succeeded("spoke add --wait");
+    assert!(told.contains("spoke east is ready (v1."), "{told}");
 }
 
 async fn a_cluster_that_was_never_reached(stage: &Stage) {

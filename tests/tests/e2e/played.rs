@@ -231,7 +231,7 @@ fn mask(value: &mut Value) {
                 match name.as_str() {
                     "uid" | "resourceVersion" | "creationTimestamp" | "time" | "manager"
                     | "lastTransitionTime" | "fieldsV1" | "conditions" => {
-                        *value = Value::from("MASKED")
+                        *value = Value::from("MASKED");
                     }
                     _ => mask(value),
                 }
