@@ -26,7 +26,7 @@ thread_local! {
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// When every run begins: 1 January 2026.
-const EPOCH: Duration = Duration::from_secs(1_767_225_600);
+const EPOCH: Duration = Duration::from_hours(490_896);
 
 /// The calendar's clock. Source: linux `include/uapi/linux/time.h`.
 const CLOCK_REALTIME: c_int = 0;

@@ -243,12 +243,11 @@ impl Hub {
     ) -> Result<Response, Refusal> {
         let (parts, info) = (request.request(), request.info());
         let cluster = info.cluster.one().ok_or_else(Refusal::no_such_path)?;
-        let document = match page {
-            side::Page::Keys => self.parts.accounts.key_set(),
-            _ => {
-                let base = side::base_url(parts, &super::prefix_of(info));
-                ServiceAccounts::issuer_configuration(cluster, &base)
-            }
+        let document = if page == side::Page::Keys {
+            self.parts.accounts.key_set()
+        } else {
+            let base = side::base_url(parts, &super::prefix_of(info));
+            ServiceAccounts::issuer_configuration(cluster, &base)
         };
         side::issuer_page(parts, page, &document)
     }

@@ -245,8 +245,7 @@ async fn line(output: &mut BufReader<ChildStdout>, what: &str) -> String {
 fn port(line: &str) -> u16 {
     let after = line.split("127.0.0.1:").nth(1).unwrap_or_default();
     let digits: String = after.chars().take_while(char::is_ascii_digit).collect();
-    let port = digits.parse();
-    port.map_err(|_| format!("{line:?}")).expect("a port")
+    digits.parse().expect("a port")
 }
 
 async fn ports_are_forwarded(scene: &Scene, protocol: Protocol) {
