@@ -484,6 +484,8 @@ impl World {
         let network = &self.fleet.network;
         network.set_weather(Weather::calm());
         network.set_fuse(None);
+        // A request that was sent before may still arrive.
+        network.set_interloper(None);
         foreign::withdraw(self);
         self.rest(Duration::from_millis(1)).await
     }

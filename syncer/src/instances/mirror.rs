@@ -466,7 +466,9 @@ async fn delete(
     match target.dynamic.delete(endpoint, &key.name, &request).await {
         Ok(Deleted::Terminating(mirror)) => return Ok(Some(mirror)),
         Ok(Deleted::Gone) => target.mirrors.gone(key, uid),
-        Err(error) if error.is_not_found() || error.is_conflict() => target.mirrors.gone(key, uid),
+        Err(error) if error.is_not_found() => target.mirrors.gone(key, uid),
+        // Another one of that name, of which the watch will tell, or a server that asks to try again. A mirror that is there
+        // and is not being deleted must keep its finalizer.
         Err(error) => return Err(error.into()),
     }
     Ok(None)
