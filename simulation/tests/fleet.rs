@@ -94,7 +94,7 @@ fn outcomes(seeds: &[u64], plan: &(impl Fn(u64) -> Plan + Sync)) -> Vec<Result<R
     };
     let mut outcomes: Vec<_> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        let done = workers.into_iter().map(|worker| worker.join());
+        let done = workers.into_iter().map(std::thread::ScopedJoinHandle::join);
         done.flat_map(|done| done.expect("a panic of a run is its outcome"))
             .collect()
     });
