@@ -9,7 +9,10 @@
 )]
 
 use std::{
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Once,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -23,6 +26,9 @@ use wheelhouse_simulation::{
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// The first runs of the process, which make what is made once.
+static WARM: Once = Once::new();
+
 /// Runs the plans of a trial's seeds, on all cores, and prints what was run.
 fn trial(name: &'static str, count: usize, plan: impl Fn(u64) -> Plan + Sync) {
     let _has_logs = tracing_subscriber::fmt()
@@ -32,9 +38,11 @@ fn trial(name: &'static str, count: usize, plan: impl Fn(u64) -> Plan + Sync) {
         .try_init();
     let seeds = Trial::seeds(count);
     // What is made once in a process is made before, so that a seed tells the same story whatever ran before it.
-    for plan in warm_up() {
-        run(&plan).expect("a run of a seed that is known to be good");
-    }
+    WARM.call_once(|| {
+        for plan in warm_up() {
+            run(&plan).expect("a run of a seed that is known to be good");
+        }
+    });
     let began = Stopwatch::start();
     let mut total = Report::default();
     let mut failures = Vec::new();

@@ -89,6 +89,8 @@ pub(super) fn alter_link(world: &World) {
     let set = &object["metadata"]["labels"][keys::LABEL_APPLYSET_PART_OF];
     let set = set.clone();
     let mut object = (*object).clone();
+    // Other labels in place of all do not undo what was done before.
+    let was_altered = !object["metadata"]["labels"][ALTERED].is_null();
     let labels = [
         keys::LABEL_INSTANCE_ID,
         keys::LABEL_INSTANCE_NAME,
@@ -122,7 +124,7 @@ pub(super) fn alter_link(world: &World) {
         }
     }
     let altered = &object["metadata"]["labels"][keys::LABEL_APPLYSET_PART_OF];
-    if !altered.is_null() && *altered != set {
+    if was_altered || !altered.is_null() && *altered != set {
         object["metadata"]["labels"][ALTERED] = json!("yes");
     }
     spoke.put(key.clone(), object, Writer::Foreign);
