@@ -218,20 +218,19 @@ async fn write(work: &mut Work<'_>, spec: InventorySpec) -> Result<(), Pause> {
     }
     let fresh = known.is_none_or(|known| known.instance.uid.is_empty());
     let endpoint = endpoint(work);
-    if fresh {
+    let hub = &work.engine.hub;
+    let written = if fresh {
         let inventory = Inventory::new(spec.clone()).to_value();
-        if let Err(error) = work.engine.hub.create(&endpoint, &inventory).await {
-            // The create may have succeeded; re-read before retrying.
-            work.memory.ledger = None;
-            return Err(error.into());
-        }
+        hub.create(&endpoint, &inventory).await
     } else {
         let patch = json!([{"op": "add", "path": "/spec", "value": spec}]);
-        let name = work.memory.uid.clone();
-        work.engine
-            .hub
-            .patch(&endpoint, &name, None, Patch::Json(&patch))
-            .await?;
+        let name = &work.memory.uid;
+        hub.patch(&endpoint, name, None, Patch::Json(&patch)).await
+    };
+    if let Err(error) = written {
+        // It may have been written, and name less than what is remembered: it is read again before anything is applied.
+        work.memory.ledger = None;
+        return Err(error.into());
     }
     work.memory.ledger = Some(spec);
     Ok(())
