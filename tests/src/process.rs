@@ -5,12 +5,16 @@
 //! group of its own, so that a signal to the group of the tests (of `timeout`, or a terminal) does not reach it.
 
 use std::{
-    fs::File,
+    env,
+    fs::{self, File},
+    hash::{BuildHasher, RandomState},
     io::{BufRead, BufReader},
     net::TcpListener,
+    ops::Range,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::Mutex,
 };
 
 /// Starts `"$@"`, prints its process id, kills it when standard input ends.
@@ -96,7 +100,7 @@ impl Process {
 
     /// Returns whether the program still runs (a zombie does not).
     pub fn runs(&self) -> bool {
-        std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).is_ok_and(|stat| {
+        fs::read_to_string(format!("/proc/{}/stat", self.pid)).is_ok_and(|stat| {
             !stat
                 .rsplit(')')
                 .next()
@@ -108,7 +112,7 @@ impl Process {
 
     /// Reads what the program printed so far.
     pub fn log(&self) -> String {
-        std::fs::read_to_string(&self.log).unwrap_or_default()
+        fs::read_to_string(&self.log).unwrap_or_default()
     }
 
     /// Returns user and system CPU time spent so far, in milliseconds, and resident memory in bytes.
@@ -130,7 +134,7 @@ impl Drop for Process {
 ///
 /// Source: `proc(5)`; clock ticks are 10 ms and pages 4 KiB on Linux x86-64 and arm64.
 pub fn usage(pid: u32) -> (u64, u64) {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields: Vec<u64> = stat
         .rsplit(')')
         .next()
@@ -180,7 +184,7 @@ impl Scratch {
     /// Writes a file in it and tells its path.
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let file = self.file(name);
-        std::fs::write(&file, content).expect("the scratch folder is writable");
+        fs::write(&file, content).expect("the scratch folder is writable");
         file
     }
 }
@@ -194,12 +198,27 @@ impl Drop for Scratch {
     }
 }
 
-/// Finds a free loopback port. kube-apiserver and etcd cannot tell which port they took, so it is
-/// asked for beforehand; the kernel hands out a port again only after all others.
+/// Ports that the kernel hands to nobody by itself: Linux takes those of clients, and of servers that ask for port 0,
+/// from 32768 on (`net.ipv4.ip_local_port_range`).
+const PORTS: Range<u16> = 20_000..32_000;
+
+/// The locks of the ports that this process has taken, until it ends.
+static TAKEN: Mutex<Vec<File>> = Mutex::new(Vec::new());
+
+/// Finds a free loopback port, and keeps it for this process as far as other trials are concerned. kube-apiserver and
+/// etcd cannot tell which port they took, so it is asked for beforehand.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port is free");
-    listener
-        .local_addr()
-        .expect("a bound socket has an address")
-        .port()
+    let folder = env::temp_dir().join("wheelhouse-trial-ports");
+    fs::create_dir_all(&folder).expect("the folder of ports can be made");
+    let lock = |port: u16| File::create(folder.join(port.to_string())).expect("a lock can be made");
+    let start = RandomState::new().hash_one("port") % u64::from(PORTS.end - PORTS.start);
+    let start = PORTS.start + u16::try_from(start).expect("it is below the end");
+    let (port, lock) = (start..PORTS.end)
+        .chain(PORTS.start..start)
+        .map(|port| (port, lock(port)))
+        .filter(|(_, lock)| lock.try_lock().is_ok())
+        .find(|(port, _)| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .expect("one of the ports is free");
+    TAKEN.lock().expect("no trial panics here").push(lock);
+    port
 }
