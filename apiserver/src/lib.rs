@@ -56,6 +56,7 @@ mod reseal;
 mod strategy;
 mod sweep;
 mod table;
+mod terms;
 mod watch;
 
 // Answers from a spoke.

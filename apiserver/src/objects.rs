@@ -23,7 +23,7 @@ pub use encode::{Encoded, RevisionSlot, encode, stamp_bytes};
 pub use key::{ObjectKey, ResourcePrefix, StorageKeyParts, parse_key, prefix, prefix_in};
 pub use page::{ContinueToken, ContinueTokenError};
 pub use rewrite::{splice_cluster, with_api_version, with_revision, write_partial_metadata};
-pub use scan::{Head, StringMap, head};
+pub use scan::{Head, StringMap, fields, head};
 
 #[cfg(test)]
 mod tests;

@@ -155,8 +155,16 @@ pub(crate) struct Deletion {
 
 /// Returns the strategy of a resource that Kubernetes itself has.
 pub(crate) fn built_in(resource: &GroupResource) -> &'static Strategy {
-    let name = resource.resource.as_str();
-    match resource.group.as_str() {
+    find(&resource.group, &resource.resource)
+}
+
+/// Returns the fields by which the objects under a storage key of a resource that Kubernetes itself has are selected.
+pub(crate) fn selectable(group: &str, resource: &str) -> &'static [(&'static str, &'static str)] {
+    find(group, resource).selectable
+}
+
+fn find(group: &str, name: &str) -> &'static Strategy {
+    match group {
         "" => core(name),
         "apps" => workloads::apps(name),
         "batch" => workloads::batch(name),

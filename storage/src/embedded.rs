@@ -53,7 +53,7 @@ use crate::metrics::{Metrics, Statistics};
 use crate::revision::Revision;
 use crate::store::{
     BATCH_BYTES_MAX, BATCH_COUNT_MAX, Change, Committed, Expect, Range, RangeQuery, STAMP_BYTES,
-    Store, VALUE_BYTES_MAX, WatchQuery, Write,
+    Store, TermsOf, VALUE_BYTES_MAX, WatchQuery, Write,
 };
 use crate::view::View;
 use crate::watch::Watcher;
@@ -72,6 +72,8 @@ pub struct Config {
     pub clock: Arc<dyn Clock>,
     /// What seals the values of the keys that it covers, on disk. In memory all values are plain.
     pub keyring: Option<Arc<Keyring>>,
+    /// What finds the terms of values, for [`RangeQuery::holding`].
+    pub terms_of: Option<TermsOf>,
     /// How large the first segment of the log is after a start. Each one after it is four times as
     /// large as the one before.
     pub segment_bytes_first: u32,
@@ -93,7 +95,7 @@ pub struct Engine {
 /// As [`Engine::open`].
 pub fn read(directory: &Path, keyring: Option<&Keyring>) -> Result<Vec<Entry>, OpenError> {
     let directory = FileDirectory::open(directory)?;
-    let view = View::new(read_snapshot(&directory, keyring)?);
+    let view = View::new(read_snapshot(&directory, keyring)?, None);
     let everything = RangeQuery::of(KeyRange::prefix(""));
     let range = view.range(&everything);
     Ok(range.expect("the latest revision is kept").entries)
@@ -109,6 +111,7 @@ impl Default for Config {
             tick: Duration::from_secs(1),
             clock: Arc::new(SystemClock::default()),
             keyring: None,
+            terms_of: None,
             segment_bytes_first: 1024 * 1024,
             segment_bytes_max: 64 * 1024 * 1024,
         }
@@ -162,7 +165,7 @@ impl Engine {
         }
         let metrics = Metrics::default();
         let (log, snapshot) = Log::open(directory, Options::of(&config, &metrics))?;
-        let view = View::new(snapshot);
+        let view = View::new(snapshot, config.terms_of);
         tracing::info!(
             revision = view.revision().0,
             floor = view.floor().0,

@@ -75,7 +75,7 @@ use crate::error::{Error, OpenError};
 use crate::keyring::Keyring;
 use crate::metrics::{Metrics, Statistics};
 use crate::revision::Revision;
-use crate::store::{Committed, Range, RangeQuery, Store, WatchQuery, Write};
+use crate::store::{Committed, Range, RangeQuery, Store, TermsOf, WatchQuery, Write};
 use crate::watch::Watcher;
 
 /// Where a store is in etcd, and how an engine deals with it.
@@ -102,6 +102,8 @@ pub struct Config {
     /// What is written, a put without expectation, in the transaction that begins an epoch because etcd was set back: so
     /// that nobody sees the old state without seeing that it is one. It gets the first revision of the epoch.
     pub mark: Option<fn(Revision) -> Write>,
+    /// What finds the terms of values, for [`RangeQuery::holding`].
+    pub terms_of: Option<TermsOf>,
 }
 
 /// A store in etcd. It closes when it is dropped.
@@ -130,6 +132,7 @@ impl Config {
             open_timeout: Duration::from_secs(30),
             memory: None,
             mark: None,
+            terms_of: None,
         }
     }
 }
@@ -144,7 +147,7 @@ impl Engine {
     /// [`OpenError::UnknownFormat`] for a store of the future, [`OpenError::Corrupt`] for values that
     /// no hub wrote.
     pub fn open(config: Config) -> Result<Self, OpenError> {
-        let shared = Arc::new(Shared::new());
+        let shared = Arc::new(Shared::new(config.terms_of));
         let (commands, queue) = mpsc::channel(QUEUE_COUNT_MAX);
         let (said, opened) = std::sync::mpsc::sync_channel(1);
         let open_timeout = config.open_timeout;

@@ -14,7 +14,9 @@
 //! - For every revision between `floor` and `revision`, both included, the state at that revision
 //!   can be told. Below the floor nothing can.
 //! - A deleted key keeps its slot until the floor has passed the deletion.
+//! - What holds a term is known of the newest states alone ([`holders`]).
 
+mod holders;
 pub(crate) mod parallel;
 
 use std::borrow::Borrow;
@@ -22,12 +24,12 @@ use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
 
+use self::holders::{Number, TermIndex};
 use crate::entry::Entry;
 use crate::error::Error;
 use crate::key::{Key, KeyRange};
-
 use crate::revision::Revision;
-use crate::store::{COUNTED_MAX, Range};
+use crate::store::{COUNTED_MAX, Range, RangeQuery, TermsOf};
 
 /// How many slots are looked at in one [`Index::step`], and so under one lock: about 50 µs.
 const SLOTS_PER_STEP: usize = 1024;
@@ -37,9 +39,18 @@ const SLOTS_PER_STEP: usize = 1024;
 pub(crate) struct Index {
     current: BTreeSet<Slot>,
     older: HashMap<Key, Vec<Entry>>,
+    /// Which newest states hold what; absent where the engine was told of no terms.
+    terms: Option<TermIndex>,
     revision: Revision,
     floor: Revision,
     live: u64,
+}
+
+/// Newest states, as an index of terms finds them.
+#[derive(Debug)]
+pub(crate) struct Held {
+    entries: Vec<Entry>,
+    at: Revision,
 }
 
 /// A range being read at one revision, step by step.
@@ -64,6 +75,8 @@ struct Slot {
     /// The entry's revision and op again, so that counting and reading at a revision need not
     /// follow the pointer: `revision * 2 + deleted`.
     mark: u64,
+    /// Its place in the index of terms.
+    number: Option<Number>,
 }
 
 // === impl Index ===
@@ -72,7 +85,7 @@ impl Index {
     /// An index of what was current at the floor: at most one entry per key, in any order.
     #[cfg(test)]
     pub(crate) fn new(base: Vec<Entry>, floor: Revision) -> Self {
-        Self::of_history(base, Vec::new(), floor).0
+        Self::of_history(base, Vec::new(), floor, None).0
     }
 
     /// An index of what was current at the floor, at most one entry per key and no deletion, in any
@@ -82,6 +95,7 @@ impl Index {
         base: Vec<Entry>,
         changes: Vec<Entry>,
         floor: Revision,
+        terms_of: Option<TermsOf>,
     ) -> (Self, Vec<(Entry, Option<Entry>)>) {
         let revision = changes.last().map_or(floor, Entry::modified);
         let base_count = base.len();
@@ -118,10 +132,15 @@ impl Index {
             }
         }
         let changes = entries.split_off(base_count);
+        let mut terms = terms_of.map(TermIndex::new);
+        if let Some(terms) = &mut terms {
+            terms.fill(&mut slots);
+        }
         let index = Self {
             // They are sorted: the tree is built from below.
             current: slots.into_iter().collect(),
             older,
+            terms,
             revision,
             floor,
             live,
@@ -152,15 +171,25 @@ impl Index {
         self.state_at(self.current.get(key)?, at)
     }
 
-    /// Takes up the next state of a key, and returns the one before if the key was there.
-    pub(crate) fn apply(&mut self, entry: Entry) -> Option<Entry> {
+    /// The terms of a state, in ascending order, for [`Index::apply`].
+    pub(crate) fn terms(terms_of: Option<TermsOf>, entry: &Entry) -> Vec<u64> {
+        terms_of.map_or_else(Vec::new, |terms_of| holders::terms(terms_of, entry))
+    }
+
+    /// Takes up the next state of a key with its terms, and returns the one before if the key was there.
+    pub(crate) fn apply(&mut self, entry: Entry, terms: &[u64]) -> Option<Entry> {
         assert!(
             entry.modified() >= self.revision,
             "revisions rise in the order of commits"
         );
         self.revision = entry.modified();
         let deleted = entry.is_deletion();
-        let slot = Slot::new(entry);
+        let mut slot = Slot::new(entry);
+        if let Some(index) = &mut self.terms {
+            let before = self.current.get(slot.entry.key());
+            let before = before.and_then(|slot| Some((slot.number?, &slot.entry)));
+            slot.number = index.replace(before, &slot.entry, terms);
+        }
         let Some(before) = self.current.replace(slot) else {
             self.live = self.live.saturating_add(u64::from(!deleted));
             return None;
@@ -270,6 +299,16 @@ impl Index {
         Ok(more && reading.counted)
     }
 
+    /// The newest states of a range that hold what a query wants, and perhaps others. `None` where the range has to be
+    /// walked: there is no index of terms, too much holds them, or the query is for an older revision.
+    pub(crate) fn held(&self, query: &RangeQuery) -> Result<Option<Held>, Error> {
+        let at = query.at.unwrap_or(self.revision);
+        self.check(at)?;
+        let index = self.terms.as_ref().filter(|_| at == self.revision);
+        let found = index.and_then(|index| index.find(&query.range, &query.holding));
+        Ok(found.map(|entries| Held { entries, at }))
+    }
+
     fn check(&self, at: Revision) -> Result<(), Error> {
         if at < self.floor {
             return Err(Error::Compacted {
@@ -294,6 +333,26 @@ impl Index {
         let behind = versions.partition_point(|entry| entry.modified() <= at);
         let state = versions.get(behind.checked_sub(1)?)?;
         (!state.is_deletion()).then_some(state)
+    }
+}
+
+// === impl Held ===
+
+impl Held {
+    /// The first `limit` of them, in the order of keys.
+    pub(crate) fn finish(self, limit: Option<usize>) -> Range {
+        let Self { mut entries, at } = self;
+        entries.sort_unstable_by(|a, b| a.key().cmp(b.key()));
+        entries.dedup_by(|a, b| a.key() == b.key());
+        let limit = limit.unwrap_or(usize::MAX);
+        let behind = entries.len().saturating_sub(limit);
+        entries.truncate(limit);
+        Range {
+            entries,
+            revision: at,
+            more: behind > 0,
+            remaining: Some(behind as u64),
+        }
     }
 }
 
@@ -325,7 +384,11 @@ impl Reading {
 impl Slot {
     fn new(entry: Entry) -> Self {
         let mark = (entry.modified().0 << 1) | u64::from(entry.is_deletion());
-        Self { entry, mark }
+        Self {
+            entry,
+            mark,
+            number: None,
+        }
     }
 
     fn revision(&self) -> Revision {

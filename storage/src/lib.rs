@@ -17,7 +17,8 @@
 //! - Revisions rise by commit order, and one batch of writes has one revision.
 //! - The bytes that were stored are the bytes that are served: no decoding on any read.
 //! - No clock decides an order; the clock only says how long history is kept.
-//! - Absent: leases, sorting, filters by content. They are the API server's.
+//! - Absent: leases, sorting, filters by content. They are the API server's. What it may hint at by terms, of which the
+//!   store knows nothing but their hashes, only makes a range shorter.
 
 mod key;
 mod revision;
@@ -66,6 +67,6 @@ pub use metrics::{Metrics, Statistics};
 pub use revision::Revision;
 pub use store::{
     BATCH_BYTES_MAX, BATCH_COUNT_MAX, COUNTED_MAX, Change, Committed, Expect, Range, RangeQuery,
-    STAMP_BYTES, Store, VALUE_BYTES_MAX, WatchQuery, Write,
+    STAMP_BYTES, Store, TermsOf, VALUE_BYTES_MAX, WatchQuery, Write,
 };
 pub use watch::{WatchEnd, Watcher};

@@ -26,6 +26,10 @@ pub const COUNTED_MAX: usize = 16 * 1024;
 /// Bytes that a stamp overwrites: a revision's digits.
 pub const STAMP_BYTES: usize = Revision::DIGITS;
 
+/// Finds the terms of a value: hashes of what it says, by which [`RangeQuery::holding`] finds its key. Depends on key and
+/// value alone.
+pub type TermsOf = fn(key: &[u8], value: &[u8], terms: &mut Vec<u64>);
+
 /// A durable, ordered map of keys to values with history.
 ///
 /// # Invariants
@@ -147,6 +151,9 @@ pub struct RangeQuery {
     pub limit: Option<usize>,
     /// The revision to read at; `None` for the latest.
     pub at: Option<Revision>,
+    /// Sets of terms of which an entry has to hold one each, as far as the store knows: it may leave out what does not,
+    /// and whoever asks looks at what comes.
+    pub holding: Vec<Vec<u64>>,
 }
 
 /// The answer to a [`RangeQuery`].
@@ -233,6 +240,7 @@ impl RangeQuery {
             range,
             limit: None,
             at: None,
+            holding: Vec::new(),
         }
     }
 

@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::index::Index;
 use crate::revision::Revision;
-use crate::store::{Range, RangeQuery, WatchQuery};
+use crate::store::{Range, RangeQuery, TermsOf, WatchQuery};
 use crate::watch::{WatchEnd, Watcher};
 use crate::window::{Feed, Sleepers, WindowSize};
 
@@ -31,6 +31,7 @@ pub(crate) struct View {
     /// The index's revision, for those who need no lock.
     revision: AtomicU64,
     feed: Arc<Feed>,
+    terms_of: Option<TermsOf>,
 }
 
 /// What an engine has found on disk.
@@ -47,15 +48,15 @@ pub(crate) struct Snapshot {
 // === impl View ===
 
 impl View {
-    /// A view of what was found on disk.
-    pub(crate) fn new(snapshot: Snapshot) -> Self {
+    /// A view of what was found on disk, with an index of terms where they are told.
+    pub(crate) fn new(snapshot: Snapshot, terms_of: Option<TermsOf>) -> Self {
         let Snapshot {
             base,
             changes,
             floor,
             revision,
         } = snapshot;
-        let (mut index, history) = Index::of_history(base, changes, floor);
+        let (mut index, history) = Index::of_history(base, changes, floor, terms_of);
         index.advance(revision);
         let history = history
             .into_iter()
@@ -66,6 +67,7 @@ impl View {
             index: RwLock::new(index),
             revision: AtomicU64::new(revision.0),
             feed,
+            terms_of,
         }
     }
 
@@ -73,9 +75,11 @@ impl View {
     pub(crate) fn publish(&self, entries: &[Entry]) -> Option<Sleepers> {
         let revision = entries.last().map(Entry::modified)?;
         let mut events = Vec::with_capacity(entries.len());
+        let terms = |entry| Index::terms(self.terms_of, entry);
+        let terms: Vec<_> = entries.iter().map(terms).collect();
         let mut index = self.index.write();
-        for entry in entries {
-            let previous = index.apply(entry.clone());
+        for (entry, terms) in entries.iter().zip(&terms) {
+            let previous = index.apply(entry.clone(), terms);
             events.push((entry, previous));
         }
         self.revision.store(revision.0, Ordering::Release);
@@ -127,6 +131,11 @@ impl View {
     /// The oldest revision that can be read at.
     pub(crate) fn floor(&self) -> Revision {
         self.index.read().floor()
+    }
+
+    /// What finds the terms of values, for a view that takes the place of this one.
+    pub(crate) fn terms_of(&self) -> Option<TermsOf> {
+        self.terms_of
     }
 
     /// How many keys there are.
@@ -193,6 +202,12 @@ impl View {
     }
 
     fn try_range(&self, query: &RangeQuery) -> Result<Range, Error> {
+        if !query.holding.is_empty() {
+            let held = self.index.read().held(query)?;
+            if let Some(held) = held {
+                return Ok(held.finish(query.limit));
+            }
+        }
         let mut reading = self
             .index
             .read()

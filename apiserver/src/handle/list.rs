@@ -149,6 +149,7 @@ fn scan(
             range: rest.clone(),
             limit: count,
             at,
+            holding: selection.holding.clone(),
         };
         let found = call.shared.store.range(query).map_err(ScanFailure::Store)?;
         at = Some(found.revision);

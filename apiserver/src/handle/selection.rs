@@ -14,6 +14,7 @@ use crate::call::{Call, Each, Lenses};
 use crate::objects::{Head, head};
 use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
+use crate::terms;
 
 /// What is selected.
 #[derive(Debug, Clone)]
@@ -28,6 +29,8 @@ pub(super) struct Selection {
     namespace: Option<String>,
     /// The keys that can hold what is selected.
     pub(super) range: KeyRange,
+    /// The terms of which every selected object of one cluster has one in each set.
+    pub(super) holding: Vec<Vec<u64>>,
     needs_object: bool,
 }
 
@@ -69,6 +72,10 @@ impl Selection {
             _ => None,
         };
         let labels = options.label_selector.clone();
+        let holding = match &call.info.cluster {
+            ClusterScope::One(cluster) => terms::wanted(scope, cluster, (&labels, &fields)),
+            ClusterScope::All => Vec::new(),
+        };
         Ok(Self {
             each,
             labels,
@@ -76,6 +83,7 @@ impl Selection {
             name: path_name,
             namespace,
             range,
+            holding,
             needs_object,
         })
     }

@@ -32,7 +32,7 @@ use crate::{
     request::UserInfo,
     reseal::reseal,
     side::{Health, Metrics},
-    sweep,
+    sweep, terms,
     tls::{self, Pki},
 };
 
@@ -277,6 +277,7 @@ async fn open_store(config: &Config, tasks: &Tasks) -> Result<Arc<dyn Store>, Op
             let directory = data_dir.join(STORE_DIRECTORY);
             let config = embedded::Config {
                 keyring: keyring.map(Arc::new),
+                terms_of: Some(terms::of_stored),
                 ..embedded::Config::default()
             };
             let engine = embedded::Engine::open(&directory, config)?;
@@ -311,6 +312,7 @@ fn etcd_config(reached: EtcdConfig, data_dir: &Path) -> etcd::Config {
         prefix,
         memory: Some(data_dir.join(ETCD_MEMORY_FILE)),
         mark: Some(replicas::mark_of_set_back),
+        terms_of: Some(terms::of_stored),
         ..etcd::Config::new(servers)
     }
 }

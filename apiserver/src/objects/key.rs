@@ -85,6 +85,13 @@ impl ResourcePrefix {
         }
     }
 
+    /// Returns the group (empty for core) and the resource.
+    pub fn resource(&self) -> (&str, &str) {
+        let text = self.text.trim_matches('/');
+        let (group, resource) = text.split_once('/').unwrap_or((text, ""));
+        (if group == CORE { "" } else { group }, resource)
+    }
+
     /// Returns the key of one object.
     pub fn key(&self, cluster: &LogicalCluster, namespace: &str, name: &str) -> Key {
         let cluster = cluster.as_str();

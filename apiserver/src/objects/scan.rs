@@ -89,6 +89,64 @@ fn metadata<'a>(cursor: &mut Cursor<'a>, head: &mut Head<'a>) -> Option<()> {
     })
 }
 
+/// Finds fields of an object by their paths, such as `spec.nodeName`: the place of each path among those that are
+/// declared, and its value as text, as far as it is a scalar that is not null.
+pub fn fields(bytes: &[u8], paths: &[(&str, &str)], found: &mut impl FnMut(usize, &str)) {
+    if !paths.is_empty() {
+        let mut cursor = Cursor { bytes, at: 0 };
+        // Bytes that cannot be read further have no further field.
+        let _read = fields_in(&mut cursor, (paths, ""), found);
+    }
+}
+
+/// Finds the fields whose paths go on behind `above`, which ends with a point.
+fn fields_in(
+    cursor: &mut Cursor<'_>,
+    (paths, above): (&[(&str, &str)], &str),
+    found: &mut impl FnMut(usize, &str),
+) -> Option<()> {
+    cursor.members(|cursor, name| {
+        let mut inner = None;
+        let range = cursor.value()?;
+        for (place, (_, path)) in paths.iter().enumerate() {
+            let rest = path.strip_prefix(above).and_then(|path| {
+                let rest = path.as_bytes().strip_prefix(name)?;
+                Some((path, rest))
+            });
+            match rest {
+                Some((_, [])) => {
+                    if let Some(text) = cursor.bytes.get(range.clone()).and_then(scalar) {
+                        found(place, &text);
+                    }
+                }
+                Some((path, [b'.', ..])) => {
+                    inner = path.get(..name.len().saturating_add(1));
+                }
+                _ => {}
+            }
+        }
+        if let Some(name) = inner
+            && cursor.bytes.get(range.start) == Some(&b'{')
+        {
+            let mut inside = Cursor {
+                bytes: cursor.bytes.get(..range.end)?,
+                at: range.start,
+            };
+            fields_in(&mut inside, (paths, &format!("{above}{name}")), found)?;
+        }
+        Some(Walk::On)
+    })
+}
+
+/// A scalar as text: a string without its quotes, a number or a boolean as it stands.
+fn scalar(value: &[u8]) -> Option<Cow<'_, str>> {
+    match value {
+        [b'"', text @ .., b'"'] => decode(text),
+        [b'{' | b'[', ..] | b"null" => None,
+        text => std::str::from_utf8(text).ok().map(Cow::Borrowed),
+    }
+}
+
 /// The range of a string without its quotes.
 fn inside(range: &Range<usize>) -> Range<usize> {
     range.start.saturating_add(1)
@@ -133,6 +191,23 @@ impl<'a> StringMap<'a> {
             Some(Walk::On)
         });
         found
+    }
+}
+
+impl StringMap<'_> {
+    /// Visits every key with its value, as they stand in the bytes.
+    pub fn each(&self, mut visit: impl FnMut(&[u8], &[u8])) {
+        if self.bytes.is_empty() {
+            return;
+        }
+        let mut cursor = Cursor {
+            bytes: self.bytes,
+            at: 0,
+        };
+        let _walked = cursor.members(|cursor, name| {
+            visit(name, cursor.raw_string()?);
+            Some(Walk::On)
+        });
     }
 }
 

@@ -127,7 +127,7 @@ pub fn log(bytes: &[u8], directory: impl FnOnce(BTreeMap<String, Vec<u8>>) -> Ar
                 (snapshot.floor, snapshot.revision),
                 "the same numbers"
             );
-            let view = View::new(copy_of(&snapshot));
+            let view = View::new(copy_of(&snapshot), None);
             let range = view.range(&RangeQuery::of(KeyRange::all()));
             let entries = range.expect("the latest revision is kept").entries;
             let others = entries.iter().map(|entry| {

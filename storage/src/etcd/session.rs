@@ -298,12 +298,13 @@ impl Session {
         let mut floor = 1;
         let mut base = Vec::new();
         let (view, mut follower) = loop {
-            let view = View::new(Snapshot {
+            let start = Snapshot {
                 base: std::mem::take(&mut base),
                 changes: Vec::new(),
                 floor: fence.revision(floor),
                 revision: fence.revision(floor),
-            });
+            };
+            let view = View::new(start, self.shared.view().terms_of());
             match self.replay(client, standing, floor, &view).await {
                 Ok(follower) => break (view, follower),
                 Err(Failure::Compacted { revision }) if revision > floor => {

@@ -19,6 +19,7 @@ use super::transaction::Fence;
 use crate::error::{Cause, Error};
 use crate::metrics::{Metrics, Statistics};
 use crate::revision::Revision;
+use crate::store::TermsOf;
 use crate::view::{Snapshot, View};
 
 /// The state of an engine.
@@ -51,8 +52,8 @@ pub(crate) struct Live {
 // === impl Shared ===
 
 impl Shared {
-    /// Nothing, and no connection.
-    pub(crate) fn new() -> Self {
+    /// Nothing, and no connection. The terms are those of what will be shown.
+    pub(crate) fn new(terms_of: Option<TermsOf>) -> Self {
         let nothing = Snapshot {
             base: Vec::new(),
             changes: Vec::new(),
@@ -60,7 +61,7 @@ impl Shared {
             revision: Revision(0),
         };
         Self {
-            view: View::new(nothing),
+            view: View::new(nothing, terms_of),
             waiters: Mutex::default(),
             wanted: Notify::new(),
             live: watch::Sender::new(None),

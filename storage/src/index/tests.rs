@@ -15,7 +15,7 @@ fn entry(op: Op, key: &str, value: &str, revision: u64) -> Entry {
 fn index(changes: &[(Op, &str, &str, u64)]) -> Index {
     let mut index = Index::new(Vec::new(), Revision(0));
     for (op, key, value, revision) in changes {
-        index.apply(entry(*op, key, value, *revision));
+        index.apply(entry(*op, key, value, *revision), &[]);
     }
     index
 }
@@ -123,9 +123,9 @@ fn a_limit_counts_what_lies_behind_it_while_that_is_cheap() {
     let count = SLOTS_PER_STEP as u64 * 2 + 10;
     let mut index = Index::new(Vec::new(), Revision(0));
     for n in 0..count {
-        index.apply(entry(Op::Put, &format!("/k/{n:06}"), "", n + 1));
+        index.apply(entry(Op::Put, &format!("/k/{n:06}"), "", n + 1), &[]);
     }
-    index.apply(entry(Op::Delete, "/k/000003", "", 5_000));
+    index.apply(entry(Op::Delete, "/k/000003", "", 5_000), &[]);
     let page = |index: &Index| {
         let mut reading = index.read(KeyRange::prefix("/k/"), Some(5), None).unwrap();
         while index.step(&mut reading).unwrap() {}
@@ -143,7 +143,7 @@ fn a_limit_counts_what_lies_behind_it_while_that_is_cheap() {
     assert_eq!(keys, want);
     assert_eq!((few.more, few.remaining), (true, Some(count - 1 - 5)));
     for n in count..count + 2 * COUNTED_MAX as u64 {
-        index.apply(entry(Op::Put, &format!("/k/{n:06}"), "", 5_000 + n));
+        index.apply(entry(Op::Put, &format!("/k/{n:06}"), "", 5_000 + n), &[]);
     }
     let many = page(&index);
     assert_eq!(
@@ -157,8 +157,8 @@ fn a_limit_counts_what_lies_behind_it_while_that_is_cheap() {
 fn only_entries_behind_a_limit_are_more() {
     let mut index = index(&[(Op::Put, "/a", "1", 1)]);
     for n in 0..2 * COUNTED_MAX as u64 {
-        index.apply(entry(Op::Put, &format!("/k/{n:06}"), "", 2 * n + 2));
-        index.apply(entry(Op::Delete, &format!("/k/{n:06}"), "", 2 * n + 3));
+        index.apply(entry(Op::Put, &format!("/k/{n:06}"), "", 2 * n + 2), &[]);
+        index.apply(entry(Op::Delete, &format!("/k/{n:06}"), "", 2 * n + 3), &[]);
     }
     let mut reading = index.read(KeyRange::all(), Some(1), None).unwrap();
     while index.step(&mut reading).unwrap() {}
@@ -183,10 +183,135 @@ fn an_inverted_range_is_empty() {
 fn a_reading_that_compaction_overtakes_is_refused() {
     let mut index = index(&[(Op::Put, "a", "1", 1)]);
     let mut reading = index.read(KeyRange::all(), None, None).unwrap();
-    index.apply(entry(Op::Put, "a", "2", 2));
+    index.apply(entry(Op::Put, "a", "2", 2), &[]);
     index.raise_floor(Revision(2));
     assert!(matches!(
         index.step(&mut reading),
         Err(Error::Compacted { .. })
     ));
+}
+
+/// The terms of the trials: the words of a value.
+fn words(_key: &[u8], value: &[u8], terms: &mut Vec<u64>) {
+    let text = std::str::from_utf8(value).unwrap();
+    terms.extend(text.split_whitespace().map(term));
+}
+
+/// So few that words share terms.
+fn term(word: &str) -> u64 {
+    word.bytes().map(u64::from).sum::<u64>() % 23
+}
+
+#[test]
+fn what_holds_a_term_is_found_and_nothing_else_is_left_out() {
+    let mut random = crate::conformance::Random::new(11);
+    let mut revision = 0;
+    let value = |random: &mut crate::conformance::Random| {
+        let words = (0..random.below(4)).map(|_| format!("w{} ", random.below(30)));
+        words.collect::<String>()
+    };
+    let base: Vec<_> = (0..200)
+        .map(|n| {
+            revision += 1;
+            entry(
+                Op::Put,
+                &format!("/{}/{n:03}", n % 3),
+                &value(&mut random),
+                revision,
+            )
+        })
+        .collect();
+    let (mut index, _) = Index::of_history(base, Vec::new(), Revision(200), Some(words));
+    for _ in 0..3_000 {
+        revision += 1;
+        let n = random.below(220);
+        let key = format!("/{}/{n:03}", n % 3);
+        let op = if random.below(4) == 0 && index.get(key.as_bytes()).is_some() {
+            Op::Delete
+        } else {
+            Op::Put
+        };
+        let state = entry(op, &key, &value(&mut random), revision);
+        let terms = Index::terms(Some(words), &state);
+        index.apply(state, &terms);
+        if random.below(5) == 0 {
+            index.raise_floor(Revision(revision));
+            index.trim(key.as_bytes());
+        }
+        let (a, b, c) = (random.below(30), random.below(30), random.below(30));
+        let holding = vec![
+            vec![term(&format!("w{a}")), term(&format!("w{b}"))],
+            vec![term(&format!("w{c}"))],
+        ];
+        let holds = |entry: &&Entry| {
+            let mut terms = Vec::new();
+            words(entry.key(), entry.value(), &mut terms);
+            let mut any_of = holding.iter();
+            any_of.all(|any_of| any_of.iter().any(|term| terms.contains(term)))
+        };
+        let range = KeyRange::prefix(format!("/{}/", random.below(3)));
+        let query = RangeQuery {
+            holding: holding.clone(),
+            ..RangeQuery::of(range.clone())
+        };
+        let found = index
+            .held(&query)
+            .unwrap()
+            .expect("few hold it")
+            .finish(None);
+        let got: Vec<_> = found.entries.iter().filter(holds).cloned().collect();
+        let mut reading = index.read(range, None, None).unwrap();
+        while index.step(&mut reading).unwrap() {}
+        let walked = reading.finish().entries;
+        let want: Vec<_> = walked.iter().filter(holds).cloned().collect();
+        assert_eq!(got, want, "at {revision}");
+        assert!(found.entries.is_sorted_by(|a, b| a.key() < b.key()));
+    }
+}
+
+#[test]
+fn terms_are_known_of_the_newest_states_alone() {
+    let base = vec![entry(Op::Put, "/a", "red", 1)];
+    let (mut index, _) = Index::of_history(base, Vec::new(), Revision(1), Some(words));
+    let held = |index: &Index, word: &str, at: Option<Revision>| {
+        let query = RangeQuery {
+            holding: vec![vec![term(word)]],
+            at,
+            ..RangeQuery::of(KeyRange::all())
+        };
+        let held = index.held(&query).unwrap();
+        held.map(|held| held.finish(Some(1)).entries.len())
+    };
+    assert_eq!(held(&index, "red", None), Some(1));
+    let blue = entry(Op::Put, "/a", "blue", 2);
+    index.apply(blue.clone(), &Index::terms(Some(words), &blue));
+    assert_eq!(held(&index, "red", None), Some(0));
+    assert_eq!(held(&index, "blue", Some(Revision(2))), Some(1));
+    assert_eq!(
+        held(&index, "red", Some(Revision(1))),
+        None,
+        "an older revision is walked"
+    );
+    let gone = entry(Op::Delete, "/a", "blue", 3);
+    index.apply(gone.clone(), &Index::terms(Some(words), &gone));
+    assert_eq!(held(&index, "blue", None), Some(0), "deleted");
+}
+
+#[test]
+fn what_many_hold_is_walked() {
+    let base = (0..2_000)
+        .map(|n| entry(Op::Put, &format!("/{n:04}"), "common", n + 1))
+        .collect();
+    let (index, _) = Index::of_history(base, Vec::new(), Revision(2_000), Some(words));
+    let query = RangeQuery {
+        holding: vec![vec![term("common")]],
+        ..RangeQuery::of(KeyRange::all())
+    };
+    assert!(index.held(&query).unwrap().is_none());
+    let rare = RangeQuery {
+        holding: vec![vec![term("common")], vec![term("rare")]],
+        ..RangeQuery::of(KeyRange::all())
+    };
+    let found = index.held(&rare).unwrap().expect("the rarer set decides");
+    assert!(found.finish(None).entries.is_empty());
 }

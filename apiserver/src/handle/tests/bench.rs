@@ -20,6 +20,7 @@ use crate::registry::Registry;
 use crate::request::{RequestContext, UserInfo};
 use crate::respond::{Body, RequestBody, Response};
 use crate::route::route;
+use crate::terms;
 
 pub(super) struct Bench {
     handlers: Handlers,
@@ -58,7 +59,11 @@ impl Bench {
     /// A root cluster with the namespace `default` and an embedded cluster `east` that has it too.
     pub(super) async fn new() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
-        let engine = Engine::open(directory.path(), embedded::Config::default()).expect("a store");
+        let config = embedded::Config {
+            terms_of: Some(terms::of_stored),
+            ..embedded::Config::default()
+        };
+        let engine = Engine::open(directory.path(), config).expect("a store");
         let store: Arc<dyn Store> = Arc::new(engine);
         let registry = Registry::open(&store).expect("a registry");
         let authorizer = Arc::new(Authorizer::new(Policies::default(), registry.clusters()));

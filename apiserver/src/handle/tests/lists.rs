@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::bench::{Bench, JSON, WIDGETS, widget};
+use super::bench::{Bench, JSON, MERGE, WIDGETS, widget};
 
 async fn with_many(count: usize) -> Bench {
     let bench = Bench::with_widgets().await;
@@ -105,6 +105,74 @@ async fn selectors_choose_and_pages_of_them_are_full() {
         .get(&format!("{WIDGETS}?labelSelector=a%3D%3D%3D"))
         .await;
     assert_eq!(wrong.code, 400, "{}", wrong.message());
+}
+
+/// What terms find is what a walk over the whole collection finds, through every kind of write.
+#[tokio::test]
+async fn what_is_found_by_terms_is_what_a_walk_finds() {
+    const SECRETS: &str = "/clusters/east/api/v1/namespaces/default/secrets";
+    let bench = Bench::new().await;
+    for n in 0..12 {
+        let labels =
+            json!({"app": format!("a{}", n % 4), "tier": if n % 2 == 0 { "" } else { "b" }});
+        let kind = format!("example.com/t{}", n % 3);
+        let metadata = json!({"name": format!("s-{n:02}"), "labels": labels});
+        let secret = json!({"metadata": metadata, "type": kind});
+        bench.post(SECRETS, &secret).await.expect(201);
+    }
+    let relabel = json!({"metadata": {"labels": {"app": "a3", "tier": null}}});
+    let path = format!("{SECRETS}/s-00");
+    bench.patch(&path, MERGE, &relabel).await.expect(200);
+    let strip = json!({"metadata": {"labels": null}});
+    let path = format!("{SECRETS}/s-01");
+    bench.patch(&path, MERGE, &strip).await.expect(200);
+    bench.delete(&format!("{SECRETS}/s-02")).await.expect(200);
+    for (query, want) in [
+        ("labelSelector=app%3Da0", &["s-04", "s-08"][..]),
+        ("labelSelector=app%3Da1", &["s-05", "s-09"]),
+        ("labelSelector=app%3Da2", &["s-06", "s-10"]),
+        ("labelSelector=app%3Da3,tier", &["s-03", "s-07", "s-11"]),
+        ("labelSelector=app%3Da3,!tier", &["s-00"]),
+        ("labelSelector=app+in+(a0,a3),tier%3D", &["s-04", "s-08"]),
+        ("labelSelector=app%3Da4", &[]),
+        ("labelSelector=app%3Da0,app%3Da1", &[]),
+        (
+            "fieldSelector=type%3Dexample.com/t1",
+            &["s-01", "s-04", "s-07", "s-10"],
+        ),
+        (
+            "fieldSelector=type%3Dexample.com/t1&labelSelector=app%3Da3",
+            &["s-07"],
+        ),
+        ("fieldSelector=type%3Dnone", &[]),
+        (
+            "fieldSelector=type!%3Dexample.com/t1,type!%3Dexample.com/t0",
+            &["s-05", "s-08", "s-11"],
+        ),
+    ] {
+        let list = bench.get(&format!("{SECRETS}?{query}")).await.expect(200);
+        assert_eq!(names(&list), want, "{query}");
+        let everywhere = SECRETS.replace("/east/", "/*/");
+        let list = bench
+            .get(&format!("{everywhere}?{query}"))
+            .await
+            .expect(200);
+        assert_eq!(names(&list), want, "walked, over all clusters: {query}");
+    }
+    let page = bench
+        .get(&format!("{SECRETS}?labelSelector=app%3Da3&limit=2"))
+        .await;
+    let page = page.expect(200);
+    assert_eq!(names(&page), ["s-00", "s-03"]);
+    bench.delete(&format!("{SECRETS}/s-07")).await.expect(200);
+    let token = page["metadata"]["continue"].as_str().expect("a token");
+    let query = format!("labelSelector=app%3Da3&limit=2&continue={token}");
+    let rest = bench.get(&format!("{SECRETS}?{query}")).await.expect(200);
+    assert_eq!(
+        names(&rest),
+        ["s-07", "s-11"],
+        "of the revision of the first page"
+    );
 }
 
 #[tokio::test]

@@ -94,6 +94,7 @@ fn beginning(
             range: part,
             limit: None,
             at: revision,
+            holding: selection.holding.clone(),
         };
         let found = call.shared.store.range(query)?;
         revision = Some(found.revision);
