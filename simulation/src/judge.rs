@@ -258,9 +258,13 @@ impl Judge {
             }
             Some(Origin::Child { owner }) => {
                 let is_named = memory.ledger_names_object(owner, before);
-                let label = after.and_then(|after| {
-                    after["metadata"]["labels"][keys::LABEL_INSTANCE_ID].as_str()
-                });
+                let instance_of = |object: &Value| -> Option<String> {
+                    let label = object["metadata"]["labels"][keys::LABEL_INSTANCE_ID].as_str();
+                    label.map(str::to_owned)
+                };
+                // A deletion leaves a label that somebody else has altered as it is, as long as a finalizer holds the object.
+                let given = after.and_then(instance_of);
+                let given = given.filter(|given| Some(given) != instance_of(before).as_ref());
                 if !is_named {
                     let rule = if is_deletion {
                         "ledger only"
@@ -271,7 +275,7 @@ impl Judge {
                         rule,
                         format!("{place} is written and the ledger does not name it"),
                     ))
-                } else if label.is_some_and(|label| label != owner) {
+                } else if given.is_some_and(|given| given != *owner) {
                     Some(("one owner", format!("{place} becomes another instance's")))
                 } else {
                     None

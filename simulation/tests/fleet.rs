@@ -46,7 +46,8 @@ fn trial(name: &'static str, count: usize, plan: impl Fn(u64) -> Plan + Sync) {
     let began = Stopwatch::start();
     let mut total = Report::default();
     let mut failures = Vec::new();
-    for outcome in outcomes(&seeds, &plan) {
+    let mut failed = None;
+    for (seed, outcome) in outcomes(&seeds, &plan) {
         match outcome {
             Ok(report) => {
                 total.requests += report.requests;
@@ -56,6 +57,7 @@ fn trial(name: &'static str, count: usize, plan: impl Fn(u64) -> Plan + Sync) {
             Err(failure) => {
                 eprintln!("{name}: {failure}");
                 failures.push(failure);
+                failed = failed.or(Some(seed));
             }
         }
     }
@@ -74,7 +76,7 @@ fn trial(name: &'static str, count: usize, plan: impl Fn(u64) -> Plan + Sync) {
         failures.len(),
         seeds.len(),
         failures.join("\n"),
-        Trial(name).repeat(17)
+        Trial(name).repeat(failed.unwrap_or_default())
     );
 }
 
@@ -90,7 +92,10 @@ fn warm_up() -> [Plan; 3] {
 }
 
 /// Runs the plan of each seed, as many at a time as there are cores. Returns what came of them in the order of the seeds.
-fn outcomes(seeds: &[u64], plan: &(impl Fn(u64) -> Plan + Sync)) -> Vec<Result<Report, String>> {
+fn outcomes(
+    seeds: &[u64],
+    plan: &(impl Fn(u64) -> Plan + Sync),
+) -> Vec<(u64, Result<Report, String>)> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicUsize::new(0);
     let work = || {
@@ -107,7 +112,7 @@ fn outcomes(seeds: &[u64], plan: &(impl Fn(u64) -> Plan + Sync)) -> Vec<Result<R
             .collect()
     });
     outcomes.sort_by_key(|(seed, _)| *seed);
-    outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+    outcomes
 }
 
 #[test]
