@@ -25,6 +25,9 @@ const GET_COUNT: usize = 20_000;
 /// Lists of all objects on each side.
 const LIST_COUNT: usize = 10;
 
+/// Lists by a label that no object has.
+const SELECT_COUNT: usize = 100;
+
 /// Watchers on each side, and events that each of them receives.
 const WATCHER_COUNT: usize = 100;
 const EVENT_COUNT: usize = 500;
@@ -44,6 +47,7 @@ struct Side {
     create: Cost,
     get: Cost,
     list: Cost,
+    select: Cost,
     watch: Cost,
     watch_and_write: Cost,
     rss_mb: f64,
@@ -53,7 +57,7 @@ struct Side {
 type Read = fn(&Side) -> f64;
 
 /// The figures: what, unit, which direction is better, and where it stands.
-const FIGURES: [(&str, &str, Better, Read); 10] = [
+const FIGURES: [(&str, &str, Better, Read); 11] = [
     ("create, server CPU", "µs/operation", Better::Less, |side| {
         side.create.cpu_us
     }),
@@ -73,6 +77,12 @@ const FIGURES: [(&str, &str, Better, Read); 10] = [
     ("list of all", "operations/s", Better::More, |side| {
         side.list.rate
     }),
+    (
+        "list by a label that nothing has, server CPU",
+        "µs/operation",
+        Better::Less,
+        |side| side.select.cpu_us,
+    ),
     (
         "watch delivery alone, server CPU",
         "µs/event",
@@ -104,7 +114,7 @@ pub(crate) async fn run(count: usize, rounds: usize, report: &mut Report) {
     }
     report.note(format!(
         "{rounds} rounds: the median, and the least and the greatest. {count} objects of 1.2 KB; {LOAD_WIDTH} requests \
-         under way; {GET_COUNT} gets, {LIST_COUNT} lists, {WATCHER_COUNT} watchers of {EVENT_COUNT} events."
+         under way; {GET_COUNT} gets, {LIST_COUNT} lists, {SELECT_COUNT} by a label, {WATCHER_COUNT} watchers of {EVENT_COUNT} events."
     ));
 }
 
@@ -167,6 +177,8 @@ async fn measure(api: &Api, count: usize, processes: &[&Process], side: &str) ->
         "{side}: list {:.0} µs, {:.2}/s",
         list.cpu_us, list.rate
     ));
+    let select = cost(processes, SELECT_COUNT, select_none(api)).await;
+    say(&format!("{side}: list by a label {:.0} µs", select.cpu_us));
     let rss_mb = processes
         .iter()
         .map(|process| process.usage().1 >> 20)
@@ -180,6 +192,7 @@ async fn measure(api: &Api, count: usize, processes: &[&Process], side: &str) ->
         create,
         get,
         list,
+        select,
         watch,
         watch_and_write,
         rss_mb: small(rss_mb),
@@ -202,6 +215,19 @@ async fn list_all(api: &Api, count: usize) {
         let (code, body) = api.send("GET", ALL, None).await;
         assert_eq!(code, 200, "the list is answered");
         assert!(body.len() > count * 1000, "all of it: {} bytes", body.len());
+    }
+}
+
+async fn select_none(api: &Api) {
+    let path = format!("{ALL}?labelSelector=app%3Dnone");
+    for _ in 0..SELECT_COUNT {
+        let (code, body) = api.send("GET", &path, None).await;
+        assert_eq!(code, 200, "the list is answered");
+        assert!(
+            body.len() < 1000,
+            "nothing is selected: {} bytes",
+            body.len()
+        );
     }
 }
 
