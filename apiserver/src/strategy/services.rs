@@ -174,12 +174,43 @@ fn allocate(
         allocate_address(holder, object, live, &owner, &mut writes)?;
     } else if object["spec"]["clusterIP"] == "None" {
         object["spec"]["clusterIPs"] = json!(["None"]);
+        default_headless_families(&mut object["spec"]);
     }
     allocate_node_ports(holder, object, live, &owner, &mut writes)?;
     if let Some(live) = live {
         writes.extend(given_up(holder, object, live));
     }
     Ok(writes)
+}
+
+/// Defaults the address families of a headless service. Without a selector its endpoints are somebody else's, so it may have
+/// both families, whatever the cluster has.
+///
+/// Source: `kubernetes/pkg/registry/core/service/storage/alloc.go` `initIPFamilyFields`.
+fn default_headless_families(spec: &mut Value) {
+    let has_selector = spec["selector"]
+        .as_object()
+        .is_some_and(|it| !it.is_empty());
+    if spec.get("ipFamilies").is_none_or(is_blank) {
+        spec["ipFamilies"] = json!(["IPv4"]);
+    }
+    if spec.get("ipFamilyPolicy").is_none_or(is_blank) {
+        let policy = if has_selector {
+            "SingleStack"
+        } else {
+            "RequireDualStack"
+        };
+        spec["ipFamilyPolicy"] = json!(policy);
+    }
+    if has_selector || spec["ipFamilyPolicy"] == "SingleStack" {
+        return;
+    }
+    if let Some(families) = spec["ipFamilies"].as_array_mut()
+        && let [one] = families.as_slice()
+    {
+        let other = if one == "IPv4" { "IPv6" } else { "IPv4" };
+        families.push(json!(other));
+    }
 }
 
 /// Gives everything back that a service has.

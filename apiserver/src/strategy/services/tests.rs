@@ -86,3 +86,42 @@ fn an_address_may_not_change_once_it_is_set() {
         assert_eq!(texts, Vec::from_iter(want), "{name}");
     }
 }
+
+#[test]
+fn headless_services_have_the_families_that_kube_apiserver_gives_them() {
+    let (four, both) = (json!(["IPv4"]), json!(["IPv4", "IPv6"]));
+    // (what is asked, families, policy), as kube-apiserver 1.36 of one family answers.
+    for (asked, families, policy) in [
+        (json!({"selector": {"a": "b"}}), &four, "SingleStack"),
+        (
+            json!({"selector": {"a": "b"}, "ipFamilyPolicy": "PreferDualStack"}),
+            &four,
+            "PreferDualStack",
+        ),
+        (json!({}), &both, "RequireDualStack"),
+        (json!({"selector": {}}), &both, "RequireDualStack"),
+        (
+            json!({"ipFamilyPolicy": "SingleStack"}),
+            &four,
+            "SingleStack",
+        ),
+        (
+            json!({"ipFamilyPolicy": "PreferDualStack"}),
+            &both,
+            "PreferDualStack",
+        ),
+        (
+            json!({"ipFamilies": ["IPv6"]}),
+            &json!(["IPv6", "IPv4"]),
+            "RequireDualStack",
+        ),
+    ] {
+        let mut spec = asked.clone();
+        default_headless_families(&mut spec);
+        assert_eq!(&spec["ipFamilies"], families, "{asked}");
+        assert_eq!(spec["ipFamilyPolicy"], policy, "{asked}");
+        let before = spec.clone();
+        default_headless_families(&mut spec);
+        assert_eq!(spec, before, "again: {asked}");
+    }
+}
