@@ -290,6 +290,20 @@ impl Dynamic {
             .await
     }
 
+    /// Creates a subresource of an object, such as a token.
+    pub async fn create_in(
+        &self,
+        endpoint: &Endpoint,
+        name: &str,
+        subresource: &str,
+        object: &Value,
+    ) -> Result<Value, Error> {
+        let target = self.managed(Path::object(endpoint, name, Some(subresource))?);
+        let body = ("application/json", encode(object)?);
+        self.object(Method::POST, target, ACCEPT_JSON, Some(body))
+            .await
+    }
+
     /// Replaces an object, or a part of it by its subresource.
     pub async fn update(
         &self,

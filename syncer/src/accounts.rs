@@ -1,10 +1,12 @@
-//! The ServiceAccount `default` of every namespace that the hub itself keeps.
+//! The ServiceAccount `default` of every namespace that the hub itself keeps, and the tokens of Secrets.
 //!
 //! Root and embedded logical clusters have no controller manager. A real cluster's makes this
 //! account in each namespace and puts it back when it is deleted; Pods, bindings and tokens name
 //! it.
 //!
 //! Source: kubernetes `pkg/controller/serviceaccount/serviceaccounts_controller.go`.
+
+mod tokens;
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -45,6 +47,7 @@ struct Seen {
 
 /// Looks after the accounts of a logical cluster that the hub keeps, until its target ends.
 pub(crate) fn start(target: &Arc<Target>) {
+    tokens::start(target);
     let accounts = Arc::new(Accounts {
         seen: Mutex::default(),
         queue: target.tasks().queue("account"),

@@ -90,6 +90,11 @@ impl Kubectl {
         self
     }
 
+    /// Returns what `--server` names.
+    pub fn url(&self) -> Option<&str> {
+        self.server.as_deref()
+    }
+
     /// The same, with one more environment variable.
     #[must_use]
     pub fn env(mut self, name: &str, value: impl Into<String>) -> Self {
