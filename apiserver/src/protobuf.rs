@@ -12,11 +12,13 @@ mod message;
 mod scalar;
 mod tables;
 mod wire;
+mod zeros;
 
 use serde_json::Value;
 
 use tables::Tables;
 use wire::{Field, Reader};
+pub(crate) use zeros::omit_zeros;
 
 /// Messages within messages. Kubernetes has none; CRD schemas, which nest deepest, are refused at a depth of about 30 by
 /// size long before.

@@ -10,7 +10,7 @@ use super::tables::{FieldKind, FieldRule, Message, Shape, Tables};
 use super::wire::{Field, Reader};
 use super::{DEPTH_MAX, Error};
 
-const SCHEMA: &str = "apiextensions.v1.JSONSchemaProps";
+pub(super) const SCHEMA: &str = "apiextensions.v1.JSONSchemaProps";
 
 /// The tables, and the memory that what is decoded may still take: an empty message is two bytes on the wire.
 #[derive(Debug)]

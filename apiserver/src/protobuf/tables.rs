@@ -86,6 +86,11 @@ impl Tables {
         self.message(name?.1)
     }
 
+    /// The name of the message of a kind.
+    pub(super) fn root_name(&self, api_version: &str, kind: &str) -> Option<&'static str> {
+        self.roots.get(&(api_version, kind)).copied()
+    }
+
     /// The struct that holds a field with the path to it, and the type of the value, as Go names them.
     pub(super) fn go_names(
         &self,
@@ -119,7 +124,7 @@ impl Tables {
     }
 
     /// A field by its name in JSON, inlined messages included.
-    fn field(&self, message: &str, name: &str) -> Option<&FieldRule> {
+    pub(super) fn field(&self, message: &str, name: &str) -> Option<&FieldRule> {
         let fields = self.messages.get(message)?;
         if let Some(rule) = fields.values().find(|rule| rule.name == name) {
             return Some(rule);

@@ -120,3 +120,47 @@ fn durations_are_printed_as_go_does() {
         );
     }
 }
+
+/// The story: Argo CD and `kubectl diff` compared an embedded cluster's `minReadySeconds: 0` with a real one's absent field.
+#[test]
+fn zero_values_that_go_leaves_out_are_left_out_and_others_stay() {
+    for (name, version, kind, mut object, want) in [
+        (
+            "plain, in a message and in a list of messages",
+            "apps/v1",
+            "Deployment",
+            json!({"metadata": {"generation": 0}, "spec": {"minReadySeconds": 0, "paused": false, "replicas": 0,
+                "strategy": {}, "template": {"spec": {"hostNetwork": false, "nodeName": "", "containers": [
+                    {"name": "", "stdin": false, "resources": {}, "livenessProbe": {"periodSeconds": 0}}]}}}}),
+            json!({"metadata": {"generation": 0}, "spec": {"replicas": 0,
+                "strategy": {}, "template": {"spec": {"containers": [
+                    {"name": "", "resources": {}, "livenessProbe": {}}]}}}}),
+        ),
+        (
+            "entries of maps are no fields",
+            "v1",
+            "ConfigMap",
+            json!({"data": {"a": ""}, "immutable": false}),
+            json!({"data": {"a": ""}, "immutable": false}),
+        ),
+        (
+            "of a schema, whose limits are pointers",
+            "apiextensions.k8s.io/v1",
+            "CustomResourceDefinition",
+            json!({"spec": {"versions": [{"schema": {"openAPIV3Schema": {"title": "", "properties": {
+                "a": {"minimum": 0, "exclusiveMinimum": false, "items": {"type": "", "minLength": 0}}}}}}]}}),
+            json!({"spec": {"versions": [{"schema": {"openAPIV3Schema": {"properties": {
+                "a": {"minimum": 0, "items": {"minLength": 0}}}}}}]}}),
+        ),
+        (
+            "of a kind that is not built in",
+            "example.org/v1",
+            "Any",
+            json!({"spec": {"minReadySeconds": 0}}),
+            json!({"spec": {"minReadySeconds": 0}}),
+        ),
+    ] {
+        omit_zeros(&mut object, version, kind);
+        assert_eq!(object, want, "{name}");
+    }
+}

@@ -23,6 +23,7 @@ use super::typing::Typing;
 use super::version::VersionRules;
 use super::{Deletion, Strategy};
 use crate::negotiate::MediaType;
+use crate::protobuf;
 
 /// Objects that are Go structs in Kubernetes.
 #[derive(Debug)]
@@ -100,13 +101,12 @@ impl Typing for GoTypes {
         schema::builtin::read_nulls(object, schema);
         // A value of a wrong type is no finding of validation but cannot be read at all.
         let errors = schema::validate(object, schema, None);
-        match errors
-            .iter()
-            .find(|error| error.kind == FieldErrorKind::TypeInvalid)
-        {
-            Some(error) => Err(go_type_error(version, error)),
-            None => Ok(()),
+        let mut errors = errors.iter();
+        if let Some(error) = errors.find(|error| error.kind == FieldErrorKind::TypeInvalid) {
+            return Err(go_type_error(version, error));
         }
+        protobuf::omit_zeros(object, &version.api_version, &version.gvk.kind);
+        Ok(())
     }
 
     fn default(&self, version: &VersionRules, object: &mut Value) -> Result<(), TooLarge> {
