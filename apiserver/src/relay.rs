@@ -4,7 +4,8 @@
 //! ways, as the user), [`upgrade`] (one that becomes a stream of bytes), [`headers`] (which of them pass, either way), [`redirect`] (where
 //! an application behind a proxy may send its users), [`published`] (discovery and OpenAPI of both, as one),
 //! [`namespaces`] (what admission sees of the spoke's namespaces), [`review`] (what the spoke's authorizer says of kinds that the
-//! hub stores), [`accounts`] and [`tokens`] (whose the tokens of its own ServiceAccounts are).
+//! hub stores), [`accounts`] and [`tokens`] (whose the tokens of its own ServiceAccounts are), [`uids`] (what an instance is called on either
+//! side).
 //!
 //! # Invariants
 //! - A request to a spoke that is not reached is 503 and names the spoke; it is never an empty list, never a 404.
@@ -21,6 +22,7 @@ mod published;
 mod redirect;
 mod review;
 mod tokens;
+mod uids;
 mod upgrade;
 mod way;
 
@@ -34,6 +36,7 @@ use published::Hubs;
 use spokes::Spokes;
 use tasks::Tasks;
 
+pub(crate) use uids::Uids;
 pub(crate) use upgrade::asked as asked_protocol;
 
 #[cfg(feature = "fuzzing")]
@@ -56,16 +59,17 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Relay {
     links: Arc<Links>,
+    uids: Uids,
 }
 
 // === impl Relay ===
 
 impl Relay {
-    /// Relays over the connections of `spokes`, for as long as `tasks` run.
-    pub(crate) fn new(spokes: Spokes, tasks: &Tasks) -> Self {
+    /// Relays over the connections of `spokes`, for as long as `tasks` run. `uids` are those of the instances and their mirrors.
+    pub(crate) fn new(spokes: Spokes, uids: Uids, tasks: &Tasks) -> Self {
         let links = Arc::new(Links::new(spokes));
         Links::start(&links, tasks);
-        Self { links }
+        Self { links, uids }
     }
 
     /// Returns the view of the spokes' namespaces that admission uses.
@@ -138,6 +142,6 @@ impl Relay {
         if let Some(protocol) = upgrade::asked(request.request(), info) {
             return upgrade::forward(&link.way, request, protocol, body).await;
         }
-        forward::forward(&link.way, request, body).await
+        forward::forward(&link.way, &self.uids, request, body).await
     }
 }

@@ -28,7 +28,7 @@ use crate::{
     openapi,
     quota::Quotas,
     registry::{self, ClusterKind, Registry},
-    relay::Relay,
+    relay::{Relay, Uids},
     request::UserInfo,
     reseal::reseal,
     side::{Health, Metrics},
@@ -81,6 +81,9 @@ pub enum OpenError {
     /// What is in the store.
     #[error("the role bindings cannot be read")]
     Policies(#[source] storage::Error),
+    /// The uids of instances and mirrors.
+    #[error("the inventories cannot be read")]
+    Uids(#[source] storage::Error),
     /// What is served.
     #[error("the definitions cannot be read")]
     Registry(#[from] registry::OpenError),
@@ -120,7 +123,8 @@ impl Hub {
         let (policies, follower) =
             Policies::open(Arc::clone(&store)).map_err(OpenError::Policies)?;
         let spokes = Spokes::new(config.dialer.clone());
-        let relay = Relay::new(spokes.clone(), tasks);
+        let uids = Uids::open(Arc::clone(&store), tasks).map_err(OpenError::Uids)?;
+        let relay = Relay::new(spokes.clone(), uids, tasks);
         let authorizer = Authorizer::new(policies, registry.clusters());
         let authorizer = Arc::new(authorizer.with_spoke_reviewer(relay.reviewer()));
         let handlers = Handlers::new(handle::Parts {

@@ -6,25 +6,29 @@
 //!   behind a proxy to itself ([`redirect`]).
 //! - A user of the hub whose name begins with `system:` does not become that user in the spoke.
 
-use std::fmt::Write;
+use std::{fmt::Write, sync::Arc};
 
 use api::{Status, wheelhouse::author};
 use futures::{StreamExt, TryStreamExt};
 use http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header, request::Parts, uri::PathAndQuery,
 };
-use http_body::Frame;
+use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt, StreamBody};
 
 use super::{
     headers::{self, Origin},
     redirect,
+    uids::{
+        Pairs, Uids,
+        swap::{Direction, Swapped},
+    },
     way::Way,
 };
 use crate::{
     authorize::Authorized,
     refusal::Refusal,
-    request::{Credential, Ending, RequestContext, RequestOrigin, UserInfo},
+    request::{Credential, Ending, RequestContext, RequestInfo, RequestOrigin, UserInfo},
     respond::{Body, RequestBody, Response},
 };
 
@@ -50,15 +54,40 @@ pub(super) enum Identity {
 /// 503 where the spoke is not reached, 403 for users that do not enter spokes.
 pub(super) async fn forward(
     way: &Way,
+    uids: &Uids,
     request: &Authorized<Parts>,
     body: RequestBody,
 ) -> Result<Response, Refusal> {
-    let (outgoing, sent_as) = as_user(way, request)?;
+    let (mut outgoing, sent_as) = as_user(way, request)?;
+    let pairs = concerned(&uids.of(way.cluster()), request.info());
+    if pairs.is_some() {
+        // What is compressed cannot be read.
+        outgoing.headers_mut().remove(header::ACCEPT_ENCODING);
+    }
+    let body = match &pairs {
+        Some(pairs) if !body.is_end_stream() => {
+            let pairs = Some(Arc::clone(pairs));
+            RequestBody::foreign(Swapped::new(body, pairs, Direction::ToSpoke))
+        }
+        _ => body,
+    };
     let outgoing = outgoing.map(|()| body);
     let answered = way.connection().send(outgoing, sent_as).await;
     let answer = answered.map_err(|error| way.unreachable(&error))?;
     way.answered();
-    relay_back(way, request, answer)
+    relay_back(way, pairs, request, answer)
+}
+
+/// Returns the pairs of uids that are to be swapped in a request and its answer; `None` for those that show no objects, and while there
+/// is nothing to swap. A watch may outlast that.
+fn concerned(pairs: &Arc<Pairs>, info: &RequestInfo) -> Option<Arc<Pairs>> {
+    let shows_objects = info.is_resource
+        && !matches!(
+            info.subresource.as_str(),
+            "attach" | "exec" | "log" | "portforward" | "proxy"
+        );
+    let may_swap = shows_objects && (info.is_long_running() || !pairs.is_empty());
+    may_swap.then(|| Arc::clone(pairs))
 }
 
 /// Makes what goes to the spoke of a request's head, and says with whose credential it goes.
@@ -94,12 +123,13 @@ pub(super) fn as_user(
     Ok((outgoing, sent_as))
 }
 
-/// Makes the client's answer of a spoke's.
+/// Makes the client's answer of a spoke's, in which the uids of `pairs` are swapped.
 ///
 /// # Errors
 /// 502 for one that is not relayed.
 pub(super) fn relay_back(
     way: &Way,
+    pairs: Option<Arc<Pairs>>,
     request: &Authorized<Parts>,
     answer: http::Response<client::transport::ResponseBody>,
 ) -> Result<Response, Refusal> {
@@ -114,6 +144,8 @@ pub(super) fn relay_back(
         return Err(bad_gateway(way, reason).into());
     }
     let is_proxy = info.subresource == "proxy";
+    let pairs = pairs.filter(|_| !head.headers.contains_key(header::CONTENT_ENCODING));
+    let body = Swapped::new(body, pairs, Direction::FromSpoke);
     let body = if is_proxy {
         proxied(body, ending.clone())
     } else if info.is_long_running() {
@@ -146,7 +178,7 @@ pub(super) fn relay_back(
 
 /// The body of an application's answer: whatever ends it before its end, the drain too, breaks it, so that nobody takes a part of a file
 /// for the file.
-fn proxied(body: client::transport::ResponseBody, ending: Ending) -> Body {
+fn proxied(body: Swapped<client::transport::ResponseBody>, ending: Ending) -> Body {
     let end = ending.token();
     let pieces = body.into_data_stream().map_ok(Frame::data);
     let cut = async move {

@@ -93,7 +93,7 @@ pub(super) async fn forward(
         Ok(Upgrade::Switched(switched)) => switched,
         Ok(Upgrade::Answered(answer)) => {
             way.answered();
-            return forward::relay_back(way, request, answer);
+            return forward::relay_back(way, None, request, answer);
         }
         Err(client::Error::Switch(error)) => {
             tracing::warn!(spoke = %way.cluster(), %error, "refused to relay a response of a spoke");

@@ -20,8 +20,11 @@ use super::work::{Pause, Work};
 use crate::{
     engine::Engine,
     resources,
-    state::{actors::Actor, claims::Claims},
+    state::{actors::Actor, claims::Claims, mirrors::Mirror},
 };
+
+/// The length of a uid.
+const UID_BYTES: usize = 36;
 
 /// Reads the ledger into the memory of the instance, once.
 pub(crate) async fn recall(work: &mut Work<'_>) -> Result<(), Pause> {
@@ -107,6 +110,38 @@ pub(crate) async fn after(work: &mut Work<'_>, actor: &Actor, plan: &Plan) -> Re
     inventory(work, &plan.inventory_after).await
 }
 
+/// Names the mirror, where [`before`] and [`after`] have not: by it the relay knows what the spoke calls the instance.
+pub(crate) async fn mirrored(work: &mut Work<'_>, actor: &Actor) -> Result<(), Pause> {
+    let mirror_uid = mirror_uid(work);
+    let Some(known) = &work.memory.ledger else {
+        return Ok(());
+    };
+    if known.mirror_uid == mirror_uid {
+        return Ok(());
+    }
+    let spec = if known.instance.uid.is_empty() {
+        spec(work, actor, BTreeMap::new(), Exact::No)
+    } else {
+        InventorySpec {
+            mirror_uid,
+            ..known.clone()
+        }
+    };
+    write(work, spec).await
+}
+
+/// Returns the uid of the mirror. One that is gone is named until there is another: objects that name it as their owner live until
+/// the spoke's garbage collector has seen that. What is no uid is not kept.
+fn mirror_uid(work: &Work<'_>) -> String {
+    match work.target.mirrors.of(work.key) {
+        Mirror::Present(mirror) if mirror.uid.len() == UID_BYTES => mirror.uid.clone(),
+        _ => {
+            let known = work.memory.ledger.as_ref();
+            known.map_or_else(String::new, |known| known.mirror_uid.clone())
+        }
+    }
+}
+
 /// Deletes the ledger of an instance that has nothing left in the target.
 pub(crate) async fn remove(work: &mut Work<'_>) -> Result<(), Pause> {
     let endpoint = endpoint(work);
@@ -149,6 +184,7 @@ fn spec(
             name: work.key.name.clone(),
             uid: work.memory.uid.clone(),
         },
+        mirror_uid: mirror_uid(work),
         exact: exact == Exact::Yes,
         acting_as: actor.user().map(|user| user.as_ref().clone()),
         members: members.into_values().collect(),

@@ -297,6 +297,8 @@ impl Work<'_> {
         };
         if !failed && pruned.is_ok() && plan.prune_allowed() {
             ledger::after(self, actor, plan).await?;
+        } else {
+            ledger::mirrored(self, actor).await?;
         }
         let now = Engine::now();
         let wanted = served.graph.status(&self.instance, plan, &now);

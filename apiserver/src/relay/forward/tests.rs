@@ -166,7 +166,7 @@ fn a_name_that_a_header_would_change_does_not_enter() {
 /// for the controllers themselves.
 #[test]
 fn only_a_controller_of_this_process_is_the_hub_in_a_spoke() {
-    let controller = || std::sync::Arc::new(UserInfo::system("system:wheelhouse:syncer"));
+    let controller = || Arc::new(UserInfo::system("system:wheelhouse:syncer"));
     let context = || {
         RequestContext::new(
             controller(),
