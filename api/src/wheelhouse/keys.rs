@@ -6,6 +6,8 @@ pub const HUB: &str = "wheelhouse.dev/hub";
 pub const ANNOTATION_SPOKES: &str = "wheelhouse.dev/spokes";
 /// `true` on a definition whose children may take the place of objects that were not made for their instance.
 pub const ANNOTATION_ADOPT: &str = "wheelhouse.dev/adopt";
+/// Whether instances are named as the owners of what a definition creates: `true`.
+pub const ANNOTATION_OWNER_REFERENCES: &str = "wheelhouse.dev/owner-references";
 /// The service account of the spoke that writes the children.
 pub const ANNOTATION_RUN_AS: &str = "wheelhouse.dev/run-as";
 /// On a Spoke: the uid of the kube-system namespace that the cluster has, where it is not the one that it had before: the

@@ -1,10 +1,11 @@
-//! What kro writes on every child: who it belongs to, and in which wave it is deleted.
+//! What kro writes on every child: who it belongs to, and in which wave it is deleted. Where the definition asks for it, also an
+//! ownerReference, which kro does not write.
 //!
 //! Source: kro `pkg/controller/instance/resources.go` applyDecoratorMetadata, `pkg/metadata/labels.go`.
 
 use api::kro::keys;
 use api::meta;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::PlanInput;
 use crate::graph::{CompiledGraph, Node};
@@ -13,9 +14,19 @@ use crate::inventory::{applyset_id, split_api_version};
 /// What begins the keys that only the hub writes.
 const HUB_PREFIX: &str = "internal.wheelhouse.dev/";
 
-/// Labels that all children of an instance share.
+/// What all children of an instance share.
 pub(super) struct Decorator<'a> {
     labels: Vec<(&'a str, String)>,
+    owner: Option<Owner<'a>>,
+}
+
+/// The instance as an owner.
+struct Owner<'a> {
+    reference: Value,
+    /// The namespace in which it may own something; `None` for one that may everywhere.
+    ///
+    /// Source: kubernetes `pkg/controller/garbagecollector/garbagecollector.go`: an owner in another namespace counts as absent.
+    namespace: Option<&'a str>,
 }
 
 // === impl Decorator ===
@@ -23,7 +34,9 @@ pub(super) struct Decorator<'a> {
 impl<'a> Decorator<'a> {
     pub(super) fn new(graph: &CompiledGraph, input: &PlanInput<'a>) -> Self {
         let PlanInput {
-            instance, settings, ..
+            instance,
+            settings,
+            observed,
         } = *input;
         let (group, version) = split_api_version(meta::api_version(instance));
         let mut labels: Vec<(&str, String)> = vec![
@@ -49,7 +62,16 @@ impl<'a> Decorator<'a> {
                 .iter()
                 .map(|(key, value)| (key.as_str(), value.clone())),
         );
-        Self { labels }
+        let owner = observed.owner_uid().map(|uid| Owner {
+            reference: json!({
+                "apiVersion": meta::api_version(instance),
+                "kind": meta::kind(instance),
+                "name": meta::name(instance),
+                "uid": uid,
+            }),
+            namespace: graph.namespaced.then(|| meta::namespace(instance)),
+        });
+        Self { labels, owner }
     }
 
     /// Decorates an object; `item` is its index and the size of its collection.
@@ -71,9 +93,31 @@ impl<'a> Decorator<'a> {
             put(keys::LABEL_COLLECTION_INDEX, index.to_string());
             put(keys::LABEL_COLLECTION_SIZE, count.to_string());
         }
+        if let Some(owner) = &self.owner {
+            owner.put(metadata);
+        }
         let annotations = map_in(metadata, "annotations");
         let order = Value::String(node.apply_order.to_string());
         annotations.insert(keys::ANNOTATION_APPLY_ORDER.to_owned(), order);
+    }
+}
+
+// === impl Owner ===
+
+impl Owner<'_> {
+    /// Adds the instance to the owners of an object, if it may be one.
+    fn put(&self, metadata: &mut Map<String, Value>) {
+        let namespace = metadata.get("namespace").and_then(Value::as_str);
+        if self.namespace.is_some() && namespace != self.namespace {
+            return;
+        }
+        let owners = metadata
+            .entry("ownerReferences".to_owned())
+            .or_insert_with(|| Value::Array(Vec::new()));
+        // A template's own owners stay; what is no list is the API server's to refuse.
+        if let Some(owners) = owners.as_array_mut() {
+            owners.push(self.reference.clone());
+        }
     }
 }
 

@@ -32,6 +32,7 @@ pub struct Observed {
     applied: HashMap<ObjectRef, Applied>,
     claims: HashMap<ObjectRef, String>,
     takes_over: bool,
+    owner_uid: Option<String>,
     failures: BTreeMap<String, String>,
 }
 
@@ -100,6 +101,11 @@ impl Observed {
         self.takes_over = true;
     }
 
+    /// Names the instance as the owner of its children, by the uid that their cluster knows it by: the definition asks for it.
+    pub fn owned_by(&mut self, uid: &str) {
+        self.owner_uid = Some(uid.to_owned());
+    }
+
     /// Remembers an apply that succeeded, so that the next plan knows drift from what the server made of our words.
     pub fn applied(&mut self, reference: &ObjectRef, record: Applied) {
         self.applied.insert(reference.clone(), record);
@@ -128,6 +134,10 @@ impl Observed {
 
     pub(super) fn takes_over(&self) -> bool {
         self.takes_over
+    }
+
+    pub(super) fn owner_uid(&self) -> Option<&str> {
+        self.owner_uid.as_deref()
     }
 
     pub(super) fn get_applied(&self, reference: &ObjectRef) -> Option<&Applied> {

@@ -172,6 +172,63 @@ fn objects_are_decorated_as_kro_decorates_them() {
     );
 }
 
+/// The story: an owner in another namespace counts as absent, and the garbage collector deletes what names it.
+#[test]
+fn an_instance_owns_its_children_where_it_may_and_the_definition_asks_for_it() {
+    let definition = json!({
+        "schema": {"kind": "Any", "apiVersion": "v1alpha1", "spec": {"name": "string"}},
+        "resources": [
+            {"id": "near", "template": {
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": "near", "ownerReferences": [
+                    {"apiVersion": "v1", "kind": "ConfigMap", "name": "other", "uid": "o"}]},
+            }},
+            {"id": "far", "template": {
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "far", "namespace": "elsewhere"},
+            }},
+            {"id": "wide", "template": {
+                "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "wide"},
+            }},
+            {"id": "many", "forEach": [{"region": "${['eu', 'us']}"}], "template": {
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "${'many-' + region}"},
+            }},
+        ],
+    });
+    let mut world = World::new(definition, instance());
+    let owners = |world: &World| -> Vec<(String, Vec<String>)> {
+        let plan = world.plan();
+        let applies = plan.applies.iter().map(|apply| {
+            let references = apply.object["metadata"]["ownerReferences"].as_array();
+            let uid = |it: &Value| it["uid"].as_str().unwrap_or_default().to_owned();
+            let uids = references.into_iter().flatten().map(uid).collect();
+            (apply.reference.name.clone(), uids)
+        });
+        applies.collect()
+    };
+    let want = |own: &[&str]| {
+        let own: Vec<String> = own.iter().map(|it| (*it).to_owned()).collect();
+        let near = [&["o".to_owned()], own.as_slice()].concat();
+        vec![
+            ("near".to_owned(), near),
+            ("far".to_owned(), Vec::new()),
+            ("wide".to_owned(), Vec::new()),
+            ("many-eu".to_owned(), own.clone()),
+            ("many-us".to_owned(), own),
+        ]
+    };
+    assert_eq!(owners(&world), want(&[]), "as kro: nobody asks for it");
+    world.observed.owned_by("mirror");
+    assert_eq!(owners(&world), want(&["mirror"]));
+    let plan = world.plan();
+    let reference = &plan.applies[0].object["metadata"]["ownerReferences"][1];
+    assert_eq!(
+        *reference,
+        json!({"apiVersion": "kro.run/v1alpha1", "kind": "Web", "name": "demo", "uid": "mirror"})
+    );
+    world.apply(&plan);
+    assert!(world.plan().settled(), "and nothing more is asked for");
+}
+
 #[test]
 fn drift_and_a_changed_instance_ask_for_just_what_differs() {
     let mut world = World::new(web(), instance()).settled();

@@ -26,6 +26,7 @@ use crate::{
         actors::Actor,
         externals::Found,
         keys::InstanceKey,
+        mirrors::Mirror,
         served::Served,
         target::{Reach, Target, TargetSort},
     },
@@ -150,7 +151,7 @@ impl Work<'_> {
     async fn converge(&mut self, served: &Served, actor: &Actor) -> Result<(), Pause> {
         let mut observed = self.observe(served);
         let mut failed = false;
-        let mut mirrored = None;
+        let mut mirrored = self.own(served, &mut observed).await?;
         for _ in 0..ROUND_COUNT_MAX {
             let plan = self.plan(served, actor, &mut observed).await?;
             let changes = !failed && plan.changes().next().is_some();
@@ -181,6 +182,28 @@ impl Work<'_> {
         }
         self.target.queue.add(self.key.clone());
         Ok(())
+    }
+
+    /// Names the instance as the owner of its children where the definition asks for it. In a spoke the mirror is the owner: it is
+    /// made first, and what came of that is returned.
+    async fn own(
+        &mut self,
+        served: &Served,
+        observed: &mut Observed,
+    ) -> Result<Option<Result<(), Pause>>, Pause> {
+        if !served.grant.owns() {
+            return Ok(None);
+        }
+        if self.target.sort != TargetSort::Mirrored {
+            observed.owned_by(&self.memory.uid);
+            return Ok(None);
+        }
+        self.memory.mirror = self.mirror(served).await?;
+        let Mirror::Present(mirror) = self.target.mirrors.of(self.key) else {
+            return Err(Pause::Watch);
+        };
+        observed.owned_by(&mirror.uid);
+        Ok(Some(Ok(())))
     }
 
     async fn mirror(&self, served: &Served) -> Result<Option<u64>, Pause> {

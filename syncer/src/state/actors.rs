@@ -23,6 +23,7 @@ pub(crate) struct Grant {
     pub(crate) author: Result<Author, AuthorError>,
     pub(crate) run_as: Option<RunAs>,
     adopts: bool,
+    owns: bool,
 }
 
 /// A user of a target, or the hub itself, with a client that acts so.
@@ -71,6 +72,7 @@ impl Grant {
             author,
             run_as,
             adopts: annotation(keys::ANNOTATION_ADOPT) == Some("true"),
+            owns: annotation(keys::ANNOTATION_OWNER_REFERENCES) == Some("true"),
         })
     }
 
@@ -83,6 +85,7 @@ impl Grant {
         let author = Author::read(author);
         if author != self.author {
             self.adopts = false;
+            self.owns = false;
             if self.run_as.is_some() {
                 self.author = Err(AuthorError::TwoAuthors);
                 return self;
@@ -95,6 +98,11 @@ impl Grant {
     /// Whether children may take the place of objects that nobody made for them.
     pub(crate) const fn adopts(&self) -> bool {
         self.adopts
+    }
+
+    /// Whether instances are named as the owners of their children.
+    pub(crate) const fn owns(&self) -> bool {
+        self.owns
     }
 }
 

@@ -120,9 +120,21 @@ async fn a_foreground_deletion_ends_once_what_the_instance_owns_in_hub_and_spoke
         gone(&direct, &["get", resource]).await;
     }
 
-    // Left alone, with all that they own; and a definition of this path.
+    what_it_owns_is_orphaned(&stage).await;
+}
+
+/// Left alone, with all that they own; and a definition of this path. The children are owned too where the definition asks for that.
+async fn what_it_owns_is_orphaned(stage: &Stage) {
+    let (path, direct) = (stage.path(), stage.direct());
+    let owns = "wheelhouse.dev/owner-references=true";
+    let root = stage.hub.root();
+    root.must(&["annotate", "rgd", "webapp", owns]).await;
     stage.bring_up("shop", "message: hello").await;
-    owned(&stage, "orphan").await;
+    for child in ["configmap/shop-config", "deployment/shop", "service/shop"] {
+        is_owned(&path, child).await;
+        is_owned(&direct, child).await;
+    }
+    owned(stage, "orphan").await;
     path.must(&[
         "delete",
         "webapp",
@@ -151,26 +163,43 @@ async fn a_foreground_deletion_ends_once_what_the_instance_owns_in_hub_and_spoke
     .await;
 }
 
-/// Makes an instance in the hub and a map in the spoke that the instance `shop` owns, each by the uid that it has there.
+/// Makes an instance in the hub and a map in the spoke that the instance `shop` owns, both at the path.
+///
+/// The story: the spoke knows the instance by the uid of its mirror, and its garbage collector deleted what named the hub's.
 async fn owned(stage: &Stage, name: &str) {
-    let owner = async |kubectl: &Kubectl| {
-        let shop = kubectl.json(&["get", "webapp", "shop"]).await;
-        let uid = shop.expect("it is there")["metadata"]["uid"].clone();
-        format!(
-            "ownerReferences: [{{apiVersion: kro.run/v1alpha1, kind: WebApp, name: shop, uid: {uid}, \
-             blockOwnerDeletion: true}}]"
-        )
-    };
     let (path, direct) = (stage.path(), stage.direct());
-    let metadata = format!("name: {name}, {}", owner(&path).await);
+    let uid = uid_of(&path, "webapp/shop").await;
+    let owner = format!(
+        "ownerReferences: [{{apiVersion: kro.run/v1alpha1, kind: WebApp, name: shop, uid: {uid}, \
+         blockOwnerDeletion: true}}]"
+    );
+    let metadata = format!("name: {name}, {owner}");
     let dependent = instance(name, "message: hello");
     path.apply(&dependent.replace(&format!("name: {name}"), &metadata))
         .await;
-    let metadata = format!("name: {name}, {}", owner(&direct).await);
     let map = format!(
         "{{apiVersion: v1, kind: ConfigMap, metadata: {{{metadata}, finalizers: [example.com/hold]}}}}"
     );
-    direct.apply(&map).await;
+    path.apply(&map).await;
+    for kubectl in [&path, &direct] {
+        is_owned(kubectl, &format!("configmap/{name}")).await;
+    }
+}
+
+/// Requires that an object names the instance `shop` as its owner, by the uid that the instance has there.
+async fn is_owned(kubectl: &Kubectl, resource: &str) {
+    let uid = uid_of(kubectl, "webapp/shop").await;
+    until(kubectl, &["get", resource], "shop owns it", |object| {
+        let owners = object["metadata"]["ownerReferences"].as_array();
+        owners.is_some_and(|owners| owners.len() == 1 && owners[0]["uid"] == uid.as_str())
+    })
+    .await;
+}
+
+async fn uid_of(kubectl: &Kubectl, resource: &str) -> String {
+    let object = kubectl.json(&["get", resource]).await.expect("it is there");
+    let uid = object["metadata"]["uid"].as_str();
+    uid.expect("every object has a uid").to_owned()
 }
 
 /// Returns name and uid of everything in the default namespace.
