@@ -55,6 +55,19 @@ pub fn kubectl_of_minor(minor: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
+/// Returns a program that `hack/real-clients` builds, from the variable that it sets (`WHEELHOUSE_HELM`), or says visibly
+/// that it is absent.
+pub fn client(name: &str) -> Option<PathBuf> {
+    let variable = format!("WHEELHOUSE_{}", name.to_uppercase().replace('-', "_"));
+    let found = std::env::var_os(&variable).map(PathBuf::from);
+    if found.is_none() {
+        skipped(&format!(
+            "{variable} names no program; hack/real-clients builds it"
+        ));
+    }
+    found
+}
+
 /// Returns the folder of the shared test data, or says visibly that it is absent.
 pub fn corpus() -> Option<PathBuf> {
     let folder = std::env::var_os("WHEELHOUSE_CORPUS")
@@ -62,13 +75,17 @@ pub fn corpus() -> Option<PathBuf> {
     if folder.is_dir() {
         return Some(folder);
     }
-    let missing = folder.display();
-    // Past the test harness, which would hide it. Nobody is left to tell when standard error is gone.
-    drop(writeln!(
-        std::io::stderr(),
-        "skipped: corpus absent ({missing} is no folder)"
+    skipped(&format!(
+        "corpus absent ({} is no folder)",
+        folder.display()
     ));
     None
+}
+
+/// Says why a trial is skipped, past the test harness, which would hide it.
+fn skipped(why: &str) {
+    // Nobody is left to tell when standard error is gone.
+    drop(writeln!(std::io::stderr(), "skipped: {why}"));
 }
 
 fn run_assets(arguments: &[&str]) -> PathBuf {

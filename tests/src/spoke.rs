@@ -163,6 +163,17 @@ impl Spoke {
         self.api.as_ref().expect("kube-apiserver runs")
     }
 
+    /// The process of kube-controller-manager.
+    ///
+    /// # Panics
+    ///
+    /// Where the spoke was started without.
+    pub fn controllers(&self) -> &Process {
+        self.controllers
+            .as_ref()
+            .expect("the spoke has controllers")
+    }
+
     /// The process of etcd.
     pub fn etcd(&self) -> &Process {
         self.etcd.as_ref().expect("etcd runs")
