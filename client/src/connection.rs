@@ -23,6 +23,9 @@ use crate::error::Error;
 use crate::transport::{Protocol, RequestBody, ResponseBody, Timing, Transport, Upgrade, upgrade};
 
 mod kubeconfig;
+mod switch;
+
+use switch::Switch;
 
 pub use kubeconfig::CredentialSources;
 
@@ -76,8 +79,8 @@ struct Shared {
     server: Uri,
     is_verified: bool,
     client: Client,
-    as_kubeconfig: Stack,
-    as_request: Stack,
+    as_kubeconfig: Switch,
+    as_request: Switch,
 }
 
 // === impl Options ===
@@ -214,10 +217,10 @@ impl Connection {
                 config.cluster_url
             )));
         }
-        let as_kubeconfig = stack(&config, options)?;
+        let as_kubeconfig = Switch::new(stack(&config, options)?);
         let mut anonymous = config.clone();
         anonymous.auth_info = kube::config::AuthInfo::default();
-        let as_request = stack(&anonymous, options)?;
+        let as_request = Switch::new(stack(&anonymous, options)?);
         let service = ServiceBuilder::new()
             .map_request(|request: Request<kube::client::Body>| request.map(request_body))
             .service(as_kubeconfig.clone());
@@ -250,6 +253,19 @@ impl Connection {
     /// Returns whether the server has to prove who it is.
     pub fn is_verified(&self) -> bool {
         self.shared.is_verified
+    }
+
+    /// Lets another connection take the place of this one: whoever has this one, or a client of it, sends with the other's
+    /// credential from now on. What is under way, watches too, ends where it began. Returns whether it did, which it does
+    /// only for the same URL: elsewhere there may be another cluster.
+    pub fn succeed_by(&self, successor: &Self) -> bool {
+        let (ours, theirs) = (&*self.shared, &*successor.shared);
+        if ours.server != theirs.server {
+            return false;
+        }
+        ours.as_kubeconfig.put(theirs.as_kubeconfig.stack());
+        ours.as_request.put(theirs.as_request.stack());
+        true
     }
 
     /// Sends a request for a reverse proxy: the bodies stream in both directions and are never held as a whole.
@@ -304,8 +320,8 @@ impl Connection {
     ) -> Result<Response<ResponseBody>, Error> {
         request.headers_mut().remove(header::HOST);
         let stack = match identity {
-            Identity::Kubeconfig => self.shared.as_kubeconfig.clone(),
-            Identity::Request => self.shared.as_request.clone(),
+            Identity::Kubeconfig => self.shared.as_kubeconfig.stack(),
+            Identity::Request => self.shared.as_request.stack(),
         };
         // Named as a type of its own: the compiler cannot prove the stack's future `Send` from outside.
         let sent: BoxFuture<'static, Result<Response<ResponseBody>, BoxError>> =

@@ -146,6 +146,22 @@ impl Error {
         }
     }
 
+    /// Returns whether no connection came about, so that nothing of the request was sent: what it says, and whoever sends
+    /// it, has no part in that.
+    pub fn is_connect(&self) -> bool {
+        let Self::Transport(error) = self else {
+            return false;
+        };
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
+        while let Some(error) = cause {
+            if let Some(error) = error.downcast_ref::<hyper_util::client::legacy::Error>() {
+                return error.is_connect();
+            }
+            cause = error.source();
+        }
+        false
+    }
+
     /// Returns whether a failure is routine for a controller that retries: another writer came first, or the cluster is not
     /// reached, which is logged once for all that is to be done there.
     pub fn is_routine(&self) -> bool {

@@ -401,3 +401,72 @@ async fn what_cannot_be_used_is_said_before_anything_is_dialled() {
     }
     assert_eq!(server.connection_count(), 0);
 }
+
+#[tokio::test]
+async fn a_successor_sends_for_those_who_have_the_connection_and_what_runs_goes_on() {
+    let (chunks, watch) = crate::testing::stream();
+    let watch = std::sync::Mutex::new(Some(watch));
+    let server = Server::start(move |request| match request.uri().path() {
+        "/watch" => watch.lock().unwrap().take().unwrap(),
+        _ => reply(200, "{}"),
+    })
+    .await;
+    let connection = server.connect_as(server.address, "", "token: before").await;
+    let dynamic = crate::Dynamic::new(connection.client());
+    let running = connection.send(get("/watch"), Identity::Kubeconfig).await;
+    let mut running = running.unwrap().into_body();
+    let elsewhere = server.connect_as(server.address, "/b", "token: x").await;
+    assert!(!connection.succeed_by(&elsewhere), "it may be another one");
+    let successor = server.connect_as(server.address, "", "token: after").await;
+    assert!(connection.succeed_by(&successor));
+    drop(successor);
+    dynamic.raw_get("/version").await.unwrap();
+    connection
+        .send(get("/apis"), Identity::Kubeconfig)
+        .await
+        .unwrap();
+    chunks.send(Bytes::from_static(b"on")).unwrap();
+    let frame = timeout(PATIENCE, running.frame()).await.unwrap().unwrap();
+    assert_eq!(frame.unwrap().into_data().unwrap(), "on", "it goes on");
+    let tokens: Vec<(String, String)> = server
+        .seen()
+        .iter()
+        .map(|seen| {
+            let token = seen.headers["authorization"].to_str().unwrap();
+            (seen.line.clone(), token.to_owned())
+        })
+        .collect();
+    let want = [
+        ("GET /watch", "Bearer before"),
+        ("GET /version", "Bearer after"),
+        ("GET /apis", "Bearer after"),
+    ];
+    let want = want.map(|(line, token)| (line.to_owned(), token.to_owned()));
+    assert_eq!(tokens, want);
+}
+
+#[tokio::test]
+async fn only_where_no_connection_came_about_has_the_request_no_part_in_a_failure() {
+    let server = Server::start(|_| reply(200, "{}")).await;
+    let connection = server.connect().await;
+    let broken = futures::stream::iter([
+        Ok(Frame::data(Bytes::from_static(b"half"))),
+        Err(BoxError::from("the client went away")),
+    ]);
+    let request = Request::post("/").body(StreamBody::new(broken)).unwrap();
+    let error = connection.send(request, Identity::Kubeconfig).await;
+    let error = error.map(drop).expect_err("the body broke off");
+    assert!(error.unreachable() && !error.is_connect(), "{error:?}");
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = nobody.local_addr().unwrap();
+    drop(nobody);
+    let connection = server.connect_as(address, "", "token: t").await;
+    let error = connection.send(get("/"), Identity::Kubeconfig).await;
+    let error = error.map(drop).expect_err("nobody listens");
+    assert!(error.is_connect(), "{error:?}");
+    let error = crate::Dynamic::new(connection.client())
+        .raw_get("/version")
+        .await;
+    let error = error.expect_err("nobody listens");
+    assert!(error.is_connect(), "{error:?}");
+}
