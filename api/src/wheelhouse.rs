@@ -100,6 +100,8 @@ pub enum Provider {
     /// A cluster that a kubeconfig reaches.
     #[default]
     Kubeconfig,
+    /// A cluster that a context of a kubeconfig file of the hub's operator reaches.
+    KubeconfigFile,
     /// This project's own API server, without anything behind it.
     Embedded,
 }
@@ -185,12 +187,30 @@ pub struct SpokeStatus {
         deserialize_with = "or_default"
     )]
     pub cluster_uid: String,
+    /// Whether requests to it pass.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub circuit: Option<Circuit>,
     /// How many instances there are, by state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instances: Option<InstanceCounts>,
     /// What is wrong, in one sentence; empty while nothing is.
     #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub message: String,
+}
+
+/// Whether requests to a spoke pass, as the replica that leads sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Circuit {
+    /// `Closed`, `Open` or `HalfOpen`.
+    #[serde(deserialize_with = "or_default")]
+    pub state: String,
+    /// Since when it is not closed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// When the spoke is tried next, where that is not being done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_probe_time: Option<String>,
 }
 
 /// How many instances a spoke has, by state.

@@ -88,6 +88,12 @@ impl Refusal {
     }
 }
 
+impl From<Box<Status>> for Refusal {
+    fn from(status: Box<Status>) -> Self {
+        (*status).into()
+    }
+}
+
 impl From<Status> for Refusal {
     fn from(status: Status) -> Self {
         Self::new(status)

@@ -61,6 +61,9 @@ pub(crate) struct Dev {
     /// Where to write the kubeconfig; by default into the directory.
     #[arg(long, value_name = "F")]
     pub(crate) kubeconfig_out: Option<PathBuf>,
+    /// A kubeconfig file of which every context is a further spoke; may be repeated.
+    #[arg(long = "spoke-kubeconfig", value_name = "F")]
+    pub(crate) kubeconfig_files: Vec<PathBuf>,
     /// Leave the demo definition and instances out.
     #[arg(long)]
     pub(crate) no_demo: bool,
@@ -103,6 +106,12 @@ pub(crate) struct Spokes {
     /// The namespace whose Secrets any Spoke may name. A Secret elsewhere must be labelled wheelhouse.dev/spoke=NAME.
     #[arg(long = "spoke-secrets-namespace", value_name = "NS", default_value = spokes::SECRETS_NAMESPACE)]
     pub(crate) secrets_namespace: String,
+    /// A namespace whose Secrets of Cluster API (CLUSTER-kubeconfig) are spokes; may be repeated.
+    #[arg(long = "cluster-api-namespace", value_name = "NS")]
+    pub(crate) cluster_api_namespaces: Vec<String>,
+    /// A kubeconfig file of which every context is a spoke; may be repeated. It is read again when it changes.
+    #[arg(long = "spoke-kubeconfig", value_name = "F")]
+    pub(crate) kubeconfig_files: Vec<PathBuf>,
     /// Send credentials to spokes over http, and to servers whose certificate is not verified.
     #[arg(long = "allow-insecure-spokes")]
     pub(crate) allow_insecure: bool,
@@ -239,6 +248,7 @@ mod tests {
         for line in [
             "wheelhouse dev --dir d --spokes 3 --listen 127.0.0.1:0 --kubeconfig-out f --no-demo",
             "wheelhouse serve --data-dir d --listen 127.0.0.1:0 --kubeconfig-out f",
+            "wheelhouse serve --data-dir d --spoke-kubeconfig a --spoke-kubeconfig b --cluster-api-namespace capi",
             "wheelhouse serve --data-dir d --max-watches-per-user 100 --max-requests-per-user 50 --max-requests 400",
             "wheelhouse spoke add east --from k --from-context c --label a=b --label c=d --server https://h",
             "wheelhouse spoke add east --from k --skip-contact --wait",

@@ -17,7 +17,11 @@ const SIMULATOR: &str = "system:wheelhouse:simulator";
 pub(crate) async fn run(arguments: args::Dev) -> Result<()> {
     let dir = &arguments.dir;
     std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
-    let config = apiserver::Config::new(dir.join("data"));
+    let mut config = apiserver::Config::new(dir.join("data"));
+    config.dialer = spokes::Dialer::new(spokes::Policy {
+        kubeconfig_files: arguments.kubeconfig_files.clone(),
+        ..spokes::Policy::default()
+    });
     let running = serve::start(config, arguments.listen).await?;
     let hub = Dynamic::new(running.client(api::wheelhouse::keys::USER_SYNCER));
     let names: Vec<String> = (1..=arguments.spokes)

@@ -55,6 +55,8 @@ pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
     config.store = store_of(arguments.etcd);
     config.dialer = Dialer::new(Policy {
         secrets_namespace: arguments.spokes.secrets_namespace,
+        cluster_api_namespaces: arguments.spokes.cluster_api_namespaces,
+        kubeconfig_files: arguments.spokes.kubeconfig_files,
         servers: if arguments.spokes.allow_insecure {
             Servers::Any
         } else {

@@ -2,7 +2,9 @@
 //!
 //! # Invariants
 //! - Spokes are reconciled in tasks of their own: a provider that hangs for one holds no other back.
-//! - A link is kept for as long as it would be made in the same way.
+//! - A link is kept for as long as it would be made in the same way, and beyond that where a later credential for the same server
+//!   has been proven to reach the same cluster: what runs over the link goes on.
+//! - A credential that is in use is dropped only for one that has been proven, or because it may not be used any more.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -22,11 +24,35 @@ use crate::{
     fault::Fault,
     link::{Connections, Link},
     provider::{Concerned, Providers},
+    succession::{self, Succession},
     table::{Known, Spokes, State, Table},
 };
 
 /// The first and the longest pause before the hub is asked again for the access to a spoke.
 const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(15));
+
+/// The first and the longest pause before a credential that could not be used is tried again.
+const SUCCESSION_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// Not more often than this is a provider asked for a credential, however soon the one that it gave ends.
+const RENEWAL_PAUSE_MIN: Duration = Duration::from_secs(10);
+
+/// What came of one look at a spoke.
+struct Looked {
+    state: State,
+    /// When to look again, whatever changes.
+    again: Again,
+}
+
+/// When to look at a spoke again.
+enum Again {
+    /// When something changes.
+    Changed,
+    /// After a pause that grows: something may mend itself.
+    Retry,
+    /// When its credential is to be replaced.
+    At(jiff::Timestamp),
+}
 
 /// Reconciles Spokes.
 struct Controller {
@@ -42,15 +68,15 @@ struct Controller {
 impl Spokes {
     /// Follows the Spokes of a hub, and what their providers need, until `tasks` end. Called once.
     pub fn start(&self, hub: kube::Client, tasks: &Tasks) {
-        let (dialer, table) = self.parts();
-        start(hub, dialer, table, tasks);
+        start(hub, self, tasks);
     }
 }
 
-fn start(hub: kube::Client, dialer: &Dialer, table: &Arc<Table>, tasks: &Tasks) {
+fn start(hub: kube::Client, spokes: &Spokes, tasks: &Tasks) {
     let hub = Dynamic::new(hub);
-    let controller = Arc::new(Controller::new(&hub, dialer, table, tasks));
-    let concerned = Concerned::new(Arc::clone(table), Arc::clone(&controller.queue));
+    let controller = Arc::new(Controller::new(&hub, spokes, tasks));
+    let table = Arc::clone(&controller.table);
+    let concerned = Concerned::new(table, Arc::clone(&controller.queue));
     controller.providers.start(&concerned, tasks);
     let spokes = reflector::Config {
         client: hub.client().clone(),
@@ -94,11 +120,12 @@ async fn work(controller: Arc<Controller>) {
 // === impl Controller ===
 
 impl Controller {
-    fn new(hub: &Dynamic, dialer: &Dialer, table: &Arc<Table>, tasks: &Tasks) -> Self {
+    fn new(hub: &Dynamic, spokes: &Spokes, tasks: &Tasks) -> Self {
+        let (dialer, table) = spokes.parts();
         Self {
             table: Arc::clone(table),
             dialer: dialer.clone(),
-            providers: Providers::new(hub, dialer),
+            providers: Providers::new(hub, dialer, spokes.sightings()),
             queue: Arc::new(tasks.queue("spoke-connection")),
             tasks: tasks.clone(),
             pauses: Mutex::default(),
@@ -156,6 +183,7 @@ impl Controller {
         self.align_namespaces(&spoke);
         let is_back = is_reachable && !before.is_some_and(|it| it.is_reachable);
         if is_back && let Some(State::Connected(link)) = self.table.state(&spoke) {
+            link.hurry();
             link.namespaces().wake();
         }
         Some(spoke)
@@ -187,10 +215,11 @@ impl Controller {
             return;
         };
         match self.state(spoke, &known).await {
-            Ok(state) => {
-                self.pauses.lock().remove(spoke);
+            Ok(Looked { state, again }) => {
+                self.look_again(spoke, &again);
                 if let State::Refused(fault) = &state
                     && *fault != Fault::Suspended
+                    && self.table.state(spoke).as_ref() != Some(&state)
                 {
                     tracing::warn!(%spoke, error = %fault, "cannot connect to a spoke");
                 }
@@ -200,46 +229,94 @@ impl Controller {
             // The hub's own failure says nothing about the spoke: its state stays.
             Err(error) => {
                 tracing::warn!(%spoke, error = %error.chain(), "cannot read the credentials of a spoke");
-                let mut pauses = self.pauses.lock();
-                let (initial, max) = RETRY_PAUSES;
-                let pause = pauses
-                    .entry(spoke.clone())
-                    .or_insert_with(|| Backoff::new(initial, max))
-                    .next_pause();
-                self.queue.add_after(spoke.clone(), pause);
+                self.retry(spoke, RETRY_PAUSES);
             }
         }
     }
 
+    fn look_again(&self, spoke: &LogicalCluster, again: &Again) {
+        if let Again::Retry = again {
+            return self.retry(spoke, SUCCESSION_PAUSES);
+        }
+        self.pauses.lock().remove(spoke);
+        if let Again::At(time) = again {
+            let left = time.duration_since(jiff::Timestamp::now());
+            let left = Duration::try_from(left).unwrap_or_default();
+            self.queue
+                .add_after(spoke.clone(), left.max(RENEWAL_PAUSE_MIN));
+        }
+    }
+
+    fn retry(&self, spoke: &LogicalCluster, (initial, max): (Duration, Duration)) {
+        let mut pauses = self.pauses.lock();
+        let pause = pauses
+            .entry(spoke.clone())
+            .or_insert_with(|| Backoff::new(initial, max))
+            .next_pause();
+        self.queue.add_after(spoke.clone(), pause);
+    }
+
     /// Returns the state of a spoke as it should be. The error is the hub's.
-    async fn state(&self, spoke: &LogicalCluster, known: &Known) -> Result<State, client::Error> {
+    async fn state(&self, spoke: &LogicalCluster, known: &Known) -> Result<Looked, client::Error> {
+        let refused = |fault: Fault| Ok(Looked::at(State::Refused(fault)));
         let object = match &known.spoke {
-            Ok(object) if object.spec.suspended => return Ok(State::Refused(Fault::Suspended)),
+            Ok(object) if object.spec.suspended => return refused(Fault::Suspended),
             Ok(object) => object,
-            Err(fault) => return Ok(State::Refused(fault.clone())),
+            Err(fault) => return refused(fault.clone()),
         };
         let provider = self.providers.of(object.spec.provider);
+        let current = match self.table.state(spoke) {
+            Some(State::Connected(link)) => Some(link),
+            _ => None,
+        };
         let access = match provider.access(spoke, object).await? {
             Ok(access) => access,
-            Err(fault) => return Ok(State::Refused(fault)),
+            Err(fault) => return Ok(Looked::without(current, fault)),
         };
         let credential = match &access {
-            Access::Embedded => return Ok(State::Embedded),
+            Access::Embedded => return Ok(Looked::at(State::Embedded)),
             Access::Kubeconfig(credential) => credential,
         };
-        if let Some(State::Connected(link)) = self.table.state(spoke)
+        let renewal = credential.renew_at().map_or(Again::Changed, Again::At);
+        let connected = |link: Arc<Link>, again| {
+            link.note_trust(object.spec.trust_masters);
+            let state = State::Connected(link);
+            Ok(Looked { state, again })
+        };
+        if let Some(link) = &current
             && link.is_made_with(&access)
         {
-            link.note_trust(object.spec.trust_masters);
-            return Ok(State::Connected(link));
+            link.note_successor(None);
+            return connected(Arc::clone(link), renewal);
         }
         let connections = match self.connect(spoke, credential).await {
             Ok(connections) => connections,
-            Err(fault) => return Ok(State::Refused(fault)),
+            Err(fault) => return Ok(Looked::without(current, fault)),
         };
+        if let Some(link) = current.filter(|it| it.has_answered() || known.is_reachable) {
+            match succession::prove(&connections, object).await {
+                Succession::Proven => {
+                    if link.succeed_by(access.clone(), &connections) {
+                        tracing::info!(%spoke, "a later credential of a spoke is used");
+                        return connected(link, renewal);
+                    }
+                }
+                // What works stays. Where nothing does, which cluster that is, is looked at as at first.
+                Succession::Another(uid) if link.trouble().is_none() => {
+                    link.note_successor(Some(format!(
+                        "it is accepted by another cluster (uid {uid:?})"
+                    )));
+                    return connected(link, Again::Retry);
+                }
+                Succession::Begun | Succession::Another(_) => {}
+                Succession::Refused(reason) => {
+                    link.note_successor(Some(reason));
+                    return connected(link, Again::Retry);
+                }
+            }
+        }
         let link = Link::new(spoke, access, connections, &self.tasks);
-        link.note_trust(object.spec.trust_masters);
-        Ok(State::Connected(Arc::new(link)))
+        connected(Arc::new(link), renewal)
     }
 
     async fn connect(
@@ -251,6 +328,32 @@ impl Controller {
             requests: self.dialer.connect(spoke, credential).await?,
             controllers: self.dialer.connect(spoke, credential).await?,
         })
+    }
+}
+
+// === impl Looked ===
+
+impl Looked {
+    const fn at(state: State) -> Self {
+        let again = Again::Changed;
+        Self { state, again }
+    }
+
+    /// Goes on with what there is where a later credential cannot be used, unless that takes the one before away.
+    fn without(current: Option<Arc<Link>>, fault: Fault) -> Self {
+        let again = if fault.may_pass() {
+            Again::Retry
+        } else {
+            Again::Changed
+        };
+        let state = match current {
+            Some(link) if !fault.is_withdrawal() => {
+                link.note_successor(Some(fault.to_string()));
+                State::Connected(link)
+            }
+            _ => State::Refused(fault),
+        };
+        Self { state, again }
     }
 }
 

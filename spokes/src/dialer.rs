@@ -1,16 +1,19 @@
 //! How the hub connects to a spoke: which credential may be used for it, and which server it may be sent to.
 //!
 //! # Invariants
-//! - A Secret is used for a spoke only if it is labelled for that spoke, or is in the namespace that the operator set
-//!   apart.
+//! - A Secret is used for a spoke only if it is labelled for that spoke, is that of the cluster of this name in Cluster API,
+//!   or is in the namespace that the operator set apart.
 //! - A kubeconfig from a Secret runs no program, reads no file and names no proxy.
 //! - What one spoke makes the hub hold is counted together, whichever part of the hub holds it.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{collections::HashMap, fmt, path::PathBuf, sync::Arc};
 
 use api::{
     LogicalCluster,
-    wheelhouse::{SecretKeyReference, keys::LABEL_SPOKE_SECRET as SECRET_LABEL},
+    wheelhouse::{
+        SecretKeyReference,
+        keys::{self, LABEL_SPOKE_SECRET as SECRET_LABEL},
+    },
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use client::{
@@ -21,7 +24,11 @@ use http::Uri;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::fault::Fault;
+use crate::{
+    fault::Fault,
+    found::{self, Head},
+    sightings::SourceSort,
+};
 
 /// The namespace whose Secrets any Spoke may name, unless the operator says otherwise.
 pub const SECRETS_NAMESPACE: &str = "wheelhouse-system";
@@ -31,6 +38,10 @@ pub const SECRETS_NAMESPACE: &str = "wheelhouse-system";
 pub struct Policy {
     /// The namespace of root whose Secrets any Spoke may name.
     pub secrets_namespace: String,
+    /// The namespaces of root whose Secrets of Cluster API are clusters.
+    pub cluster_api_namespaces: Vec<String>,
+    /// Kubeconfig files, of which every context is a cluster.
+    pub kubeconfig_files: Vec<PathBuf>,
     /// Which servers a credential may be sent to.
     pub servers: Servers,
     /// What each spoke may make the hub hold.
@@ -66,7 +77,10 @@ struct Shared {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credential {
     kubeconfig: String,
+    /// Where it stands, for messages.
     place: String,
+    /// When whoever issued it is to be asked for the next one.
+    renew_at: Option<jiff::Timestamp>,
 }
 
 // === impl Policy ===
@@ -75,9 +89,28 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             secrets_namespace: SECRETS_NAMESPACE.to_owned(),
+            cluster_api_namespaces: Vec::new(),
+            kubeconfig_files: Vec::new(),
             servers: Servers::default(),
             bounds: Bounds::SPOKE,
         }
+    }
+}
+
+impl Policy {
+    /// Whether a Secret is that of a cluster of Cluster API with the name of a spoke: it is for no other one.
+    fn is_of_cluster_api(&self, spoke: &LogicalCluster, secret: &Value) -> bool {
+        let namespace = api::meta::namespace(secret);
+        let head = Head {
+            name: api::meta::name(secret),
+            type_: secret["type"].as_str().unwrap_or_default(),
+            runtime: None,
+            cluster_name: api::meta::label(secret, keys::LABEL_CLUSTER_API_NAME),
+        };
+        let mut namespaces = self.cluster_api_namespaces.iter();
+        namespaces.any(|it| it == namespace)
+            && found::cluster_of(SourceSort::ClusterApi, &head)
+                .is_some_and(|(name, _)| name == spoke.as_str())
     }
 }
 
@@ -132,7 +165,10 @@ impl Dialer {
         let label = secret["metadata"]["labels"][SECRET_LABEL].as_str();
         // The name that the hub answered with decides, not the one that was asked for.
         let namespace = api::meta::namespace(secret);
-        if label != Some(spoke.as_str()) && namespace != policy.secrets_namespace {
+        let is_for_spoke = label == Some(spoke.as_str())
+            || namespace == policy.secrets_namespace
+            || policy.is_of_cluster_api(spoke, secret);
+        if !is_for_spoke {
             return Err(Fault::SecretNotForSpoke {
                 place,
                 spoke: spoke.to_string(),
@@ -145,7 +181,10 @@ impl Dialer {
             .and_then(|text| STANDARD.decode(text).ok())
             .and_then(|bytes| String::from_utf8(bytes).ok());
         match kubeconfig {
-            Some(kubeconfig) => Ok(Credential { kubeconfig, place }),
+            Some(kubeconfig) => {
+                let place = format!("secret {place}");
+                Ok(Credential::new(kubeconfig, place, None))
+            }
             None => Err(Fault::KeyMissing {
                 place,
                 key: key.to_owned(),
@@ -228,6 +267,26 @@ fn is_link_local(address: &std::net::IpAddr) -> bool {
 
 // === impl Credential ===
 
+impl Credential {
+    /// Takes a kubeconfig whose credential stands in it.
+    pub(crate) const fn new(
+        kubeconfig: String,
+        place: String,
+        renew_at: Option<jiff::Timestamp>,
+    ) -> Self {
+        Self {
+            kubeconfig,
+            place,
+            renew_at,
+        }
+    }
+
+    /// Returns when the next one is to be asked for.
+    pub(crate) const fn renew_at(&self) -> Option<jiff::Timestamp> {
+        self.renew_at
+    }
+}
+
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credential")
@@ -278,6 +337,7 @@ mod tests {
             ("kube-system", None, false),
             (SECRETS_NAMESPACE, None, true),
             (SECRETS_NAMESPACE, Some("west"), true),
+            ("capi", None, false),
         ] {
             let secret = secret(namespace, label, "k");
             let got = dialer.credential(&east, &reference(namespace), Some(&secret));
@@ -286,6 +346,28 @@ mod tests {
         let missing = dialer.credential(&east, &reference("a"), None);
         let missing = missing.expect_err("there is none").to_string();
         assert_eq!(missing, "secret a/s is missing");
+    }
+
+    #[test]
+    fn a_secret_of_cluster_api_is_for_the_spoke_of_its_name_where_the_operator_says_so() {
+        let dialer = Dialer::new(Policy {
+            cluster_api_namespaces: vec!["capi".to_owned()],
+            ..Policy::default()
+        });
+        for (namespace, spoke, type_, want) in [
+            ("capi", "east", keys::CLUSTER_API_SECRET_TYPE, true),
+            ("capi", "west", keys::CLUSTER_API_SECRET_TYPE, false),
+            ("capi", "east", "Opaque", false),
+            ("default", "east", keys::CLUSTER_API_SECRET_TYPE, false),
+        ] {
+            let mut secret = secret(namespace, None, "k");
+            secret["metadata"]["name"] = json!("east-kubeconfig");
+            secret["metadata"]["labels"] = json!({keys::LABEL_CLUSTER_API_NAME: "east"});
+            secret["type"] = json!(type_);
+            let spoke = spoke.parse().expect("a name");
+            let got = dialer.credential(&spoke, &reference(namespace), Some(&secret));
+            assert_eq!(got.is_ok(), want, "{namespace} {spoke} {type_}: {got:?}");
+        }
     }
 
     #[tokio::test]

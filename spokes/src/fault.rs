@@ -42,18 +42,34 @@ pub enum Fault {
         /// The key.
         key: String,
     },
+    /// No kubeconfig file of this process has a context of its name.
+    #[error(
+        "no kubeconfig file of this hub (--spoke-kubeconfig) has a context of the name {spoke:?}"
+    )]
+    NotInFile {
+        /// The spoke.
+        spoke: String,
+    },
     /// The kubeconfig cannot be used.
-    #[error("secret {place}: {reason}")]
+    #[error("{place}: {reason}")]
     Kubeconfig {
-        /// Namespace and name.
+        /// Where it stands.
+        place: String,
+        /// Why not.
+        reason: String,
+    },
+    /// A file or a program of the hub's machine gave no credential.
+    #[error("{place}: {reason}")]
+    Local {
+        /// What names it.
         place: String,
         /// Why not.
         reason: String,
     },
     /// The server is one that a credential must not be sent to.
-    #[error("secret {place}: {reason}")]
+    #[error("{place}: {reason}")]
     Server {
-        /// Namespace and name.
+        /// Where the kubeconfig stands.
         place: String,
         /// Why not.
         reason: &'static str,
@@ -67,4 +83,21 @@ pub enum Fault {
     /// The cluster is not the one that the Spoke is for, as the Spoke's condition `Identified` says.
     #[error("{0}")]
     Identity(String),
+}
+
+// === impl Fault ===
+
+impl Fault {
+    /// Whether it says that a credential is not to be used any more, and not that another one cannot be used.
+    pub(crate) const fn is_withdrawal(&self) -> bool {
+        !matches!(
+            self,
+            Self::Kubeconfig { .. } | Self::Local { .. } | Self::Server { .. }
+        )
+    }
+
+    /// Whether it may end without a change that anybody tells of: a program or a file of the hub's machine failed.
+    pub(crate) const fn may_pass(&self) -> bool {
+        matches!(self, Self::Local { .. })
+    }
 }

@@ -3,7 +3,8 @@
 //! ```text
 //!   Spokes ────────┐
 //!   Secrets ──► provider ──► access ──► dialer ──► Link or Fault ──┬──► relay: the path of each spoke
-//!                                                                  └──► syncer: targets, the Spoke's status
+//!   files ─────────┤                                               └──► syncer: targets, the Spoke's status
+//!                  └──► sightings ──► syncer: Spokes of clusters that were found
 //! ```
 //!
 //! One instance runs in each process, [`Spokes`], and everything in the process that connects to a spoke gets its
@@ -11,7 +12,9 @@
 //! several replicas, each has an instance, which reads the same objects by the same rules.
 //!
 //! In reading order: [`controller`] (from Spokes to states), [`provider`] (where the access to a spoke comes from),
+//! [`plugin`] (programs that print credentials), [`found`] and [`sightings`] (clusters for which there may be no Spoke yet),
 //! [`dialer`] (which credential may be used, and where it may be sent), [`link`] (a connection, and since when it fails),
+//! [`succession`] (a later credential takes the place of one before), [`breaker`] (requests to a spoke that does not answer),
 //! [`namespaces`] (those of a connected spoke), [`identity`] (which cluster is behind a Spoke), [`table`] (what is known,
 //! and who is told of changes), [`fault`] (why there is no connection), [`join`] (the objects that join a cluster).
 //!
@@ -21,6 +24,9 @@
 //!    Spoke's CRD.
 //! 2. Write `provider/<name>.rs` with an implementation of [`provider::Provider`]: it returns the [`access::Access`] to
 //!    a spoke when it is asked, and names the spokes whose access may have changed.
+//!    If it finds clusters by itself, it tells [`sightings`] all that it sees, whenever that changes, as a source of a sort of
+//!    its own ([`sightings::SourceSort`]); the syncer makes the Spokes (`syncer/src/spokes/found.rs`). A provider that finds
+//!    Secrets needs nothing else: see [`found`].
 //! 3. Add it to [`provider::Providers`]: to `of`, whose exhaustive `match` does not compile until you do, and to the list
 //!    in `start`, which the compiler does not check.
 //! 4. Add what `spec.connection` of a Spoke needs for it to the CRD and to [`api::wheelhouse`]; today `secretRef` is the
@@ -34,23 +40,32 @@
 //! # Invariants
 //! - A failure belongs to one spoke: each is reconciled by itself, and no step over several spokes can end early.
 //! - A spoke without a connection has a [`Fault`], which is the message of its status and of its path.
+//! - A credential that works is dropped only for one that was proven, or because it may not be used any more.
+//! - A source that cannot be read says nothing: no Spoke goes because of it.
 //! - A failure of the hub says nothing about a spoke: its state stays, and it is tried again.
 
 mod access;
+mod breaker;
 mod controller;
 mod dialer;
 mod fault;
+mod found;
 mod identity;
 mod join;
 mod link;
 mod namespaces;
+mod plugin;
 mod provider;
+mod sightings;
+mod succession;
 mod table;
 
+pub use breaker::{Broken, Circuit, CircuitState, Permit};
 pub use dialer::{Credential, Dialer, Policy, SECRETS_NAMESPACE, Servers};
 pub use fault::Fault;
 pub use identity::{Identities, IdentityFault};
 pub use join::join_objects;
 pub use link::{Link, Trouble};
 pub use namespaces::{Namespaces, Phase};
+pub use sightings::{Renewed, Sighted, Sighting, Sightings, Source, SourceSort};
 pub use table::{Changes, Entry, Known, Spokes, State};

@@ -1,8 +1,11 @@
 //! A connection to a spoke, shared by everything in the process that needs one.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use api::LogicalCluster;
@@ -11,13 +14,19 @@ use parking_lot::Mutex;
 use tasks::{Shutdown, Tasks};
 use tokio::sync::Notify;
 
-use crate::{access::Access, namespaces::Namespaces};
+use crate::{
+    access::Access,
+    breaker::{Breaker, Broken, Circuit, Permit},
+    namespaces::Namespaces,
+};
 
-/// The way to one spoke, with one credential.
+/// The way to one spoke, with one credential at a time: a later one for the same server and the same cluster takes the place
+/// of the one before, and what runs over the link goes on.
 #[derive(Debug)]
 pub struct Link {
     spoke: LogicalCluster,
-    access: Access,
+    /// What the connections are made with. Guards one value.
+    access: Mutex<Access>,
     connections: Connections,
     /// Whether `system:masters` of the hub are `system:masters` there.
     trusts_masters: AtomicBool,
@@ -27,6 +36,9 @@ pub struct Link {
     trouble: Mutex<Option<Trouble>>,
     /// Whether it ever answered.
     has_answered: AtomicBool,
+    breaker: Breaker,
+    /// Why a later credential has not taken the place of this one. Guards one value.
+    successor_fault: Mutex<Option<String>>,
     tasks: Tasks,
     end: Shutdown,
 }
@@ -61,13 +73,15 @@ impl Link {
     ) -> Self {
         Self {
             spoke: spoke.clone(),
-            access,
+            access: Mutex::new(access),
             connections,
             trusts_masters: AtomicBool::new(false),
             namespaces: Arc::default(),
             probe: Arc::default(),
             trouble: Mutex::default(),
             has_answered: AtomicBool::new(false),
+            breaker: Breaker::default(),
+            successor_fault: Mutex::default(),
             tasks: tasks.clone(),
             end: tasks.child_token(),
         }
@@ -115,13 +129,52 @@ impl Link {
         self.has_answered.load(Ordering::Relaxed)
     }
 
+    /// Lets a request to the spoke pass, or refuses it while the spoke does not answer.
+    ///
+    /// # Errors
+    /// [`Broken`] while the circuit is open and a probe is under way or not due.
+    pub fn admit(&self) -> Result<Permit<'_>, Broken> {
+        self.breaker.admit()
+    }
+
+    /// Returns whether requests pass.
+    pub fn circuit(&self) -> Circuit {
+        self.breaker.circuit()
+    }
+
+    /// Returns how long until a probe is let through; `None` while all requests pass.
+    pub fn probe_pause(&self) -> Option<Duration> {
+        self.breaker.pause()
+    }
+
+    /// Notes word from elsewhere that the spoke is back.
+    pub(crate) fn hurry(&self) {
+        self.breaker.hurry();
+    }
+
+    /// Returns since when and why the spoke does not answer.
+    pub fn trouble(&self) -> Option<Trouble> {
+        self.trouble.lock().clone()
+    }
+
+    /// Returns why a later credential is not used yet; `None` where there is none.
+    pub fn successor_fault(&self) -> Option<String> {
+        self.successor_fault.lock().clone()
+    }
+
     /// Notes that the spoke answered.
     pub fn answered(&self) {
         self.has_answered.store(true, Ordering::Relaxed);
+        self.breaker.closed();
         let trouble = self.trouble.lock().take();
         if trouble.is_some() {
             self.namespaces.wake();
         }
+    }
+
+    /// Notes that the spoke answered, if only to refuse: requests pass.
+    pub fn refused(&self) {
+        self.breaker.closed();
     }
 
     /// Notes that the spoke did not answer, which its status is to say soon. Returns since when it does not.
@@ -149,7 +202,25 @@ impl Link {
 
     /// Whether it was made with an access; another one needs another link.
     pub(crate) fn is_made_with(&self, access: &Access) -> bool {
-        self.access == *access
+        *self.access.lock() == *access
+    }
+
+    /// Lets connections that were made with a later access to the same cluster take the place of its own. Returns whether they
+    /// did, which they do not where the server has another URL.
+    pub(crate) fn succeed_by(&self, access: Access, connections: &Connections) -> bool {
+        let (ours, theirs) = (&self.connections, connections);
+        let done = ours.controllers.succeed_by(&theirs.controllers)
+            && ours.requests.succeed_by(&theirs.requests);
+        if done {
+            *self.access.lock() = access;
+            self.note_successor(None);
+        }
+        done
+    }
+
+    /// Notes why a later access does not take the place of its own.
+    pub(crate) fn note_successor(&self, fault: Option<String>) {
+        *self.successor_fault.lock() = fault;
     }
 
     pub(crate) fn note_trust(&self, trusts_masters: bool) {

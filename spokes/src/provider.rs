@@ -1,6 +1,7 @@
 //! Where the access to spokes comes from.
 
 mod embedded;
+mod files;
 mod kubeconfig;
 
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use client::Dynamic;
 use futures::future::BoxFuture;
 use tasks::{Tasks, WorkQueue};
 
-use crate::{access::Access, dialer::Dialer, fault::Fault, table::Table};
+use crate::{access::Access, dialer::Dialer, fault::Fault, sightings::Sightings, table::Table};
 
 /// What a provider answers: the access to a spoke, or why there is none. The outer error is the hub's and says nothing
 /// about the spoke, which is asked for again.
@@ -40,6 +41,7 @@ pub(crate) struct Concerned {
 /// All providers.
 pub(crate) struct Providers {
     kubeconfig: kubeconfig::KubeconfigSecrets,
+    files: files::KubeconfigFiles,
     embedded: embedded::EmbeddedClusters,
 }
 
@@ -56,14 +58,25 @@ impl Concerned {
             self.queue.add(spoke);
         }
     }
+
+    /// Adds every spoke whose name matches the predicate.
+    pub(crate) fn add_named(&self, is_meant: impl Fn(&LogicalCluster) -> bool) {
+        for spoke in self.table.clusters() {
+            if is_meant(&spoke) {
+                self.queue.add(spoke);
+            }
+        }
+    }
 }
 
 // === impl Providers ===
 
 impl Providers {
-    pub(crate) fn new(hub: &Dynamic, dialer: &Dialer) -> Self {
+    pub(crate) fn new(hub: &Dynamic, dialer: &Dialer, sightings: &Arc<Sightings>) -> Self {
+        let kubeconfig = kubeconfig::KubeconfigSecrets::new(hub.clone(), dialer.clone(), sightings);
         Self {
-            kubeconfig: kubeconfig::KubeconfigSecrets::new(hub.clone(), dialer.clone()),
+            kubeconfig,
+            files: files::KubeconfigFiles::new(dialer, sightings),
             embedded: embedded::EmbeddedClusters,
         }
     }
@@ -72,12 +85,13 @@ impl Providers {
     pub(crate) const fn of(&self, provider: wheelhouse::Provider) -> &dyn Provider {
         match provider {
             wheelhouse::Provider::Kubeconfig => &self.kubeconfig,
+            wheelhouse::Provider::KubeconfigFile => &self.files,
             wheelhouse::Provider::Embedded => &self.embedded,
         }
     }
 
     pub(crate) fn start(&self, concerned: &Concerned, tasks: &Tasks) {
-        let providers: [&dyn Provider; 2] = [&self.kubeconfig, &self.embedded];
+        let providers: [&dyn Provider; 3] = [&self.kubeconfig, &self.files, &self.embedded];
         for provider in providers {
             provider.start(concerned.clone(), tasks);
         }

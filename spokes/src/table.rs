@@ -19,13 +19,14 @@ use client::{Budget, reflector::RawObject};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-use crate::{dialer::Dialer, fault::Fault, identity, link::Link};
+use crate::{dialer::Dialer, fault::Fault, identity, link::Link, sightings::Sightings};
 
 /// All spokes of a hub. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Spokes {
     dialer: Dialer,
     table: Arc<Table>,
+    sightings: Arc<Sightings>,
 }
 
 /// A Spoke, parsed once for everyone who reads it.
@@ -101,6 +102,7 @@ impl Spokes {
         Self {
             dialer,
             table: Arc::new(Table::new()),
+            sightings: Arc::default(),
         }
     }
 
@@ -130,6 +132,16 @@ impl Spokes {
     /// Returns what a spoke makes the hub hold, whichever part of the hub holds it.
     pub fn budget(&self, spoke: &LogicalCluster) -> Arc<Budget> {
         self.dialer.budget(spoke)
+    }
+
+    /// Returns the clusters that were found.
+    pub const fn sightings(&self) -> &Arc<Sightings> {
+        &self.sightings
+    }
+
+    /// Returns every spoke that has a Spoke.
+    pub fn names(&self) -> BTreeSet<LogicalCluster> {
+        self.table.clusters()
     }
 
     pub(crate) const fn parts(&self) -> (&Dialer, &Arc<Table>) {

@@ -1,12 +1,15 @@
 //! Spokes: targets made of their connections, probed, described in their status.
 //!
-//! In reading order: [`reconcile`] (one Spoke), [`heartbeat`], [`namespaces`], [`census`] (its status). The connections are
+//! In reading order: [`reconcile`] (one Spoke), [`found`] (those that a source has found), [`heartbeat`], [`namespaces`], [`census`] (its status). The connections are
 //! those of the crate [`spokes`], which the path of a spoke has too.
 
 mod census;
+mod found;
 mod heartbeat;
+mod left;
 mod namespaces;
 mod reconcile;
+mod row;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -37,6 +40,7 @@ pub(crate) fn start(engine: &Arc<Engine>) {
             take(&follower, &mut seen, changed);
         }
     });
+    found::start(engine);
     let worker = Arc::clone(engine);
     let token = engine.tasks.child_token();
     engine.tasks.spawn("spoke-worker", async move {

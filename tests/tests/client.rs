@@ -290,7 +290,7 @@ async fn the_definitions_of_our_kinds_are_established_and_their_rules_hold() {
         (
             "north",
             json!({}),
-            Some("connection is required unless the provider is Embedded"),
+            Some("connection is required where the provider is Kubeconfig"),
         ),
     ] {
         let answer = dynamic.create(&spokes, &spoke(name, spec)).await;

@@ -23,6 +23,8 @@ fn spoke() -> Value {
         {"name": "INSTANCES", "type": "string", "jsonPath": ".status.instances.summary",
          "description": "Ready instances of all instances."},
         {"name": "ERRORS", "type": "integer", "jsonPath": ".status.instances.error", "priority": 1},
+        {"name": "CIRCUIT", "type": "string", "jsonPath": ".status.circuit.state", "priority": 1,
+         "description": "Whether requests to it pass: Closed while it answers, Open or HalfOpen while it does not."},
         {"name": "PROVIDER", "type": "string", "jsonPath": ".spec.provider", "priority": 1},
         {"name": "HEARTBEAT", "type": "date", "jsonPath": ".status.lastHeartbeatTime", "priority": 1},
         {"name": "MESSAGE", "type": "string", "jsonPath": ".status.message", "priority": 1},
@@ -60,8 +62,8 @@ fn spoke_spec() -> Value {
         "type": "object",
         "properties": {
             "provider": {
-                "description": "What stands behind the logical cluster: a cluster that a kubeconfig reaches, or this project's own API server.",
-                "type": "string", "default": "Kubeconfig", "enum": ["Kubeconfig", "Embedded"],
+                "description": "What stands behind the logical cluster: a cluster that a kubeconfig in a Secret reaches, one that a kubeconfig file of the hub's operator reaches, or this project's own API server.",
+                "type": "string", "default": "Kubeconfig", "enum": ["Kubeconfig", "KubeconfigFile", "Embedded"],
                 "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "provider is immutable"}],
             },
             "connection": connection(),
@@ -84,7 +86,7 @@ fn spoke_spec() -> Value {
         },
         "x-kubernetes-validations": [{
             "rule": "!has(self.provider) || self.provider != 'Kubeconfig' || has(self.connection)",
-            "message": "connection is required unless the provider is Embedded",
+            "message": "connection is required where the provider is Kubeconfig",
         }],
     })
 }
@@ -140,7 +142,7 @@ fn spoke_status() -> Value {
         "type": "object",
         "properties": {
             "conditions": {
-                "description": "Reachable, Identified, WithinBounds, Synced, CRDsDistributed and Ready.",
+                "description": "Reachable, Identified, WithinBounds, CredentialCurrent, Continuous, Synced, CRDsDistributed and Ready.",
                 "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"],
                 "items": {
                     "type": "object",
@@ -158,6 +160,15 @@ fn spoke_status() -> Value {
             "version": {"type": "string", "description": "The spoke's version."},
             "lastHeartbeatTime": {"type": "string", "format": "date-time", "description": "When the spoke was last heard of."},
             "clusterUID": {"type": "string", "description": "The uid of the spoke's kube-system namespace, which identifies it."},
+            "circuit": {
+                "description": "Whether requests to it pass.",
+                "type": "object",
+                "properties": {
+                    "state": {"type": "string", "enum": ["Closed", "Open", "HalfOpen"], "description": "Closed: they pass. Open: they are refused at once. HalfOpen: they are, while one request tries whether it answers."},
+                    "since": {"type": "string", "format": "date-time", "description": "Since when it is not closed."},
+                    "nextProbeTime": {"type": "string", "format": "date-time", "description": "When it is tried next, where that is not being done."},
+                },
+            },
             "instances": {
                 "description": "How many instances there are, by state.",
                 "type": "object",

@@ -49,6 +49,33 @@ pub const LABEL_SPOKE_SECRET: &str = "wheelhouse.dev/spoke";
 /// The key of a Secret that holds a kubeconfig.
 pub const SECRET_KEY_KUBECONFIG: &str = "kubeconfig";
 
+/// On a Spoke that the hub made, because a cluster was found: where, as `<sort>:<place>` of one source. The hub removes no Spoke
+/// that does not have it.
+pub const ANNOTATION_FOUND_IN: &str = "wheelhouse.dev/found-in";
+/// On such a Spoke: the sort of the source.
+pub const LABEL_FOUND_BY: &str = "wheelhouse.dev/found-by";
+
+/// On a Secret: it holds the kubeconfig of a cluster, by the contract of multicluster-runtime.
+///
+/// Source: `kubernetes-sigs/multicluster-runtime`, `providers/kubeconfig/provider.go`.
+pub const LABEL_RUNTIME_KUBECONFIG: &str = "sigs.k8s.io/multicluster-runtime-kubeconfig";
+/// The same, as older versions of multicluster-runtime have it.
+pub const LABEL_RUNTIME_CLUSTER: &str = "multicluster.runtime/cluster";
+/// On a Secret: it holds the kubeconfig of this cluster of Cluster API.
+///
+/// Source: `kubernetes-sigs/cluster-api`, `api/core/v1beta2/common_types.go` (`ClusterNameLabel`).
+pub const LABEL_CLUSTER_API_NAME: &str = "cluster.x-k8s.io/cluster-name";
+/// The type of such a Secret. Its name is that of the cluster with [`CLUSTER_API_SECRET_SUFFIX`], its key
+/// [`CLUSTER_API_SECRET_KEY`].
+///
+/// Source: `kubernetes-sigs/cluster-api`, `util/secret/consts.go` and `api/core/v1beta2/common_types.go`
+/// (`ClusterSecretType`).
+pub const CLUSTER_API_SECRET_TYPE: &str = "cluster.x-k8s.io/secret";
+/// What follows the name of the cluster in that of its Secret.
+pub const CLUSTER_API_SECRET_SUFFIX: &str = "-kubeconfig";
+/// The key of the kubeconfig in a Secret of Cluster API.
+pub const CLUSTER_API_SECRET_KEY: &str = "value";
+
 /// Of a spoke: it answers.
 pub const CONDITION_REACHABLE: &str = "Reachable";
 /// Of a spoke: it is the cluster that the Spoke was made for, and no other Spoke's.
@@ -57,5 +84,11 @@ pub const CONDITION_IDENTIFIED: &str = "Identified";
 pub const CONDITION_WITHIN_BOUNDS: &str = "WithinBounds";
 /// Of a spoke, after a restore: it may be deleted in again.
 pub const CONDITION_RESTORE_CONFIRMED: &str = "RestoreConfirmed";
+/// Of a spoke: the credential that is used is the last one that was given.
+pub const CONDITION_CREDENTIAL_CURRENT: &str = "CredentialCurrent";
+/// Of a spoke: it has not been set back to an earlier state.
+pub const CONDITION_CONTINUOUS: &str = "Continuous";
+/// Of a spoke that was found, or whose name was: what became of that.
+pub const CONDITION_FOUND: &str = "Found";
 /// Of a spoke: all of the others.
 pub const CONDITION_READY: &str = "Ready";

@@ -159,8 +159,8 @@ impl AccountTokens {
     }
 
     async fn read_keys(&self, way: &Way) {
-        let hub = way.dynamic();
-        let read = timeout(ASK_TIMEOUT, hub.raw_get_as(KEYS_PATH, KEYS_TYPE)).await;
+        let asked = way.ask(async |hub| hub.raw_get_as(KEYS_PATH, KEYS_TYPE).await);
+        let read = timeout(ASK_TIMEOUT, asked).await;
         match read {
             Ok(Ok(bytes)) => self.keys.store(Arc::new(Keys::parse(&bytes))),
             Ok(Err(error)) => {
@@ -271,7 +271,8 @@ async fn review(way: &Way, token: &str) -> Result<Value, client::Error> {
         namespace: None,
     };
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}});
-    let mut answer = way.dynamic().create(&endpoint, &review).await?;
+    let asked = way.ask(async |hub| hub.create(&endpoint, &review).await);
+    let mut answer = asked.await?;
     Ok(answer["status"].take())
 }
 
@@ -283,7 +284,8 @@ async fn are_there(way: &Way, token: &Token<'_>) -> Result<bool, client::Error> 
             gvr: api::GroupVersionResource::new("", "v1", object.resource),
             namespace: object.namespace.clone(),
         };
-        match way.dynamic().get(&endpoint, &object.name).await {
+        let asked = way.ask(async |hub| hub.get(&endpoint, &object.name).await);
+        match asked.await {
             Ok(found) if api::meta::uid(&found) != object.uid => return Ok(false),
             Err(error) if error.is_not_found() => return Ok(false),
             Err(error) if error.unreachable() => return Err(error),

@@ -72,8 +72,9 @@ pub(super) async fn forward(
         _ => body,
     };
     let outgoing = outgoing.map(|()| body);
-    let answered = way.connection().send(outgoing, sent_as).await;
-    let answer = answered.map_err(|error| way.unreachable(&error))?;
+    let admitted = way.admit()?;
+    let answered = admitted.connection().send(outgoing, sent_as).await;
+    let answer = answered.map_err(|error| admitted.unreachable(&error))?;
     way.answered();
     relay_back(way, pairs, request, answer)
 }

@@ -3,7 +3,8 @@
 //! The connections are those of [`spokes`], so that the 503 of a path says what the Spoke's status says.
 //!
 //! # Invariants
-//! - What is kept of a spoke goes with its connection: nothing that was read by another credential is shown.
+//! - What is kept of a spoke goes with its connection. A later credential takes the place of one before in a connection only where
+//!   both are the hub's own for the same cluster.
 //! - A spoke without a connection has a reason, which is the text of its path's 503.
 
 use std::{collections::HashMap, sync::Arc};

@@ -48,7 +48,10 @@ impl SpokeNamespaces {
             gvr: api::GroupVersionResource::new("", "v1", "namespaces"),
             namespace: None,
         };
-        match link.way.dynamic().get(&endpoint, namespace).await {
+        let asked = link
+            .way
+            .ask(async |hub| hub.get(&endpoint, namespace).await);
+        match asked.await {
             Ok(found) if api::meta::is_terminating(&found) => Ok(NamespacePhase::Terminating),
             Ok(_) => Ok(NamespacePhase::Active),
             Err(error) if error.is_not_found() => Ok(NamespacePhase::Absent),

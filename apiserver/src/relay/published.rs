@@ -109,8 +109,7 @@ pub(super) async fn discovery(source: Option<Source<'_>>, hub: Hubs<'_>) -> Arc<
     {
         return known.documents;
     }
-    let dynamic = way.dynamic();
-    let budget = dynamic.client().budget();
+    let budget = way.budget();
     let mut spoke = Groups::default();
     for bytes in [&core, &groups] {
         match budget.parse::<ApiGroupDiscoveryList>(bytes).await {
@@ -186,7 +185,7 @@ pub(super) async fn document(
         Err(error) => return ours.ok_or_else(|| way.unreachable(&error)),
     };
     let bytes = match &ours {
-        Some(ours) => merged(way.dynamic().client().budget(), &bytes, &ours.bytes).await?,
+        Some(ours) => merged(&way.budget(), &bytes, &ours.bytes).await?,
         None => bytes,
     };
     let made = Arc::new(Document { bytes, hash });
@@ -209,14 +208,17 @@ async fn read_document(way: &Way, name: &str) -> Result<Bytes, client::Error> {
     for segment in name.split('/') {
         path = path.then("name of a document", segment)?;
     }
-    way.dynamic().raw_get(path).await
+    way.ask(async |hub| hub.raw_get(path).await).await
 }
 
 async fn read(way: &Way) -> Result<(Bytes, Bytes), client::Error> {
-    let dynamic = way.dynamic().with_deadline(PATIENCE);
-    let core = dynamic.raw_get_as("/api", AGGREGATED).await?;
-    let groups = dynamic.raw_get_as("/apis", AGGREGATED).await?;
-    let read = (core, groups);
+    let read = way.ask(async |hub| {
+        let hub = hub.with_deadline(PATIENCE);
+        let core = hub.raw_get_as("/api", AGGREGATED).await?;
+        let groups = hub.raw_get_as("/apis", AGGREGATED).await?;
+        Ok((core, groups))
+    });
+    let read = read.await?;
     way.answered();
     Ok(read)
 }
@@ -224,10 +226,13 @@ async fn read(way: &Way) -> Result<(Bytes, Bytes), client::Error> {
 /// The hashes of a spoke's OpenAPI documents, the last known ones while it is away; `None` where none were read.
 async fn spoke_index(source: Option<Source<'_>>) -> Option<BTreeMap<String, String>> {
     let Source { way, published } = source?;
-    let dynamic = way.dynamic().with_deadline(PATIENCE);
-    match dynamic.raw_get("/openapi/v3").await {
+    let asked = way.ask(async |hub| {
+        let hub = hub.with_deadline(PATIENCE);
+        hub.raw_get("/openapi/v3").await
+    });
+    match asked.await {
         Ok(bytes) => {
-            let parsed = dynamic.client().budget().parse::<Value>(&bytes).await;
+            let parsed = way.budget().parse::<Value>(&bytes).await;
             let index = parsed.unwrap_or_default();
             let hashes: BTreeMap<String, String> = index["paths"]
                 .as_object()

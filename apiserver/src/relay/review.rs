@@ -50,7 +50,10 @@ async fn ask(links: &Links, attributes: &Attributes<'_>) -> SpokeAnswer {
         namespace: None,
     };
     let review = review(attributes, &identity.0, &identity.1);
-    match link.way.dynamic().create(&endpoint, &review).await {
+    let asked = link
+        .way
+        .ask(async |hub| hub.create(&endpoint, &review).await);
+    match asked.await {
         Ok(answer) => {
             let status = &answer["status"];
             let reason = status["reason"].as_str().unwrap_or_default();

@@ -75,7 +75,8 @@ pub(super) async fn forward(
     outgoing.headers_mut().remove(header::CONTENT_LENGTH);
     let place = way.take_stream()?;
     let end = context.ending.token();
-    let asking = way.connection().upgrade(outgoing, protocol, sent_as);
+    let admitted = way.admit()?;
+    let asking = admitted.connection().upgrade(outgoing, protocol, sent_as);
     let answer = tokio::select! {
         biased;
         () = end.cancelled() => {
@@ -99,7 +100,7 @@ pub(super) async fn forward(
             tracing::warn!(spoke = %way.cluster(), %error, "refused to relay a response of a spoke");
             return Err(forward::bad_gateway(way, &error.to_string()).into());
         }
-        Err(error) => return Err(way.unreachable(&error)),
+        Err(error) => return Err(admitted.unreachable(&error)),
     };
     way.answered();
     let mut response = http::Response::new(Body::switched(respond::Switched {

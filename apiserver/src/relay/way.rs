@@ -1,9 +1,12 @@
 //! The way to one spoke: its connection, as the relay uses it.
+//!
+//! **Invariant:** the connection is had only through [`Way::admit`], which refuses while the spoke does not answer.
 
 use std::sync::Arc;
 
 use api::{LogicalCluster, Status};
-use client::{Connection, Dynamic};
+use client::{Budget, Connection, Dynamic};
+use spokes::{Broken, Permit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::refusal::Refusal;
@@ -19,6 +22,13 @@ pub(super) struct Way {
     link: Arc<spokes::Link>,
     /// The streams that may be opened still.
     streams: Arc<Semaphore>,
+}
+
+/// The right to send one request to a spoke.
+#[derive(Debug)]
+pub(super) struct Admitted<'w> {
+    way: &'w Way,
+    permit: Permit<'w>,
 }
 
 // === impl Way ===
@@ -50,14 +60,58 @@ impl Way {
         self.link.spoke()
     }
 
-    /// Returns the connection for the requests of users.
-    pub(super) fn connection(&self) -> &Connection {
-        self.link.for_requests()
+    /// Lets a request to the spoke pass.
+    ///
+    /// # Errors
+    /// 503 at once where the spoke has failed repeatedly and it is not the turn of this request to try.
+    pub(super) fn admit(&self) -> Result<Admitted<'_>, Box<Status>> {
+        match self.link.admit() {
+            Ok(permit) => Ok(Admitted { way: self, permit }),
+            Err(broken) => Err(Box::new(self.broken(broken))),
+        }
     }
 
-    /// Returns calls on objects, as the hub.
-    pub(super) fn dynamic(&self) -> Dynamic {
-        Dynamic::new(self.connection().client())
+    /// Makes a call of the hub's own.
+    ///
+    /// # Errors
+    /// That of the call; a 503 where it is not made.
+    pub(super) async fn ask<T>(
+        &self,
+        call: impl AsyncFnOnce(Dynamic) -> Result<T, client::Error>,
+    ) -> Result<T, client::Error> {
+        let admitted = self.admit().map_err(client::Error::Status)?;
+        let answer = call(Dynamic::new(self.link.for_requests().client())).await;
+        match &answer {
+            Err(error) if error.unreachable() => admitted.note(error),
+            Ok(_) | Err(_) => drop(admitted),
+        }
+        answer
+    }
+
+    /// Returns what the spoke may make the hub hold.
+    pub(super) fn budget(&self) -> Arc<Budget> {
+        Arc::clone(self.link.for_requests().client().budget())
+    }
+
+    fn broken(&self, broken: Broken) -> Status {
+        let cluster = self.cluster().as_str();
+        let text = match self.link.trouble() {
+            Some(trouble) => format!("spoke {cluster:?} is {trouble}"),
+            None => format!("spoke {cluster:?} does not answer"),
+        };
+        let seconds = broken.pause.as_secs().saturating_add(1);
+        let text = format!("{text}; it is tried again within {seconds} s");
+        self.retriable(text, u32::try_from(seconds).unwrap_or(u32::MAX))
+    }
+
+    fn retriable(&self, text: String, after_seconds: u32) -> Status {
+        let status = Status::service_unavailable(text);
+        if self.link.has_answered() {
+            status.retry_after(after_seconds)
+        } else {
+            // It may never answer: kubectl would ask ten times before it shows the reason.
+            status
+        }
     }
 
     /// Whether `system:masters` of the hub are `system:masters` there.
@@ -77,15 +131,37 @@ impl Way {
 
     /// Notes that it did not, and returns the 503 for the client.
     pub(super) fn unreachable(&self, error: &client::Error) -> Refusal {
+        if let client::Error::Status(status) = error
+            && status.code == 503
+        {
+            return Status::clone(status).into(); // not asked, or the spoke's own
+        }
         let now = api::meta::time_now_text(jiff::Timestamp::now());
         let trouble = self.link.failed(error.chain(), &now);
         let text = format!("spoke {:?} is {trouble}", self.cluster().as_str());
-        let status = Status::service_unavailable(text);
-        if self.link.has_answered() {
-            status.retry_after(1).into()
-        } else {
-            // It may never answer: kubectl would ask ten times before it shows the reason.
-            status.into()
+        self.retriable(text, RETRY_AFTER_SECONDS).into()
+    }
+}
+
+// === impl Admitted ===
+
+impl Admitted<'_> {
+    /// Returns the connection for the requests of users.
+    pub(super) fn connection(&self) -> &Connection {
+        self.way.link.for_requests()
+    }
+
+    /// Notes that no answer came, and returns the 503 for the client.
+    pub(super) fn unreachable(self, error: &client::Error) -> Refusal {
+        let refusal = self.way.unreachable(error);
+        self.note(error);
+        refusal
+    }
+
+    /// Notes why no answer came. Only that no connection came about counts: anything else may be what a user sent.
+    fn note(self, error: &client::Error) {
+        if error.is_connect() {
+            self.permit.failed();
         }
     }
 }

@@ -29,8 +29,7 @@ fn controller(answer: fn(&str) -> (u16, String)) -> (Spokes, Controller) {
     ));
     let spokes = Spokes::new(Dialer::default());
     let hub = Dynamic::new(hub);
-    let (dialer, table) = spokes.parts();
-    let controller = Controller::new(&hub, dialer, table, &Tasks::new());
+    let controller = Controller::new(&hub, &spokes, &Tasks::new());
     (spokes, controller)
 }
 

@@ -1,12 +1,18 @@
 //! Clusters that the kubeconfig in a Secret of root reaches: the Secret that the Spoke names.
 //!
-//! Only Secrets that may be used are followed: those that are labelled for a spoke, and those of the namespace that the
-//! operator set apart.
+//! Only Secrets that may be used are followed: those that are labelled for a spoke, those of the namespace that the
+//! operator set apart, and those of Cluster API in the namespaces that the operator named. The latter two may be clusters for
+//! which there is no Spoke yet ([`crate::found`]).
+
+use std::sync::Arc;
 
 use api::{
     GroupVersionResource, LogicalCluster,
     selector::Selector,
-    wheelhouse::{SecretKeyReference, Spoke, keys::LABEL_SPOKE_SECRET},
+    wheelhouse::{
+        SecretKeyReference, Spoke,
+        keys::{LABEL_CLUSTER_API_NAME, LABEL_SPOKE_SECRET},
+    },
 };
 use client::{
     Dynamic, Endpoint,
@@ -16,19 +22,62 @@ use futures::future::BoxFuture;
 use tasks::Tasks;
 
 use super::{Answer, Concerned, Provider};
-use crate::{access::Access, dialer::Dialer, fault::Fault};
+use crate::{
+    access::Access,
+    dialer::Dialer,
+    fault::Fault,
+    found::SecretWatch,
+    sightings::{Sightings, Source, SourceSort},
+};
 
 /// The provider of clusters that a kubeconfig Secret reaches.
 pub(super) struct KubeconfigSecrets {
     hub: Dynamic,
     dialer: Dialer,
+    sightings: Arc<Sightings>,
+}
+
+/// Some Secrets of root that may be used.
+struct Followed {
+    namespace: Option<String>,
+    /// The label that they have; empty for all of the namespace.
+    label: &'static str,
+    /// Of which sort those are that are clusters by themselves.
+    sort: Option<SourceSort>,
 }
 
 // === impl KubeconfigSecrets ===
 
 impl KubeconfigSecrets {
-    pub(super) const fn new(hub: Dynamic, dialer: Dialer) -> Self {
-        Self { hub, dialer }
+    pub(super) fn new(hub: Dynamic, dialer: Dialer, sightings: &Arc<Sightings>) -> Self {
+        Self {
+            hub,
+            dialer,
+            sightings: Arc::clone(sightings),
+        }
+    }
+
+    fn followed(&self) -> Vec<Followed> {
+        let policy = self.dialer.policy();
+        let mut followed = vec![
+            Followed {
+                namespace: None,
+                label: LABEL_SPOKE_SECRET,
+                sort: None,
+            },
+            Followed {
+                namespace: Some(policy.secrets_namespace.clone()),
+                label: "",
+                sort: Some(SourceSort::MulticlusterRuntime),
+            },
+        ];
+        let namespaces = policy.cluster_api_namespaces.iter();
+        followed.extend(namespaces.map(|namespace| Followed {
+            namespace: Some(namespace.clone()),
+            label: LABEL_CLUSTER_API_NAME,
+            sort: Some(SourceSort::ClusterApi),
+        }));
+        followed
     }
 
     async fn read(&self, spoke: &LogicalCluster, object: &Spoke) -> Answer {
@@ -52,22 +101,30 @@ impl KubeconfigSecrets {
 
 impl Provider for KubeconfigSecrets {
     fn start(&self, concerned: Concerned, tasks: &Tasks) {
-        let labelled: Selector = LABEL_SPOKE_SECRET
-            .parse()
-            .expect("the key of a label selects those that have it");
-        let set_apart = &self.dialer.policy().secrets_namespace;
-        for (namespace, label_selector) in [(None, Some(labelled)), (Some(set_apart), None)] {
+        for followed in self.followed() {
+            let label_selector: Option<Selector> = (!followed.label.is_empty()).then(|| {
+                let selector = followed.label.parse();
+                selector.expect("the key of a label selects those that have it")
+            });
             let config = reflector::Config {
                 client: self.hub.client().clone(),
-                endpoint: secrets(namespace.map(String::as_str)),
+                endpoint: secrets(followed.namespace.as_deref()),
                 label_selector,
                 field_selector: None,
                 name: "spokes/secrets".to_owned(),
             };
+            let source = followed.sort.zip(followed.namespace);
+            let mut found = source.map(|(sort, place)| {
+                let source = Source { sort, place };
+                SecretWatch::new(source, &self.sightings)
+            });
             let mut events = reflector::start(config, tasks, tasks.child_token());
             let concerned = concerned.clone();
             tasks.spawn("spoke-secrets", async move {
                 while let Some(event) = events.recv().await {
+                    if let Some(found) = &mut found {
+                        found.take(&event);
+                    }
                     take(&concerned, event);
                 }
             });

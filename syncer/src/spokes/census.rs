@@ -6,6 +6,7 @@ use api::{Condition, LogicalCluster, wheelhouse::keys};
 use client::Patch;
 use serde_json::{Value, json};
 
+use super::{found, row::Row};
 use crate::{
     engine::Engine,
     resources, restoring,
@@ -15,9 +16,17 @@ use crate::{
 /// When the spoke was last heard of.
 const HEARTBEAT: &str = "lastHeartbeatTime";
 
+/// Whether requests pass.
+const CIRCUIT: &str = "circuit";
+/// When the next probe is, in there. It is written with other news and, like the heartbeat, when it has become old.
+const NEXT_PROBE: &str = "nextProbeTime";
+
 /// How much later a heartbeat is than the one in the status, to be written for itself. A little less than between the
 /// times when it is looked at.
 const HEARTBEAT_AGE: jiff::SignedDuration = jiff::SignedDuration::from_secs(25);
+
+/// Conditions that are there only while there is something to say.
+const PASSING: [&str; 2] = [keys::CONDITION_RESTORE_CONFIRMED, keys::CONDITION_FOUND];
 
 /// How much of a message a Spoke's status has.
 const MESSAGE_BYTES_MAX: usize = 4096;
@@ -49,12 +58,21 @@ pub(super) async fn write(
     rows.extend(trust_rows(engine, &target));
     rows.extend(restored_row(engine, &target));
     let fault = rows.iter().find(|row| row.status != "True").cloned();
+    // They are told, and the spoke can be used all the same.
+    let notes = notes(engine, &target, object);
+    let noted = notes.iter().find(|row| row.status == "False").cloned();
+    rows.extend(notes);
     let mut status = object["status"].clone();
     if !status.is_object() {
         status = json!({});
     }
     status["instances"] = counts.to_value();
-    let message = fault.as_ref().map(|row| shortened(row.message.clone()));
+    let told = fault.as_ref().or(noted.as_ref());
+    let message = told.map(|row| shortened(row.message.clone()));
+    match target.link().map(|link| link.circuit()) {
+        Some(circuit) => status[CIRCUIT] = circuit_of(&circuit),
+        None => drop(status.as_object_mut().map(|it| it.remove(CIRCUIT))),
+    }
     status["message"] = json!(message.unwrap_or_default());
     match target.heard() {
         Some(heard) => status[HEARTBEAT] = json!(heard),
@@ -90,20 +108,13 @@ pub(super) async fn refuse(
         status = json!({});
     }
     status["message"] = json!(reason);
-    let rows = vec![
+    drop(status.as_object_mut().map(|it| it.remove(CIRCUIT)));
+    let mut rows = vec![
         Row::new(keys::CONDITION_REACHABLE, "False", "NotConnected", reason),
         Row::new("Ready", "False", "NotConnected", reason),
     ];
+    rows.extend(found::row(engine, object));
     put(engine, object, status, rows).await
-}
-
-/// One condition.
-#[derive(Debug, Clone)]
-struct Row {
-    type_: &'static str,
-    status: &'static str,
-    reason: &'static str,
-    message: String,
 }
 
 fn rows(target: &Target, served: usize, others: &[String], counts: &Counts) -> Vec<Row> {
@@ -136,6 +147,40 @@ fn rows(target: &Target, served: usize, others: &[String], counts: &Counts) -> V
             )
         },
     ]
+}
+
+fn circuit_of(circuit: &spokes::Circuit) -> Value {
+    let time = |time: jiff::Timestamp| api::meta::time_now_text(time);
+    let circuit = api::wheelhouse::Circuit {
+        state: circuit.state.as_str().to_owned(),
+        since: circuit.since.map(time),
+        next_probe_time: circuit.next_probe.map(time),
+    };
+    json!(circuit)
+}
+
+/// What an administrator should know of a spoke that can be used.
+fn notes(engine: &Engine, target: &Target, object: &Value) -> Vec<Row> {
+    let mut notes = Vec::new();
+    if let Some(link) = target.link() {
+        let type_ = keys::CONDITION_CREDENTIAL_CURRENT;
+        notes.push(match link.successor_fault() {
+            None => Row::new(type_, "True", "Current", ""),
+            Some(fault) => {
+                let message = format!(
+                    "the credential of before is used, because the later one cannot be: {fault}"
+                );
+                Row::new(type_, "False", "NotProven", message)
+            }
+        });
+        let type_ = keys::CONDITION_CONTINUOUS;
+        notes.push(match target.set_back() {
+            None => Row::new(type_, "True", "Continuous", ""),
+            Some(message) => Row::new(type_, "False", "SetBack", message),
+        });
+    }
+    notes.extend(found::row(engine, object));
+    notes
 }
 
 /// Whether a real spoke is the cluster that it should be, and makes the hub hold no more than it may.
@@ -177,24 +222,6 @@ fn restored_row(engine: &Engine, target: &Target) -> Option<Row> {
     Some(Row::new(type_, status, report.reason, report.message))
 }
 
-// === impl Row ===
-
-impl Row {
-    fn new(
-        type_: &'static str,
-        status: &'static str,
-        reason: &'static str,
-        message: impl Into<String>,
-    ) -> Self {
-        Self {
-            type_,
-            status,
-            reason,
-            message: message.into(),
-        }
-    }
-}
-
 async fn put(
     engine: &Arc<Engine>,
     object: &Value,
@@ -205,9 +232,10 @@ async fn put(
     let mut conditions: Vec<Condition> =
         serde_json::from_value(object["status"]["conditions"].clone()).unwrap_or_default();
     let generation = api::meta::generation(object);
-    let of_restore = keys::CONDITION_RESTORE_CONFIRMED;
-    if rows.iter().all(|row| row.type_ != of_restore) {
-        conditions.retain(|known| known.type_ != of_restore);
+    for passing in PASSING {
+        if rows.iter().all(|row| row.type_ != passing) {
+            conditions.retain(|known| known.type_ != passing);
+        }
     }
     for row in rows {
         let condition = Condition {
@@ -244,15 +272,22 @@ fn is_news(known: &Value, status: &Value) -> bool {
         let mut status = status.clone();
         if let Some(fields) = status.as_object_mut() {
             fields.remove(HEARTBEAT);
+            if let Some(circuit) = fields.get_mut(CIRCUIT).and_then(Value::as_object_mut) {
+                circuit.remove(NEXT_PROBE);
+            }
         }
         status
     };
-    let time = |status: &Value| status[HEARTBEAT].as_str().and_then(api::meta::parse_time);
-    rest(known) != rest(status)
-        || match (time(known), time(status)) {
-            (Some(known), Some(heard)) => heard.duration_since(known) >= HEARTBEAT_AGE,
-            (known, heard) => known.is_some() != heard.is_some(),
+    let is_old = |time: fn(&Value) -> &Value| {
+        let time = |status| time(status).as_str().and_then(api::meta::parse_time);
+        match (time(known), time(status)) {
+            (Some(known), Some(now)) => now.duration_since(known) >= HEARTBEAT_AGE,
+            (known, now) => known.is_some() != now.is_some(),
         }
+    };
+    rest(known) != rest(status)
+        || is_old(|status| &status[HEARTBEAT])
+        || is_old(|status| &status[CIRCUIT][NEXT_PROBE])
 }
 
 /// Cuts a message: what a spoke says in it must not make its Spoke too large to be written.

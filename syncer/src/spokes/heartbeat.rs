@@ -4,6 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use client::ListRequest;
 use spokes::IdentityFault;
 use tracing::{info, warn};
 
@@ -17,7 +18,8 @@ use crate::{
 /// 1,000 spokes cost 200 cheap reads a second.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// While a spoke is away it is asked more often, so that its return is noticed within a second.
+/// A spoke that answers and refuses is asked more often, so that what mends it is noticed within a second. One that does not
+/// answer is asked when its circuit lets a probe through.
 const INTERVAL_AWAY: Duration = Duration::from_secs(1);
 
 /// How long a probe may take. A spoke that answers later than this is of no use to a user.
@@ -39,23 +41,35 @@ pub(super) fn start(engine: &Arc<Engine>, target: &Arc<Target>) {
     tasks.spawn("heartbeat", async move {
         let budget = engine.spokes.budget(&target.cluster);
         let mut told = None;
+        let mut is_first = true;
         for count in 0_u32.. {
-            let failure = probe(&engine, &target, count % VERSION_PROBES == 0).await;
-            note(&engine, &target, failure, count == 0);
+            if let Some(outcome) = probe(&engine, &target, count % VERSION_PROBES == 0).await {
+                note(&engine, &target, outcome.failure(), is_first);
+                is_first = false;
+            }
+            let link = target.link();
+            let circuit = link.map(|link| link.circuit());
             let due = count / TOLD_PROBES;
-            let now = (target.identity_fault(), budget.met(), target.version(), due);
+            let now = (
+                (target.identity_fault(), budget.met(), target.version()),
+                (target.set_back(), link.and_then(|it| it.successor_fault())),
+                (circuit.map(|it| (it.state, it.since)), due),
+            );
             if told.as_ref() != Some(&now) {
                 engine.spoke_queue.add(target.cluster.clone());
                 told = Some(now);
             }
-            let interval = match target.reach() {
-                Reach::Reachable => INTERVAL,
-                Reach::Unreachable(_) => INTERVAL_AWAY,
+            let away = link.and_then(|link| link.probe_pause());
+            let interval = match (away, target.reach()) {
+                (Some(pause), _) => pause.max(PAUSE),
+                (None, Reach::Reachable) => INTERVAL,
+                (None, Reach::Unreachable(_)) => INTERVAL_AWAY,
             };
             tokio::select! {
                 biased;
                 () = target.token.cancelled() => return,
-                () = target.probe.notified() => tokio::time::sleep(PAUSE).await,
+                // While it is away, those who fail say nothing new.
+                () = target.probe.notified(), if away.is_none() => tokio::time::sleep(PAUSE).await,
                 () = budget.met_changed() => tokio::time::sleep(PAUSE).await,
                 () = tokio::time::sleep(interval) => {}
             }
@@ -63,41 +77,83 @@ pub(super) fn start(engine: &Arc<Engine>, target: &Arc<Target>) {
     });
 }
 
-/// Asks the spoke which cluster it is. `None` means that it answered, and is the one that its Spoke is for.
-async fn probe(engine: &Engine, target: &Target, with_version: bool) -> Option<String> {
-    match tokio::time::timeout(PATIENCE, ask(engine, target, with_version)).await {
-        Ok(failure) => failure,
-        Err(_) => Some(format!("no answer within {PATIENCE:?}")),
+/// What came of one probe.
+enum Outcome {
+    /// It answered, and is the cluster that its Spoke is for.
+    Alive,
+    /// It answered something else. Why that does not do.
+    Refused(String),
+    /// It did not answer. Why.
+    Silent(String),
+}
+
+impl Outcome {
+    fn failure(self) -> Option<String> {
+        match self {
+            Self::Alive => None,
+            Self::Refused(reason) | Self::Silent(reason) => Some(reason),
+        }
     }
 }
 
-async fn ask(engine: &Engine, target: &Target, with_version: bool) -> Option<String> {
+/// Asks the spoke which cluster it is. `None` where the request of a user is under way that tells whether it answers.
+async fn probe(engine: &Engine, target: &Target, with_version: bool) -> Option<Outcome> {
+    let link = target.link()?;
+    let permit = link.admit().ok()?;
+    let outcome = match tokio::time::timeout(PATIENCE, ask(engine, target, with_version)).await {
+        Ok(outcome) => outcome,
+        Err(_) => Outcome::Silent(format!("no answer within {PATIENCE:?}")),
+    };
+    match &outcome {
+        Outcome::Alive => {} // whoever notes that notes it for the link
+        Outcome::Refused(_) => link.refused(),
+        Outcome::Silent(_) => permit.failed(),
+    }
+    Some(outcome)
+}
+
+async fn ask(engine: &Engine, target: &Target, with_version: bool) -> Outcome {
     let endpoint = target.endpoint(&resources::core("namespaces"), "");
     let namespace = match target.dynamic.get(&endpoint, "kube-system").await {
         Ok(namespace) => namespace,
-        Err(error) if error.unreachable() => return Some(error.chain()),
+        Err(error) if error.unreachable() => return Outcome::Silent(error.chain()),
         // It answers, if only to refuse: the credential is wrong, the network is not.
         Err(error) => {
             let fault = IdentityFault::Unreadable(error.chain());
             let reason = format!("refused: {fault}");
             target.note_identity(Some(fault));
-            return Some(reason);
+            return Outcome::Refused(reason);
         }
     };
     let uid = api::meta::uid(&namespace);
     if let Err(fault) = engine.identities.claim(&target.cluster, uid) {
         let reason = fault.to_string();
         target.note_identity(Some(fault));
-        return Some(reason);
+        return Outcome::Refused(reason);
     }
     target.note_identity(None);
     target.note_cluster_uid(uid);
-    if (with_version || target.version().is_none() || target.reach() != Reach::Reachable)
-        && let Ok(version) = target.dynamic.raw_get("/version").await
-    {
-        target.note_version(&version);
+    if with_version || target.version().is_none() || target.reach() != Reach::Reachable {
+        if let Ok(version) = target.dynamic.raw_get("/version").await {
+            target.note_version(&version);
+        }
+        look_back(target).await;
     }
-    None
+    Outcome::Alive
+}
+
+/// Looks whether the cluster has been set back: its store is at an earlier revision than it was.
+async fn look_back(target: &Target) {
+    let endpoint = target.endpoint(&resources::core("namespaces"), "");
+    let all = ListRequest::default();
+    let Ok(page) = target.dynamic.list_page(&endpoint, &all, 1, "").await else {
+        return; // it may be read and not listed
+    };
+    let revision = page.metadata.resource_version;
+    if let Some(message) = target.note_revision(&revision, &Engine::now()) {
+        warn!(spoke = %target.cluster, message, "spoke was set back");
+        target.signals.relist();
+    }
 }
 
 fn note(engine: &Arc<Engine>, target: &Arc<Target>, failure: Option<String>, first: bool) {

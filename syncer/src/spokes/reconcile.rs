@@ -7,22 +7,23 @@
 
 use std::{sync::Arc, time::Duration};
 
-use api::{GroupVersionResource, LogicalCluster};
+use api::LogicalCluster;
 use client::{DeleteRequest, ListRequest, Patch};
 use serde_json::Value;
 use spokes::{Entry, Link, State};
 use tracing::{debug, info, warn};
 
-use super::{census, heartbeat, namespaces};
+use super::{
+    census,
+    found::{self, Kept},
+    heartbeat, left, namespaces,
+};
 use crate::{
     accounts,
     definitions::distribution,
     engine::Engine,
     finalizers, instances, resources,
-    state::{
-        keys::text,
-        target::{Target, TargetSort},
-    },
+    state::target::{Target, TargetSort},
 };
 
 /// Holds a Spoke until its instances are gone.
@@ -33,13 +34,16 @@ const RETRY_DELAY: Duration = Duration::from_secs(2);
 
 /// Reconciles a Spoke; a failure is tried again.
 pub(super) async fn run(engine: &Arc<Engine>, cluster: &LogicalCluster) {
-    let Some(entry) = engine.spokes.get(cluster) else {
-        if !cluster.is_root() {
+    let entry = engine.spokes.get(cluster);
+    let done = match &entry {
+        Some(entry) => step(engine, cluster, entry).await,
+        None if cluster.is_root() => Ok(()),
+        None => {
             engine.fleet.disconnect(cluster);
+            found::make(engine, cluster).await
         }
-        return;
     };
-    if let Err(error) = step(engine, cluster, &entry).await {
+    if let Err(error) = done {
         if error.is_routine() {
             debug!(spoke = %cluster, error = %error, "cannot reconcile a spoke yet");
         } else {
@@ -66,6 +70,9 @@ async fn step(
         return Ok(());
     }
     // What is left of one that ends is deleted over its connection, which there is none of yet after a start.
+    if !is_ending && found::keep(engine, cluster, &object).await? == Kept::No {
+        return Ok(()); // its deletion is seen
+    }
     if !is_ending && !api::meta::has_finalizer(&object, FINALIZER) {
         let patch = finalizers::add(&object, FINALIZER);
         object = engine
@@ -170,10 +177,7 @@ async fn end(
     object: &Value,
 ) -> Result<Ended, client::Error> {
     let is_embedded = object["spec"]["provider"] == "Embedded";
-    let mut left = engine.instances.of_cluster(cluster).len();
-    if left == 0 && !is_embedded {
-        left = left_in_hub(engine, cluster).await?;
-    }
+    let left = left::count(engine, cluster, is_embedded).await?;
     if left > 0 {
         let reason = format!(
             "waiting: {left} instances are left in logical cluster {:?}; delete them first",
@@ -203,33 +207,6 @@ async fn end(
         Err(error) if error.is_not_found() => Ok(Ended::Yes),
         Err(error) => Err(error),
     }
-}
-
-/// Counts what the hub has of a spoke's instances, or of their ledgers. After a start, what is not known yet is not absent.
-async fn left_in_hub(
-    engine: &Arc<Engine>,
-    cluster: &LogicalCluster,
-) -> Result<usize, client::Error> {
-    let ledgers = Engine::hub_endpoint(cluster, &resources::inventories(), "");
-    let records = Engine::hub_endpoint(cluster, &resources::served_resources(), "");
-    let ledgers = engine.hub.list(&ledgers, &ListRequest::default()).await?;
-    let records = engine.hub.list(&records, &ListRequest::default()).await?;
-    let mut left = ledgers.items.len();
-    for record in &records.items {
-        let crd = &record["spec"]["crd"];
-        let resource = text(crd, &["names", "plural"]);
-        let versions = crd["versions"].as_array().into_iter().flatten();
-        for version in versions.map(|version| text(version, &["name"])) {
-            let gvr = GroupVersionResource::new(text(crd, &["group"]), version, resource);
-            let endpoint = Engine::hub_endpoint(cluster, &gvr, "");
-            match engine.hub.list(&endpoint, &ListRequest::default()).await {
-                Ok(listed) => left = left.max(listed.items.len()),
-                Err(error) if error.is_not_found() => {} // a version that is not served
-                Err(error) => return Err(error),
-            }
-        }
-    }
-    Ok(left)
 }
 
 /// Deletes the records of what a spoke served.

@@ -125,6 +125,11 @@ impl Restored {
         )
     }
 
+    /// Whether the hub was not restored from a backup, as far as is known.
+    pub(crate) fn is_original(&self) -> bool {
+        self.state.lock().origin == Origin::Own
+    }
+
     /// Notes that an instance waits to have something deleted. Returns whether that is new.
     pub(crate) fn note_waiting(&self, cluster: &LogicalCluster, key: &InstanceKey) -> bool {
         let mut state = self.state.lock();

@@ -110,6 +110,8 @@ pub(crate) struct Target {
     cluster_uid: Mutex<Option<String>>,
     /// When the cluster last answered a probe, as the wire writes it.
     heard: Mutex<Option<String>>,
+    /// The latest revision of its store. Guards one value.
+    revision: Mutex<Revision>,
 }
 
 /// What the syncer remembers of an instance between two reconciles. Losing it costs work, never
@@ -128,6 +130,40 @@ pub(crate) struct Memory {
     pub(crate) mirror: Option<u64>,
     /// Failures in a row, for the backoff.
     pub(crate) failure_count: u32,
+}
+
+/// How far the store of a cluster was seen to be.
+#[derive(Debug, Default)]
+struct Revision {
+    latest: String,
+    /// When it was seen there.
+    seen: String,
+    set_back: Option<String>,
+}
+
+// === impl Revision ===
+
+impl Revision {
+    fn note(&mut self, version: &str, now: &str) -> Option<String> {
+        let is_number = !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit());
+        if !is_number || version.len() > REVISION_BYTES_MAX {
+            return None; // it cannot be compared
+        }
+        if !api::meta::is_newer(&self.latest, version) {
+            version.clone_into(&mut self.latest);
+            now.clone_into(&mut self.seen);
+            self.set_back = None;
+            return None;
+        }
+        let Self { latest, seen, .. } = &*self;
+        let message = format!(
+            "its store was at revision {latest} at {seen} and is at an earlier one since: it was restored from a backup, and \
+             everything in it was read anew"
+        );
+        let is_new = self.set_back.is_none();
+        self.set_back = Some(message.clone());
+        is_new.then_some(message)
+    }
 }
 
 // === impl Probed ===
@@ -194,6 +230,7 @@ impl Target {
             version: Mutex::default(),
             cluster_uid: Mutex::default(),
             heard: Mutex::default(),
+            revision: Mutex::default(),
         }
     }
 
@@ -407,6 +444,16 @@ impl Target {
         self.cluster_uid.lock().clone()
     }
 
+    /// Notes the revision of the cluster's store. Returns what to say where it is an earlier one than before, the first time.
+    pub(crate) fn note_revision(&self, version: &str, now: &str) -> Option<String> {
+        self.revision.lock().note(version, now)
+    }
+
+    /// Returns why the cluster is taken to have been set back, until it is past the revision that it had.
+    pub(crate) fn set_back(&self) -> Option<String> {
+        self.revision.lock().set_back.clone()
+    }
+
     /// Recalls what is remembered of an instance; nothing, if the uid is another one.
     pub(crate) fn recall(&self, key: &InstanceKey, uid: &str) -> Memory {
         let memory = self.memory.lock();
@@ -448,6 +495,9 @@ impl fmt::Debug for Target {
 /// Between two times that a cluster which comes and goes has all definitions reconciled.
 const DEFINITIONS_INTERVAL: Duration = Duration::from_secs(10);
 
+/// A revision is an `i64`.
+const REVISION_BYTES_MAX: usize = 19;
+
 /// A `gitVersion` has some thirty characters; what is longer is none.
 const VERSION_BYTES_MAX: usize = 128;
 
@@ -464,4 +514,33 @@ fn backoff(failure_count: u32) -> Duration {
         .min(BACKOFF_MAX);
     // Up to a quarter earlier, so that what failed together is not tried together.
     base.mul_f64(1.0 - rand::random::<f64>() / 4.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_is_at_an_earlier_revision_is_told_once_until_it_is_past_the_one_before() {
+        let mut revision = Revision::default();
+        // (what it says, whether that is news, whether it is set back)
+        for (version, is_news, is_set_back) in [
+            ("99", false, false),
+            ("100", false, false),
+            ("100", false, false),
+            ("", false, false),
+            ("a", false, false),
+            ("98", true, true),
+            ("99", false, true),
+            ("7", false, true),
+            ("101", false, false),
+            ("100", true, true),
+        ] {
+            let told = revision.note(version, "then");
+            assert_eq!(told.is_some(), is_news, "{version}: {told:?}");
+            assert_eq!(revision.set_back.is_some(), is_set_back, "{version}");
+        }
+        let told = revision.set_back.expect("it is set back");
+        assert!(told.contains("101 at then"), "{told}");
+    }
 }
