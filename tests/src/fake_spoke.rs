@@ -65,6 +65,10 @@ pub(crate) struct Shared {
     /// Counts the modes; a connection ends with the one that it began in.
     epoch: watch::Sender<u64>,
     asked_count: AtomicUsize,
+    /// Counts the connections that were asked for.
+    connection_count: AtomicUsize,
+    /// The bearer tokens that are accepted; all where none is named.
+    tokens: Mutex<Vec<String>>,
     seen: Mutex<VecDeque<Seen>>,
 }
 
@@ -100,6 +104,8 @@ impl FakeSpoke {
             mode: Mutex::new(Mode::Honest),
             epoch: watch::Sender::new(0),
             asked_count: AtomicUsize::new(0),
+            connection_count: AtomicUsize::new(0),
+            tokens: Mutex::default(),
             seen: Mutex::default(),
         });
         let acceptor = acceptor(&authority);
@@ -142,6 +148,29 @@ impl FakeSpoke {
         self.shared.asked_count.load(Ordering::Relaxed)
     }
 
+    /// Counts the connections that were asked for, also those that were refused.
+    pub fn connection_count(&self) -> usize {
+        self.shared.connection_count.load(Ordering::Relaxed)
+    }
+
+    /// Accepts these bearer tokens from now on, and nobody else. Connections go on.
+    pub fn accept_tokens(&self, tokens: &[&str]) {
+        *lock(&self.shared.tokens) = tokens.iter().map(|it| (*it).to_owned()).collect();
+    }
+
+    /// Returns a kubeconfig with a token in the place of the certificate.
+    pub fn kubeconfig_with(&self, user: Value) -> String {
+        let text = std::fs::read_to_string(&self.kubeconfig).expect("it was written");
+        let mut config: Value = serde_json::from_str(&text).expect("it is JSON");
+        config["users"][0]["user"] = user;
+        config.to_string()
+    }
+
+    /// Sets the store back, as a backup of an earlier time does: the next change has this version.
+    pub fn set_back(&self, version: u64) {
+        self.shared.store.set_back(version);
+    }
+
     /// Returns the last requests.
     pub fn seen(&self) -> Vec<Seen> {
         lock(&self.shared.seen).iter().cloned().collect()
@@ -181,6 +210,10 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, shared: Arc<Shared
     let mut connections = JoinSet::new();
     while let Ok((socket, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
+        shared.connection_count.fetch_add(1, Ordering::Relaxed);
+        if *lock(&shared.mode) == Mode::Closed {
+            continue; // before anything is said
+        }
         let (acceptor, shared) = (acceptor.clone(), Arc::clone(&shared));
         connections.spawn(async move {
             let Ok(stream) = acceptor.accept(socket).await else {
@@ -217,6 +250,9 @@ async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> Response<Bo
         seen.push_back(asked.clone());
     }
     let mode = lock(&shared.mode).clone();
+    if !is_accepted(&lock(&shared.tokens), &asked.headers) {
+        return status(401, "Unauthorized");
+    }
     let body = body.collect().await.map(Collected::to_bytes);
     let body = body.unwrap_or_default();
     if let Some(answer) = hostile::answer(&mode, shared, &asked).await {
@@ -225,7 +261,20 @@ async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> Response<Bo
     store::answer(shared, &asked, &body)
 }
 
+fn is_accepted(tokens: &[String], headers: &HeaderMap) -> bool {
+    let sent = headers.get("authorization");
+    let sent = sent.and_then(|it| it.to_str().ok()?.strip_prefix("Bearer "));
+    tokens.is_empty() || sent.is_some_and(|sent| tokens.iter().any(|it| it == sent))
+}
+
 impl Seen {
+    /// Returns the bearer token of the request.
+    pub fn token(&self) -> &str {
+        let sent = self.headers.get("authorization");
+        let sent = sent.and_then(|it| it.to_str().ok()?.strip_prefix("Bearer "));
+        sent.unwrap_or_default()
+    }
+
     /// Splits the path from the query.
     pub(crate) fn parts(&self) -> (&str, &str) {
         let path = self

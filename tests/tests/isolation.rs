@@ -12,6 +12,7 @@ mod isolation {
     mod deputy;
     mod fixture;
     mod floods;
+    mod found;
     mod hostile_spoke;
     mod joined;
     mod rbac;
@@ -21,5 +22,6 @@ mod isolation {
     mod side_channels;
     mod smuggling;
     mod streams;
+    mod succession;
     mod two_tenants;
 }

@@ -51,6 +51,8 @@ pub enum Mode {
     Stalled,
     /// Every review is answered with yes.
     Liar,
+    /// Connections end before anything is said.
+    Closed,
     /// Whatever needs an answer gets none.
     Silent,
     /// The cluster says that it has this uid.

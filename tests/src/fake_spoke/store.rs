@@ -67,6 +67,10 @@ impl Store {
         lock(&self.objects).objects.keys().cloned().collect()
     }
 
+    pub(crate) fn set_back(&self, version: u64) {
+        lock(&self.objects).version = version;
+    }
+
     pub(crate) fn get(&self, path: &str) -> Option<Value> {
         lock(&self.objects).objects.get(path).cloned()
     }

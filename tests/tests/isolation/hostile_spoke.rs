@@ -34,7 +34,7 @@ fn note(kind: &str, name: &str) -> Value {
 }
 
 /// Makes a definition in root, and waits until it is Active.
-async fn define(hub: &Dynamic, kind: &str) {
+pub(crate) async fn define(hub: &Dynamic, kind: &str) {
     let definitions = endpoint("root", NOTES, "resourcegraphdefinitions", "");
     hub.create(&definitions, &definition(kind))
         .await
@@ -50,7 +50,7 @@ async fn define(hub: &Dynamic, kind: &str) {
 }
 
 /// Makes an instance at a spoke's path, and waits until its child is in the spoke and it is Active.
-async fn make(hub: &Dynamic, cluster: &str, kind: &str, name: &str) {
+pub(crate) async fn make(hub: &Dynamic, cluster: &str, kind: &str, name: &str) {
     let plural = format!("{}s", kind.to_lowercase());
     let notes = endpoint(cluster, NOTES, &plural, "default");
     within(

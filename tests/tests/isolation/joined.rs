@@ -32,7 +32,12 @@ pub(crate) fn spokes() -> Endpoint {
 }
 
 /// Joins a spoke by a Secret with a label, or none.
-async fn join(hub: &Dynamic, name: &str, kubeconfig: &str, secret: (&str, Option<&str>)) {
+pub(crate) async fn join(
+    hub: &Dynamic,
+    name: &str,
+    kubeconfig: &str,
+    secret: (&str, Option<&str>),
+) {
     let (namespace, label) = secret;
     let mut secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {
         "name": format!("credential-{name}"), "namespace": namespace,
@@ -52,7 +57,7 @@ async fn join(hub: &Dynamic, name: &str, kubeconfig: &str, secret: (&str, Option
         .expect("the Spoke is made");
 }
 
-fn condition<'s>(spoke: &'s Value, type_: &str) -> &'s Value {
+pub(crate) fn condition<'s>(spoke: &'s Value, type_: &str) -> &'s Value {
     let conditions = spoke["status"]["conditions"].as_array();
     conditions
         .into_iter()
@@ -75,7 +80,7 @@ pub(crate) async fn until(hub: &Dynamic, name: &str, type_: &str, status: &str) 
 }
 
 /// Waits until the path of a spoke is refused with a text.
-async fn refused(hub: &Dynamic, name: &str, want: &str) {
+pub(crate) async fn refused(hub: &Dynamic, name: &str, want: &str) {
     let maps = endpoint(name, "v1", "configmaps", "default");
     eventually(&format!("the path of {name} says {want:?}"), || async {
         match hub.get(&maps, "a").await {
@@ -90,7 +95,7 @@ async fn refused(hub: &Dynamic, name: &str, want: &str) {
 }
 
 /// Waits until the path of a spoke is answered by it.
-async fn answered(hub: &Dynamic, name: &str) {
+pub(crate) async fn answered(hub: &Dynamic, name: &str) {
     let maps = endpoint(name, "v1", "configmaps", "default");
     eventually(&format!("{name} answers"), || async {
         match hub.get(&maps, "a").await {
@@ -102,7 +107,7 @@ async fn answered(hub: &Dynamic, name: &str) {
     .await;
 }
 
-fn read(spoke: &FakeSpoke) -> String {
+pub(crate) fn read(spoke: &FakeSpoke) -> String {
     std::fs::read_to_string(spoke.kubeconfig()).expect("it was written")
 }
 

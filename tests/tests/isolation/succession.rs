@@ -1,0 +1,155 @@
+//! A credential that is replaced, and a spoke that is away: what works goes on, and nobody waits for what does not.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use client::{Dynamic, Patch};
+use serde_json::{Value, json};
+use wheelhouse_tests::{FakeSpoke, Hub, eventually, fake_spoke::Mode};
+
+use super::{
+    hostile_spoke::{define, make},
+    joined::{answered, calls, condition, endpoint, join, read, spokes, until},
+};
+
+/// Requests at the path of a spoke that is away: far more than a hub tries by itself while they are refused.
+const REQUEST_COUNT: usize = 400;
+
+/// Puts another kubeconfig into the Secret of east.
+async fn replace(root: &Dynamic, kubeconfig: &str) {
+    let secrets = endpoint("root", "v1", "secrets", "kube-system");
+    let patch = json!({"data": {"kubeconfig": STANDARD.encode(kubeconfig)}});
+    let patched = root.patch(&secrets, "credential-east", None, Patch::Merge(&patch));
+    patched.await.expect("it is changed");
+}
+
+/// Returns the lists of what controllers follow that were asked for with a token. The heartbeat looks at one namespace to see the
+/// revision.
+fn lists(east: &FakeSpoke, token: &str) -> Vec<String> {
+    let is_list = |path: &str| {
+        let is_followed = ["/api/v1/configmaps?", "/api/v1/namespaces?"];
+        let is_followed = is_followed.iter().any(|it| path.contains(it));
+        let is_watch = path.contains("watch=");
+        is_followed && !is_watch && !path.contains("limit=1&") && !path.ends_with("limit=1")
+    };
+    let seen = east.seen().into_iter();
+    let lists = seen.filter(|it| it.token() == token && is_list(&it.path));
+    lists.map(|it| it.path).collect()
+}
+
+/// Waits until requests have come with a token.
+async fn used(east: &FakeSpoke, token: &str) {
+    eventually(&format!("{token} is used"), || async {
+        let seen = east.seen();
+        let count = seen.iter().filter(|it| it.token() == token).count();
+        (count > 3).then_some(()).ok_or(format!("{count} requests"))
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s15_a_later_credential_is_proven_before_the_one_before_is_dropped() {
+    let hub = Hub::start().await;
+    let (east, west) = tokio::join!(FakeSpoke::start("east"), FakeSpoke::start("west"));
+    let root = calls(&hub).await;
+    let with = |token: &str| east.kubeconfig_with(json!({"token": token}));
+    east.accept_tokens(&["first"]);
+    join(&root, "east", &with("first"), ("kube-system", Some("east"))).await;
+    until(&root, "east", "Ready", "True").await;
+    define(&root, "Note").await;
+    make(&root, "east", "Note", "one").await;
+    assert!(!lists(&east, "first").is_empty(), "they are seen");
+
+    // What is not accepted takes the place of nothing.
+    for (what, kubeconfig) in [
+        ("an unknown token", with("wrong")),
+        ("half a file", "{{{ not a kubeconfig".to_owned()),
+        (
+            "an unsafe server",
+            with("first").replace("https://", "http://"),
+        ),
+        ("one of another cluster", read(&west)),
+    ] {
+        replace(&root, &kubeconfig).await;
+        let said = until(&root, "east", "CredentialCurrent", "False").await;
+        assert!(
+            said.contains("the credential of before is used"),
+            "{what}: {said}"
+        );
+        answered(&root, "east").await;
+        make(&root, "east", "Note", &what.replace(' ', "-")).await;
+        until(&root, "east", "Ready", "True").await;
+        replace(&root, &with("first")).await;
+        until(&root, "east", "CredentialCurrent", "True").await;
+    }
+
+    // What is accepted does, and nothing is read anew.
+    east.accept_tokens(&["first", "second"]);
+    replace(&root, &with("second")).await;
+    used(&east, "second").await;
+    east.accept_tokens(&["second"]);
+    answered(&root, "east").await;
+    make(&root, "east", "Note", "two").await;
+    until(&root, "east", "CredentialCurrent", "True").await;
+    until(&root, "east", "Ready", "True").await;
+    let anew = lists(&east, "second");
+    assert!(anew.is_empty(), "nothing was listed anew: {anew:?}");
+}
+
+async fn circuit(root: &Dynamic, state: &str) -> Value {
+    eventually(&format!("the circuit is {state}"), || async {
+        let spoke = root.get(&spokes(), "east").await.map_err(|it| it.chain())?;
+        let is_so = spoke["status"]["circuit"]["state"] == state;
+        is_so
+            .then(|| spoke.clone())
+            .ok_or(spoke["status"].to_string())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s14_a_spoke_that_is_away_is_tried_once_at_a_time_and_told_where_it_comes_back() {
+    let hub = Hub::start().await;
+    let east = FakeSpoke::start("east").await;
+    let root = calls(&hub).await;
+    join(&root, "east", &read(&east), ("kube-system", Some("east"))).await;
+    until(&root, "east", "Continuous", "True").await;
+    answered(&root, "east").await;
+    let spoke = circuit(&root, "Closed").await;
+    assert!(spoke["status"]["circuit"]["since"].is_null(), "{spoke}");
+
+    east.set(Mode::Closed);
+    let spoke = circuit(&root, "Open").await;
+    let circuit_now = &spoke["status"]["circuit"];
+    assert!(circuit_now["since"].is_string(), "{spoke}");
+    assert!(circuit_now["nextProbeTime"].is_string(), "{spoke}");
+    let wide = hub.root().must(&["get", "spokes", "-o", "wide"]).await;
+    assert!(wide.contains("CIRCUIT") && wide.contains("Open"), "{wide}");
+    let maps = endpoint("east", "v1", "configmaps", "default");
+    let before = east.connection_count();
+    for _ in 0..REQUEST_COUNT {
+        let error = root.get(&maps, "a").await.expect_err("it is away");
+        let status = error.status().expect("the hub answers");
+        assert_eq!(status.code, 503, "{error}");
+        assert!(status.message.contains("unreachable since"), "{error}");
+    }
+    let tried = east.connection_count() - before;
+    assert!(
+        tried < REQUEST_COUNT / 2,
+        "{tried} connections were asked for"
+    );
+
+    // It comes back, from a backup.
+    east.set_back(1);
+    east.set(Mode::Honest);
+    circuit(&root, "Closed").await;
+    answered(&root, "east").await;
+    let said = until(&root, "east", "Continuous", "False").await;
+    assert!(said.contains("is at an earlier one since"), "{said}");
+    let spoke = until_ready(&root).await;
+    assert_eq!(condition(&spoke, "Identified")["status"], "True", "{spoke}");
+}
+
+/// To have been set back is told, and is no reason to leave a spoke alone.
+async fn until_ready(root: &Dynamic) -> Value {
+    until(root, "east", "Ready", "True").await;
+    root.get(&spokes(), "east").await.expect("it is there")
+}
