@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn a_secret_that_goes_or_loses_its_label_is_a_cluster_no_more() {
         let runtime = json!({keys::LABEL_RUNTIME_KUBECONFIG: "true"});
-        let (sightings, mut watch) = watch(SourceSort::MulticlusterRuntime);
+        let (sightings, mut watch) = watch(MulticlusterRuntime);
         let count = || sightings.names().len();
         let east = secret("east", "Opaque", &runtime);
         watch.take(&Event::Applied(Arc::clone(&east)));

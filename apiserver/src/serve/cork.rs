@@ -34,9 +34,12 @@ use tokio::{
 };
 
 /// Bytes that gather. Full: they are written at once, and whoever writes waits for the socket.
-const GATHER_BYTES_MAX: usize = 16 * 1024;
-/// Pieces of this size are not worth a copy.
-const LARGE_BYTES: usize = 8 * 1024;
+const GATHER_BYTES_MAX: usize = 64 * 1024;
+/// Pieces of this size are not worth a copy. A TLS record is smaller: to copy four of them costs less than four system
+/// calls, each of which wakes the client.
+const LARGE_BYTES: usize = 32 * 1024;
+/// From pieces of this size on more like them are expected, and room for all is made at once.
+const RECORD_BYTES: usize = 8 * 1024;
 
 /// The half that TLS writes to and reads from.
 #[derive(Clone, Debug)]
@@ -132,6 +135,9 @@ impl Cork {
             return Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
         }
         let before = self.gathered.len();
+        if len >= RECORD_BYTES && self.gathered.capacity() < GATHER_BYTES_MAX {
+            self.gathered.reserve(self.room());
+        }
         for buf in bufs {
             let (taken, _) = buf.split_at(buf.len().min(self.room()));
             self.gathered.extend_from_slice(taken);

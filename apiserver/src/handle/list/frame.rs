@@ -5,13 +5,20 @@ use std::vec;
 use api::ListMeta;
 use bytes::{Bytes, BytesMut};
 
-/// A chunk is at least this large, unless it is the last: small frames cost more than copying does.
-const CHUNK_BYTES: usize = 32 * 1024;
+/// What an HTTP/2 frame holds that is one TLS record: the largest record is 2^14 bytes (RFC 8446, 5.1), and nine of
+/// them are the frame's head (RFC 9113, 4.1). A frame of 2^14 bytes is two records, the second of nine bytes.
+const FRAME_BYTES: usize = (16 << 10) - 9;
+/// A chunk has this size, unless it is the last: small frames cost more than copying does.
+const CHUNK_BYTES: usize = 4 * FRAME_BYTES;
 
 /// A list that is written chunk by chunk.
 pub(super) struct Framed {
     head: Bytes,
     items: vec::IntoIter<Bytes>,
+    /// What did not fit into the last chunk.
+    rest: Bytes,
+    /// Bytes that are not in any chunk yet.
+    left: usize,
     state: State,
     length: u64,
 }
@@ -19,7 +26,9 @@ pub(super) struct Framed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Head,
-    Items,
+    Item,
+    Comma,
+    End,
     Done,
 }
 
@@ -44,6 +53,8 @@ impl Framed {
         Self {
             head: head.into(),
             items: items.into_iter(),
+            rest: Bytes::new(),
+            left: length,
             state: State::Head,
             length: length as u64,
         }
@@ -51,6 +62,34 @@ impl Framed {
 
     pub(super) fn length(&self) -> u64 {
         self.length
+    }
+
+    /// What comes next: the head, an item, a comma between two of them, or the end.
+    fn piece(&mut self) -> Option<Bytes> {
+        match self.state {
+            State::Head => {
+                self.state = State::Item;
+                Some(self.head.clone())
+            }
+            State::Item => {
+                let item = self.items.next();
+                self.state = if item.is_some() {
+                    State::Comma
+                } else {
+                    State::End
+                };
+                item.or(Some(Bytes::from_static(END)))
+            }
+            State::Comma if self.items.as_slice().is_empty() => {
+                self.state = State::End;
+                Some(Bytes::from_static(END))
+            }
+            State::Comma => {
+                self.state = State::Item;
+                Some(Bytes::from_static(b","))
+            }
+            State::End | State::Done => None,
+        }
     }
 }
 
@@ -61,24 +100,23 @@ impl Iterator for Framed {
         if self.state == State::Done {
             return None;
         }
-        let mut chunk = BytesMut::with_capacity(CHUNK_BYTES + CHUNK_BYTES / 4);
-        let mut first = self.state == State::Head;
-        if first {
-            chunk.extend_from_slice(&self.head);
-            self.state = State::Items;
-        }
-        while chunk.len() < CHUNK_BYTES {
-            let Some(item) = self.items.next() else {
-                chunk.extend_from_slice(END);
+        let mut chunk = BytesMut::with_capacity(self.left.min(CHUNK_BYTES));
+        let mut next = std::mem::take(&mut self.rest);
+        loop {
+            let room = CHUNK_BYTES - chunk.len();
+            if next.len() > room {
+                chunk.extend_from_slice(&next.split_to(room));
+                self.rest = next;
+                break;
+            }
+            chunk.extend_from_slice(&next);
+            let Some(piece) = self.piece() else {
                 self.state = State::Done;
                 break;
             };
-            if !first {
-                chunk.extend_from_slice(b",");
-            }
-            first = false;
-            chunk.extend_from_slice(&item);
+            next = piece;
         }
+        self.left = self.left.saturating_sub(chunk.len());
         Some(chunk.freeze())
     }
 }
@@ -101,7 +139,10 @@ mod tests {
             };
             let framed = Framed::new("WidgetList", "example.com/v1", &metadata, items);
             let length = framed.length();
-            let bytes: Vec<u8> = framed.flatten().collect();
+            let chunks: Vec<Bytes> = framed.collect();
+            let (_, full) = chunks.split_last().expect("a chunk");
+            assert!(full.iter().all(|chunk| chunk.len() == CHUNK_BYTES));
+            let bytes: Vec<u8> = chunks.concat();
             assert_eq!(bytes.len() as u64, length, "{count} items");
             let list: Value = serde_json::from_slice(&bytes).expect("JSON");
             assert_eq!(list["items"].as_array().expect("items").len(), count);

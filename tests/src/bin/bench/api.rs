@@ -26,7 +26,7 @@ const GET_COUNT: usize = 20_000;
 const LIST_COUNT: usize = 10;
 
 /// Lists by a label that no object has.
-const SELECT_COUNT: usize = 100;
+const SELECT_COUNT: usize = 2000;
 
 /// Watchers on each side, and events that each of them receives.
 const WATCHER_COUNT: usize = 100;
