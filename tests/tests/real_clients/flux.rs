@@ -111,7 +111,6 @@ impl Flux {
         command.args([
             "--events-addr=",
             "--log-level=info",
-            "--enable-leader-election",
             "--feature-gates=ExternalArtifact=true",
         ]);
         for flag in ["--metrics-addr", "--health-addr"] {
