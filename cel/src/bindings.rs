@@ -1,10 +1,12 @@
 //! The values of variables for one evaluation, by reference.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use serde_json::Value as Json;
 
 use crate::error::Failure;
+use crate::node::Node;
 use crate::types::DeclType;
 use crate::value::Value;
 
@@ -22,6 +24,15 @@ enum Bound<'v> {
     Json(&'v Json),
     Typed(&'v Json, &'v DeclType),
     Value(Value<'v>),
+    Composed(Composed<'v>),
+}
+
+/// A variable that is another expression, evaluated where it is first read.
+#[derive(Clone, Debug)]
+pub(crate) struct Composed<'v> {
+    pub(crate) node: &'v Node,
+    /// What it came to.
+    pub(crate) value: OnceLock<Result<Value<'v>, Failure>>,
 }
 
 // === impl Bindings ===
@@ -51,9 +62,25 @@ impl<'v> Bindings<'v> {
         self
     }
 
+    /// Binds an expression.
+    pub(crate) fn expression(&mut self, name: &'v str, node: &'v Node) -> &mut Self {
+        let value = OnceLock::new();
+        self.bound
+            .insert(name, Bound::Composed(Composed { node, value }));
+        self
+    }
+
     /// Whether a name is bound.
     pub fn contains(&self, name: &str) -> bool {
         self.bound.contains_key(name)
+    }
+
+    /// The expression that a name is bound to, if it is one.
+    pub(crate) fn composed(&self, name: &str) -> Option<&Composed<'v>> {
+        match self.bound.get(name) {
+            Some(Bound::Composed(composed)) => Some(composed),
+            _ => None,
+        }
     }
 
     pub(crate) fn get(&self, name: &str) -> Result<Value<'v>, Failure> {
@@ -61,6 +88,10 @@ impl<'v> Bindings<'v> {
             Some(Bound::Json(json)) => Ok(Value::from_json(json)),
             Some(Bound::Typed(json, ty)) => Value::from_typed_json(json, ty),
             Some(Bound::Value(value)) => Ok(value.clone()),
+            Some(Bound::Composed(composed)) => match composed.value.get() {
+                Some(value) => value.clone(),
+                None => Err(Failure::new(format!("variable {name} is not evaluated"))),
+            },
             None => Err(Failure::new(format!("no such attribute(s): {name}"))),
         }
     }

@@ -66,6 +66,19 @@ impl Environment {
         Arc::clone(&SHARED)
     }
 
+    /// The environment of admission: that of validation, and questions to an authorizer.
+    pub fn admission() -> Arc<Self> {
+        static SHARED: LazyLock<Arc<Environment>> = LazyLock::new(|| {
+            let rules = Rules {
+                strict_literals: true,
+                kro: false,
+            };
+            let libraries = [library::VALIDATION, library::ADMISSION].concat();
+            Arc::new(Environment::new(&libraries, rules))
+        });
+        Arc::clone(&SHARED)
+    }
+
     /// Whether a function of that name exists, in either call style.
     pub fn has_function(&self, name: &str) -> bool {
         self.functions.contains_key(name)

@@ -109,6 +109,18 @@ impl Failure {
         Self::Error(Box::new(EvaluateError::new(message)))
     }
 
+    /// The failure of a variable that is an expression of its own. A spent budget stays one.
+    pub(crate) fn of_variable(self, name: &str) -> Self {
+        if self.is_final() {
+            return self;
+        }
+        let error = EvaluateError::from(self);
+        let name = dialect::quote(name);
+        Self::new(format!(
+            "composited variable {name} fails to evaluate: {error}"
+        ))
+    }
+
     /// The key of a map or the field of an object that is not there.
     #[cold]
     pub(crate) fn missing_key(key: impl std::fmt::Display) -> Self {

@@ -4,7 +4,7 @@
 //! which give way to the operand that decides; a spent budget passes through these too. The depth
 //! of the walk is bounded by the depth of the program, which the compiler bounds.
 
-use crate::bindings::Bindings;
+use crate::bindings::{Bindings, Composed};
 use crate::budget::{Budget, Meter};
 use crate::error::Failure;
 use crate::node::{Call, Element, Entry, Node, OptionalMap, OrElse};
@@ -18,6 +18,9 @@ mod select;
 /// An entry of a map that is made, in its list and in its final place.
 const ENTRY_BYTES: u64 = 128;
 
+/// How many variables may be evaluated for each other: each takes as much stack as an expression.
+const COMPOSED_DEPTH_MAX: usize = 8;
+
 type Evaluated<'v> = Result<Value<'v>, Failure>;
 
 /// Evaluates a program and takes what it used from the budget.
@@ -30,6 +33,7 @@ pub(crate) fn evaluate<'v>(
         bindings,
         locals: Vec::new(),
         meter: Meter::new(*budget),
+        composed_depth: 0,
     };
     let result = evaluator.evaluate(node);
     *budget = evaluator.meter.rest();
@@ -41,6 +45,8 @@ struct Evaluator<'e, 'v> {
     /// The variables of the macros around the node; a failed one fails where it is read.
     locals: Vec<Evaluated<'v>>,
     meter: Meter,
+    /// The variables that are being evaluated, each for the one before.
+    composed_depth: usize,
 }
 
 // === impl Evaluator ===
@@ -50,7 +56,7 @@ impl<'v> Evaluator<'_, 'v> {
         self.meter.charge(1)?;
         match node {
             Node::Literal(value) => Ok(value.clone()),
-            Node::Variable(name) => self.bindings.get(name),
+            Node::Variable(name) => self.variable(name),
             Node::Local(position) => self.local(*position),
             Node::Select(select) => self.select(select),
             Node::Has(select) => self.has(select),
@@ -70,6 +76,32 @@ impl<'v> Evaluator<'_, 'v> {
             Node::OrElse(kind, operands) => self.or_else(*kind, operands),
             Node::OptionalMap(map) => self.optional_map(map),
         }
+    }
+
+    fn variable(&mut self, name: &str) -> Evaluated<'v> {
+        let bindings = self.bindings;
+        match bindings.composed(name) {
+            Some(composed) => self.composed(name, composed),
+            None => bindings.get(name),
+        }
+    }
+
+    fn composed(&mut self, name: &str, composed: &Composed<'v>) -> Evaluated<'v> {
+        if let Some(known) = composed.value.get() {
+            return known.clone();
+        }
+        if self.composed_depth == COMPOSED_DEPTH_MAX {
+            let text = format!("variables nest deeper than {COMPOSED_DEPTH_MAX} at {name}");
+            return Err(Failure::new(text));
+        }
+        self.composed_depth += 1;
+        let locals = std::mem::take(&mut self.locals);
+        let value = self.evaluate(composed.node);
+        self.locals = locals;
+        self.composed_depth -= 1;
+        let name = name.rsplit('.').next().unwrap_or(name);
+        let value = value.map_err(|failure| failure.of_variable(name));
+        composed.value.get_or_init(|| value).clone()
     }
 
     fn local(&self, position: usize) -> Evaluated<'v> {

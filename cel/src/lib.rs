@@ -19,9 +19,11 @@
 //!
 //! [`template`] is kro's `${...}` syntax.
 
+mod admission;
 mod bindings;
 mod budget;
 mod compile;
+mod cost;
 mod declarations;
 mod environment;
 mod error;
@@ -39,9 +41,13 @@ mod value;
 pub use bindings::Bindings;
 pub use budget::Budget;
 pub use compile::Inspection;
+pub use cost::Sizes;
 pub use declarations::Declarations;
 pub use environment::Environment;
 pub use error::{CompileError, CompileErrorKind, ErrorClass, EvaluateError};
+pub use library::authorization::{
+    AUTHORIZER, Answer, Authorize, Question, RESOURCE_CHECK, ResourceSubject, Subject,
+};
 pub use program::{FieldPathExpr, Program, Uses};
 pub use runtime_calls::RuntimeCall;
 pub use types::{DeclType, ListKind, ListType, MapType, ObjectType, escape, unescape};

@@ -12,6 +12,7 @@ use crate::budget::Meter;
 use crate::error::Failure;
 use crate::value::Value;
 
+pub(crate) mod authorization;
 mod convert;
 mod encoders;
 mod format;
@@ -110,6 +111,9 @@ pub(crate) const VALIDATION: &[Libraries] = &[
         named_formats::FUNCTIONS,
     ],
 ];
+
+/// The libraries of admission: policies, and the conditions of webhooks.
+pub(crate) const ADMISSION: &[Libraries] = &[&[authorization::FUNCTIONS]];
 
 /// Describes `f(x)`.
 const fn global(

@@ -4,6 +4,7 @@
 //! pointers, and literal patterns are compiled. A node holds no lifetime but its own.
 
 use crate::library::Implementation;
+use crate::types::DeclType;
 use crate::value::Value;
 
 /// One step of an evaluation.
@@ -108,6 +109,10 @@ pub(crate) struct Call {
     pub(crate) name: Box<str>,
     pub(crate) candidates: Box<[Implementation]>,
     pub(crate) args: Box<[Node]>,
+    /// Whether the first argument is a receiver.
+    pub(crate) is_member: bool,
+    /// The type of the value, as far as it is known.
+    pub(crate) yields: DeclType,
 }
 
 /// A macro that visits a list or a map.

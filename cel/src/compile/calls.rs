@@ -50,14 +50,19 @@ impl Lowering<'_> {
             name: name.into(),
             candidates: self.candidates(name, Style::Global, nodes.len()),
             args: nodes.into(),
+            is_member: false,
+            yields: self.mapping.substitute(&ty),
         };
         let ids: Vec<u64> = args.iter().map(|arg| arg.id).collect();
         (self.fold_literal(&ids, node), ty)
     }
 
     fn member(&mut self, id: u64, name: &str, target: &IdedExpr, args: &[IdedExpr]) -> Lowered {
+        let outer = self.within_format;
+        self.within_format |= name == "format";
         let (nodes, types) = self.arguments(args);
         let (receiver, receiver_ty) = self.lower(target);
+        self.within_format = outer;
         if !self.environment.has_function(name) {
             self.undeclared_function(id, name, Style::Member);
             return placeholder();
@@ -94,6 +99,8 @@ impl Lowering<'_> {
             name: name.into(),
             candidates: self.candidates(name, Style::Member, nodes.len()),
             args: nodes.into(),
+            is_member: true,
+            yields: self.mapping.substitute(&ty),
         };
         (self.fold_literal(ids, call), ty)
     }

@@ -45,6 +45,8 @@ pub(super) struct Lowering<'e> {
     pub(super) unknown: Unknown,
     /// Whether the walk is within a chain of names whose path is known.
     pub(super) within_chain: bool,
+    /// Whether the walk is within a call of `format`, whose arguments may be of several types.
+    pub(super) within_format: bool,
     source: Source<'e>,
     positions: &'e SourceInfo,
     syntax: Vec<Issue>,
@@ -76,6 +78,7 @@ impl<'e> Lowering<'e> {
             uses: Uses::default(),
             unknown: Unknown::default(),
             within_chain: false,
+            within_format: false,
             source,
             positions,
             syntax: Vec::new(),
@@ -193,7 +196,7 @@ impl<'e> Lowering<'e> {
         if self.mapping.assign(&previous, &current) {
             return most_general(&previous, &current);
         }
-        if self.environment.rules().strict_literals {
+        if self.environment.rules().strict_literals && !self.within_format {
             let previous = self.mapping.resolve(&previous);
             let current = self.mapping.resolve(&current);
             self.mistyped(

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+pub(crate) use super::authorization::Authorization;
 pub(crate) use super::kro::conditions::{Condition, KEYS as CONDITION_KEYS};
 pub(crate) use super::named_formats::NamedFormat;
 pub(crate) use super::network::Cidr;
@@ -27,6 +28,8 @@ pub(crate) enum Opaque {
     Omit,
     /// A regular expression that was compiled with the program.
     Pattern(Pattern),
+    /// A question to an authorizer, or its answer.
+    Authorization(Arc<Authorization>),
 }
 
 // === impl Opaque ===
@@ -45,6 +48,7 @@ impl Opaque {
             Self::Runtime => "kro.run.Runtime",
             Self::Omit => "kro.omit",
             Self::Pattern(_) => "string",
+            Self::Authorization(authorization) => authorization.type_name(),
         }
     }
 }

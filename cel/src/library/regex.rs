@@ -40,31 +40,51 @@ const COMPILE_STEPS: usize = 2_000;
 
 /// A compiled pattern.
 #[derive(Clone, Debug)]
-pub(crate) struct Pattern(Arc<Regex>);
+pub(crate) struct Pattern(Arc<Compiled>);
+
+#[derive(Debug)]
+struct Compiled {
+    regex: Regex,
+    /// The characters of the text that it was compiled from.
+    source_length: usize,
+}
 
 // === impl Pattern ===
 
 impl Pattern {
     /// Compiles RE2 syntax.
     pub(crate) fn compile(source: &str) -> Result<Self, PatternError> {
-        pattern::compile(source, COMPILED_BYTES_MAX).map(|regex| Self(Arc::new(regex)))
+        let regex = pattern::compile(source, COMPILED_BYTES_MAX)?;
+        Ok(Self(Arc::new(Compiled {
+            regex,
+            source_length: source.chars().count(),
+        })))
+    }
+
+    /// The characters of the text that it was compiled from.
+    pub(crate) fn source_length(&self) -> usize {
+        self.0.source_length
     }
 }
 
 impl PartialEq for Pattern {
     fn eq(&self, other: &Self) -> bool {
-        self.0.as_str() == other.0.as_str()
+        self.0.regex.as_str() == other.0.regex.as_str()
     }
 }
 
 fn matches<'v>(args: &[Value<'v>], meter: &mut Meter) -> Returned<'v> {
     let (text, pattern, _) = arguments(args, meter)?;
-    Ok(Value::bool(pattern.0.is_match(text)))
+    Ok(Value::bool(pattern.0.regex.is_match(text)))
 }
 
 fn find<'v>(args: &[Value<'v>], meter: &mut Meter) -> Returned<'v> {
     let (text, pattern, _) = arguments(args, meter)?;
-    let found = pattern.0.find(text).map_or("", |found| found.as_str());
+    let found = pattern
+        .0
+        .regex
+        .find(text)
+        .map_or("", |found| found.as_str());
     Ok(Value::string(found))
 }
 
@@ -74,7 +94,7 @@ fn find_all<'v>(args: &[Value<'v>], meter: &mut Meter) -> Returned<'v> {
         usize::try_from(limit).unwrap_or(usize::MAX)
     });
     let mut found = Vec::new();
-    for part in pattern.0.find_iter(text).take(limit) {
+    for part in pattern.0.regex.find_iter(text).take(limit) {
         meter.charge_bytes(part.len())?;
         found.push(Value::string(part.as_str()));
     }
@@ -102,6 +122,6 @@ fn arguments<'a>(args: &'a [Value<'_>], meter: &mut Meter) -> Result<Arguments<'
         _ => return Err(Failure::NoOverload),
     };
     // cel-go: a tenth per byte of the text, times a quarter per byte of the pattern.
-    meter.charge_product(text.len() / 10 + 1, pattern.0.as_str().len() / 4 + 1)?;
+    meter.charge_product(text.len() / 10 + 1, pattern.0.regex.as_str().len() / 4 + 1)?;
     Ok((text, pattern, limit))
 }

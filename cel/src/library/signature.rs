@@ -109,6 +109,11 @@ impl<'t> Reader<'t> {
             "format" => DeclType::Opaque("kubernetes.NamedFormat"),
             "condition" => DeclType::Opaque("kro.run.Condition"),
             "runtime" => DeclType::Opaque("kro.run.Runtime"),
+            "authorizer" => DeclType::Opaque("kubernetes.authorization.Authorizer"),
+            "pathcheck" => DeclType::Opaque("kubernetes.authorization.PathCheck"),
+            "groupcheck" => DeclType::Opaque("kubernetes.authorization.GroupCheck"),
+            "resourcecheck" => DeclType::Opaque("kubernetes.authorization.ResourceCheck"),
+            "decision" => DeclType::Opaque("kubernetes.authorization.Decision"),
             variable => match variable.as_bytes() {
                 [letter @ b'A'..=b'Z'] => DeclType::Param(u32::from(letter - b'A')),
                 _ => return None,
@@ -130,11 +135,12 @@ impl<'t> Reader<'t> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::library::{KRO, KRO_OMIT, VALIDATION};
+    use crate::library::{ADMISSION, KRO, KRO_OMIT, VALIDATION};
 
     #[test]
     fn every_signature_of_every_library_can_be_read() {
         let libraries = KRO.iter().chain(KRO_OMIT).chain(VALIDATION);
+        let libraries = libraries.chain(ADMISSION);
         for entry in libraries.copied().flatten().copied().flatten() {
             for signature in entry.signatures {
                 assert!(parse(signature).is_some(), "{}: {signature}", entry.name);
