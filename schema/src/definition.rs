@@ -4,8 +4,8 @@
 //! only then may its schemas be served. Invariant: a schema of an accepted definition parses, is structural, and its
 //! defaults satisfy it.
 //!
-//! Thinner than Kubernetes in two places: the cost of rules is not estimated when a definition is written (it is
-//! bounded when they run), and an update is not forgiven what an older server had accepted.
+//! Thinner than Kubernetes in one place: an update is not forgiven what an older server had accepted, except for what
+//! single rules cost where the schema is unchanged.
 //!
 //! Source: `apiextensions-apiserver/pkg/apis/apiextensions/{validation/validation.go,v1/defaults.go}`,
 //! `apiextensions-apiserver/pkg/registry/customresourcedefinition/strategy.go`.
@@ -91,7 +91,7 @@ pub fn validate_definition(definition: &CustomResourceDefinition) -> Vec<FieldEr
             "must be spec.names.plural+\".\"+spec.group",
         ));
     }
-    errors.extend(validate_parts(definition));
+    errors.extend(validate_parts(definition, None));
     errors.extend(approval::validate(definition, None));
     if definition.spec.preserve_unknown_fields {
         errors.push(preserves_unknown_fields());
@@ -107,7 +107,7 @@ pub fn validate_definition_update(
     let metadata = FieldPath::new("metadata");
     let (object, old_object) = (definition.to_value(), old.to_value());
     let mut errors = validation::validate_object_meta_update(&object, &old_object, &metadata);
-    errors.extend(validate_parts(definition));
+    errors.extend(validate_parts(definition, Some(&old.spec)));
     errors.extend(validate_immutable(
         &definition.spec,
         &old.spec,
@@ -133,14 +133,17 @@ fn preserves_unknown_fields() -> FieldError {
 }
 
 /// Spec and status, as they stand.
-fn validate_parts(definition: &CustomResourceDefinition) -> Vec<FieldError> {
-    let mut errors = validate_spec(&definition.spec);
+fn validate_parts(
+    definition: &CustomResourceDefinition,
+    old: Option<&DefinitionSpec>,
+) -> Vec<FieldError> {
+    let mut errors = validate_spec(&definition.spec, old);
     errors.extend(validate_accepted_names(definition));
     errors.extend(validate_stored_versions(definition));
     errors
 }
 
-fn validate_spec(spec: &DefinitionSpec) -> Vec<FieldError> {
+fn validate_spec(spec: &DefinitionSpec, old: Option<&DefinitionSpec>) -> Vec<FieldError> {
     let path = FieldPath::new("spec");
     let mut errors = Vec::new();
     let group_path = path.child("group");
@@ -163,7 +166,7 @@ fn validate_spec(spec: &DefinitionSpec) -> Vec<FieldError> {
             ));
         }
     }
-    errors.extend(versions::validate(spec, &path));
+    errors.extend(versions::validate((spec, old), &path));
     errors.extend(names::validate_required(&spec.names, &path.child("names")));
     errors.extend(names::validate(&spec.names, &path.child("names")));
     errors.extend(conversion::validate(

@@ -23,11 +23,13 @@ mod lists;
 mod messages;
 mod numbers;
 mod rules;
+mod sizes;
 
 pub use declarations::{Level, declaration};
 pub(crate) use field_path::{Brackets, resolve as resolve_field_path};
 pub(crate) use formats::is_recognised as is_recognised_format;
-pub(crate) use rules::{compiled_rules, run_rules_on_default};
+pub(crate) use rules::{compiled_rules, rule_declarations, run_rules_on_default};
+pub(crate) use sizes::{cardinality_max, extent, multiplies};
 
 use correlation::Correlation;
 

@@ -11,7 +11,12 @@ use serde_json::{Map, Value};
 
 use super::{defaults, structural};
 use crate::structural::{META_FIELDS, Schema};
+use crate::validate::multiplies;
 
+use costs::Costs;
+pub(super) use costs::EachExpression;
+
+mod costs;
 mod lists;
 mod rules;
 
@@ -79,6 +84,7 @@ pub(super) type Keywords = Map<String, Value>;
 pub(super) struct SchemaErrors {
     pub(super) schema: Vec<FieldError>,
     pub(super) rules: Vec<FieldError>,
+    costs: Costs,
 }
 
 /// What a node inherits from those above it.
@@ -90,12 +96,20 @@ pub(super) struct Surroundings<'s> {
     is_root: bool,
     /// The first node above of which old and new values cannot be matched.
     uncorrelatable: Option<FieldPath>,
+    /// How often the node may be there; `None` without a bound.
+    cardinality: Option<u64>,
+    each_expression: EachExpression,
     /// The parsed node; absent inside of combinators, and where the schema is not structural.
     parsed: Option<&'s Schema>,
 }
 
 /// What is wrong with the schema of a version.
-pub(super) fn validate(schema: &Value, has_status: bool, path: &FieldPath) -> Vec<FieldError> {
+pub(super) fn validate(
+    schema: &Value,
+    has_status: bool,
+    each_expression: EachExpression,
+    path: &FieldPath,
+) -> Vec<FieldError> {
     let Some(keywords) = schema.as_object() else {
         return vec![FieldError::invalid(
             path,
@@ -128,11 +142,14 @@ pub(super) fn validate(schema: &Value, has_status: bool, path: &FieldPath) -> Ve
         inside_meta: false,
         is_root: true,
         uncorrelatable: None,
+        cardinality: Some(1),
+        each_expression,
         parsed: parsed.as_deref().ok().filter(|_| is_sound),
     };
     let found = node(keywords, &surroundings, path);
     errors.extend(found.schema);
     errors.extend(found.rules);
+    errors.extend(found.costs.judge(path));
     // Said only where the keywords are not wrong in a way that says more.
     let unreadable = || parsed.as_ref().err().map(ToString::to_string);
     if let (Some(error), true) = (unsupported.or_else(unreadable), errors.is_empty()) {
@@ -194,7 +211,7 @@ fn node(keywords: &Keywords, around: &Surroundings<'_>, path: &FieldPath) -> Sch
         .schema
         .extend(rules::validate_form(keywords, around, path));
     if errors.schema.is_empty() {
-        errors.rules.extend(rules::validate_compiled(around, path));
+        rules::validate_compiled(around, path, &mut errors);
     }
     errors
 }
@@ -360,6 +377,11 @@ impl<'s> Surroundings<'s> {
             inside_meta: self.inside_meta,
             is_root: false,
             uncorrelatable: self.uncorrelatable.clone(),
+            cardinality: self.cardinality.and_then(|count| {
+                let factor = self.parsed.and_then(multiplies)?;
+                Some(count.saturating_mul(factor))
+            }),
+            each_expression: self.each_expression,
             parsed: self.parsed.and_then(child),
         }
     }
@@ -371,6 +393,7 @@ impl SchemaErrors {
     fn add(&mut self, other: Self) {
         self.schema.extend(other.schema);
         self.rules.extend(other.rules);
+        self.costs.add(other.costs);
     }
 }
 

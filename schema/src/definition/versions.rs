@@ -7,7 +7,8 @@ use api::crd::{DefinitionSpec, DefinitionVersion, PrinterColumn, ScaleSubresourc
 use api::{FieldError, FieldPath};
 use serde_json::{Value, json};
 
-use super::{keywords, label};
+use super::keywords::{self, EachExpression};
+use super::label;
 use crate::structural::{Schema, ValueType};
 use crate::validate::{Brackets, resolve_field_path};
 
@@ -41,8 +42,11 @@ struct Common {
     selectable_fields: bool,
 }
 
-/// `path` is that of the spec.
-pub(super) fn validate(spec: &DefinitionSpec, path: &FieldPath) -> Vec<FieldError> {
+/// `path` is that of the spec. An update replaces `old`.
+pub(super) fn validate(
+    (spec, old): (&DefinitionSpec, Option<&DefinitionSpec>),
+    path: &FieldPath,
+) -> Vec<FieldError> {
     let versions_path = path.child("versions");
     let mut errors = Vec::new();
     for (index, version) in spec.versions.iter().enumerate() {
@@ -60,7 +64,7 @@ pub(super) fn validate(spec: &DefinitionSpec, path: &FieldPath) -> Vec<FieldErro
         errors.extend(label(&version.name, &place.child("name"), ""));
         errors.extend(deprecation(version, &place.child("deprecationWarning")));
         errors.extend(validate_parts(
-            version,
+            (version, each_expression(version, old)),
             &common,
             has_status(version),
             Place::Version(&place),
@@ -70,7 +74,7 @@ pub(super) fn validate(spec: &DefinitionSpec, path: &FieldPath) -> Vec<FieldErro
         errors.extend(label(&first.name, &path.child("version"), ""));
         let has_status = spec.versions.iter().any(has_status);
         errors.extend(validate_parts(
-            first,
+            (first, each_expression(first, old)),
             &common,
             has_status,
             Place::Spec(path),
@@ -116,6 +120,16 @@ fn schema_of(version: &DefinitionVersion) -> Option<&Value> {
     version.schema.as_ref()?.open_api_v3_schema.as_ref()
 }
 
+/// What is stored already may stay, whatever its rules cost.
+fn each_expression(version: &DefinitionVersion, old: Option<&DefinitionSpec>) -> EachExpression {
+    let stored = old.map(|old| old.versions.as_slice()).unwrap_or_default();
+    let stored = stored.iter().find(|it| it.name == version.name);
+    if stored.is_some_and(|it| schema_of(it) == schema_of(version)) {
+        return EachExpression::Accepted;
+    }
+    EachExpression::Judged
+}
+
 fn has_status(version: &DefinitionVersion) -> bool {
     version
         .subresources
@@ -125,7 +139,7 @@ fn has_status(version: &DefinitionVersion) -> bool {
 
 /// The parts of a version that are shown at this place.
 fn validate_parts(
-    version: &DefinitionVersion,
+    (version, each_expression): (&DefinitionVersion, EachExpression),
     common: &Common,
     has_status: bool,
     place: Place<'_>,
@@ -138,7 +152,12 @@ fn validate_parts(
     };
     if let (Some(schema), true) = (schema_of(version), belongs(common.schema)) {
         let schema_path = path.child(schema_name).child("openAPIV3Schema");
-        errors.extend(keywords::validate(schema, has_status, &schema_path));
+        errors.extend(keywords::validate(
+            schema,
+            has_status,
+            each_expression,
+            &schema_path,
+        ));
     }
     let scale = version
         .subresources

@@ -18,7 +18,7 @@ use crate::structural::{CompiledRule, CompiledRules, Rule, Schema, ValueType};
 
 mod compiled;
 
-pub(crate) use compiled::compiled_rules;
+pub(crate) use compiled::{compiled_rules, rule_declarations};
 
 /// The name of the value in rules.
 const SELF: &str = "self";

@@ -1,11 +1,15 @@
 //! `x-kubernetes-validations`: the form of its entries, and whether they compile.
 
 use api::{FieldError, FieldPath};
+use expressions::Program;
 use serde_json::Value;
 
-use super::{Keywords, Surroundings, text};
-use crate::structural::{Rule, Schema};
-use crate::validate::{Brackets, Level, compiled_rules, resolve_field_path};
+use super::costs::{self, EachExpression};
+use super::{Keywords, SchemaErrors, Surroundings, text};
+use crate::structural::{CompiledRules, Rule, Schema};
+use crate::validate::{
+    Brackets, Level, cardinality_max, compiled_rules, extent, resolve_field_path, rule_declarations,
+};
 
 const VALIDATIONS: &str = "x-kubernetes-validations";
 const REASONS: [&str; 4] = [
@@ -126,10 +130,14 @@ fn has_line_breaks(text: &str) -> bool {
     text.contains(['\n', '\r'])
 }
 
-/// Whether the expressions compile against the schema of the node.
-pub(super) fn validate_compiled(around: &Surroundings<'_>, path: &FieldPath) -> Vec<FieldError> {
+/// Whether the expressions compile against the schema of the node, and what they may cost.
+pub(super) fn validate_compiled(
+    around: &Surroundings<'_>,
+    path: &FieldPath,
+    found: &mut SchemaErrors,
+) {
     let Some(schema) = around.parsed.filter(|it| !it.validations.is_empty()) else {
-        return Vec::new();
+        return;
     };
     let is_resource = around.is_root || schema.embedded_resource;
     let level = if is_resource {
@@ -138,7 +146,8 @@ pub(super) fn validate_compiled(around: &Surroundings<'_>, path: &FieldPath) -> 
         Level::Field
     };
     let compiled = compiled_rules(schema, level);
-    let mut errors = Vec::new();
+    estimate(around, (schema, level), compiled, path, found);
+    let errors = &mut found.rules;
     let rules = schema.validations.as_slice().iter().zip(&compiled.rules);
     for (index, (rule, program)) in rules.enumerate() {
         let place = path.child(VALIDATIONS).index(index);
@@ -181,7 +190,45 @@ pub(super) fn validate_compiled(around: &Surroundings<'_>, path: &FieldPath) -> 
             _ => {}
         }
     }
-    errors
+}
+
+/// Judges what the expressions of a node may cost: rules as often as the node may be there, messages once.
+fn estimate(
+    around: &Surroundings<'_>,
+    (schema, level): (&Schema, Level),
+    compiled: &CompiledRules,
+    path: &FieldPath,
+    found: &mut SchemaErrors,
+) {
+    let (Some(extent), Some(own)) = (extent(schema, level), &compiled.declaration) else {
+        return;
+    };
+    let count = around
+        .cardinality
+        .unwrap_or_else(|| cardinality_max(&extent));
+    let rules = schema.validations.as_slice().iter().zip(&compiled.rules);
+    for (index, (rule, programs)) in rules.enumerate() {
+        let place = path.child(VALIDATIONS).index(index);
+        let declarations = rule_declarations(rule, own);
+        let cost = |program: &Program| program.cost(&declarations, &extent.sizes);
+        let expressions = [
+            ("rule", "estimated rule cost", &programs.program, count),
+            (
+                "messageExpression",
+                "estimated messageExpression cost",
+                &programs.message,
+                1,
+            ),
+        ];
+        for (field, what, program, count) in expressions {
+            let Some(program) = program else { continue };
+            let (place, cost) = (place.child(field), cost(program).saturating_mul(count));
+            if around.each_expression == EachExpression::Judged {
+                found.rules.extend(costs::judge(&place, what, cost));
+            }
+            found.costs.observe(&place, cost);
+        }
+    }
 }
 
 /// A rule as messages show it: under the names that it has inside of Kubernetes.

@@ -22,10 +22,8 @@ fn compile_rules(schema: &Schema, level: Level) -> CompiledRules {
     let declaration = declaration(schema, level);
     let optional_declaration = declaration.clone().map(DeclType::optional);
     let rules = schema.validations.as_slice().iter();
-    let rules = if let (Some(own), Some(optional)) = (&declaration, &optional_declaration) {
-        rules
-            .map(|rule| compile(rule, schema, own, optional))
-            .collect()
+    let rules = if let Some(own) = &declaration {
+        rules.map(|rule| compile(rule, schema, own)).collect()
     } else {
         let text = "failed to convert to declType for CEL validation rules";
         let error = || CompiledRule {
@@ -41,19 +39,24 @@ fn compile_rules(schema: &Schema, level: Level) -> CompiledRules {
     }
 }
 
-fn compile(rule: &Rule, schema: &Schema, own: &DeclType, optional: &DeclType) -> CompiledRule {
+/// Returns what a rule of a node of this type may name.
+pub(crate) fn rule_declarations(rule: &Rule, own: &DeclType) -> Declarations {
+    let old = if rule.optional_old_self == Some(true) {
+        DeclType::optional(own.clone())
+    } else {
+        own.clone()
+    };
+    Declarations::new()
+        .with(SELF, own.clone())
+        .with(OLD_SELF, old)
+}
+
+fn compile(rule: &Rule, schema: &Schema, own: &DeclType) -> CompiledRule {
     let mut compiled = CompiledRule::default();
     if rule.rule.trim().is_empty() {
         return compiled;
     }
-    let old = if rule.optional_old_self == Some(true) {
-        optional
-    } else {
-        own
-    };
-    let declarations = Declarations::new()
-        .with(SELF, own.clone())
-        .with(OLD_SELF, old.clone());
+    let declarations = rule_declarations(rule, own);
     let environment = Environment::validation();
     match environment.compile(&rule.rule, &declarations) {
         Ok(program) if !is_or_may_be(program.result_type(), &DeclType::Bool) => {
