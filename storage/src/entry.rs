@@ -13,8 +13,8 @@
 //! prove that a batch is whole.
 //!
 //! # Invariants
-//! - An [`Entry`] is sealed: header, stamp and checksum are final. Only [`Draft::seal`] and
-//!   [`Entry::decode`] make one, and `decode` checks everything it did not write itself.
+//! - An [`Entry`] is sealed: header, stamp and checksum are final. Only [`Draft::seal`] (also for
+//!   [`Entry::in_form`]) and [`Entry::decode`] make one, and `decode` checks everything it did not write itself.
 //! - One allocation per state; an entry in memory costs its bytes, 40 of header and 16 of counts.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
@@ -118,6 +118,20 @@ impl Entry {
     /// The revision of this state. For the entry of a deletion: of the deletion.
     pub fn modified(&self) -> Revision {
         Revision(u64::from_le_bytes(self.field(REVISION)))
+    }
+
+    /// Returns the same state in another form: as if these bytes had been stored in it, with this tag. It is for readers
+    /// alone: no store takes an entry back.
+    #[must_use]
+    pub fn in_form(&self, value: &[u8], tag: u64) -> Self {
+        let draft = Draft::new(self.op(), self.key(), value, None);
+        draft.seal(Seal {
+            revision: self.modified(),
+            created: self.created(),
+            tag,
+            index: self.index(),
+            count: self.count(),
+        })
     }
 
     /// Reads a record from disk.
@@ -323,6 +337,22 @@ mod tests {
             (1, 3, 7, Op::Delete)
         );
         assert_eq!(read.created().0 + 6, read.modified().0);
+    }
+
+    #[test]
+    fn another_form_of_a_state_is_the_same_state() {
+        let entry = sealed(Op::Delete, b"/a", b"old", None);
+        let other = entry.in_form(b"{\"longer\":1}", 8);
+        assert_eq!(
+            (other.key(), other.value(), other.tag()),
+            (entry.key(), &b"{\"longer\":1}"[..], 8)
+        );
+        assert_eq!(
+            (other.modified(), other.created()),
+            (entry.modified(), entry.created())
+        );
+        assert_eq!(other.op(), Op::Delete);
+        assert_eq!(Entry::decode(other.record()).unwrap(), other);
     }
 
     #[test]

@@ -66,6 +66,17 @@ impl Event {
         }
     }
 
+    /// Returns the same event with its states in another form ([`Entry::in_form`]).
+    #[must_use]
+    pub fn in_form(&self, entry: Entry, previous: Option<Entry>) -> Self {
+        Self {
+            kind: self.kind,
+            entry,
+            previous,
+            frames: Mutex::default(),
+        }
+    }
+
     /// What happened.
     pub fn kind(&self) -> EventKind {
         self.kind
