@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::admission::WebhookClientConfig;
 use crate::group::{GroupKind, GroupResource, GroupVersionKind, GroupVersionResource};
 use crate::meta::{Condition, ObjectMeta};
 use crate::object;
@@ -232,6 +233,18 @@ pub struct Conversion {
     /// Whom to ask.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub webhook: Option<Value>,
+}
+
+/// The webhook that converts the objects of a definition.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ConversionWebhook {
+    /// How it is called.
+    #[serde(deserialize_with = "or_default")]
+    pub client_config: WebhookClientConfig,
+    /// The versions of ConversionReview that it takes, the preferred one first.
+    #[serde(deserialize_with = "or_default")]
+    pub conversion_review_versions: Vec<String>,
 }
 
 /// What is the case with a definition.

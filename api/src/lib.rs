@@ -7,6 +7,7 @@
 //! **Invariant:** no async, no I/O, no clock and no logging. Time and randomness come in as arguments.
 //! **Invariant:** parsers of foreign text return errors and never panic.
 
+pub mod admission;
 pub mod cluster;
 pub mod crd;
 pub mod discovery;

@@ -74,6 +74,11 @@ pub enum Reserved {
     },
 }
 
+/// Returns whether a group is one of the hub's own kinds.
+pub fn is_hubs_own_group(group: &str) -> bool {
+    OWN.contains(&group)
+}
+
 /// Returns whether the hub keeps a group for itself or for Kubernetes' own kinds.
 pub fn is_reserved_group(group: &str) -> bool {
     OWN.contains(&group) || BUILT_IN.contains(&group)

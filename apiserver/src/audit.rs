@@ -57,6 +57,7 @@ pub(crate) fn record(context: &RequestContext, info: &RequestInfo, code: u16, la
         name = info.name,
         http.response.status_code = code,
         latency_ms,
+        annotations = context.annotations(),
         "request"
     );
 }

@@ -50,6 +50,16 @@ pub(crate) struct Access<'a> {
     pub(crate) deadline: tokio::time::Instant,
     /// For messages.
     pub(crate) verb: &'a str,
+    pub(crate) reading: Reading,
+}
+
+/// How objects are read and written whose versions a webhook converts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// In the version that the request names.
+    Served,
+    /// As they are stored: who changes metadata alone calls no webhook, which its owner could hang.
+    Stored,
 }
 
 /// One object in one logical cluster.
@@ -220,6 +230,7 @@ impl<'a> Call<'a> {
             now: self.context.now,
             deadline: self.context.deadline,
             verb: self.info.verb.as_str(),
+            reading: Reading::Served,
         }
     }
 

@@ -29,6 +29,8 @@ pub struct Config {
     pub limits: Limits,
     /// How long requests are still taken once readiness fails, so that balancers notice.
     pub shutdown_delay: Duration,
+    /// Hosts at which webhooks of logical clusters below root may be called, as `host` or `host:port`. None by default.
+    pub webhook_hosts: Vec<String>,
     /// Which credentials may be used for spokes, and where they may be sent.
     pub dialer: Dialer,
 }
@@ -101,6 +103,7 @@ impl Config {
             anonymous: Anonymous::default(),
             limits: Limits::default(),
             shutdown_delay: Duration::ZERO,
+            webhook_hosts: Vec::new(),
             dialer: Dialer::default(),
         }
     }

@@ -16,7 +16,7 @@
 pub(crate) mod controllers;
 pub(crate) mod convert;
 mod create;
-mod decode;
+pub(crate) mod decode;
 mod delete;
 mod delete_collection;
 mod dispatch;
@@ -25,10 +25,11 @@ mod get;
 mod limits;
 mod list;
 pub(crate) mod output;
-mod patch;
+pub(crate) mod patch;
 mod prepare;
 mod received;
 mod scale;
+mod scaled;
 mod selection;
 mod subresources;
 mod update;
@@ -44,10 +45,12 @@ pub(crate) use received::receive;
 
 use crate::authorize::{Authorized, Authorizer};
 use crate::call::{Each, NamespaceView, Shared, StoredNamespaces};
+use crate::guards::Guards;
 use crate::refusal::Refusal;
 use crate::registry::{Registry, ResourceScope};
 use crate::request::RequestOrigin;
 use crate::respond::{RequestBody, Response};
+use crate::webhooks::{AllowedHosts, Webhooks};
 
 /// What handlers work with.
 #[derive(Debug)]
@@ -60,6 +63,8 @@ pub struct Parts {
     pub authorizer: Arc<Authorizer>,
     /// The namespaces of spokes. Without it, a create in a namespace of a spoke is answered 503.
     pub spoke_namespaces: Option<Arc<dyn NamespaceView>>,
+    /// Where webhooks of logical clusters below root may be called.
+    pub webhook_hosts: AllowedHosts,
 }
 
 /// Answers requests; cheap to clone.
@@ -78,12 +83,15 @@ impl Handlers {
             registry,
             authorizer,
             spoke_namespaces,
+            webhook_hosts,
         } = parts;
         let namespaces = StoredNamespaces::new(Arc::clone(&store));
         let shared = Shared {
             store,
             registry,
             authorizer,
+            guards: Guards::new(),
+            webhooks: Webhooks::new(webhook_hosts),
             namespaces,
             spoke_namespaces,
         };

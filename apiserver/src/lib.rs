@@ -47,6 +47,7 @@ pub mod call;
 pub mod definitions;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+mod guards;
 pub mod handle;
 pub mod objects;
 pub mod offline;
@@ -58,6 +59,7 @@ mod sweep;
 mod table;
 mod terms;
 mod watch;
+pub mod webhooks;
 
 // Answers from a spoke.
 pub(crate) mod relay;

@@ -26,6 +26,7 @@ mod custom;
 mod go_types;
 
 // The families.
+mod admission;
 mod certificates;
 pub(crate) mod definitions;
 mod events;
@@ -173,6 +174,7 @@ fn find(group: &str, name: &str) -> &'static Strategy {
         "rbac.authorization.k8s.io" => rbac::of(name),
         "scheduling.k8s.io" => &groups::PRIORITY_CLASSES,
         "storage.k8s.io" => volumes::storage(name),
+        api::admission::GROUP => admission::of(name),
         api::crd::GROUP => &definitions::DEFINITIONS,
         group => groups::of(group, name),
     }

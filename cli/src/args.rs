@@ -15,6 +15,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one in a process")]
 pub(crate) enum Command {
     /// Run a hub with embedded spokes, a demo definition and a demo instance.
     Dev(Dev),
@@ -92,6 +93,10 @@ pub(crate) struct Serve {
     /// A host name or address under which clients reach the hub; may be repeated.
     #[arg(long = "host", value_name = "H")]
     pub(crate) hosts: Vec<String>,
+    /// A host at which admission webhooks that a tenant configures in an embedded cluster may be called, as HOST or
+    /// HOST:PORT; may be repeated. Those of root may be called anywhere.
+    #[arg(long = "allow-webhook-host", value_name = "H")]
+    pub(crate) webhook_hosts: Vec<String>,
     #[command(flatten)]
     pub(crate) spokes: Spokes,
     #[command(flatten)]

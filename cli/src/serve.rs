@@ -67,6 +67,7 @@ pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
             ..Bounds::SPOKE
         },
     });
+    config.webhook_hosts = arguments.webhook_hosts.clone();
     config.limits = limits_of(&arguments.limits);
     for host in arguments.hosts {
         match host.parse() {

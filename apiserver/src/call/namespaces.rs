@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use api::LogicalCluster;
 use futures::future::BoxFuture;
+use serde_json::Value;
 use storage::Store;
 
 use crate::objects::{ResourcePrefix, head};
@@ -33,6 +34,16 @@ pub trait NamespaceView: fmt::Debug + Send + Sync {
         cluster: &'a LogicalCluster,
         namespace: &'a str,
     ) -> BoxFuture<'a, Result<NamespacePhase, Refusal>>;
+
+    /// Reads a namespace of a spoke; `None` where it is not there.
+    ///
+    /// # Errors
+    /// 503 where that cannot be found out.
+    fn object<'a>(
+        &'a self,
+        cluster: &'a LogicalCluster,
+        namespace: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Value>, Refusal>>;
 }
 
 /// Sees the namespaces of root and of embedded clusters.
@@ -61,5 +72,11 @@ impl StoredNamespaces {
             }
             Some(_) => NamespacePhase::Active,
         }
+    }
+
+    /// Reads a namespace.
+    pub(crate) fn object(&self, cluster: &LogicalCluster, namespace: &str) -> Option<Value> {
+        let entry = self.store.get(&self.prefix.key(cluster, "", namespace))?;
+        serde_json::from_slice(entry.value()).ok()
     }
 }

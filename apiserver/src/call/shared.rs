@@ -6,7 +6,9 @@ use storage::Store;
 
 use super::namespaces::{NamespaceView, StoredNamespaces};
 use crate::authorize::Authorizer;
+use crate::guards::Guards;
 use crate::registry::Registry;
+use crate::webhooks::Webhooks;
 
 /// What all requests share.
 #[derive(Debug)]
@@ -14,6 +16,8 @@ pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) authorizer: Arc<Authorizer>,
+    pub(crate) guards: Guards,
+    pub(crate) webhooks: Webhooks,
     pub(crate) namespaces: StoredNamespaces,
     /// The namespaces of spokes; `None` in a process without spokes.
     pub(crate) spoke_namespaces: Option<Arc<dyn NamespaceView>>,

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::convert;
 use super::delete::{Deleted, delete_object};
 use super::write::{self, Failure, Oversize, Put};
-use crate::call::{Access, Shared, Target};
+use crate::call::{Access, Reading, Shared, Target};
 use crate::registry::ResourceScope;
 
 /// How often a change is made anew because another write came first.
@@ -33,6 +33,7 @@ pub(crate) fn access<'a>(
         now,
         deadline,
         verb: "update",
+        reading: Reading::Stored,
     }
 }
 
@@ -45,7 +46,7 @@ pub(crate) async fn change(
 ) -> Option<Value> {
     for _attempt in 0..ATTEMPTS_MAX {
         let entry = access.shared.store.get(&target.key)?;
-        let live = convert::served_value(access.scope, &entry).ok()?;
+        let live = convert::live(access, &entry).await.ok()?;
         let mut object = live.clone();
         change(&mut object);
         let expect = Expect::Revision(entry.modified());

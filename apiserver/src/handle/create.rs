@@ -31,7 +31,7 @@ pub(super) async fn create(call: &Call<'_>, body: RequestBody) -> Result<Respons
     let name = meta::name(&object).to_owned();
     let mode = Mode::of(options.dry_run);
     match insert(call, object, mode, Oversize::DropManagedFields).await {
-        Ok(shown) => output::object(call, form, StatusCode::CREATED, &shown),
+        Ok(shown) => output::object(call, form, StatusCode::CREATED, &shown).await,
         Err(Failure::Raced(existing)) => Err(already_exists(call, &name, existing.as_ref())),
         Err(Failure::Collided) => Err(Status::server_timeout(call.resource(), "create", 1).into()),
         Err(Failure::Refused(refusal)) => Err(refusal),

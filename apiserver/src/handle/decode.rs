@@ -104,7 +104,7 @@ struct Said {
 
 /// Why an object of a client has no form that the schema allows.
 #[derive(Debug)]
-pub(super) enum Abnormal {
+pub(crate) enum Abnormal {
     /// It cannot be read; in Kubernetes' words.
     Malformed(String),
     /// It would take too much memory with its defaults.
@@ -112,7 +112,7 @@ pub(super) enum Abnormal {
 }
 
 /// Brings an object of a client into the form that the schema allows; returns what was unknown, where that is asked for.
-pub(super) fn normalize(
+pub(crate) fn normalize(
     scope: &ResourceScope,
     value: &mut Value,
     validation: FieldValidation,
@@ -183,7 +183,7 @@ fn wrong_version(said: &str, expected: &str) -> String {
 
 impl Abnormal {
     /// The refusal: of what is malformed as the caller words it.
-    pub(super) fn refused(self, malformed: impl FnOnce(&str) -> Refusal) -> Refusal {
+    pub(crate) fn refused(self, malformed: impl FnOnce(&str) -> Refusal) -> Refusal {
         match self {
             Self::Malformed(cause) => malformed(&cause),
             Self::TooLarge(error) => too_much_memory(error),

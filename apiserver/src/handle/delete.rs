@@ -43,7 +43,7 @@ pub(super) async fn delete(call: &Call<'_>, body: RequestBody) -> Result<Respons
     let target = call.target()?;
     admit::admit_delete(call, &target)?;
     warn_of_orphans(call, &options);
-    match delete_object(&call.access(), &target, &options).await? {
+    match delete_admitted(call, &target, &options).await? {
         Deleted::Waits(shown) => {
             let accepted = options.orphan_dependents == Some(false);
             let code = if accepted {
@@ -51,11 +51,11 @@ pub(super) async fn delete(call: &Call<'_>, body: RequestBody) -> Result<Respons
             } else {
                 StatusCode::OK
             };
-            output::object(call, form, code, &shown)
+            output::object(call, form, code, &shown).await
         }
         Deleted::Gone(last) => match call.scope.strategy().deletion.answer {
             DeletedAnswer::Object => {
-                output::object(call, form, StatusCode::OK, &Shown::Value(last))
+                output::object(call, form, StatusCode::OK, &Shown::Value(last)).await
             }
             DeletedAnswer::Status => {
                 let status = Status::deleted(call.resource(), &target.name, meta::uid(&last));
@@ -86,19 +86,40 @@ pub(super) async fn options(call: &Call<'_>, body: RequestBody) -> Result<Delete
     Ok(DeleteOptions::from_value(&value)?)
 }
 
-/// Deletes one object, or marks it.
+/// Deletes one object, or marks it, if admission lets the caller.
+pub(super) async fn delete_admitted(
+    call: &Call<'_>,
+    target: &Target,
+    options: &DeleteOptions,
+) -> Result<Deleted, Refusal> {
+    delete_judged(&call.access(), target, options, Some(call)).await
+}
+
+/// Deletes one object, or marks it. Nobody is asked: for the hub's own controllers, and what was admitted already.
 pub(crate) async fn delete_object(
     access: &Access<'_>,
     target: &Target,
     options: &DeleteOptions,
+) -> Result<Deleted, Refusal> {
+    delete_judged(access, target, options, None).await
+}
+
+async fn delete_judged(
+    access: &Access<'_>,
+    target: &Target,
+    options: &DeleteOptions,
+    call: Option<&Call<'_>>,
 ) -> Result<Deleted, Refusal> {
     let resource = &access.scope.rules.resource;
     for _attempt in 0..ATTEMPTS_MAX {
         let Some(entry) = access.shared.store.get(&target.key) else {
             return Err(Status::not_found(resource, &target.name).into());
         };
-        let live = convert::served_value(access.scope, &entry)?;
+        let live = convert::live(access, &entry).await?;
         check_preconditions(access, target, options, &live)?;
+        if let Some(call) = call {
+            admit::validate_delete(call, target, &live, options).await?;
+        }
         let mode = Mode::of(options.dry_run);
         let expect = Expect::Revision(entry.modified());
         let done = match plan(access.scope, &live, options, access.now) {

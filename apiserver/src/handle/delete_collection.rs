@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use storage::Entry;
 
 use super::convert;
-use super::delete::{Deleted, delete_object, options};
+use super::delete::{Deleted, delete_admitted, options};
 use super::list::read;
 use super::output::Shown;
 use super::selection::Selection;
@@ -34,7 +34,7 @@ pub(super) async fn delete_collection(
     let list_options = ListOptions::from_query(call.query)?;
     let selection = Selection::new(call, &list_options)?;
     let options = options(call, body).await?;
-    let page = read(call, &list_options, &selection)?;
+    let page = read(call, &list_options, &selection).await?;
     let revision = page.revision;
     let target_of = |entry: &Entry| {
         let parts = parse_key(entry.key())?;
@@ -69,10 +69,10 @@ async fn delete_one(
     options: &DeleteOptions,
 ) -> Result<Option<Value>, Refusal> {
     admit::admit_delete(call, target)?;
-    match delete_object(&call.access(), target, options).await {
+    match delete_admitted(call, target, options).await {
         Ok(Deleted::Gone(object) | Deleted::Waits(Shown::Value(object))) => Ok(Some(object)),
         Ok(Deleted::Waits(Shown::Entry(entry))) => {
-            convert::served_value(call.scope, &entry).map(Some)
+            convert::live(&call.access(), &entry).await.map(Some)
         }
         Err(refusal) if refusal.status().is_some_and(api::Status::is_not_found) => Ok(None),
         Err(refusal) => Err(refusal),

@@ -63,9 +63,9 @@ pub(super) async fn serve(
     }
     catch_up(&call).await?;
     match (call.info.verb, call.endpoint) {
-        (Verb::Get, Endpoint::Scale) => scale::get(&call),
-        (Verb::Get, _) if named => get::get(&call),
-        (Verb::List, Endpoint::Main) => list::list(&call),
+        (Verb::Get, Endpoint::Scale) => scale::get(&call).await,
+        (Verb::Get, _) if named => get::get(&call).await,
+        (Verb::List, Endpoint::Main) => list::list(&call).await,
         (Verb::Watch, Endpoint::Main) => watch::watch(&call),
         (Verb::Create, Endpoint::Main) if !named => create::create(&call, body).await,
         (Verb::Create, Endpoint::Binding) => subresources::bind(&call, body).await,

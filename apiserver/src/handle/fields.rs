@@ -129,14 +129,14 @@ fn context<'a>(call: &Call<'a>, versions: &'a SameObject<'a>) -> TypeContext<'a>
 /// The versions between which owners are compared. Versions that need more than another name are left to themselves:
 /// an owner at another of them is forgotten at the next write.
 fn versions(scope: &ResourceScope) -> SameObject<'_> {
-    let versions = match scope.rules.conversion {
+    let versions = match &scope.rules.conversion {
         Conversion::None => scope
             .rules
             .versions
             .iter()
             .map(|version| (version.api_version.clone(), version.schema.as_ref()))
             .collect(),
-        Conversion::Renaming(_) | Conversion::Webhook => Vec::new(),
+        Conversion::Renaming(_) | Conversion::Webhook(_) => Vec::new(),
     };
     SameObject { versions }
 }

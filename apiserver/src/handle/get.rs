@@ -10,14 +10,14 @@ use crate::negotiate::{self, Offer};
 use crate::refusal::Refusal;
 use crate::respond::Response;
 
-pub(super) fn get(call: &Call<'_>) -> Result<Response, Refusal> {
+pub(super) async fn get(call: &Call<'_>) -> Result<Response, Refusal> {
     let form = negotiate::accept(call.parts, Offer::Object)?;
     let target = call.target()?;
     let options = GetOptions::from_query(call.query);
     check_not_newer(call, parse_resource_version(&options.resource_version)?)?;
     let entry = call.shared.store.get(&target.key);
     let entry = entry.ok_or_else(|| call.not_found(&target.name))?;
-    output::object(call, form, StatusCode::OK, &Shown::Entry(entry))
+    output::object(call, form, StatusCode::OK, &Shown::Entry(entry)).await
 }
 
 /// Refuses a state that has not been yet. Every read here is of the newest state, so that any state that has been is

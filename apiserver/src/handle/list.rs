@@ -41,17 +41,20 @@ pub(super) struct Page {
     remaining: Option<u64>,
 }
 
-pub(super) fn list(call: &Call<'_>) -> Result<Response, Refusal> {
+pub(super) async fn list(call: &Call<'_>) -> Result<Response, Refusal> {
     let form = negotiate::accept(call.parts, Offer::List)?;
     let options = ListOptions::from_query(call.query)?;
     let selection = Selection::new(call, &options)?;
-    let page = read(call, &options, &selection)?;
+    let mut page = read(call, &options, &selection).await?;
+    // Over all clusters, the face of the answer names no webhook, and none is called.
+    page.entries =
+        convert::ready(call.shared, call.scope, page.entries, call.context.deadline).await?;
     let metadata = metadata(&selection, &page);
     render(call, form, &page, (metadata, &selection))
 }
 
 /// Reads a page.
-pub(super) fn read(
+pub(super) async fn read(
     call: &Call<'_>,
     options: &ListOptions,
     selection: &Selection,
@@ -74,7 +77,8 @@ pub(super) fn read(
             .into();
         token.revision.map(Revision)
     };
-    scan(call, selection, range, at, limit).map_err(|failure| match failure {
+    let page = scan(call, selection, range, at, limit).await;
+    page.map_err(|failure| match failure {
         ScanFailure::Refused(refusal) => refusal,
         ScanFailure::Store(storage::Error::Compacted { .. })
             if !options.continue_token.is_empty() =>
@@ -118,7 +122,7 @@ enum ScanFailure {
     Refused(Refusal),
 }
 
-fn scan(
+async fn scan(
     call: &Call<'_>,
     selection: &Selection,
     range: KeyRange,
@@ -155,7 +159,9 @@ fn scan(
         at = Some(found.revision);
         let last = found.entries.last().map(Entry::to_key);
         let (more, found_count) = (found.more(), found.entries.len());
-        for (index, entry) in found.entries.into_iter().enumerate() {
+        let entries_found = selection.readable(call, found.entries).await;
+        let entries_found = entries_found.map_err(ScanFailure::Refused)?;
+        for (index, entry) in entries_found.into_iter().enumerate() {
             let Some(lens) = lenses.of(&entry) else {
                 continue;
             };

@@ -27,12 +27,21 @@ pub(crate) enum Shown {
 }
 
 /// Answers with one object.
-pub(super) fn object(
+pub(super) async fn object(
     call: &Call<'_>,
     form: Negotiated,
     code: StatusCode,
     shown: &Shown,
 ) -> Result<Response, Refusal> {
+    let ready;
+    let shown = match shown {
+        Shown::Entry(entry) => {
+            let (scope, deadline) = (call.scope, call.context.deadline);
+            ready = Shown::Entry(convert::ready_one(call.shared, scope, entry, deadline).await?);
+            &ready
+        }
+        Shown::Value(_) => shown,
+    };
     match form.shape {
         Shape::Object => Ok(respond::json(code, form, bytes(call, shown)?)),
         Shape::Metadata | Shape::MetadataList => {

@@ -4,7 +4,7 @@
 //! An apply is merged by ownership, and creates what is not there.
 //! Source: apiserver/pkg/endpoints/handlers/patch.go.
 
-mod operations;
+pub(crate) mod operations;
 
 #[cfg(feature = "fuzzing")]
 pub(super) use operations::apply as apply_operations;
@@ -60,7 +60,7 @@ pub(super) async fn patch(call: &Call<'_>, body: RequestBody) -> Result<Response
         },
     };
     let written = update::run(call, &target, &change).await?;
-    update::respond(call, form, &written)
+    update::respond(call, form, &written).await
 }
 
 /// The form of a patch.

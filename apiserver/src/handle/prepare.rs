@@ -7,6 +7,7 @@ use api::growth::TooLarge;
 use api::{FieldError, FieldPath, Status, meta, validation};
 use serde_json::Value;
 
+use super::convert::desired_differs;
 use crate::call::Call;
 use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
@@ -56,25 +57,6 @@ fn count_generation(scope: &ResourceScope, object: &mut Value, live: &Value) {
     }
 }
 
-/// Whether two objects differ outside of metadata (and status, where that is separate).
-fn desired_differs(object: &Value, live: &Value, status_is_separate: bool) -> bool {
-    let (Some(new), Some(old)) = (object.as_object(), live.as_object()) else {
-        return true;
-    };
-    let counts = |name: &str| {
-        !(matches!(name, "metadata" | "apiVersion" | "kind")
-            || (status_is_separate && name == "status"))
-    };
-    let count = |fields: &serde_json::Map<String, Value>| {
-        fields.iter().filter(|(name, _)| counts(name)).count()
-    };
-    count(new) != count(old)
-        || new
-            .iter()
-            .filter(|(name, _)| counts(name))
-            .any(|(name, value)| old.get(name) != Some(value))
-}
-
 /// Validates a new object.
 pub(super) fn validate_create(call: &Call<'_>, object: &Value) -> Result<(), Refusal> {
     validate(call, object, None)
@@ -100,8 +82,14 @@ fn validate(call: &Call<'_>, object: &Value, live: Option<&Value>) -> Result<(),
         errors.extend(validation::validate_object_meta_update(object, live, &path));
     }
     let found = typing.validate_schema(version, call.endpoint, object, live);
-    errors.extend(found.errors);
-    errors.extend((strategy.validate)(object, live));
+    let own = (strategy.validate)(object, live);
+    // A value that a strategy names is often also none of those that the schema lists.
+    let is_named = |error: &FieldError| {
+        let mut own = own.iter();
+        own.any(|it| it.kind == error.kind && it.path == error.path)
+    };
+    errors.extend(found.errors.into_iter().filter(|it| !is_named(it)));
+    errors.extend(own);
     refuse(scope, object, errors)?;
     for warning in found
         .warnings

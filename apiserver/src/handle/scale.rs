@@ -6,19 +6,18 @@
 use std::sync::Arc;
 
 use api::query::{FieldValidation, PatchKind, PatchOptions, UpdateOptions};
-use api::selector::LabelSelector;
 use api::{GroupKind, GroupVersionKind, Status, meta};
 use http::StatusCode;
 use schema::Schema;
 use schema::fieldmanager::{
     self, ApplyInput, FieldSet, Model, PathElement, ReplicasPath, TypeContext, UpdateInput,
 };
-use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::output::Shown;
 use super::patch::{self, Patch};
 use super::received::receive;
+use super::scaled::{API_VERSION, KIND, counted, paths};
 use super::update::{self, Absent, Change};
 use super::write::{Mode, Oversize, Written};
 use super::{convert, decode};
@@ -29,16 +28,14 @@ use crate::respond::{self, RequestBody, Response};
 use crate::strategy::paths::{at, segments, set_at};
 use crate::strategy::version::ScalePaths;
 
-const API_VERSION: &str = "autoscaling/v1";
-const KIND: &str = "Scale";
 const DEFINITION: &str = "io.k8s.api.autoscaling.v1.Scale";
 
-pub(super) fn get(call: &Call<'_>) -> Result<Response, Refusal> {
+pub(super) async fn get(call: &Call<'_>) -> Result<Response, Refusal> {
     let form = negotiate::accept(call.parts, Offer::Plain)?;
     let target = call.target()?;
     let entry = call.shared.store.get(&target.key);
     let entry = entry.ok_or_else(|| call.not_found(&target.name))?;
-    let object = convert::served_value(call.scope, &entry)?;
+    let object = convert::live(&call.access(), &entry).await?;
     let scale = scale_of(paths(call)?, &object)?;
     respond::value(StatusCode::OK, form, &scale)
 }
@@ -176,7 +173,7 @@ async fn run(
     };
     let Written { shown, .. } = update::run(call, target, &change).await?;
     let object = match shown {
-        Shown::Entry(entry) => convert::served_value(call.scope, &entry)?,
+        Shown::Entry(entry) => convert::live(&call.access(), &entry).await?,
         Shown::Value(value) => value,
     };
     let scale = scale_of(paths(call)?, &object)?;
@@ -265,74 +262,6 @@ fn scale_of(paths: &ScalePaths, object: &Value) -> Result<Value, Refusal> {
     Err(Status::internal(text).into())
 }
 
-/// Makes the scale of an object; without a count it is zero.
-fn counted(paths: &ScalePaths, object: &Value) -> Value {
-    let replicas = at(object, &paths.spec_replicas).and_then(Value::as_i64);
-    let replicas = replicas.unwrap_or(0);
-    let observed = at(object, &paths.status_replicas)
-        .and_then(Value::as_i64)
-        .unwrap_or(0);
-    let mut status = json!({"replicas": observed});
-    if let Some(selector) = paths
-        .label_selector
-        .as_deref()
-        .and_then(|path| at(object, path))
-    {
-        let text = selector_text(selector);
-        if !text.is_empty() {
-            status["selector"] = json!(text);
-        }
-    }
-    let mut metadata = serde_json::Map::new();
-    for name in [
-        "name",
-        "namespace",
-        "uid",
-        "resourceVersion",
-        "creationTimestamp",
-    ] {
-        if let Some(value) = meta::metadata(object).and_then(|it| it.get(name)) {
-            metadata.insert(name.to_owned(), value.clone());
-        }
-    }
-    json!({
-        "kind": KIND, "apiVersion": API_VERSION, "metadata": metadata,
-        "spec": if replicas == 0 { json!({}) } else { json!({"replicas": replicas}) }, "status": status,
-    })
-}
-
-/// A selector as text: custom resources have it so, built-in ones as an object or as a map of labels.
-fn selector_text(selector: &Value) -> String {
-    match selector {
-        Value::String(text) => text.clone(),
-        Value::Object(fields)
-            if fields.contains_key("matchLabels") || fields.contains_key("matchExpressions") =>
-        {
-            let parsed = LabelSelector::deserialize(selector).ok();
-            let parsed = parsed.and_then(|selector| selector.to_selector().ok());
-            parsed
-                .map(|selector| selector.to_string())
-                .unwrap_or_default()
-        }
-        Value::Object(labels) => {
-            let pairs: Vec<_> = labels
-                .iter()
-                .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
-                .collect();
-            pairs.join(",")
-        }
-        _ => String::new(),
-    }
-}
-
-fn paths<'a>(call: &Call<'a>) -> Result<&'a ScalePaths, Refusal> {
-    call.scope
-        .version
-        .scale
-        .as_ref()
-        .ok_or_else(|| call.not_found(&call.info.name))
-}
-
 fn replicas_paths(call: &Call<'_>) -> Vec<ReplicasPath> {
     let versions = call.scope.rules.versions.iter();
     versions
@@ -377,17 +306,5 @@ mod tests {
         assert_eq!(at(&object, ".spec.size"), Some(&json!(5)));
         object["spec"] = json!({});
         assert!(scale_of(&paths, &object).is_err(), "no count is no scale");
-    }
-
-    #[test]
-    fn selectors_of_all_forms_become_text() {
-        for (selector, want) in [
-            (json!("a=b"), "a=b"),
-            (json!({"matchLabels": {"a": "b"}}), "a=b"),
-            (json!({"a": "b", "c": "d"}), "a=b,c=d"),
-            (json!(7), ""),
-        ] {
-            assert_eq!(selector_text(&selector), want);
-        }
     }
 }

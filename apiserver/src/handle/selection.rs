@@ -124,6 +124,21 @@ impl Selection {
         !self.labels.is_everything() || !self.fields.is_everything()
     }
 
+    /// Brings entries into the version of the scope, where they must be read to be selected.
+    ///
+    /// # Errors
+    /// Those of [`convert::ready`].
+    pub(super) async fn readable(
+        &self,
+        call: &Call<'_>,
+        entries: Vec<Entry>,
+    ) -> Result<Vec<Entry>, Refusal> {
+        if !self.needs_object {
+            return Ok(entries);
+        }
+        convert::ready(call.shared, call.scope, entries, call.context.deadline).await
+    }
+
     /// Whether a stored object is selected.
     pub(super) fn matches(&self, scope: &ResourceScope, entry: &Entry) -> Result<bool, Refusal> {
         if self.is_everything() {

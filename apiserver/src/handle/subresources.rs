@@ -42,6 +42,7 @@ pub(super) async fn bind(call: &Call<'_>, body: RequestBody) -> Result<Response,
         Ok(pods::bind(live, &binding)?)
     };
     let mode = Mode::of(options.dry_run);
+    admit::validate_create(call, &target, &binding, options.dry_run).await?;
     let oversize = Oversize::DropManagedFields;
     let change = Change {
         make: &make,
@@ -107,6 +108,7 @@ pub(super) async fn evict(call: &Call<'_>, body: RequestBody) -> Result<Response
     };
     options.dry_run |= created_as.dry_run;
     admit::admit_delete(call, &target)?;
+    admit::validate_create(call, &target, &eviction, options.dry_run).await?;
     delete_object(&call.access(), &target, &options).await?;
     created(form)
 }

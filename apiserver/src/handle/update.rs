@@ -9,7 +9,7 @@ use storage::{Entry, Expect};
 use super::output::{self, Shown};
 use super::received::receive;
 use super::write::{self, Failure, Mode, Oversize, Put, Written};
-use super::{convert, decode, fields, prepare};
+use super::{convert, decode, fields, prepare, scaled};
 use crate::admit;
 use crate::authorize::Attributes;
 use crate::call::{Call, Target};
@@ -75,11 +75,11 @@ pub(super) async fn update(call: &Call<'_>, body: RequestBody) -> Result<Respons
         oversize: Oversize::DropManagedFields,
     };
     let written = run(call, &target, &change).await?;
-    respond(call, form, &written)
+    respond(call, form, &written).await
 }
 
 /// Answers with what a change made.
-pub(super) fn respond(
+pub(super) async fn respond(
     call: &Call<'_>,
     form: negotiate::Negotiated,
     written: &Written,
@@ -89,7 +89,7 @@ pub(super) fn respond(
     } else {
         StatusCode::OK
     };
-    output::object(call, form, code, &written.shown)
+    output::object(call, form, code, &written.shown).await
 }
 
 /// Runs a change against the live object, again where another write came in between.
@@ -148,10 +148,11 @@ async fn change_once(
     change: &Change<'_>,
     entry: &Entry,
 ) -> Result<Written, Failure> {
-    let live = convert::served_value(call.scope, entry)?;
+    let live = convert::live(&call.access(), entry).await?;
     let mut object = (change.make)(Some(&live))?;
     target.check(&mut object)?;
-    admit::admit_update(call, &mut object, &live).await?;
+    let dry_run = change.mode == Mode::DryRun;
+    admit::admit_update(call, target, (&mut object, &live), dry_run).await?;
     check_version(call, target, &mut object, &live)?;
     prepare::prepare_update(call, &mut object, &live);
     prepare::validate_update(call, &object, &live)?;
@@ -164,6 +165,7 @@ async fn change_once(
     };
     (strategy.canonicalize)(&mut object);
     fields::keep_times_where_nothing_changed(&mut object, &live);
+    validate_admitted(call, target, (&object, &live), change.mode).await?;
     let expect = Expect::Revision(entry.modified());
     if is_finalized(call, &object, &live) {
         if change.mode == Mode::Commit {
@@ -197,6 +199,25 @@ async fn change_once(
         shown: Shown::Entry(entry),
         created: false,
     })
+}
+
+/// Asks the policies about a change. At `scale` they see a Scale; a binding was admitted as what was sent.
+async fn validate_admitted(
+    call: &Call<'_>,
+    target: &Target,
+    (object, live): (&Value, &Value),
+    mode: Mode,
+) -> Result<(), Refusal> {
+    let dry_run = mode == Mode::DryRun;
+    match call.endpoint {
+        Endpoint::Binding => Ok(()),
+        Endpoint::Scale => {
+            let paths = scaled::paths(call)?;
+            let (scale, live) = (scaled::counted(paths, object), scaled::counted(paths, live));
+            admit::validate_update(call, target, (&scale, &live), dry_run).await
+        }
+        _ => admit::validate_update(call, target, (object, live), dry_run).await,
+    }
 }
 
 /// Whether an object that was asked to go has nothing left to wait for.

@@ -18,11 +18,13 @@ use futures::{FutureExt as _, Stream, stream};
 use storage::{Entry, Event, Revision, WatchEnd, WatchQuery, Watcher};
 use tokio::time::{Instant, sleep_until};
 
+use super::convert;
 use super::selection::Selection;
 use crate::call::{Call, Lens, Shared};
 use crate::negotiate::{self, Offer};
 use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
+use crate::registry::scope::Conversion;
 use crate::respond;
 use crate::respond::Response;
 use crate::watch::{WatchEventType, translate};
@@ -40,6 +42,10 @@ const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 /// How long a watch lasts whose client does not say: this and up to as long again.
 /// Source: apiserver/pkg/server/config.go MinRequestTimeout.
 const LIFETIME_MIN: Duration = Duration::from_mins(30);
+
+/// How many objects a webhook converts for one chunk, and how long that may take.
+const CONVERTED_AT_ONCE: usize = 64;
+const CONVERSION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Whether bookmarks are welcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,7 +139,9 @@ impl WatchStream {
             self.phase = match phase {
                 Phase::Done => return None,
                 Phase::Beginning(beginning) => self.begin(beginning, &mut out),
-                Phase::Initial { entries, revision } => self.initial(entries, revision, &mut out),
+                Phase::Initial { entries, revision } => {
+                    self.initial(entries, revision, &mut out).await
+                }
                 Phase::Live(watcher) => self.live(watcher, &mut out).await,
             };
             if !out.is_empty() {
@@ -153,25 +161,40 @@ impl WatchStream {
         }
     }
 
-    fn initial(
+    async fn initial(
         &mut self,
         mut entries: std::vec::IntoIter<Entry>,
         revision: Revision,
         out: &mut Vec<u8>,
     ) -> Phase {
         while out.len() < CHUNK_BYTES {
-            let Some(entry) = entries.next() else {
+            let some: Vec<Entry> = entries.by_ref().take(self.stride()).collect();
+            if some.is_empty() {
                 if self.bookmarks == Bookmarks::Sent {
                     self.encoder
                         .bookmark(out, &self.scope, revision, encode::Initial::Ends);
                 }
                 return self.follow(revision, out);
-            };
-            if let Err(refusal) = self.tell_entry(&entry, WatchEventType::Added, out) {
+            }
+            let deadline = Instant::now() + CONVERSION_TIMEOUT;
+            let told = convert::ready(&self.shared, &self.scope, some, deadline).await;
+            let told = told.and_then(|some| {
+                let mut some = some.iter();
+                some.try_for_each(|entry| self.tell_entry(entry, WatchEventType::Added, out))
+            });
+            if let Err(refusal) = told {
                 return Self::fail_with(&refusal, out);
             }
         }
         Phase::Initial { entries, revision }
+    }
+
+    /// How many objects are told in one step: a webhook converts several at once.
+    fn stride(&self) -> usize {
+        match self.scope.rules.conversion {
+            Conversion::Webhook(_) => CONVERTED_AT_ONCE,
+            Conversion::None | Conversion::Renaming(_) => 1,
+        }
     }
 
     /// Begins to follow the store.
@@ -197,7 +220,7 @@ impl WatchStream {
                 let mut ready = Some(events);
                 while let Some(events) = ready.take() {
                     self.catch_up(&events).await;
-                    if let Err(refusal) = self.tell(&events, out) {
+                    if let Err(refusal) = self.tell(&events, out).await {
                         return Self::fail_with(&refusal, out);
                     }
                     if out.len() < CHUNK_BYTES {
@@ -263,8 +286,12 @@ impl WatchStream {
         woken
     }
 
-    fn tell(&mut self, events: &[Arc<Event>], out: &mut Vec<u8>) -> Result<(), Refusal> {
+    async fn tell(&mut self, events: &[Arc<Event>], out: &mut Vec<u8>) -> Result<(), Refusal> {
+        let is_selective = !self.selection.is_everything();
         for event in events {
+            // Over all clusters, the face of the watch names no webhook, and none is called.
+            let event = convert::ready_event(&self.shared, &self.scope, event, is_selective);
+            let event = &event.await?;
             let lens = match &self.everywhere {
                 None => Some(Lens::Given(&self.scope)),
                 Some(everywhere) => everywhere.scope_of(event.key()).map(Lens::Own),

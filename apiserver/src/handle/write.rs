@@ -67,7 +67,7 @@ pub(super) async fn insert(
 ) -> Result<Shown, Failure> {
     let generated = meta::name(&object).is_empty() && !meta::generate_name(&object).is_empty();
     let mut target = call.target_named_or_empty(meta::name(&object))?;
-    admit::admit_create(call, &target, &mut object).await?;
+    admit::admit_create(call, &target, &mut object, mode == Mode::DryRun).await?;
     let mut attempt = 0;
     loop {
         attempt += 1;
@@ -112,6 +112,7 @@ async fn insert_named(
         None => Vec::new(),
     };
     (strategy.canonicalize)(&mut object);
+    admit::validate_create(call, target, &object, mode == Mode::DryRun).await?;
     if mode == Mode::DryRun {
         if let Some(existing) = call.shared.store.get(&target.key) {
             return Err(Failure::Raced(Some(existing)));
@@ -144,7 +145,8 @@ pub(super) async fn remove(
     last: &Value,
     expect: Expect,
 ) -> Result<(), Failure> {
-    let encoded = convert::stored(access.scope, last)?;
+    let form = convert::to_stored(access, &target.key, last).await?;
+    let encoded = form.encode(last);
     let change = Change::Delete {
         last: Some((encoded.bytes, encoded.stamp)),
     };
@@ -221,11 +223,13 @@ impl Put<'_> {
         let is_unfit = |object: &Value, encoded: &Encoded| {
             encoded.bytes.len() > OBJECT_BYTES_MAX || is_deep(object, encoded)
         };
-        let mut encoded = convert::stored(access.scope, object)?;
+        let mut form = convert::to_stored(access, self.key, object).await?;
+        let mut encoded = form.encode(object);
         if may_drop && is_unfit(object, &encoded) {
             // Owners of nested fields are nested deeper than the fields are.
             meta::remove_field(object, "managedFields");
-            encoded = convert::stored(access.scope, object)?;
+            form.drop_managed_fields();
+            encoded = form.encode(object);
         }
         if is_deep(object, &encoded) {
             return Err(Failure::Refused(too_deep()));
@@ -233,11 +237,10 @@ impl Put<'_> {
         if encoded.bytes.len() > OBJECT_BYTES_MAX {
             return Err(Failure::Refused(Status::too_large(OBJECT_BYTES_MAX).into()));
         }
-        let tag = access.scope.rules.storage.hash;
         let change = Change::Put {
             value: encoded.bytes,
             stamp: encoded.stamp,
-            tag,
+            tag: form.tag,
         };
         let mut writes = vec![Write {
             key: self.key.clone(),

@@ -34,6 +34,7 @@ use crate::{
     side::{Health, Metrics},
     sweep, terms,
     tls::{self, Pki},
+    webhooks::AllowedHosts,
 };
 
 /// The user as whom the controller of spokes reads Spokes and Secrets.
@@ -132,6 +133,7 @@ impl Hub {
             registry: Arc::clone(&registry),
             authorizer: Arc::clone(&authorizer),
             spoke_namespaces: Some(relay.namespaces()),
+            webhook_hosts: AllowedHosts::new(&config.webhook_hosts),
         });
         // Its end would leave policies as they are for ever: better no hub than one that obeys old bindings.
         tasks.spawn_with(

@@ -39,6 +39,7 @@ const ROOT: &[(&str, &[&str])] = &[
             "serviceaccounts",
         ],
     ),
+    ("admissionregistration.k8s.io", &[]),
     ("apiextensions.k8s.io", &[]),
     ("coordination.k8s.io", &["leases"]),
     ("events.k8s.io", &[]),

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
 
-use api::crd::{DefinitionSpec, DefinitionVersion, Names};
+use api::crd::{ConversionWebhook, DefinitionSpec, DefinitionVersion, Names};
 use api::{GroupVersionKind, kro};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use parking_lot::Mutex;
 use schema::Schema;
 use schema::columns::Columns;
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -205,7 +206,15 @@ fn compile(blueprint: &Blueprint, content: u64) -> Result<Compiled, CompileError
     }
     let stored = stored.ok_or(CompileError::NoStorageVersion)?;
     let conversion = match &spec.conversion {
-        Some(conversion) if conversion.strategy == "Webhook" => Conversion::Webhook,
+        Some(conversion) if conversion.strategy == "Webhook" => {
+            // One that cannot be read has no address, and converts nothing.
+            let webhook = conversion
+                .webhook
+                .as_ref()
+                .map(ConversionWebhook::deserialize);
+            let webhook = webhook.and_then(Result::ok).unwrap_or_default();
+            Conversion::Webhook(Arc::new(webhook))
+        }
         _ => Conversion::None,
     };
     let resource = spec.group_resource();

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use api::crd::ConversionWebhook;
 use api::{GroupResource, GroupVersionKind};
 use tokio_util::sync::CancellationToken;
 
@@ -45,14 +46,14 @@ pub(crate) struct ResourceRules {
 }
 
 /// How an object gets from one version to another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Conversion {
     /// Only `apiVersion` differs.
     None,
     /// Fields have other names in the kind that is stored.
     Renaming(&'static StoredAs),
-    /// A webhook would have to be asked, which this server does not do yet: versions other than the stored one answer 500.
-    Webhook,
+    /// A webhook is asked.
+    Webhook(Arc<ConversionWebhook>),
 }
 
 /// How long a resource is served as it is now.

@@ -9,6 +9,7 @@ use std::{fmt, sync::Arc};
 use api::LogicalCluster;
 use client::Endpoint;
 use futures::future::BoxFuture;
+use serde_json::Value;
 use spokes::Phase;
 
 use super::links::Links;
@@ -43,6 +44,22 @@ impl SpokeNamespaces {
             Some(Phase::Terminating) => return Ok(NamespacePhase::Terminating),
             None => {}
         }
+        Ok(match self.read(cluster, namespace).await? {
+            Some(found) if api::meta::is_terminating(&found) => NamespacePhase::Terminating,
+            Some(_) => NamespacePhase::Active,
+            None => NamespacePhase::Absent,
+        })
+    }
+
+    async fn read(
+        &self,
+        cluster: &LogicalCluster,
+        namespace: &str,
+    ) -> Result<Option<Value>, Refusal> {
+        let link = self
+            .links
+            .get(cluster)
+            .ok_or_else(|| self.links.not_connected(cluster))?;
         let endpoint = Endpoint {
             scope: None,
             gvr: api::GroupVersionResource::new("", "v1", "namespaces"),
@@ -52,11 +69,10 @@ impl SpokeNamespaces {
             .way
             .ask(async |hub| hub.get(&endpoint, namespace).await);
         match asked.await {
-            Ok(found) if api::meta::is_terminating(&found) => Ok(NamespacePhase::Terminating),
-            Ok(_) => Ok(NamespacePhase::Active),
-            Err(error) if error.is_not_found() => Ok(NamespacePhase::Absent),
+            Ok(found) => Ok(Some(found)),
+            Err(error) if error.is_not_found() => Ok(None),
             // What no path can name is not there, and the spoke was not asked.
-            Err(client::Error::Path(_)) => Ok(NamespacePhase::Absent),
+            Err(client::Error::Path(_)) => Ok(None),
             Err(error) => Err(link.way.unreachable(&error)),
         }
     }
@@ -69,6 +85,14 @@ impl NamespaceView for SpokeNamespaces {
         namespace: &'a str,
     ) -> BoxFuture<'a, Result<NamespacePhase, Refusal>> {
         Box::pin(self.find(cluster, namespace))
+    }
+
+    fn object<'a>(
+        &'a self,
+        cluster: &'a LogicalCluster,
+        namespace: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Value>, Refusal>> {
+        Box::pin(self.read(cluster, namespace))
     }
 }
 

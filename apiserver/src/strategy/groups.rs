@@ -60,7 +60,7 @@ const ADDRESSES: Strategy = Strategy {
 /// The strategies of groups without a family of their own.
 pub(super) fn of(group: &str, resource: &str) -> &'static Strategy {
     match (group, resource) {
-        ("admissionregistration.k8s.io" | "policy", _) => &COUNTED_AND_VERSIONED,
+        ("policy", _) => &COUNTED_AND_VERSIONED,
         ("apiregistration.k8s.io", _) => &VERSIONED,
         ("coordination.k8s.io" | "node.k8s.io", _) => &CREATED_BY_PUT,
         ("discovery.k8s.io" | "flowcontrol.apiserver.k8s.io", _)

@@ -61,6 +61,13 @@ pub(crate) enum AuthorStamp {
 pub(crate) enum Grants {
     /// It does: the authorizer checks that its writer has them.
     Rights,
+    /// It shows parameters of a kind to expressions: its writer must be able to read all of them.
+    ParamKind,
+    /// It shows certain parameters to expressions: its writer must be able to read those.
+    ParamRef {
+        /// The resource of the policies that it puts into force.
+        policies: &'static str,
+    },
     /// It does not.
     Nothing,
 }

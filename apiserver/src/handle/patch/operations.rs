@@ -31,7 +31,7 @@ const STEPS_MAX: usize = 20_000_000;
 const MEMBERS: [&str; 4] = ["op", "path", "from", "value"];
 
 /// Refuses more operations than a patch may have.
-pub(super) fn check_count(operations: &[Value]) -> Result<(), Refusal> {
+pub(crate) fn check_count(operations: &[Value]) -> Result<(), Refusal> {
     let count = operations.len();
     if count <= OPERATIONS_MAX {
         return Ok(());
@@ -59,7 +59,7 @@ pub(super) fn unknown_members(operations: &[Value]) -> Vec<String> {
 }
 
 /// Applies operations in their order; what was changed before one that fails is thrown away by the caller.
-pub(in crate::handle) fn apply(object: &mut Value, operations: &[Value]) -> Result<(), Refusal> {
+pub(crate) fn apply(object: &mut Value, operations: &[Value]) -> Result<(), Refusal> {
     let mut bounds = Bounds::new();
     for operation in operations {
         let parsed = PatchOperation::deserialize(operation)

@@ -21,6 +21,7 @@ use crate::request::{RequestContext, UserInfo};
 use crate::respond::{Body, RequestBody, Response};
 use crate::route::route;
 use crate::terms;
+use crate::webhooks::AllowedHosts;
 
 pub(super) struct Bench {
     handlers: Handlers,
@@ -72,6 +73,7 @@ impl Bench {
             registry: Arc::clone(&registry),
             authorizer,
             spoke_namespaces: None,
+            webhook_hosts: AllowedHosts::default(),
         });
         let tasks = Tasks::new();
         handlers.start_followers(&tasks);

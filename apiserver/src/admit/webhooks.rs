@@ -1,0 +1,356 @@
+//! Webhooks: which of them a write is shown to, and what follows from their answers.
+//!
+//! Those that may change the object are called one after the other, before validation; the others all at once, behind it.
+//!
+//! Source: `apiserver/pkg/admission/plugin/webhook/{generic/webhook.go,mutating/dispatcher.go,validating/dispatcher.go}`.
+
+use std::sync::Arc;
+
+use api::admission::{FailurePolicy, ReinvocationPolicy};
+use api::query::FieldValidation;
+use api::wheelhouse::keys::ANNOTATION_AUTHOR;
+use api::{LogicalCluster, Status, meta};
+use futures::future::join_all;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::occasion::{Occasion, Write};
+use super::questions::Questions;
+use crate::call::{Call, Target};
+use crate::guards::attributes::{Attributes, Operation};
+use crate::guards::configurations::acting;
+use crate::guards::expressions::{Authorizer, Facts};
+use crate::guards::matching::Face;
+use crate::guards::webhook::{CompiledWebhook, Mutates, Verdict};
+use crate::handle::patch::operations;
+use crate::handle::{convert, decode};
+use crate::refusal::Refusal;
+
+/// A webhook that a write is shown to.
+struct Invocation<'a> {
+    cluster: &'a LogicalCluster,
+    webhook: &'a CompiledWebhook,
+    face: Face,
+}
+
+/// Webhooks of the clusters that act on a write, root's first.
+type Sets = Vec<(LogicalCluster, Arc<[Arc<Vec<CompiledWebhook>>]>)>;
+
+/// Lets webhooks change an object that is to be written.
+///
+/// # Errors
+/// One of them refuses, or fails and must not; what it makes of the object cannot be.
+pub(crate) async fn mutate(
+    call: &Call<'_>,
+    target: &Target,
+    write: Write<'_>,
+    object: &mut Value,
+) -> Result<(), Refusal> {
+    let sets = sets(call, target, Mutates::Yes)?;
+    if sets.is_empty() || Occasion::is_exempt(call, &shown(write, object)) {
+        return Ok(());
+    }
+    // Webhooks that were called, and whether another one has changed the object since.
+    let mut called: Vec<(&CompiledWebhook, bool)> = Vec::new();
+    for round in [Round::First, Round::Again] {
+        for (cluster, webhook) in each(&sets) {
+            let known = called.iter().position(|(it, _)| std::ptr::eq(*it, webhook));
+            let is_stale = known.and_then(|at| called.get(at)).is_some_and(|it| it.1);
+            let is_due =
+                webhook.spec.reinvocation_policy == ReinvocationPolicy::IfNeeded && is_stale;
+            if round == Round::Again && !is_due {
+                continue;
+            }
+            let occasion = Occasion::new(call, target, shown(write, object));
+            let Some(invocation) = invocation(&occasion, cluster, webhook).await? else {
+                continue;
+            };
+            let verdict = ask(&occasion, &invocation, Mutates::Yes).await?;
+            let patch = verdict.map(|verdict| verdict.patch).unwrap_or_default();
+            let changed = apply(&occasion, &invocation, &patch, object).await?;
+            if changed {
+                for (_, is_stale) in &mut called {
+                    *is_stale = true;
+                }
+            }
+            match known.and_then(|at| called.get_mut(at)) {
+                Some(known) => known.1 = false,
+                None => called.push((webhook, false)),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A write with the object as it is now.
+fn shown<'a>(write: Write<'a>, object: &'a Value) -> Write<'a> {
+    let object = match write.operation {
+        Operation::Delete => None,
+        Operation::Create | Operation::Update => Some(object),
+    };
+    Write { object, ..write }
+}
+
+/// The rounds of those that change objects.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Round {
+    First,
+    /// Those that want to see what others changed after them.
+    Again,
+}
+
+/// Lets a write pass that no webhook refuses.
+///
+/// # Errors
+/// The refusal of one of them; one fails and must not.
+pub(crate) async fn validate(
+    call: &Call<'_>,
+    target: &Target,
+    write: Write<'_>,
+) -> Result<(), Refusal> {
+    let sets = sets(call, target, Mutates::No)?;
+    if sets.is_empty() || Occasion::is_exempt(call, &write) {
+        return Ok(());
+    }
+    let occasion = Occasion::new(call, target, write);
+    let mut invocations = Vec::new();
+    for (cluster, webhook) in each(&sets) {
+        invocations.extend(invocation(&occasion, cluster, webhook).await?);
+    }
+    let asked = invocations
+        .iter()
+        .map(|invocation| ask(&occasion, invocation, Mutates::No));
+    for verdict in join_all(asked).await {
+        verdict?;
+    }
+    Ok(())
+}
+
+fn sets(call: &Call<'_>, target: &Target, mutates: Mutates) -> Result<Sets, Refusal> {
+    let guards = &call.shared.guards;
+    let configurations = match mutates {
+        Mutates::Yes => &guards.mutating_webhooks,
+        Mutates::No => &guards.validating_webhooks,
+    };
+    let mut sets = Sets::new();
+    for cluster in acting(&target.cluster) {
+        let found = configurations.of(call.shared.store.as_ref(), &cluster)?;
+        if !found.is_empty() {
+            sets.push((cluster, found));
+        }
+    }
+    Ok(sets)
+}
+
+fn each(sets: &Sets) -> impl Iterator<Item = (&LogicalCluster, &CompiledWebhook)> {
+    sets.iter().flat_map(|(cluster, set)| {
+        let webhooks = set.iter().flat_map(|webhooks| webhooks.iter());
+        webhooks.map(move |webhook| (cluster, webhook))
+    })
+}
+
+/// As what a webhook is shown a write; `None` where it is not.
+async fn invocation<'a>(
+    occasion: &Occasion<'_>,
+    cluster: &'a LogicalCluster,
+    webhook: &'a CompiledWebhook,
+) -> Result<Option<Invocation<'a>>, Refusal> {
+    let constraints = webhook.constraints.as_ref();
+    let constraints = constraints.map_err(|error| Status::internal(error.as_str()))?;
+    let others = occasion.other_faces();
+    let Some(face) = occasion.judge(constraints, &others).await? else {
+        return Ok(None);
+    };
+    if !webhook.conditions.is_empty() && !conditions_hold(occasion, webhook, &face).await? {
+        return Ok(None);
+    }
+    Ok(Some(Invocation {
+        cluster,
+        webhook,
+        face,
+    }))
+}
+
+/// Evaluates the conditions of a webhook. They are bounded to a quarter of what a policy's expressions may take.
+async fn conditions_hold(
+    occasion: &Occasion<'_>,
+    webhook: &CompiledWebhook,
+    face: &Face,
+) -> Result<bool, Refusal> {
+    let attributes = occasion.objects_as(face).await?;
+    let questions = Questions::of(occasion.call, &occasion.attributes);
+    let request = attributes.request(&face.resource, &face.kind);
+    let (shown, conditions) = (Arc::clone(&attributes), Arc::clone(&webhook.conditions));
+    let seat = occasion.seat().await?;
+    // It ends within its budget, and the request waits for it.
+    let evaluated = tokio::task::spawn_blocking(move || {
+        let _seat = seat;
+        let authorizer = Authorizer {
+            asked: questions.asked(),
+            subject: Questions::subject(&shown),
+        };
+        conditions.hold(Facts {
+            object: &shown.object,
+            old: &shown.old,
+            request: &request,
+            namespace: &Value::Null,
+            params: &Value::Null,
+            authorizer: Some(&authorizer),
+        })
+    });
+    match evaluated.await.map_err(Refusal::internal)? {
+        Ok(holds) => Ok(holds),
+        Err(_) if webhook.spec.failure_policy == FailurePolicy::Ignore => Ok(false),
+        Err(error) => {
+            let resource = attributes.resource.group_resource();
+            Err(Status::forbidden(&resource, attributes.shown_name(), &error).into())
+        }
+    }
+}
+
+/// Calls a webhook. `None` where it failed and may.
+///
+/// # Errors
+/// It refuses, or failed and must not.
+async fn ask(
+    occasion: &Occasion<'_>,
+    invocation: &Invocation<'_>,
+    mutates: Mutates,
+) -> Result<Option<Verdict>, Refusal> {
+    let (webhook, context) = (invocation.webhook, occasion.call.context);
+    let name = dialect::quote(&webhook.spec.name);
+    if occasion.attributes.dry_run && !webhook.takes_dry_runs() {
+        let text = format!("admission webhook {name} does not support dry run");
+        return Err(Status::bad_request(text).into());
+    }
+    let attributes = occasion.objects_as(&invocation.face).await?;
+    let verdict = match call(occasion, invocation, &attributes, mutates).await {
+        Ok(verdict) => verdict,
+        Err(error) => {
+            let text = format!("failed calling webhook {name}: {error}");
+            tracing::warn!(cluster = %invocation.cluster, name = webhook.spec.name, error, "webhook failed");
+            if webhook.spec.failure_policy == FailurePolicy::Fail {
+                return Err(Status::internal(text).into());
+            }
+            if Instant::now() >= context.deadline {
+                let text = "request did not complete within requested timeout";
+                return Err(Status::timeout(text).into());
+            }
+            return Ok(None);
+        }
+    };
+    for warning in &verdict.warnings {
+        context.warn(warning.as_str());
+    }
+    for (key, value) in &verdict.annotations {
+        context.annotate(key.clone(), value.clone());
+    }
+    match verdict.denied {
+        Some(status) => Err((*status).into()),
+        None => Ok(Some(verdict)),
+    }
+}
+
+async fn call(
+    occasion: &Occasion<'_>,
+    invocation: &Invocation<'_>,
+    attributes: &Attributes,
+    mutates: Mutates,
+) -> Result<Verdict, String> {
+    let (webhook, request) = (invocation.webhook, occasion.call.context);
+    let uid = uuid::Uuid::new_v4().to_string();
+    let review = webhook.review(attributes, &invocation.face, &uid)?;
+    let deadline = request.deadline.min(Instant::now() + webhook.timeout());
+    let webhooks = &occasion.call.shared.webhooks;
+    let config = &webhook.spec.client_config;
+    let answer = webhooks.call(invocation.cluster, config, &review, deadline);
+    let answer = answer.await;
+    let answer = answer.map_err(|error| format!("failed to call webhook: {error}"))?;
+    let verdict = webhook.verdict(&answer, &uid, mutates);
+    verdict.map_err(|error| format!("received invalid webhook response: {error}"))
+}
+
+/// Applies the patch of a webhook; tells whether it changed anything.
+async fn apply(
+    occasion: &Occasion<'_>,
+    invocation: &Invocation<'_>,
+    patch: &[Value],
+    object: &mut Value,
+) -> Result<bool, Refusal> {
+    if patch.is_empty() {
+        return Ok(false);
+    }
+    let name = dialect::quote(&invocation.webhook.spec.name);
+    if occasion.attributes.operation == Operation::Delete {
+        let text = format!(
+            "admission webhook {name} attempted to modify the object, which is not supported for this operation"
+        );
+        return Err(Status::internal(text).into());
+    }
+    let attributes = occasion.objects_as(&invocation.face).await?;
+    let mut changed = attributes.object.clone();
+    let applied = operations::check_count(patch);
+    applied
+        .and_then(|()| operations::apply(&mut changed, patch))
+        .map_err(|refusal| {
+            tracing::debug!(error = %refusal, "patch of a webhook refused");
+            let text = format!("admission webhook {name} returned a patch that does not apply");
+            Refusal::from(Status::internal(text))
+        })?;
+    let scope = occasion.call.scope;
+    let version = &scope.gvk().version;
+    if invocation.face.kind.version != *version {
+        let cluster = &occasion.attributes.cluster;
+        convert::into_version(occasion.call, cluster, &mut changed, version).await?;
+    }
+    // What comes of it is treated as if it had been sent.
+    decode::normalize(scope, &mut changed, FieldValidation::Ignore).map_err(|abnormal| {
+        abnormal.refused(|cause| {
+            let text = format!("admission webhook {name} made an object that cannot be: {cause}");
+            Status::internal(text).into()
+        })
+    })?;
+    keep(object, &mut changed);
+    let differs = changed != *object;
+    *object = changed;
+    Ok(differs)
+}
+
+/// Restores what is not a webhook's to say: who owns which field, and in whose name children are made.
+fn keep(before: &Value, changed: &mut Value) {
+    let managed = meta::metadata(before).and_then(|metadata| metadata.get("managedFields"));
+    match managed.cloned() {
+        Some(managed) => {
+            meta::metadata_mut(changed).insert("managedFields".to_owned(), managed);
+        }
+        None => {
+            meta::remove_field(changed, "managedFields");
+        }
+    }
+    match meta::annotation(before, ANNOTATION_AUTHOR) {
+        Some(author) => meta::set_annotation(changed, ANNOTATION_AUTHOR, author),
+        None => meta::remove_annotation(changed, ANNOTATION_AUTHOR),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_webhook_names_neither_owners_of_fields_nor_authors() {
+        let author = |name: &str| json!({"annotations": {ANNOTATION_AUTHOR: name, "a": "b"}, "managedFields": [name]});
+        let plain = json!({"annotations": {"a": "b"}});
+        for (before, changed) in [
+            (author("alice"), author("admin")),
+            (author("alice"), plain.clone()),
+            (plain, author("admin")),
+        ] {
+            let (before, mut changed) = (json!({"metadata": before}), json!({"metadata": changed}));
+            keep(&before, &mut changed);
+            assert_eq!(changed, before);
+        }
+    }
+}
