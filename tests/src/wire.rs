@@ -14,7 +14,7 @@ use rustls::{
     crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -194,6 +194,17 @@ impl FakeSpoke {
         let client = self.authority.client("hub", &["system:masters"]);
         let server = format!("https://{}", self.address);
         pki::kubeconfig(name, &server, &self.authority.certificate(), &client)
+    }
+
+    /// Returns its host and port.
+    pub fn host(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// Returns how a webhook at a path of it is configured.
+    pub fn client_config(&self, path: &str) -> Value {
+        let bundle = STANDARD.encode(self.authority.certificate());
+        json!({"url": format!("https://{}{path}", self.address), "caBundle": bundle})
     }
 
     /// Returns the heads of the requests so far.

@@ -1,13 +1,16 @@
 //! No cluster decides for another: what a tenant, a hostile spoke or a stolen credential may do to a running hub, tried
-//! over its sockets. Each trial is named after its row of `docs/trials.md`, S01 to S32.
+//! over its sockets. Each trial is named after its row of `docs/trials.md`, S01 to S33.
 
 mod isolation {
     pub(crate) use wheelhouse_tests::support;
 
+    mod admission;
     mod archives;
     mod audit;
     mod bounds;
     mod clusters;
+    mod conversion;
+    mod costs;
     mod credentials;
     mod deputy;
     mod fixture;
