@@ -14,8 +14,8 @@ use crate::error::Error;
 
 /// Answers up to this size are decoded where they are: handing one over costs more than it saves.
 const SMALL_BYTES: usize = 64 * 1024;
-/// How much less urgent than serving the work is: a step of the `nice` scale.
-const NICENESS: i32 = 10;
+/// How much less urgent than serving the work is: the last step of the `nice` scale.
+const NICENESS: i32 = 19;
 
 /// The threads that may run at once.
 static PLACES: LazyLock<Semaphore> =

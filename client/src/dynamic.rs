@@ -18,6 +18,7 @@ use kube::client::Body;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::apart;
 use crate::bounds::{Answered, Budget, Pager};
 use crate::connection::Client;
 use crate::error::{BoundError, Error, refusal};
@@ -511,12 +512,9 @@ pub(crate) async fn read(mut body: Body, budget: &Arc<Budget>) -> Result<Answere
     }
     if chunks.len() > 1 {
         charge.grow(length)?;
-        let mut whole = Vec::with_capacity(length);
-        for chunk in chunks.drain(..) {
-            whole.extend_from_slice(&chunk);
-        }
+        let whole = apart::run(length, move || chunks.concat()).await?;
         charge.shrink_to(length);
-        chunks.push(whole.into());
+        return Ok(Answered::new(whole.into(), charge));
     }
     Ok(Answered::new(chunks.pop().unwrap_or_default(), charge))
 }

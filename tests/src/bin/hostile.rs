@@ -1,11 +1,12 @@
 //! Next to a hostile spoke: what the requests of another spoke cost, in each way of being hostile. Prints a table; judging
 //! it is for who reads it, because a busy machine says little.
 //!
-//! `--seconds N` is how long each way is tried, 10 by default, in turns with an honest spoke. The other spoke is a real
-//! kube-apiserver. The hostile one has threads of its own at the lowest priority: on a machine that it shares with the hub,
-//! what it computes itself is not to count.
+//! `--seconds N` is how long each way is tried, 10 by default, in turns with an honest spoke; `--only NAME` (repeated) tries
+//! the named ways alone. The first row, `Honest`, compares the honest spoke with itself: what it differs by is the noise of
+//! the machine. The other spoke is a real kube-apiserver. The hostile one has threads of its own, which the scheduler runs only when a processor is idle: on a
+//! machine that it shares with the hub, what it computes itself is not to count.
 
-use std::{io, time::Duration};
+use std::{ffi::OsStr, io, process::Command, time::Duration};
 
 use anyhow::{Context as _, Result};
 use client::{Dynamic, Endpoint};
@@ -16,18 +17,18 @@ use wheelhouse_tests::{FakeSpoke, Hub, Spoke, fake_spoke::Mode, process};
 
 /// Between two requests: what is measured is the wait, not how many fit.
 const INTERVAL: Duration = Duration::from_millis(5);
-/// How often a way takes turns with the honest one.
-const TURNS: u32 = 5;
+/// How long one turn lasts at most: a machine that slows down for a while must slow down both.
+const TURN: Duration = Duration::from_secs(2);
 /// After each change, until its first storm is part of the measurement no more than of the next one.
 const SETTLE: Duration = Duration::from_millis(300);
-/// The lowest priority that there is.
-const NICENESS: i32 = 19;
 
 /// What the requests of one way cost.
 #[derive(Default)]
 struct Costs {
     /// How long each took.
     latencies: Vec<Duration>,
+    /// How long was measured.
+    measured: Duration,
     /// Processor time of the hub.
     cpu_ms: u64,
     /// Resident memory of the hub at the end.
@@ -35,20 +36,34 @@ struct Costs {
 }
 
 fn main() -> Result<()> {
-    let mut arguments = std::env::args().skip_while(|it| it != "--seconds");
-    let seconds = arguments.nth(1).map_or(Ok(10), |text| text.parse())?;
+    let arguments: Vec<String> = std::env::args().collect();
+    let values = |flag: &str| -> Vec<String> {
+        let pairs = arguments.windows(2).filter(|pair| pair[0] == flag);
+        pairs.map(|pair| pair[1].clone()).collect()
+    };
+    let seconds = values("--seconds").pop();
+    let seconds = seconds.map_or(Ok(10), |text| text.parse())?;
+    let (only, duration) = (values("--only"), Duration::from_secs(seconds));
     let theirs = Builder::new_multi_thread()
         .enable_all()
         .on_thread_start(|| {
-            let _unsupported = rustix::process::setpriority_process(None, NICENESS);
+            // `PID/task/TID`.
+            let thread = std::fs::read_link("/proc/thread-self").unwrap_or_default();
+            let thread = thread.file_name().unwrap_or_default();
+            let chrt: [&OsStr; 4] = ["--idle".as_ref(), "--pid".as_ref(), "0".as_ref(), thread];
+            let set = Command::new("chrt").args(chrt).status();
+            assert!(
+                set.is_ok_and(|it| it.success()),
+                "chrt (util-linux) sets the policy"
+            );
         })
         .build()?;
-    let measured = Runtime::new()?.block_on(measure_all(&theirs, Duration::from_secs(seconds)));
+    let measured = Runtime::new()?.block_on(measure_all(&theirs, &only, duration));
     theirs.shutdown_background();
     measured
 }
 
-async fn measure_all(theirs: &Runtime, duration: Duration) -> Result<()> {
+async fn measure_all(theirs: &Runtime, only: &[String], duration: Duration) -> Result<()> {
     let (hub, good, mallory, elsewhere) = tokio::join!(
         Hub::start(),
         Spoke::start("good"),
@@ -70,10 +85,17 @@ async fn measure_all(theirs: &Runtime, duration: Duration) -> Result<()> {
     let mut warm = Costs::default();
     measure(&hub, &calls, duration, &mut warm).await?;
     let redirect = format!("https://{}/", elsewhere.address());
-    let turn = duration / TURNS;
-    for mode in Mode::all(&redirect, "uid-of-nobody") {
+    let turns = duration.div_duration_f64(TURN).ceil().max(1.0);
+    let turn = duration.div_f64(turns);
+    let modes = Mode::all(&redirect, "uid-of-nobody");
+    let modes = std::iter::once(Mode::Honest).chain(modes);
+    let wanted = |mode: &Mode| {
+        let name = format!("{mode:?}");
+        only.is_empty() || only.iter().any(|it| name.starts_with(it.as_str()))
+    };
+    for mode in modes.filter(wanted) {
         let (mut base, mut costs) = (Costs::default(), Costs::default());
-        for _ in 0..TURNS {
+        while base.measured < duration {
             mallory.set(Mode::Honest);
             tokio::time::sleep(SETTLE).await;
             measure(&hub, &calls, turn, &mut base).await?;
@@ -106,6 +128,7 @@ async fn measure(hub: &Hub, calls: &Dynamic, duration: Duration, costs: &mut Cos
         costs.latencies.push(sent.elapsed());
         tokio::time::sleep(INTERVAL).await;
     }
+    costs.measured += duration;
     let (cpu_after, rss_bytes) = process::usage(hub.process().pid());
     costs.cpu_ms += cpu_after.saturating_sub(cpu_before);
     costs.rss_bytes = rss_bytes;
