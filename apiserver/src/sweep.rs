@@ -1,6 +1,7 @@
-//! What is cleaned up without anyone asking: namespaces that go, objects whose owners are gone, events that are old.
+//! What is kept in order without anyone asking: namespaces that go, objects whose owners are gone, events that are old, and the rules that
+//! aggregating roles show.
 //!
-//! Namespaces and events only in root and in embedded clusters: those of a spoke are its own. Garbage is collected in
+//! Namespaces, events and roles only in root and in embedded clusters: those of a spoke are its own. Garbage is collected in
 //! what the hub stores for any cluster.
 //!
 //! Invariant: nothing is deleted because something could not be read.
@@ -8,6 +9,7 @@
 mod events;
 mod garbage;
 mod namespaces;
+mod roles;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +28,7 @@ pub(crate) fn start(shared: &Arc<Shared>, tasks: &Tasks) {
     namespaces::start(shared, tasks);
     garbage::start(shared, tasks);
     events::start(shared, tasks);
+    roles::start(shared, tasks);
 }
 
 /// Whether a cluster is swept here.

@@ -222,11 +222,14 @@ impl Policy {
         policy
     }
 
-    /// Adds to each aggregating role the rules of the roles that it selects, and of those that these select (`admin` selects
-    /// `edit`, which selects `view`). Kubernetes has a controller write them into the role; here the role's stored rules
-    /// stay as they are.
+    /// Gives each aggregating role the rules of the roles that it selects, and of those that these select (`admin` selects
+    /// `edit`, which selects `view`). What stands in the role itself does not count: a controller writes it there to be read
+    /// (`sweep::roles`), as in Kubernetes, and a right that is taken back does not wait for that.
     fn aggregate(&mut self, aggregated: &[(String, AggregationRule)], labelled: &[Labelled]) {
-        let own = self.cluster_roles.clone();
+        let mut own = self.cluster_roles.clone();
+        for (name, _) in aggregated {
+            own.remove(name);
+        }
         for (name, _) in aggregated {
             let mut rules = Vec::new();
             let mut seen = BTreeSet::new();
