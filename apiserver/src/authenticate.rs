@@ -16,14 +16,14 @@
 pub mod service_accounts;
 mod tokens;
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use api::{
     cluster::{ClusterScope, LogicalCluster},
     status::Status,
 };
 use futures::future::BoxFuture;
-use http::{HeaderMap, header, request::Parts};
+use http::{HeaderMap, Version, header, request::Parts};
 use jiff::Timestamp;
 
 pub use service_accounts::ServiceAccounts;
@@ -38,6 +38,7 @@ use crate::{
         CertificateIdentity, Credential, Peer, RequestContext, RequestInfo, RequestOrigin,
         SpokeToken, UserInfo, issuer_of, share::Share,
     },
+    websocket::{self, MalformedToken},
 };
 
 /// A request whose sender is known. Only this module makes it.
@@ -150,15 +151,16 @@ impl Authenticator {
             Peer::Unknown => false,
         };
         match bearer_token(headers) {
-            Some(token) => {
-                let known = match self.token(token, cluster, now) {
-                    None => self.token_of_spoke(token, cluster, now).await,
+            Ok(Some(token)) => {
+                let known = match self.token(&token, cluster, now) {
+                    None => self.token_of_spoke(&token, cluster, now).await,
                     known => known,
                 };
                 known.map(|(user, credential)| network(&user, credential))
             }
-            None if certificate_is_bad => None,
-            None => {
+            Ok(None) if certificate_is_bad => None,
+            Err(MalformedToken) => None,
+            Ok(None) => {
                 let anonymous = self.anonymous.as_ref();
                 anonymous.map(|user| network(user, Credential::Lasting))
             }
@@ -252,11 +254,24 @@ fn own_audiences(cluster: &ClusterScope) -> Vec<String> {
     audiences
 }
 
-/// The token of the `Authorization` header, which may be empty.
-fn bearer_token(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim();
-    let (scheme, token) = value.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+/// The token of the `Authorization` header, which may be empty, or of the subprotocols of a WebSocket.
+///
+/// # Errors
+/// Where a token among the subprotocols cannot be read.
+fn bearer_token(headers: &HeaderMap) -> Result<Option<Cow<'_, str>>, MalformedToken> {
+    let authorization = || {
+        let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim();
+        let (scheme, token) = value.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+    };
+    if let Some(token) = authorization() {
+        return Ok(Some(Cow::Borrowed(token)));
+    }
+    // Before anything is switched it is HTTP/1.1, or the header means nothing.
+    if !websocket::is_asked_for(Version::HTTP_11, headers) {
+        return Ok(None);
+    }
+    Ok(websocket::bearer_token(headers)?.map(Cow::Owned))
 }
 
 // === impl Sender ===

@@ -13,9 +13,12 @@ use serde_json::Value;
 use storage::Key;
 
 use crate::authorize::Authorized;
+use crate::negotiate::{self, Messages, Negotiated, Offer};
+use crate::protobuf;
 use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
 use crate::request::{RequestContext, RequestInfo, Verb};
+use crate::served::KindSource;
 use crate::strategy::Holder;
 use crate::strategy::endpoint::Endpoint;
 use crate::strategy::version::StatusMode;
@@ -220,6 +223,22 @@ impl<'a> Call<'a> {
     /// 400.
     pub(crate) fn check_namespace(&self, object: &mut Value) -> Result<(), Refusal> {
         check_namespace(object, self.namespace())
+    }
+
+    /// The form of an answer that shows objects of the kind.
+    ///
+    /// # Errors
+    /// 406 where no clause of `Accept` can be met.
+    pub(crate) fn form(&self, offer: Offer) -> Result<Negotiated, Refusal> {
+        let kind = &self.scope.kind;
+        let has_message = kind.source == KindSource::BuiltIn
+            && protobuf::has_message(&self.scope.version.api_version, &kind.gvk.kind);
+        let messages = match offer {
+            _ if has_message => Messages::All,
+            Offer::Plain | Offer::Message => Messages::None,
+            Offer::Object | Offer::List | Offer::Watch => Messages::Metadata,
+        };
+        negotiate::accept_with(self.parts, offer, messages)
     }
 
     /// What a write needs.

@@ -18,7 +18,7 @@ pub use documents::Documents;
 pub use model::{Groups, groups_of};
 
 use crate::{
-    negotiate::{self, Offer},
+    negotiate::{self, Encoding, Offer},
     refusal::Refusal,
     respond::{self, Body, Response},
 };
@@ -66,11 +66,11 @@ pub fn serve(
     parts: &Parts,
 ) -> Result<Response, Refusal> {
     if let Page::Core | Page::Groups = page
-        && let Some(version) = negotiate::accepts_aggregated(&parts.headers, &["v2", "v2beta1"])
+        && let Some(form) = negotiate::accepts_aggregated(&parts.headers, &["v2", "v2beta1"])
     {
-        return Ok(aggregated(documents, page, version, parts));
+        return Ok(aggregated(documents, page, form, parts));
     }
-    let form = negotiate::accept(parts, Offer::Plain)?;
+    let form = negotiate::accept(parts, Offer::Message)?;
     let document = documents.legacy(page).ok_or_else(Refusal::no_such_path)?;
     respond::value(StatusCode::OK, form, &document)
 }
@@ -87,20 +87,27 @@ pub(crate) fn refuse(refusal: &Refusal, parts: &Parts, path: &str) -> Option<Res
     is_asked.then(|| respond::text(StatusCode::FORBIDDEN, status.message.clone()))
 }
 
-fn aggregated(documents: &Documents, page: Page<'_>, version: &str, parts: &Parts) -> Response {
+fn aggregated(
+    documents: &Documents,
+    page: Page<'_>,
+    (version, encoding): (&str, Encoding),
+    parts: &Parts,
+) -> Response {
     let document = documents.aggregated(page == Page::Core, version == "v2");
+    let message = match encoding {
+        Encoding::Protobuf => document.message(),
+        Encoding::Json | Encoding::Yaml => None,
+    };
+    let (bytes, content_type) = message.unwrap_or((&document.bytes, document.content_type));
     let mut response = if document.matches(&parts.headers) {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         response
     } else {
-        Response::new(Body::full(document.bytes.clone()))
+        Response::new(Body::full(bytes.clone()))
     };
     let headers = response.headers_mut();
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static(document.content_type),
-    );
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(header::ETAG, document.etag.clone());
     headers.insert(header::VARY, HeaderValue::from_static("Accept"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));

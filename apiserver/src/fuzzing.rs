@@ -15,6 +15,7 @@ use crate::relay;
 use crate::request::{ALL_AUTHENTICATED, RequestInfo};
 use crate::route;
 use crate::tls;
+use crate::websocket::frame::{CONTROL_BYTES_MAX, Heard, Reader};
 
 /// Reads a path as a request's, and holds it to what the stages after it rely on.
 pub fn path(text: &str) {
@@ -95,7 +96,13 @@ pub fn negotiate(accept: &[u8], content_type: &[u8], query: &str) {
         return;
     };
     let (parts, ()) = request.into_parts();
-    for offer in [Offer::Plain, Offer::Object, Offer::List, Offer::Watch] {
+    for offer in [
+        Offer::Plain,
+        Offer::Message,
+        Offer::Object,
+        Offer::List,
+        Offer::Watch,
+    ] {
         drop(negotiate::accept(&parts, offer));
     }
     let _form = negotiate::accept_refusal(&parts);
@@ -137,6 +144,36 @@ pub fn impersonation(text: &str) {
             "{text} is not relayed"
         );
     }
+}
+
+/// Reads frames of a client of a WebSocket: how they are cut makes no difference. The first byte says how; bit 7 of every other one is
+/// set, as in the frames that a client sends, where the first byte has its lowest bit set.
+pub fn websocket(data: &[u8]) {
+    let Some((how, rest)) = data.split_first() else {
+        return;
+    };
+    let high = |byte: &u8| if how & 1 == 0 { *byte } else { byte | 0x80 };
+    let bytes: Vec<u8> = rest.iter().map(high).collect();
+    let whole = Reader::default().read(&bytes);
+    let mut reader = Reader::default();
+    let mut pieces = bytes.chunks(usize::from(how >> 1).max(1));
+    let heard = pieces.try_fold(Heard::default(), |before, piece| {
+        if before.closed {
+            return Ok(before);
+        }
+        let now = reader.read(piece)?;
+        Ok(Heard {
+            ping: now.ping.or(before.ping),
+            closed: now.closed,
+        })
+    });
+    if let Ok(Heard {
+        ping: Some(ping), ..
+    }) = &whole
+    {
+        assert!(ping.len() <= CONTROL_BYTES_MAX, "a ping is short");
+    }
+    assert_eq!(heard, whole, "in pieces and at once");
 }
 
 /// Applies a JSON patch.

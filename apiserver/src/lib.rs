@@ -30,6 +30,9 @@ pub mod negotiate;
 mod quota;
 pub mod route;
 
+// What a connection speaks beside HTTP.
+mod websocket;
+
 // Who answers what.
 pub mod hub;
 pub mod kubeconfig;

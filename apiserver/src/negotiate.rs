@@ -1,8 +1,8 @@
 //! Finds the form in which a client wants its answer and the form in which it sends its body.
 //!
 //! The clauses of `Accept` are tried by quality, then in the order in which they stand; one that cannot be met is passed
-//! over. Protobuf and CBOR answers are never given, so such clauses are passed over too; every client that asks for
-//! them names JSON after them. Protobuf bodies are taken where the kind is a built-in one (`handle` decodes them).
+//! over. Protobuf answers are given where Kubernetes has a message: of built-in kinds, of metadata, of refusals and of
+//! discovery; a Table never is one. CBOR answers are never given. Protobuf bodies are taken where the kind is a built-in one.
 //!
 //! Source: `apiserver/pkg/endpoints/handlers/negotiation/negotiate.go`.
 
@@ -31,6 +31,8 @@ pub enum Encoding {
     Json,
     /// `application/yaml`
     Yaml,
+    /// `application/vnd.kubernetes.protobuf`
+    Protobuf,
 }
 
 /// What of an object an answer shows.
@@ -58,14 +60,27 @@ pub enum TableVersion {
 /// Which shapes the endpoint can give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
-    /// Only the object itself: what is not stored, and refusals.
+    /// Only the object itself: what is not stored.
     Plain,
+    /// The same, where Kubernetes has a message for it: refusals too.
+    Message,
     /// One stored object: Table or PartialObjectMetadata too.
     Object,
     /// A list of stored objects: Table or PartialObjectMetadataList too.
     List,
     /// A watch: as one object, and never YAML.
     Watch,
+}
+
+/// Of which shapes Kubernetes has a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Messages {
+    /// Of none.
+    None,
+    /// Of the metadata of an object: of every kind that is stored.
+    Metadata,
+    /// Of the object too.
+    All,
 }
 
 /// The media type of a body that a client sends.
@@ -92,15 +107,34 @@ pub enum MediaType {
 /// # Errors
 /// 406 where no clause of `Accept` can be met.
 pub fn accept(parts: &Parts, offer: Offer) -> Result<Negotiated, Refusal> {
-    let mut negotiated =
-        accept::choose(&parts.headers, offer).ok_or_else(|| not_acceptable(offer))?;
+    let messages = match offer {
+        Offer::Plain => Messages::None,
+        Offer::Message => Messages::All,
+        Offer::Object | Offer::List | Offer::Watch => Messages::Metadata,
+    };
+    accept_with(parts, offer, messages)
+}
+
+/// [`accept`] for a kind, of which there may be messages.
+///
+/// # Errors
+/// 406 where no clause of `Accept` can be met.
+pub fn accept_with(parts: &Parts, offer: Offer, messages: Messages) -> Result<Negotiated, Refusal> {
+    let mut negotiated = accept::choose(&parts.headers, offer, messages).ok_or_else(|| {
+        if messages == Messages::All && !accept::names_one_of(&parts.headers, produced(offer)) {
+            return not_produced(offer);
+        }
+        let as_object = || accept::choose(&parts.headers, Offer::Object, messages);
+        not_acceptable(offer, offer == Offer::Watch && as_object().is_some())
+    })?;
     negotiated.pretty |= wants_pretty(parts);
     Ok(negotiated)
 }
 
 /// The form of a refusal: as for an object, and JSON where that cannot be had.
 pub(crate) fn accept_refusal(parts: &Parts) -> Negotiated {
-    let mut negotiated = accept::choose(&parts.headers, Offer::Plain).unwrap_or(Negotiated::JSON);
+    let chosen = accept::choose(&parts.headers, Offer::Message, Messages::All);
+    let mut negotiated = chosen.unwrap_or(Negotiated::JSON);
     negotiated.pretty |= wants_pretty(parts);
     negotiated
 }
@@ -111,9 +145,12 @@ pub(crate) fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
     accept::names(headers, media_type)
 }
 
-/// Whether `Accept` prefers the aggregated discovery document of `version` (of `apidiscovery.k8s.io`) over the plain ones, and which of
-/// `versions` it prefers.
-pub(crate) fn accepts_aggregated<'a>(headers: &HeaderMap, versions: &[&'a str]) -> Option<&'a str> {
+/// Whether `Accept` prefers an aggregated discovery document over the plain ones: which of `versions` (of `apidiscovery.k8s.io`) it prefers, and
+/// how that is encoded. Of the first version there is a message.
+pub(crate) fn accepts_aggregated<'a>(
+    headers: &HeaderMap,
+    versions: &[&'a str],
+) -> Option<(&'a str, Encoding)> {
     accept::aggregated(headers, versions)
 }
 
@@ -142,10 +179,44 @@ pub fn content_type(headers: &HeaderMap, supported: &[MediaType]) -> Result<Medi
         })
 }
 
-fn not_acceptable(offer: Offer) -> Refusal {
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// The media types that a route of a built-in kind says it has; none where it is not known whose the route is.
+fn produced(offer: Offer) -> &'static [&'static str] {
+    match offer {
+        Offer::Plain | Offer::Message => &[],
+        Offer::Object => &["application/json", "application/yaml", PROTOBUF],
+        // One route answers both.
+        Offer::List | Offer::Watch => &[
+            "application/json",
+            "application/yaml",
+            PROTOBUF,
+            "application/json;stream=watch",
+            "application/vnd.kubernetes.protobuf;stream=watch",
+        ],
+    }
+}
+
+/// The refusal of a route that has none of the media types that are named, whatever their parameters.
+///
+/// Source: `github.com/emicklei/go-restful/v3` (`detectRoute`), `apiserver/pkg/server/genericapiserver.go` (`serviceErrorHandler`).
+fn not_produced(offer: Offer) -> Refusal {
+    let all = produced(offer).join(", ");
+    let text = format!("406: Not Acceptable\n\nAvailable representations: {all}");
+    Status::failure(406, api::StatusReason::NotAcceptable, text).into()
+}
+
+/// The refusal, which names what can be had: other names where only a stream of it cannot.
+fn not_acceptable(offer: Offer, is_streamed: bool) -> Refusal {
     let accepted: &[&str] = match offer {
-        Offer::Watch => &["application/json"],
-        Offer::Plain | Offer::Object | Offer::List => &["application/json", "application/yaml"],
+        _ if is_streamed => &[
+            "application/json;stream=watch",
+            "application/vnd.kubernetes.protobuf;stream=watch",
+        ],
+        Offer::Plain => &["application/json", "application/yaml"],
+        Offer::Message | Offer::Object | Offer::List | Offer::Watch => {
+            &["application/json", "application/yaml", PROTOBUF]
+        }
     };
     Status::not_acceptable(accepted).into()
 }
@@ -196,6 +267,15 @@ impl Encoding {
         match self {
             Self::Json => "application/json",
             Self::Yaml => "application/yaml",
+            Self::Protobuf => PROTOBUF,
+        }
+    }
+
+    /// The value of `Content-Type` of a watch.
+    pub(crate) const fn stream_content_type(self) -> &'static str {
+        match self {
+            Self::Json | Self::Yaml => self.content_type(),
+            Self::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
         }
     }
 }
@@ -219,7 +299,7 @@ impl MediaType {
         match self {
             Self::Json => "application/json",
             Self::Yaml => "application/yaml",
-            Self::Protobuf => "application/vnd.kubernetes.protobuf",
+            Self::Protobuf => PROTOBUF,
             Self::JsonPatch => "application/json-patch+json",
             Self::MergePatch => "application/merge-patch+json",
             Self::StrategicMergePatch => "application/strategic-merge-patch+json",

@@ -1,19 +1,21 @@
-//! Bodies of type `application/vnd.kubernetes.protobuf`, which typed clients send for built-in kinds.
+//! Objects as `application/vnd.kubernetes.protobuf`, which typed clients send and ask for where a kind is built in.
 //!
-//! Such a body is the four bytes `k8s\0` and a `runtime.Unknown` that names the kind and holds the message. Messages are
-//! decoded to the JSON that the same client would have sent as JSON, by tables of field numbers that are taken from the
-//! Kubernetes modules (`hack/protobuf-fields`). Answers are always JSON, which every such client accepts as well.
+//! Such an object is the four bytes `k8s\0` and a `runtime.Unknown` that names the kind and holds the message. Messages are
+//! decoded to the JSON that the same client would have sent as JSON, and encoded from JSON to the bytes that Kubernetes makes of the same
+//! object, by tables of field numbers that are taken from the Kubernetes modules (`hack/protobuf-fields`). The store knows JSON alone.
 //!
 //! Invariant: bytes of a client never make this panic; depth is bounded by [`DEPTH_MAX`].
 //! Source: apimachinery/pkg/runtime/serializer/protobuf/protobuf.go.
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
+mod encode;
 mod message;
 mod scalar;
 mod tables;
 mod wire;
 mod zeros;
 
+use bytes::Bytes;
 use serde_json::Value;
 
 use tables::Tables;
@@ -75,6 +77,44 @@ pub enum Error {
 }
 
 const PREFIX: &[u8; 4] = b"k8s\0";
+
+/// Whether a kind has a message.
+pub fn has_message(api_version: &str, kind: &str) -> bool {
+    Tables::get().root(api_version, kind).is_some()
+}
+
+/// Encodes an object, or a list of objects of one kind, with its envelope.
+///
+/// # Errors
+/// [`Error::Kind`] for a kind without a message, [`Error::Content`] for a value that is not of the type of its field.
+pub fn encode(object: &Value) -> Result<Vec<u8>, Error> {
+    encode::object(Tables::get(), object)
+}
+
+/// Encodes one item of a list, without an envelope.
+///
+/// # Errors
+/// As of [`encode`].
+pub(crate) fn encode_item(api_version: &str, kind: &str, item: &Value) -> Result<Vec<u8>, Error> {
+    encode::item(Tables::get(), (api_version, kind), item)
+}
+
+/// The bytes of a list around its items, each of which is an [`encode_item`].
+///
+/// # Errors
+/// As of [`encode`].
+pub(crate) fn encode_list(
+    (api_version, list_kind): (&str, &str),
+    metadata: &Value,
+    items: Vec<Bytes>,
+) -> Result<Vec<Bytes>, Error> {
+    encode::list(Tables::get(), (api_version, list_kind), metadata, items)
+}
+
+/// Encodes an event of a watch as it stands in the stream, with its length before it; `object` has its envelope.
+pub(crate) fn encode_event(out: &mut Vec<u8>, event_type: &str, object: &[u8]) {
+    encode::event(out, event_type, object);
+}
 
 /// Reads the envelope of a body. A kind that the envelope does not name is the expected one.
 pub fn envelope(body: &[u8]) -> Result<Envelope, Error> {

@@ -16,16 +16,20 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use body::{Body, RequestBody};
-pub(crate) use body::{Stream, Switched};
+pub(crate) use body::{FarEnd, Stream, Switched};
 
 use crate::{
     negotiate::{Encoding, Negotiated},
+    protobuf,
     refusal::{Content, Refusal},
     request::RequestContext,
 };
 
 /// An answer.
 pub type Response = http::Response<Body>;
+
+/// How much of a list goes out at once: small frames cost more than copying does.
+const CHUNK_BYTES: usize = 32 * 1024;
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
@@ -42,7 +46,8 @@ pub fn json(code: StatusCode, form: Negotiated, bytes: Bytes) -> Response {
         .map_err(Refusal::internal)
         .and_then(|parsed| value(code, form, &parsed));
     // Not ours to judge here: the bytes are what there is.
-    other.unwrap_or_else(|_not_json| {
+    other.unwrap_or_else(|error| {
+        tracing::warn!(%error, "an object is answered as it is stored");
         with_type(code, Encoding::Json.content_type(), Body::full(bytes))
     })
 }
@@ -63,6 +68,10 @@ pub fn value<T: Serialize + ?Sized>(
             text.into_bytes()
         }
         Encoding::Json => serde_json::to_vec(value).map_err(Refusal::internal)?,
+        Encoding::Protobuf => {
+            let value = serde_json::to_value(value).map_err(Refusal::internal)?;
+            protobuf::encode(&value).map_err(Refusal::internal)?
+        }
         Encoding::Yaml => {
             let value = serde_json::to_value(value).map_err(Refusal::internal)?;
             let text = serde_saphyr::to_string(&value).map_err(Refusal::internal)?;
@@ -93,25 +102,90 @@ where
     json(StatusCode::OK, form, whole.into())
 }
 
+/// Answers 200 with a list whose items are encoded, as messages.
+///
+/// # Errors
+/// 500 for a list that has no message, which is a bug.
+pub(crate) fn message_list(
+    of: (&str, &str),
+    metadata: &api::ListMeta,
+    items: Vec<Bytes>,
+) -> Result<Response, Refusal> {
+    let metadata = serde_json::to_value(metadata).map_err(Refusal::internal)?;
+    let pieces = protobuf::encode_list(of, &metadata, items).map_err(Refusal::internal)?;
+    let length = pieces.iter().map(|piece| piece.len() as u64).sum();
+    let body = Body::chunks(chunked(pieces), Some(length));
+    let content_type = Encoding::Protobuf.content_type();
+    Ok(with_type(StatusCode::OK, content_type, body))
+}
+
+/// Joins pieces to some of at least [`CHUNK_BYTES`], one after the other.
+fn chunked(pieces: Vec<Bytes>) -> impl Iterator<Item = Bytes> + Send + 'static {
+    let mut pieces = pieces.into_iter();
+    std::iter::from_fn(move || {
+        let mut chunk = Vec::new();
+        while chunk.len() < CHUNK_BYTES {
+            match pieces.next() {
+                Some(piece) => chunk.extend_from_slice(&piece),
+                None => break,
+            }
+        }
+        (!chunk.is_empty()).then(|| chunk.into())
+    })
+}
+
 /// Answers 200 with the events of a watch, until they end, the server drains, or the watcher may not go on. That it is told by an
 /// `ERROR` event: a clean end would pass for one of time, kubectl would end in silence, and informers would go on from where they are.
 ///
 /// Source: client-go `tools/cache/reflector.go` (`handleAnyWatch`) lists again after such an event, and is answered 401 or 403.
-pub fn watch<S>(events: S, context: &RequestContext) -> Response
+pub fn watch<S>(events: S, encoding: Encoding, context: &RequestContext) -> Response
 where
     S: futures::Stream<Item = Bytes> + Send + 'static,
 {
+    let last_words = match encoding {
+        Encoding::Json | Encoding::Yaml => error_event,
+        Encoding::Protobuf => error_message,
+    };
     with_type(
         StatusCode::OK,
-        Encoding::Json.content_type(),
-        Body::stream_with(events, context.ending.clone(), error_event),
+        encoding.stream_content_type(),
+        Body::stream_with(events, context.ending.clone(), last_words),
     )
+}
+
+/// Answers with the events of a watch in messages of a WebSocket.
+pub(crate) fn over_websocket(
+    watch: Response,
+    encoding: Encoding,
+    headers: HeaderMap,
+    context: &RequestContext,
+) -> Response {
+    let mut response = http::Response::new(Body::switched(Switched {
+        far: FarEnd::Watch {
+            events: watch.into_body(),
+            encoding,
+        },
+        ending: context.ending.clone(),
+    }));
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    *response.headers_mut() = headers;
+    response
 }
 
 /// A status as the last event of a watch.
 fn error_event(status: &Status) -> Bytes {
     let event = serde_json::json!({"type": "ERROR", "object": status});
     format!("{event}\n").into()
+}
+
+/// The same as a message.
+fn error_message(status: &Status) -> Bytes {
+    let mut out = Vec::new();
+    let status = serde_json::to_value(status).unwrap_or_default();
+    if let Ok(object) = protobuf::encode(&status) {
+        protobuf::encode_event(&mut out, "ERROR", &object);
+    }
+    out.into()
 }
 
 /// Answers with text.

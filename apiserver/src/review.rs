@@ -129,7 +129,7 @@ impl Review {
     ) -> Result<Response, Refusal> {
         let info = request.info();
         self.check_path(info)?;
-        let form = negotiate::accept(request.request(), Offer::Plain)?;
+        let form = negotiate::accept(request.request(), Offer::Message)?;
         let media_type = negotiate::content_type(
             &request.request().headers,
             &[MediaType::Json, MediaType::Yaml, MediaType::Protobuf],

@@ -71,6 +71,17 @@ pub(crate) fn frame(out: &mut Vec<u8>, event_type: WatchEventType, object: &[u8]
 // === impl WatchEventType ===
 
 impl WatchEventType {
+    /// What it is called on the wire.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+            Self::Bookmark => "BOOKMARK",
+            Self::Error => "ERROR",
+        }
+    }
+
     const fn head(self) -> &'static [u8] {
         match self {
             Self::Added => br#"{"type":"ADDED","object":"#,

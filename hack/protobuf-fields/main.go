@@ -1,4 +1,4 @@
-// Writes apiserver/data/protobuf_fields.txt: for each message that a typed client may send, its field numbers.
+// Writes apiserver/data/protobuf_fields.txt: for each message that a typed client may send or be sent, its field numbers.
 //
 // Run it in this folder with the Kubernetes modules of the version that the built-in kinds are taken from:
 //
@@ -19,6 +19,7 @@ import (
 	"sort"
 	"strings"
 
+	apidiscovery "k8s.io/api/apidiscovery/v2"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -150,6 +151,18 @@ func main() {
 		}
 		enqueue(t)
 		roots = append(roots, fmt.Sprintf("%s\t%s\t%s", gvk.GroupVersion(), gvk.Kind, short(t)))
+	}
+	// What is of no group, or of none that a client writes.
+	for version, objects := range map[string][]any{
+		"v1":                    {metav1.Status{}, metav1.APIVersions{}, metav1.APIGroup{}, metav1.APIGroupList{}, metav1.APIResourceList{}},
+		"meta.k8s.io/v1":        {metav1.PartialObjectMetadata{}},
+		"apidiscovery.k8s.io/v2": {apidiscovery.APIGroupDiscoveryList{}},
+	} {
+		for _, object := range objects {
+			t := reflect.TypeOf(object)
+			enqueue(t)
+			roots = append(roots, fmt.Sprintf("%s\t%s\t%s", version, t.Name(), short(t)))
+		}
 	}
 	sort.Strings(roots)
 	for len(queue) > 0 {

@@ -105,6 +105,29 @@ impl Watcher {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
+    /// Returns the next of the events that the store has delivered by now; `None` once all of them were handed out.
+    ///
+    /// # Errors
+    /// The end of the watch, after everything that came before it.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped.
+    pub async fn next_waiting(&mut self) -> Result<Option<Vec<Arc<Event>>>, WatchEnd> {
+        poll_fn(|cx| match self.poll_next(cx) {
+            Poll::Ready(batch) => Poll::Ready(batch.map(Some)),
+            // It reads on in history in its next turn.
+            Poll::Pending if self.has_waiting() => Poll::Pending,
+            Poll::Pending => Poll::Ready(Ok(None)),
+        })
+        .await
+    }
+
+    /// Whether something was delivered that was not handed out.
+    fn has_waiting(&self) -> bool {
+        let mail = self.mailbox.mail.lock();
+        !self.replay.is_empty() || !mail.queue.is_empty() || mail.missed.is_some()
+    }
+
     /// [`Watcher::next`] for hand-written futures.
     ///
     /// # Errors

@@ -228,6 +228,38 @@ impl User {
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
     ) -> Result<Answer, String> {
+        let said = format!("{method} {path} as {}", self.name);
+        let (parts, body) = self.exchange((method, path), headers, body, &said).await?;
+        Ok(Answer {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            body: serde_json::from_slice(&body)
+                .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&body).into_owned())),
+            request: said,
+        })
+    }
+
+    /// Gets a path in a form that is no JSON: the status, the type of the body, and the body.
+    pub async fn get_bytes(&self, path: &str, accept: &str) -> (u16, String, Bytes) {
+        let headers = [("accept", accept)];
+        let answer = self.exchange(("GET", path), &headers, "", path).await;
+        let (parts, body) = answer.expect("the hub answers");
+        let media = parts.headers.get("content-type");
+        let media = media.and_then(|media| media.to_str().ok());
+        (
+            parts.status.as_u16(),
+            media.unwrap_or_default().to_owned(),
+            body,
+        )
+    }
+
+    async fn exchange(
+        &self,
+        (method, path): (&str, &str),
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+        said: &str,
+    ) -> Result<(http::response::Parts, Bytes), String> {
         let mut request = http::Request::builder().method(method).uri(path);
         if !headers
             .iter()
@@ -241,7 +273,6 @@ impl User {
         let request = request
             .body(Body::from(body.into().to_vec()))
             .expect("the trial sends what HTTP can carry");
-        let said = format!("{method} {path} as {}", self.name);
         let exchange = async {
             let response = self
                 .client
@@ -256,17 +287,10 @@ impl User {
                 .to_bytes();
             Ok::<_, String>((parts, body))
         };
-        let (parts, body) = tokio::time::timeout(ANSWER_TIMEOUT, exchange)
+        tokio::time::timeout(ANSWER_TIMEOUT, exchange)
             .await
             .map_err(|_elapsed| format!("{said}: no answer within {ANSWER_TIMEOUT:?}"))?
-            .map_err(|error| format!("{said}: {error}"))?;
-        Ok(Answer {
-            status: parts.status.as_u16(),
-            headers: parts.headers,
-            body: serde_json::from_slice(&body)
-                .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&body).into_owned())),
-            request: said,
-        })
+            .map_err(|error| format!("{said}: {error}"))
     }
 
     /// [`User::try_send`] to a hub that answers.

@@ -87,6 +87,23 @@ impl Address {
     }
 }
 
+impl Pair {
+    /// Reads the client certificate of a kubeconfig's first user.
+    pub fn of_kubeconfig(text: &str) -> Self {
+        let config: Value = serde_saphyr::from_str(text).expect("the kubeconfig is YAML");
+        let user = &config["users"][0]["user"];
+        let part = |name: &str| {
+            let encoded = user[name].as_str().expect("it has a certificate");
+            let decoded = STANDARD.decode(encoded).expect("in base64");
+            String::from_utf8(decoded).expect("as PEM")
+        };
+        Self {
+            certificate: part("client-certificate-data"),
+            key: part("client-key-data"),
+        }
+    }
+}
+
 // === impl Wire ===
 
 impl Wire {
@@ -130,6 +147,12 @@ impl Wire {
     pub async fn read_to_end(&mut self) -> Vec<u8> {
         while self.read_more().await {}
         std::mem::take(&mut self.received)
+    }
+
+    /// Reads until the other end closes or what was received holds some bytes; tells everything that was received.
+    pub async fn read_bytes_until(&mut self, bytes: &[u8]) -> &[u8] {
+        while find(&self.received, bytes).is_none() && self.read_more().await {}
+        &self.received
     }
 
     /// Forgets what was received.

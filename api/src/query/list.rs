@@ -193,7 +193,7 @@ pub fn parse_resource_version(text: &str) -> Result<Option<u64>, Status> {
         Ok(0) => Ok(None),
         Ok(version) => Ok(Some(version)),
         Err(cause) => Err(Status::bad_request(format!(
-            "invalid resource version: {}: {cause}",
+            "invalid resource version: resourceVersion: Invalid value: {}: {cause}",
             dialect::quote(text)
         ))),
     }

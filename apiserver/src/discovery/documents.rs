@@ -13,6 +13,10 @@ use serde_json::Value;
 use sha2::{Digest, Sha512};
 
 use super::{Groups, Page};
+use crate::protobuf;
+
+const AGGREGATED_V2_MESSAGE: &str =
+    "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// All documents of one set of groups.
 #[derive(Debug)]
@@ -29,6 +33,8 @@ pub(super) struct Document {
     pub(super) content_type: &'static str,
     /// In double quotes: SHA-512 of the bytes.
     pub(super) etag: HeaderValue,
+    /// The document in protobuf, made when first asked for.
+    message: OnceLock<Option<Bytes>>,
 }
 
 // === impl Documents ===
@@ -239,7 +245,18 @@ impl Document {
             content_type,
             etag: HeaderValue::try_from(format!("\"{digest:X}\""))
                 .expect("digits and letters in quotes"),
+            message: OnceLock::new(),
         }
+    }
+
+    /// The document in protobuf and its media type; `None` for a version that has no message. Kubernetes gives it the ETag of the other.
+    pub(super) fn message(&self) -> Option<(&Bytes, &'static str)> {
+        let make = || {
+            let value = serde_json::from_slice(&self.bytes).ok()?;
+            protobuf::encode(&value).ok().map(Bytes::from)
+        };
+        let message = self.message.get_or_init(make).as_ref()?;
+        Some((message, AGGREGATED_V2_MESSAGE))
     }
 
     /// Whether the client has it already.

@@ -2,12 +2,13 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
+use api::GroupVersionKind;
 use api::discovery::{
     ApiGroupDiscovery, ApiResourceDiscovery, ApiSubresourceDiscovery, ApiVersionDiscovery,
-    GroupMeta,
+    GroupMeta, ResponseKind,
 };
 
-use crate::served::{ServedKind, ServedKinds};
+use crate::served::{KindSource, ServedKind, ServedKinds};
 
 /// Freshness of a version whose source was reached.
 const CURRENT: &str = "Current";
@@ -148,7 +149,7 @@ fn resource_of(kind: &ServedKind) -> ApiResourceDiscovery {
         .iter()
         .map(|subresource| ApiSubresourceDiscovery {
             subresource: subresource.name.clone(),
-            response_kind: Some((&subresource.gvk).into()),
+            response_kind: Some(response_kind_of(kind, &subresource.gvk)),
             verbs: subresource.verbs.clone(),
         })
         .collect();
@@ -167,6 +168,20 @@ fn resource_of(kind: &ServedKind) -> ApiResourceDiscovery {
         categories: kind.categories.clone(),
         subresources,
     }
+}
+
+/// Of a built-in kind, a subresource names group and version only where they are not those of the kind. Of a defined one it
+/// always does.
+///
+/// Source: `apiserver/pkg/endpoints/installer.go` (`ConvertGroupVersionIntoToDiscovery`),
+/// `apiextensions-apiserver/pkg/apiserver/customresource_discovery_controller.go`.
+fn response_kind_of(kind: &ServedKind, subresource: &GroupVersionKind) -> ResponseKind {
+    let mut response_kind = ResponseKind::from(subresource);
+    let own = (&kind.gvk.group, &kind.gvk.version);
+    if kind.source == KindSource::BuiltIn && (&subresource.group, &subresource.version) == own {
+        (response_kind.group, response_kind.version) = (String::new(), String::new());
+    }
+    response_kind
 }
 
 /// The order of Kubernetes' own groups. kubectl resolves a short name that two groups have by it.

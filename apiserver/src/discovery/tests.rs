@@ -212,3 +212,23 @@ fn what_the_hub_serves_covers_what_the_spoke_serves() {
         ]
     );
 }
+
+#[test]
+fn a_subresource_of_a_built_in_kind_names_a_group_only_where_it_is_another() {
+    for (source, status) in [
+        (KindSource::BuiltIn, ("", "")),
+        (KindSource::Definition, ("a.io", "v1")),
+    ] {
+        let mut kind = Arc::unwrap_or_clone(served("a.io", "v1", "widgets", "Widget"));
+        kind.source = source;
+        let groups = groups_of(&ServedKinds::new(vec![Arc::new(kind)])).groups;
+        let resource = &groups[0].versions[0].resources[0];
+        let kinds: Vec<_> = resource
+            .subresources
+            .iter()
+            .filter_map(|it| it.response_kind.as_ref())
+            .map(|it| (it.group.as_str(), it.version.as_str()))
+            .collect();
+        assert_eq!(kinds, [status, ("autoscaling", "v1")]);
+    }
+}

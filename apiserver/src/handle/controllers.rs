@@ -54,7 +54,7 @@ pub(crate) async fn change(
             && meta::finalizers(&object).is_empty()
             && (access.scope.strategy().deletion.may_be_removed)(&object);
         let done = if goes {
-            write::remove(access, target, &object, expect)
+            write::remove(access, target, &live, expect)
                 .await
                 .map(|()| None)
         } else if object == live {

@@ -15,7 +15,7 @@ use crate::strategy::fields::wipe_system_fields;
 
 pub(super) async fn create(call: &Call<'_>, body: RequestBody) -> Result<Response, Refusal> {
     call.cluster()?;
-    let form = negotiate::accept(call.parts, Offer::Object)?;
+    let form = call.form(Offer::Object)?;
     let media = negotiate::content_type(&call.parts.headers, call.scope.typing().object_media())?;
     let bytes = receive(call.context, body).await?;
     let options = CreateOptions::from_query(call.query)?;

@@ -38,7 +38,7 @@ pub(crate) enum Deleted {
 }
 
 pub(super) async fn delete(call: &Call<'_>, body: RequestBody) -> Result<Response, Refusal> {
-    let form = negotiate::accept(call.parts, Offer::Object)?;
+    let form = call.form(Offer::Object)?;
     let options = options(call, body).await?;
     let target = call.target()?;
     admit::admit_delete(call, &target)?;

@@ -16,7 +16,7 @@ use super::output::Shown;
 use super::selection::Selection;
 use crate::admit;
 use crate::call::{Call, Target};
-use crate::negotiate::{self, Offer};
+use crate::negotiate::Offer;
 use crate::objects::parse_key;
 use crate::refusal::Refusal;
 use crate::respond;
@@ -30,7 +30,7 @@ pub(super) async fn delete_collection(
     body: RequestBody,
 ) -> Result<Response, Refusal> {
     let cluster = call.cluster()?;
-    let form = negotiate::accept(call.parts, Offer::Plain)?;
+    let form = call.form(Offer::Message)?;
     let list_options = ListOptions::from_query(call.query)?;
     let selection = Selection::new(call, &list_options)?;
     let options = options(call, body).await?;

@@ -6,12 +6,12 @@ use http::StatusCode;
 
 use super::output::{self, Shown};
 use crate::call::Call;
-use crate::negotiate::{self, Offer};
+use crate::negotiate::Offer;
 use crate::refusal::Refusal;
 use crate::respond::Response;
 
 pub(super) async fn get(call: &Call<'_>) -> Result<Response, Refusal> {
-    let form = negotiate::accept(call.parts, Offer::Object)?;
+    let form = call.form(Offer::Object)?;
     let target = call.target()?;
     let options = GetOptions::from_query(call.query);
     check_not_newer(call, parse_resource_version(&options.resource_version)?)?;

@@ -16,8 +16,9 @@ use super::get::check_not_newer;
 use super::output::{corrupt, table_of};
 use super::selection::Selection;
 use crate::call::Call;
-use crate::negotiate::{self, Negotiated, Offer, Shape};
+use crate::negotiate::{Encoding, Negotiated, Offer, Shape};
 use crate::objects::{ContinueToken, parse_key, splice_cluster, write_partial_metadata};
+use crate::protobuf;
 use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
 use crate::respond;
@@ -42,7 +43,7 @@ pub(super) struct Page {
 }
 
 pub(super) async fn list(call: &Call<'_>) -> Result<Response, Refusal> {
-    let form = negotiate::accept(call.parts, Offer::List)?;
+    let form = call.form(Offer::List)?;
     let options = ListOptions::from_query(call.query)?;
     let selection = Selection::new(call, &options)?;
     let mut page = read(call, &options, &selection).await?;
@@ -248,6 +249,11 @@ fn render(
         items.extend(lenses.or_left_out(item(call, &lens, entry))?);
     }
     match form.shape {
+        Shape::Object if form.encoding == Encoding::Protobuf => {
+            let api_version = call.scope.version.api_version.as_str();
+            let items = messages((api_version, &kind.gvk.kind), &items)?;
+            respond::message_list((api_version, &kind.list_kind), &metadata, items)
+        }
         Shape::Object => {
             let framed = Framed::new(
                 &kind.list_kind,
@@ -265,6 +271,10 @@ fn render(
                 *item = Bytes::from(out);
             }
             let (kind, version) = (table::PARTIAL_OBJECT_METADATA_LIST, table::META_API_VERSION);
+            if form.encoding == Encoding::Protobuf {
+                let items = messages((version, table::PARTIAL_OBJECT_METADATA), &items)?;
+                return respond::message_list((version, kind), &metadata, items);
+            }
             let framed = Framed::new(kind, version, &metadata, items);
             let length = framed.length();
             Ok(respond::json_chunks(form, framed, Some(length)))
@@ -279,6 +289,17 @@ fn render(
             respond::value(http::StatusCode::OK, form, &rows.table)
         }
     }
+}
+
+/// The items of a list as messages.
+fn messages(kind: (&str, &str), items: &[Bytes]) -> Result<Vec<Bytes>, Refusal> {
+    let (api_version, kind) = kind;
+    let messages = items.iter().map(|item| {
+        let object = serde_json::from_slice(item).map_err(Refusal::internal)?;
+        let message = protobuf::encode_item(api_version, kind, &object);
+        message.map(Bytes::from).map_err(Refusal::internal)
+    });
+    messages.collect()
 }
 
 /// An object as it is listed: over all clusters it says which one it is in.

@@ -37,7 +37,7 @@ pub(super) struct Patch {
 pub(super) async fn patch(call: &Call<'_>, body: RequestBody) -> Result<Response, Refusal> {
     call.cluster()?;
     let kind = patch_kind(call)?;
-    let form = negotiate::accept(call.parts, Offer::Object)?;
+    let form = call.form(Offer::Object)?;
     let bytes = receive(call.context, body).await?;
     let options = PatchOptions::from_query(call.query, kind)?;
     let patch = parse(kind, &bytes, options)?;

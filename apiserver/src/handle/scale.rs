@@ -31,7 +31,7 @@ use crate::strategy::version::ScalePaths;
 const DEFINITION: &str = "io.k8s.api.autoscaling.v1.Scale";
 
 pub(super) async fn get(call: &Call<'_>) -> Result<Response, Refusal> {
-    let form = negotiate::accept(call.parts, Offer::Plain)?;
+    let form = negotiate::accept(call.parts, Offer::Message)?;
     let target = call.target()?;
     let entry = call.shared.store.get(&target.key);
     let entry = entry.ok_or_else(|| call.not_found(&target.name))?;
@@ -41,7 +41,7 @@ pub(super) async fn get(call: &Call<'_>) -> Result<Response, Refusal> {
 }
 
 pub(super) async fn update(call: &Call<'_>, body: RequestBody) -> Result<Response, Refusal> {
-    let form = negotiate::accept(call.parts, Offer::Plain)?;
+    let form = negotiate::accept(call.parts, Offer::Message)?;
     let supported = [MediaType::Json, MediaType::Yaml, MediaType::Protobuf];
     let media = negotiate::content_type(&call.parts.headers, &supported)?;
     let bytes = receive(call.context, body).await?;
@@ -61,7 +61,7 @@ pub(super) async fn update(call: &Call<'_>, body: RequestBody) -> Result<Respons
 
 pub(super) async fn patch(call: &Call<'_>, body: RequestBody) -> Result<Response, Refusal> {
     let kind = patch::patch_kind(call)?;
-    let form = negotiate::accept(call.parts, Offer::Plain)?;
+    let form = negotiate::accept(call.parts, Offer::Message)?;
     let bytes = receive(call.context, body).await?;
     let options = PatchOptions::from_query(call.query, kind)?;
     let patch = patch::parse(kind, &bytes, options)?;

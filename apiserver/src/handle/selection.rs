@@ -14,6 +14,7 @@ use crate::call::{Call, Each, Lenses};
 use crate::objects::{Head, head};
 use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
+use crate::strategy::version::SelectableField;
 use crate::terms;
 
 /// What is selected.
@@ -156,7 +157,7 @@ impl Selection {
             .version
             .selectable
             .iter()
-            .map(|field| (field.label.clone(), text_at(&object, &field.path)))
+            .map(|field| (field.label.clone(), text_at(&object, field)))
             .collect();
         Ok(self.fields.matches(|path| {
             let selectable = found.iter().find(|(label, _)| label == path);
@@ -199,11 +200,12 @@ fn metadata_field<'h>(head: &'h Head<'_>, path: &str) -> &'h str {
     }
 }
 
-/// A scalar as text, as Go prints it; what is absent is empty.
-fn text_at(object: &Value, path: &[String]) -> String {
-    let found = path.iter().try_fold(object, |value, name| value.get(name));
+/// A scalar as text, as Go prints it.
+fn text_at(object: &Value, field: &SelectableField) -> String {
+    let mut path = field.path.iter();
+    let found = path.try_fold(object, |value, name| value.get(name));
     match found {
-        None | Some(Value::Null) => String::new(),
+        None | Some(Value::Null) => field.unset.to_owned(),
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
     }

@@ -1,6 +1,6 @@
 //! The small subresources of pods: `binding` and `eviction`; and those that need a pod that runs.
 //!
-//! Discovery does not name the latter: nothing runs where the hub stores the pods. Disruption budgets are not asked about evictions: there is nobody who keeps their status.
+//! The latter are refused as by a cluster whose pods do not run: nothing does where the hub stores the pods. Disruption budgets are not asked about evictions: there is nobody who keeps their status.
 //! Source: kubernetes/pkg/registry/core/pod/storage/{storage,eviction}.go.
 
 use api::query::{CreateOptions, DeleteOptions};
@@ -26,7 +26,7 @@ const MEDIA: [MediaType; 3] = [MediaType::Json, MediaType::Yaml, MediaType::Prot
 
 /// Gives a pod its node.
 pub(super) async fn bind(call: &Call<'_>, body: RequestBody) -> Result<Response, Refusal> {
-    let form = negotiate::accept(call.parts, Offer::Plain)?;
+    let form = negotiate::accept(call.parts, Offer::Message)?;
     let binding = read(call, body, &GroupVersionKind::new("", "v1", "Binding")).await?;
     let options = CreateOptions::from_query(call.query)?;
     let target = call.target()?;
@@ -93,7 +93,7 @@ pub(super) fn running(call: &Call<'_>) -> Result<Response, Refusal> {
 
 /// Deletes a pod.
 pub(super) async fn evict(call: &Call<'_>, body: RequestBody) -> Result<Response, Refusal> {
-    let form = negotiate::accept(call.parts, Offer::Plain)?;
+    let form = negotiate::accept(call.parts, Offer::Message)?;
     let eviction = read(
         call,
         body,

@@ -43,7 +43,7 @@ pub(super) enum Absent {
 
 /// PUT.
 pub(super) async fn update(call: &Call<'_>, body: RequestBody) -> Result<Response, Refusal> {
-    let form = negotiate::accept(call.parts, Offer::Object)?;
+    let form = call.form(Offer::Object)?;
     let media = negotiate::content_type(&call.parts.headers, call.scope.typing().object_media())?;
     let bytes = receive(call.context, body).await?;
     let options = UpdateOptions::from_query(call.query)?;
@@ -169,7 +169,8 @@ async fn change_once(
     let expect = Expect::Revision(entry.modified());
     if is_finalized(call, &object, &live) {
         if change.mode == Mode::Commit {
-            write::remove(&call.access(), target, &object, expect).await?;
+            // Watchers are shown what was there: the change that lets it go is not written.
+            write::remove(&call.access(), target, &live, expect).await?;
         }
         return Ok(Written {
             shown: Shown::Value(object),

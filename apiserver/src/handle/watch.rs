@@ -21,13 +21,16 @@ use tokio::time::{Instant, sleep_until};
 use super::convert;
 use super::selection::Selection;
 use crate::call::{Call, Lens, Shared};
-use crate::negotiate::{self, Offer};
+use crate::negotiate::Offer;
 use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
 use crate::registry::scope::Conversion;
+use crate::registry::scope::EndCause;
+use crate::request::RequestOrigin;
 use crate::respond;
 use crate::respond::Response;
 use crate::watch::{WatchEventType, translate};
+use crate::websocket;
 
 use encode::Encoder;
 use everywhere::{Everywhere, Woke};
@@ -57,7 +60,8 @@ pub(super) enum Bookmarks {
 }
 
 pub(super) fn watch(call: &Call<'_>) -> Result<Response, Refusal> {
-    let form = negotiate::accept(call.parts, Offer::Watch)?;
+    let form = call.form(Offer::Watch)?;
+    let switched = switched_headers(call)?;
     let start = Start::new(call)?;
     let everywhere = start.selection.each.clone().map(Everywhere::new);
     let stream = WatchStream {
@@ -72,7 +76,19 @@ pub(super) fn watch(call: &Call<'_>) -> Result<Response, Refusal> {
         last_bookmark: LastBookmark::Due,
         phase: Phase::Beginning(start.beginning),
     };
-    Ok(respond::watch(stream.into_stream(), call.context))
+    let response = respond::watch(stream.into_stream(), form.encoding, call.context);
+    Ok(match switched {
+        Some(headers) => respond::over_websocket(response, form.encoding, headers, call.context),
+        None => response,
+    })
+}
+
+/// The headers of a 101 for a client that asks for the events over WebSocket.
+fn switched_headers(call: &Call<'_>) -> Result<Option<http::HeaderMap>, Refusal> {
+    let is_asked_for = call.context.origin == RequestOrigin::Network
+        && websocket::is_asked_for(call.parts.version, &call.parts.headers);
+    let headers = is_asked_for.then(|| websocket::accept(call.parts));
+    headers.transpose()
 }
 
 /// A watch that is being answered.
@@ -100,6 +116,8 @@ enum Phase {
     },
     /// Changes.
     Live(Watcher),
+    /// The changes that came before the kind was removed, after which the watch ends.
+    Ending(Watcher),
     Done,
 }
 
@@ -113,7 +131,7 @@ enum LastBookmark {
 enum Woken {
     Events(Result<Vec<Arc<Event>>, WatchEnd>),
     Everywhere(Woke),
-    KindEnded,
+    KindEnded(EndCause),
     TimeIsUp,
     Bookmark,
 }
@@ -143,6 +161,7 @@ impl WatchStream {
                     self.initial(entries, revision, &mut out).await
                 }
                 Phase::Live(watcher) => self.live(watcher, &mut out).await,
+                Phase::Ending(watcher) => self.last_changes(watcher, &mut out).await,
             };
             if !out.is_empty() {
                 return Some(out.into());
@@ -153,7 +172,7 @@ impl WatchStream {
     fn begin(&self, beginning: Beginning, out: &mut Vec<u8>) -> Phase {
         match beginning {
             Beginning::After(revision) => self.follow(revision, out),
-            Beginning::Refused(status) => Self::fail(&status, out),
+            Beginning::Refused(status) => self.fail(&status, out),
             Beginning::WithObjects { entries, revision } => Phase::Initial {
                 entries: entries.into_iter(),
                 revision,
@@ -183,7 +202,7 @@ impl WatchStream {
                 some.try_for_each(|entry| self.tell_entry(entry, WatchEventType::Added, out))
             });
             if let Err(refusal) = told {
-                return Self::fail_with(&refusal, out);
+                return self.fail_with(&refusal, out);
             }
         }
         Phase::Initial { entries, revision }
@@ -207,9 +226,9 @@ impl WatchStream {
             Ok(watcher) => Phase::Live(watcher),
             Err(storage::Error::Compacted { requested, floor }) => {
                 let text = format!("too old resource version: {requested} ({floor})");
-                Self::fail(&Status::expired(text), out)
+                self.fail(&Status::expired(text), out)
             }
-            Err(error) => Self::fail_with(&error.into(), out),
+            Err(error) => self.fail_with(&error.into(), out),
         }
     }
 
@@ -221,7 +240,7 @@ impl WatchStream {
                 while let Some(events) = ready.take() {
                     self.catch_up(&events).await;
                     if let Err(refusal) = self.tell(&events, out).await {
-                        return Self::fail_with(&refusal, out);
+                        return self.fail_with(&refusal, out);
                     }
                     if out.len() < CHUNK_BYTES {
                         ready = watcher.next().now_or_never().and_then(Result::ok);
@@ -232,11 +251,12 @@ impl WatchStream {
             Woken::Everywhere(woke) => self.tell_clusters(woke, watcher, out).await,
             Woken::Events(Err(WatchEnd::Expired)) => {
                 let text = "the history that the watch was to see is gone, list again";
-                Self::fail(&Status::expired(text), out)
+                self.fail(&Status::expired(text), out)
             }
-            Woken::KindEnded => {
+            Woken::KindEnded(EndCause::Removed) => Phase::Ending(watcher),
+            Woken::KindEnded(EndCause::Changed) => {
                 let text = "the definition of the resource changed, list again";
-                Self::fail(&Status::expired(text), out)
+                self.fail(&Status::expired(text), out)
             }
             // A store that closes says no word either: the client goes on from where it is.
             Woken::TimeIsUp | Woken::Events(Err(WatchEnd::Closed)) => Phase::Done,
@@ -248,8 +268,23 @@ impl WatchStream {
         }
     }
 
+    /// Tells what came before the end of the kind: that its objects were deleted. All of it waits by now, since the definition
+    /// is deleted after its objects, and every watcher is given every change before anyone learns of a later one.
+    ///
+    /// Source: `apiextensions-apiserver/pkg/apiserver/customresource_handler.go` (`removeDeadStorage`, whose storage ends the
+    /// watches of it without a last event).
+    async fn last_changes(&mut self, mut watcher: Watcher, out: &mut Vec<u8>) -> Phase {
+        match watcher.next_waiting().await {
+            Ok(Some(events)) => match self.tell(&events, out).await {
+                Ok(()) => Phase::Ending(watcher),
+                Err(refusal) => self.fail_with(&refusal, out),
+            },
+            Ok(None) | Err(_) => Phase::Done,
+        }
+    }
+
     async fn wait(&mut self, watcher: &mut Watcher) -> Woken {
-        let ended = self.scope.life.ended.clone();
+        let end = self.scope.life.end.clone();
         let last = self.end.checked_sub(LAST_BOOKMARK).unwrap_or(self.end);
         let bookmark_due = match (self.bookmarks, self.last_bookmark) {
             (Bookmarks::None, _) => None,
@@ -270,7 +305,7 @@ impl WatchStream {
         };
         let woken = tokio::select! {
             biased;
-            () = ended.cancelled() => Woken::KindEnded,
+            cause = end.reached() => Woken::KindEnded(cause),
             woke = everywhere => Woken::Everywhere(woke),
             () = sleep_until(self.end) => Woken::TimeIsUp,
             () = bookmark => Woken::Bookmark,
@@ -343,15 +378,15 @@ impl WatchStream {
         }
     }
 
-    fn fail(status: &Status, out: &mut Vec<u8>) -> Phase {
-        Encoder::error(out, status);
+    fn fail(&self, status: &Status, out: &mut Vec<u8>) -> Phase {
+        self.encoder.error(out, status);
         Phase::Done
     }
 
-    fn fail_with(refusal: &Refusal, out: &mut Vec<u8>) -> Phase {
+    fn fail_with(&self, refusal: &Refusal, out: &mut Vec<u8>) -> Phase {
         tracing::warn!(error = %refusal, "cannot continue a watch");
         match refusal.status() {
-            Some(status) => Self::fail(status, out),
+            Some(status) => self.fail(status, out),
             None => Phase::Done,
         }
     }

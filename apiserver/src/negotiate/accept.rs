@@ -4,7 +4,7 @@
 
 use http::{HeaderMap, header};
 
-use super::{Encoding, Negotiated, Offer, Shape, TableVersion};
+use super::{Encoding, Messages, Negotiated, Offer, PROTOBUF, Shape, TableVersion};
 
 /// More clauses than any client sends; what comes after them is not read.
 const CLAUSE_COUNT_MAX: usize = 32;
@@ -19,7 +19,7 @@ struct Clause<'a> {
 }
 
 /// Picks the form of an answer; `None` where no clause can be met.
-pub(super) fn choose(headers: &HeaderMap, offer: Offer) -> Option<Negotiated> {
+pub(super) fn choose(headers: &HeaderMap, offer: Offer, messages: Messages) -> Option<Negotiated> {
     let text = header_text(headers);
     if matches!(
         text,
@@ -29,7 +29,7 @@ pub(super) fn choose(headers: &HeaderMap, offer: Offer) -> Option<Negotiated> {
     }
     clauses(text)
         .into_iter()
-        .find_map(|clause| clause.satisfied(offer))
+        .find_map(|clause| clause.satisfied(offer, messages))
 }
 
 /// Whether some clause covers `media_type`.
@@ -41,17 +41,31 @@ pub(super) fn names(headers: &HeaderMap, media_type: &str) -> bool {
             .any(|clause| covers(clause.media_range, media_type))
 }
 
+/// Whether some clause names one of these media types, or takes anything. Where there are none, they are taken as named.
+pub(super) fn names_one_of(headers: &HeaderMap, media_types: &[&str]) -> bool {
+    let ranges = header_text(headers).split(',').take(CLAUSE_COUNT_MAX);
+    let mut ranges = ranges.map(|clause| clause.split(';').next().unwrap_or_default().trim());
+    media_types.is_empty() || ranges.any(|range| range == "*/*" || media_types.contains(&range))
+}
+
 /// The first clause that asks for an aggregated discovery document in one of `versions`, unless a clause before it is
-/// met by the plain one.
-pub(super) fn aggregated<'a>(headers: &HeaderMap, versions: &[&'a str]) -> Option<&'a str> {
+/// met by the plain one. Of the first version there is a message.
+pub(super) fn aggregated<'a>(
+    headers: &HeaderMap,
+    versions: &[&'a str],
+) -> Option<(&'a str, Encoding)> {
     let text = header_text(headers);
     if !text.contains("APIGroupDiscoveryList") {
         return None;
     }
     for clause in clauses(text) {
-        if !covers(clause.media_range, "application/json") {
+        let encoding = if covers(clause.media_range, "application/json") {
+            Encoding::Json
+        } else if clause.media_range.eq_ignore_ascii_case(PROTOBUF) {
+            Encoding::Protobuf
+        } else {
             continue;
-        }
+        };
         let (Some(group), Some(version), Some(kind)) = (
             clause.parameter("g"),
             clause.parameter("v"),
@@ -62,8 +76,9 @@ pub(super) fn aggregated<'a>(headers: &HeaderMap, versions: &[&'a str]) -> Optio
         if group == "apidiscovery.k8s.io"
             && kind == "APIGroupDiscoveryList"
             && let Some(version) = versions.iter().find(|known| **known == version)
+            && (encoding == Encoding::Json || versions.first() == Some(version))
         {
-            return Some(version);
+            return Some((version, encoding));
         }
     }
     None
@@ -78,7 +93,13 @@ fn header_text(headers: &HeaderMap) -> &str {
         .trim()
 }
 
-/// The clauses, best quality first, in their order where equal; those of quality zero left out.
+/// The clauses, best quality first, in their order where equal, except that a wildcard comes after what is named; those of quality zero
+/// left out.
+///
+/// The order of Kubernetes is none: a clause that names more comes before the wildcard ahead of it, whatever its quality. So it is
+/// sorted as there.
+///
+/// Source: `github.com/munnerz/goautoneg` (`Less`), Go's `sort` (`insertionSort`).
 fn clauses(text: &str) -> Vec<Clause<'_>> {
     let mut clauses: Vec<Clause<'_>> = text
         .split(',')
@@ -86,7 +107,15 @@ fn clauses(text: &str) -> Vec<Clause<'_>> {
         .map(Clause::parse)
         .filter(|clause| clause.quality > 0 && !clause.media_range.is_empty())
         .collect();
-    clauses.sort_by_key(|clause| std::cmp::Reverse(clause.quality));
+    for end in 1..clauses.len() {
+        let ahead = clauses.get(..=end).unwrap_or_default().iter().rev();
+        let passed = ahead.clone().skip(1).zip(ahead.clone().take(1).cycle());
+        let count = passed.take_while(|(before, clause)| clause.comes_before(before));
+        let place = end.saturating_sub(count.count());
+        if let Some(moved) = clauses.get_mut(place..=end) {
+            moved.rotate_right(1);
+        }
+    }
     clauses
 }
 
@@ -114,6 +143,20 @@ impl<'a> Clause<'a> {
         clause
     }
 
+    fn comes_before(&self, other: &Self) -> bool {
+        let (own_type, own_subtype) = self.halves();
+        let (type_, subtype) = other.halves();
+        self.quality > other.quality
+            || own_type != "*" && type_ == "*"
+            || own_subtype != "*" && subtype == "*"
+    }
+
+    fn halves(&self) -> (&'a str, &'a str) {
+        self.media_range
+            .split_once('/')
+            .unwrap_or((self.media_range, ""))
+    }
+
     fn parameter(&self, name: &str) -> Option<&'a str> {
         self.parameters.split(';').find_map(|parameter| {
             let (key, value) = parameter.split_once('=')?;
@@ -124,18 +167,30 @@ impl<'a> Clause<'a> {
     }
 
     /// The form that meets the clause, if the endpoint has one.
-    fn satisfied(&self, offer: Offer) -> Option<Negotiated> {
+    fn satisfied(&self, offer: Offer, messages: Messages) -> Option<Negotiated> {
         let encoding = if covers(self.media_range, "application/json") {
             Encoding::Json
         } else if covers(self.media_range, "application/yaml") && offer != Offer::Watch {
             Encoding::Yaml
+        } else if self.media_range.eq_ignore_ascii_case(PROTOBUF) {
+            Encoding::Protobuf
         } else {
             return None;
         };
         let shape = match self.parameter("as") {
+            // A group alone names no object that there is.
+            None if self.parameter("g").or(self.parameter("v")).is_some() => return None,
             None | Some("") => Shape::Object,
             Some(kind) => self.shape(kind, offer)?,
         };
+        let has_message = match shape {
+            Shape::Object => messages == Messages::All,
+            Shape::Metadata | Shape::MetadataList => messages != Messages::None,
+            Shape::Table(_) => false,
+        };
+        if encoding == Encoding::Protobuf && !has_message {
+            return None;
+        }
         Some(Negotiated {
             encoding,
             shape,

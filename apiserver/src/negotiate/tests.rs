@@ -17,7 +17,7 @@ const METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMeta
 
 #[test]
 fn the_first_clause_that_can_be_met_counts() {
-    use Encoding::{Json, Yaml};
+    use Encoding::{Json, Protobuf, Yaml};
     use Shape::{Metadata, MetadataList, Object, Table};
     for (accept_header, offer, want) in [
         ("", Offer::Object, Some((Json, Object))),
@@ -82,8 +82,37 @@ fn the_first_clause_that_can_be_met_counts() {
             None,
         ),
         ("application/json;as=Table;v=v1;g=other", Offer::List, None),
-        (METADATA, Offer::Object, Some((Json, Metadata))),
-        (METADATA, Offer::Watch, Some((Json, Metadata))),
+        (METADATA, Offer::Object, Some((Protobuf, Metadata))),
+        (METADATA, Offer::Watch, Some((Protobuf, Metadata))),
+        (
+            "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,application/json",
+            Offer::List,
+            Some((Json, Object)),
+        ),
+        (
+            "application/vnd.kubernetes.protobuf",
+            Offer::Message,
+            Some((Protobuf, Object)),
+        ),
+        ("application/vnd.kubernetes.protobuf", Offer::Plain, None),
+        // As Kubernetes sorts them.
+        ("*/*,application/yaml", Offer::Object, Some((Yaml, Object))),
+        (
+            "*/*,application/yaml;q=0.5",
+            Offer::Object,
+            Some((Yaml, Object)),
+        ),
+        (
+            "application/yaml;q=0.5,*/*",
+            Offer::Object,
+            Some((Json, Object)),
+        ),
+        (
+            "application/yaml;q=0.1,text/html,application/json;q=0.2",
+            Offer::Object,
+            Some((Json, Object)),
+        ),
+        ("application/json;g=apps", Offer::Object, None),
         (
             "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
             Offer::List,
@@ -107,14 +136,56 @@ fn the_first_clause_that_can_be_met_counts() {
 }
 
 #[test]
+fn a_kind_that_has_a_message_is_answered_with_it() {
+    let asked = parts(
+        "application/vnd.kubernetes.protobuf,application/json",
+        "/",
+        "kubectl",
+    );
+    for (messages, want) in [
+        (Messages::All, Encoding::Protobuf),
+        (Messages::Metadata, Encoding::Json),
+    ] {
+        for offer in [Offer::Object, Offer::List, Offer::Watch] {
+            let form = accept_with(&asked, offer, messages).expect("it is met");
+            assert_eq!(form.encoding, want, "{messages:?} {offer:?}");
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_met_says_what_can() {
     let refusal = accept(&parts("text/html", "/", ""), Offer::Object).unwrap_err();
     let status = refusal.status().unwrap();
     assert_eq!(status.code, 406);
     assert_eq!(
         status.message,
-        "only the following media types are accepted: application/json, application/yaml"
+        "only the following media types are accepted: application/json, application/yaml, \
+         application/vnd.kubernetes.protobuf"
     );
+}
+
+#[test]
+fn a_built_in_kind_names_what_its_route_has() {
+    let route = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
+                 application/vnd.kubernetes.protobuf";
+    let streams =
+        ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
+    let message = |accept: &str, offer, messages| {
+        let refusal = accept_with(&parts(accept, "/", ""), offer, messages).unwrap_err();
+        refusal.status().expect("a status").message.clone()
+    };
+    let get = message("text/html", Offer::Object, Messages::All);
+    assert_eq!(get, route);
+    let list = message("text/html;q=1, text/css", Offer::List, Messages::All);
+    assert_eq!(list, format!("{route}{streams}"));
+    for (accept, messages) in [
+        ("application/json;as=Nope;g=a;v=b", Messages::All),
+        ("text/html", Messages::Metadata),
+    ] {
+        let text = message(accept, Offer::Object, messages);
+        assert!(text.starts_with("only the following"), "{accept}: {text}");
+    }
 }
 
 #[test]
@@ -159,9 +230,28 @@ fn aggregated_discovery_is_preferred_in_the_order_of_the_clauses() {
         let parts = parts(&accept_header, "/apis", "kubectl");
         assert_eq!(
             accepts_aggregated(&parts.headers, &["v2", "v2beta1"]),
-            want,
+            want.map(|version| (version, Encoding::Json)),
             "{accept_header}"
         );
+    }
+}
+
+#[test]
+fn aggregated_discovery_has_a_message_in_its_first_version() {
+    for (accept_header, want) in [
+        (
+            "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+            Some(("v2", Encoding::Protobuf)),
+        ),
+        (
+            "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
+            None,
+        ),
+        ("application/vnd.kubernetes.protobuf", None),
+    ] {
+        let parts = parts(accept_header, "/apis", "kubectl");
+        let found = accepts_aggregated(&parts.headers, &["v2", "v2beta1"]);
+        assert_eq!(found, want, "{accept_header}");
     }
 }
 

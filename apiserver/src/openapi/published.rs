@@ -26,7 +26,10 @@ fn publish(kind: &ServedKind) -> Option<PublishedKind> {
         KindSource::BuiltIn => {
             let resource = builtin::catalog().by_resource(&kind.gvr)?;
             let mut published = PublishedKind::of_builtin(resource);
-            let is_served = |name: &str| kind.subresources.iter().any(|served| served.name == name);
+            // A log is text: the kind that discovery names for it is not what is answered.
+            let is_served = |name: &str| {
+                name != "log" && kind.subresources.iter().any(|served| served.name == name)
+            };
             published
                 .subresources
                 .retain(|subresource| is_served(&subresource.name));

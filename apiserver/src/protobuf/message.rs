@@ -232,6 +232,7 @@ impl Decoder<'_> {
         Ok(match (schema, allowed) {
             (Some(schema), _) => schema,
             (None, Some(allowed)) => Value::Bool(allowed),
+            (None, None) if self.rule.kind == FieldKind::SchemaOrBool => Value::Bool(false),
             (None, None) => Value::Array(list),
         })
     }

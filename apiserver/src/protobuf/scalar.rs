@@ -185,6 +185,35 @@ pub(super) fn string_list(bytes: &[u8], name: &str) -> Result<Value, Error> {
     Ok(Value::Array(list))
 }
 
+/// Reads bytes as JSON shows them.
+pub(super) fn of_base64(text: &str, name: &str) -> Result<Vec<u8>, Error> {
+    STANDARD.decode(text).map_err(|_other| content(name))
+}
+
+/// Reads a time as seconds and nanoseconds; none of an empty text, which is Go's zero time.
+pub(super) fn of_time(text: &str, name: &str) -> Result<Option<(i64, u64)>, Error> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let time: Timestamp = text.parse().map_err(|_other| content(name))?;
+    let nanos = i64::from(time.subsec_nanosecond());
+    // Before 1970 the fraction counts backwards in one, and forwards in the other.
+    let seconds = time.as_second().saturating_sub(i64::from(nanos < 0));
+    let nanos = nanos.rem_euclid(1_000_000_000);
+    Ok(Some((seconds, nanos.unsigned_abs())))
+}
+
+/// Reads a duration in Go's form as nanoseconds.
+pub(super) fn of_duration(text: &str, name: &str) -> Result<i64, Error> {
+    if text.is_empty() {
+        return Ok(0);
+    }
+    let duration = dialect::Duration::parse(text);
+    duration
+        .map(dialect::Duration::nanos)
+        .ok_or_else(|| content(name))
+}
+
 fn content(name: &str) -> Error {
     Error::Content {
         name: name.to_owned(),

@@ -23,6 +23,8 @@ pub(super) struct FieldRule {
     pub(super) shape: Shape,
     /// A zero value is left out.
     pub(super) omit_zero: bool,
+    /// Go has no pointer there: a zero value is written where there is none.
+    pub(super) always: bool,
 }
 
 /// How often a field occurs, and where its value goes.
@@ -79,11 +81,7 @@ impl Tables {
         } else {
             api_version
         };
-        let name = self
-            .roots
-            .iter()
-            .find(|((version, name), _message)| *version == api_version && *name == kind);
-        self.message(name?.1)
+        self.message(self.roots.get(&(api_version, kind))?)
     }
 
     /// The name of the message of a kind.
@@ -210,6 +208,7 @@ fn parse_field(text: &'static str) -> Option<(u32, FieldRule)> {
         kind: parse_kind(kind)?,
         shape,
         omit_zero: flags.contains('o'),
+        always: flags.contains(['o', 'z']),
     };
     Some((number.parse().ok()?, rule))
 }

@@ -164,3 +164,143 @@ fn zero_values_that_go_leaves_out_are_left_out_and_others_stay() {
         assert_eq!(object, want, "{name}");
     }
 }
+
+#[test]
+fn what_is_encoded_is_decoded_as_it_was() {
+    for object in [
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "labels": {"b": "c", "a": "z"},
+            "creationTimestamp": "2026-01-02T03:04:05Z", "generation": 3},
+            "data": {"key": "dmFsdWU=", "none": ""}, "type": "Opaque", "immutable": false}),
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
+            "volumes": [{"name": "v", "emptyDir": {}}, {"name": "c", "configMap": {"name": "m", "defaultMode": 420}}],
+            "containers": [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "500m", "memory": "1Gi"}},
+                "livenessProbe": {"httpGet": {"port": "web", "path": "/"}, "initialDelaySeconds": 5},
+                "readinessProbe": {"tcpSocket": {"port": 80}}}],
+            "terminationGracePeriodSeconds": 0, "priority": -1}, "status": {"phase": "Pending"}}),
+        json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}, "spec": {
+            "holderIdentity": "me", "renewTime": "2026-01-02T03:04:05.000006Z"}}),
+        json!({"apiVersion": "v1", "kind": "Status", "status": "Failure", "message": "m", "reason": "NotFound", "code": 404,
+            "metadata": {"resourceVersion": "7"}, "details": {"name": "a", "causes": [{"field": "spec", "reason": "x"}]}}),
+        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "c"}, "spec": {
+            "group": "g", "scope": "Namespaced", "names": {"plural": "cs", "kind": "C"}, "versions": [{"name": "v1",
+            "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object", "additionalProperties": false,
+            "properties": {"a": {"type": "array", "items": {"type": "string", "default": "x", "maximum": 1.5}},
+            "b": {"enum": ["x", 1, null], "type": "string"}, "c": {"additionalProperties": {"type": "integer"}, "type": "object"}}}}}]}}),
+    ] {
+        let encoded = encode(&object).expect("it has a message");
+        let decoded = envelope(&encoded).expect("an envelope").decode();
+        let mut decoded = decoded.expect("its message");
+        without_zeros(&mut decoded);
+        let mut object = object;
+        without_zeros(&mut object);
+        assert_eq!(decoded, object);
+    }
+}
+
+/// Leaves out what Go writes and a client need not have sent.
+fn without_zeros(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.values_mut().for_each(without_zeros);
+            fields.retain(|name, value| {
+                let is_empty = value.as_object().is_some_and(serde_json::Map::is_empty);
+                !(*value == json!("") && name != "none"
+                    || is_empty && name != "emptyDir"
+                    || *value == json!([]))
+                    && *value != json!(false)
+                    && !value.is_null()
+            });
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_zeros),
+        _ => {}
+    }
+}
+
+#[test]
+fn bytes_are_those_of_kubernetes() {
+    // As kube-apiserver v1.36 stores a ConfigMap: unset texts, numbers and times are written, unset pointers are not.
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m", "deletionGracePeriodSeconds": 0},
+        "data": {"b": "2", "a": "1"}});
+    let metadata = [
+        field(1, b"m"),
+        field(2, b""),
+        field(3, b""),
+        field(4, b""),
+        field(5, b""),
+        field(6, b""),
+        vec![0x38, 0],
+        field(8, b""),
+        vec![0x50, 0],
+    ]
+    .concat();
+    let entry = |key: &[u8], value: &[u8]| [field(1, key), field(2, value)].concat();
+    let raw = [
+        field(1, &metadata),
+        field(2, &entry(b"a", b"1")),
+        field(2, &entry(b"b", b"2")),
+    ]
+    .concat();
+    let mut want = body("v1", "ConfigMap", &raw);
+    want.extend([0x1a, 0, 0x22, 0]);
+    assert_eq!(encode(&object).expect("it has a message"), want);
+}
+
+#[test]
+fn a_list_is_the_same_in_one_piece_and_in_many() {
+    let items: Vec<Value> = ["a", "b"]
+        .map(|name| json!({"metadata": {"name": name}, "data": {"k": name}}))
+        .into();
+    let metadata = json!({"resourceVersion": "9", "remainingItemCount": 1});
+    let list =
+        json!({"apiVersion": "v1", "kind": "ConfigMapList", "metadata": metadata, "items": items});
+    let whole = encode(&list).expect("it has a message");
+    let encoded = items
+        .iter()
+        .map(|item| Bytes::from(encode_item("v1", "ConfigMap", item).expect("a message")));
+    let pieces = encode_list(("v1", "ConfigMapList"), &metadata, encoded.collect());
+    assert_eq!(pieces.expect("a list").concat(), whole);
+}
+
+#[test]
+fn what_has_no_message_or_another_type_is_refused() {
+    for (name, object) in [
+        (
+            "a custom resource",
+            json!({"apiVersion": "example.com/v1", "kind": "Widget"}),
+        ),
+        (
+            "a list of them",
+            json!({"apiVersion": "example.com/v1", "kind": "WidgetList", "items": []}),
+        ),
+        (
+            "a table",
+            json!({"apiVersion": "meta.k8s.io/v1", "kind": "Table"}),
+        ),
+        (
+            "a text for a map",
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "data": "x"}),
+        ),
+        (
+            "a number for a text",
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": 1}}),
+        ),
+        (
+            "no time",
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"creationTimestamp": "x"}}),
+        ),
+        ("nothing", json!(null)),
+    ] {
+        assert!(encode(&object).is_err(), "{name}");
+    }
+}
+
+#[test]
+fn an_event_stands_behind_its_length() {
+    let mut out = Vec::new();
+    encode_event(&mut out, "ADDED", b"k8s\0");
+    let event = [field(1, b"ADDED"), field(2, &field(1, b"k8s\0"))].concat();
+    let length = u32::try_from(event.len())
+        .expect("a short one")
+        .to_be_bytes();
+    assert_eq!(out, [length.to_vec(), event].concat());
+}

@@ -4,8 +4,9 @@
 //! - embedded: every built-in kind of Kubernetes that can be served without nodes, and kro's kinds;
 //! - composite: kro's kinds and our records; the rest is the spoke's.
 //!
-//! Not served, though Kubernetes has it: `componentstatuses` and `bindings`, streams into pods (there are none),
-//! `autoscaling/v1` (its objects would have to be converted to `v2` and back).
+//! Not served, though Kubernetes has it: `componentstatuses`, `bindings` and `nodes/proxy`, `autoscaling/v1` (its objects would
+//! have to be converted to `v2` and back). What only a kubelet can answer, `pods/log` for instance, is served as by a cluster
+//! whose pods do not run.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -53,17 +54,11 @@ const NEVER: &[(&str, &str, &str)] = &[
     ("autoscaling", "v1", "horizontalpodautoscalers"),
 ];
 
-/// Subresources that are served.
-const SUBRESOURCES: &[&str] = &[
-    "approval",
-    "binding",
-    "ephemeralcontainers",
-    "eviction",
-    "finalize",
-    "resize",
-    "scale",
-    "status",
-];
+/// Subresources that are served of every resource that Kubernetes serves them of. Of the others a [`Strategy`] says which
+/// there are: discovery names what is answered, and nothing else.
+const SUBRESOURCES: &[&str] = &["scale", "status"];
+/// What the issuer of tokens answers, beside any strategy.
+const TOKEN: (&str, &str) = ("serviceaccounts", "token");
 
 /// The layer of a kind of cluster.
 pub(super) fn layer(kind: ClusterKind) -> Arc<Layer> {
@@ -171,19 +166,20 @@ fn version_rules(resource: &Resource, strategy: &Strategy) -> VersionRules {
             .any(|it| it.name == subresource)
     };
     let selectable = strategy.selectable.iter();
+    let schema = catalog()
+        .schema(&gvk)
+        .unwrap_or_else(|| Arc::new(Schema::any()));
     VersionRules {
         number: VersionRules::next_number(),
         lead: VersionRules::lead_of(&api_version, &gvk.kind),
-        schema: catalog()
-            .schema(&gvk)
-            .unwrap_or_else(|| Arc::new(Schema::any())),
         gvk,
         api_version,
         hash: TAG,
         columns: Arc::new(schema::builtin::columns(&resource.gvr())),
         selectable: selectable
-            .map(|(label, path)| SelectableField::new(label, path))
+            .map(|(label, path)| SelectableField::of_go(label, path, &schema))
             .collect(),
+        schema,
         status: if has("status") {
             StatusMode::Subresource
         } else {
@@ -222,7 +218,12 @@ fn stored_rules(version: &Arc<VersionRules>, stored: &StoredAs) -> Arc<VersionRu
 
 fn served_kind(resource: &Resource, schema: Option<&Arc<Schema>>) -> ServedKind {
     let gvk = resource.gvk();
-    let served = |name: &str| SUBRESOURCES.contains(&name);
+    let strategy = strategy::built_in(&GroupResource::new(&*resource.group, &*resource.resource));
+    let served = |name: &str| {
+        SUBRESOURCES.contains(&name)
+            || strategy.endpoints.iter().any(|(own, _)| *own == name)
+            || (resource.group.as_str(), resource.resource.as_str(), name) == ("", TOKEN.0, TOKEN.1)
+    };
     let subresources = resource.subresources.iter().filter(|it| served(&it.name));
     ServedKind {
         gvr: resource.gvr(),
@@ -280,7 +281,8 @@ fn own(kind: ClusterKind) -> Vec<ResourceScope> {
         let (names, resource) = (spec.names.clone(), spec.group_resource());
         let mut blueprint = Blueprint::new(spec, names, &BTreeMap::new(), Phase::Served);
         blueprint.strategy = strategy::own(&resource);
-        let installed = install(&pool, &blueprint).expect("our own definitions compile (tested)");
+        let installed =
+            install(&pool, &blueprint, None).expect("our own definitions compile (tested)");
         scopes.extend(
             installed
                 .versions

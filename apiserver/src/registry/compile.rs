@@ -14,7 +14,7 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::scope::{Conversion, Life, Phase, ResourceRules, ResourceScope};
+use super::scope::{Conversion, End, Life, Phase, ResourceRules, ResourceScope};
 use crate::objects::ResourcePrefix;
 use crate::served::{KindSource, ServedKind, ServedSubresource};
 use crate::strategy::rules::AuthorStamp;
@@ -48,6 +48,8 @@ pub(super) struct Compiled {
 pub(super) struct Installed {
     /// Identifies the content.
     pub(super) content: u64,
+    /// Identifies how objects are read.
+    reading: u64,
     /// The scopes by version.
     pub(super) versions: BTreeMap<String, Arc<ResourceScope>>,
     /// The life of all of them.
@@ -93,12 +95,19 @@ const VERBS: [&str; 8] = [
 const VERBS_TERMINATING: [&str; 5] = ["delete", "deletecollection", "get", "list", "watch"];
 const VERBS_SUBRESOURCE: [&str; 3] = ["get", "patch", "update"];
 
-/// Installs a blueprint in a cluster; each installation has a life of its own.
-pub(super) fn install(pool: &Pool, blueprint: &Blueprint) -> Result<Installed, CompileError> {
+/// Installs a blueprint in a cluster. Its life begins anew unless objects are read as they were `before`: a definition that
+/// only began to go ends no watch, which is to see how its objects are deleted.
+pub(super) fn install(
+    pool: &Pool,
+    blueprint: &Blueprint,
+    before: Option<&Installed>,
+) -> Result<Installed, CompileError> {
     let compiled = pool.compile(blueprint)?;
+    let reading = blueprint.reading();
+    let before = before.filter(|before| before.reading == reading);
     let life = Life {
         phase: compiled.phase,
-        ..Life::endless()
+        end: before.map_or_else(End::default, |before| before.life.end.clone()),
     };
     let versions = compiled.versions.iter().map(|(kind, version)| {
         let scope = ResourceScope {
@@ -112,6 +121,7 @@ pub(super) fn install(pool: &Pool, blueprint: &Blueprint) -> Result<Installed, C
     let versions: BTreeMap<_, _> = versions.collect();
     Ok(Installed {
         content: compiled.content,
+        reading,
         versions,
         life,
         _compiled: compiled,
@@ -164,11 +174,16 @@ impl Blueprint {
 
     /// Returns a mark by which contents can be told apart.
     pub(super) fn content(&self) -> u64 {
+        let terminating = self.phase == Phase::Terminating;
+        hash_of(&json!([self.reading(), terminating]))
+    }
+
+    /// Returns a mark by which it can be told whether objects are read alike: the content without the phase.
+    fn reading(&self) -> u64 {
         let spec = serde_json::to_value(&self.spec).unwrap_or_default();
         let names = serde_json::to_value(&self.names).unwrap_or_default();
         let author = self.strategy.author == AuthorStamp::Stamped;
-        let terminating = self.phase == Phase::Terminating;
-        hash_of(&json!([spec, names, author, terminating]))
+        hash_of(&json!([spec, names, author]))
     }
 }
 

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::compile::{Blueprint, install};
 use super::names::{self, Accepted};
-use super::scope::Phase;
+use super::scope::{EndCause, Phase};
 use super::view::ClusterKind;
 use super::view::ClusterView;
 use super::{OpenError, Registry, builtin};
@@ -399,7 +399,7 @@ impl Registry {
         }
         if let Some(view) = self.clusters.remove(cluster) {
             view.all_installed()
-                .for_each(|installed| installed.life.ended.cancel());
+                .for_each(|installed| installed.life.end.come(EndCause::Changed));
             self.kinds.send_modify(|kinds| {
                 Arc::make_mut(kinds).remove(cluster);
             });
@@ -433,7 +433,7 @@ impl Registry {
             };
             let spec = removed.source.spec();
             if self.has_sort(id) {
-                self.uninstall(&id.cluster, &spec.group_resource());
+                self.uninstall(&id.cluster, &spec.group_resource(), EndCause::Removed);
             }
             spec.group.clone()
         };
@@ -487,7 +487,7 @@ impl Registry {
         let spec = definition.source.spec();
         let resource = spec.group_resource();
         if view.is_built_in(&resource) || !definition.accepted.is_served() {
-            self.uninstall(cluster, &resource);
+            self.uninstall(cluster, &resource, EndCause::Changed);
             return;
         }
         let blueprint = definition.blueprint();
@@ -498,31 +498,32 @@ impl Registry {
         {
             return;
         }
-        match install(&self.pool, &blueprint) {
+        let before = view.installed(&resource);
+        match install(&self.pool, &blueprint, before) {
             Ok(installed) => {
-                let before = view
-                    .installed(&resource)
-                    .map(|installed| installed.life.clone());
+                let replaced = before
+                    .map(|before| before.life.end.clone())
+                    .filter(|end| !end.is_of(&installed.life.end));
                 self.clusters
                     .put(cluster, view.with(&resource, Some(installed)));
-                if let Some(before) = before {
-                    before.ended.cancel();
+                if let Some(replaced) = replaced {
+                    replaced.come(EndCause::Changed);
                 }
             }
             Err(error) => {
                 tracing::error!(cluster = %cluster, name = id.name, error = %error, "cannot serve a definition");
-                self.uninstall(cluster, &resource);
+                self.uninstall(cluster, &resource, EndCause::Changed);
             }
         }
     }
 
-    fn uninstall(&self, cluster: &LogicalCluster, resource: &api::GroupResource) {
+    fn uninstall(&self, cluster: &LogicalCluster, resource: &api::GroupResource, cause: EndCause) {
         let Some(view) = self.view(cluster) else {
             return;
         };
         if let Some(installed) = view.installed(resource) {
             self.clusters.put(cluster, view.with(resource, None));
-            installed.life.ended.cancel();
+            installed.life.end.come(cause);
         }
     }
 

@@ -1,7 +1,7 @@
 //! All that a served resource in one version needs: names, schema, rules, where its objects lie.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use api::crd::ConversionWebhook;
 use api::{GroupResource, GroupVersionKind};
@@ -59,10 +59,27 @@ pub(crate) enum Conversion {
 /// How long a resource is served as it is now.
 #[derive(Clone)]
 pub(crate) struct Life {
-    /// Cancelled when the definition changes or goes: watches end then and clients list anew.
-    pub(crate) ended: CancellationToken,
+    /// The definition changes or is removed, and watches end.
+    pub(crate) end: End,
     /// The definition is being deleted: nothing new may be created.
     pub(crate) phase: Phase,
+}
+
+/// The end of a resource as it is served, which comes once and for one cause.
+#[derive(Clone, Default)]
+pub(crate) struct End {
+    token: CancellationToken,
+    /// Set before the token is cancelled.
+    cause: Arc<OnceLock<EndCause>>,
+}
+
+/// Why a resource is not served any more as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EndCause {
+    /// It may be served otherwise from now on: clients list again.
+    Changed,
+    /// Its definition is gone, and its objects were deleted before: clients are told that, and nothing more.
+    Removed,
 }
 
 /// Whether a resource takes new objects.
@@ -109,16 +126,40 @@ impl Life {
     /// The life of a resource that is served for good.
     pub(crate) fn endless() -> Self {
         Self {
-            ended: CancellationToken::new(),
+            end: End::default(),
             phase: Phase::Served,
         }
+    }
+}
+
+// === impl End ===
+
+impl End {
+    /// Ends it. Of several causes the first counts.
+    pub(crate) fn come(&self, cause: EndCause) {
+        let _first = self.cause.get_or_init(|| cause);
+        self.token.cancel();
+    }
+
+    /// Whether both are one.
+    pub(crate) fn is_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.cause, &other.cause)
+    }
+
+    /// Waits for the end and returns its cause.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub(crate) async fn reached(&self) -> EndCause {
+        self.token.cancelled().await;
+        self.cause.get().copied().unwrap_or(EndCause::Changed)
     }
 }
 
 impl fmt::Debug for Life {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Life")
-            .field("ended", &self.ended.is_cancelled())
+            .field("end", &self.end.cause.get())
             .field("phase", &self.phase)
             .finish()
     }

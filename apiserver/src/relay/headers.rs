@@ -8,6 +8,8 @@
 
 use http::{HeaderMap, HeaderValue, header};
 
+use crate::websocket::TOKEN_PROTOCOL;
+
 /// Why a header of a request stays behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Withheld {
@@ -108,9 +110,6 @@ const NOT_OWN: &[&str] = &[
     "sourcemap",
     "kubernetes-",
 ];
-
-/// How the subprotocol begins that is a bearer token.
-const TOKEN_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 
 /// A page that a spoke serves is no page of the hub's: it runs no script and sees nothing of the hub's origin.
 const SANDBOX: HeaderValue = HeaderValue::from_static("default-src 'none'; sandbox");

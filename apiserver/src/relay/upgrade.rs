@@ -26,7 +26,7 @@ use crate::{
     authorize::Authorized,
     refusal::Refusal,
     request::{RequestInfo, RequestOrigin, Verb},
-    respond::{self, Body, RequestBody, Response},
+    respond::{self, Body, FarEnd, RequestBody, Response},
 };
 
 /// How long a spoke may take to say whether it switches: as long as any request may take.
@@ -103,10 +103,13 @@ pub(super) async fn forward(
         Err(error) => return Err(admitted.unreachable(&error)),
     };
     way.answered();
-    let mut response = http::Response::new(Body::switched(respond::Switched {
-        spoke: stream,
-        ending: context.ending.clone(),
+    let far = FarEnd::Spoke {
+        connection: stream,
         place,
+    };
+    let mut response = http::Response::new(Body::switched(respond::Switched {
+        far,
+        ending: context.ending.clone(),
     }));
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     *response.headers_mut() = headers::relayed_back_switched(&head.headers);

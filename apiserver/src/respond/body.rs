@@ -21,6 +21,7 @@ use tokio::{
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use tracing::Span;
 
+use crate::negotiate::Encoding;
 use crate::refusal::{BoxError, Refusal};
 use crate::request::{Ending, LongRunning, share::Permit};
 
@@ -54,15 +55,32 @@ enum BodyKind {
     Switched(Box<Switched>),
 }
 
-/// What a connection is connected with once its answer, a 101, has been sent.
+/// What becomes of a connection once its answer, a 101, has been sent.
 #[derive(Debug)]
 pub(crate) struct Switched {
-    /// The connection to the spoke.
-    pub(crate) spoke: client::Upgraded,
-    /// What ends both.
+    /// What is at its other end.
+    pub(crate) far: FarEnd,
+    /// What ends it.
     pub(crate) ending: Ending,
-    /// Counts the stream for its spoke.
-    pub(crate) place: OwnedSemaphorePermit,
+}
+
+/// What a connection is connected with.
+#[derive(Debug)]
+pub(crate) enum FarEnd {
+    /// A spoke.
+    Spoke {
+        /// The connection to it.
+        connection: client::Upgraded,
+        /// Counts the stream for its spoke.
+        place: OwnedSemaphorePermit,
+    },
+    /// A watch, each of whose events is one message of a WebSocket. It has last words of its own.
+    Watch {
+        /// Whole events.
+        events: Body,
+        /// How they are encoded.
+        encoding: Encoding,
+    },
 }
 
 /// [`Switched`], with what counts it for its user.

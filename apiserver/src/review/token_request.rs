@@ -59,7 +59,7 @@ pub(crate) async fn serve(
     if info.verb != Verb::Create {
         return Err(Status::method_not_allowed(&resource, info.verb.as_str()).into());
     }
-    let form = negotiate::accept(request.request(), Offer::Plain)?;
+    let form = negotiate::accept(request.request(), Offer::Message)?;
     let media_type = negotiate::content_type(
         &request.request().headers,
         &[MediaType::Json, MediaType::Yaml, MediaType::Protobuf],

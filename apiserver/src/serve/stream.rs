@@ -1,4 +1,5 @@
-//! What follows a 101: the bytes of a client and of a spoke, each handed to the other as they come.
+//! What follows a 101: the bytes of a client and of a spoke, each handed to the other as they come, or the messages of a
+//! watch ([`watched`]).
 //!
 //! The task of the connection does it, so that a stream counts as its connection does and ends with it.
 //!
@@ -13,6 +14,8 @@ use std::{
     time::Duration,
 };
 
+mod watched;
+
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::{
@@ -21,7 +24,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::respond::{Stream, Switched};
+use crate::respond::{FarEnd, Stream, Switched};
 
 /// Bytes that are under way in each direction.
 const BUFFER_BYTES: usize = 16 * 1024;
@@ -29,29 +32,46 @@ const BUFFER_BYTES: usize = 16 * 1024;
 /// both at once. Source: `apimachinery/pkg/util/proxy/upgradeaware.go` (`tryUpgrade`).
 const HALF_OPEN_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Connects a client with a spoke until both are done, or the stream has to end.
+/// Connects a client with the far end until both are done, or the stream has to end.
 pub(super) async fn run(on_upgrade: OnUpgrade, stream: Stream, cut: &CancellationToken) {
     let Stream {
         switched,
         permit,
         running,
     } = stream;
-    let Switched {
-        spoke,
-        ending,
-        place,
-    } = switched;
+    let Switched { far, ending } = switched;
     let end = ending.token();
     let connected = async {
-        match on_upgrade.await {
-            Ok(client) => connect(TokioIo::new(client), spoke, HALF_OPEN_TIMEOUT).await,
-            Err(error) => Err(io::Error::other(error)),
+        let client = on_upgrade.await.map_err(io::Error::other)?;
+        let client = TokioIo::new(client);
+        match far {
+            FarEnd::Spoke {
+                connection,
+                place: _counted,
+            } => {
+                tokio::select! {
+                    biased;
+                    () = end.cancelled() => {
+                        tracing::debug!(reason = ?ending.reason(), "a stream is ended");
+                        Ok(())
+                    }
+                    ended = connect(client, connection, HALF_OPEN_TIMEOUT) => ended,
+                }
+            }
+            FarEnd::Watch { events, encoding } => {
+                watched::run(
+                    client,
+                    events,
+                    encoding,
+                    (&end, watched::LAST_WORDS_TIMEOUT),
+                )
+                .await
+            }
         }
     };
     tokio::select! {
         biased;
         () = cut.cancelled() => tracing::debug!("a stream is cut"),
-        () = end.cancelled() => tracing::debug!(reason = ?ending.reason(), "a stream is ended"),
         ended = connected => {
             if let Err(error) = ended {
                 tracing::debug!(error = %error, "a stream ended with an error");
@@ -59,7 +79,7 @@ pub(super) async fn run(on_upgrade: OnUpgrade, stream: Stream, cut: &Cancellatio
         }
     }
     // Until here it counts.
-    drop((permit, running, place));
+    drop((permit, running));
 }
 
 /// Hands the bytes of each to the other until both have said all, or one has and nothing comes of the other for `half_open`. Dropped before,

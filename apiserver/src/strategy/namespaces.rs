@@ -15,7 +15,7 @@ use super::{Deletion, Strategy};
 
 pub(super) const NAMESPACES: Strategy = Strategy {
     name: NameRule::DnsLabel,
-    selectable: &[("status.phase", "status.phase"), ("name", "metadata.name")],
+    selectable: &[("status.phase", "status.phase")],
     endpoints: &[("finalize", Endpoint::Finalize)],
     prepare_update,
     canonicalize: label,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use api::GroupVersionKind;
 use schema::Schema;
 use schema::columns::Columns;
+use schema::structural::ValueType;
 
 /// What belongs to one version of a resource.
 #[derive(Debug)]
@@ -50,6 +51,8 @@ pub(crate) struct SelectableField {
     pub(crate) label: String,
     /// The fields on the way to it.
     pub(crate) path: Vec<String>,
+    /// What it is compared as where it is absent.
+    pub(crate) unset: &'static str,
 }
 
 /// Where scale finds its numbers.
@@ -88,6 +91,22 @@ impl SelectableField {
         Self {
             label: label.to_owned(),
             path: path.split('.').map(str::to_owned).collect(),
+            unset: "",
         }
+    }
+
+    /// A field of a built-in kind, which Go prints with the zero of its type where it is absent.
+    ///
+    /// Source: kubernetes/pkg/registry/core/node/strategy.go (`NodeToSelectableFields`), `apps/replicaset/strategy.go`.
+    pub(crate) fn of_go(label: &str, path: &str, schema: &Schema) -> Self {
+        let mut field = Self::new(label, path);
+        let mut names = field.path.iter();
+        let found = names.try_fold(schema, |at, name| at.field(name).map(|it| &**it));
+        field.unset = match found.and_then(|found| found.value_type) {
+            Some(ValueType::Boolean) => "false",
+            Some(ValueType::Integer) => "0",
+            _ => "",
+        };
+        field
     }
 }

@@ -36,11 +36,6 @@ const DEPLOYMENTS: Strategy = Strategy {
     ..DAEMON_SETS
 };
 
-const REPLICA_SETS: Strategy = Strategy {
-    selectable: &[("status.replicas", "status.replicas")],
-    ..DEPLOYMENTS
-};
-
 const STATEFUL_SETS: Strategy = Strategy {
     scale_selector: SCALE_SELECTOR,
     validate: |object, _live| validate_template(object),
@@ -88,8 +83,7 @@ const ORPHANED_PODS: &str = "child pods are preserved by default when jobs are d
 pub(super) fn apps(resource: &str) -> &'static Strategy {
     match resource {
         "daemonsets" => &DAEMON_SETS,
-        "deployments" => &DEPLOYMENTS,
-        "replicasets" => &REPLICA_SETS,
+        "deployments" | "replicasets" => &DEPLOYMENTS,
         "statefulsets" => &STATEFUL_SETS,
         _ => &BUILT_IN,
     }

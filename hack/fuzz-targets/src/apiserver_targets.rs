@@ -88,6 +88,11 @@ pub(crate) const PROTOBUF: Target = Target {
             {
                 let again = json::parse(value.to_string().as_bytes());
                 assert!(again.is_ok(), "what is decoded is JSON");
+                let encoded = protobuf::encode(&value).expect("what was decoded is encoded");
+                let decoded = protobuf::envelope(&encoded).and_then(|it| it.decode());
+                let decoded = decoded.expect("what was encoded is decoded");
+                let again = protobuf::encode(&decoded).expect("as it was");
+                assert_eq!(again, encoded, "the bytes of {value}");
             }
         }
     },
@@ -110,6 +115,16 @@ pub(crate) const PROTOBUF: Target = Target {
         "\x1a",
         "\x08",
     ],
+};
+
+/// Frames of a WebSocket, whole and in pieces.
+pub(crate) const WEBSOCKET: Target = Target {
+    name: "websocket",
+    run: fuzzing::websocket,
+    seeds: &["\u{1}\u{1}\u{2}\u{3}\u{4}x", "\n\u{7f}\u{7f}"],
+    corpus: None,
+    made: None,
+    words: &["\u{7f}", "\u{7e}"],
 };
 
 /// JSON patches, beside the library that they are applied with.

@@ -48,6 +48,7 @@ pub const TARGETS: &[&Target] = &[
     &apiserver_targets::PATH,
     &apiserver_targets::NEGOTIATE,
     &apiserver_targets::PROTOBUF,
+    &apiserver_targets::WEBSOCKET,
     &apiserver_targets::JSON_PATCH,
     &apiserver_targets::SCAN,
     &apiserver_targets::CONTINUE_TOKEN,

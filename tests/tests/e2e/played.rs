@@ -7,6 +7,13 @@ use wheelhouse_tests::support::{APPLY_PATCH, Answer, JSON, JSON_PATCH, MERGE_PAT
 
 use super::stage::Stage;
 
+mod discovery;
+mod ending;
+mod messages;
+mod roles;
+mod selected;
+mod websocket;
+
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const YAML: &str = "application/yaml";
 
@@ -210,6 +217,18 @@ pub(crate) async fn requests_are_answered_alike(stage: &Stage, embedded: &str) {
     }
     assert!(findings.is_empty(), "{}", findings.join("\n"));
     issuers(&hub, &spoke, embedded).await;
+    ending::a_watch_ends_with_its_definition(&hub, &spoke, embedded).await;
+    selected::fields_that_are_not_set_are_selected_alike(&hub, &spoke, embedded).await;
+    roles::aggregating_roles_show_their_rules(&hub, &spoke, embedded).await;
+    discovery::subresources_are_named_alike(&hub, &spoke, embedded).await;
+    messages::messages_are_those_of_kubernetes(
+        (&hub, &spoke),
+        (&stage.hub.at(embedded), &stage.direct()),
+        embedded,
+    )
+    .await;
+    let kubeconfigs = (text(&stage.hub.kubeconfig()), text(stage.east.kubeconfig()));
+    websocket::watches_over_websocket_are_alike((&hub, &spoke), &kubeconfigs, embedded).await;
 }
 
 /// An answer without what is its server's own, and without what is no matter of these requests.

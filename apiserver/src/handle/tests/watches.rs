@@ -266,3 +266,58 @@ async fn a_watch_ends_when_its_kind_changes() {
     let added = events.next().await.expect("an event");
     assert_eq!(added["object"], read, "in a watch too");
 }
+
+#[tokio::test]
+async fn a_watch_tells_what_goes_with_its_definition_and_ends() {
+    let bench = Bench::with_widgets().await;
+    let definition = format!("{CRDS}/widgets.example.com");
+    bench
+        .until(&definition, |answer| {
+            let conditions = answer.body["status"]["conditions"].as_array();
+            let mut conditions = conditions.into_iter().flatten();
+            conditions.any(|it| it["type"] == "Established" && it["status"] == "True")
+        })
+        .await;
+    // More than a watcher's mailbox holds: the last of them are read from history.
+    for number in 0..300 {
+        let name = format!("w{number:03}");
+        bench
+            .post(WIDGETS, &widget(&name, &json!({})))
+            .await
+            .expect(201);
+    }
+    let mut held = widget("x", &json!({}));
+    held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    bench.post(WIDGETS, &held).await.expect(201);
+    let version = version_of(&bench).await;
+    let path = format!("{WIDGETS}?watch=true&resourceVersion={version}");
+    let (mut quick, mut slow) = (bench.watch(&path).await, bench.watch(&path).await);
+    bench.delete(&definition).await.expect(200);
+    for number in 0..300 {
+        let name = format!("w{number:03}");
+        assert_eq!(quick.brief().await, ("DELETED".into(), name));
+    }
+    let marked = quick.next().await.expect("an event");
+    assert_eq!(marked["type"], "MODIFIED");
+    assert!(marked["object"]["metadata"]["deletionTimestamp"].is_string());
+    let mut late = bench.watch(&format!("{WIDGETS}?watch=true")).await;
+    assert_eq!(late.brief().await, ("ADDED".into(), "x".into()));
+    let release = json!({"metadata": {"finalizers": null}});
+    bench
+        .patch(&format!("{WIDGETS}/x"), MERGE, &release)
+        .await
+        .expect(200);
+    bench
+        .until(WIDGETS, |answer| answer.body == json!("404 page not found"))
+        .await;
+    for events in [&mut quick, &mut late] {
+        assert_eq!(events.brief().await, ("DELETED".into(), "x".into()));
+        assert_eq!(events.next().await, None, "no error");
+    }
+    let mut told = Vec::new();
+    while let Some(event) = slow.next().await {
+        told.push(event["type"].clone());
+    }
+    let deleted = told.iter().filter(|it| **it == "DELETED");
+    assert_eq!((deleted.count(), told.len()), (301, 302));
+}

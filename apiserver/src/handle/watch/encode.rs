@@ -16,8 +16,9 @@ use crate::call::Call;
 use crate::handle::convert;
 use crate::handle::list::with_cluster;
 use crate::handle::output::{api_version_of, corrupt, include_object};
-use crate::negotiate::{Negotiated, Shape, TableVersion};
+use crate::negotiate::{Encoding, Negotiated, Shape, TableVersion};
 use crate::objects::{head, with_revision, write_partial_metadata};
+use crate::protobuf;
 use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
 use crate::table;
@@ -25,6 +26,7 @@ use crate::watch::{ShownState, WatchEventType, frame};
 
 /// Writes events in one form.
 pub(super) struct Encoder {
+    encoding: Encoding,
     shape: Shape,
     include: IncludeObject,
     over_clusters: bool,
@@ -48,7 +50,9 @@ const FORM_OVER_CLUSTERS: u32 = 0;
 const FORM_METADATA: u32 = 1;
 const FORM_METADATA_OVER_CLUSTERS: u32 = 2;
 const FORM_CONVERTED: u32 = 3;
-const FORM_COUNT: u32 = 4;
+/// Added to the others: as a message.
+const FORM_MESSAGE: u32 = 4;
+const FORM_COUNT: u32 = 8;
 
 // === impl Encoder ===
 
@@ -59,6 +63,7 @@ impl Encoder {
             Shape::Object | Shape::Metadata | Shape::MetadataList => Vec::new(),
         };
         Ok(Self {
+            encoding: form.encoding,
             shape: form.shape,
             include: include_object(call.query)?,
             over_clusters: call.info.cluster == ClusterScope::All,
@@ -83,7 +88,7 @@ impl Encoder {
         }
         let object = convert::served_bytes(scope, entry)?;
         let object = self.dress(scope, &object, entry.key())?;
-        frame(out, event_type, &object);
+        self.frame(out, event_type, &object);
         Ok(())
     }
 
@@ -102,14 +107,14 @@ impl Encoder {
             }
             ShownState::AsStored(entry) => {
                 let object = self.shared_form(scope, event, entry)?;
-                frame(out, event_type, &object);
+                self.frame(out, event_type, &object);
             }
             ShownState::WithRevision(entry, revision) => {
                 let stored = convert::served_bytes(scope, entry)?;
                 let mut object = Vec::new();
                 with_revision(&mut object, &stored, revision).ok_or_else(corrupt)?;
                 let object = self.dress(scope, &object, entry.key())?;
-                frame(out, event_type, &object);
+                self.frame(out, event_type, &object);
             }
         }
         Ok(())
@@ -134,7 +139,7 @@ impl Encoder {
             "apiVersion": scope.version.api_version, "kind": scope.kind.gvk.kind, "metadata": metadata,
         });
         let object = self.dress(scope, object.to_string().as_bytes(), entry.key())?;
-        frame(out, WatchEventType::Deleted, &object);
+        self.frame(out, WatchEventType::Deleted, &object);
         Ok(())
     }
 
@@ -167,18 +172,47 @@ impl Encoder {
                 self.row(scope, &object, version, include)
             }
         };
-        frame(out, WatchEventType::Bookmark, object.to_string().as_bytes());
+        self.frame_value(out, WatchEventType::Bookmark, &object);
     }
 
     /// Appends what ends a watch.
-    pub(super) fn error(out: &mut Vec<u8>, status: &Status) {
-        let status = serde_json::to_vec(status).expect("a status is plain text and numbers");
-        frame(out, WatchEventType::Error, &status);
+    pub(super) fn error(&self, out: &mut Vec<u8>, status: &Status) {
+        let status = serde_json::to_value(status).expect("a status is plain text and numbers");
+        self.frame_value(out, WatchEventType::Error, &status);
+    }
+
+    /// Appends an event about an object in this watcher's form.
+    fn frame(&self, out: &mut Vec<u8>, event_type: WatchEventType, object: &[u8]) {
+        match self.encoding {
+            Encoding::Json | Encoding::Yaml => frame(out, event_type, object),
+            Encoding::Protobuf => protobuf::encode_event(out, event_type.name(), object),
+        }
+    }
+
+    /// Appends an event that this module has made up.
+    fn frame_value(&self, out: &mut Vec<u8>, event_type: WatchEventType, object: &Value) {
+        match self.encode(object.to_string().into()) {
+            Ok(object) => self.frame(out, event_type, &object),
+            Err(refusal) => tracing::error!(error = %refusal, "cannot encode an event"),
+        }
+    }
+
+    /// Encodes the bytes of an object as this watcher wants it.
+    fn encode(&self, object: Bytes) -> Result<Bytes, Refusal> {
+        match self.encoding {
+            Encoding::Json | Encoding::Yaml => Ok(object),
+            Encoding::Protobuf => {
+                let value = serde_json::from_slice(&object).map_err(Refusal::internal)?;
+                let message = protobuf::encode(&value);
+                message.map(Bytes::from).map_err(Refusal::internal)
+            }
+        }
     }
 
     /// Whether stored bytes are what this watcher wants.
     fn is_plain(&self, scope: &ResourceScope, entry: &Entry) -> bool {
         self.shape == Shape::Object
+            && self.encoding == Encoding::Json
             && !self.over_clusters
             && scope.serves_as_stored(entry.tag(), entry.value())
     }
@@ -200,6 +234,10 @@ impl Encoder {
                 let object = convert::served_bytes(scope, entry)?;
                 return self.dress(scope, &object, entry.key());
             }
+        };
+        let form = match self.encoding {
+            Encoding::Json | Encoding::Yaml => form,
+            Encoding::Protobuf => form | FORM_MESSAGE,
         };
         let encoding = scope
             .version
@@ -235,11 +273,11 @@ impl Encoder {
             Bytes::copy_from_slice(object)
         };
         match self.shape {
-            Shape::Object => Ok(object),
+            Shape::Object => self.encode(object),
             Shape::Metadata | Shape::MetadataList => {
                 let mut out = Vec::new();
                 write_partial_metadata(&mut out, &object).ok_or_else(corrupt)?;
-                Ok(out.into())
+                self.encode(out.into())
             }
             Shape::Table(version) => {
                 let value: Value = serde_json::from_slice(&object).map_err(Refusal::internal)?;

@@ -189,7 +189,7 @@ impl WatchStream {
         let revision = watcher.progress();
         for (cluster, change) in &changes {
             if let Err(refusal) = self.tell_cluster(cluster, change, revision, out) {
-                return Self::fail_with(&refusal, out);
+                return self.fail_with(&refusal, out);
             }
         }
         if self.bookmarks == Bookmarks::Sent {
