@@ -187,10 +187,10 @@ impl Flux {
         self.home.must(&arguments).await;
     }
 
-    /// Waits until an object is Ready in a generation, or returns why it is not.
-    async fn ready(&self, kind: &str, name: &str, generation: i64) -> Result<Value, String> {
+    /// Waits until a Kustomization is Ready in a generation, or returns why it is not.
+    async fn ready(&self, name: &str, generation: i64) -> Result<Value, String> {
         let mut last = Value::Null;
-        let arguments = ["get", "-n", HOME, kind, name];
+        let arguments = ["get", "-n", HOME, "kustomization", name];
         let end = tokio::time::Instant::now() + PATIENCE;
         while tokio::time::Instant::now() < end {
             let object = self.home.json(&arguments).await?;
@@ -202,15 +202,20 @@ impl Flux {
                 .into_iter()
                 .find(|it| it["type"] == "Ready")
                 .unwrap_or_default();
-            if ready["status"] == "True" && ready["observedGeneration"].as_i64() >= Some(generation)
-            {
+            // Flux writes the conditions first and the rest of the status after them.
+            let status = &object["status"];
+            let is_whole = status["lastAppliedRevision"].is_string()
+                && status["lastAppliedRevision"] == status["lastAttemptedRevision"];
+            let is_ready = ready["status"] == "True"
+                && ready["observedGeneration"].as_i64() >= Some(generation);
+            if is_ready && is_whole {
                 return Ok(object);
             }
             last = ready;
             assert!(self.processes.iter().all(Process::runs), "{}", self.logs());
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
-        Err(format!("{kind} {name}: {}", last["message"]))
+        Err(format!("kustomization {name}: {}", last["message"]))
     }
 
     fn logs(&self) -> String {
@@ -274,7 +279,7 @@ impl Flux {
         server: &Server,
     ) -> Result<std::collections::BTreeMap<String, Value>, String> {
         let name = chart.name.as_str();
-        let object = self.ready("kustomization", name, 1).await?;
+        let object = self.ready(name, 1).await?;
         // What it applied is what its inventory names.
         let entries = object["status"]["inventory"]["entries"]
             .as_array()
@@ -283,7 +288,10 @@ impl Flux {
         assert_eq!(
             entries.len(),
             chart.definitions.len() + chart.documents.len(),
-            "{name}: {entries:?}"
+            "{name} {}: {}\n{}",
+            server.name,
+            object["status"],
+            self.logs()
         );
         let manifest = chart.manifest();
         let before = versions(&server.kubectl, &manifest).await;
@@ -312,7 +320,7 @@ impl Flux {
                 .ok_or_else(|| object["status"].to_string())
         })
         .await;
-        self.ready("kustomization", name, 1).await?;
+        self.ready(name, 1).await?;
         let after = versions(&server.kubectl, &manifest).await;
         if before != after {
             return Err(format!(
