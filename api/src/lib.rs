@@ -14,6 +14,7 @@ pub mod discovery;
 pub mod field;
 pub mod group;
 pub mod growth;
+pub mod inventory;
 pub mod json;
 pub mod kro;
 pub mod meta;

@@ -102,6 +102,8 @@ pub enum Provider {
     Kubeconfig,
     /// A cluster that a context of a kubeconfig file of the hub's operator reaches.
     KubeconfigFile,
+    /// A cluster that a ClusterProfile describes, with a credential plug-in of the hub's operator.
+    ClusterProfile,
     /// This project's own API server, without anything behind it.
     Embedded,
 }
@@ -116,6 +118,21 @@ pub struct Connection {
     /// Where the kubeconfig is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretKeyReference>,
+    /// The ClusterProfile that describes the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster_profile_ref: Option<ClusterProfileReference>,
+}
+
+/// A ClusterProfile in root.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClusterProfileReference {
+    /// Its namespace.
+    #[serde(deserialize_with = "or_default")]
+    pub namespace: String,
+    /// Its name.
+    #[serde(deserialize_with = "or_default")]
+    pub name: String,
 }
 
 /// The way to a spoke.
@@ -187,9 +204,19 @@ pub struct SpokeStatus {
         deserialize_with = "or_default"
     )]
     pub cluster_uid: String,
+    /// The id that it gives itself (`cluster.clusterset.k8s.io`).
+    #[serde(
+        rename = "clusterID",
+        skip_serializing_if = "is_default",
+        deserialize_with = "or_default"
+    )]
+    pub cluster_id: String,
     /// Whether requests to it pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub circuit: Option<Circuit>,
+    /// The latest revision of its store that was seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store_revision: Option<StoreRevision>,
     /// How many instances there are, by state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instances: Option<InstanceCounts>,
@@ -211,6 +238,18 @@ pub struct Circuit {
     /// When the spoke is tried next, where that is not being done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_probe_time: Option<String>,
+}
+
+/// How far the store of a spoke was seen to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StoreRevision {
+    /// The revision.
+    #[serde(deserialize_with = "or_default")]
+    pub revision: String,
+    /// When it was seen.
+    #[serde(deserialize_with = "or_default")]
+    pub time: String,
 }
 
 /// How many instances a spoke has, by state.

@@ -117,6 +117,23 @@ pub(crate) struct Spokes {
     /// A kubeconfig file of which every context is a spoke; may be repeated. It is read again when it changes.
     #[arg(long = "spoke-kubeconfig", value_name = "F")]
     pub(crate) kubeconfig_files: Vec<PathBuf>,
+    /// A namespace whose ClusterProfiles (KEP-4322) are spokes; may be repeated.
+    #[arg(
+        long = "cluster-profile-namespace",
+        value_name = "NS",
+        requires = "access_providers"
+    )]
+    pub(crate) cluster_profile_namespaces: Vec<String>,
+    /// The access providers of ClusterProfiles, as a JSON file in the format of KEP-5339.
+    #[arg(long = "clusterprofile-provider-file", value_name = "F")]
+    pub(crate) access_providers: Option<PathBuf>,
+    /// A variable of the hub's environment that credential plug-ins see, beside PATH, HOME and those of proxies and
+    /// certificates; may end in `*`, and may be repeated.
+    #[arg(long = "plugin-env", value_name = "NAME")]
+    pub(crate) plugin_variables: Vec<String>,
+    /// Publish each spoke as a ClusterProfile in this namespace of root.
+    #[arg(long = "publish-cluster-profiles", value_name = "NS")]
+    pub(crate) publish_profiles: Option<String>,
     /// Send credentials to spokes over http, and to servers whose certificate is not verified.
     #[arg(long = "allow-insecure-spokes")]
     pub(crate) allow_insecure: bool,
@@ -254,6 +271,7 @@ mod tests {
             "wheelhouse dev --dir d --spokes 3 --listen 127.0.0.1:0 --kubeconfig-out f --no-demo",
             "wheelhouse serve --data-dir d --listen 127.0.0.1:0 --kubeconfig-out f",
             "wheelhouse serve --data-dir d --spoke-kubeconfig a --spoke-kubeconfig b --cluster-api-namespace capi",
+            "wheelhouse serve --data-dir d --cluster-profile-namespace a --clusterprofile-provider-file f --publish-cluster-profiles b --plugin-env AWS_*",
             "wheelhouse serve --data-dir d --max-watches-per-user 100 --max-requests-per-user 50 --max-requests 400",
             "wheelhouse spoke add east --from k --from-context c --label a=b --label c=d --server https://h",
             "wheelhouse spoke add east --from k --skip-contact --wait",

@@ -20,9 +20,11 @@ pub(crate) async fn run(arguments: args::Dev) -> Result<()> {
     let mut config = apiserver::Config::new(dir.join("data"));
     config.dialer = spokes::Dialer::new(spokes::Policy {
         kubeconfig_files: arguments.kubeconfig_files.clone(),
+        // It is the developer's own, as with kubectl.
+        plugin_variables: vec!["*".to_owned()],
         ..spokes::Policy::default()
     });
-    let running = serve::start(config, arguments.listen).await?;
+    let running = serve::start(config, arguments.listen, None).await?;
     let hub = Dynamic::new(running.client(api::wheelhouse::keys::USER_SYNCER));
     let names: Vec<String> = (1..=arguments.spokes)
         .map(|n| format!("spoke-{n}"))

@@ -11,7 +11,8 @@ use apiserver::{
     request::UserInfo,
 };
 use client::Bounds;
-use spokes::{Dialer, Policy, Servers};
+use spokes::{AccessProviders, Dialer, Policy, Servers};
+use syncer::Publication;
 use tasks::{OnPanic, Tasks};
 use tokio::{
     net::{TcpListener, TcpSocket},
@@ -57,6 +58,12 @@ pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
         secrets_namespace: arguments.spokes.secrets_namespace,
         cluster_api_namespaces: arguments.spokes.cluster_api_namespaces,
         kubeconfig_files: arguments.spokes.kubeconfig_files,
+        cluster_profile_namespaces: arguments.spokes.cluster_profile_namespaces,
+        access_providers: match &arguments.spokes.access_providers {
+            Some(file) => access_providers(file)?,
+            None => AccessProviders::default(),
+        },
+        plugin_variables: arguments.spokes.plugin_variables,
         servers: if arguments.spokes.allow_insecure {
             Servers::Any
         } else {
@@ -75,12 +82,18 @@ pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
             Err(_) => config.host_names.push(host),
         }
     }
-    let running = start(config, arguments.listen).await?;
+    let running = start(config, arguments.listen, arguments.spokes.publish_profiles).await?;
     if let Some(file) = &arguments.kubeconfig_out {
         kubeconfig::publish(&running.kubeconfig(), file)?;
     }
     info!(address = %running.address, "ready");
     running.until_stopped().await
+}
+
+fn access_providers(file: &Path) -> Result<AccessProviders> {
+    let context = || format!("--clusterprofile-provider-file {}", file.display());
+    let text = std::fs::read_to_string(file).with_context(context)?;
+    AccessProviders::parse(&text).with_context(context)
 }
 
 fn limits_of(limits: &args::Limits) -> apiserver::Limits {
@@ -152,8 +165,12 @@ fn client(hub: &Hub, user: &str) -> kube::Client {
     kube::Client::new(hub.in_process(UserInfo::system(user)), "default")
 }
 
-/// Opens the store, starts to serve, and starts the syncer.
-pub(crate) async fn start(mut config: apiserver::Config, listen: SocketAddr) -> Result<Running> {
+/// Opens the store, starts to serve, and starts the syncer, which publishes the spokes in a namespace if one is named.
+pub(crate) async fn start(
+    mut config: apiserver::Config,
+    listen: SocketAddr,
+    publish_in: Option<String>,
+) -> Result<Running> {
     let tasks = Tasks::new();
     if !listen.ip().is_unspecified() {
         config.addresses.push(listen.ip());
@@ -164,16 +181,22 @@ pub(crate) async fn start(mut config: apiserver::Config, listen: SocketAddr) -> 
     let address = listener
         .local_addr()
         .context("the listener has no address")?;
+    let reached = reached(&config, address);
     let hub = Hub::open(config, &tasks)
         .await
         .with_context(|| format!("cannot open {}", data_dir.display()))?;
+    let publication = publish_in.map(|namespace| Publication {
+        namespace,
+        server: format!("https://{reached}"),
+        certificate_authority: hub.pki().authority.certificate_pem().as_bytes().to_vec(),
+    });
     let drain = CancellationToken::new();
     let serving = {
         let (hub, drain) = (hub.clone(), drain.clone());
         tasks.spawn("serve", async move { hub.serve(listener, drain).await })
     };
     if hub.is_alone() {
-        start_syncer(&hub, &tasks);
+        start_syncer(&hub, &tasks, publication);
     } else {
         let lease = client(&hub, leadership::USER);
         let (looked_at, led) = (hub.clone(), hub.clone());
@@ -183,7 +206,7 @@ pub(crate) async fn start(mut config: apiserver::Config, listen: SocketAddr) -> 
             move || looked_at.epoch(),
             move |tasks| {
                 led.start_controllers(tasks);
-                start_syncer(&led, tasks);
+                start_syncer(&led, tasks, publication.clone());
             },
         );
         // Without it nobody would notice that this replica leads no more.
@@ -198,11 +221,21 @@ pub(crate) async fn start(mut config: apiserver::Config, listen: SocketAddr) -> 
     })
 }
 
-fn start_syncer(hub: &Hub, tasks: &Tasks) {
+/// Returns how other machines reach the hub: by the first name or address that it was given, with the port on which it listens.
+fn reached(config: &apiserver::Config, listens: SocketAddr) -> String {
+    match (config.host_names.first(), config.addresses.first()) {
+        (Some(name), _) => format!("{name}:{}", listens.port()),
+        (None, Some(address)) => SocketAddr::new(*address, listens.port()).to_string(),
+        (None, None) => listens.to_string(),
+    }
+}
+
+fn start_syncer(hub: &Hub, tasks: &Tasks, publication: Option<Publication>) {
     let config = syncer::Config {
         hub: client(hub, keys::USER_SYNCER),
         hub_id: hub.id().to_owned(),
         spokes: hub.spokes().clone(),
+        publication,
     };
     syncer::start(config, tasks);
 }
@@ -275,7 +308,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let config = apiserver::Config::new(folder.path());
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-        let running = start(config, listen).await.expect("a hub");
+        let running = start(config, listen, None).await.expect("a hub");
         let needed = async { panic!("on purpose") };
         let lost = running
             .tasks

@@ -111,6 +111,7 @@ impl Fleet {
             hub: kube::Client::new(link, "default"),
             hub_id: HUB_ID.to_owned(),
             spokes: hub.spokes().clone(),
+            publication: None,
         };
         syncer::start(config, &tasks);
         self.process = Some(Process { hub, tasks });

@@ -15,7 +15,7 @@ use client::{
 };
 use parking_lot::Mutex;
 use tasks::{Backoff, Tasks, WorkQueue};
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 use tracing::Instrument as _;
 
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
     link::{Connections, Link},
     provider::{Concerned, Providers},
     succession::{self, Succession},
-    table::{Known, Spokes, State, Table},
+    table::{Known, Rejections, Spokes, State, Table},
 };
 
 /// The first and the longest pause before the hub is asked again for the access to a spoke.
@@ -78,6 +78,7 @@ fn start(hub: kube::Client, spokes: &Spokes, tasks: &Tasks) {
     let table = Arc::clone(&controller.table);
     let concerned = Concerned::new(table, Arc::clone(&controller.queue));
     controller.providers.start(&concerned, tasks);
+    let rejections = Arc::clone(spokes.rejections());
     let spokes = reflector::Config {
         client: hub.client().clone(),
         endpoint: Endpoint {
@@ -95,12 +96,33 @@ fn start(hub: kube::Client, spokes: &Spokes, tasks: &Tasks) {
     };
     let events = reflector::start(spokes, tasks, tasks.child_token());
     tasks.spawn("spokes-watch", follow(Arc::clone(&controller), events));
+    tasks.spawn(
+        "spokes-rejections",
+        renew(Arc::clone(&controller), rejections),
+    );
     tasks.spawn("spokes", work(controller));
 }
 
 async fn follow(controller: Arc<Controller>, mut events: mpsc::Receiver<Event>) {
     while let Some(event) = events.recv().await {
         controller.take(event);
+    }
+}
+
+/// Has plug-ins asked for other credentials in the place of those that were refused.
+async fn renew(controller: Arc<Controller>, rejections: Arc<Rejections>) {
+    let end = controller.tasks.child_token();
+    loop {
+        let refused = tokio::select! {
+            biased;
+            () = end.cancelled() => return,
+            refused = rejections.next() => refused,
+        };
+        for spoke in refused {
+            if controller.providers.issuer().reject(&spoke, Instant::now()) {
+                controller.queue.add(spoke);
+            }
+        }
     }
 }
 
@@ -206,6 +228,7 @@ impl Controller {
 
     fn forget(&self, spoke: &LogicalCluster) {
         self.pauses.lock().remove(spoke);
+        self.providers.issuer().forget(spoke);
         self.table.forget(spoke);
     }
 

@@ -22,11 +22,12 @@ use client::{
 };
 use http::Uri;
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     fault::Fault,
     found::{self, Head},
+    inventory::AccessProviders,
     sightings::SourceSort,
 };
 
@@ -42,6 +43,12 @@ pub struct Policy {
     pub cluster_api_namespaces: Vec<String>,
     /// Kubeconfig files, of which every context is a cluster.
     pub kubeconfig_files: Vec<PathBuf>,
+    /// The namespaces of root whose ClusterProfiles are clusters.
+    pub cluster_profile_namespaces: Vec<String>,
+    /// The plug-ins that give credentials for clusters of ClusterProfiles.
+    pub access_providers: AccessProviders,
+    /// Which variables of the hub's environment credential plug-ins see, beside those that all see. A name may end in `*`.
+    pub plugin_variables: Vec<String>,
     /// Which servers a credential may be sent to.
     pub servers: Servers,
     /// What each spoke may make the hub hold.
@@ -91,6 +98,9 @@ impl Default for Policy {
             secrets_namespace: SECRETS_NAMESPACE.to_owned(),
             cluster_api_namespaces: Vec::new(),
             kubeconfig_files: Vec::new(),
+            cluster_profile_namespaces: Vec::new(),
+            access_providers: AccessProviders::default(),
+            plugin_variables: Vec::new(),
             servers: Servers::default(),
             bounds: Bounds::SPOKE,
         }
@@ -279,6 +289,22 @@ impl Credential {
             place,
             renew_at,
         }
+    }
+
+    /// Makes one of the cluster and the user of a kubeconfig.
+    pub(crate) fn of_parts(
+        cluster: &Value,
+        user: &Value,
+        place: String,
+        renew_at: Option<jiff::Timestamp>,
+    ) -> Self {
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "spoke",
+            "clusters": [{"name": "spoke", "cluster": cluster}],
+            "users": [{"name": "spoke", "user": user}],
+            "contexts": [{"name": "spoke", "context": {"cluster": "spoke", "user": "spoke"}}],
+        });
+        Self::new(kubeconfig.to_string(), place, renew_at)
     }
 
     /// Returns when the next one is to be asked for.

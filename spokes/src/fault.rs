@@ -50,6 +50,33 @@ pub enum Fault {
         /// The spoke.
         spoke: String,
     },
+    /// It names no ClusterProfile.
+    #[error("spec.connection.clusterProfileRef is missing")]
+    NoProfileReference,
+    /// The ClusterProfile is in a namespace that is not read.
+    #[error(
+        "ClusterProfile {place} may not be used: this hub does not read that namespace (--cluster-profile-namespace)"
+    )]
+    ProfileNotRead {
+        /// Namespace and name.
+        place: String,
+    },
+    /// The ClusterProfile is not there.
+    #[error("ClusterProfile {place} is missing")]
+    ProfileMissing {
+        /// Namespace and name.
+        place: String,
+    },
+    /// The ClusterProfile has no access provider of the operator.
+    #[error(
+        "{place}: it has no access provider that this hub has (--clusterprofile-provider-file): {names}"
+    )]
+    NoAccessProvider {
+        /// What names it.
+        place: String,
+        /// Those that this hub has.
+        names: String,
+    },
     /// The kubeconfig cannot be used.
     #[error("{place}: {reason}")]
     Kubeconfig {

@@ -22,13 +22,20 @@ pub(crate) struct Head<'s> {
     pub(crate) cluster_name: Option<&'s str>,
 }
 
-/// Follows the Secrets of one source.
+/// Follows the objects of one source, each of which may be a cluster.
 #[derive(Debug)]
-pub(crate) struct SecretWatch {
+pub(crate) struct SourceWatch {
     source: Source,
     sightings: Arc<Sightings>,
-    /// By the name of the Secret.
+    /// By the name of the object.
     seen: BTreeMap<String, (LogicalCluster, Sighting)>,
+}
+
+/// A cluster that an object is, with the name that it asks for.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) name: String,
+    pub(crate) sighting: Sighting,
 }
 
 /// Returns the name of the cluster that a Secret of a sort is the credential of, and the key that has it.
@@ -43,13 +50,13 @@ pub(crate) fn cluster_of<'s>(sort: SourceSort, head: &Head<'s>) -> Option<(&'s s
                 head.type_ == keys::CLUSTER_API_SECRET_TYPE && head.cluster_name == Some(name);
             is_one.then_some((name, keys::CLUSTER_API_SECRET_KEY))
         }
-        SourceSort::KubeconfigFile => None, // no Secret is one
+        SourceSort::KubeconfigFile | SourceSort::ClusterProfile => None, // no Secret is one
     }
 }
 
-// === impl SecretWatch ===
+// === impl SourceWatch ===
 
-impl SecretWatch {
+impl SourceWatch {
     pub(crate) fn new(source: Source, sightings: &Arc<Sightings>) -> Self {
         Self {
             source,
@@ -58,20 +65,20 @@ impl SecretWatch {
         }
     }
 
-    /// Takes up an event of the watch.
-    pub(crate) fn take(&mut self, event: &Event) {
+    /// Takes up an event of the watch. An object that somebody wants gone is no cluster, whatever it says.
+    pub(crate) fn take(&mut self, event: &Event, judge: impl Fn(&RawObject) -> Option<Found>) {
         match event {
             Event::Restarted { objects, .. } => {
                 self.seen.clear();
                 for object in objects {
-                    self.note(object);
+                    self.note(object, &judge);
                 }
             }
             Event::Applied(object) => {
                 let before = self.seen.remove(&object.name);
-                self.note(object);
+                self.note(object, &judge);
                 if before.as_ref() == self.seen.get(&object.name) {
-                    return; // what the Secret holds is the connection's to look at
+                    return; // what the object holds is the connection's to look at
                 }
             }
             Event::Deleted(object) => {
@@ -87,24 +94,15 @@ impl SecretWatch {
         self.sightings.replace(&self.source, seen);
     }
 
-    fn note(&mut self, object: &RawObject) {
+    fn note(&mut self, object: &RawObject, judge: impl Fn(&RawObject) -> Option<Found>) {
         if object.deletion_timestamp.is_some() {
-            return; // somebody wants it gone
+            return;
         }
-        let value = object.value().unwrap_or_default();
-        let label = |key: &str| object.labels.get(key).map(String::as_str);
-        let head = Head {
-            name: &object.name,
-            type_: value["type"].as_str().unwrap_or_default(),
-            runtime: label(keys::LABEL_RUNTIME_KUBECONFIG)
-                .or_else(|| label(keys::LABEL_RUNTIME_CLUSTER)),
-            cluster_name: label(keys::LABEL_CLUSTER_API_NAME),
-        };
-        let Some((name, key)) = cluster_of(self.source.sort, &head) else {
+        let Some(Found { name, sighting }) = judge(object) else {
             return;
         };
-        let item = format!("Secret {}/{}", self.source.place, object.name);
-        let Some(cluster) = spoke_name(name) else {
+        let Some(cluster) = spoke_name(&name) else {
+            let item = sighting.item;
             tracing::warn!(
                 item,
                 name,
@@ -112,21 +110,37 @@ impl SecretWatch {
             );
             return;
         };
-        let reference = SecretKeyReference {
-            namespace: self.source.place.clone(),
-            name: object.name.clone(),
-            key: key.to_owned(),
-        };
-        let sighting = Sighting {
-            item,
-            provider: Provider::Kubeconfig,
-            connection: Some(Connection {
-                secret_ref: Some(reference),
-                ..Connection::default()
-            }),
-        };
         self.seen.insert(object.name.clone(), (cluster, sighting));
     }
+}
+
+/// Returns the cluster that a Secret of a source is the credential of.
+pub(crate) fn of_secret(source: &Source, object: &RawObject) -> Option<Found> {
+    let value = object.value().unwrap_or_default();
+    let label = |key: &str| object.labels.get(key).map(String::as_str);
+    let head = Head {
+        name: &object.name,
+        type_: value["type"].as_str().unwrap_or_default(),
+        runtime: label(keys::LABEL_RUNTIME_KUBECONFIG)
+            .or_else(|| label(keys::LABEL_RUNTIME_CLUSTER)),
+        cluster_name: label(keys::LABEL_CLUSTER_API_NAME),
+    };
+    let (name, key) = cluster_of(source.sort, &head)?;
+    let reference = SecretKeyReference {
+        namespace: source.place.clone(),
+        name: object.name.clone(),
+        key: key.to_owned(),
+    };
+    let sighting = Sighting {
+        item: format!("Secret {}/{}", source.place, object.name),
+        provider: Provider::Kubeconfig,
+        connection: Some(Connection {
+            secret_ref: Some(reference),
+            ..Connection::default()
+        }),
+    };
+    let name = name.to_owned();
+    Some(Found { name, sighting })
 }
 
 /// Returns the logical cluster of a name; `None` for what no Spoke may be called.
@@ -148,11 +162,13 @@ mod tests {
         Arc::new(RawObject::from_value(&object).expect("an object"))
     }
 
-    fn watch(sort: SourceSort) -> (Arc<Sightings>, SecretWatch) {
+    fn watch(sort: SourceSort) -> (Arc<Sightings>, impl FnMut(Event)) {
         let sightings: Arc<Sightings> = Arc::default();
         let place = "n".to_owned();
-        let watch = SecretWatch::new(Source { sort, place }, &sightings);
-        (sightings, watch)
+        let source = Source { sort, place };
+        let mut watch = SourceWatch::new(source.clone(), &sightings);
+        let take = move |event| watch.take(&event, |object| of_secret(&source, object));
+        (sightings, take)
     }
 
     #[test]
@@ -199,8 +215,8 @@ mod tests {
                 None,
             ),
         ] {
-            let (sightings, mut watch) = watch(sort);
-            watch.take(&Event::Restarted {
+            let (sightings, mut take) = watch(sort);
+            take(Event::Restarted {
                 objects: vec![secret(name, type_, labels)],
                 resource_version: "1".to_owned(),
             });
@@ -213,22 +229,22 @@ mod tests {
     #[test]
     fn a_secret_that_goes_or_loses_its_label_is_a_cluster_no_more() {
         let runtime = json!({keys::LABEL_RUNTIME_KUBECONFIG: "true"});
-        let (sightings, mut watch) = watch(MulticlusterRuntime);
+        let (sightings, mut take) = watch(MulticlusterRuntime);
         let count = || sightings.names().len();
         let east = secret("east", "Opaque", &runtime);
-        watch.take(&Event::Applied(Arc::clone(&east)));
+        take(Event::Applied(Arc::clone(&east)));
         assert_eq!(count(), 1);
-        watch.take(&Event::Interrupted("away".to_owned()));
+        take(Event::Interrupted("away".to_owned()));
         assert_eq!(count(), 1, "silence says nothing");
-        watch.take(&Event::Applied(secret("east", "Opaque", &json!({}))));
+        take(Event::Applied(secret("east", "Opaque", &json!({}))));
         assert_eq!(count(), 0, "it lost its label");
-        watch.take(&Event::Applied(Arc::clone(&east)));
-        watch.take(&Event::Deleted(east));
+        take(Event::Applied(Arc::clone(&east)));
+        take(Event::Deleted(east));
         assert_eq!(count(), 0, "it is gone");
         let going = json!({"metadata": {"namespace": "n", "name": "east", "labels": runtime,
             "deletionTimestamp": "2026-01-01T00:00:00Z"}});
         let going = RawObject::from_value(&going).expect("an object");
-        watch.take(&Event::Applied(Arc::new(going)));
+        take(Event::Applied(Arc::new(going)));
         assert_eq!(count(), 0, "it is going");
     }
 }

@@ -12,7 +12,7 @@
 //! several replicas, each has an instance, which reads the same objects by the same rules.
 //!
 //! In reading order: [`controller`] (from Spokes to states), [`provider`] (where the access to a spoke comes from),
-//! [`plugin`] (programs that print credentials), [`found`] and [`sightings`] (clusters for which there may be no Spoke yet),
+//! [`plugin`] (programs that print credentials), [`inventory`] (which of them the cluster of a ClusterProfile needs), [`found`] and [`sightings`] (clusters for which there may be no Spoke yet),
 //! [`dialer`] (which credential may be used, and where it may be sent), [`link`] (a connection, and since when it fails),
 //! [`succession`] (a later credential takes the place of one before), [`breaker`] (requests to a spoke that does not answer),
 //! [`namespaces`] (those of a connected spoke), [`identity`] (which cluster is behind a Spoke), [`table`] (what is known,
@@ -51,6 +51,7 @@ mod dialer;
 mod fault;
 mod found;
 mod identity;
+mod inventory;
 mod join;
 mod link;
 mod namespaces;
@@ -64,6 +65,7 @@ pub use breaker::{Broken, Circuit, CircuitState, Permit};
 pub use dialer::{Credential, Dialer, Policy, SECRETS_NAMESPACE, Servers};
 pub use fault::Fault;
 pub use identity::{Identities, IdentityFault};
+pub use inventory::{AccessProviders, AccessProvidersError};
 pub use join::join_objects;
 pub use link::{Link, Trouble};
 pub use namespaces::{Namespaces, Phase};

@@ -3,6 +3,7 @@
 mod embedded;
 mod files;
 mod kubeconfig;
+mod profiles;
 
 use std::sync::Arc;
 
@@ -14,7 +15,10 @@ use client::Dynamic;
 use futures::future::BoxFuture;
 use tasks::{Tasks, WorkQueue};
 
-use crate::{access::Access, dialer::Dialer, fault::Fault, sightings::Sightings, table::Table};
+use crate::{
+    access::Access, dialer::Dialer, fault::Fault, plugin::Issuer, sightings::Sightings,
+    table::Table,
+};
 
 /// What a provider answers: the access to a spoke, or why there is none. The outer error is the hub's and says nothing
 /// about the spoke, which is asked for again.
@@ -42,7 +46,9 @@ pub(crate) struct Concerned {
 pub(crate) struct Providers {
     kubeconfig: kubeconfig::KubeconfigSecrets,
     files: files::KubeconfigFiles,
+    profiles: profiles::ClusterProfiles,
     embedded: embedded::EmbeddedClusters,
+    issuer: Arc<Issuer>,
 }
 
 // === impl Concerned ===
@@ -74,10 +80,13 @@ impl Concerned {
 impl Providers {
     pub(crate) fn new(hub: &Dynamic, dialer: &Dialer, sightings: &Arc<Sightings>) -> Self {
         let kubeconfig = kubeconfig::KubeconfigSecrets::new(hub.clone(), dialer.clone(), sightings);
+        let issuer = Arc::new(Issuer::new(&dialer.policy().plugin_variables));
         Self {
             kubeconfig,
-            files: files::KubeconfigFiles::new(dialer, sightings),
+            files: files::KubeconfigFiles::new(dialer, sightings, &issuer),
+            profiles: profiles::ClusterProfiles::new(hub, dialer, sightings, &issuer),
             embedded: embedded::EmbeddedClusters,
+            issuer,
         }
     }
 
@@ -86,12 +95,23 @@ impl Providers {
         match provider {
             wheelhouse::Provider::Kubeconfig => &self.kubeconfig,
             wheelhouse::Provider::KubeconfigFile => &self.files,
+            wheelhouse::Provider::ClusterProfile => &self.profiles,
             wheelhouse::Provider::Embedded => &self.embedded,
         }
     }
 
+    /// Returns where plug-ins are run.
+    pub(crate) const fn issuer(&self) -> &Arc<Issuer> {
+        &self.issuer
+    }
+
     pub(crate) fn start(&self, concerned: &Concerned, tasks: &Tasks) {
-        let providers: [&dyn Provider; 3] = [&self.kubeconfig, &self.files, &self.embedded];
+        let providers: [&dyn Provider; 4] = [
+            &self.kubeconfig,
+            &self.files,
+            &self.profiles,
+            &self.embedded,
+        ];
         for provider in providers {
             provider.start(concerned.clone(), tasks);
         }

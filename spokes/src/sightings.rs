@@ -28,6 +28,8 @@ pub enum SourceSort {
     ClusterApi,
     /// Kubeconfig files of the operator.
     KubeconfigFile,
+    /// ClusterProfiles.
+    ClusterProfile,
 }
 
 /// A source: a sort, and the namespace or the file that it reads.
@@ -87,10 +89,11 @@ type Seen = BTreeMap<LogicalCluster, Vec<Sighting>>;
 // === impl SourceSort ===
 
 impl SourceSort {
-    const ALL: [Self; 3] = [
+    const ALL: [Self; 4] = [
         Self::MulticlusterRuntime,
         Self::ClusterApi,
         Self::KubeconfigFile,
+        Self::ClusterProfile,
     ];
 
     /// Returns the sort as labels and annotations have it.
@@ -99,6 +102,7 @@ impl SourceSort {
             Self::MulticlusterRuntime => "multicluster-runtime",
             Self::ClusterApi => "cluster-api",
             Self::KubeconfigFile => "kubeconfig-file",
+            Self::ClusterProfile => "cluster-profile",
         }
     }
 }

@@ -27,6 +27,15 @@ pub struct Spokes {
     dialer: Dialer,
     table: Arc<Table>,
     sightings: Arc<Sightings>,
+    rejections: Arc<Rejections>,
+}
+
+/// Spokes whose clusters refused the hub's credential.
+#[derive(Debug, Default)]
+pub(crate) struct Rejections {
+    /// Guards the names. A leaf of the lock order.
+    names: Mutex<BTreeSet<LogicalCluster>>,
+    wake: Notify,
 }
 
 /// A Spoke, parsed once for everyone who reads it.
@@ -103,6 +112,7 @@ impl Spokes {
             dialer,
             table: Arc::new(Table::new()),
             sightings: Arc::default(),
+            rejections: Arc::default(),
         }
     }
 
@@ -144,6 +154,21 @@ impl Spokes {
         self.table.clusters()
     }
 
+    /// Notes that the cluster of a spoke refused the hub's credential (401): where a plug-in gave it, that is asked for another one.
+    pub fn reject(&self, spoke: &LogicalCluster) {
+        self.rejections.names.lock().insert(spoke.clone());
+        self.rejections.wake.notify_one();
+    }
+
+    /// Whether ClusterProfiles are clusters.
+    pub fn reads_cluster_profiles(&self) -> bool {
+        !self.dialer.policy().cluster_profile_namespaces.is_empty()
+    }
+
+    pub(crate) const fn rejections(&self) -> &Arc<Rejections> {
+        &self.rejections
+    }
+
     pub(crate) const fn parts(&self) -> (&Dialer, &Arc<Table>) {
         (&self.dialer, &self.table)
     }
@@ -160,6 +185,24 @@ impl Spokes {
         Changes {
             table: Arc::clone(&self.table),
             subscriber,
+        }
+    }
+}
+
+// === impl Rejections ===
+
+impl Rejections {
+    /// Waits for refused credentials and takes their spokes. There is one caller.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the names are taken only in the poll that returns them.
+    pub(crate) async fn next(&self) -> BTreeSet<LogicalCluster> {
+        loop {
+            let names = std::mem::take(&mut *self.names.lock());
+            if !names.is_empty() {
+                return names;
+            }
+            self.wake.notified().await;
         }
     }
 }

@@ -33,6 +33,8 @@ use client::Dynamic;
 use tasks::Tasks;
 use tokio::sync::Semaphore;
 
+pub use self::spokes::Publication;
+
 use crate::{
     engine::Engine,
     state::target::{Target, TargetSort},
@@ -50,6 +52,8 @@ pub struct Config {
     /// The connections to all spokes, which the hub of the same process shares. A syncer in a process of its own starts
     /// them with its client of the hub.
     pub spokes: Spokes,
+    /// Where the spokes are published as ClusterProfiles, if they are.
+    pub publication: Option<Publication>,
 }
 
 // === impl Config ===
@@ -98,5 +102,5 @@ pub fn start(config: Config, tasks: &Tasks) {
     );
     spokes::start_target(&engine, &Arc::new(root));
     definitions::start(&engine);
-    spokes::start(&engine);
+    spokes::start(&engine, config.publication);
 }

@@ -1,6 +1,6 @@
 //! The endpoints that the syncer names itself.
 
-use api::{GroupVersionResource, crd, kro, wheelhouse};
+use api::{GroupVersionResource, crd, inventory, kro, wheelhouse};
 
 /// ResourceGraphDefinitions.
 pub(crate) fn definitions() -> GroupVersionResource {
@@ -24,6 +24,11 @@ pub(crate) fn spokes() -> GroupVersionResource {
         wheelhouse::VERSION,
         wheelhouse::SPOKE_RESOURCE,
     )
+}
+
+/// ClusterProfiles.
+pub(crate) fn cluster_profiles() -> GroupVersionResource {
+    GroupVersionResource::new(inventory::GROUP, inventory::VERSION, inventory::RESOURCE)
 }
 
 /// Inventories: ledgers of instances.

@@ -1,13 +1,16 @@
 //! Spokes: targets made of their connections, probed, described in their status.
 //!
-//! In reading order: [`reconcile`] (one Spoke), [`found`] (those that a source has found), [`heartbeat`], [`namespaces`], [`census`] (its status). The connections are
-//! those of the crate [`spokes`], which the path of a spoke has too.
+//! In reading order: [`reconcile`] (one Spoke), [`found`] (those that a source has found), [`heartbeat`], [`namespaces`],
+//! [`census`] (its status), [`published`] and [`profile`] (ClusterProfiles of them). The connections are those of the crate
+//! [`spokes`], which the path of a spoke has too.
 
 mod census;
 mod found;
 mod heartbeat;
 mod left;
 mod namespaces;
+mod profile;
+mod published;
 mod reconcile;
 mod row;
 
@@ -20,12 +23,19 @@ use api::LogicalCluster;
 use spokes::Entry;
 use tracing::{Instrument as _, debug_span};
 
+pub use profile::Publication;
 pub(crate) use reconcile::start as start_target;
 
 use crate::{engine::Engine, restoring};
 
 /// Follows the spokes that are known, and starts the worker that reconciles them.
-pub(crate) fn start(engine: &Arc<Engine>) {
+pub(crate) fn start(engine: &Arc<Engine>, publication: Option<Publication>) {
+    if publication.is_some() || engine.spokes.reads_cluster_profiles() {
+        published::start_definition(engine);
+    }
+    if let Some(publication) = publication {
+        published::start(engine, publication);
+    }
     let follower = Arc::clone(engine);
     let end = engine.tasks.child_token();
     engine.tasks.spawn("spokes", async move {

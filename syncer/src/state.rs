@@ -4,7 +4,7 @@
 //! In reading order: [`keys`], [`collection`] (what of a watch and of our own writes is believed), [`children`],
 //! [`mirrors`] and [`externals`] (what there is in a target), [`claims`] (what is an instance's own), [`actors`] (in whose
 //! name), [`served`], [`kinds`], [`kind_claims`] and [`definitions`], [`instances`], [`target`] and [`fleet`], [`turns`],
-//! [`restored`].
+//! [`restored`], [`revision`].
 
 pub(crate) mod actors;
 pub(crate) mod children;
@@ -19,6 +19,7 @@ pub(crate) mod kind_claims;
 pub(crate) mod kinds;
 pub(crate) mod mirrors;
 pub(crate) mod restored;
+pub(crate) mod revision;
 pub(crate) mod served;
 pub(crate) mod target;
 pub(crate) mod turns;

@@ -18,6 +18,7 @@ mod isolation {
     mod found;
     mod hostile_spoke;
     mod joined;
+    mod profiles;
     mod rbac;
     mod relay;
     mod revocation;

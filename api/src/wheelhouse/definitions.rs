@@ -62,8 +62,8 @@ fn spoke_spec() -> Value {
         "type": "object",
         "properties": {
             "provider": {
-                "description": "What stands behind the logical cluster: a cluster that a kubeconfig in a Secret reaches, one that a kubeconfig file of the hub's operator reaches, or this project's own API server.",
-                "type": "string", "default": "Kubeconfig", "enum": ["Kubeconfig", "KubeconfigFile", "Embedded"],
+                "description": "What stands behind the logical cluster: a cluster that a kubeconfig in a Secret reaches, one that a kubeconfig file of the hub's operator reaches, one that a ClusterProfile describes, or this project's own API server.",
+                "type": "string", "default": "Kubeconfig", "enum": ["Kubeconfig", "KubeconfigFile", "ClusterProfile", "Embedded"],
                 "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "provider is immutable"}],
             },
             "connection": connection(),
@@ -87,6 +87,9 @@ fn spoke_spec() -> Value {
         "x-kubernetes-validations": [{
             "rule": "!has(self.provider) || self.provider != 'Kubeconfig' || has(self.connection)",
             "message": "connection is required where the provider is Kubeconfig",
+        }, {
+            "rule": "!has(self.provider) || self.provider != 'ClusterProfile' || has(self.connection)",
+            "message": "connection is required where the provider is ClusterProfile",
         }],
     })
 }
@@ -95,7 +98,6 @@ fn connection() -> Value {
     json!({
         "description": "How the spoke is reached.",
         "type": "object",
-        "required": ["secretRef"],
         "properties": {
             "type": {
                 "description": "Direct: the hub dials the spoke's API server.",
@@ -111,7 +113,20 @@ fn connection() -> Value {
                     "key": {"type": "string", "default": "kubeconfig", "description": "The key in the Secret."},
                 },
             },
+            "clusterProfileRef": {
+                "description": "Which ClusterProfile of root describes the cluster.",
+                "type": "object",
+                "required": ["name", "namespace"],
+                "properties": {
+                    "namespace": {"type": "string", "minLength": 1, "description": "The namespace of the ClusterProfile."},
+                    "name": {"type": "string", "minLength": 1, "description": "The name of the ClusterProfile."},
+                },
+            },
         },
+        "x-kubernetes-validations": [{
+            "rule": "has(self.secretRef) != has(self.clusterProfileRef)",
+            "message": "exactly one of secretRef and clusterProfileRef is required",
+        }],
     })
 }
 
@@ -160,6 +175,7 @@ fn spoke_status() -> Value {
             "version": {"type": "string", "description": "The spoke's version."},
             "lastHeartbeatTime": {"type": "string", "format": "date-time", "description": "When the spoke was last heard of."},
             "clusterUID": {"type": "string", "description": "The uid of the spoke's kube-system namespace, which identifies it."},
+            "clusterID": {"type": "string", "description": "The id that the spoke gives itself in a ClusterProperty (KEP-2149)."},
             "circuit": {
                 "description": "Whether requests to it pass.",
                 "type": "object",
@@ -167,6 +183,14 @@ fn spoke_status() -> Value {
                     "state": {"type": "string", "enum": ["Closed", "Open", "HalfOpen"], "description": "Closed: they pass. Open: they are refused at once. HalfOpen: they are, while one request tries whether it answers."},
                     "since": {"type": "string", "format": "date-time", "description": "Since when it is not closed."},
                     "nextProbeTime": {"type": "string", "format": "date-time", "description": "When it is tried next, where that is not being done."},
+                },
+            },
+            "storeRevision": {
+                "description": "The latest revision of the spoke's store that was seen. An earlier one says that it was set back.",
+                "type": "object",
+                "properties": {
+                    "revision": {"type": "string", "description": "The revision."},
+                    "time": {"type": "string", "format": "date-time", "description": "When it was seen."},
                 },
             },
             "instances": {

@@ -249,7 +249,9 @@ fn put_spoke(registry: &Registry, cluster: &LogicalCluster, object: &Value) {
     let kind = match Spoke::deserialize(object) {
         Ok(spoke) => match spoke.spec.provider {
             Provider::Embedded => ClusterKind::Embedded,
-            Provider::Kubeconfig | Provider::KubeconfigFile => ClusterKind::Composite,
+            Provider::Kubeconfig | Provider::KubeconfigFile | Provider::ClusterProfile => {
+                ClusterKind::Composite
+            }
         },
         Err(error) => {
             tracing::error!(spoke = %cluster, error = %error, "spoke is malformed");

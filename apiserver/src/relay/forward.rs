@@ -73,9 +73,14 @@ pub(super) async fn forward(
     };
     let outgoing = outgoing.map(|()| body);
     let admitted = way.admit()?;
+    // Of the user the spoke's API server learns from headers only: what it does not accept is the hub's credential.
+    let is_hubs = sent_as == client::Identity::Kubeconfig && request.info().subresource != "proxy";
     let answered = admitted.connection().send(outgoing, sent_as).await;
     let answer = answered.map_err(|error| admitted.unreachable(&error))?;
     way.answered();
+    if is_hubs && answer.status() == StatusCode::UNAUTHORIZED {
+        way.rejected();
+    }
     relay_back(way, pairs, request, answer)
 }
 

@@ -57,7 +57,7 @@ impl Links {
         match links.get(cluster) {
             Some(link) if link.way.is(&way) => Some(Arc::clone(link)),
             Some(_) | None => {
-                let link = Arc::new(Link::new(way));
+                let link = Arc::new(Link::new(way, &self.spokes));
                 links.insert(cluster.clone(), Arc::clone(&link));
                 Some(link)
             }
@@ -100,9 +100,9 @@ impl Links {
 // === impl Link ===
 
 impl Link {
-    fn new(way: Arc<spokes::Link>) -> Self {
+    fn new(way: Arc<spokes::Link>, spokes: &Spokes) -> Self {
         Self {
-            way: Way::new(way),
+            way: Way::new(way, spokes.clone()),
             published: Published::default(),
             accounts: AccountTokens::default(),
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use api::{LogicalCluster, Status};
 use client::{Budget, Connection, Dynamic};
-use spokes::{Broken, Permit};
+use spokes::{Broken, Permit, Spokes};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::refusal::Refusal;
@@ -20,6 +20,7 @@ const RETRY_AFTER_SECONDS: u32 = 1;
 #[derive(Debug)]
 pub(super) struct Way {
     link: Arc<spokes::Link>,
+    spokes: Spokes,
     /// The streams that may be opened still.
     streams: Arc<Semaphore>,
 }
@@ -34,9 +35,10 @@ pub(super) struct Admitted<'w> {
 // === impl Way ===
 
 impl Way {
-    pub(super) fn new(link: Arc<spokes::Link>) -> Self {
+    pub(super) fn new(link: Arc<spokes::Link>, spokes: Spokes) -> Self {
         Self {
             link,
+            spokes,
             streams: Arc::new(Semaphore::new(STREAM_COUNT_MAX)),
         }
     }
@@ -127,6 +129,11 @@ impl Way {
     /// Notes that the spoke answered.
     pub(super) fn answered(&self) {
         self.link.answered();
+    }
+
+    /// Notes that it refused the hub's own credential.
+    pub(super) fn rejected(&self) {
+        self.spokes.reject(self.cluster());
     }
 
     /// Notes that it did not, and returns the 503 for the client.

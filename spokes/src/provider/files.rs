@@ -8,7 +8,7 @@
 //! - Which context a Spoke uses is decided by its name and by the file that it was found in, never by anything else that it says.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, SystemTime},
@@ -29,7 +29,8 @@ use crate::{
     access::Access,
     dialer::{Credential, Dialer},
     fault::Fault,
-    plugin::{Issued, Plugin},
+    inventory,
+    plugin::{Issuer, Plugin},
     sightings::{Sighting, Sightings, Source, SourceSort},
 };
 
@@ -37,6 +38,8 @@ use crate::{
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 /// How large a file may be that is looked at: a kubeconfig of a thousand clusters has some MiB.
 const FILE_BYTES_MAX: u64 = 16 << 20;
+/// What plug-ins of files are counted as.
+const FILES: &str = "files";
 /// A DNS label. Source: RFC 1123.
 const NAME_BYTES_MAX: usize = 63;
 
@@ -57,8 +60,7 @@ struct Shared {
     sightings: Arc<Sightings>,
     /// Guards what was read. A leaf of the lock order.
     read: Mutex<BTreeMap<PathBuf, Contexts>>,
-    /// What plug-ins gave, by spoke, with what they were asked. Guards the map; never held across an await.
-    issued: Mutex<HashMap<LogicalCluster, (Plugin, Issued)>>,
+    issuer: Arc<Issuer>,
 }
 
 /// What one file says, by the name of the Spoke; the first context of a name counts.
@@ -76,13 +78,13 @@ struct Context {
 // === impl KubeconfigFiles ===
 
 impl KubeconfigFiles {
-    pub(super) fn new(dialer: &Dialer, sightings: &Arc<Sightings>) -> Self {
+    pub(super) fn new(dialer: &Dialer, sightings: &Arc<Sightings>, issuer: &Arc<Issuer>) -> Self {
         Self {
             shared: Arc::new(Shared {
                 files: dialer.policy().kubeconfig_files.clone(),
                 sightings: Arc::clone(sightings),
                 read: Mutex::default(),
-                issued: Mutex::default(),
+                issuer: Arc::clone(issuer),
             }),
         }
     }
@@ -160,24 +162,18 @@ impl Shared {
         let mut cluster = context.cluster;
         let mut user = context.user;
         let mut renew_at = None;
+        inline(&mut cluster).await.map_err(unusable)?;
         if let Some(mut plugin) = Plugin::parse(&user["exec"]) {
             if user["exec"]["provideClusterInfo"] == true {
-                plugin.cluster = Some(cluster.clone());
+                plugin.cluster = Some(inventory::told(&cluster));
             }
-            let issued = self.issued(spoke, plugin).await.map_err(unusable)?;
+            let issued = self.issuer.issue(spoke, FILES, plugin).await;
+            let issued = issued.map_err(|fault| unusable(fault.to_string()))?;
             user = issued.user;
             renew_at = issued.renew_at;
         }
-        for part in [&mut cluster, &mut user] {
-            inline(part).await.map_err(unusable)?;
-        }
-        let kubeconfig = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "spoke",
-            "clusters": [{"name": "spoke", "cluster": cluster}],
-            "users": [{"name": "spoke", "user": user}],
-            "contexts": [{"name": "spoke", "context": {"cluster": "spoke", "user": "spoke"}}],
-        });
-        let credential = Credential::new(kubeconfig.to_string(), place, renew_at);
+        inline(&mut user).await.map_err(unusable)?;
+        let credential = Credential::of_parts(&cluster, &user, place, renew_at);
         Ok(Access::Kubeconfig(credential))
     }
 
@@ -194,22 +190,6 @@ impl Shared {
             let context = read.get(file)?.get(spoke)?.first()?;
             Some((item(file, &context.name), context.clone()))
         })
-    }
-
-    /// Returns what a plug-in gave, or asks it again where that ends.
-    async fn issued(&self, spoke: &LogicalCluster, plugin: Plugin) -> Result<Issued, String> {
-        let now = jiff::Timestamp::now();
-        let known = self.issued.lock().get(spoke).cloned();
-        if let Some((asked, issued)) = known
-            && asked == plugin
-            && !issued.is_due(now)
-        {
-            return Ok(issued);
-        }
-        let issued = plugin.run().await.map_err(|fault| fault.to_string())?;
-        let asked = (plugin, issued.clone());
-        self.issued.lock().insert(spoke.clone(), asked);
-        Ok(issued)
     }
 }
 

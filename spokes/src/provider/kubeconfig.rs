@@ -26,7 +26,7 @@ use crate::{
     access::Access,
     dialer::Dialer,
     fault::Fault,
-    found::SecretWatch,
+    found::{self, SourceWatch},
     sightings::{Sightings, Source, SourceSort},
 };
 
@@ -116,14 +116,14 @@ impl Provider for KubeconfigSecrets {
             let source = followed.sort.zip(followed.namespace);
             let mut found = source.map(|(sort, place)| {
                 let source = Source { sort, place };
-                SecretWatch::new(source, &self.sightings)
+                (SourceWatch::new(source.clone(), &self.sightings), source)
             });
             let mut events = reflector::start(config, tasks, tasks.child_token());
             let concerned = concerned.clone();
             tasks.spawn("spoke-secrets", async move {
                 while let Some(event) = events.recv().await {
-                    if let Some(found) = &mut found {
-                        found.take(&event);
+                    if let Some((watch, source)) = &mut found {
+                        watch.take(&event, |object| found::of_secret(source, object));
                     }
                     take(&concerned, event);
                 }

@@ -10,7 +10,7 @@ use super::{found, row::Row};
 use crate::{
     engine::Engine,
     resources, restoring,
-    state::target::{Reach, Target, TargetSort},
+    state::target::{OwnId, Reach, Target, TargetSort},
 };
 
 /// When the spoke was last heard of.
@@ -20,6 +20,9 @@ const HEARTBEAT: &str = "lastHeartbeatTime";
 const CIRCUIT: &str = "circuit";
 /// When the next probe is, in there. It is written with other news and, like the heartbeat, when it has become old.
 const NEXT_PROBE: &str = "nextProbeTime";
+
+/// The latest revision of its store, which is written as the next probe is.
+const REVISION: &str = "storeRevision";
 
 /// How much later a heartbeat is than the one in the status, to be written for itself. A little less than between the
 /// times when it is looked at.
@@ -69,23 +72,8 @@ pub(super) async fn write(
     status["instances"] = counts.to_value();
     let told = fault.as_ref().or(noted.as_ref());
     let message = told.map(|row| shortened(row.message.clone()));
-    match target.link().map(|link| link.circuit()) {
-        Some(circuit) => status[CIRCUIT] = circuit_of(&circuit),
-        None => drop(status.as_object_mut().map(|it| it.remove(CIRCUIT))),
-    }
     status["message"] = json!(message.unwrap_or_default());
-    match target.heard() {
-        Some(heard) => status[HEARTBEAT] = json!(heard),
-        // Of a real spoke it stays as an earlier process wrote it; this hub serves the others itself.
-        None if target.sort == TargetSort::Mirrored => {}
-        None => drop(status.as_object_mut().map(|it| it.remove(HEARTBEAT))),
-    }
-    if let Some(version) = target.version() {
-        status["version"] = json!(version);
-    }
-    if let Some(uid) = target.cluster_uid() {
-        status["clusterUID"] = json!(uid);
-    }
+    observe(&mut status, &target);
     rows.push(match fault {
         None => Row::new("Ready", "True", "Ready", ""),
         Some(row) => Row {
@@ -95,6 +83,34 @@ pub(super) async fn write(
         },
     });
     put(engine, object, status, rows).await
+}
+
+/// Notes what was seen of a cluster.
+fn observe(status: &mut Value, target: &Target) {
+    match target.link().map(|link| link.circuit()) {
+        Some(circuit) => status[CIRCUIT] = circuit_of(&circuit),
+        None => drop(status.as_object_mut().map(|it| it.remove(CIRCUIT))),
+    }
+    match target.heard() {
+        Some(heard) => status[HEARTBEAT] = json!(heard),
+        // Of a real spoke it stays as an earlier process wrote it; this hub serves the others itself.
+        None if target.sort == TargetSort::Mirrored => {}
+        None => drop(status.as_object_mut().map(|it| it.remove(HEARTBEAT))),
+    }
+    if let Some(version) = target.version() {
+        status["version"] = json!(version);
+    }
+    match target.cluster_id() {
+        Some(OwnId::Some(id)) => status["clusterID"] = json!(id),
+        Some(OwnId::None) => drop(status.as_object_mut().map(|it| it.remove("clusterID"))),
+        None => {} // an earlier process may have asked it
+    }
+    if let Some(revision) = target.revision() {
+        status[REVISION] = revision;
+    }
+    if let Some(uid) = target.cluster_uid() {
+        status["clusterUID"] = json!(uid);
+    }
 }
 
 /// Writes why a spoke cannot be connected.
@@ -272,6 +288,7 @@ fn is_news(known: &Value, status: &Value) -> bool {
         let mut status = status.clone();
         if let Some(fields) = status.as_object_mut() {
             fields.remove(HEARTBEAT);
+            fields.remove(REVISION);
             if let Some(circuit) = fields.get_mut(CIRCUIT).and_then(Value::as_object_mut) {
                 circuit.remove(NEXT_PROBE);
             }
@@ -288,6 +305,7 @@ fn is_news(known: &Value, status: &Value) -> bool {
     rest(known) != rest(status)
         || is_old(|status| &status[HEARTBEAT])
         || is_old(|status| &status[CIRCUIT][NEXT_PROBE])
+        || is_old(|status| &status[REVISION]["time"])
 }
 
 /// Cuts a message: what a spoke says in it must not make its Spoke too large to be written.

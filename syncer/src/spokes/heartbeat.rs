@@ -4,9 +4,11 @@
 
 use std::{sync::Arc, time::Duration};
 
+use api::{GroupVersionResource, inventory};
 use client::ListRequest;
 use spokes::IdentityFault;
-use tracing::{info, warn};
+use tokio::time::timeout;
+use tracing::{debug, info, warn};
 
 use crate::{
     engine::Engine,
@@ -42,16 +44,20 @@ pub(super) fn start(engine: &Arc<Engine>, target: &Arc<Target>) {
         let budget = engine.spokes.budget(&target.cluster);
         let mut told = None;
         let mut is_first = true;
+        let mut is_due = true;
         for count in 0_u32.. {
-            if let Some(outcome) = probe(&engine, &target, count % VERSION_PROBES == 0).await {
-                note(&engine, &target, outcome.failure(), is_first);
+            is_due |= count % VERSION_PROBES == 0;
+            if let Some(probed) = probe(&engine, &target, is_due).await {
+                note(&engine, &target, probed.outcome.failure(), is_first);
                 is_first = false;
+                is_due &= !probed.has_looked;
             }
             let link = target.link();
             let circuit = link.map(|link| link.circuit());
             let due = count / TOLD_PROBES;
             let now = (
-                (target.identity_fault(), budget.met(), target.version()),
+                (target.identity_fault(), budget.met()),
+                (target.version(), target.cluster_id()),
                 (target.set_back(), link.and_then(|it| it.successor_fault())),
                 (circuit.map(|it| (it.state, it.since)), due),
             );
@@ -77,6 +83,13 @@ pub(super) fn start(engine: &Arc<Engine>, target: &Arc<Target>) {
     });
 }
 
+/// One probe.
+struct Probed {
+    outcome: Outcome,
+    /// Whether what seldom changes was read too. What was cut short is read with the next probe.
+    has_looked: bool,
+}
+
 /// What came of one probe.
 enum Outcome {
     /// It answered, and is the cluster that its Spoke is for.
@@ -97,28 +110,43 @@ impl Outcome {
 }
 
 /// Asks the spoke which cluster it is. `None` where the request of a user is under way that tells whether it answers.
-async fn probe(engine: &Engine, target: &Target, with_version: bool) -> Option<Outcome> {
+async fn probe(engine: &Engine, target: &Target, is_due: bool) -> Option<Probed> {
     let link = target.link()?;
     let permit = link.admit().ok()?;
-    let outcome = match tokio::time::timeout(PATIENCE, ask(engine, target, with_version)).await {
+    let outcome = match timeout(PATIENCE, ask(engine, target)).await {
         Ok(outcome) => outcome,
         Err(_) => Outcome::Silent(format!("no answer within {PATIENCE:?}")),
     };
     match &outcome {
-        Outcome::Alive => {} // whoever notes that notes it for the link
+        Outcome::Alive => drop(permit), // whoever notes that notes it for the link
         Outcome::Refused(_) => link.refused(),
         Outcome::Silent(_) => permit.failed(),
     }
-    Some(outcome)
+    let is_due = is_due || target.reach() != Reach::Reachable;
+    let mut has_looked = false;
+    if is_due && matches!(outcome, Outcome::Alive) {
+        // That this takes long does not say that the spoke is away.
+        has_looked = timeout(PATIENCE, look_around(target)).await == Ok(true);
+        if !has_looked {
+            debug!(spoke = %target.cluster, "a spoke is slow to tell its version");
+        }
+    }
+    Some(Probed {
+        outcome,
+        has_looked,
+    })
 }
 
-async fn ask(engine: &Engine, target: &Target, with_version: bool) -> Outcome {
+async fn ask(engine: &Engine, target: &Target) -> Outcome {
     let endpoint = target.endpoint(&resources::core("namespaces"), "");
     let namespace = match target.dynamic.get(&endpoint, "kube-system").await {
         Ok(namespace) => namespace,
         Err(error) if error.unreachable() => return Outcome::Silent(error.chain()),
         // It answers, if only to refuse: the credential is wrong, the network is not.
         Err(error) => {
+            if error.status().is_some_and(|it| it.code == 401) {
+                engine.spokes.reject(&target.cluster);
+            }
             let fault = IdentityFault::Unreadable(error.chain());
             let reason = format!("refused: {fault}");
             target.note_identity(Some(fault));
@@ -133,27 +161,60 @@ async fn ask(engine: &Engine, target: &Target, with_version: bool) -> Outcome {
     }
     target.note_identity(None);
     target.note_cluster_uid(uid);
-    if with_version || target.version().is_none() || target.reach() != Reach::Reachable {
-        if let Ok(version) = target.dynamic.raw_get("/version").await {
-            target.note_version(&version);
-        }
-        look_back(target).await;
-    }
     Outcome::Alive
 }
 
-/// Looks whether the cluster has been set back: its store is at an earlier revision than it was.
-async fn look_back(target: &Target) {
+/// Reads what seldom changes. Returns whether all of it was answered.
+async fn look_around(target: &Target) -> bool {
+    let has_looked = look_back(target).await;
+    let has_told = match target.dynamic.raw_get("/version").await {
+        Ok(version) => {
+            target.note_version(&version);
+            true
+        }
+        Err(error) => !error.unreachable(),
+    };
+    read_id(target).await;
+    has_looked && has_told
+}
+
+/// Reads the id that the cluster gives itself, if it does. Source: KEP-2149.
+async fn read_id(target: &Target) {
+    for version in inventory::PROPERTY_VERSIONS {
+        let (group, resource) = (inventory::PROPERTY_GROUP, inventory::PROPERTY_RESOURCE);
+        let gvr = GroupVersionResource::new(group, version, resource);
+        let endpoint = target.endpoint(&gvr, "");
+        match target
+            .dynamic
+            .get(&endpoint, inventory::PROPERTY_CLUSTER_ID)
+            .await
+        {
+            Ok(property) => {
+                let value = property["spec"]["value"].as_str();
+                return target.note_cluster_id(value.unwrap_or_default());
+            }
+            Err(error) if error.is_not_found() => {}
+            Err(_) => return, // it may not be read
+        }
+    }
+    target.note_cluster_id("");
+}
+
+/// Looks whether the cluster has been set back: its store is at an earlier revision than it was. Returns whether it answered.
+async fn look_back(target: &Target) -> bool {
+    let uid = target.cluster_uid().unwrap_or_default();
     let endpoint = target.endpoint(&resources::core("namespaces"), "");
     let all = ListRequest::default();
-    let Ok(page) = target.dynamic.list_page(&endpoint, &all, 1, "").await else {
-        return; // it may be read and not listed
+    let page = match target.dynamic.list_page(&endpoint, &all, 1, "").await {
+        Ok(page) => page,
+        Err(error) => return !error.unreachable(), // it may be read and not listed
     };
     let revision = page.metadata.resource_version;
-    if let Some(message) = target.note_revision(&revision, &Engine::now()) {
+    if let Some(message) = target.note_revision(&uid, &revision, &Engine::now()) {
         warn!(spoke = %target.cluster, message, "spoke was set back");
         target.signals.relist();
     }
+    true
 }
 
 fn note(engine: &Arc<Engine>, target: &Arc<Target>, failure: Option<String>, first: bool) {

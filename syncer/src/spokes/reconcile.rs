@@ -140,6 +140,7 @@ fn connect(engine: &Arc<Engine>, cluster: &LogicalCluster, link: &Arc<Link>, obj
     let token = engine.tasks.child_token();
     let link = Arc::clone(link);
     let target = Target::mirrored(link, created.unwrap_or_default(), &engine.tasks, token);
+    target.recall_revision(&object["status"]);
     start(engine, &Arc::new(target));
 }
 

@@ -15,6 +15,7 @@ use api::{ClusterScope, GroupVersionResource, LogicalCluster, selector::Selector
 use client::{Dynamic, Endpoint, reflector};
 use graph::{Applied, ObjectRef};
 use parking_lot::Mutex;
+use serde_json::Value;
 use spokes::{IdentityFault, Link, Trouble};
 use tasks::{Tasks, WorkQueue};
 use tokio::{
@@ -31,6 +32,7 @@ use super::{
     keys::InstanceKey,
     kinds::Kinds,
     mirrors::MirrorCache,
+    revision::Revision,
 };
 
 /// What sort of cluster is behind a logical cluster.
@@ -110,8 +112,19 @@ pub(crate) struct Target {
     cluster_uid: Mutex<Option<String>>,
     /// When the cluster last answered a probe, as the wire writes it.
     heard: Mutex<Option<String>>,
+    /// The id that the cluster gives itself, once it has been asked. Guards one value.
+    cluster_id: Mutex<Option<OwnId>>,
     /// The latest revision of its store. Guards one value.
     revision: Mutex<Revision>,
+}
+
+/// The id that a cluster gives itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum OwnId {
+    /// It gives itself none.
+    None,
+    /// This one.
+    Some(String),
 }
 
 /// What the syncer remembers of an instance between two reconciles. Losing it costs work, never
@@ -130,40 +143,6 @@ pub(crate) struct Memory {
     pub(crate) mirror: Option<u64>,
     /// Failures in a row, for the backoff.
     pub(crate) failure_count: u32,
-}
-
-/// How far the store of a cluster was seen to be.
-#[derive(Debug, Default)]
-struct Revision {
-    latest: String,
-    /// When it was seen there.
-    seen: String,
-    set_back: Option<String>,
-}
-
-// === impl Revision ===
-
-impl Revision {
-    fn note(&mut self, version: &str, now: &str) -> Option<String> {
-        let is_number = !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit());
-        if !is_number || version.len() > REVISION_BYTES_MAX {
-            return None; // it cannot be compared
-        }
-        if !api::meta::is_newer(&self.latest, version) {
-            version.clone_into(&mut self.latest);
-            now.clone_into(&mut self.seen);
-            self.set_back = None;
-            return None;
-        }
-        let Self { latest, seen, .. } = &*self;
-        let message = format!(
-            "its store was at revision {latest} at {seen} and is at an earlier one since: it was restored from a backup, and \
-             everything in it was read anew"
-        );
-        let is_new = self.set_back.is_none();
-        self.set_back = Some(message.clone());
-        is_new.then_some(message)
-    }
 }
 
 // === impl Probed ===
@@ -230,6 +209,7 @@ impl Target {
             version: Mutex::default(),
             cluster_uid: Mutex::default(),
             heard: Mutex::default(),
+            cluster_id: Mutex::default(),
             revision: Mutex::default(),
         }
     }
@@ -418,7 +398,7 @@ impl Target {
 
     /// Notes the answer of `/version`.
     pub(crate) fn note_version(&self, answer: &[u8]) {
-        let answer: serde_json::Value = serde_json::from_slice(answer).unwrap_or_default();
+        let answer: Value = serde_json::from_slice(answer).unwrap_or_default();
         let version = answer["gitVersion"].as_str();
         let version = version.filter(|version| version.len() <= VERSION_BYTES_MAX);
         *self.version.lock() = version.map(str::to_owned);
@@ -444,14 +424,40 @@ impl Target {
         self.cluster_uid.lock().clone()
     }
 
-    /// Notes the revision of the cluster's store. Returns what to say where it is an earlier one than before, the first time.
-    pub(crate) fn note_revision(&self, version: &str, now: &str) -> Option<String> {
-        self.revision.lock().note(version, now)
+    /// Notes the id that the cluster gives itself. What is no name is none.
+    pub(crate) fn note_cluster_id(&self, id: &str) {
+        let is_name = api::validation::is_dns_subdomain(id).is_empty();
+        *self.cluster_id.lock() = Some(if is_name {
+            OwnId::Some(id.to_owned())
+        } else {
+            OwnId::None
+        });
+    }
+
+    /// Returns the id that the cluster gives itself; `None` while it has not been asked.
+    pub(crate) fn cluster_id(&self) -> Option<OwnId> {
+        self.cluster_id.lock().clone()
+    }
+
+    /// Notes the revision of the store of the cluster with a uid. Returns what to say where it is an earlier one than before, the
+    /// first time.
+    pub(crate) fn note_revision(&self, uid: &str, version: &str, now: &str) -> Option<String> {
+        self.revision.lock().note(uid, version, now)
+    }
+
+    /// Recalls the revision that an earlier process saw.
+    pub(crate) fn recall_revision(&self, status: &Value) {
+        *self.revision.lock() = Revision::recall(status);
+    }
+
+    /// Returns the latest revision that was seen, as a Spoke's status has it.
+    pub(crate) fn revision(&self) -> Option<Value> {
+        self.revision.lock().to_value()
     }
 
     /// Returns why the cluster is taken to have been set back, until it is past the revision that it had.
     pub(crate) fn set_back(&self) -> Option<String> {
-        self.revision.lock().set_back.clone()
+        self.revision.lock().set_back().map(str::to_owned)
     }
 
     /// Recalls what is remembered of an instance; nothing, if the uid is another one.
@@ -495,9 +501,6 @@ impl fmt::Debug for Target {
 /// Between two times that a cluster which comes and goes has all definitions reconciled.
 const DEFINITIONS_INTERVAL: Duration = Duration::from_secs(10);
 
-/// A revision is an `i64`.
-const REVISION_BYTES_MAX: usize = 19;
-
 /// A `gitVersion` has some thirty characters; what is longer is none.
 const VERSION_BYTES_MAX: usize = 128;
 
@@ -514,33 +517,4 @@ fn backoff(failure_count: u32) -> Duration {
         .min(BACKOFF_MAX);
     // Up to a quarter earlier, so that what failed together is not tried together.
     base.mul_f64(1.0 - rand::random::<f64>() / 4.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_store_that_is_at_an_earlier_revision_is_told_once_until_it_is_past_the_one_before() {
-        let mut revision = Revision::default();
-        // (what it says, whether that is news, whether it is set back)
-        for (version, is_news, is_set_back) in [
-            ("99", false, false),
-            ("100", false, false),
-            ("100", false, false),
-            ("", false, false),
-            ("a", false, false),
-            ("98", true, true),
-            ("99", false, true),
-            ("7", false, true),
-            ("101", false, false),
-            ("100", true, true),
-        ] {
-            let told = revision.note(version, "then");
-            assert_eq!(told.is_some(), is_news, "{version}: {told:?}");
-            assert_eq!(revision.set_back.is_some(), is_set_back, "{version}");
-        }
-        let told = revision.set_back.expect("it is set back");
-        assert!(told.contains("101 at then"), "{told}");
-    }
 }

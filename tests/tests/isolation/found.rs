@@ -8,6 +8,7 @@ use wheelhouse_tests::{FakeSpoke, Hub, eventually, hub::Settings, process::Scrat
 use super::{
     hostile_spoke::{define, make},
     joined::{answered, calls, condition, endpoint, join, read, refused, spokes, until},
+    profiles,
 };
 
 const APART: &str = "wheelhouse-system";
@@ -75,13 +76,16 @@ async fn s15_a_secret_is_a_spoke_where_the_operator_says_so_and_takes_none_away(
         "--spoke-kubeconfig",
         &file,
     ];
-    let arguments = arguments.map(str::to_owned);
+    let mut arguments: Vec<String> = arguments.map(str::to_owned).into();
+    arguments.extend(profiles::arguments(&scratch));
     let hub = Hub::start_with(Settings {
-        arguments: arguments.into(),
+        arguments,
+        environment: profiles::environment(),
         ..Settings::default()
     })
     .await;
     let (east, west) = tokio::join!(FakeSpoke::start("east"), FakeSpoke::start("west"));
+    profiles::call_itself(&west, "prod");
     let root = calls(&hub).await;
     let namespaces = endpoint("root", "v1", "namespaces", "");
     for name in [APART, "capi"] {
@@ -112,7 +116,10 @@ async fn s15_a_secret_is_a_spoke_where_the_operator_says_so_and_takes_none_away(
     a_spoke_made_by_hand_stays(&root, &read(&east)).await;
     the_same_cluster_is_found_once(&root, &read(&east)).await;
     what_is_let_go_is_not_drained(&root, &west).await;
-    contexts_of_a_file_are_spokes(&hub, &root, &scratch).await;
+    tokio::join!(
+        contexts_of_a_file_are_spokes(&hub, &root, &scratch),
+        profiles::profiles_are_spokes_and_spokes_are_profiles(&root, &scratch),
+    );
 }
 
 /// The file is on the hub's machine, so it may name a program.

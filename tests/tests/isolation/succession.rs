@@ -107,7 +107,7 @@ async fn circuit(root: &Dynamic, state: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn s14_a_spoke_that_is_away_is_tried_once_at_a_time_and_told_where_it_comes_back() {
-    let hub = Hub::start().await;
+    let mut hub = Hub::start().await;
     let east = FakeSpoke::start("east").await;
     let root = calls(&hub).await;
     join(&root, "east", &read(&east), ("kube-system", Some("east"))).await;
@@ -137,11 +137,21 @@ async fn s14_a_spoke_that_is_away_is_tried_once_at_a_time_and_told_where_it_come
         "{tried} connections were asked for"
     );
 
-    // It comes back, from a backup.
-    east.set_back(1);
     east.set(Mode::Honest);
     circuit(&root, "Closed").await;
     answered(&root, "east").await;
+
+    // While the hub is away it is set back to a backup.
+    eventually("its revision is kept", || async {
+        let spoke = root.get(&spokes(), "east").await.map_err(|it| it.chain())?;
+        let is_kept = spoke["status"]["storeRevision"]["revision"].is_string();
+        is_kept.then_some(()).ok_or(spoke["status"].to_string())
+    })
+    .await;
+    hub.kill();
+    east.set_back(1);
+    hub.launch().await;
+    let root = calls(&hub).await;
     let said = until(&root, "east", "Continuous", "False").await;
     assert!(said.contains("is at an earlier one since"), "{said}");
     let spoke = until_ready(&root).await;
