@@ -1,4 +1,4 @@
-//! The project's own kinds and keys: Spokes, Inventories, ServedResources, KindClaims.
+//! The project's own kinds and keys: Spokes, Inventories, ServedResources, KindClaims, DiscoveryRecords.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,17 @@ use crate::wire::{is_default, or_default};
 
 pub mod author;
 mod definitions;
+mod discovery_record;
 pub mod keys;
 
 pub use definitions::definitions;
+pub use discovery_record::{
+    DISCOVERY_RECORD_KIND, DISCOVERY_RECORD_RESOURCE, DiscoveryRecord, DiscoveryRecordSpec,
+};
 
 /// The group of Spokes.
 pub const GROUP: &str = "wheelhouse.dev";
-/// The group of Inventories, ServedResources and KindClaims.
+/// The group of Inventories, ServedResources, KindClaims and DiscoveryRecords.
 pub const INTERNAL_GROUP: &str = "internal.wheelhouse.dev";
 /// The version of all of them.
 pub const VERSION: &str = "v1alpha1";
@@ -217,6 +221,9 @@ pub struct SpokeStatus {
     /// The latest revision of its store that was seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store_revision: Option<StoreRevision>,
+    /// How much was to be done for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueueDepth>,
     /// How many instances there are, by state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instances: Option<InstanceCounts>,
@@ -250,6 +257,16 @@ pub struct StoreRevision {
     /// When it was seen.
     #[serde(deserialize_with = "or_default")]
     pub time: String,
+}
+
+/// How many instances of a spoke are to be reconciled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct QueueDepth {
+    /// Those that are worked on or wait for it.
+    pub ready: u64,
+    /// Those that are looked at again later.
+    pub later: u64,
 }
 
 /// How many instances a spoke has, by state.

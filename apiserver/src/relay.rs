@@ -2,7 +2,7 @@
 //!
 //! In reading order: [`way`] (the connection of one), [`links`] (what is kept for each connected spoke), [`forward`] (one request, streamed both
 //! ways, as the user), [`upgrade`] (one that becomes a stream of bytes), [`headers`] (which of them pass, either way), [`redirect`] (where
-//! an application behind a proxy may send its users), [`published`] (discovery and OpenAPI of both, as one),
+//! an application behind a proxy may send its users), [`published`] (discovery and OpenAPI of both, as one), [`remembered`] (discovery of spokes that are away),
 //! [`namespaces`] (what admission sees of the spoke's namespaces), [`review`] (what the spoke's authorizer says of kinds that the
 //! hub stores), [`accounts`] and [`tokens`] (whose the tokens of its own ServiceAccounts are), [`uids`] (what an instance is called on either
 //! side).
@@ -20,6 +20,7 @@ mod links;
 mod namespaces;
 mod published;
 mod redirect;
+mod remembered;
 mod review;
 mod tokens;
 mod uids;
@@ -29,11 +30,14 @@ mod way;
 use std::sync::Arc;
 
 use api::cluster::ClusterScope;
+use client::Dynamic;
 use futures::future::BoxFuture;
 use http::request::Parts;
 use links::Links;
 use published::Hubs;
+use remembered::Remembered;
 use spokes::Spokes;
+use storage::Store;
 use tasks::Tasks;
 
 pub(crate) use uids::Uids;
@@ -60,16 +64,28 @@ use crate::{
 pub(crate) struct Relay {
     links: Arc<Links>,
     uids: Uids,
+    remembered: Arc<Remembered>,
 }
 
 // === impl Relay ===
 
 impl Relay {
-    /// Relays over the connections of `spokes`, for as long as `tasks` run. `uids` are those of the instances and their mirrors.
-    pub(crate) fn new(spokes: Spokes, uids: Uids, tasks: &Tasks) -> Self {
-        let links = Arc::new(Links::new(spokes));
+    /// Relays over the connections of `spokes`, for as long as `tasks` run. `uids` are those of the instances and their mirrors; what is
+    /// remembered of spokes is in `store`.
+    pub(crate) fn new(spokes: Spokes, uids: Uids, store: Arc<dyn Store>, tasks: &Tasks) -> Self {
+        let remembered = Arc::new(Remembered::new(store, spokes.clone(), tasks));
+        let links = Arc::new(Links::new(spokes, &remembered));
         Links::start(&links, tasks);
-        Self { links, uids }
+        Self {
+            links,
+            uids,
+            remembered,
+        }
+    }
+
+    /// Starts to remember the discovery of spokes, over `hub`.
+    pub(crate) fn start(&self, hub: kube::Client, tasks: &Tasks) {
+        Remembered::start(&self.remembered, Dynamic::new(hub), tasks);
     }
 
     /// Returns the view of the spokes' namespaces that admission uses.
@@ -123,8 +139,11 @@ impl Relay {
         if !info.is_resource && matches!(info.verb, Verb::Get | Verb::Head) {
             let parts = request.request();
             if let Some(page) = discovery::Page::of(&info.path) {
-                let documents = published::discovery(source, hub).await;
-                return discovery::serve(&documents, page, parts);
+                let told = published::discovery(source, hub).await;
+                if let Some(warning) = told.warning {
+                    request.context().warn(warning);
+                }
+                return discovery::serve(&told.documents, page, parts);
             }
             match openapi::Page::of(&info.path) {
                 Some(openapi::Page::Index) => {

@@ -30,6 +30,17 @@ pub struct WorkQueue<K> {
     changed: Notify,
 }
 
+/// How many keys a queue has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Depth {
+    /// Those that wait for a worker.
+    pub ready: usize,
+    /// Those that are worked on.
+    pub running: usize,
+    /// Those that are due later.
+    pub delayed: usize,
+}
+
 #[derive(Debug)]
 struct State<K> {
     /// With the time since when it waits.
@@ -134,11 +145,20 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         }
     }
 
+    /// Counts the keys.
+    pub fn depth(&self) -> Depth {
+        let state = self.state.lock();
+        Depth {
+            ready: state.ready.len(),
+            running: state.running.len(),
+            delayed: state.delayed.len(),
+        }
+    }
+
     /// Returns whether no key waits and none is worked on.
     #[cfg(test)]
     fn is_empty(&self) -> bool {
-        let state = self.state.lock();
-        state.ready.is_empty() && state.running.is_empty() && state.delayed.is_empty()
+        self.depth() == Depth::default()
     }
 }
 

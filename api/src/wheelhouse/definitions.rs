@@ -3,14 +3,20 @@
 use serde_json::{Value, json};
 
 use super::{
-    GROUP, INTERNAL_GROUP, INVENTORY_KIND, INVENTORY_RESOURCE, KIND_CLAIM_KIND,
-    KIND_CLAIM_RESOURCE, SERVED_RESOURCE_KIND, SERVED_RESOURCE_RESOURCE, SPOKE_KIND,
-    SPOKE_RESOURCE, VERSION,
+    DISCOVERY_RECORD_KIND, DISCOVERY_RECORD_RESOURCE, GROUP, INTERNAL_GROUP, INVENTORY_KIND,
+    INVENTORY_RESOURCE, KIND_CLAIM_KIND, KIND_CLAIM_RESOURCE, SERVED_RESOURCE_KIND,
+    SERVED_RESOURCE_RESOURCE, SPOKE_KIND, SPOKE_RESOURCE, VERSION,
 };
 
-/// Builds the definitions of Spoke, Inventory, ServedResource and KindClaim.
+/// Builds the definitions of Spoke, Inventory, ServedResource, KindClaim and DiscoveryRecord.
 pub fn definitions() -> Vec<Value> {
-    vec![spoke(), inventory(), served_resource(), kind_claim()]
+    vec![
+        spoke(),
+        inventory(),
+        served_resource(),
+        kind_claim(),
+        discovery_record(),
+    ]
 }
 
 fn spoke() -> Value {
@@ -25,6 +31,8 @@ fn spoke() -> Value {
         {"name": "ERRORS", "type": "integer", "jsonPath": ".status.instances.error", "priority": 1},
         {"name": "CIRCUIT", "type": "string", "jsonPath": ".status.circuit.state", "priority": 1,
          "description": "Whether requests to it pass: Closed while it answers, Open or HalfOpen while it does not."},
+        {"name": "QUEUE", "type": "integer", "jsonPath": ".status.queue.ready", "priority": 1,
+         "description": "Instances that are worked on or wait for it."},
         {"name": "PROVIDER", "type": "string", "jsonPath": ".spec.provider", "priority": 1},
         {"name": "HEARTBEAT", "type": "date", "jsonPath": ".status.lastHeartbeatTime", "priority": 1},
         {"name": "MESSAGE", "type": "string", "jsonPath": ".status.message", "priority": 1},
@@ -205,6 +213,14 @@ fn spoke_status() -> Value {
                     "summary": {"type": "string", "description": "ready/total."},
                 },
             },
+            "queue": {
+                "description": "How much was to be done for it when the status was last written.",
+                "type": "object",
+                "properties": {
+                    "ready": count("Instances that are worked on or wait for it."),
+                    "later": count("Instances that are looked at again later."),
+                },
+            },
             "message": {"type": "string", "description": "What is wrong, in one sentence."},
         },
     })
@@ -343,6 +359,36 @@ fn kind_claim() -> Value {
         &json!({
             "name": VERSION, "served": true, "storage": true, "additionalPrinterColumns": columns,
             "schema": {"openAPIV3Schema": root("The record that a ResourceGraphDefinition holds its kind.", &spec)},
+        }),
+    )
+}
+
+fn discovery_record() -> Value {
+    let text = |description: &str| json!({"type": "string", "description": description});
+    let packed =
+        |description: &str| json!({"type": "string", "format": "byte", "description": description});
+    let spec = json!({
+        "description": "What was read of a spoke.",
+        "type": "object",
+        "required": ["spokeUID", "time", "core", "groups"],
+        "properties": {
+            "spokeUID": text("The uid of the Spoke."),
+            "time": {"type": "string", "format": "date-time", "description": "When it was read."},
+            "core": packed("The answer of /api, as base64 of gzip."),
+            "groups": packed("The answer of /apis, as base64 of gzip."),
+        },
+    });
+    let columns = json!([
+        {"name": "READ", "type": "date", "jsonPath": ".spec.time"},
+        {"name": "AGE", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+    ]);
+    definition(
+        INTERNAL_GROUP,
+        DISCOVERY_RECORD_KIND,
+        DISCOVERY_RECORD_RESOURCE,
+        &json!({
+            "name": VERSION, "served": true, "storage": true, "additionalPrinterColumns": columns,
+            "schema": {"openAPIV3Schema": root("The discovery of a spoke, as it was last read, for when it is away.", &spec)},
         }),
     )
 }

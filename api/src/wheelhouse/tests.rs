@@ -78,7 +78,8 @@ fn the_definitions_are_definitions_under_their_own_names() {
             "spokes.wheelhouse.dev",
             "inventories.internal.wheelhouse.dev",
             "servedresources.internal.wheelhouse.dev",
-            "kindclaims.internal.wheelhouse.dev"
+            "kindclaims.internal.wheelhouse.dev",
+            "discoveryrecords.internal.wheelhouse.dev"
         ]
     );
 }

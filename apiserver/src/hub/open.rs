@@ -37,7 +37,7 @@ use crate::{
     webhooks::AllowedHosts,
 };
 
-/// The user as whom the controller of spokes reads Spokes and Secrets.
+/// The user as whom the controller of spokes reads Spokes and Secrets, and the relay keeps what spokes serve.
 const SPOKES_USER: &str = "system:wheelhouse:spokes";
 
 /// The file in which a replica remembers what it has seen of its etcd, below the data directory.
@@ -125,7 +125,7 @@ impl Hub {
             Policies::open(Arc::clone(&store)).map_err(OpenError::Policies)?;
         let spokes = Spokes::new(config.dialer.clone());
         let uids = Uids::open(Arc::clone(&store), tasks).map_err(OpenError::Uids)?;
-        let relay = Relay::new(spokes.clone(), uids, tasks);
+        let relay = Relay::new(spokes.clone(), uids, Arc::clone(&store), tasks);
         let authorizer = Authorizer::new(policies, registry.clusters());
         let authorizer = Arc::new(authorizer.with_spoke_reviewer(relay.reviewer()));
         let handlers = Handlers::new(handle::Parts {
@@ -168,8 +168,7 @@ impl Hub {
                 config,
             }),
         };
-        let client = kube::Client::new(hub.in_process(UserInfo::system(SPOKES_USER)), "default");
-        hub.parts.spokes.start(client, tasks);
+        hub.start_spokes(tasks);
         hub.start_standings(tasks);
         hub.bootstrap(&LogicalCluster::root()).await?;
         hub.parts.health.set_bootstrapped();
@@ -181,6 +180,12 @@ impl Hub {
             hub.start_controllers(tasks);
         }
         Ok(hub)
+    }
+
+    fn start_spokes(&self, tasks: &Tasks) {
+        let client = kube::Client::new(self.in_process(UserInfo::system(SPOKES_USER)), "default");
+        self.parts.spokes.start(client.clone(), tasks);
+        self.parts.relay.start(client, tasks);
     }
 
     /// Whether this process is the whole hub. Where it is one replica of several, whoever runs it elects one that

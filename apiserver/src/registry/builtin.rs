@@ -268,7 +268,11 @@ fn own(kind: ClusterKind) -> Vec<ResourceScope> {
         let mut spec = definition.spec;
         spec.set_name_defaults();
         let is = |group: &str, resource: &str| spec.group == group && spec.names.plural == resource;
-        let only_root = is(wheelhouse::GROUP, wheelhouse::SPOKE_RESOURCE);
+        let only_root = is(wheelhouse::GROUP, wheelhouse::SPOKE_RESOURCE)
+            || is(
+                wheelhouse::INTERNAL_GROUP,
+                wheelhouse::DISCOVERY_RECORD_RESOURCE,
+            );
         let only_composite = is(
             wheelhouse::INTERNAL_GROUP,
             wheelhouse::SERVED_RESOURCE_RESOURCE,

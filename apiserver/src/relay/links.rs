@@ -17,6 +17,7 @@ use tasks::Tasks;
 use super::{
     accounts::AccountTokens,
     published::{Published, Source},
+    remembered::Remembered,
     way::Way,
 };
 use crate::refusal::Refusal;
@@ -25,8 +26,9 @@ use crate::refusal::Refusal;
 #[derive(Debug)]
 pub(super) struct Links {
     spokes: Spokes,
+    remembered: Arc<Remembered>,
     /// Guards the map. Taken before the lock of `spokes`.
-    links: Mutex<HashMap<LogicalCluster, Arc<Link>>>,
+    by_cluster: Mutex<HashMap<LogicalCluster, Arc<Link>>>,
 }
 
 /// The way to one spoke, and what is kept of it.
@@ -34,22 +36,24 @@ pub(super) struct Links {
 pub(super) struct Link {
     pub(super) way: Way,
     published: Published,
+    remembered: Arc<Remembered>,
     pub(super) accounts: AccountTokens,
 }
 
 // === impl Links ===
 
 impl Links {
-    pub(super) fn new(spokes: Spokes) -> Self {
+    pub(super) fn new(spokes: Spokes, remembered: &Arc<Remembered>) -> Self {
         Self {
             spokes,
-            links: Mutex::default(),
+            remembered: Arc::clone(remembered),
+            by_cluster: Mutex::default(),
         }
     }
 
     /// Returns the link of a logical cluster; `None` while it has no connection.
     pub(super) fn get(&self, cluster: &LogicalCluster) -> Option<Arc<Link>> {
-        let mut links = self.links.lock();
+        let mut links = self.by_cluster.lock();
         let Ok(way) = self.spokes.route(cluster) else {
             links.remove(cluster);
             return None;
@@ -57,7 +61,7 @@ impl Links {
         match links.get(cluster) {
             Some(link) if link.way.is(&way) => Some(Arc::clone(link)),
             Some(_) | None => {
-                let link = Arc::new(Link::new(way, &self.spokes));
+                let link = Arc::new(Link::new(way, &self.spokes, &self.remembered));
                 links.insert(cluster.clone(), Arc::clone(&link));
                 Some(link)
             }
@@ -100,19 +104,21 @@ impl Links {
 // === impl Link ===
 
 impl Link {
-    fn new(way: Arc<spokes::Link>, spokes: &Spokes) -> Self {
+    fn new(way: Arc<spokes::Link>, spokes: &Spokes, remembered: &Arc<Remembered>) -> Self {
         Self {
             way: Way::new(way, spokes.clone()),
             published: Published::default(),
+            remembered: Arc::clone(remembered),
             accounts: AccountTokens::default(),
         }
     }
 
     /// Returns what the spoke's documents are read from.
-    pub(super) const fn source(&self) -> Source<'_> {
+    pub(super) fn source(&self) -> Source<'_> {
         Source {
             way: &self.way,
             published: &self.published,
+            remembered: &self.remembered,
         }
     }
 }

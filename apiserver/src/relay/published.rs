@@ -1,7 +1,7 @@
 //! Discovery and OpenAPI of a composite cluster: the spoke's, covered by what the hub serves for it.
 //!
 //! # Invariants
-//! - While the spoke is away its last known documents stand; what the hub serves is always told.
+//! - While the spoke is away its last known documents stand, also after a start of the hub; what the hub serves is always told.
 //! - Equal sources give equal documents, and so equal ETags.
 
 use std::{
@@ -15,8 +15,12 @@ use bytes::Bytes;
 use client::{Budget, Charge, apart};
 use parking_lot::Mutex;
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
-use super::way::Way;
+use super::{
+    remembered::{Read, Remembered},
+    way::Way,
+};
 use crate::{
     discovery::{Documents, Groups, groups_of},
     openapi::{self, Document, Index},
@@ -43,12 +47,14 @@ const NAME_BYTES_MAX: usize = 512;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is known of one spoke's documents.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Published {
     // Each guards one value; none is held while another is, or across an await.
     discovery: Mutex<Option<Discovered>>,
     index: Mutex<Option<BTreeMap<String, String>>>,
     documents: Mutex<HashMap<String, Arc<Document>>>,
+    /// The one who may unpack what is remembered: until that is charged to the spoke, it is there once.
+    recalls: Semaphore,
 }
 
 /// What a spoke's documents are read from: the spoke, and what is known of them.
@@ -56,6 +62,7 @@ pub(super) struct Published {
 pub(super) struct Source<'a> {
     pub(super) way: &'a Way,
     pub(super) published: &'a Published,
+    pub(super) remembered: &'a Remembered,
 }
 
 /// What the hub itself has to say of a composite cluster.
@@ -73,8 +80,7 @@ pub(super) struct Hubs<'a> {
 /// A spoke's discovery as it was last read, and what was made of it.
 #[derive(Debug, Clone)]
 struct Discovered {
-    core: Bytes,
-    groups: Bytes,
+    read: Read,
     served: ContentHash,
     documents: Arc<Documents>,
     /// Stands for all of it.
@@ -82,39 +88,112 @@ struct Discovered {
 }
 
 /// The discovery documents of a composite cluster.
-pub(super) async fn discovery(source: Option<Source<'_>>, hub: Hubs<'_>) -> Arc<Documents> {
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) documents: Arc<Documents>,
+    /// What is to be said of them: they are what the spoke served when it was last read.
+    pub(super) warning: Option<String>,
+}
+
+// === impl Published ===
+
+impl Default for Published {
+    fn default() -> Self {
+        Self {
+            discovery: Mutex::default(),
+            index: Mutex::default(),
+            documents: Mutex::default(),
+            recalls: Semaphore::new(1),
+        }
+    }
+}
+
+impl Published {
+    /// Notes when the spoke last served what is known.
+    fn note_time(&self, read: &Read) {
+        if let Some(known) = self.discovery.lock().as_mut()
+            && known.read.is_same(read)
+            && known.read.time < read.time
+        {
+            known.read.time.clone_from(&read.time);
+        }
+    }
+}
+
+// === impl Told ===
+
+impl Told {
+    const fn of(documents: Arc<Documents>, warning: Option<String>) -> Self {
+        Self { documents, warning }
+    }
+}
+
+/// Returns the discovery documents of a composite cluster.
+pub(super) async fn discovery(source: Option<Source<'_>>, hub: Hubs<'_>) -> Told {
     let served = hub.served;
     let without_spoke = || {
         let groups = groups_of(&(hub.stand_in)()).overlaid(groups_of(served));
-        Arc::new(Documents::new(groups))
+        Told::of(Arc::new(Documents::new(groups)), None)
     };
-    let Some(Source { way, published }) = source else {
+    let Some(source) = source else {
         return without_spoke();
     };
+    let Source { way, published, .. } = source;
+    let current = read(way).await;
+    let is_current = current.is_ok();
+    let is_unknown = published.discovery.lock().is_none();
+    let _turn = if is_unknown && !is_current {
+        published.recalls.acquire().await.ok()
+    } else {
+        None
+    };
     let known = published.discovery.lock().clone();
-    let (core, groups) = match read(way).await {
+    let read = match current {
         Ok(read) => read,
         Err(error) => {
             tracing::debug!(spoke = %way.cluster(), error = %error.chain(), "serving the last known discovery of a spoke");
-            match &known {
-                Some(known) => (known.core.clone(), known.groups.clone()),
+            let last = match &known {
+                Some(known) => Some(known.read.clone()),
+                None => source.remembered.recall(way.cluster()).await,
+            };
+            match last {
+                Some(last) => last,
                 None => return without_spoke(),
             }
         }
     };
+    let warning = (!is_current).then(|| {
+        let (spoke, time) = (way.cluster().as_str(), &read.time);
+        format!("spoke {spoke:?} did not tell its resources: these are those that it had at {time}")
+    });
     if let Some(known) = known
-        && known.core == core
-        && known.groups == groups
+        && known.read.is_same(&read)
         && known.served == served.hash()
     {
-        return known.documents;
+        published.note_time(&read);
+        return Told::of(known.documents, warning);
     }
+    let documents = made(source, served, read, is_current).await;
+    Told::of(documents, warning)
+}
+
+/// Makes the documents of what was read and what is served, and keeps both.
+async fn made(
+    source: Source<'_>,
+    served: &ServedKinds,
+    read: Read,
+    is_current: bool,
+) -> Arc<Documents> {
+    let Source { way, published, .. } = source;
+    let Read { core, groups, .. } = &read;
     let budget = way.budget();
     let mut spoke = Groups::default();
-    for bytes in [&core, &groups] {
+    let mut is_read = true;
+    for bytes in [core, groups] {
         match budget.parse::<ApiGroupDiscoveryList>(bytes).await {
             Ok(list) => spoke.groups.extend(list.items),
             Err(error) => {
+                is_read = false;
                 tracing::warn!(spoke = %way.cluster(), error = %error.chain(), "cannot read the discovery of a spoke");
             }
         }
@@ -123,13 +202,17 @@ pub(super) async fn discovery(source: Option<Source<'_>>, hub: Hubs<'_>) -> Arc<
     let kept_bytes = core.len().saturating_add(groups.len()).saturating_mul(4);
     let documents = Arc::new(Documents::new(spoke.overlaid(groups_of(served))));
     *published.discovery.lock() = match budget.take(kept_bytes) {
-        Ok(charge) => Some(Discovered {
-            core,
-            groups,
-            served: served.hash(),
-            documents: Arc::clone(&documents),
-            _charge: Arc::new(charge),
-        }),
+        Ok(charge) => {
+            if is_current && is_read {
+                source.remembered.note(way.cluster(), &read);
+            }
+            Some(Discovered {
+                read,
+                served: served.hash(),
+                documents: Arc::clone(&documents),
+                _charge: Arc::new(charge),
+            })
+        }
         Err(bound) => {
             tracing::warn!(spoke = %way.cluster(), error = %bound, "discovery of a spoke is too large to keep");
             None
@@ -166,7 +249,8 @@ pub(super) async fn document(
         let stand_in = || hub.own.document(&(hub.stand_in)(), name);
         return ours.or_else(stand_in).ok_or_else(Refusal::no_such_path);
     };
-    let (Some(Source { way, published }), Some(their_hash)) = (source, theirs.get(name).cloned())
+    let (Some(Source { way, published, .. }), Some(their_hash)) =
+        (source, theirs.get(name).cloned())
     else {
         return ours.ok_or_else(Refusal::no_such_path);
     };
@@ -211,21 +295,22 @@ async fn read_document(way: &Way, name: &str) -> Result<Bytes, client::Error> {
     way.ask(async |hub| hub.raw_get(path).await).await
 }
 
-async fn read(way: &Way) -> Result<(Bytes, Bytes), client::Error> {
+async fn read(way: &Way) -> Result<Read, client::Error> {
     let read = way.ask(async |hub| {
         let hub = hub.with_deadline(PATIENCE);
         let core = hub.raw_get_as("/api", AGGREGATED).await?;
         let groups = hub.raw_get_as("/apis", AGGREGATED).await?;
         Ok((core, groups))
     });
-    let read = read.await?;
+    let (core, groups) = read.await?;
     way.answered();
-    Ok(read)
+    let time = api::meta::time_now_text(jiff::Timestamp::now());
+    Ok(Read { core, groups, time })
 }
 
 /// The hashes of a spoke's OpenAPI documents, the last known ones while it is away; `None` where none were read.
 async fn spoke_index(source: Option<Source<'_>>) -> Option<BTreeMap<String, String>> {
-    let Source { way, published } = source?;
+    let Source { way, published, .. } = source?;
     let asked = way.ask(async |hub| {
         let hub = hub.with_deadline(PATIENCE);
         hub.raw_get("/openapi/v3").await

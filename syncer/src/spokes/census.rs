@@ -24,6 +24,9 @@ const NEXT_PROBE: &str = "nextProbeTime";
 /// The latest revision of its store, which is written as the next probe is.
 const REVISION: &str = "storeRevision";
 
+/// How much is to be done for it, which is written with other news.
+const QUEUE: &str = "queue";
+
 /// How much later a heartbeat is than the one in the status, to be written for itself. A little less than between the
 /// times when it is looked at.
 const HEARTBEAT_AGE: jiff::SignedDuration = jiff::SignedDuration::from_secs(25);
@@ -73,6 +76,8 @@ pub(super) async fn write(
     let told = fault.as_ref().or(noted.as_ref());
     let message = told.map(|row| shortened(row.message.clone()));
     status["message"] = json!(message.unwrap_or_default());
+    let depth = target.queue.depth();
+    status[QUEUE] = json!({"ready": depth.ready + depth.running, "later": depth.delayed});
     observe(&mut status, &target);
     rows.push(match fault {
         None => Row::new("Ready", "True", "Ready", ""),
@@ -289,6 +294,7 @@ fn is_news(known: &Value, status: &Value) -> bool {
         if let Some(fields) = status.as_object_mut() {
             fields.remove(HEARTBEAT);
             fields.remove(REVISION);
+            fields.remove(QUEUE);
             if let Some(circuit) = fields.get_mut(CIRCUIT).and_then(Value::as_object_mut) {
                 circuit.remove(NEXT_PROBE);
             }

@@ -1,7 +1,7 @@
 //! A credential that is replaced, and a spoke that is away: what works goes on, and nobody waits for what does not.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use client::{Dynamic, Patch};
+use client::{DeleteRequest, Dynamic, Endpoint, Patch};
 use serde_json::{Value, json};
 use wheelhouse_tests::{FakeSpoke, Hub, eventually, fake_spoke::Mode};
 
@@ -148,14 +148,61 @@ async fn s14_a_spoke_that_is_away_is_tried_once_at_a_time_and_told_where_it_come
         is_kept.then_some(()).ok_or(spoke["status"].to_string())
     })
     .await;
+    is_remembered(&hub, &root).await;
     hub.kill();
     east.set_back(1);
+    east.set(Mode::Closed);
     hub.launch().await;
+    is_told_what_it_served(&hub).await;
+    east.set(Mode::Honest);
     let root = calls(&hub).await;
     let said = until(&root, "east", "Continuous", "False").await;
     assert!(said.contains("is at an earlier one since"), "{said}");
     let spoke = until_ready(&root).await;
     assert_eq!(condition(&spoke, "Identified")["status"], "True", "{spoke}");
+    assert!(spoke["status"]["queue"]["ready"].is_u64(), "{spoke}");
+
+    // What is remembered of a Spoke goes with it: the next one of its name has nothing of it.
+    let request = DeleteRequest::default();
+    let deleted = root.delete(&spokes(), "east", &request).await;
+    deleted.expect("it is deleted");
+    eventually("what was remembered is gone", || async {
+        match root.get(&records(), "east").await {
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(error.chain()),
+            Ok(_) => Err("it is there".to_owned()),
+        }
+    })
+    .await;
+}
+
+fn records() -> Endpoint {
+    let version = "internal.wheelhouse.dev/v1alpha1";
+    endpoint("root", version, "discoveryrecords", "")
+}
+
+/// Has the discovery of east read, and waits until it is kept.
+async fn is_remembered(hub: &Hub, root: &Dynamic) {
+    let told = hub.at("east").must(&["api-resources"]).await;
+    assert!(told.contains("configmaps"), "{told}");
+    eventually("its discovery is kept", || async {
+        let record = root.get(&records(), "east").await;
+        record.map(|_| ()).map_err(|it| it.chain())
+    })
+    .await;
+}
+
+/// A hub that was started while a spoke is away says what the spoke served, and that it is not said by the spoke.
+async fn is_told_what_it_served(hub: &Hub) {
+    eventually("it is told what east served", || async {
+        let ran = hub.at("east").run(&["api-resources"]).await;
+        // What stands in for a spoke that was never read has deployments; it has not.
+        let is_its = ran.stdout.contains("configmaps") && !ran.stdout.contains("deployments");
+        let is_marked = ran.stderr.contains("did not tell its resources");
+        let is_so = is_its && is_marked;
+        is_so.then_some(()).ok_or(format!("{ran:?}"))
+    })
+    .await;
 }
 
 /// To have been set back is told, and is no reason to leave a spoke alone.
