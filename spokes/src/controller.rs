@@ -5,6 +5,7 @@
 //! - A link is kept for as long as it would be made in the same way, and beyond that where a later credential for the same server
 //!   has been proven to reach the same cluster: what runs over the link goes on.
 //! - A credential that is in use is dropped only for one that has been proven, or because it may not be used any more.
+//! - A Spoke that is suspended or gone is disconnected at once, though its provider hangs.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -175,9 +176,6 @@ impl Controller {
                     return;
                 };
                 let before = self.table.known(&spoke);
-                if before.as_ref().is_some_and(|it| it.object.uid != uid) {
-                    self.forget(&spoke); // what is made of the next one of this name begins again
-                }
                 self.note(object);
                 let is_same = |before: &Known| {
                     before.object.uid == uid && before.object.generation == generation
@@ -199,9 +197,19 @@ impl Controller {
     /// Notes a Spoke. Returns its logical cluster, unless its name is none.
     fn note(&self, object: Arc<RawObject>) -> Option<LogicalCluster> {
         let spoke: LogicalCluster = object.name.parse().ok()?;
+        let before = self.table.known(&spoke);
+        if before.is_some_and(|it| it.object.uid != object.uid) {
+            self.forget(&spoke); // what is made of the next one of this name begins again
+        }
         let known = Known::of(object);
         let is_reachable = known.is_reachable;
+        let is_suspended = known.spoke.as_ref().is_ok_and(|it| it.spec.suspended);
         let before = self.table.note(&spoke, known);
+        if is_suspended && let Some(known) = self.table.known(&spoke) {
+            // At once, whatever is being waited for to connect it.
+            let state = State::Refused(Fault::Suspended);
+            self.table.settle(&spoke, &known, state);
+        }
         self.align_namespaces(&spoke);
         let is_back = is_reachable && !before.is_some_and(|it| it.is_reachable);
         if is_back && let Some(State::Connected(link)) = self.table.state(&spoke) {
@@ -246,7 +254,7 @@ impl Controller {
                 {
                     tracing::warn!(%spoke, error = %fault, "cannot connect to a spoke");
                 }
-                self.table.settle(spoke, known.object.generation, state);
+                self.table.settle(spoke, &known, state);
                 self.align_namespaces(spoke);
             }
             // The hub's own failure says nothing about the spoke: its state stays.

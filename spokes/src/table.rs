@@ -259,6 +259,12 @@ impl Entry {
     pub fn is_current(&self) -> bool {
         self.generation == Some(self.known.object.generation)
     }
+
+    /// Whether it was suspended after a generation.
+    fn is_suspended_since(&self, generation: i64) -> bool {
+        let is_later = self.generation.is_some_and(|it| it > generation);
+        is_later && self.state == State::Refused(Fault::Suspended)
+    }
 }
 
 // === impl Changes ===
@@ -345,14 +351,20 @@ impl Table {
         }
     }
 
-    /// Notes what came of connecting a Spoke of some generation.
-    pub(crate) fn settle(&self, spoke: &LogicalCluster, generation: i64, state: State) {
+    /// Notes what came of connecting a Spoke as it was known.
+    pub(crate) fn settle(&self, spoke: &LogicalCluster, known: &Known, state: State) {
         let mut inner = self.inner.lock();
-        let Some(entry) = inner.entries.get_mut(spoke) else {
+        let entry = inner.entries.get_mut(spoke);
+        let Some(entry) = entry.filter(|it| it.known.object.uid == known.object.uid) else {
             state.end();
             return; // it is gone since
         };
+        let generation = known.object.generation;
         let is_new = entry.state != state;
+        if is_new && entry.is_suspended_since(generation) {
+            state.end();
+            return;
+        }
         if !is_new && entry.generation == Some(generation) {
             return;
         }

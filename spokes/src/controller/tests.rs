@@ -123,13 +123,49 @@ async fn the_path_and_the_syncer_are_told_of_one_link_and_of_its_end() {
         "spec": {"suspended": true}});
     let suspended = RawObject::from_value(&suspended).expect("an object");
     controller.take(Event::Applied(Arc::new(suspended)));
-    assert!(!spokes.get(&cluster("east")).expect("known").is_current());
-    settle(&controller).await;
     assert!(link.has_ended(), "it is suspended");
+    assert_eq!(spokes.route(&cluster("east")).err(), Some(Fault::Suspended));
+    settle(&controller).await;
     assert_eq!(spokes.route(&cluster("east")).err(), Some(Fault::Suspended));
     controller.take(list(Vec::new()));
     assert!(spokes.get(&cluster("east")).is_none(), "it is gone");
     assert_eq!(changes.next().await, [cluster("east")].into());
+}
+
+/// The story: a provider that hung for a minute gave its answer for a Spoke that was another one by then.
+#[tokio::test]
+async fn what_a_provider_answers_late_counts_for_the_spoke_that_it_was_asked_for_alone() {
+    let (spokes, controller) = controller(|_| (200, secret("east", KUBECONFIG)));
+    let name = cluster("east");
+    let connected = async || {
+        controller.queue.add(name.clone());
+        settle(&controller).await;
+        spokes.route(&name).expect("it is connected")
+    };
+    controller.take(list(vec![east(&json!({}))]));
+    let late = State::Connected(connected().await);
+    let asked_for = controller.table.known(&name).expect("it is known");
+    let of = |uid: &str, generation: i64, suspended: bool| {
+        let object = json!({"apiVersion": "wheelhouse.dev/v1alpha1", "kind": "Spoke",
+            "metadata": {"name": "east", "uid": uid, "generation": generation},
+            "spec": {"suspended": suspended,
+                "connection": {"secretRef": {"namespace": "n", "name": "good"}}}});
+        Arc::new(RawObject::from_value(&object).expect("an object"))
+    };
+    controller.take(Event::Applied(of("east", 2, true)));
+    controller.table.settle(&name, &asked_for, late.clone());
+    assert_eq!(spokes.route(&name).err(), Some(Fault::Suspended));
+    controller.take(Event::Applied(of("east", 3, false)));
+    controller.table.settle(&name, &asked_for, late.clone());
+    assert_eq!(spokes.route(&name).err(), Some(Fault::Suspended));
+    assert!(!connected().await.has_ended(), "it goes on");
+    let link = connected().await;
+    // The watch did not see that it was deleted.
+    controller.take(list(vec![of("another", 1, false)]));
+    assert!(link.has_ended(), "it was the other one's");
+    controller.table.settle(&name, &asked_for, late);
+    assert_eq!(spokes.route(&name).err(), Some(Fault::Pending));
+    assert!(!connected().await.has_ended(), "it has its own");
 }
 
 #[tokio::test]
