@@ -16,6 +16,7 @@ pub mod author;
 mod definitions;
 mod discovery_record;
 pub mod keys;
+pub mod origin;
 
 pub use definitions::definitions;
 pub use discovery_record::{
@@ -324,6 +325,9 @@ pub struct InventorySpec {
         deserialize_with = "or_default"
     )]
     pub mirror_uid: String,
+    /// How many members there were when it was last exact; `None` where it never was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub settled_count: Option<u32>,
     /// Whether every member is there and none is missing. False says that members are a superset: an apply or a
     /// prune was begun and has not been seen to its end.
     #[serde(deserialize_with = "or_default")]
@@ -419,6 +423,12 @@ pub struct ServedResource {
 pub struct ServedResourceSpec {
     /// The definition of the kind.
     pub crd: DefinitionSpec,
+    /// Whether users get the kind from the hub yet.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub state: ServedState,
+    /// Whether the spoke's own admission (webhooks, policies, quotas) may have something against objects of the kind.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub judged: bool,
     /// The labels of the definition.
     #[serde(
         default,
@@ -441,6 +451,16 @@ pub struct ServedResourceSpec {
         deserialize_with = "or_default"
     )]
     pub definition_uid: String,
+}
+
+/// Who answers for a kind at a spoke's path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ServedState {
+    /// The hub.
+    #[default]
+    Serving,
+    /// The spoke still: the hub takes up what is there.
+    Importing,
 }
 
 // === impl Spoke ===

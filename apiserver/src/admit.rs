@@ -1,16 +1,18 @@
 //! Admission: what may change or refuse a write after it was decoded and before it is validated.
 //!
-//! There are four admissions, in this order: [`namespace`] (a namespace must be there, and not on its way out), [`Grant`]
-//! (nobody gives away rights that they do not have), [`author`] (who wrote it, where that matters later) and, in the
-//! kinds' own strategies ([`crate::strategy`]), what Kubernetes' default plug-ins do for single kinds. Before rights are
-//! looked at, webhooks may change the object ([`webhooks`]). Behind validation stand ValidatingAdmissionPolicies
-//! ([`policies`]) and the other webhooks, which change nothing and see the object as it will be stored.
+//! There are five admissions, in this order: [`namespace`] (a namespace must be there, and not on its way out), [`Grant`]
+//! (nobody gives away rights that they do not have), [`origin`] (where an instance was made), [`author`] (who wrote it,
+//! where that matters later) and, in the kinds' own strategies ([`crate::strategy`]), what Kubernetes' default plug-ins do
+//! for single kinds. Before rights are looked at, webhooks may change the object ([`webhooks`]). Behind validation stand
+//! ValidatingAdmissionPolicies ([`policies`]) and the other webhooks, which change nothing and see the object as it will
+//! be stored.
 //!
 //! Invariant: admission sees the object that is stored, its fields already attributed; what it changes belongs to no manager.
 
 pub(crate) mod author;
 pub(crate) mod namespace;
 mod occasion;
+pub(crate) mod origin;
 mod parameters;
 mod policies;
 mod questions;
@@ -55,6 +57,7 @@ pub(crate) async fn admit_create(
         target.check(object)?;
     }
     admit_grant(call, object, None).await?;
+    origin::stamp(call, object, None);
     author::stamp(call, object, None);
     Ok(())
 }
@@ -79,6 +82,7 @@ pub(crate) async fn admit_update(
         target.check(object)?;
     }
     admit_grant(call, object, Some(live)).await?;
+    origin::stamp(call, object, Some(live));
     author::stamp(call, object, Some(live));
     Ok(())
 }

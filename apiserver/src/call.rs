@@ -3,6 +3,7 @@
 mod each;
 mod namespaces;
 mod shared;
+mod spoke_writes;
 
 use std::sync::Arc;
 
@@ -27,6 +28,7 @@ pub(crate) use each::{Each, Lens, Lenses};
 pub(crate) use namespaces::StoredNamespaces;
 pub use namespaces::{NamespacePhase, NamespaceView};
 pub(crate) use shared::Shared;
+pub use spoke_writes::{SpokeVerb, SpokeWrite, SpokeWrites};
 
 /// A request that addresses something that exists in the API.
 #[derive(Debug, Clone, Copy)]

@@ -31,7 +31,9 @@ mod received;
 mod scale;
 mod scaled;
 mod selection;
+mod spoke_born;
 mod subresources;
+mod tried;
 mod update;
 mod watch;
 mod write;
@@ -44,7 +46,7 @@ pub use decode::decode;
 pub(crate) use received::receive;
 
 use crate::authorize::{Authorized, Authorizer};
-use crate::call::{Each, NamespaceView, Shared, StoredNamespaces};
+use crate::call::{Each, NamespaceView, Shared, SpokeWrites, StoredNamespaces};
 use crate::guards::Guards;
 use crate::refusal::Refusal;
 use crate::registry::{Registry, ResourceScope};
@@ -65,6 +67,8 @@ pub struct Parts {
     pub spoke_namespaces: Option<Arc<dyn NamespaceView>>,
     /// Where webhooks of logical clusters below root may be called.
     pub webhook_hosts: AllowedHosts,
+    /// Writes instances where they were made. Without it, a change of one that was made in a spoke is answered 503.
+    pub spoke_writes: Option<Arc<dyn SpokeWrites>>,
 }
 
 /// Answers requests; cheap to clone.
@@ -84,6 +88,7 @@ impl Handlers {
             authorizer,
             spoke_namespaces,
             webhook_hosts,
+            spoke_writes,
         } = parts;
         let namespaces = StoredNamespaces::new(Arc::clone(&store));
         let shared = Shared {
@@ -94,6 +99,7 @@ impl Handlers {
             webhooks: Webhooks::new(webhook_hosts),
             namespaces,
             spoke_namespaces,
+            spoke_writes,
         };
         Self {
             shared: Arc::new(shared),

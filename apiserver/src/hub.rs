@@ -209,7 +209,8 @@ impl Hub {
         head: &Head,
         span: &Span,
     ) -> Response {
-        let target = Target::of(&self.parts.registry, &info);
+        let origin = peer.origin();
+        let target = Target::of(&self.parts.registry, &info, origin);
         let is_stream = target.switches(&parts, &info);
         let is_long_running = is_stream || info.is_long_running();
         let requests = self.parts.metrics.requests();

@@ -3,9 +3,9 @@
 //! In reading order: [`way`] (the connection of one), [`links`] (what is kept for each connected spoke), [`forward`] (one request, streamed both
 //! ways, as the user), [`upgrade`] (one that becomes a stream of bytes), [`headers`] (which of them pass, either way), [`redirect`] (where
 //! an application behind a proxy may send its users), [`published`] (discovery and OpenAPI of both, as one), [`remembered`] (discovery of spokes that are away),
-//! [`namespaces`] (what admission sees of the spoke's namespaces), [`review`] (what the spoke's authorizer says of kinds that the
-//! hub stores), [`accounts`] and [`tokens`] (whose the tokens of its own ServiceAccounts are), [`uids`] (what an instance is called on either
-//! side).
+//! [`namespaces`] (what admission sees of the spoke's namespaces), [`instances`] (writes of instances that the spoke judges), [`review`] (what
+//! the spoke's authorizer says of kinds that the hub stores), [`accounts`] and [`tokens`] (whose the tokens of its own ServiceAccounts are),
+//! [`uids`] (what an instance is called on either side).
 //!
 //! # Invariants
 //! - A request to a spoke that is not reached is 503 and names the spoke; it is never an empty list, never a 404.
@@ -16,6 +16,7 @@
 mod accounts;
 mod forward;
 mod headers;
+mod instances;
 mod links;
 mod namespaces;
 mod published;
@@ -51,7 +52,7 @@ pub(crate) use headers::relayed as relayed_headers;
 use crate::{
     authenticate::SpokeTokens,
     authorize::{Authorized, SpokeReviewer},
-    call::NamespaceView,
+    call::{NamespaceView, SpokeWrites},
     discovery, openapi,
     refusal::Refusal,
     request::Verb,
@@ -91,6 +92,11 @@ impl Relay {
     /// Returns the view of the spokes' namespaces that admission uses.
     pub(crate) fn namespaces(&self) -> Arc<dyn NamespaceView> {
         Arc::new(namespaces::SpokeNamespaces::new(Arc::clone(&self.links)))
+    }
+
+    /// Returns the way in which instances that were made in spokes are changed.
+    pub(crate) fn writes(&self) -> Arc<dyn SpokeWrites> {
+        Arc::new(instances::SpokeInstances::new(Arc::clone(&self.links)))
     }
 
     /// Returns the function with which the authorizer asks spokes.

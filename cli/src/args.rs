@@ -99,6 +99,9 @@ pub(crate) struct Serve {
     pub(crate) webhook_hosts: Vec<String>,
     #[command(flatten)]
     pub(crate) spokes: Spokes,
+    /// Ask for a confirmation before more than this percentage of the children of an instance are deleted at once; 100 never asks.
+    #[arg(long, value_name = "PERCENT", default_value_t = syncer::Brake::default().percent, value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub(crate) confirm_deletions_above: u8,
     #[command(flatten)]
     pub(crate) limits: Limits,
     #[command(flatten)]
@@ -199,6 +202,8 @@ pub(crate) enum Spoke {
     List(SpokeList),
     /// Remove a spoke that has no instances left.
     Remove(SpokeRemove),
+    /// Remove a spoke and forget its instances. Nothing is deleted in the cluster; a ConfigMap in root names what is left there.
+    Abandon(SpokeAbandon),
 }
 
 #[derive(Debug, Args)]
@@ -235,6 +240,17 @@ pub(crate) struct SpokeList {
 
 #[derive(Debug, Args)]
 pub(crate) struct SpokeRemove {
+    /// The name of the spoke.
+    pub(crate) name: String,
+    /// Delete its instances first, and their children in the cluster.
+    #[arg(long)]
+    pub(crate) drain: bool,
+    #[command(flatten)]
+    pub(crate) hub: HubFlags,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SpokeAbandon {
     /// The name of the spoke.
     pub(crate) name: String,
     #[command(flatten)]

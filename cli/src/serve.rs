@@ -82,7 +82,12 @@ pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
             Err(_) => config.host_names.push(host),
         }
     }
-    let running = start(config, arguments.listen, arguments.spokes.publish_profiles).await?;
+    let brake = syncer::Brake {
+        percent: arguments.confirm_deletions_above,
+        ..syncer::Brake::default()
+    };
+    let publish_in = arguments.spokes.publish_profiles;
+    let running = start(config, brake, arguments.listen, publish_in).await?;
     if let Some(file) = &arguments.kubeconfig_out {
         kubeconfig::publish(&running.kubeconfig(), file)?;
     }
@@ -168,6 +173,7 @@ fn client(hub: &Hub, user: &str) -> kube::Client {
 /// Opens the store, starts to serve, and starts the syncer, which publishes the spokes in a namespace if one is named.
 pub(crate) async fn start(
     mut config: apiserver::Config,
+    brake: syncer::Brake,
     listen: SocketAddr,
     publish_in: Option<String>,
 ) -> Result<Running> {
@@ -196,7 +202,7 @@ pub(crate) async fn start(
         tasks.spawn("serve", async move { hub.serve(listener, drain).await })
     };
     if hub.is_alone() {
-        start_syncer(&hub, &tasks, publication);
+        start_syncer(&hub, brake, &tasks, publication);
     } else {
         let lease = client(&hub, leadership::USER);
         let (looked_at, led) = (hub.clone(), hub.clone());
@@ -206,7 +212,7 @@ pub(crate) async fn start(
             move || looked_at.epoch(),
             move |tasks| {
                 led.start_controllers(tasks);
-                start_syncer(&led, tasks, publication.clone());
+                start_syncer(&led, brake, tasks, publication.clone());
             },
         );
         // Without it nobody would notice that this replica leads no more.
@@ -230,10 +236,11 @@ fn reached(config: &apiserver::Config, listens: SocketAddr) -> String {
     }
 }
 
-fn start_syncer(hub: &Hub, tasks: &Tasks, publication: Option<Publication>) {
+fn start_syncer(hub: &Hub, brake: syncer::Brake, tasks: &Tasks, publication: Option<Publication>) {
     let config = syncer::Config {
         hub: client(hub, keys::USER_SYNCER),
         hub_id: hub.id().to_owned(),
+        brake,
         spokes: hub.spokes().clone(),
         publication,
     };
@@ -308,7 +315,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let config = apiserver::Config::new(folder.path());
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-        let running = start(config, listen, None).await.expect("a hub");
+        let running = start(config, syncer::Brake::default(), listen, None)
+            .await
+            .expect("a hub");
         let needed = async { panic!("on purpose") };
         let lost = running
             .tasks

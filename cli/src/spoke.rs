@@ -3,11 +3,13 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context, Result, bail};
+use api::wheelhouse::keys::ANNOTATION_PARTING;
 use client::{Answer, DeleteRequest, Deleted, Dynamic, Endpoint, Force, Patch};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
-    args, connect,
+    args,
+    connect::{self, HubFlags},
     output::{self, Columns, Format},
 };
 
@@ -22,7 +24,11 @@ pub(crate) async fn run(arguments: args::Spoke) -> Result<()> {
     match arguments {
         args::Spoke::Add(add) => join(add).await,
         args::Spoke::List(list) => show(list).await,
-        args::Spoke::Remove(remove) => leave(remove).await,
+        args::Spoke::Remove(remove) => {
+            let parting = remove.drain.then_some("drain");
+            leave(&remove.hub, &remove.name, parting).await
+        }
+        args::Spoke::Abandon(abandon) => leave(&abandon.hub, &abandon.name, Some("abandon")).await,
     }
 }
 
@@ -138,26 +144,56 @@ async fn show(arguments: args::SpokeList) -> Result<()> {
     }
 }
 
-async fn leave(arguments: args::SpokeRemove) -> Result<()> {
-    let hub = connect::hub(&arguments.hub).await?;
+/// Deletes a Spoke. Its instances part as `parting` says; without it they hold the Spoke.
+async fn leave(hub: &HubFlags, name: &str, parting: Option<&str>) -> Result<()> {
+    let hub = connect::hub(hub).await?;
     let endpoint = Endpoint {
         scope: None,
         gvr: connect::spokes(),
         namespace: None,
     };
-    let name = &arguments.name;
     let deleted = hub
         .dynamic
         .delete(&endpoint, name, &DeleteRequest::default())
         .await;
-    if let Deleted::Terminating(_) = deleted.with_context(|| format!("spoke {name}"))? {
-        gone(&hub, &endpoint, name).await?;
+    let deleted = deleted.with_context(|| format!("spoke {name}"))?;
+    if let Deleted::Terminating(spoke) = &deleted {
+        // Said of a Spoke that is being deleted: a deletion that is refused leaves nothing that a later one would follow.
+        if let Some(parting) = parting {
+            part(&hub, &endpoint, spoke, parting).await?;
+        }
+        gone(&hub, &endpoint, name, parting).await?;
     }
     output::line(&format!("spoke {name} removed"))
 }
 
+/// Says what becomes of the instances of a Spoke that is being deleted.
+async fn part(
+    hub: &connect::HubConnection,
+    endpoint: &Endpoint,
+    spoke: &Value,
+    parting: &str,
+) -> Result<()> {
+    let (name, uid) = (api::meta::name(spoke), api::meta::uid(spoke));
+    let said = format!("{parting}/{uid}");
+    let patch = json!({"metadata": {"uid": uid, "annotations": {ANNOTATION_PARTING: said}}});
+    let patched = hub
+        .dynamic
+        .patch(endpoint, name, None, Patch::Merge(&patch));
+    match patched.await {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_not_found() => Ok(()),
+        Err(error) => Err(error).with_context(|| format!("spoke {name}")),
+    }
+}
+
 /// Waits until a Spoke that is being deleted is gone, or says what holds it.
-async fn gone(hub: &connect::HubConnection, endpoint: &Endpoint, name: &str) -> Result<()> {
+async fn gone(
+    hub: &connect::HubConnection,
+    endpoint: &Endpoint,
+    name: &str,
+    parting: Option<&str>,
+) -> Result<()> {
     loop {
         let spoke = match hub.dynamic.get(endpoint, name).await {
             Ok(spoke) => spoke,
@@ -165,7 +201,7 @@ async fn gone(hub: &connect::HubConnection, endpoint: &Endpoint, name: &str) -> 
             Err(error) => return Err(error).with_context(|| format!("spoke {name}")),
         };
         let message = spoke["status"]["message"].as_str().unwrap_or_default();
-        if message.starts_with("waiting: ") {
+        if parting.is_none() && message.starts_with("waiting: ") {
             bail!("spoke {name} goes later; {message}");
         }
         tokio::time::sleep(LOOK_INTERVAL).await;

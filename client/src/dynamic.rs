@@ -44,6 +44,7 @@ pub struct Dynamic {
     client: Client,
     deadline: Duration,
     manager: Option<Arc<str>>,
+    is_trial: bool,
 }
 
 /// Where objects are.
@@ -161,7 +162,15 @@ impl Dynamic {
             client: client.into(),
             deadline: DEADLINE,
             manager: None,
+            is_trial: false,
         }
+    }
+
+    /// Returns calls whose creates, updates, deletions and merge or JSON patches change nothing, and answer what would become.
+    #[must_use]
+    pub const fn with_dry_run(mut self) -> Self {
+        self.is_trial = true;
+        self
     }
 
     /// Returns how long a call may take.
@@ -375,6 +384,7 @@ impl Dynamic {
         let mut options = api::query::DeleteOptions::default();
         options.preconditions.uid.clone_from(&request.uid);
         options.propagation = request.propagation;
+        options.dry_run = self.is_trial;
         let target = Path::object(endpoint, name, None)?;
         let body = ("application/json", encode(&options.to_value())?);
         let answer = self
@@ -410,7 +420,9 @@ impl Dynamic {
     }
 
     fn managed(&self, target: Path) -> Path {
-        target.with("fieldManager", self.manager.as_deref())
+        target
+            .with("fieldManager", self.manager.as_deref())
+            .with("dryRun", self.is_trial.then_some("All"))
     }
 
     /// Makes a call that is answered with one object, or with what came of it.

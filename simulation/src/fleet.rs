@@ -11,7 +11,7 @@ use std::{
 
 use api::{ClusterScope, GroupVersionResource, kro, wheelhouse};
 use apiserver::{Hub, request::UserInfo};
-use client::{DeleteRequest, Dynamic, Endpoint};
+use client::{DeleteRequest, Dynamic, Endpoint, Patch};
 use serde_json::{Value, json};
 use spokes::{Dialer, Policy};
 use tasks::Tasks;
@@ -110,6 +110,7 @@ impl Fleet {
         let config = syncer::Config {
             hub: kube::Client::new(link, "default"),
             hub_id: HUB_ID.to_owned(),
+            brake: syncer::Brake::default(),
             spokes: hub.spokes().clone(),
             publication: None,
         };
@@ -197,6 +198,27 @@ impl Fleet {
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => Err(format!("{name} cannot be deleted: {}", error.chain())),
         }
+    }
+
+    /// Puts an annotation on an object as a user does, if the hub takes it.
+    ///
+    /// # Errors
+    /// Where the process is not there.
+    pub async fn annotate(
+        &self,
+        endpoint: &Endpoint,
+        name: &str,
+        (key, value): (&str, &str),
+    ) -> Result<(), Failure> {
+        let patch = json!({"metadata": {"annotations": {key: value}}});
+        let patched = self
+            .user()?
+            .patch(endpoint, name, None, Patch::Merge(&patch))
+            .await;
+        if let Err(error) = patched {
+            tracing::debug!(name, error = error.chain(), "a user cannot annotate yet");
+        }
+        Ok(())
     }
 
     /// Reads an object as a user does.

@@ -5,6 +5,8 @@
 //! - *ledger first*: what the hub applies for an instance, the ledger in the store names already.
 //! - *ledger only*: what the hub deletes, the ledger names, and the hub has made.
 //! - *foreign untouched*: what others have made is neither changed nor deleted.
+//! - *imported untouched*: what others have made of an instance's kind goes only with its instance, and its spec is never set back.
+//! - *brake*: without a confirmation, most of an instance's children never go at once.
 //! - *own cluster*: what is made for an instance is made in its own cluster.
 //! - *not after the end*: nothing is written for an instance that is gone from the hub.
 //! - *one owner*: what was made for one instance is never another's.
@@ -165,7 +167,13 @@ impl Judge {
         if writer == Writer::Hub {
             self.judge_write(spoke, key, &place, before, after);
         } else if before.is_none() {
-            self.memory.lock().note_origin(&uid, Origin::Foreign);
+            let is_instance = key.group == kro::GROUP && key.resource != kro::RGD_RESOURCE;
+            let origin = if is_instance {
+                Origin::Imported
+            } else {
+                Origin::Foreign
+            };
+            self.memory.lock().note_origin(&uid, origin);
         }
         self.memory.lock().note_child(&uid, &place, after);
     }
@@ -246,8 +254,18 @@ impl Judge {
 
     fn judge_change(&self, place: &str, uid: &str, before: &Value, after: Option<&Value>) {
         let is_deletion = after.is_none_or(api::meta::is_terminating);
-        let memory = self.memory.lock();
+        let mut memory = self.memory.lock();
         let origin = memory.origin(uid).cloned();
+        if let Some(Origin::Child { owner }) = &origin
+            && is_deletion
+            && !api::meta::is_terminating(before)
+            && let Some((going, all)) = memory.note_pruned(owner)
+        {
+            let what = format!(
+                "{place} goes as number {going} of {all} at once, and nobody has confirmed it"
+            );
+            self.report("brake", &what);
+        }
         let verdict = match &origin {
             Some(Origin::Foreign) | None => {
                 let verb = if is_deletion { "deleted" } else { "changed" };
@@ -255,6 +273,18 @@ impl Judge {
                     "foreign untouched",
                     format!("{place} is {verb}, and the hub has not made it"),
                 ))
+            }
+            Some(Origin::Imported) => {
+                let rev = |object: &Value| object["spec"]["rev"].as_i64();
+                if is_deletion && !api::meta::is_terminating(before) && !memory.is_ending(uid) {
+                    let what = format!("{place} is deleted, and its instance is not");
+                    Some(("imported untouched", what))
+                } else if after.is_some_and(|after| rev(after) < rev(before)) {
+                    let what = format!("{place} is set back to an older spec");
+                    Some(("imported untouched", what))
+                } else {
+                    None
+                }
             }
             Some(Origin::Child { owner }) => {
                 let is_named = memory.ledger_names_object(owner, before);

@@ -6,7 +6,9 @@
 //! `docs/trials.md`.
 
 mod foreign;
+mod imports;
 mod script;
+mod stories;
 mod verdict;
 
 use std::time::Duration;
@@ -43,6 +45,20 @@ pub struct Plan {
     /// Instead of all that: one instance of all nodes is made, changed and deleted, and in each of the three the hub's process
     /// is killed after so many writes to the spoke.
     pub kill_after: Option<u64>,
+    /// What is played, where it is not the script of a seed.
+    pub story: Story,
+}
+
+/// What is played.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Story {
+    /// What falls by the seed.
+    #[default]
+    Script,
+    /// A spoke is deleted while its instances go, and the hub's process is killed right then.
+    Removal,
+    /// An instance wants a child, does not want it, and wants it again, while answers get lost.
+    Swings,
 }
 
 /// What else happens in a run, of a thousand steps.
@@ -62,6 +78,8 @@ pub struct Happens {
     pub redefinitions: u64,
     /// A definition or a spoke is deleted, with its instances.
     pub removals: u64,
+    /// Of new instances, so many are made in the spoke itself.
+    pub imports: u64,
 }
 
 /// What came of a run that found nothing wrong.
@@ -112,8 +130,10 @@ impl Plan {
                 links: 0,
                 redefinitions: 80,
                 removals: 30,
+                imports: 0,
             },
             kill_after: None,
+            story: Story::Script,
         }
     }
 }

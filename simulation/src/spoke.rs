@@ -152,6 +152,20 @@ impl Spoke {
         }
     }
 
+    /// Deletes an object as somebody in the cluster does: what finalizers hold is marked.
+    pub fn ask_to_go(&self, key: &Key, writer: Writer) {
+        let Some(live) = self.get(key) else {
+            return;
+        };
+        if api::meta::finalizers(&live).is_empty() {
+            self.remove(key, writer);
+        } else if !api::meta::is_terminating(&live) {
+            let mut object = (*live).clone();
+            object["metadata"]["deletionTimestamp"] = json!(state::now());
+            self.put(key.clone(), object, writer);
+        }
+    }
+
     /// Returns whether the hub has made an object.
     pub fn is_of_hub(&self, object: &Value) -> bool {
         self.judge.is_made_by_hub(api::meta::uid(object))

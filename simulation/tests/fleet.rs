@@ -19,7 +19,7 @@ use std::{
 use storage_conformance::Trial;
 use wheelhouse_simulation::{
     network::Weather,
-    run::{Happens, Plan, Report, run},
+    run::{Happens, Plan, Report, Story, run},
 };
 
 /// A run allocates more than it does anything else.
@@ -168,6 +168,42 @@ fn r25_graphs_pass_from_any_definition_to_any_other() {
             kills: 40,
             ..Happens::default()
         },
+        ..Plan::rough(seed)
+    });
+}
+
+#[test]
+fn r18_what_is_made_in_a_spoke_is_taken_up_and_left_to_its_makers() {
+    trial("R18", 8, |seed| Plan {
+        happens: Happens {
+            imports: 600,
+            kills: 80,
+            outages: 60,
+            removals: 20,
+            redefinitions: 40,
+            foreign: 100,
+            ..Happens::default()
+        },
+        ..Plan::rough(seed)
+    });
+}
+
+#[test]
+fn r17_a_ledger_names_what_comes_back_whatever_was_answered() {
+    trial("R17", 6, |seed| Plan {
+        story: Story::Swings,
+        weather: Weather {
+            lost_answers: 150,
+            ..Weather::calm()
+        },
+        ..Plan::rough(seed)
+    });
+}
+
+#[test]
+fn r25_a_spoke_goes_after_its_instances_wherever_the_hub_is_killed() {
+    trial("R25", 6, |seed| Plan {
+        story: Story::Removal,
         ..Plan::rough(seed)
     });
 }

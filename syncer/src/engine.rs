@@ -11,8 +11,8 @@ use tasks::{Tasks, WorkQueue};
 use tokio::sync::Semaphore;
 
 use crate::state::{
-    definitions::Definitions, fleet::Fleet, instances::InstanceCache, keys::InstanceKey,
-    restored::Restored, served::DefinitionKey, turns::Turns,
+    brake::Brake, definitions::Definitions, fleet::Fleet, instances::InstanceCache,
+    keys::InstanceKey, restored::Restored, served::DefinitionKey, turns::Turns,
 };
 
 /// How long counts of instances may change before a Spoke's status is written once.
@@ -48,6 +48,8 @@ pub(crate) struct Engine {
     pub(crate) identities: Identities,
     /// What may be deleted after a restore.
     pub(crate) restored: Restored,
+    /// When deletions wait to be confirmed.
+    pub(crate) brake: Brake,
     /// Turns of targets to plan what takes long.
     pub(crate) planning: Semaphore,
     /// All tasks of the syncer.

@@ -21,9 +21,14 @@ pub(crate) fn add(object: &Value, finalizer: &str) -> Value {
 /// Returns the JSON patch that takes one finalizer off an object, if the object is still the one
 /// that was read.
 pub(crate) fn remove(object: &Value, finalizer: &str) -> Value {
+    remove_all(object, &[finalizer])
+}
+
+/// The same for several.
+pub(crate) fn remove_all(object: &Value, finalizers: &[&str]) -> Value {
     let left: Vec<&str> = api::meta::finalizers(object)
         .into_iter()
-        .filter(|name| *name != finalizer)
+        .filter(|name| !finalizers.contains(name))
         .collect();
     json!([
         {"op": "test", "path": "/metadata/uid", "value": api::meta::uid(object)},

@@ -2,8 +2,8 @@
 //! target.
 //!
 //! In reading order: [`reconcile`] (one instance, from the hub's object to children and status),
-//! [`work`] (an instance in the hands of a worker), [`applying`], [`ledger`], [`mirror`], [`deletion`],
-//! [`orphans`] (mirrors without an instance), [`externals`], [`status`].
+//! [`work`] (an instance in the hands of a worker), [`applying`], [`brake`] (of deletions), [`ledger`], [`mirror`], [`deletion`],
+//! [`imported`] (instances that were made in their spoke), [`orphans`] (mirrors without an instance), [`externals`], [`status`].
 //!
 //! # Invariants
 //!
@@ -12,8 +12,10 @@
 //! other cluster's instances.
 
 pub(crate) mod applying;
+pub(crate) mod brake;
 pub(crate) mod deletion;
 pub(crate) mod externals;
+pub(crate) mod imported;
 pub(crate) mod ledger;
 pub(crate) mod mirror;
 pub(crate) mod orphans;
@@ -170,6 +172,9 @@ pub(crate) fn start_workers(engine: &Arc<Engine>, target: &Arc<Target>) {
             while let Some(key) = target.queue.next_until(&target.token).await {
                 let turn = engine.turns.take((target.cluster.clone(), key.clone()));
                 let _turn = turn.await;
+                if target.token.is_cancelled() {
+                    return; // whoever ended the target may wait until nobody works for it
+                }
                 let cluster = &target.cluster;
                 let span = debug_span!("reconcile", controller = "instance", %cluster, %key);
                 reconcile::run(&engine, &target, &key)
@@ -197,6 +202,7 @@ pub(crate) fn watch_mirrors(engine: &Arc<Engine>, target: &Arc<Target>, served: 
         while let Some(event) = events.recv().await {
             if matches!(event, Event::Restarted { .. }) {
                 follower.note_census(&target.cluster); // after a restore it says whether all was seen
+                follower.distribution_queue.add(target.cluster.clone()); // it may wait for what is there
             }
             for key in target.mirrors.take(&group_kind, &end, event) {
                 target.queue.add(key);

@@ -34,7 +34,7 @@ use tasks::Tasks;
 use tokio::sync::Semaphore;
 
 pub use self::spokes::Publication;
-
+pub use crate::state::brake::Brake;
 use crate::{
     engine::Engine,
     state::target::{Target, TargetSort},
@@ -49,6 +49,8 @@ pub struct Config {
     pub hub: kube::Client,
     /// Names this hub to other writers of the same spoke.
     pub hub_id: String,
+    /// When deletions wait to be confirmed.
+    pub brake: Brake,
     /// The connections to all spokes, which the hub of the same process shares. A syncer in a process of its own starts
     /// them with its client of the hub.
     pub spokes: Spokes,
@@ -86,6 +88,7 @@ pub fn start(config: Config, tasks: &Tasks) {
         definition_queue: Arc::new(tasks.queue("definition")),
         spoke_queue: Arc::new(tasks.queue("spoke")),
         distribution_queue: Arc::new(tasks.queue("distribution")),
+        brake: config.brake,
         restored: state::restored::Restored::default(),
         turns: Arc::default(),
         mirror_turns: Arc::default(),

@@ -7,6 +7,8 @@
 //! [`restored`], [`revision`].
 
 pub(crate) mod actors;
+pub(crate) mod admission;
+pub(crate) mod brake;
 pub(crate) mod children;
 pub(crate) mod claims;
 pub(crate) mod collection;

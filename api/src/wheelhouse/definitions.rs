@@ -244,10 +244,8 @@ fn inventory() -> Value {
             },
             "namespaceUID": text("The uid of the instance's namespace in the spoke."),
             "mirrorUID": text("The uid of the mirror in the spoke."),
-            "exact": {
-                "type": "boolean",
-                "description": "Whether members are neither more nor fewer than what is there; false while an apply or a prune is under way.",
-            },
+            "exact": {"type": "boolean", "description": "Whether members are neither more nor fewer than what is there; false while an apply or a prune is under way."},
+            "settledCount": {"type": "integer", "format": "int64", "minimum": 0, "description": "How many members there were when it was last exact."},
             "actingAs": {
                 "description": "The user of the cluster in whose name the objects are written; absent for the hub itself.",
                 "type": "object",
@@ -310,6 +308,14 @@ fn served_resource() -> Value {
                 "description": "The spec of the definition.",
                 "type": "object", "x-kubernetes-preserve-unknown-fields": true,
             },
+            "state": {
+                "type": "string", "enum": ["Serving", "Importing"], "default": "Serving",
+                "description": "Who answers at the spoke's path: the hub, or, while the hub takes up what is there, the spoke still.",
+            },
+            "judged": {
+                "type": "boolean",
+                "description": "Whether webhooks, policies or quotas of the spoke match the kind: a write is tried there before the hub stores it.",
+            },
             "labels": texts("The labels of the definition."),
             "annotations": texts("The annotations of the definition."),
             "definitionUID": {"type": "string", "description": "The uid of the definition in the spoke."},
@@ -318,6 +324,7 @@ fn served_resource() -> Value {
     let columns = json!([
         {"name": "KIND", "type": "string", "jsonPath": ".spec.crd.names.kind"},
         {"name": "SCOPE", "type": "string", "jsonPath": ".spec.crd.scope"},
+        {"name": "STATE", "type": "string", "jsonPath": ".spec.state"},
         {"name": "AGE", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
     ]);
     definition(

@@ -29,6 +29,22 @@ pub const RESTORE_KEY_ID: &str = "id";
 /// In that ConfigMap: when the backup was taken.
 pub const RESTORE_KEY_TAKEN_AT: &str = "backupTakenAt";
 
+/// Where an instance was made, if not at the hub's path; only the server says so.
+pub const ANNOTATION_ORIGIN: &str = "wheelhouse.dev/origin";
+/// The value of [`ANNOTATION_ORIGIN`] for an instance that was made in its spoke.
+pub const ORIGIN_SPOKE: &str = "spoke";
+/// On an instance that was made in its spoke: the version that it had there when it was last taken up.
+pub const ANNOTATION_SPOKE_VERSION: &str = "internal.wheelhouse.dev/spoke-version";
+/// On an instance: the outcome of a plan that deletes most of its children, and may be carried out.
+pub const ANNOTATION_CONFIRM_DELETIONS: &str = "wheelhouse.dev/confirm-deletions";
+/// On a Spoke that is being deleted while the hub has instances for it: what becomes of them, and the uid of the Spoke, as
+/// `drain/<uid>` or `abandon/<uid>`.
+pub const ANNOTATION_PARTING: &str = "wheelhouse.dev/parting";
+/// The ConfigMaps, in [`RESTORE_NAMESPACE`] of root, that name what was left in abandoned spokes begin with this.
+pub const REMAINS_PREFIX: &str = "wheelhouse-remains-";
+
+/// The finalizer, in the spoke, of instances that were made there: their children go first.
+pub const FINALIZER_IMPORTED: &str = "wheelhouse.dev/instance";
 /// The finalizer of mirrors in spokes.
 pub const FINALIZER_MIRROR: &str = "wheelhouse.dev/mirror";
 /// The finalizer of Spokes.

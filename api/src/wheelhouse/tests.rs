@@ -88,6 +88,8 @@ fn the_definitions_are_definitions_under_their_own_names() {
 fn a_served_resource_carries_the_spec_of_its_definition() {
     let definition = CustomResourceDefinition::from_value(&definitions()[0]).unwrap();
     let record = ServedResource::new(ServedResourceSpec {
+        state: ServedState::Serving,
+        judged: false,
         crd: definition.spec,
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),

@@ -13,6 +13,7 @@
 use api::meta;
 use api::wheelhouse::author::{Author, User};
 use api::wheelhouse::keys::ANNOTATION_AUTHOR;
+use api::wheelhouse::origin;
 use serde_json::{Map, Value};
 
 use crate::call::Call;
@@ -40,6 +41,8 @@ pub(super) fn stamp(call: &Call<'_>, object: &mut Value, live: Option<&Value>) {
     let kept = live.filter(|live| !differs(live));
     let author = match kept {
         Some(live) => meta::annotation(live, ANNOTATION_AUTHOR).map(str::to_owned),
+        // The spoke does not say whose wish it is.
+        None if trusted && origin::is_of_spoke(object) => None,
         None => Some(author_of(call.context).to_text()),
     };
     match author {
@@ -49,7 +52,7 @@ pub(super) fn stamp(call: &Call<'_>, object: &mut Value, live: Option<&Value>) {
 }
 
 /// Whether a request is the syncer's own, and not made in somebody's name.
-fn is_syncer(context: &RequestContext) -> bool {
+pub(super) fn is_syncer(context: &RequestContext) -> bool {
     context.origin == RequestOrigin::InProcess
         && context.impersonator.is_none()
         && Author::is_hub(&context.user.username)
@@ -89,6 +92,14 @@ fn steering<'v>(object: &'v Value, part: &str) -> Vec<(&'v str, &'v Value)> {
         .filter(|(key, _)| STEERING_PREFIXES.iter().any(|it| key.starts_with(it)))
         .map(|(key, value)| (key.as_str(), value))
         .collect()
+}
+
+/// Returns the user who sends a request, as other clusters are told of them; `None` for the hub itself.
+pub(crate) fn sender(context: &RequestContext) -> Option<User> {
+    match author_of(context) {
+        Author::User(user) => Some(user),
+        Author::Hub => None,
+    }
 }
 
 /// Who writes. What one may call oneself within a cluster by impersonation is not what one is beyond it: of the groups of an

@@ -22,7 +22,7 @@ use crate::objects::{ResourcePrefix, parse_key};
 use crate::refusal::Refusal;
 use crate::registry::scope::{Conversion, Life, ResourceRules};
 use crate::registry::{Registry, ResourceScope};
-use crate::request::{RequestInfo, UserInfo};
+use crate::request::{RequestInfo, RequestOrigin, UserInfo};
 use crate::served::ServedKind;
 use crate::strategy;
 use crate::strategy::rules::AuthorStamp;
@@ -39,6 +39,7 @@ pub(crate) struct Each {
     /// Fields beside those of metadata that are selected by: clusters that do not know them have nothing to show.
     fields: Vec<String>,
     sight: Sight,
+    origin: RequestOrigin,
 }
 
 /// By whose definition one object is read.
@@ -85,6 +86,7 @@ impl Each {
             ),
             fields: Vec::new(),
             sight: sight.clone(),
+            origin: request.context().origin,
         })
     }
 
@@ -94,6 +96,9 @@ impl Each {
             return None;
         }
         let scope = self.registry.lookup_by_name(cluster, &self.gvr)?;
+        if !scope.is_served() && self.origin != RequestOrigin::InProcess {
+            return None;
+        }
         let fits = self.info.namespace.is_empty() || scope.kind.namespaced;
         let selects = self.fields.iter().all(|field| selects_by(&scope, field));
         (fits && selects).then_some(scope)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use storage::Store;
 
 use super::namespaces::{NamespaceView, StoredNamespaces};
+use super::spoke_writes::SpokeWrites;
 use crate::authorize::Authorizer;
 use crate::guards::Guards;
 use crate::registry::Registry;
@@ -21,4 +22,6 @@ pub(crate) struct Shared {
     pub(crate) namespaces: StoredNamespaces,
     /// The namespaces of spokes; `None` in a process without spokes.
     pub(crate) spoke_namespaces: Option<Arc<dyn NamespaceView>>,
+    /// Writes instances where they were made; `None` in a process without spokes.
+    pub(crate) spoke_writes: Option<Arc<dyn SpokeWrites>>,
 }

@@ -7,6 +7,7 @@ use http::StatusCode;
 use super::received::receive;
 use super::write::{Failure, Mode, Oversize, already_exists, insert};
 use super::{decode, fields, output};
+use crate::admit::origin;
 use crate::call::Call;
 use crate::negotiate::{self, Offer};
 use crate::refusal::Refusal;
@@ -25,7 +26,11 @@ pub(super) async fn create(call: &Call<'_>, body: RequestBody) -> Result<Respons
         let text = "resourceVersion should not be set on objects to be created";
         return Err(Status::bad_request(text).into());
     }
+    let kept_uid = origin::kept_uid(call, &object)?;
     wipe_system_fields(&mut object);
+    if let Some(uid) = kept_uid {
+        meta::set_uid(&mut object, &uid);
+    }
     fields::drop_repeated_owners(call, &mut object);
     fields::track_create(call, &mut object, &options.field_manager);
     let name = meta::name(&object).to_owned();

@@ -17,7 +17,7 @@ pub(crate) use plan::{Plan, plan};
 use super::output::{self, Shown};
 use super::received::receive;
 use super::write::{self, Failure, Mode, Oversize, Put};
-use super::{convert, decode};
+use super::{convert, decode, tried};
 use crate::admit;
 use crate::call::{Access, Call, Target};
 use crate::negotiate::{self, MediaType, Offer};
@@ -42,6 +42,7 @@ pub(super) async fn delete(call: &Call<'_>, body: RequestBody) -> Result<Respons
     let options = options(call, body).await?;
     let target = call.target()?;
     admit::admit_delete(call, &target)?;
+    tried::delete(call, &target).await?;
     warn_of_orphans(call, &options);
     match delete_admitted(call, &target, &options).await? {
         Deleted::Waits(shown) => {

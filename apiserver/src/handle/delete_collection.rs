@@ -9,11 +9,11 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use storage::Entry;
 
-use super::convert;
 use super::delete::{Deleted, delete_admitted, options};
 use super::list::read;
 use super::output::Shown;
 use super::selection::Selection;
+use super::{convert, tried};
 use crate::admit;
 use crate::call::{Call, Target};
 use crate::negotiate::Offer;
@@ -69,6 +69,7 @@ async fn delete_one(
     options: &DeleteOptions,
 ) -> Result<Option<Value>, Refusal> {
     admit::admit_delete(call, target)?;
+    tried::delete(call, target).await?;
     match delete_admitted(call, target, options).await {
         Ok(Deleted::Gone(object) | Deleted::Waits(Shown::Value(object))) => Ok(Some(object)),
         Ok(Deleted::Waits(Shown::Entry(entry))) => {

@@ -8,8 +8,9 @@ use storage::{Entry, Expect};
 
 use super::output::{self, Shown};
 use super::received::receive;
+use super::spoke_born::{self, Taken};
 use super::write::{self, Failure, Mode, Oversize, Put, Written};
-use super::{convert, decode, fields, prepare, scaled};
+use super::{convert, decode, fields, prepare, scaled, tried};
 use crate::admit;
 use crate::authorize::Attributes;
 use crate::call::{Call, Target};
@@ -183,6 +184,10 @@ async fn change_once(
             created: false,
         });
     }
+    let taken = spoke_born::write(call, target, &mut object, &live, change.mode).await?;
+    if taken == Taken::No {
+        tried::change(call, target, &object, &live).await?;
+    }
     if change.mode == Mode::DryRun {
         return Ok(Written {
             shown: Shown::Value(object),
@@ -195,7 +200,11 @@ async fn change_once(
         oversize: change.oversize,
         beside,
     };
-    let entry = put.commit(&call.access(), &mut object).await?;
+    let entry = match put.commit(&call.access(), &mut object).await {
+        // The spoke has taken it, and it has come back from there already.
+        Err(Failure::Raced(Some(newer))) if taken == Taken::Yes => newer,
+        done => done?,
+    };
     Ok(Written {
         shown: Shown::Entry(entry),
         created: false,

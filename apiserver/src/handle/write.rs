@@ -7,7 +7,7 @@ use storage::{Change, Entry, Expect, Key, Write};
 
 use super::limits::{OBJECT_BYTES_MAX, OBJECT_DEPTH_MAX, too_deep, too_much_memory};
 use super::output::Shown;
-use super::{convert, prepare};
+use super::{convert, prepare, tried};
 use crate::admit;
 use crate::call::{Access, Call, Target};
 use crate::objects::Encoded;
@@ -99,10 +99,12 @@ async fn insert_named(
     mode: Mode,
     oversize: Oversize,
 ) -> Result<Shown, Failure> {
-    let (uid, now) = (
-        uuid::Uuid::new_v4().to_string(),
-        meta::time_now_text(call.context.now),
-    );
+    // Only an instance that is taken up has one by now.
+    let uid = match meta::uid(&object) {
+        "" => uuid::Uuid::new_v4().to_string(),
+        kept => kept.to_owned(),
+    };
+    let now = meta::time_now_text(call.context.now);
     fill_system_fields(&mut object, &uid, &now);
     prepare::prepare_create(call, &mut object).map_err(too_much_memory)?;
     prepare::validate_create(call, &object)?;
@@ -113,6 +115,7 @@ async fn insert_named(
     };
     (strategy.canonicalize)(&mut object);
     admit::validate_create(call, target, &object, mode == Mode::DryRun).await?;
+    tried::create(call, target, &object).await?;
     if mode == Mode::DryRun {
         if let Some(existing) = call.shared.store.get(&target.key) {
             return Err(Failure::Raced(Some(existing)));

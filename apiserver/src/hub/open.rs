@@ -134,6 +134,7 @@ impl Hub {
             authorizer: Arc::clone(&authorizer),
             spoke_namespaces: Some(relay.namespaces()),
             webhook_hosts: AllowedHosts::new(&config.webhook_hosts),
+            spoke_writes: Some(relay.writes()),
         });
         // Its end would leave policies as they are for ever: better no hub than one that obeys old bindings.
         tasks.spawn_with(

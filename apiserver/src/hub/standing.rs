@@ -67,6 +67,8 @@ pub(super) struct Standing {
     credential: Credential,
     /// What the cluster was; `None` for all of them at once.
     kind: Option<ClusterKind>,
+    /// Whether it comes from a spoke.
+    is_relayed: bool,
     end: CancellationToken,
     /// Why it was ended. Gone with the answer.
     reason: Weak<OnceLock<Box<Status>>>,
@@ -99,6 +101,7 @@ impl Standings {
             held: Held::of(request, judge),
             credential: request.context().credential.clone(),
             kind,
+            is_relayed: matches!(judge, Judge::Spoke),
             end: end.clone(),
             reason: Arc::downgrade(&reason),
         });
@@ -228,6 +231,14 @@ impl Hub {
                 return Err(Status::expired(text).into());
             }
             _ => {}
+        }
+        if standing.is_relayed && info.is_resource {
+            let (group, version, resource) = (&info.group, &info.version, &info.resource);
+            let scope = parts.registry.lookup(cluster, group, version, resource);
+            if scope.is_some_and(|scope| scope.is_served()) {
+                let text = format!("{resource} are served by the hub from now on, list again");
+                return Err(Status::expired(text).into());
+            }
         }
         let is_for_spoke = is_of_spoke || matches!(reconsidered, Reconsidered::SpokeDecides);
         Ok(is_for_spoke.then(|| cluster.clone()))

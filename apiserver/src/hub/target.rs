@@ -17,7 +17,7 @@ use crate::{
     refusal::Refusal,
     registry::{ClusterKind, Registry, ResourceScope},
     relay,
-    request::{RequestInfo, Verb},
+    request::{RequestInfo, RequestOrigin, Verb},
     respond::{RequestBody, Response},
     review::{Review, token_request},
     served::{KindSource, ServedKinds},
@@ -52,8 +52,8 @@ pub(super) enum Target {
 // === impl Target ===
 
 impl Target {
-    /// Finds who answers.
-    pub(super) fn of(registry: &Registry, info: &RequestInfo) -> Self {
+    /// Finds who answers a request that comes from `origin`.
+    pub(super) fn of(registry: &Registry, info: &RequestInfo, origin: RequestOrigin) -> Self {
         let cluster = match &info.cluster {
             ClusterScope::One(cluster) => cluster,
             ClusterScope::All => return Self::over_all(registry, info),
@@ -66,7 +66,11 @@ impl Target {
             if kind != ClusterKind::Composite && is_token_request(info) {
                 return Self::Token(cluster.clone());
             }
-            if let Some(scope) = registry.lookup(cluster, group, version, resource) {
+            let scope = registry.lookup(cluster, group, version, resource);
+            let is_seen = |scope: &Arc<ResourceScope>| {
+                scope.is_served() || origin == RequestOrigin::InProcess
+            };
+            if let Some(scope) = scope.filter(is_seen) {
                 return Self::Stored(scope);
             }
             if kind == ClusterKind::Composite {

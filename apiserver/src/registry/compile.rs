@@ -32,6 +32,8 @@ pub(super) struct Blueprint {
     pub(super) strategy: &'static Strategy,
     /// Whether it is going away.
     pub(super) phase: Phase,
+    /// Whether writes are tried in the spoke first.
+    pub(super) is_judged: bool,
 }
 
 /// A compiled definition.
@@ -41,6 +43,7 @@ pub(super) struct Compiled {
     versions: Vec<(Arc<ServedKind>, Arc<VersionRules>)>,
     rules: Arc<ResourceRules>,
     phase: Phase,
+    is_judged: bool,
 }
 
 /// What a definition adds to a cluster: one scope per served version.
@@ -107,6 +110,7 @@ pub(super) fn install(
     let before = before.filter(|before| before.reading == reading);
     let life = Life {
         phase: compiled.phase,
+        is_judged: compiled.is_judged,
         end: before.map_or_else(End::default, |before| before.life.end.clone()),
     };
     let versions = compiled.versions.iter().map(|(kind, version)| {
@@ -169,21 +173,24 @@ impl Blueprint {
             names,
             strategy: strategy::custom(author),
             phase,
+            is_judged: false,
         }
     }
 
     /// Returns a mark by which contents can be told apart.
     pub(super) fn content(&self) -> u64 {
         let terminating = self.phase == Phase::Terminating;
-        hash_of(&json!([self.reading(), terminating]))
+        hash_of(&json!([self.reading(), terminating, self.is_judged]))
     }
 
-    /// Returns a mark by which it can be told whether objects are read alike: the content without the phase.
+    /// Returns a mark by which it can be told whether objects are read alike: the content without what concerns writes alone.
+    /// While they are imported, they are read from the spoke.
     fn reading(&self) -> u64 {
         let spec = serde_json::to_value(&self.spec).unwrap_or_default();
         let names = serde_json::to_value(&self.names).unwrap_or_default();
         let author = self.strategy.author == AuthorStamp::Stamped;
-        hash_of(&json!([spec, names, author]))
+        let importing = self.phase == Phase::Importing;
+        hash_of(&json!([spec, names, author, importing]))
     }
 }
 
@@ -252,6 +259,7 @@ fn compile(blueprint: &Blueprint, content: u64) -> Result<Compiled, CompileError
             conversion,
         }),
         phase: blueprint.phase,
+        is_judged: blueprint.is_judged,
     })
 }
 
@@ -337,7 +345,7 @@ fn served_kind(
         });
     }
     let verbs = match blueprint.phase {
-        Phase::Served => texts(&VERBS),
+        Phase::Served | Phase::Importing => texts(&VERBS),
         Phase::Terminating => texts(&VERBS_TERMINATING),
     };
     ServedKind {

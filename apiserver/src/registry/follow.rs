@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use api::LogicalCluster;
 use api::crd::{self, CustomResourceDefinition};
-use api::wheelhouse::{self, Provider, ServedResource, Spoke};
+use api::wheelhouse::{self, Provider, ServedResource, ServedState, Spoke};
 use serde::Deserialize as _;
 use serde_json::Value;
 use storage::{
@@ -606,9 +606,14 @@ impl Definition {
                 Blueprint::new(spec, names, &definition.metadata.labels, phase)
             }
             Source::Served(served) => {
-                let mut blueprint = Blueprint::new(spec, names, &served.spec.labels, Phase::Served);
+                let phase = match served.spec.state {
+                    ServedState::Serving => Phase::Served,
+                    ServedState::Importing => Phase::Importing,
+                };
+                let mut blueprint = Blueprint::new(spec, names, &served.spec.labels, phase);
                 // Only kinds that graphs generate are served for a spoke.
                 blueprint.strategy = strategy::custom(AuthorStamp::Stamped);
+                blueprint.is_judged = served.spec.judged;
                 blueprint
             }
         }

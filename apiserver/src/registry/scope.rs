@@ -63,6 +63,8 @@ pub(crate) struct Life {
     pub(crate) end: End,
     /// The definition is being deleted: nothing new may be created.
     pub(crate) phase: Phase,
+    /// The admission of the spoke behind the cluster may have something against an object.
+    pub(crate) is_judged: bool,
 }
 
 /// The end of a resource as it is served, which comes once and for one cause.
@@ -89,6 +91,8 @@ pub(crate) enum Phase {
     Served,
     /// Its definition is being deleted.
     Terminating,
+    /// Only to controllers of this process, which take up what is in the spoke; everybody else still gets the spoke's.
+    Importing,
 }
 
 // === impl ResourceScope ===
@@ -102,6 +106,16 @@ impl ResourceScope {
     /// Group and resource, for messages.
     pub(crate) fn resource(&self) -> &GroupResource {
         &self.rules.resource
+    }
+
+    /// Whether everybody gets it from here.
+    pub(crate) fn is_served(&self) -> bool {
+        self.life.phase != Phase::Importing
+    }
+
+    /// Whether a write is tried in the spoke before it is committed.
+    pub(crate) fn is_judged(&self) -> bool {
+        self.life.is_judged
     }
 
     /// The rules of the kind.
@@ -128,6 +142,7 @@ impl Life {
         Self {
             end: End::default(),
             phase: Phase::Served,
+            is_judged: false,
         }
     }
 }
@@ -161,6 +176,7 @@ impl fmt::Debug for Life {
         f.debug_struct("Life")
             .field("end", &self.end.cause.get())
             .field("phase", &self.phase)
+            .field("is_judged", &self.is_judged)
             .finish()
     }
 }

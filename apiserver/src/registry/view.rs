@@ -136,7 +136,8 @@ impl ClusterView {
     /// Everything that is served, for discovery and OpenAPI; made when it is first asked for.
     pub(super) fn served(&self) -> Arc<ServedKinds> {
         let served = self.served.get_or_init(|| {
-            let stored = self.layer.scopes.values().chain(self.installed_scopes());
+            let installed = self.installed_scopes().filter(|scope| scope.is_served());
+            let stored = self.layer.scopes.values().chain(installed);
             let mut kinds: Vec<_> = stored.map(|scope| Arc::clone(&scope.kind)).collect();
             kinds.extend(self.layer.unstored.iter().map(Arc::clone));
             Arc::new(ServedKinds::new(kinds))

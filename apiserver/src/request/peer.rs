@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::UserInfo;
+use super::{RequestOrigin, UserInfo};
 
 /// The other end of a connection.
 #[derive(Clone, Debug)]
@@ -32,6 +32,14 @@ pub enum CertificateIdentity {
 // === impl Peer ===
 
 impl Peer {
+    /// Where its requests come from.
+    pub(crate) const fn origin(&self) -> RequestOrigin {
+        match self {
+            Self::InProcess(_) => RequestOrigin::InProcess,
+            Self::Unknown | Self::Certificate(_) => RequestOrigin::Network,
+        }
+    }
+
     /// The last second since 1970 in which the certificate of the other end is good; `None` where it has shown no good one.
     pub(crate) fn not_after(&self) -> Option<i64> {
         match self {

@@ -16,6 +16,8 @@ pub(super) enum Origin {
     Mirror,
     /// The hub, as the definition of a kind.
     Definition,
+    /// Somebody in the spoke, as an instance.
+    Imported,
     /// Somebody else.
     Foreign,
 }
@@ -52,6 +54,8 @@ pub(super) struct Memory {
     children: HashMap<String, BTreeMap<String, Child>>,
     /// The uids that ledgers have named.
     confirmed: HashSet<String>,
+    /// How many children instances had when their ledgers were last exact, and how many were deleted since.
+    pruned: HashMap<String, (usize, usize)>,
     /// Whether states of children may become older: a spoke was set back.
     is_set_back: bool,
 }
@@ -74,6 +78,11 @@ impl Memory {
                 let members = members.cloned().unwrap_or_default();
                 let uids = members.iter().filter_map(|member| member["uid"].as_str());
                 self.confirmed.extend(uids.map(str::to_owned));
+                let pruned = self.pruned.entry(name.to_owned()).or_default();
+                pruned.1 = 0;
+                if inventory["spec"]["exact"] == true {
+                    pruned.0 = members.len();
+                }
                 self.ledgers.insert(name.to_owned(), members);
             }
             None => {
@@ -82,8 +91,32 @@ impl Memory {
         }
     }
 
+    /// Counts a child that is deleted for an instance. Returns how many have gone, and of how many, if that are too many at once.
+    pub(super) fn note_pruned(&mut self, owner: &str) -> Option<(usize, usize)> {
+        let instance = &self.instances.get(owner)?.object;
+        let confirms = api::wheelhouse::keys::ANNOTATION_CONFIRM_DELETIONS;
+        if api::meta::is_terminating(instance)
+            || api::meta::annotation(instance, confirms).is_some()
+        {
+            return None;
+        }
+        let (all, going) = self.pruned.get_mut(owner)?;
+        if *all == 0 {
+            return None; // it was never whole
+        }
+        *going += 1;
+        (*going >= 5 && *going * 2 > *all).then_some((*going, *all))
+    }
+
     pub(super) fn note_instance(&mut self, cluster: &str, object: Value) {
         let uid = api::meta::uid(&object).to_owned();
+        let known = self.instances.get(&uid);
+        let is_new_wish = known.is_none_or(|known| {
+            api::meta::generation(&known.object) != api::meta::generation(&object)
+        });
+        if let Some(pruned) = self.pruned.get_mut(&uid).filter(|_| is_new_wish) {
+            pruned.1 = 0;
+        }
         let instance = Instance {
             cluster: cluster.to_owned(),
             object,
@@ -93,6 +126,12 @@ impl Memory {
 
     pub(super) fn instances(&self) -> Vec<Instance> {
         self.instances.values().cloned().collect()
+    }
+
+    /// Returns whether an instance is being deleted, or gone.
+    pub(super) fn is_ending(&self, uid: &str) -> bool {
+        let instance = self.instances.get(uid);
+        instance.is_some_and(|instance| api::meta::is_terminating(&instance.object))
     }
 
     pub(super) fn cluster_of(&self, uid: &str) -> Option<String> {

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Plan, foreign, verdict};
+use super::{Plan, Story, foreign, verdict};
 use crate::{
     definition::{Definition, Shape, Wish},
     fleet::{self, Failure, Fleet},
@@ -37,13 +37,15 @@ pub struct World {
     pub(super) plan: Plan,
     pub(super) definitions: BTreeMap<String, Definition>,
     pub(super) instances: BTreeMap<Place, Wish>,
+    /// Those of them that were made in the spoke itself.
+    pub(super) imported: BTreeSet<Place>,
     /// Spokes that were removed from the hub.
     pub(super) removed: BTreeSet<String>,
     /// What spokes were, to be set back to.
     snapshots: BTreeMap<String, Snapshot>,
     /// Spokes that were set back: what came back with them and nobody names stays.
     pub(super) set_back: BTreeSet<String>,
-    rev: u64,
+    pub(super) rev: u64,
 }
 
 // === impl World ===
@@ -55,6 +57,7 @@ impl World {
             plan: plan.clone(),
             definitions: BTreeMap::new(),
             instances: BTreeMap::new(),
+            imported: BTreeSet::new(),
             removed: BTreeSet::new(),
             snapshots: BTreeMap::new(),
             set_back: BTreeSet::new(),
@@ -68,6 +71,11 @@ impl World {
             self.play_kills(writes).await?;
             self.calm().await?;
             return verdict::await_convergence(self).await;
+        }
+        match self.plan.story {
+            Story::Script => {}
+            Story::Removal => return self.play_removal().await,
+            Story::Swings => return self.play_swings().await,
         }
         self.set_up().await?;
         self.fleet.network.set_weather(self.plan.weather.clone());
@@ -149,7 +157,7 @@ impl World {
         self.define_as(name, home, shape).await
     }
 
-    async fn define_as(
+    pub(super) async fn define_as(
         &mut self,
         name: &str,
         home: Option<&str>,
@@ -242,7 +250,7 @@ impl World {
         }
     }
 
-    async fn rest(&mut self, duration: Duration) -> Result<(), Failure> {
+    pub(super) async fn rest(&mut self, duration: Duration) -> Result<(), Failure> {
         let network = Arc::clone(&self.fleet.network);
         let end = tokio::time::Instant::now() + duration;
         loop {
@@ -254,7 +262,7 @@ impl World {
         }
     }
 
-    async fn restart(&mut self) -> Result<(), Failure> {
+    pub(super) async fn restart(&mut self) -> Result<(), Failure> {
         self.fleet.kill().await;
         let pause = self.fleet.dice.millis(3_000);
         tokio::time::sleep(pause).await;
@@ -368,7 +376,10 @@ impl World {
         Ok(())
     }
 
-    async fn delete_where(&mut self, is_meant: impl Fn(&Place) -> bool) -> Result<(), Failure> {
+    pub(super) async fn delete_where(
+        &mut self,
+        is_meant: impl Fn(&Place) -> bool,
+    ) -> Result<(), Failure> {
         let places: Vec<Place> = self.instances.keys().cloned().collect();
         for place in places.into_iter().filter(|place| is_meant(place)) {
             self.delete_at(&place).await?;
@@ -414,6 +425,10 @@ impl World {
         }
         self.rev += 1;
         let wish = Wish::random(&dice, self.rev);
+        let imports = self.plan.happens.imports;
+        if imports > 0 && dice.chance(imports) {
+            return self.put_in_spoke(place, wish).await;
+        }
         self.put(place, wish).await
     }
 
@@ -424,16 +439,23 @@ impl World {
         };
         self.rev += 1;
         let wish = Wish::random(&self.fleet.dice, self.rev);
+        if self.imported.contains(&place) && self.fleet.dice.chance(500) {
+            return self.put_in_spoke(place, wish).await;
+        }
         self.put(place, wish).await
     }
 
-    async fn put(&mut self, place: Place, wish: Wish) -> Result<(), Failure> {
+    pub(super) async fn put(&mut self, place: Place, wish: Wish) -> Result<(), Failure> {
         let (cluster, definition, name) = &place;
         let Some(definition) = self.definitions.get(definition) else {
             return Ok(());
         };
         let endpoint = fleet::instances(definition, cluster)?;
         let object = definition.instance(name, &wish);
+        if self.imported.contains(&place) {
+            // Before it is taken up, it would be made a second time.
+            self.await_import(&endpoint, name).await?;
+        }
         // One of the same name may still go: what is written into it would go with it.
         self.await_gone(&endpoint, name, &place).await?;
         self.write(&endpoint, &object).await?;
@@ -441,7 +463,7 @@ impl World {
         Ok(())
     }
 
-    async fn await_gone(
+    pub(super) async fn await_gone(
         &mut self,
         endpoint: &client::Endpoint,
         name: &str,
@@ -451,7 +473,7 @@ impl World {
             return Ok(());
         }
         for _ in 0..verdict::PATIENCE_SECONDS {
-            if self.fleet.read(endpoint, name).await?.is_none() {
+            if self.fleet.read(endpoint, name).await?.is_none() && !self.is_in_spoke(place) {
                 return Ok(());
             }
             self.rest(Duration::from_secs(1)).await?;
@@ -469,10 +491,13 @@ impl World {
 
     async fn delete_at(&mut self, place: &Place) -> Result<(), Failure> {
         let (cluster, definition, name) = place;
-        if let Some(definition) = self.definitions.get(definition) {
+        if self.imported.contains(place) && self.delete_in_spoke(place).await? {
+            // Its deletion there is what the hub follows.
+        } else if let Some(definition) = self.definitions.get(definition) {
             let endpoint = fleet::instances(definition, cluster)?;
             self.fleet.delete(&endpoint, name).await?;
         }
+        self.imported.remove(place);
         self.instances.remove(place);
         // What would come back with it would be nobody's.
         self.snapshots.remove(cluster);
@@ -480,7 +505,7 @@ impl World {
     }
 
     /// Ends all faults.
-    async fn calm(&mut self) -> Result<(), Failure> {
+    pub(super) async fn calm(&mut self) -> Result<(), Failure> {
         let network = &self.fleet.network;
         network.set_weather(Weather::calm());
         network.set_fuse(None);

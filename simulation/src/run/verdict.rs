@@ -28,6 +28,7 @@ pub(super) async fn await_convergence(world: &World) -> Result<(), Failure> {
         if !world.fleet.judge.violations().is_empty() {
             return Ok(()); // they are told instead
         }
+        confirm_deletions(world).await?;
         match differs(world).await {
             Ok(()) => {
                 calm_seconds += 1;
@@ -42,6 +43,36 @@ pub(super) async fn await_convergence(world: &World) -> Result<(), Failure> {
         }
     }
     Err(format!("converges: {last}"))
+}
+
+/// Does what statuses ask for: where most children would go, that is meant.
+async fn confirm_deletions(world: &World) -> Result<(), Failure> {
+    let key = api::wheelhouse::keys::ANNOTATION_CONFIRM_DELETIONS;
+    for instance in world.fleet.judge.instances() {
+        let (object, cluster) = (&instance.object, &instance.cluster);
+        let conditions = object["status"]["conditions"].as_array();
+        let messages = conditions
+            .into_iter()
+            .flatten()
+            .filter_map(|it| it["message"].as_str());
+        let mut asked = messages.filter_map(|message| message.split_once(&format!("{key}=")));
+        let Some((_, outcome)) = asked.next_back() else {
+            continue;
+        };
+        if api::meta::annotation(object, key) == Some(outcome) {
+            continue;
+        }
+        let mut definitions = world.definitions.values();
+        if let Some(definition) = definitions.find(|it| object["kind"] == it.kind()) {
+            let endpoint = fleet::instances(definition, cluster)?;
+            let name = api::meta::name(object);
+            world
+                .fleet
+                .annotate(&endpoint, name, (key, outcome))
+                .await?;
+        }
+    }
+    Ok(())
 }
 
 async fn differs(world: &World) -> Result<(), Failure> {

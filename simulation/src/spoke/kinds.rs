@@ -114,6 +114,13 @@ impl Spoke {
         })
     }
 
+    /// Returns whether objects of a custom kind can be made.
+    pub fn serves(&self, key: &Key) -> bool {
+        let name = format!("{}.{}", key.resource, key.group);
+        let definition = self.get(&Key::new(crd::GROUP, crd::RESOURCE, "", &name));
+        definition.is_some_and(|definition| is_established(&definition))
+    }
+
     /// Establishes a definition, as the cluster does after a while.
     pub fn establish(&self, key: &Key) {
         let Some(definition) = self.get(key) else {

@@ -186,7 +186,13 @@ impl State {
             }
             None => {
                 self.uid_count += 1;
-                metadata["uid"] = json!(format!("{}-{:06}", self.cluster, self.uid_count));
+                let cluster = self.cluster.bytes().fold(0_u32, |sum, byte| {
+                    sum.wrapping_mul(31).wrapping_add(u32::from(byte))
+                });
+                metadata["uid"] = json!(format!(
+                    "{cluster:08x}-0000-4000-8000-{:012x}",
+                    self.uid_count
+                ));
                 metadata["creationTimestamp"] = json!(now());
                 metadata["generation"] = json!(1);
             }

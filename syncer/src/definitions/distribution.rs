@@ -3,8 +3,8 @@
 //! # Invariants
 //!
 //! A CRD that is not ours is never taken over. The hub begins to serve a kind at a spoke's path
-//! only once the CRD there is ours and Established and the spoke holds no objects of it that the
-//! hub does not know. A CRD that vanished from a spoke is put back.
+//! only once the CRD there is ours and Established and the hub has taken up the objects of it that
+//! were there. A CRD that vanished from a spoke is put back.
 //!
 //! What becomes of a definition in one target says nothing of another: a definition waits for its home, and a moment for
 //! others that are at work on it; what fails there, or takes longer, is told at that target alone.
@@ -13,11 +13,8 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use api::{GroupKind, LogicalCluster, crd::CustomResourceDefinition};
-use client::{
-    Answer, DeleteRequest, Force, ListRequest, Patch,
-    reflector::{Event, RawObject},
-};
+use api::{GroupKind, LogicalCluster, crd::CustomResourceDefinition, wheelhouse::ServedState};
+use client::{Answer, DeleteRequest, Force, ListRequest, Patch, reflector::Event};
 use graph::Ownership;
 use serde_json::{Value, json};
 use spokes::Trouble;
@@ -26,8 +23,10 @@ use tracing::{Instrument as _, debug, debug_span, info, warn};
 
 use crate::{
     engine::Engine,
-    instances, resources,
+    instances::{self, imported},
+    resources,
     state::{
+        admission::Source,
         children, claims,
         keys::text,
         kinds::{AWAIT_MAX, Progress},
@@ -114,13 +113,15 @@ async fn standing(engine: &Arc<Engine>, target: &Arc<Target>, served: &Arc<Serve
         return match progress {
             Progress::Served => Standing::Settled,
             Progress::Refused(reason) => Standing::Refused(reason),
-            Progress::Pending | Progress::Failed(_) => Standing::Awaited(AWAIT_MAX),
+            Progress::Pending | Progress::Importing(_) | Progress::Failed(_) => {
+                Standing::Awaited(AWAIT_MAX)
+            }
         };
     }
     match known {
         _ if reach != Reach::Reachable => Standing::Settled,
         Some(Progress::Served | Progress::Refused(_) | Progress::Failed(_)) => Standing::Settled,
-        Some(Progress::Pending) | None => target
+        Some(Progress::Pending | Progress::Importing(_)) | None => target
             .kinds
             .awaits(served, Instant::now())
             .map_or(Standing::Settled, Standing::Awaited),
@@ -171,6 +172,23 @@ pub(crate) fn watch(engine: &Arc<Engine>, target: &Arc<Target>) {
             }
         }
     });
+}
+
+/// Starts the watches of what a spoke's admission is configured by: a kind that it concerns is tried there before it is written.
+pub(crate) fn watch_admission(engine: &Arc<Engine>, target: &Arc<Target>) {
+    for source in Source::ALL {
+        let mut events = target.follow(target.source(&source.gvr(), None), target.token.clone());
+        let (engine, target) = (Arc::clone(engine), Arc::clone(target));
+        let tasks = engine.tasks.clone();
+        tasks.spawn("admission-in-target", async move {
+            while let Some(event) = events.recv().await {
+                if target.admission.take(source, &event) {
+                    target.kinds.expire();
+                    engine.distribution_queue.add(target.cluster.clone());
+                }
+            }
+        });
+    }
 }
 
 async fn look_after(engine: &Arc<Engine>, cluster: &LogicalCluster) {
@@ -233,6 +251,7 @@ async fn ensure_and_note(
 ) -> Progress {
     let mut ours = None;
     let change_count = target.kinds.change_count();
+    let before = target.kinds.of(served);
     let progress = match ensure(engine, target, served, &mut ours).await {
         Ok(progress) => progress,
         Err(error) if error.is_invalid() => Progress::Refused(error.to_string()),
@@ -255,7 +274,14 @@ async fn ensure_and_note(
         if progress == Progress::Served {
             info!(cluster = %target.cluster, kind = %served.graph.group_kind(), "kind is served");
         }
-        engine.requeue_cluster(&target.cluster);
+        engine.reconsider(&target.cluster);
+    }
+    // From now on each of them is tried until it is there.
+    let is_importing = |progress: &Progress| matches!(progress, Progress::Importing(_));
+    if is_importing(&progress) && !before.as_ref().is_some_and(is_importing) {
+        for key in imported::left(engine, target, served) {
+            target.queue.add(key);
+        }
     }
     progress
 }
@@ -310,16 +336,44 @@ async fn ensure(
         return Ok(Progress::Pending); // the watch of CRDs brings us back
     }
     if target.sort == TargetSort::Mirrored {
-        if let Some(stranger) = stranger(target, served).await? {
-            let reason = format!(
-                "{stranger} was made in the spoke directly; importing is not supported yet: \
-                 delete it there, or move it to the hub's path"
-            );
-            return Ok(Progress::Refused(reason));
-        }
-        shadow(engine, target, served, &wanted).await?;
-        instances::watch_mirrors(engine, target, served);
+        return serve_mirrored(engine, target, served, &wanted).await;
     }
+    Ok(Progress::Served)
+}
+
+/// Lets the hub serve a kind in the place of a spoke, once the hub has all that is there of it.
+async fn serve_mirrored(
+    engine: &Arc<Engine>,
+    target: &Arc<Target>,
+    served: &Arc<Served>,
+    definition: &Value,
+) -> Result<Progress, client::Error> {
+    let state = shadow(engine, target, served, definition, None).await?;
+    instances::watch_mirrors(engine, target, served);
+    if state == ServedState::Serving {
+        return Ok(Progress::Served);
+    }
+    let kind = served.graph.group_kind();
+    if !target.mirrors.is_synced(&kind) || !engine.instances.knows(served.graph.gvr()) {
+        let what = "waiting to know what is in the spoke".to_owned();
+        return Ok(Progress::Importing(what));
+    }
+    let left = imported::left(engine, target, served).len();
+    if left > 0 {
+        let mut what = format!("{left} objects that were made in the spoke are being taken up");
+        if let Some(trouble) = target.kinds.import_trouble(served) {
+            what = format!("{what}; {trouble}");
+        }
+        return Ok(Progress::Importing(what));
+    }
+    shadow(
+        engine,
+        target,
+        served,
+        definition,
+        Some(ServedState::Serving),
+    )
+    .await?;
     Ok(Progress::Served)
 }
 
@@ -427,58 +481,56 @@ fn covers(live: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// Finds an object of the kind in the spoke that no hub mirrors there.
-async fn stranger(target: &Target, served: &Served) -> Result<Option<String>, client::Error> {
-    let endpoint = target.endpoint(served.graph.gvr(), "");
-    let is_stranger = |object: &RawObject| {
-        let mut finalizers = object.finalizers.iter();
-        finalizers.all(|it| it != api::wheelhouse::keys::FINALIZER_MIRROR)
-            && object.deletion_timestamp.is_none()
-    };
-    let stranger = target.dynamic.find(&endpoint, is_stranger).await?;
-    Ok(stranger.map(|object| {
-        format!(
-            "{} {}/{}",
-            served.graph.group_kind().kind,
-            object.namespace.as_deref().unwrap_or_default(),
-            object.name
-        )
-    }))
-}
-
-/// Records on the hub that it serves this kind at the spoke's path.
+/// Records on the hub that it serves this kind at the spoke's path: a new record only to take up what is there, a known one in the state
+/// that it has, unless another one is wanted. Returns the state.
 async fn shadow(
     engine: &Engine,
     target: &Target,
     served: &Served,
     definition: &Value,
-) -> Result<(), client::Error> {
+    wanted: Option<ServedState>,
+) -> Result<ServedState, client::Error> {
     let endpoint = Engine::hub_endpoint(&target.cluster, &resources::served_resources(), "");
     let gvr = served.graph.gvr();
     let name = format!("{}.{}", gvr.resource, gvr.group);
-    let record = json!({
+    let known = match engine.hub.get(&endpoint, &name).await {
+        Ok(known) => Some(known),
+        Err(error) if error.is_not_found() => None,
+        Err(error) => return Err(error),
+    };
+    let state = wanted.unwrap_or_else(|| match &known {
+        Some(known) if known["spec"]["state"] != "Importing" => ServedState::Serving,
+        Some(_) | None => ServedState::Importing,
+    });
+    // What is not known yet is as it was.
+    let judged = target.admission.judges(&gvr.group_resource());
+    let judged = judged.unwrap_or_else(|| {
+        let known = known.as_ref().map(|known| &known["spec"]["judged"]);
+        known.and_then(Value::as_bool).unwrap_or_default()
+    });
+    let mut record = json!({
         "apiVersion": endpoint.gvr.group_version().to_string(),
         "kind": api::wheelhouse::SERVED_RESOURCE_KIND,
         "metadata": {"name": name, "labels": {
             "kro.run/resource-graph-definition-name": served.key.name,
         }},
-        "spec": {"crd": definition["spec"]},
+        "spec": {"crd": definition["spec"], "state": state},
     });
-    match engine.hub.get(&endpoint, &name).await {
-        Ok(known) if known["spec"] == record["spec"] => return Ok(()),
-        Ok(_) => {
+    if judged {
+        record["spec"]["judged"] = json!(true);
+    }
+    match known {
+        Some(known) if known["spec"] == record["spec"] => {}
+        Some(_) => {
             let patch = json!([{"op": "add", "path": "/spec", "value": record["spec"]}]);
             engine
                 .hub
                 .patch(&endpoint, &name, None, Patch::Json(&patch))
                 .await?;
         }
-        Err(error) if error.is_not_found() => {
-            engine.hub.create(&endpoint, &record).await?;
-        }
-        Err(error) => return Err(error),
+        None => drop(engine.hub.create(&endpoint, &record).await?),
     }
-    Ok(())
+    Ok(state)
 }
 
 /// Ends the hub's service of kinds that no definition gives any more and that have no objects.

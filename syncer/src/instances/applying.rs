@@ -9,13 +9,16 @@
 use std::{collections::HashSet, sync::Arc};
 
 use api::GroupVersionResource;
-use client::{Answer, DeleteRequest, Deleted, Force, Patch, reflector::RawObject};
+use client::{Answer, DeleteRequest, Deleted, Endpoint, Force, Patch, reflector::RawObject};
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use graph::{Applied, Apply, Change, Claim, ObjectRef, Observed, Plan};
 use serde_json::Value;
 use tracing::{Instrument as _, debug, debug_span, warn};
 
-use super::work::{Pause, Work};
+use super::{
+    brake,
+    work::{Pause, Work},
+};
 use crate::{
     restoring,
     state::{
@@ -155,7 +158,10 @@ pub(crate) async fn prune(work: &mut Work<'_>, actor: &Actor, plan: &Plan) -> Re
     }
     let wanted = plan.applies.iter().map(|apply| &apply.reference);
     let own = own(work, actor, &wanted.collect()).await?;
-    for wave in plan.prune(&own.objects) {
+    let waves = plan.prune(&own.objects);
+    let going = waves.iter().flat_map(|wave| &wave.objects);
+    brake::require(work, plan, going.map(AsRef::as_ref))?;
+    for wave in waves {
         delete_wave(work, actor, &own, &wave.objects).await?;
     }
     Ok(())
@@ -260,8 +266,33 @@ async fn read(
             .map(Some)
             .map_err(|error| Pause::Failure(error.to_string())),
         Err(error) if error.is_not_found() => Ok(None),
-        // Who may not read it may hardly delete it; the watches, which the hub itself has, do not show it.
-        Err(error) if error.status().is_some_and(|status| status.code == 403) => Ok(None),
+        Err(error) if error.status().is_some_and(|status| status.code == 403) => {
+            is_absent(work, &endpoint, reference, error).await
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Finds out whether an object is there that an author may not read, so that what was never made holds nothing up. It is asked for
+/// as the hub, and nothing but an object of this hub makes a difference: a refusal is no absence.
+async fn is_absent(
+    work: &Work<'_>,
+    endpoint: &Endpoint,
+    reference: &ObjectRef,
+    refusal: client::Error,
+) -> Result<Option<RawObject>, Pause> {
+    match work.target.dynamic.get(endpoint, &reference.name).await {
+        Ok(live) => {
+            let live = RawObject::from_value(&live);
+            let live = live.map_err(|error| Pause::Failure(error.to_string()))?;
+            let mark = Mark::of(&work.instance, &work.engine.hub_id);
+            if mark.may_delete_unseen(&work.memory.claims, reference, &live) {
+                Err(refusal.into())
+            } else {
+                Ok(None)
+            }
+        }
+        Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error.into()),
     }
 }

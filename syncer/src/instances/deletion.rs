@@ -50,6 +50,7 @@ pub(crate) async fn step(work: &mut Work<'_>) -> Result<(), Pause> {
         return Err(pause);
     }
     ledger::recall(work).await?;
+    mirror::announce(work).await?;
     if work.memory.failure_count == 0 {
         say(work, "deleting resources").await?;
     }

@@ -20,11 +20,8 @@ use super::work::{Pause, Work};
 use crate::{
     engine::Engine,
     resources,
-    state::{actors::Actor, claims::Claims, mirrors::Mirror},
+    state::{actors::Actor, claims::Claims},
 };
-
-/// The length of a uid.
-const UID_BYTES: usize = 36;
 
 /// Reads the ledger into the memory of the instance, once.
 pub(crate) async fn recall(work: &mut Work<'_>) -> Result<(), Pause> {
@@ -43,8 +40,33 @@ pub(crate) async fn recall(work: &mut Work<'_>) -> Result<(), Pause> {
     };
     work.memory.applied = applied_of(&spec);
     work.memory.claims = claims_of(&spec);
+    work.memory.settled_count = settled_count(&spec);
+    if !spec.mirror_uid.is_empty() {
+        work.memory.mirror_uid.clone_from(&spec.mirror_uid);
+    }
     work.memory.ledger = Some(spec);
     Ok(())
+}
+
+/// Names the mirror that was applied, where the ledger does not yet: by it the relay knows what the spoke calls the instance. One that
+/// is gone is named until there is another: objects that name it as their owner live until the spoke's garbage collector has seen that.
+pub(crate) async fn name_mirror(work: &mut Work<'_>, actor: &Actor) -> Result<(), Pause> {
+    let mirror_uid = work.memory.mirror_uid.clone();
+    let Some(known) = &work.memory.ledger else {
+        return Ok(());
+    };
+    if known.mirror_uid == mirror_uid {
+        return Ok(());
+    }
+    let spec = if known.instance.uid.is_empty() {
+        spec(work, actor, BTreeMap::new(), Exact::No)
+    } else {
+        InventorySpec {
+            mirror_uid,
+            ..known.clone()
+        }
+    };
+    write(work, spec).await
 }
 
 /// Names everything that a plan is about to apply, beside what was there.
@@ -105,41 +127,10 @@ pub(crate) async fn after(work: &mut Work<'_>, actor: &Actor, plan: &Plan) -> Re
     work.memory
         .applied
         .retain(|reference, _| members.contains_key(reference));
+    work.memory.settled_count = Some(members.len());
     let spec = spec(work, actor, members, Exact::Yes);
     write(work, spec).await?;
     inventory(work, &plan.inventory_after).await
-}
-
-/// Names the mirror, where [`before`] and [`after`] have not: by it the relay knows what the spoke calls the instance.
-pub(crate) async fn mirrored(work: &mut Work<'_>, actor: &Actor) -> Result<(), Pause> {
-    let mirror_uid = mirror_uid(work);
-    let Some(known) = &work.memory.ledger else {
-        return Ok(());
-    };
-    if known.mirror_uid == mirror_uid {
-        return Ok(());
-    }
-    let spec = if known.instance.uid.is_empty() {
-        spec(work, actor, BTreeMap::new(), Exact::No)
-    } else {
-        InventorySpec {
-            mirror_uid,
-            ..known.clone()
-        }
-    };
-    write(work, spec).await
-}
-
-/// Returns the uid of the mirror. One that is gone is named until there is another: objects that name it as their owner live until
-/// the spoke's garbage collector has seen that. What is no uid is not kept.
-fn mirror_uid(work: &Work<'_>) -> String {
-    match work.target.mirrors.of(work.key) {
-        Mirror::Present(mirror) if mirror.uid.len() == UID_BYTES => mirror.uid.clone(),
-        _ => {
-            let known = work.memory.ledger.as_ref();
-            known.map_or_else(String::new, |known| known.mirror_uid.clone())
-        }
-    }
 }
 
 /// Deletes the ledger of an instance that has nothing left in the target.
@@ -184,12 +175,24 @@ fn spec(
             name: work.key.name.clone(),
             uid: work.memory.uid.clone(),
         },
-        mirror_uid: mirror_uid(work),
+        mirror_uid: work.memory.mirror_uid.clone(),
+        settled_count: work
+            .memory
+            .settled_count
+            .and_then(|count| u32::try_from(count).ok()),
         exact: exact == Exact::Yes,
         acting_as: actor.user().map(|user| user.as_ref().clone()),
         members: members.into_values().collect(),
         ..InventorySpec::default()
     }
+}
+
+/// Returns how many members a ledger had when it was last exact, if it ever was.
+fn settled_count(spec: &InventorySpec) -> Option<usize> {
+    let known = spec
+        .settled_count
+        .and_then(|count| usize::try_from(count).ok());
+    known.or_else(|| spec.exact.then_some(spec.members.len()))
 }
 
 fn member(apply: &Apply, applied: Option<&Applied>) -> InventoryMember {

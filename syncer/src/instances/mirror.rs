@@ -17,7 +17,10 @@ use std::{
 use api::{
     meta::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN},
     query::Propagation,
-    wheelhouse::keys::FINALIZER_MIRROR as MIRROR,
+    wheelhouse::{
+        keys::{FINALIZER_IMPORTED, FINALIZER_MIRROR as MIRROR},
+        origin::{self, TRACKING_LABELS, TRACKING_PREFIXES},
+    },
 };
 use client::{Answer, DeleteRequest, Deleted, Endpoint, Force, Patch, reflector::RawObject};
 use serde_json::{Map, Value, json};
@@ -30,7 +33,7 @@ use crate::{
     state::{
         claims,
         keys::InstanceKey,
-        mirrors::Mirror,
+        mirrors::{self, Mirror},
         served::Served,
         target::{Reach, Target, TargetSort},
     },
@@ -40,32 +43,27 @@ use crate::{
 /// ready passes through several states within a second.
 const STATUS_DELAY: Duration = Duration::from_millis(500);
 
-/// Keys of annotations and labels by which other tools track what they own. A mirror must not look
-/// owned by them.
-const FOREIGN_PREFIXES: &[&str] = &[
-    "argocd.argoproj.io/",
-    "kustomize.toolkit.fluxcd.io/",
-    "helm.toolkit.fluxcd.io/",
-    "meta.helm.sh/",
-    "kubectl.kubernetes.io/",
-    "internal.wheelhouse.dev/",
-    "kcp.io/",
-];
+/// A mirror as it should be.
+#[derive(Debug)]
+pub(crate) struct Mirrored {
+    /// The digest to be remembered of it.
+    pub(crate) digest: u64,
+    /// Its uid.
+    pub(crate) uid: String,
+}
 
-/// Labels that Helm and Argo CD set on what they track.
-const FOREIGN_LABELS: &[&str] = &[
-    "app.kubernetes.io/managed-by",
-    "app.kubernetes.io/instance",
-    "helm.sh/chart",
-];
-
-/// Makes the mirror what it should be. Returns the digest to be remembered of it.
-pub(crate) async fn apply(work: &Work<'_>, served: &Served) -> Result<u64, Pause> {
+/// Makes the mirror what it should be.
+pub(crate) async fn apply(work: &Work<'_>, served: &Served) -> Result<Mirrored, Pause> {
     let present = match work.target.mirrors.of(work.key) {
         Mirror::Unknown => return Err(Pause::Watch),
         Mirror::Absent => None,
         Mirror::Present(mirror) => Some(mirror),
     };
+    if let Some(mirror) = &present
+        && !is_own(work, mirror)
+    {
+        return Err(Pause::Failure(in_the_way(work.key)));
+    }
     if let Some(mirror) = &present
         && mirror.deletion_timestamp.is_some()
     {
@@ -79,14 +77,23 @@ pub(crate) async fn apply(work: &Work<'_>, served: &Served) -> Result<u64, Pause
     let digest = digest(&hurried);
     // After a restart nothing is remembered, and what the mirror holds decides.
     let unchanged = work.memory.mirror.is_none_or(|known| known == digest);
-    if unchanged && present.is_some_and(|mirror| holds(&hurried, &mirror)) {
-        return Ok(digest);
+    if unchanged
+        && let Some(mirror) = &present
+        && holds(&hurried, mirror)
+    {
+        let uid = mirror.uid.clone();
+        return Ok(Mirrored { digest, uid });
     }
+    // Nothing but what was looked at: an object that somebody made meanwhile is not taken over.
+    let object = match &present {
+        None => claims::create_only(&desired),
+        Some(mirror) => claims::update_only(&desired, &mirror.uid),
+    };
     let endpoint = endpoint(work.target, served, &work.key.namespace);
     let patch = Patch::Apply {
         manager: api::wheelhouse::keys::MANAGER_SYNCER,
         force: Force::Yes,
-        object: &desired,
+        object: &object,
         answer: Answer::Object,
     };
     let span = debug_span!(
@@ -105,7 +112,57 @@ pub(crate) async fn apply(work: &Work<'_>, served: &Served) -> Result<u64, Pause
         work.target.mirrors.answered(work.key, Arc::new(object));
     }
     note_status(work.target, work.key);
-    Ok(digest)
+    let uid = api::meta::uid(&answer).to_owned();
+    Ok(Mirrored { digest, uid })
+}
+
+/// Returns whether an object in the spoke is the instance's.
+fn is_own(work: &Work<'_>, object: &RawObject) -> bool {
+    if origin::is_of_spoke(&work.instance) {
+        return object.uid == work.memory.uid;
+    }
+    mirrors::is_own(object, &work.memory.mirror_uid, &work.engine.hub_id)
+}
+
+/// The finalizer by which the hub holds an instance's object in the spoke.
+fn finalizer_of(instance: &Value) -> &'static str {
+    if origin::is_of_spoke(instance) {
+        FINALIZER_IMPORTED
+    } else {
+        MIRROR
+    }
+}
+
+/// Deletes the object of an instance that was made in the spoke and is deleted at the hub's path: the hub's finalizer holds it until its
+/// children are gone, and whoever looks there sees that it goes.
+pub(crate) async fn announce(work: &Work<'_>) -> Result<(), Pause> {
+    if !origin::is_of_spoke(&work.instance) {
+        return Ok(());
+    }
+    let definitions = &work.engine.definitions;
+    let Some(served) = definitions.lookup(&work.target.cluster, &work.key.group_kind) else {
+        return Ok(());
+    };
+    let Mirror::Present(object) = work.target.mirrors.of(work.key) else {
+        return Ok(()); // the removal in the end waits until it is known
+    };
+    if object.deletion_timestamp.is_some() || !is_own(work, &object) {
+        return Ok(());
+    }
+    let endpoint = endpoint(work.target, &served, &work.key.namespace);
+    let propagation = propagation(&work.instance);
+    let going = delete(work.target, &endpoint, work.key, &object.uid, propagation).await?;
+    if let Some(Ok(going)) = going.as_ref().map(RawObject::from_value) {
+        work.target.mirrors.answered(work.key, Arc::new(going));
+    }
+    Ok(())
+}
+
+/// Words that the name of a mirror is taken.
+fn in_the_way(key: &InstanceKey) -> String {
+    format!(
+        "{key} was made in the spoke too, by somebody else: delete it there, or delete this instance at the hub's path"
+    )
 }
 
 /// How far the removal of a mirror has come.
@@ -137,11 +194,19 @@ pub(crate) async fn remove(work: &Work<'_>) -> Result<Removal, Pause> {
         Mirror::Absent => return Ok(Removal::Done),
         Mirror::Present(mirror) => mirror,
     };
+    if !is_own(work, &mirror) && mirror.deletion_timestamp.is_none() {
+        return Ok(Removal::Done); // it only has the name
+    }
     let engine = work.engine;
     restoring::require(engine, work.target, work.key)?;
-    if mirror.deletion_timestamp.is_some() && !mirror.finalizers.iter().any(|name| name == MIRROR) {
+    let finalizer = finalizer_of(&work.instance);
+    let is_held = mirror.finalizers.iter().any(|name| name == finalizer);
+    if mirror.deletion_timestamp.is_some() && !is_held {
         // Deleted and released before. Deleted once more it would wait for its dependents once more.
         return Ok(removal_of(mirror.finalizers.iter().map(String::as_str)));
+    }
+    if !is_own(work, &mirror) {
+        return Ok(Removal::Done);
     }
     let endpoint = endpoint(work.target, &served, &work.key.namespace);
     let propagation = propagation(&work.instance);
@@ -149,7 +214,7 @@ pub(crate) async fn remove(work: &Work<'_>) -> Result<Removal, Pause> {
     let Some(going) = going else {
         return Ok(Removal::Done);
     };
-    release_finalizer(work.target, &endpoint, &going).await?;
+    release_finalizers(work.target, &endpoint, &going).await?;
     Ok(removal_of(api::meta::finalizers(&going)))
 }
 
@@ -183,7 +248,7 @@ pub(crate) async fn take_away(
 ) -> Result<(), Pause> {
     let endpoint = endpoint(target, served, &key.namespace);
     match delete(target, &endpoint, key, &mirror.uid, None).await? {
-        Some(going) => release_finalizer(target, &endpoint, &going).await,
+        Some(going) => release_finalizers(target, &endpoint, &going).await,
         None => Ok(()),
     }
 }
@@ -199,7 +264,7 @@ pub(crate) fn of_mirror(live: &Value) -> Value {
             "wheelhouse.dev/",
         ];
         prefixes.iter().any(|prefix| key.starts_with(prefix))
-            || FOREIGN_PREFIXES
+            || TRACKING_PREFIXES
                 .iter()
                 .any(|prefix| key.starts_with(prefix))
     };
@@ -239,6 +304,9 @@ pub(crate) fn start_status_worker(engine: &Arc<Engine>, target: &Arc<Target>) {
         while let Some(key) = target.mirror_queue.next_until(&target.token).await {
             let place = (target.cluster.clone(), key.clone());
             let _turn = engine.mirror_turns.take(place).await;
+            if target.token.is_cancelled() {
+                return; // whoever ended the target may wait until nobody works for it
+            }
             let cluster = &target.cluster;
             let span = debug_span!("reconcile", controller = "mirror-status", %cluster, %key);
             let written = write_status(&engine, &target, &key).instrument(span).await;
@@ -268,9 +336,19 @@ async fn write_status(engine: &Engine, target: &Target, key: &InstanceKey) -> Re
         return Ok(());
     };
     let endpoint = endpoint(target, &served, &key.namespace);
+    let is_of_spoke = origin::is_of_spoke(&instance);
+    let is_own = if is_of_spoke {
+        mirror.uid == object.uid
+    } else {
+        let named = target.recall(key, &object.uid).mirror_uid;
+        mirrors::is_own(&mirror, &named, &engine.hub_id)
+    };
+    if !is_own {
+        return Ok(());
+    }
     // The inventory may have grown since the mirror was written.
     let desired = desired(&instance, &engine.hub_id);
-    if !holds(&desired, &mirror) {
+    if !is_of_spoke && !holds(&desired, &mirror) {
         let patch = Patch::Apply {
             manager: api::wheelhouse::keys::MANAGER_SYNCER,
             force: Force::Yes,
@@ -322,7 +400,7 @@ fn status(instance: &Value, mirror: &Value) -> Value {
 fn desired(instance: &Value, hub_id: &str) -> Value {
     let metadata = &instance["metadata"];
     let foreign = |key: &str| {
-        FOREIGN_PREFIXES
+        TRACKING_PREFIXES
             .iter()
             .any(|prefix| key.starts_with(prefix))
     };
@@ -330,7 +408,7 @@ fn desired(instance: &Value, hub_id: &str) -> Value {
         let entries = value.as_object().into_iter().flatten();
         entries
             .filter(|(key, _)| !foreign(key))
-            .filter(|(key, _)| !(drop_labels && FOREIGN_LABELS.contains(&key.as_str())))
+            .filter(|(key, _)| !(drop_labels && TRACKING_LABELS.contains(&key.as_str())))
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect()
     };
@@ -424,18 +502,26 @@ async fn release(work: &Work<'_>, served: &Served, mirror: &RawObject) -> Result
     let object = mirror
         .value()
         .map_err(|error| Pause::Failure(error.to_string()))?;
-    release_finalizer(work.target, &endpoint, &object).await
+    release_finalizers(work.target, &endpoint, &object).await
 }
 
-async fn release_finalizer(
+/// Returns the patch that takes the hub's finalizers off an object in the spoke; `None` where it has none.
+pub(crate) fn releasing(mirror: &Value) -> Option<Value> {
+    let ours = [MIRROR, FINALIZER_IMPORTED];
+    let mut ours_there = ours.iter();
+    let is_held = ours_there.any(|finalizer| api::meta::has_finalizer(mirror, finalizer));
+    is_held.then(|| finalizers::remove_all(mirror, &ours))
+}
+
+/// Takes the hub's finalizers off an object in the spoke: a copy that somebody made of a mirror has that of a mirror, too.
+pub(crate) async fn release_finalizers(
     target: &Target,
     endpoint: &Endpoint,
     mirror: &Value,
 ) -> Result<(), Pause> {
-    if !api::meta::has_finalizer(mirror, MIRROR) {
+    let Some(patch) = releasing(mirror) else {
         return Ok(());
-    }
-    let patch = finalizers::remove(mirror, MIRROR);
+    };
     let name = api::meta::name(mirror);
     match target
         .dynamic

@@ -1,16 +1,17 @@
-//! Mirrors whose instance is gone from the hub: what a crash between the two left, or what a restored hub does not know.
+//! Objects of a spoke without an instance in the hub: mirrors that a crash between the two left, or that a restored hub does not
+//! know, and what somebody made in the spoke, which is taken up.
 //!
 //! # Invariants
 //!
-//! Only a mirror of this hub is touched, and only once every instance of the hub is known.
+//! Only a mirror of this hub is deleted, and only once every instance of the hub is known.
 
 use std::sync::Arc;
 
 use client::reflector::RawObject;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::{
-    applying, deletion, mirror,
+    applying, deletion, imported, mirror,
     work::{Pause, Work},
 };
 use crate::{
@@ -19,14 +20,14 @@ use crate::{
     restoring,
     state::{
         keys::InstanceKey,
-        mirrors::{self, Mirror},
+        mirrors::{self, Maker, Mirror},
         restored::{DeletionPolicy, UnknownInstances},
         served::Served,
         target::{Memory, Reach, Target, TargetSort},
     },
 };
 
-/// Takes away a mirror whose instance is gone from the hub: what a crash between the two left.
+/// Takes away a mirror whose instance is gone from the hub, or takes up what is no mirror.
 pub(crate) async fn remove(engine: &Arc<Engine>, target: &Arc<Target>, key: &InstanceKey) {
     // The heartbeat adds every mirror again once the spoke answers.
     if target.sort != TargetSort::Mirrored || target.reach() != Reach::Reachable {
@@ -37,13 +38,19 @@ pub(crate) async fn remove(engine: &Arc<Engine>, target: &Arc<Target>, key: &Ins
     };
     let Mirror::Present(found) = target.mirrors.of(key) else {
         engine.note_census(&target.cluster); // one of those that a restore left to be settled, perhaps
+        imported::moved(engine, target, &served);
         return;
     };
-    if !mirrors::is_of_hub(&found, &engine.hub_id) {
-        return;
+    let maker = mirrors::maker(&found, &engine.hub_id);
+    if maker == Maker::AnotherHub || !target.kinds.are_ours(&served) {
+        return; // distribution names it again
     }
     if !engine.instances.knows(served.graph.gvr()) || !engine.instances.synced() {
         target.retry(key, 1);
+        return;
+    }
+    if maker == Maker::Spoke {
+        import(engine, target, &served, key).await;
         return;
     }
     let settled = match engine.restored.deletion_policy(target) {
@@ -59,6 +66,25 @@ pub(crate) async fn remove(engine: &Arc<Engine>, target: &Arc<Target>, key: &Ins
     if let Err(Pause::Failure(reason)) = settled {
         warn!(cluster = %target.cluster, key = %key, reason, "cannot clean up a mirror that has no instance");
         target.retry(key, 1);
+    }
+}
+
+/// Takes up what somebody made in the spoke; while that fails, the kind's condition says why.
+async fn import(engine: &Arc<Engine>, target: &Arc<Target>, served: &Served, key: &InstanceKey) {
+    match imported::take_up(engine, target, served, key).await {
+        Ok(()) | Err(Pause::Watch | Pause::Settled(_)) => imported::moved(engine, target, served),
+        Err(Pause::Failure(reason)) => {
+            let attempt = target.count_failure(key);
+            debug!(cluster = %target.cluster, key = %key, attempt, reason, "cannot take up an instance of a spoke yet");
+            if target
+                .kinds
+                .note_import_trouble(served, format!("{key}: {reason}"))
+            {
+                engine.distribution_queue.add(target.cluster.clone());
+            }
+            target.probe.notify_one();
+            target.retry(key, attempt);
+        }
     }
 }
 

@@ -10,12 +10,15 @@
 
 use std::{collections::HashSet, sync::Arc};
 
+use api::wheelhouse::origin;
 use graph::{Change, ObjectRef, Observed, Plan, PlanInput};
 use serde_json::Value;
 use tracing::{debug, warn};
 
 use super::{
-    applying, deletion, externals, ledger, mirror, orphans, status,
+    applying, deletion, externals, imported, ledger,
+    mirror::{self, Mirrored},
+    orphans, status,
     work::{Pause, Work},
 };
 use crate::{
@@ -26,7 +29,6 @@ use crate::{
         actors::Actor,
         externals::Found,
         keys::InstanceKey,
-        mirrors::Mirror,
         served::Served,
         target::{Reach, Target, TargetSort},
     },
@@ -47,7 +49,7 @@ struct Outcome {
 /// Reconciles an instance and arranges what is to follow.
 pub(crate) async fn run(engine: &Arc<Engine>, target: &Arc<Target>, key: &InstanceKey) {
     let Some(object) = engine.instances.get(&target.cluster, key) else {
-        target.forget(key);
+        target.forget_instance(key);
         target.externals.forget(key);
         orphans::remove(engine, target, key).await;
         return;
@@ -119,6 +121,10 @@ impl Work<'_> {
             // was not judged by the definition's schema. Distribution names the instance again.
             return Err(Pause::Watch);
         }
+        let is_of_spoke = origin::is_of_spoke(&self.instance);
+        if is_of_spoke && self.target.sort == TargetSort::Mirrored {
+            imported::follow(self, &served).await?;
+        }
         self.manage(&served).await?;
         if graph::instance::is_suspended(&self.instance) {
             let now = Engine::now();
@@ -168,7 +174,7 @@ impl Work<'_> {
                     }
                 };
                 let (answers, mirror) = tokio::join!(writes, self.mirror(served));
-                mirrored = Some(mirror.map(|digest| self.memory.mirror = digest));
+                mirrored = Some(mirror.map(|mirrored| self.note_mirror(mirrored)));
                 failed |= !applying::absorb(self, answers, &mut observed);
             } else if changes {
                 let answers = applying::write(self.target, actor, &plan).await;
@@ -194,22 +200,35 @@ impl Work<'_> {
         if !served.grant.owns() {
             return Ok(None);
         }
-        if self.target.sort != TargetSort::Mirrored {
+        // What was made in a spoke has the same uid there.
+        if self.target.sort != TargetSort::Mirrored || origin::is_of_spoke(&self.instance) {
             observed.owned_by(&self.memory.uid);
             return Ok(None);
         }
-        self.memory.mirror = self.mirror(served).await?;
-        let Mirror::Present(mirror) = self.target.mirrors.of(self.key) else {
+        let mirrored = self.mirror(served).await?;
+        self.note_mirror(mirrored);
+        if self.memory.mirror_uid.is_empty() {
             return Err(Pause::Watch);
-        };
-        observed.owned_by(&mirror.uid);
+        }
+        observed.owned_by(&self.memory.mirror_uid);
         Ok(Some(Ok(())))
     }
 
-    async fn mirror(&self, served: &Served) -> Result<Option<u64>, Pause> {
+    async fn mirror(&self, served: &Served) -> Result<Option<Mirrored>, Pause> {
         match self.target.sort {
+            TargetSort::Mirrored if origin::is_of_spoke(&self.instance) => Ok(None),
             TargetSort::Mirrored => mirror::apply(self, served).await.map(Some),
             TargetSort::Embedded | TargetSort::Root => Ok(None),
+        }
+    }
+
+    fn note_mirror(&mut self, mirrored: Option<Mirrored>) {
+        self.memory.mirror = mirrored.as_ref().map(|mirrored| mirrored.digest);
+        if let Some(mirrored) = mirrored {
+            self.memory.mirror_uid = mirrored.uid;
+            if !origin::is_uid(&self.memory.mirror_uid) {
+                self.memory.mirror_uid.clear(); // nothing is known by what is no uid
+            }
         }
     }
 
@@ -320,11 +339,17 @@ impl Work<'_> {
         };
         if !failed && pruned.is_ok() && plan.prune_allowed() {
             ledger::after(self, actor, plan).await?;
-        } else {
-            ledger::mirrored(self, actor).await?;
         }
+        ledger::name_mirror(self, actor).await?;
         let now = Engine::now();
-        let wanted = served.graph.status(&self.instance, plan, &now);
+        let mut wanted = served.graph.status(&self.instance, plan, &now);
+        // What is not part of the plan is told with it.
+        let beside = [Some(&pruned), mirrored.as_ref()];
+        for outcome in beside.into_iter().flatten() {
+            if let Err(Pause::Failure(reason) | Pause::Settled(reason)) = outcome {
+                wanted = status::with_failure(&self.instance, wanted, reason);
+            }
+        }
         status::write(self, wanted).await?;
         pruned?;
         if let Some(mirrored) = mirrored {

@@ -40,21 +40,43 @@ pub(crate) async fn write(work: &mut Work<'_>, wanted: Value) -> Result<(), Paus
 
 /// Reports in the status that nothing can be done for the instance, and why.
 pub(crate) async fn failed(work: &mut Work<'_>, reason: &str) -> Result<(), Pause> {
+    let wanted = with_failure(&work.instance, work.instance["status"].clone(), reason);
+    write(work, wanted).await
+}
+
+/// Returns a status that says, beside what it says, that something failed.
+pub(crate) fn with_failure(instance: &Value, mut wanted: Value, reason: &str) -> Value {
     let now = Engine::now();
-    let mut wanted = work.instance["status"].clone();
     if !wanted.is_object() {
         wanted = json!({});
     }
-    let mut set = ConditionSet::open(&INSTANCE, &work.instance, &now);
+    let mut shown = instance.clone();
+    shown["status"] = wanted.clone();
+    let mut set = ConditionSet::open(&INSTANCE, &shown, &now);
     let message = format!("resource reconciliation failed: {reason}");
     set.mark(Mark::fails(
         keys::CONDITION_RESOURCES_READY,
         keys::REASON_NOT_READY,
         message,
     ));
-    wanted["conditions"] = Value::Array(set.to_values());
+    let mut conditions = set.to_values();
+    keep_times(&mut conditions, &instance["status"]["conditions"]);
+    wanted["conditions"] = Value::Array(conditions);
     wanted["state"] = json!(keys::STATE_ERROR);
-    write(work, wanted).await
+    wanted
+}
+
+/// Lets conditions that are as they were say since when.
+fn keep_times(conditions: &mut [Value], known: &Value) {
+    let known = known.as_array().into_iter().flatten();
+    for before in known {
+        let same = conditions
+            .iter_mut()
+            .find(|it| it["type"] == before["type"] && it["status"] == before["status"]);
+        if let Some(condition) = same {
+            condition["lastTransitionTime"] = before["lastTransitionTime"].clone();
+        }
+    }
 }
 
 /// Reports in the status that there is work which waits for the spoke.

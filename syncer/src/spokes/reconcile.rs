@@ -3,7 +3,7 @@
 //! # Invariants
 //!
 //! A Spoke is not let go while the hub holds instances for it: their children would be orphaned
-//! without anybody having said so. The hub itself is asked, because a cache may not have been filled yet.
+//! without anybody having said so ([`super::parting`]). The hub itself is asked, because a cache may not have been filled yet.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,6 +17,7 @@ use super::{
     census,
     found::{self, Kept},
     heartbeat, left, namespaces,
+    parting::Parting,
 };
 use crate::{
     accounts,
@@ -66,7 +67,7 @@ async fn step(
         Err(error) => return Err(error),
     };
     let is_ending = api::meta::deletion_timestamp(&object).is_some();
-    if is_ending && end(engine, cluster, &object).await? == Ended::Yes {
+    if is_ending && end(engine, cluster, &object, &entry.state).await? == Ended::Yes {
         return Ok(());
     }
     // What is left of one that ends is deleted over its connection, which there is none of yet after a start.
@@ -151,6 +152,7 @@ pub(crate) fn start(engine: &Arc<Engine>, target: &Arc<Target>) {
     distribution::watch(engine, target);
     instances::start_workers(engine, target);
     if target.sort == TargetSort::Mirrored {
+        distribution::watch_admission(engine, target);
         heartbeat::start(engine, target);
         namespaces::watch(engine, target);
         return; // the heartbeat adds what is to be done, once it is known which cluster this is
@@ -176,14 +178,22 @@ async fn end(
     engine: &Arc<Engine>,
     cluster: &LogicalCluster,
     object: &Value,
+    state: &State,
 ) -> Result<Ended, client::Error> {
     let is_embedded = object["spec"]["provider"] == "Embedded";
-    let left = left::count(engine, cluster, is_embedded).await?;
+    let parting = if is_embedded {
+        Parting::Unsaid // nothing is left anywhere of what the hub itself stores
+    } else {
+        Parting::of(object)
+    };
+    parting.step(engine, cluster, object, state).await?;
+    let left = match parting {
+        Parting::Unsaid => left::count(engine, cluster, is_embedded).await?,
+        // What a cache still shows would have the cluster connected, and its instances imported, once more.
+        Parting::Drain | Parting::Abandon => left::left_in_hub(engine, cluster).await?,
+    };
     if left > 0 {
-        let reason = format!(
-            "waiting: {left} instances are left in logical cluster {:?}; delete them first",
-            cluster.as_str()
-        );
+        let reason = parting.waits(left, cluster);
         census::refuse(engine, object, &reason).await?;
         engine.spoke_queue.add_after(cluster.clone(), RETRY_DELAY);
         return Ok(Ended::No);

@@ -19,6 +19,8 @@ pub(crate) enum Progress {
     Served,
     /// Written, and not Established yet.
     Pending,
+    /// What is there of it is being taken up; how far that is.
+    Importing(String),
     /// The target failed; it is tried again.
     Failed(String),
     /// Refused, for a reason that the user has to mend.
@@ -32,6 +34,8 @@ pub(crate) struct Kinds {
     state: Mutex<States>,
     /// Kinds of root that a local definition keeps out, and why.
     kept_out: Mutex<BTreeMap<GroupKind, String>>,
+    /// Why something of a kind could not be taken up last.
+    import_troubles: Mutex<BTreeMap<GroupKind, String>>,
     // Guards one value; not held while the map is.
     patience: Mutex<Patience>,
 }
@@ -111,6 +115,19 @@ impl Kinds {
         known.is_some_and(|known| known.ours && known.key == served.key)
     }
 
+    /// Notes why something of a kind cannot be taken up. Returns whether that is new.
+    pub(crate) fn note_import_trouble(&self, served: &Served, reason: String) -> bool {
+        let mut troubles = self.import_troubles.lock();
+        let kind = served.graph.group_kind();
+        troubles.insert(kind, reason.clone()) != Some(reason)
+    }
+
+    /// Returns why something of a kind could not be taken up.
+    pub(crate) fn import_trouble(&self, served: &Served) -> Option<String> {
+        let troubles = self.import_troubles.lock();
+        troubles.get(&served.graph.group_kind()).cloned()
+    }
+
     /// Notes which kinds of root are kept out. Returns whether that is new.
     pub(crate) fn note_kept_out(&self, kept_out: BTreeMap<GroupKind, String>) -> bool {
         let mut known = self.kept_out.lock();
@@ -133,9 +150,9 @@ impl Kinds {
             .filter_map(|(kind, known)| match &known.progress {
                 Progress::Served => None,
                 Progress::Pending => Some(format!("{kind}: not established yet")),
-                Progress::Failed(reason) | Progress::Refused(reason) => {
-                    Some(format!("{kind}: {reason}"))
-                }
+                Progress::Importing(reason)
+                | Progress::Failed(reason)
+                | Progress::Refused(reason) => Some(format!("{kind}: {reason}")),
             })
             .collect();
         let kept_out = self.kept_out.lock();
@@ -179,6 +196,9 @@ impl Kinds {
         change_count: u64,
     ) -> bool {
         if *progress == Progress::Served {
+            self.import_troubles
+                .lock()
+                .remove(&served.graph.group_kind());
             let mut patience = self.patience.lock();
             patience.late = false;
             patience.since.remove(&served.graph.group_kind());

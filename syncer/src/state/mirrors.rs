@@ -104,6 +104,13 @@ impl MirrorCache {
             .collect()
     }
 
+    /// Returns whether a kind is watched and has delivered its first list.
+    pub(crate) fn is_synced(&self, group_kind: &GroupKind) -> bool {
+        let state = self.state.lock();
+        let kind = state.kinds.get(group_kind);
+        kind.is_some_and(|kind| kind.mirrors.is_synced())
+    }
+
     /// Returns whether every watched kind has delivered its first list.
     pub(crate) fn synced(&self) -> bool {
         let state = self.state.lock();
@@ -167,16 +174,56 @@ impl MirrorCache {
     }
 }
 
-/// Returns whether a mirror was written by a hub.
-pub(crate) fn is_of_hub(mirror: &RawObject, hub_id: &str) -> bool {
-    let ours = mirror
+/// Who has made an object of an instance's kind in a spoke.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Maker {
+    /// This hub, as the mirror of an instance of its own.
+    ThisHub,
+    /// Another hub, as the mirror of one of its instances.
+    AnotherHub,
+    /// Somebody in the spoke.
+    Spoke,
+}
+
+/// Returns who has made an object, by the marks on it. A copy of a mirror bears its finalizer and its annotation too, and is not
+/// applied by a syncer.
+pub(crate) fn maker(object: &RawObject, hub_id: &str) -> Maker {
+    let has_finalizer = object
         .finalizers
         .iter()
         .any(|name| name == api::wheelhouse::keys::FINALIZER_MIRROR);
-    ours && mirror
-        .annotations
-        .get(api::wheelhouse::keys::HUB)
-        .is_some_and(|id| id == hub_id)
+    match object.annotations.get(api::wheelhouse::keys::HUB) {
+        Some(id) if has_finalizer && was_applied(object) => {
+            if id == hub_id {
+                Maker::ThisHub
+            } else {
+                Maker::AnotherHub
+            }
+        }
+        Some(_) | None => Maker::Spoke,
+    }
+}
+
+/// Returns whether a syncer has applied an object.
+fn was_applied(object: &RawObject) -> bool {
+    object.value().is_ok_and(|object| {
+        let entries = object["metadata"]["managedFields"].as_array();
+        entries.into_iter().flatten().any(|entry| {
+            entry["manager"] == api::wheelhouse::keys::MANAGER_SYNCER
+                && entry["operation"] == "Apply"
+        })
+    })
+}
+
+/// Returns whether a mirror was written by this hub.
+pub(crate) fn is_of_hub(mirror: &RawObject, hub_id: &str) -> bool {
+    maker(mirror, hub_id) == Maker::ThisHub
+}
+
+/// Returns whether an object is the mirror of an instance: the one that its ledger names, whatever it bears by now, or one that
+/// this hub has applied, of which the ledger may not have learnt. A name alone says nothing.
+pub(crate) fn is_own(mirror: &RawObject, named: &str, hub_id: &str) -> bool {
+    (!named.is_empty() && named == mirror.uid) || is_of_hub(mirror, hub_id)
 }
 
 #[cfg(test)]
@@ -375,6 +422,78 @@ mod tests {
             let cache = cache(vec![list(vec![mirror("a", "1")], "1")]);
             cache.gone(&key("a"), uid);
             assert_eq!(known(&cache), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_mirror_is_its_instances_by_the_ledger_or_by_an_apply_of_this_hub() {
+        let keys = (
+            api::wheelhouse::keys::HUB,
+            api::wheelhouse::keys::FINALIZER_MIRROR,
+            api::wheelhouse::keys::MANAGER_SYNCER,
+        );
+        let object = |hub: &str, finalizer: &str, manager: &str| {
+            let object = json!({"apiVersion": "kro.run/v1alpha1", "kind": "App", "metadata": {
+                "name": "a", "namespace": "default", "uid": "u", "resourceVersion": "1",
+                "annotations": {keys.0: hub}, "finalizers": [finalizer],
+                "managedFields": [{"manager": manager, "operation": "Apply"}],
+            }});
+            RawObject::from_value(&object).expect("an object")
+        };
+        // (what, the object, the uid in the ledger, who made it, whether it is the instance's)
+        for (name, object, named, made, own) in [
+            (
+                "ours, and named",
+                object("h", keys.1, keys.2),
+                "u",
+                Maker::ThisHub,
+                true,
+            ),
+            (
+                "ours, not named yet",
+                object("h", keys.1, keys.2),
+                "",
+                Maker::ThisHub,
+                true,
+            ),
+            (
+                "ours, made again",
+                object("h", keys.1, keys.2),
+                "before",
+                Maker::ThisHub,
+                true,
+            ),
+            (
+                "another hub's",
+                object("i", keys.1, keys.2),
+                "",
+                Maker::AnotherHub,
+                false,
+            ),
+            (
+                "a copy that somebody applied",
+                object("h", keys.1, "kubectl"),
+                "",
+                Maker::Spoke,
+                false,
+            ),
+            (
+                "one that stands in the way",
+                object("", "", "kubectl"),
+                "before",
+                Maker::Spoke,
+                false,
+            ),
+            (
+                "named, and stripped of its marks",
+                object("", "", "kubectl"),
+                "u",
+                Maker::Spoke,
+                true,
+            ),
+        ] {
+            assert_eq!(maker(&object, "h"), made, "{name}: who made it");
+            assert_eq!(is_own(&object, named, "h"), own, "{name}: whose it is");
         }
     }
 }

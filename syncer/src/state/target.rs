@@ -5,7 +5,7 @@
 //! hangs is not noticeable at another.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     fmt,
     sync::Arc,
     time::Duration,
@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     actors::Actors,
+    admission::Admission,
     children::{self, ChildCache, WatchedKind},
     claims::Claims,
     externals::ExternalCache,
@@ -83,6 +84,8 @@ pub(crate) struct Target {
     pub(crate) mirrors: Arc<MirrorCache>,
     /// How far the CRDs of definitions are here.
     pub(crate) kinds: Kinds,
+    /// Which kinds the cluster's own admission may concern, where it is a real spoke.
+    pub(crate) admission: Admission,
     /// Instances to be reconciled.
     pub(crate) queue: Arc<WorkQueue<InstanceKey>>,
     /// Mirrors whose status is to be written, coalesced.
@@ -108,6 +111,8 @@ pub(crate) struct Target {
     /// When all definitions were last reconciled because this cluster came back.
     definitions_added: Mutex<Option<Instant>>,
     memory: Mutex<HashMap<InstanceKey, Memory>>,
+    /// Instances that were made in the spoke and are not there any more.
+    lost: Mutex<HashSet<InstanceKey>>,
     version: Mutex<Option<String>>,
     cluster_uid: Mutex<Option<String>>,
     /// When the cluster last answered a probe, as the wire writes it.
@@ -141,6 +146,10 @@ pub(crate) struct Memory {
     pub(crate) ledger: Option<api::wheelhouse::InventorySpec>,
     /// Digest of the mirror as it was last written.
     pub(crate) mirror: Option<u64>,
+    /// How many children there were when nothing was left to be done; `None` where that is not known.
+    pub(crate) settled_count: Option<usize>,
+    /// The uid of the mirror; empty until one is known.
+    pub(crate) mirror_uid: String,
     /// Failures in a row, for the backoff.
     pub(crate) failure_count: u32,
 }
@@ -192,6 +201,7 @@ impl Target {
             externals: Arc::default(),
             mirrors: Arc::default(),
             kinds: Kinds::default(),
+            admission: Admission::default(),
             queue: Arc::new(tasks.queue("instance")),
             mirror_queue: Arc::new(tasks.queue("mirror-status")),
             token,
@@ -206,6 +216,7 @@ impl Target {
             schemas_paused: Mutex::default(),
             definitions_added: Mutex::default(),
             memory: Mutex::default(),
+            lost: Mutex::default(),
             version: Mutex::default(),
             cluster_uid: Mutex::default(),
             heard: Mutex::default(),
@@ -477,9 +488,36 @@ impl Target {
         self.memory.lock().insert(key.clone(), memory);
     }
 
-    /// Forgets an instance that is gone.
-    pub(crate) fn forget(&self, key: &InstanceKey) {
-        self.memory.lock().remove(key);
+    /// Forgets an instance that is gone. How often its key has failed since stays.
+    pub(crate) fn forget_instance(&self, key: &InstanceKey) {
+        self.note_found(key);
+        let mut memory = self.memory.lock();
+        if memory.get(key).is_some_and(|known| !known.uid.is_empty()) {
+            memory.remove(key);
+        }
+    }
+
+    /// Notes that an instance that was made in the spoke is not there any more.
+    pub(crate) fn note_lost(&self, key: &InstanceKey) {
+        self.lost.lock().insert(key.clone());
+    }
+
+    /// Notes that it is there, or that nobody looks for it any more.
+    pub(crate) fn note_found(&self, key: &InstanceKey) {
+        self.lost.lock().remove(key);
+    }
+
+    /// Counts the instances that were made in the spoke and are not there any more.
+    pub(crate) fn lost_count(&self) -> usize {
+        self.lost.lock().len()
+    }
+
+    /// Counts one more failure in a row of a key that has no instance. The next instance of that name begins anew.
+    pub(crate) fn count_failure(&self, key: &InstanceKey) -> u32 {
+        let mut memory = self.memory.lock();
+        let known = memory.entry(key.clone()).or_default();
+        known.failure_count += 1;
+        known.failure_count
     }
 
     /// Adds an instance to be reconciled after a failure, later the more failures there were.

@@ -50,6 +50,18 @@ impl<K: Clone + Eq + Hash> Turns<K> {
             freed.await;
         }
     }
+
+    /// Waits until nobody works on a key of these. Whether somebody begins again is up to the caller.
+    pub(crate) async fn idle(&self, is_meant: impl Fn(&K) -> bool) {
+        loop {
+            let mut freed = std::pin::pin!(self.freed.notified());
+            freed.as_mut().enable();
+            if !self.taken.lock().iter().any(&is_meant) {
+                return;
+            }
+            freed.await;
+        }
+    }
 }
 
 // === impl Turn ===
@@ -76,6 +88,11 @@ mod tests {
         let mut second = Box::pin(turns.take("a"));
         assert!((&mut second).now_or_never().is_none(), "it is taken");
         drop(first);
+        assert!(other.is_some(), "another key is not in the way");
+        let mut idle = Box::pin(turns.idle(|key| *key == "b"));
+        assert!((&mut idle).now_or_never().is_none(), "somebody works on it");
+        drop(other);
+        assert!((&mut idle).now_or_never().is_some(), "nobody does any more");
         assert!((&mut second).now_or_never().is_some(), "it is free again");
     }
 }

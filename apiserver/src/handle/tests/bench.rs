@@ -74,6 +74,7 @@ impl Bench {
             authorizer,
             spoke_namespaces: None,
             webhook_hosts: AllowedHosts::default(),
+            spoke_writes: None,
         });
         let tasks = Tasks::new();
         handlers.start_followers(&tasks);

@@ -1,0 +1,387 @@
+//! The end of a Spoke for which the hub has instances: they are deleted, or forgotten, as the Spoke's annotation says.
+//!
+//! # Invariants
+//!
+//! Without the annotation the Spoke waits. It names the Spoke by its uid, so that it is never meant for another one.
+//!
+//! What the hub forgets without having deleted it is named in root before, in a ConfigMap that stays. An instance that was
+//! created in the spoke is never deleted for this: it is released with its children.
+
+use std::{
+    collections::{BTreeSet, HashSet},
+    fmt::Write as _,
+    sync::Arc,
+    time::Duration,
+};
+
+use api::{
+    LogicalCluster,
+    kro::keys::FINALIZER,
+    meta,
+    wheelhouse::{keys, origin},
+};
+use client::{DeleteRequest, ListRequest, Patch, reflector::RawObject};
+use serde_json::{Value, json};
+use spokes::State;
+use tracing::{info, warn};
+
+use super::left::{self, Held};
+use crate::{
+    engine::Engine,
+    finalizers,
+    instances::mirror,
+    resources,
+    state::{
+        keys::text,
+        mirrors::{self, Maker},
+        target::{Reach, Target},
+    },
+};
+
+/// How much is named of what is left: a ConfigMap holds 1 MiB.
+const REMAINS_BYTES_MAX: usize = 512 * 1024;
+
+/// How long a spoke is waited for that may answer: a heartbeat takes less.
+const PROBE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What becomes of instances.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Parting {
+    /// Nobody has said.
+    Unsaid,
+    /// They are deleted, and their children go first.
+    Drain,
+    /// They are forgotten, and everything stays as it is in the cluster.
+    Abandon,
+}
+
+// === impl Parting ===
+
+impl Parting {
+    /// Reads a Spoke's annotation.
+    pub(super) fn of(spoke: &Value) -> Self {
+        let said = meta::annotation(spoke, keys::ANNOTATION_PARTING);
+        match said.and_then(|said| said.split_once('/')) {
+            Some(("drain", uid)) if uid == meta::uid(spoke) => Self::Drain,
+            Some(("abandon", uid)) if uid == meta::uid(spoke) => Self::Abandon,
+            Some(_) | None => Self::Unsaid,
+        }
+    }
+
+    /// Words what a Spoke waits for that has so many instances left. The command line goes on waiting unless it begins with `waiting`.
+    pub(super) fn waits(self, left: usize, cluster: &LogicalCluster) -> String {
+        let (state, what) = match self {
+            Self::Unsaid => (
+                "waiting",
+                "delete them first, or drain or abandon the spoke",
+            ),
+            Self::Drain => ("draining", "they are being deleted"),
+            Self::Abandon => ("abandoning", "they are being forgotten"),
+        };
+        let cluster = cluster.as_str();
+        format!("{state}: {left} instances are left in logical cluster {cluster:?}; {what}")
+    }
+
+    /// Goes as far with it as it can go now.
+    pub(super) async fn step(
+        self,
+        engine: &Arc<Engine>,
+        cluster: &LogicalCluster,
+        spoke: &Value,
+        state: &State,
+    ) -> Result<(), client::Error> {
+        match self {
+            Self::Unsaid => Ok(()),
+            Self::Drain => drain(engine, cluster).await,
+            Self::Abandon => abandon(engine, cluster, spoke, state).await,
+        }
+    }
+}
+
+/// Deletes all instances that were made at the hub's path; once they are gone, releases those that were created in the spoke.
+async fn drain(engine: &Arc<Engine>, cluster: &LogicalCluster) -> Result<(), client::Error> {
+    let held = left::instances(engine, cluster).await?;
+    let is_of_hub = |held: &&Held| !origin::is_of_spoke(&held.object);
+    for Held { endpoint, object } in held.iter().filter(is_of_hub) {
+        if !meta::is_terminating(object) {
+            let request = DeleteRequest {
+                uid: Some(meta::uid(object).to_owned()),
+                propagation: None,
+            };
+            let deleted = engine.hub.delete(endpoint, meta::name(object), &request);
+            settled(deleted.await)?;
+        }
+    }
+    if held.is_empty() || held.iter().any(|held| is_of_hub(&held)) {
+        return Ok(());
+    }
+    let Some(target) = engine
+        .fleet
+        .get(cluster)
+        .filter(|it| it.reach() == Reach::Reachable)
+    else {
+        return Ok(()); // whoever made them would find them held for ever
+    };
+    quiesce(engine, cluster).await;
+    let ledgers = left::ledgers(engine, cluster).await?;
+    release(engine, &target, &held, &ledgers).await?;
+    forget(engine, cluster, &held, &ledgers).await
+}
+
+/// Forgets all instances of a spoke, and names in root what is left there.
+async fn abandon(
+    engine: &Arc<Engine>,
+    cluster: &LogicalCluster,
+    spoke: &Value,
+    state: &State,
+) -> Result<(), client::Error> {
+    let target = engine.fleet.get(cluster);
+    let may_answer = matches!(state, State::Pending | State::Connected(_));
+    if target.is_none() && may_answer {
+        return Ok(()); // after a start: whether it answers is known soon
+    }
+    if let Some(target) = &target {
+        // One that does not even take a connection is away.
+        drop(tokio::time::timeout(PROBE_PATIENCE, target.probed()).await);
+    }
+    quiesce(engine, cluster).await;
+    let held = left::instances(engine, cluster).await?;
+    let ledgers = left::ledgers(engine, cluster).await?;
+    if held.is_empty() && ledgers.is_empty() {
+        return Ok(());
+    }
+    name_remains(engine, cluster, spoke, &ledgers).await?;
+    warn!(spoke = %cluster, count = held.len(), "abandoning the instances of a spoke");
+    if let Some(target) = target.filter(|target| target.reach() == Reach::Reachable)
+        && let Err(error) = release(engine, &target, &held, &ledgers).await
+    {
+        warn!(spoke = %cluster, error = error.chain(), "cannot release all objects in a spoke: finalizers stay on them");
+    }
+    forget(engine, cluster, &held, &ledgers).await
+}
+
+/// Ends what runs for a spoke, and waits until nobody works on an instance of it: nothing is made meanwhile that is not known.
+async fn quiesce(engine: &Engine, cluster: &LogicalCluster) {
+    engine.fleet.disconnect(cluster);
+    engine.turns.idle(|(of, _)| of == cluster).await;
+    engine.mirror_turns.idle(|(of, _)| of == cluster).await;
+}
+
+/// Deletes instances and their ledgers on the hub, and nothing else.
+async fn forget(
+    engine: &Arc<Engine>,
+    cluster: &LogicalCluster,
+    held: &[Held],
+    ledgers: &[Value],
+) -> Result<(), client::Error> {
+    for held in held {
+        let Held { endpoint, object } = held;
+        let (name, uid) = (meta::name(object), meta::uid(object));
+        let request = DeleteRequest {
+            uid: Some(uid.to_owned()),
+            propagation: None,
+        };
+        // Deleted before it is released: a finalizer of somebody else is theirs to take off.
+        settled(engine.hub.delete(endpoint, name, &request).await)?;
+        let live = match engine.hub.get(endpoint, name).await {
+            Ok(live) if meta::uid(&live) == uid => live,
+            Ok(_) => continue,
+            Err(error) if error.is_not_found() => continue,
+            Err(error) => return Err(error),
+        };
+        if meta::has_finalizer(&live, FINALIZER) {
+            let patch = finalizers::remove(&live, FINALIZER);
+            let patched = engine.hub.patch(endpoint, name, None, Patch::Json(&patch));
+            settled(patched.await)?;
+        }
+    }
+    let endpoint = Engine::hub_endpoint(cluster, &resources::inventories(), "");
+    for ledger in ledgers {
+        let request = DeleteRequest::default();
+        let deleted = engine.hub.delete(&endpoint, meta::name(ledger), &request);
+        settled(deleted.await)?;
+    }
+    info!(spoke = %cluster, count = held.len(), "forgot the instances of a spoke");
+    Ok(())
+}
+
+/// Takes the hub's finalizers off what it holds in a spoke. The spoke itself is asked what there is: a cache may not be filled.
+async fn release(
+    engine: &Engine,
+    target: &Target,
+    held: &[Held],
+    ledgers: &[Value],
+) -> Result<(), client::Error> {
+    let born = held.iter().filter(|held| origin::is_of_spoke(&held.object));
+    let born = born.map(|held| meta::uid(&held.object));
+    let mirrors = ledgers
+        .iter()
+        .map(|ledger| text(ledger, &["spec", "mirrorUID"]));
+    let ours: HashSet<&str> = born.chain(mirrors).filter(|uid| !uid.is_empty()).collect();
+    for gvr in left::endpoints(engine, &target.cluster).await? {
+        let there = target.endpoint(&gvr, "");
+        let listed = match target.dynamic.list(&there, &ListRequest::default()).await {
+            Ok(listed) => listed.items,
+            Err(error) if error.is_not_found() => continue,
+            Err(error) => return Err(error),
+        };
+        for object in &listed {
+            let is_ours = ours.contains(meta::uid(object))
+                || RawObject::from_value(object)
+                    .is_ok_and(|it| mirrors::maker(&it, &engine.hub_id) == Maker::ThisHub);
+            if let Some(patch) = mirror::releasing(object).filter(|_| is_ours) {
+                let endpoint = target.endpoint(&gvr, meta::namespace(object));
+                let name = meta::name(object);
+                let patched = target
+                    .dynamic
+                    .patch(&endpoint, name, None, Patch::Json(&patch));
+                settled(patched.await)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Names in root what the hub has made for a spoke's instances, beside what an earlier attempt has named.
+async fn name_remains(
+    engine: &Engine,
+    cluster: &LogicalCluster,
+    spoke: &Value,
+    ledgers: &[Value],
+) -> Result<(), client::Error> {
+    let uid = meta::uid(spoke);
+    let name = format!(
+        "{}{cluster}-{}",
+        keys::REMAINS_PREFIX,
+        uid.get(..8).unwrap_or(uid)
+    );
+    let root = LogicalCluster::root();
+    let endpoint = Engine::hub_endpoint(
+        &root,
+        &resources::core("configmaps"),
+        keys::RESTORE_NAMESPACE,
+    );
+    let known = match engine.hub.get(&endpoint, &name).await {
+        Ok(known) => Some(known),
+        Err(error) if error.is_not_found() => None,
+        Err(error) => return Err(error),
+    };
+    let before = known
+        .as_ref()
+        .map_or("", |known| text(known, &["data", "objects"]));
+    let objects = remains(before, ledgers);
+    if known.is_some() {
+        let patch = json!({"data": {"objects": objects}});
+        let patched = engine
+            .hub
+            .patch(&endpoint, &name, None, Patch::Merge(&patch));
+        return patched.await.map(drop);
+    }
+    let object = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": keys::RESTORE_NAMESPACE},
+        "data": {
+            "spoke": cluster.as_str(),
+            "clusterUID": text(spoke, &["status", "clusterUID"]),
+            "abandonedAt": Engine::now(),
+            "objects": objects,
+        },
+    });
+    engine.hub.create(&endpoint, &object).await.map(drop)
+}
+
+/// Names what ledgers name, a line for each object, beside the lines that there are.
+fn remains(before: &str, ledgers: &[Value]) -> String {
+    let mut lines: BTreeSet<String> = before.lines().map(str::to_owned).collect();
+    for ledger in ledgers {
+        let spec = &ledger["spec"];
+        let owner = format!(
+            "{} {}",
+            text(spec, &["instance", "kind"]),
+            place(&spec["instance"])
+        );
+        let mirror = text(spec, &["mirrorUID"]);
+        if !mirror.is_empty() {
+            lines.insert(format!("{owner} {mirror}"));
+        }
+        let members = spec["members"].as_array().into_iter().flatten();
+        for member in members {
+            let (kind, uid) = (text(member, &["kind"]), text(member, &["uid"]));
+            lines.insert(format!("{kind} {} {uid} of {owner}", place(member)));
+        }
+    }
+    let mut text = String::new();
+    let mut left_out = 0_usize;
+    for line in lines {
+        if text.len() + line.len() < REMAINS_BYTES_MAX {
+            text.push_str(&line);
+            text.push('\n');
+        } else {
+            left_out += 1;
+        }
+    }
+    if left_out > 0 {
+        // Writing to a String cannot fail.
+        let _infallible = writeln!(text, "and {left_out} more");
+    }
+    text
+}
+
+fn place(reference: &Value) -> String {
+    let (namespace, name) = (text(reference, &["namespace"]), text(reference, &["name"]));
+    if namespace.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{namespace}/{name}")
+    }
+}
+
+/// What is gone already needs nothing.
+fn settled<T>(answer: Result<T, client::Error>) -> Result<(), client::Error> {
+    match answer {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_not_found() => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instances_part_only_as_the_annotation_of_this_very_spoke_says() {
+        for (said, want) in [
+            (None, Parting::Unsaid),
+            (Some("abandon"), Parting::Unsaid),
+            (Some("abandon/other"), Parting::Unsaid),
+            (Some("abandon/u"), Parting::Abandon),
+            (Some("drain/u"), Parting::Drain),
+            (Some("destroy/u"), Parting::Unsaid),
+        ] {
+            let mut spoke = json!({"metadata": {"name": "east", "uid": "u"}});
+            if let Some(said) = said {
+                meta::set_annotation(&mut spoke, keys::ANNOTATION_PARTING, said);
+            }
+            assert_eq!(Parting::of(&spoke), want, "{said:?}");
+        }
+    }
+
+    #[test]
+    fn remains_name_every_object_of_every_ledger_once() {
+        let ledger = json!({"spec": {"instance": {"kind": "App", "namespace": "n", "name": "a"}, "mirrorUID": "m",
+        "members": [
+            {"kind": "ConfigMap", "namespace": "n", "name": "c", "uid": "u1"},
+            {"kind": "ClusterRole", "name": "r", "uid": ""},
+        ]}});
+        let want = "App n/a m\nClusterRole r  of App n/a\nConfigMap n/c u1 of App n/a\n";
+        let once = remains("", std::slice::from_ref(&ledger));
+        assert_eq!(once, want);
+        assert_eq!(remains(&once, &[ledger]), want, "twice");
+        assert_eq!(
+            remains(&once, &[]),
+            want,
+            "what an earlier attempt named stays"
+        );
+    }
+}
