@@ -13,8 +13,11 @@ mod e2e {
     mod drift;
     mod etcd;
     mod examples;
+    mod imported;
+    mod judged;
     mod kubectl;
     mod outage;
+    mod parting;
     mod played;
     mod restored;
     mod streams;

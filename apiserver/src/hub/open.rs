@@ -169,18 +169,24 @@ impl Hub {
                 config,
             }),
         };
-        hub.start_spokes(tasks);
-        hub.start_standings(tasks);
-        hub.bootstrap(&LogicalCluster::root()).await?;
-        hub.parts.health.set_bootstrapped();
+        hub.start(tasks).await?;
+        Ok(hub)
+    }
+
+    /// Starts what runs in the background, and waits until root has what every cluster has.
+    async fn start(&self, tasks: &Tasks) -> Result<(), OpenError> {
+        self.start_spokes(tasks);
+        self.start_standings(tasks);
+        self.bootstrap(&LogicalCluster::root()).await?;
+        self.parts.health.set_bootstrapped();
         tasks.spawn(
             "bootstrap",
-            hub.clone().bootstrap_embedded(tasks.child_token()),
+            self.clone().bootstrap_embedded(tasks.child_token()),
         );
-        if hub.is_alone() {
-            hub.start_controllers(tasks);
+        if self.is_alone() {
+            self.start_controllers(tasks);
         }
-        Ok(hub)
+        Ok(())
     }
 
     fn start_spokes(&self, tasks: &Tasks) {

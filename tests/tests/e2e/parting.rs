@@ -1,0 +1,140 @@
+//! A spoke with instances goes only as somebody has said: drained, or abandoned with a list of what is left there.
+
+use serde_json::Value;
+
+use super::stage::{Stage, gone, instance, until};
+
+/// The finalizers of an object.
+fn finalizers(object: &Value) -> Vec<&str> {
+    let finalizers = object["metadata"]["finalizers"].as_array();
+    finalizers
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::too_many_lines, reason = "a story is told in one piece")]
+async fn a_spoke_with_instances_goes_drained_or_abandoned_and_never_of_itself() {
+    let mut stage = Stage::set().await;
+    let (path, direct, root) = (stage.path(), stage.direct(), stage.hub.root());
+    let (shop, born) = (["get", "webapp", "shop"], ["get", "webapp", "born"]);
+    let config = |name: &'static str| ["get", "configmap", name];
+    path.apply(&instance("shop", "message: shop")).await;
+    direct.apply(&instance("born", "message: born")).await;
+    until(&path, &born, "it is imported", |o| {
+        o["metadata"]["annotations"]["wheelhouse.dev/origin"] == "spoke"
+    })
+    .await;
+    for name in ["shop-config", "born-config"] {
+        until(&direct, &config(name), "its children are made", |_| true).await;
+    }
+
+    // Nobody has said what becomes of them: it waits, and nothing is deleted.
+    let held = stage.hub.wheelhouse(&["spoke", "remove", "east"]).await;
+    assert_eq!(held.code, 1, "{held:?}");
+    assert!(held.stderr.contains("drain or abandon"), "{}", held.stderr);
+    // Said of another Spoke, of that name: it is not meant.
+    let other = "wheelhouse.dev/parting=drain/00000000-0000-4000-8000-000000000000";
+    root.must(&["annotate", "spoke", "east", other]).await;
+    let spoke = ["get", "spoke", "east"];
+    until(&root, &spoke, "it goes on waiting", |o| {
+        let message = o["status"]["message"].as_str().unwrap_or_default();
+        message.starts_with("waiting: ") && message.contains("drain or abandon")
+    })
+    .await;
+    let there = direct.json(&shop).await.expect("its mirror is there");
+    assert!(there["metadata"]["deletionTimestamp"].is_null(), "{there}");
+
+    // Drained: what was made at the path goes with its children. What was created in the spoke stays, and nothing holds it.
+    let drained = stage
+        .hub
+        .wheelhouse(&["spoke", "remove", "east", "--drain"])
+        .await;
+    drained.succeeded("spoke remove --drain");
+    gone(&direct, &shop).await;
+    gone(&direct, &config("shop-config")).await;
+    let left = direct.json(&born).await.expect("it is its makers'");
+    assert_eq!(finalizers(&left), Vec::<&str>::new(), "{left}");
+    assert!(left["metadata"]["deletionTimestamp"].is_null(), "{left}");
+    direct
+        .json(&config("born-config"))
+        .await
+        .expect("with its children");
+    direct.must(&["delete", "webapp", "born"]).await;
+
+    // A kind that stays on the hub, and one that does not: the spoke that joins gets the latter.
+    let kept = r#"{"metadata":{"annotations":{"kro.run/distribute":"false"}}}"#;
+    root.must(&["patch", "rgd", "webapp", "--type=merge", "-p", kept])
+        .await;
+    direct.must(&["delete", "crd", "webapps.kro.run"]).await;
+    stage.hub.join(&stage.east).await;
+    let refused = path.run(&["get", "webapps"]).await;
+    assert_ne!(refused.code, 0, "the kind stays on the hub: {refused:?}");
+    root.must(&["get", "webapps"]).await;
+    let refused = direct.run(&["get", "crd", "webapps.kro.run"]).await;
+    assert!(refused.stderr.contains("not found"), "{refused:?}");
+    root.must(&["annotate", "rgd", "webapp", "kro.run/distribute-"])
+        .await;
+    until(
+        &direct,
+        &["get", "crd", "webapps.kro.run"],
+        "it is distributed",
+        |_| true,
+    )
+    .await;
+
+    // Abandoned while it is away: the hub forgets the instances, and names what is left.
+    until(
+        &path,
+        &["get", "servedresources", "webapps.kro.run"],
+        "the kind is served",
+        |o| o["spec"]["state"] == "Serving",
+    )
+    .await;
+    path.apply(&instance("late", "message: late")).await;
+    let there = until(
+        &direct,
+        &config("late-config"),
+        "its children are made",
+        |_| true,
+    )
+    .await;
+    until(
+        &path,
+        &["get", "inventories", "-A"],
+        "the ledger knows it",
+        |o| {
+            o.to_string()
+                .contains(there["metadata"]["uid"].as_str().unwrap_or("none"))
+        },
+    )
+    .await;
+    stage.east.stop_api();
+    let abandoned = stage.hub.wheelhouse(&["spoke", "abandon", "east"]).await;
+    abandoned.succeeded("spoke abandon");
+    let maps = root
+        .json(&["get", "configmaps", "-n", "kube-system"])
+        .await
+        .expect("a list");
+    let maps = maps["items"].as_array().into_iter().flatten();
+    let remains: Vec<&str> = maps
+        .filter_map(|map| map["data"]["objects"].as_str())
+        .collect();
+    let want = format!(
+        "ConfigMap default/late-config {} of WebApp default/late",
+        there["metadata"]["uid"].as_str().unwrap_or_default()
+    );
+    assert!(
+        remains
+            .iter()
+            .any(|text| text.lines().any(|line| line == want)),
+        "{want}: {remains:?}"
+    );
+    stage.east.start_api().await;
+    direct
+        .json(&config("late-config"))
+        .await
+        .expect("nothing is deleted there");
+}
