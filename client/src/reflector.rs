@@ -156,6 +156,11 @@ impl Signals {
     pub fn relist(&self) {
         self.relists.send_modify(|count| *count += 1);
     }
+
+    /// Counts how often everything was to be listed anew.
+    pub fn relist_count(&self) -> u64 {
+        *self.relists.borrow()
+    }
 }
 
 impl fmt::Debug for Config {

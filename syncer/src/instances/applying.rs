@@ -80,7 +80,8 @@ async fn write_one<'p>(target: &Target, actor: &Actor, apply: &'p Apply) -> Answ
         object: &object,
         answer: Answer::Object,
     };
-    let written = match actor.dynamic().patch(&endpoint, name, None, patch).await {
+    let patched = actor.dynamic().patch(&endpoint, name, None, patch);
+    let written = match target.timely(patched).await {
         Err(error) if is_new && (error.is_conflict() || error.is_already_exists()) => {
             let found = actor.dynamic().get(&endpoint, name).await;
             found.map(Written::Found)
@@ -331,7 +332,7 @@ async fn delete(work: &mut Work<'_>, actor: &Actor, object: &Value) -> Result<bo
         propagation: None,
     };
     let deleted = actor.dynamic().delete(&endpoint, &reference.name, &request);
-    match deleted.await {
+    match work.target.timely(deleted).await {
         Ok(Deleted::Gone) => {}
         Err(error) if error.is_not_found() => {}
         Ok(Deleted::Terminating(_)) => return Ok(false),

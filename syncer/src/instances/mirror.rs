@@ -107,7 +107,7 @@ pub(crate) async fn apply(work: &Work<'_>, served: &Served) -> Result<Mirrored, 
         .target
         .dynamic
         .patch(&endpoint, &work.key.name, None, patch);
-    let answer = patched.instrument(span).await?;
+    let answer = work.target.timely(patched.instrument(span)).await?;
     if let Ok(object) = RawObject::from_value(&answer) {
         work.target.mirrors.answered(work.key, Arc::new(object));
     }
@@ -549,7 +549,8 @@ async fn delete(
         uid: Some(uid.to_owned()),
         propagation,
     };
-    match target.dynamic.delete(endpoint, &key.name, &request).await {
+    let deleted = target.dynamic.delete(endpoint, &key.name, &request);
+    match target.timely(deleted).await {
         Ok(Deleted::Terminating(mirror)) => return Ok(Some(mirror)),
         Ok(Deleted::Gone) => target.mirrors.gone(key, uid),
         Err(error) if error.is_not_found() => target.mirrors.gone(key, uid),

@@ -196,7 +196,11 @@ fn notes(engine: &Engine, target: &Target, object: &Value) -> Vec<Row> {
         });
         let type_ = keys::CONDITION_CONTINUOUS;
         notes.push(match target.set_back() {
-            None => Row::new(type_, "True", "Continuous", ""),
+            None if target.revision().is_some() => Row::new(type_, "True", "Continuous", ""),
+            None => {
+                let message = "the revision of its store was not seen yet";
+                Row::new(type_, "Unknown", "NotSeen", message)
+            }
             Some(message) => Row::new(type_, "False", "SetBack", message),
         });
     }

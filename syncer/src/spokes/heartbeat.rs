@@ -46,13 +46,18 @@ pub(super) fn start(engine: &Arc<Engine>, target: &Arc<Target>) {
         let mut is_first = true;
         let mut is_due = true;
         for count in 0_u32.. {
-            is_due |= count % VERSION_PROBES == 0;
-            if let Some(probed) = probe(&engine, &target, is_due).await {
+            // A look after an outage that is cut short is repeated, too.
+            is_due |= count % VERSION_PROBES == 0 || target.reach() != Reach::Reachable;
+            let link = target.link();
+            let probed = probe(&engine, &target, is_due).await;
+            // Requests of users may have opened the circuit before a probe failed: nobody reaches the cluster then, and once
+            // it answers, it is back.
+            let unheard = || Some(Probed::silent(link?.trouble()?.reason));
+            if let Some(probed) = probed.or_else(unheard) {
                 note(&engine, &target, probed.outcome.failure(), is_first);
                 is_first = false;
                 is_due &= !probed.has_looked;
             }
-            let link = target.link();
             let circuit = link.map(|link| link.circuit());
             let due = count / TOLD_PROBES;
             let now = (
@@ -90,6 +95,15 @@ struct Probed {
     has_looked: bool,
 }
 
+impl Probed {
+    fn silent(reason: String) -> Self {
+        Self {
+            outcome: Outcome::Silent(reason),
+            has_looked: false,
+        }
+    }
+}
+
 /// What came of one probe.
 enum Outcome {
     /// It answered, and is the cluster that its Spoke is for.
@@ -109,7 +123,7 @@ impl Outcome {
     }
 }
 
-/// Asks the spoke which cluster it is. `None` where the request of a user is under way that tells whether it answers.
+/// Asks the spoke which cluster it is. `None` while its circuit is open.
 async fn probe(engine: &Engine, target: &Target, is_due: bool) -> Option<Probed> {
     let link = target.link()?;
     let permit = link.admit().ok()?;
@@ -122,7 +136,6 @@ async fn probe(engine: &Engine, target: &Target, is_due: bool) -> Option<Probed>
         Outcome::Refused(_) => link.refused(),
         Outcome::Silent(_) => permit.failed(),
     }
-    let is_due = is_due || target.reach() != Reach::Reachable;
     let mut has_looked = false;
     if is_due && matches!(outcome, Outcome::Alive) {
         // That this takes long does not say that the spoke is away.

@@ -21,7 +21,9 @@
 //!   uid believed) until the watch is past it. There are as many such uids as deletions that the
 //!   watch has not told of yet.
 //! - Lists do not grow older while a server goes on ([`client::reflector`] asks for that). One that
-//!   comes from before the horizon is of a server that was set back: all else is forgotten.
+//!   comes from before the horizon is of a server that was set back: all else is forgotten. A server
+//!   that was set back may be past the horizon again, or have had its revision raised: its objects
+//!   are then older than they were known, and the list decides about them all the same.
 //!
 //! Resource versions of one collection compare as integers, [`newer`].
 
@@ -126,18 +128,33 @@ impl<K: Clone + Eq + Hash> Collection<K> {
         };
         let mut changes = Vec::new();
         for (key, object) in objects {
-            let known = left.remove(&key);
-            if set_back {
-                let after = Entry::Present(Arc::clone(&object));
-                self.entries.insert(key.clone(), after);
+            let known = match left.remove(&key) {
+                Some(Entry::Gone { uid, version })
+                    if !set_back
+                        && uid == object.uid
+                        && !is_newer(&version, &object.resource_version) =>
+                {
+                    // The list may be from before the deletion.
+                    let gone = Entry::Gone { uid, version };
+                    self.entries.insert(key.clone(), gone);
+                    self.put(key, object);
+                    continue;
+                }
+                None if !set_back => {
+                    changes.extend(self.put(key, object));
+                    continue;
+                }
+                known => known.and_then(Entry::into_present),
+            };
+            // Also where the object is older than the known one: then the server was set back and is past the horizon again.
+            let after = Entry::Present(Arc::clone(&object));
+            self.entries.insert(key.clone(), after);
+            if set_back || !known.as_ref().is_some_and(|it| is_same(it, &object)) {
                 changes.push(Change {
                     key,
-                    before: known.and_then(Entry::into_present),
+                    before: known,
                     after: Some(object),
                 });
-            } else {
-                self.entries.extend(known.map(|known| (key.clone(), known)));
-                changes.extend(self.put(key, object));
             }
         }
         let vanished = left.into_iter().filter_map(|(key, entry)| {
@@ -198,6 +215,17 @@ impl<K: Clone + Eq + Hash> Collection<K> {
             after: Some(object),
         })
     }
+}
+
+/// Returns whether two states of an object are the same. Two histories may give one version to different states.
+fn is_same(known: &RawObject, object: &RawObject) -> bool {
+    known.resource_version == object.resource_version
+        && known.uid == object.uid
+        && (known.raw().get() == object.raw().get()
+            || known
+                .value()
+                .ok()
+                .is_some_and(|known| object.value().ok() == Some(known)))
 }
 
 // === impl Entry ===

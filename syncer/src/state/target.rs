@@ -241,6 +241,21 @@ impl Target {
         target
     }
 
+    /// Waits for what a call answers, unless the cluster was away and is back meanwhile: it may have been set back, and what was
+    /// answered before would count as newer than all that it has now.
+    pub(crate) async fn timely<T>(
+        &self,
+        call: impl Future<Output = Result<T, client::Error>>,
+    ) -> Result<T, client::Error> {
+        let before = self.signals.relist_count();
+        let answer = call.await;
+        if self.signals.relist_count() == before {
+            answer
+        } else {
+            Err(client::Error::Timeout)
+        }
+    }
+
     /// Names an endpoint in this cluster.
     pub(crate) fn endpoint(&self, gvr: &GroupVersionResource, namespace: &str) -> Endpoint {
         Endpoint {

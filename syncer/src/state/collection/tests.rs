@@ -375,6 +375,71 @@ fn a_list_decides_about_what_was_learnt_before_it_and_not_later() {
     }
 }
 
+/// The story: a spoke was restored from a backup and, as Kubernetes asks for, its revision raised. A child that the hub had
+/// changed since the backup was older again, and the hub went on believing in what it had written.
+#[test]
+fn a_server_that_was_set_back_is_believed_wherever_it_is_by_now() {
+    let gone = |uid: &str| Lesson::Gone {
+        name: "x".to_owned(),
+        uid: uid.to_owned(),
+    };
+    // (what, what is learnt after x was seen at 20, what the list has of it, what is shown in the end, whether that is news)
+    let cases = [
+        (
+            "changed since",
+            None,
+            object("x", "u", "5", "a"),
+            Some("5"),
+            true,
+        ),
+        (
+            "made anew since",
+            None,
+            object("x", "t", "5", "a"),
+            Some("5"),
+            true,
+        ),
+        (
+            "deleted since",
+            Some(gone("u")),
+            object("x", "u", "5", "a"),
+            Some("5"),
+            true,
+        ),
+        (
+            "another state of the same version",
+            None,
+            object("x", "u", "20", "b"),
+            Some("20"),
+            true,
+        ),
+        (
+            "the same",
+            None,
+            object("x", "u", "20", "a"),
+            Some("20"),
+            false,
+        ),
+        (
+            "not set back, and listed before the deletion",
+            Some(gone("u")),
+            object("x", "u", "20", "a"),
+            None,
+            false,
+        ),
+    ];
+    for (name, lesson, object, want, is_news) in cases {
+        let mut collection = Collection::default();
+        let seen = Lesson::Watch(Event::Applied(self::object("x", "u", "20", "a")));
+        for lesson in [Some(seen), lesson].into_iter().flatten() {
+            learn(&mut collection, lesson);
+        }
+        let changes = collection.listed(vec![("x".to_owned(), object)], "1000");
+        assert_eq!(shown(&collection).get("x").copied(), want, "{name}");
+        assert_eq!(!changes.is_empty(), is_news, "{name}");
+    }
+}
+
 #[test]
 fn a_server_that_was_set_back_is_believed_wholly() {
     for version in ["9", ""] {
