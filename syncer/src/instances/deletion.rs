@@ -135,7 +135,7 @@ async fn say(work: &mut Work<'_>, message: &str) -> Result<(), Pause> {
     let now = Engine::now();
     let graph = served.as_ref().map(|served| served.graph.as_ref());
     let wanted = graph::status::deleting(graph, &work.instance, message, &now);
-    status::write(work, wanted).await
+    status::write_over(work, wanted).await
 }
 
 /// Takes our finalizer off the hub's instance.

@@ -9,21 +9,37 @@ use spokes::Trouble;
 use super::work::{Pause, Work};
 use crate::{engine::Engine, state::target::TargetSort};
 
-/// Writes a complete status, unless it is the one that is there.
+/// Writes a status that was computed as a whole, unless it is the one that is there.
 pub(crate) async fn write(work: &mut Work<'_>, wanted: Value) -> Result<(), Pause> {
-    if work.instance["status"] == wanted {
-        return Ok(());
-    }
-    let endpoint = work.hub_endpoint()?;
     let patch = json!([
         {"op": "test", "path": "/metadata/uid", "value": api::meta::uid(&work.instance)},
         {"op": "add", "path": "/status", "value": wanted},
     ]);
+    put(work, &wanted, &patch).await
+}
+
+/// Writes a status that keeps parts of the known one. It is refused with a conflict if the instance has changed: after a write that
+/// was not answered, the known status is older than the stored one, and parts of it would come back.
+pub(crate) async fn write_over(work: &mut Work<'_>, wanted: Value) -> Result<(), Pause> {
+    let version = api::meta::resource_version(&work.instance);
+    let patch = json!([
+        {"op": "test", "path": "/metadata/uid", "value": api::meta::uid(&work.instance)},
+        {"op": "add", "path": "/metadata/resourceVersion", "value": version},
+        {"op": "add", "path": "/status", "value": wanted},
+    ]);
+    put(work, &wanted, &patch).await
+}
+
+async fn put(work: &mut Work<'_>, wanted: &Value, patch: &Value) -> Result<(), Pause> {
+    if work.instance["status"] == *wanted {
+        return Ok(());
+    }
+    let endpoint = work.hub_endpoint()?;
     let name = &work.key.name;
     let answer = work
         .engine
         .hub
-        .patch(&endpoint, name, Some("status"), Patch::Json(&patch))
+        .patch(&endpoint, name, Some("status"), Patch::Json(patch))
         .await;
     match answer {
         Ok(instance) => work.instance = instance,
@@ -41,7 +57,7 @@ pub(crate) async fn write(work: &mut Work<'_>, wanted: Value) -> Result<(), Paus
 /// Reports in the status that nothing can be done for the instance, and why.
 pub(crate) async fn failed(work: &mut Work<'_>, reason: &str) -> Result<(), Pause> {
     let wanted = with_failure(&work.instance, work.instance["status"].clone(), reason);
-    write(work, wanted).await
+    write_over(work, wanted).await
 }
 
 /// Returns a status that says, beside what it says, that something failed.
@@ -102,5 +118,5 @@ pub(crate) async fn waiting_for_spoke(work: &mut Work<'_>, trouble: &Trouble) ->
     set.mark(Mark::waits("ResourcesReady", "SpokeUnreachable", message));
     wanted["conditions"] = Value::Array(set.to_values());
     wanted["state"] = json!("IN_PROGRESS");
-    write(work, wanted).await
+    write_over(work, wanted).await
 }
