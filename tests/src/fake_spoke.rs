@@ -138,6 +138,7 @@ impl FakeSpoke {
 
     /// Changes how it answers. Connections of before are cut, so that everything is read again.
     pub fn set(&self, mode: Mode) {
+        self.shared.store.keep_managers(mode != Mode::NoManagers);
         *lock(&self.shared.mode) = mode;
         self.shared.asked_count.store(0, Ordering::Relaxed);
         self.shared.epoch.send_modify(|epoch| *epoch += 1);
@@ -179,6 +180,11 @@ impl FakeSpoke {
     /// Returns the paths of all objects that are stored.
     pub fn stored(&self) -> Vec<String> {
         self.shared.store.paths()
+    }
+
+    /// Returns an object that is stored.
+    pub fn object(&self, path: &str) -> Option<Value> {
+        self.shared.store.get(path)
     }
 
     /// Stores an object as if somebody in the cluster had written it.

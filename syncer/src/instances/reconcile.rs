@@ -224,11 +224,9 @@ impl Work<'_> {
 
     fn note_mirror(&mut self, mirrored: Option<Mirrored>) {
         self.memory.mirror = mirrored.as_ref().map(|mirrored| mirrored.digest);
-        if let Some(mirrored) = mirrored {
+        // Nothing is known by what is no uid, and what is known is not forgotten for it.
+        if let Some(mirrored) = mirrored.filter(|mirrored| origin::is_uid(&mirrored.uid)) {
             self.memory.mirror_uid = mirrored.uid;
-            if !origin::is_uid(&self.memory.mirror_uid) {
-                self.memory.mirror_uid.clear(); // nothing is known by what is no uid
-            }
         }
     }
 

@@ -51,6 +51,8 @@ pub enum Mode {
     Stalled,
     /// Every review is answered with yes.
     Liar,
+    /// No object tells who has applied it.
+    NoManagers,
     /// Connections end before anything is said.
     Closed,
     /// Whatever needs an answer gets none.
@@ -79,6 +81,7 @@ impl Mode {
             Self::Foreign,
             Self::Stalled,
             Self::Liar,
+            Self::NoManagers,
             Self::Silent,
             Self::Uid(uid.to_owned()),
         ]

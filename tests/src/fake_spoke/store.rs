@@ -2,7 +2,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use bytes::Bytes;
@@ -20,12 +23,16 @@ const CHANGE_COUNT_MAX: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Store {
     objects: Mutex<State>,
+    /// Whether objects tell who has applied them.
+    keeps_managers: AtomicBool,
     changes: broadcast::Sender<Change>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     version: u64,
+    /// Never set back: a uid is never given twice.
+    uid_count: u64,
     objects: BTreeMap<String, Value>,
 }
 
@@ -52,6 +59,7 @@ impl Store {
     pub(crate) fn new(uid: &str) -> Self {
         let store = Self {
             objects: Mutex::default(),
+            keeps_managers: AtomicBool::new(true),
             changes: broadcast::Sender::new(CHANGE_COUNT_MAX),
         };
         for name in ["default", "kube-system"] {
@@ -83,8 +91,10 @@ impl Store {
         let metadata = &mut object["metadata"];
         metadata["resourceVersion"] = json!(state.version.to_string());
         let known = before.as_ref().map_or(&Value::Null, |it| &it["metadata"]);
+        state.uid_count += 1;
+        let uid = format!("00000000-0000-4000-8000-{:012x}", state.uid_count);
         for (key, made) in [
-            ("uid", json!(format!("uid-{}", state.version))),
+            ("uid", json!(uid)),
             ("creationTimestamp", json!("2026-01-01T00:00:00Z")),
             ("generation", json!(1)),
         ] {
@@ -109,6 +119,24 @@ impl Store {
         };
         self.tell(path, type_, &object);
         object
+    }
+
+    /// Lets objects tell who has applied them, or takes that from all of them.
+    pub(crate) fn keep_managers(&self, is_kept: bool) {
+        self.keeps_managers.store(is_kept, Ordering::Relaxed);
+        if is_kept {
+            return;
+        }
+        for path in self.paths() {
+            let Some(mut object) = self.get(&path) else {
+                continue;
+            };
+            if let Some(metadata) = object["metadata"].as_object_mut()
+                && metadata.remove("managedFields").is_some()
+            {
+                self.put(&path, object);
+            }
+        }
     }
 
     fn remove(&self, path: &str) -> Option<Value> {
@@ -267,6 +295,10 @@ fn patch(shared: &Arc<Shared>, asked: &Seen, place: &Place, patch: &Value) -> Re
         }
     } else {
         merge(&mut object, patch);
+        if is_apply && store.keeps_managers.load(Ordering::Relaxed) {
+            let manager = parameter(asked.parts().1, "fieldManager").unwrap_or_default();
+            note_manager(&mut object, patch, manager);
+        }
     }
     let going = !object["metadata"]["deletionTimestamp"].is_null();
     let held = object["metadata"]["finalizers"]
@@ -277,6 +309,39 @@ fn patch(shared: &Arc<Shared>, asked: &Seen, place: &Place, patch: &Value) -> Re
         return reply(200, &object);
     }
     reply(200, &store.put(&path, object))
+}
+
+/// Records what a field manager has applied last.
+fn note_manager(object: &mut Value, patch: &Value, manager: &str) {
+    let mut fields = fields_of(patch);
+    if let Some(fields) = fields.as_object_mut() {
+        fields.retain(|field, _| !matches!(field.as_str(), "f:apiVersion" | "f:kind"));
+    }
+    if let Some(metadata) = fields["f:metadata"].as_object_mut() {
+        let is_identity = |field: &str| {
+            matches!(
+                field,
+                "f:name" | "f:namespace" | "f:uid" | "f:resourceVersion"
+            )
+        };
+        metadata.retain(|field, _| !is_identity(field));
+    }
+    let entry = json!({"manager": manager, "operation": "Apply", "apiVersion": patch["apiVersion"],
+        "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1", "fieldsV1": fields});
+    let managers = &mut object["metadata"]["managedFields"];
+    if let Some(managers) = managers.as_array_mut() {
+        managers.retain(|it| it["manager"] != manager);
+        managers.push(entry);
+    } else {
+        *managers = json!([entry]);
+    }
+}
+
+/// Returns the fields of a value as `FieldsV1` names them; a list counts as one field.
+fn fields_of(value: &Value) -> Value {
+    let fields = value.as_object().into_iter().flatten();
+    let fields = fields.map(|(name, value)| (format!("f:{name}"), fields_of(value)));
+    Value::Object(fields.collect())
 }
 
 fn delete(shared: &Arc<Shared>, place: &Place) -> Response<Body> {
