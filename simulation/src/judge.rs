@@ -195,7 +195,7 @@ impl Judge {
         match (before, after) {
             (None, Some(after)) => self.judge_creation(spoke, key, place, after),
             (Some(before), after) => {
-                self.judge_change(place, api::meta::uid(before), before, after);
+                self.judge_change(spoke, place, before, after);
             }
             (None, None) => {}
         }
@@ -252,10 +252,11 @@ impl Judge {
         }
     }
 
-    fn judge_change(&self, place: &str, uid: &str, before: &Value, after: Option<&Value>) {
+    fn judge_change(&self, spoke: &Spoke, place: &str, before: &Value, after: Option<&Value>) {
+        let uid = api::meta::uid(before);
         let is_deletion = after.is_none_or(api::meta::is_terminating);
         let mut memory = self.memory.lock();
-        let origin = memory.origin(uid).cloned();
+        let origin = memory.origin_of(spoke.name(), before);
         if let Some(Origin::Child { owner }) = &origin
             && is_deletion
             && !api::meta::is_terminating(before)

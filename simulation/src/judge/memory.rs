@@ -148,6 +148,31 @@ impl Memory {
         })
     }
 
+    /// Returns who has made an object of a cluster. What comes back with a spoke that was set back is of the instance that has the
+    /// name by now, where the one that it was made for is gone.
+    pub(super) fn origin_of(&self, cluster: &str, object: &Value) -> Option<Origin> {
+        match self.origins.get(api::meta::uid(object))? {
+            Origin::Child { owner } => Some(Origin::Child {
+                owner: self.heir(owner, cluster, object),
+            }),
+            other => Some(other.clone()),
+        }
+    }
+
+    fn heir(&self, owner: &str, cluster: &str, object: &Value) -> String {
+        if !self.is_set_back || self.instances.contains_key(owner) {
+            return owner.to_owned();
+        }
+        let name = &object["metadata"]["labels"][keys::LABEL_INSTANCE_NAME];
+        let is_heir = |(uid, instance): &(&String, &Instance)| {
+            instance.cluster == cluster
+                && *name == api::meta::name(&instance.object)
+                && self.ledger_names_object(uid, object)
+        };
+        let heir = self.instances.iter().find(is_heir);
+        heir.map_or_else(|| owner.to_owned(), |(uid, _)| uid.clone())
+    }
+
     pub(super) fn ledger_names(&self, owner: &str, key: &Key, object: &Value) -> bool {
         let members = self.ledgers.get(owner).into_iter().flatten();
         members.into_iter().any(|member| {
