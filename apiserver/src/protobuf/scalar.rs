@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use jiff::Timestamp;
+use jiff::{Timestamp, civil::DateTime};
 use serde_json::Value;
 
 use super::Error;
@@ -195,12 +195,44 @@ pub(super) fn of_time(text: &str, name: &str) -> Result<Option<(i64, u64)>, Erro
     if text.is_empty() {
         return Ok(None);
     }
-    let time: Timestamp = text.parse().map_err(|_other| content(name))?;
+    let Ok(time) = text.parse::<Timestamp>() else {
+        return far_time(text).map(Some).ok_or_else(|| content(name));
+    };
     let nanos = i64::from(time.subsec_nanosecond());
     // Before 1970 the fraction counts backwards in one, and forwards in the other.
     let seconds = time.as_second().saturating_sub(i64::from(nanos < 0));
     let nanos = nanos.rem_euclid(1_000_000_000);
     Ok(Some((seconds, nanos.unsigned_abs())))
+}
+
+/// [`of_time`] of a time that is beyond the years of a [`Timestamp`] in UTC, as `9999-12-31T23:59:59-01:00` is.
+fn far_time(text: &str) -> Option<(i64, u64)> {
+    let (local, offset) = match text.strip_suffix(['Z', 'z']) {
+        Some(local) => (local, "+00:00"),
+        None => text.split_at_checked(text.len().checked_sub("+00:00".len())?)?,
+    };
+    let offset = offset_seconds(offset)?;
+    let local: DateTime = local.parse().ok()?;
+    let since = local.duration_since(DateTime::constant(1970, 1, 1, 0, 0, 0, 0));
+    let nanos = since.subsec_nanos();
+    let seconds = since.as_secs().checked_sub(i64::from(nanos < 0))?;
+    let nanos = i64::from(nanos).rem_euclid(1_000_000_000).unsigned_abs();
+    Some((seconds.checked_sub(offset)?, nanos))
+}
+
+/// Reads `+01:00` as seconds.
+fn offset_seconds(text: &str) -> Option<i64> {
+    let sign = match text.as_bytes().first()? {
+        b'+' => 1,
+        b'-' => -1,
+        _ => return None,
+    };
+    let (hours, minutes) = text.get(1..)?.split_once(':')?;
+    let (hours, minutes): (u8, u8) = (hours.parse().ok()?, minutes.parse().ok()?);
+    let minutes = i64::from(hours)
+        .checked_mul(60)?
+        .checked_add(minutes.into())?;
+    minutes.checked_mul(60)?.checked_mul(sign)
 }
 
 /// Reads a duration in Go's form as nanoseconds.

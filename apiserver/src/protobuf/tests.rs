@@ -304,3 +304,19 @@ fn an_event_stands_behind_its_length() {
         .to_be_bytes();
     assert_eq!(out, [length.to_vec(), event].concat());
 }
+
+#[test]
+fn a_time_beyond_the_years_of_utc_is_encoded_all_the_same() {
+    for (text, want) in [
+        ("9999-12-31T23:59:59-23:59", (253_402_387_139, 0)),
+        ("9999-12-31T23:59:59.5Z", (253_402_300_799, 500_000_000)),
+        ("1969-12-31T23:59:59.25Z", (-1, 250_000_000)),
+        ("2026-01-02T03:04:05+01:00", (1_767_319_445, 0)),
+    ] {
+        let read = scalar::of_time(text, "t").expect("a time");
+        assert_eq!(read, Some(want), "{text}");
+    }
+    for text in ["9999-12-31T23:59:59", "9999-12-31T23:59:59+1:00", "x"] {
+        assert!(scalar::of_time(text, "t").is_err(), "{text}");
+    }
+}

@@ -4,6 +4,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::bench::{Bench, JSON, MERGE, WIDGETS, widget};
+use crate::protobuf;
 
 async fn with_many(count: usize) -> Bench {
     let bench = Bench::with_widgets().await;
@@ -370,4 +371,101 @@ async fn names_sort_as_kubernetes_sorts_them() {
         ["in-a-b", "in-a"],
         "a dash sorts before a slash"
     );
+}
+
+/// Objects with a text that is hard to encode, by their resource.
+fn odd_texts() -> Vec<(&'static str, Value)> {
+    let mut odd = Vec::new();
+    for text in ["YQ==\n", "YQ", "", "Y Q==", "*", "YQ===", "-_8="] {
+        odd.push(("secrets", json!({"data": {"a": text}})));
+        odd.push(("configmaps", json!({"binaryData": {"a": text}})));
+    }
+    odd.push(("secrets", json!({"data": {"a": null}})));
+    odd.push(("configmaps", json!({"data": {"a": 1, "b": null}})));
+    for time in [
+        "2026-01-02T03:04:05.000006Z",
+        "2026-01-02T03:04:05Z",
+        "2026-01-02t03:04:05z",
+        "2016-12-31T23:59:60Z",
+        "2026-01-02T24:00:00Z",
+        "9999-12-31T23:59:59-23:59",
+        "0000-01-01T00:00:00Z",
+        "0000-12-31T23:00:00-01:00",
+        "0001-01-01T00:00:00+14:00",
+        "2026-01-02",
+        "",
+    ] {
+        odd.push(("leases", json!({"spec": {"renewTime": time}})));
+        let fields = json!([{"manager": "m", "operation": "Update", "apiVersion": "v1", "time": time,
+            "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {}}}]);
+        odd.push(("configmaps", json!({"metadata": {"managedFields": fields}})));
+        let pod = json!({"metadata": {"creationTimestamp": time}});
+        odd.push(("configmaps", pod));
+    }
+    for labels in [json!(null), json!({"a": null}), json!({}), json!([])] {
+        let metadata = json!({"labels": labels, "finalizers": null, "ownerReferences": []});
+        odd.push(("configmaps", json!({"metadata": metadata})));
+    }
+    odd
+}
+
+/// Objects with a number that is hard to encode, by their resource.
+fn odd_numbers() -> Vec<(&'static str, Value)> {
+    let mut odd = Vec::new();
+    for number in [
+        json!(1.0),
+        json!(1e3),
+        json!(1.5),
+        json!(1e18),
+        json!(1e19),
+        json!(i64::MAX),
+        json!(u64::MAX),
+        json!(2_147_483_648_i64),
+        json!("1"),
+        json!(true),
+    ] {
+        odd.push(("leases", json!({"spec": {"leaseDurationSeconds": number}})));
+        let ports = json!([{"port": 80, "targetPort": number}]);
+        odd.push(("services", json!({"spec": {"ports": ports}})));
+        odd.push(("resourcequotas", json!({"spec": {"hard": {"cpu": number}}})));
+        let probe = json!({"httpGet": {"port": number}});
+        let container = json!({"name": "c", "image": "i", "livenessProbe": probe});
+        odd.push((
+            "pods",
+            json!({"spec": {"containers": [container], "terminationGracePeriodSeconds": number}}),
+        ));
+        odd.push((
+            "controllerrevisions",
+            json!({"revision": 1, "data": number}),
+        ));
+    }
+    odd
+}
+
+/// Whatever is taken has a message: nobody can write what a list of protobuf cannot hold.
+#[tokio::test]
+async fn what_a_built_in_kind_takes_has_a_message() {
+    let bench = Bench::new().await;
+    let mut taken = 0;
+    let odd = odd_texts().into_iter().chain(odd_numbers());
+    for (number, (resource, mut object)) in odd.enumerate() {
+        let version = match resource {
+            "leases" => "apis/coordination.k8s.io/v1",
+            "controllerrevisions" => "apis/apps/v1",
+            _ => "api/v1",
+        };
+        object["metadata"]["name"] = json!(format!("odd-{number}"));
+        let path = format!("/clusters/east/{version}/namespaces/default/{resource}");
+        let answer = bench.post(&path, &object).await;
+        if answer.code == 201 {
+            taken += 1;
+            let encoded = protobuf::encode(&answer.body);
+            assert!(
+                encoded.is_ok(),
+                "{resource}: {encoded:?} of {}",
+                answer.body
+            );
+        }
+    }
+    assert!(taken > 20, "{taken}");
 }
