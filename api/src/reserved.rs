@@ -84,6 +84,11 @@ pub fn is_reserved_group(group: &str) -> bool {
     OWN.contains(&group) || BUILT_IN.contains(&group)
 }
 
+/// Returns whether a group is one of the hub's own kinds.
+pub fn is_own_group(group: &str) -> bool {
+    OWN.contains(&group)
+}
+
 /// Checks the names that a definition claims.
 ///
 /// # Errors

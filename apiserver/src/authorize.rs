@@ -66,6 +66,8 @@ pub struct Authorized<R> {
     context: RequestContext,
     /// For a request over all clusters that is judged cluster by cluster.
     sight: Option<Sight>,
+    /// The spokes that such a request may be relayed to.
+    spokes: Vec<LogicalCluster>,
     reach: Reach,
 }
 
@@ -88,6 +90,13 @@ pub struct Refused<R> {
     pub authenticated: Authenticated<R>,
 }
 
+/// What let a request pass that is judged cluster by cluster; nothing for any other.
+#[derive(Debug, Default)]
+struct Passed {
+    sight: Option<Sight>,
+    spokes: Vec<LogicalCluster>,
+}
+
 /// Who judges a request at the second gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judge<'a> {
@@ -97,8 +106,14 @@ pub enum Judge<'a> {
     Spoke,
     /// Nobody: the first gate is enough (discovery of a spoke), or there is nothing to protect behind it.
     FirstGate,
-    /// Both gates of each of these clusters. The request passes if one of them lets it in.
-    Each(&'a [LogicalCluster]),
+    /// Both gates of each cluster whose objects the hub stores, and the first gate of each spoke that is asked itself. The request
+    /// passes if one of them lets it in.
+    Each {
+        /// The clusters whose objects the hub stores.
+        stored: &'a [LogicalCluster],
+        /// Those whose spokes are asked.
+        relayed: &'a [LogicalCluster],
+    },
 }
 
 /// Asks a spoke what its RBAC says to a question about a kind that the hub stores for it.
@@ -180,9 +195,11 @@ impl Authorizer {
             let asked = Attributes::of_request(authenticated.context(), authenticated.info());
             self.pass(&asked, judge).await
         };
-        let (sight, reach) = match verdict {
-            Ok(sight) => (sight, Reach::Target),
-            Err(_refusal) if asks_for_itself(&authenticated) => (None, Reach::OwnIdentity),
+        let (sight, spokes, reach) = match verdict {
+            Ok(Passed { sight, spokes }) => (sight, spokes, Reach::Target),
+            Err(_refusal) if asks_for_itself(&authenticated) => {
+                (None, Vec::new(), Reach::OwnIdentity)
+            }
             Err(refusal) => {
                 return Err(Box::new(Refused {
                     refusal,
@@ -196,30 +213,30 @@ impl Authorizer {
             info,
             context,
             sight,
+            spokes,
             reach,
         })
     }
 
     /// Asks the gates that a request has to pass.
-    async fn pass(
-        &self,
-        asked: &Attributes<'_>,
-        judge: Judge<'_>,
-    ) -> Result<Option<Sight>, Refusal> {
-        if let Judge::Each(clusters) = judge {
-            let sight = self.sight(asked, clusters).await;
+    async fn pass(&self, asked: &Attributes<'_>, judge: Judge<'_>) -> Result<Passed, Refusal> {
+        if let Judge::Each { stored, relayed } = judge {
+            let sight = self.sight(asked, stored).await;
             let sees_something = sight.only().is_none_or(|clusters| !clusters.is_empty());
+            let spokes = self.entered(asked.user, relayed);
             let verdict = Verdict {
-                allowed: sees_something,
+                allowed: sees_something || sight.unknown().is_some() || !spokes.is_empty(),
                 ..Verdict::default()
             };
-            return refuse_unless_allowed(asked, &verdict).map(|()| Some(sight));
+            refuse_unless_allowed(asked, &verdict)?;
+            let sight = Some(sight);
+            return Ok(Passed { sight, spokes });
         }
         self.enter(asked.user, asked.cluster)?;
         if judge == Judge::Rules {
             refuse_unless_allowed(asked, &self.judge(asked).await)?;
         }
-        Ok(None)
+        Ok(Passed::default())
     }
 
     /// Answers whether something may be done, both gates included.
@@ -447,6 +464,16 @@ impl<R> Authorized<R> {
         self.sight.as_ref()
     }
 
+    /// The spokes that a request over all clusters may be relayed to, each of which judges it itself.
+    pub(crate) fn spokes(&self) -> &[LogicalCluster] {
+        &self.spokes
+    }
+
+    /// The 403 for a request that everyone who judged it has refused.
+    pub(crate) fn refused_by_all(&self) -> Refusal {
+        forbidden(&Attributes::of_request(&self.context, &self.info), "").into()
+    }
+
     /// How far the request may go.
     pub(crate) fn reach(&self) -> Reach {
         self.reach
@@ -465,6 +492,7 @@ impl<R> Authorized<R> {
             info,
             context,
             sight: Some(Sight::All),
+            spokes: Vec::new(),
             reach: Reach::Target,
         }
     }

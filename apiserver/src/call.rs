@@ -1,6 +1,7 @@
 //! One request for a resource: what it addresses, and the facts that every handler needs.
 
 mod each;
+mod gathered;
 mod namespaces;
 mod shared;
 mod spoke_writes;
@@ -25,6 +26,7 @@ use crate::strategy::endpoint::Endpoint;
 use crate::strategy::version::StatusMode;
 
 pub(crate) use each::{Each, Lens, Lenses};
+pub(crate) use gathered::{Failed, Gathered, PARTIAL, SpokeList};
 pub(crate) use namespaces::StoredNamespaces;
 pub use namespaces::{NamespacePhase, NamespaceView};
 pub(crate) use shared::Shared;
@@ -38,6 +40,8 @@ pub(crate) struct Call<'a> {
     pub(crate) scope: &'a Arc<ResourceScope>,
     /// How each cluster serves it, over all of them.
     pub(crate) each: Option<&'a Each>,
+    /// What spokes have of it themselves, over all clusters.
+    pub(crate) gathered: Option<&'a Gathered>,
     pub(crate) parts: &'a Parts,
     pub(crate) info: &'a RequestInfo,
     pub(crate) context: &'a RequestContext,
@@ -158,6 +162,7 @@ impl<'a> Call<'a> {
             shared,
             scope,
             each: None,
+            gathered: None,
             parts,
             info,
             context,

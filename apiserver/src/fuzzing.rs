@@ -176,6 +176,25 @@ pub fn websocket(data: &[u8]) {
     assert_eq!(heard, whole, "in pieces and at once");
 }
 
+/// Reads a list of a spoke, each object of which says afterwards that it is of that spoke, and of the kind that was asked for.
+pub fn spoke_list(data: &[u8]) {
+    let Ok(east) = "east".parse() else { return };
+    let Ok(list) = relay::parse_list(&east, "v1", data) else {
+        return;
+    };
+    for item in &list.items {
+        let object: Value = serde_json::from_slice(item).expect("it is JSON");
+        let cluster = &object["metadata"]["annotations"][api::cluster::ANNOTATION];
+        assert_eq!(cluster, "east", "no other cluster than its own");
+        assert_eq!(object["apiVersion"], "v1", "as it was asked for");
+        let kind = object["kind"].as_str().unwrap_or_default();
+        assert!(
+            !kind.is_empty() && !kind.contains('"'),
+            "it has a kind: {kind:?}"
+        );
+    }
+}
+
 /// Applies a JSON patch.
 ///
 /// # Errors

@@ -24,6 +24,7 @@ mod fields;
 mod get;
 mod limits;
 mod list;
+mod missing;
 pub(crate) mod output;
 pub(crate) mod patch;
 mod prepare;
@@ -46,7 +47,7 @@ pub use decode::decode;
 pub(crate) use received::receive;
 
 use crate::authorize::{Authorized, Authorizer};
-use crate::call::{Each, NamespaceView, Shared, SpokeWrites, StoredNamespaces};
+use crate::call::{Each, Gathered, NamespaceView, Shared, SpokeWrites, StoredNamespaces};
 use crate::guards::Guards;
 use crate::refusal::Refusal;
 use crate::registry::{Registry, ResourceScope};
@@ -135,7 +136,7 @@ impl Handlers {
         dispatch::serve(&self.shared, dispatch::Place::One(&scope), request, body).await
     }
 
-    /// Answers a list or watch of a resource over all clusters.
+    /// Answers a list or watch of a resource over all clusters. `gathered` is what spokes have of it themselves.
     ///
     /// # Errors
     /// 404 where none of the clusters that the caller may look into serves it. The syncer watches kinds that are about to be
@@ -144,19 +145,43 @@ impl Handlers {
         &self,
         request: &Authorized<http::request::Parts>,
         body: RequestBody,
+        mut gathered: Option<Gathered>,
     ) -> Result<Response, Refusal> {
         let each = Each::new(&self.shared, request)?;
         let context = request.context();
         let waits = context.origin == RequestOrigin::InProcess
             && context.user.username == api::wheelhouse::keys::USER_SYNCER;
-        let face = match each.face() {
-            Some(face) => face,
-            None if waits => each.blank_face(),
-            None => return Err(Refusal::no_such_path()),
+        let unknown: Vec<_> = each.unknown().collect();
+        if !unknown.is_empty() {
+            let gathered = gathered.get_or_insert_default();
+            gathered.failed.extend(unknown);
+            gathered.failed.sort_by(|a, b| a.cluster.cmp(&b.cluster));
+        }
+        let held = gathered.as_mut().and_then(|it| it.held.take());
+        let face = match (each.face(), &mut gathered) {
+            (Some(face), _) => face,
+            (None, Some(gathered)) => {
+                let is_known = gathered.is_rejected || gathered.failed.is_empty();
+                if gathered.lists.is_empty() && is_known {
+                    let refusal = gathered.otherwise.take();
+                    return Err(refusal.unwrap_or_else(Refusal::no_such_path));
+                }
+                each.face_of_spokes(&gathered.lists)
+            }
+            (None, None) if waits => each.blank_face(),
+            (None, None) => return Err(Refusal::no_such_path()),
         };
         let (face, each) = (Arc::new(face), &each);
-        let place = dispatch::Place::Each { face: &face, each };
-        dispatch::serve(&self.shared, place, request, body).await
+        let place = dispatch::Place::Each {
+            face: &face,
+            each,
+            gathered: gathered.as_ref(),
+        };
+        let mut response = dispatch::serve(&self.shared, place, request, body).await?;
+        if let Some(held) = held {
+            response.body_mut().keep(held);
+        }
+        Ok(response)
     }
 }
 

@@ -22,6 +22,7 @@ mod view;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use api::cluster::ROOT;
 use api::{ClusterScope, GroupVersionResource, LogicalCluster};
 use parking_lot::Mutex;
 use storage::{Revision, Store};
@@ -33,6 +34,7 @@ pub use scope::ResourceScope;
 pub use view::ClusterKind;
 
 use crate::served::{ServedKind, ServedKinds};
+use crate::strategy::rules::AuthorStamp;
 use clusters::Clusters;
 use view::ClusterView;
 
@@ -125,12 +127,43 @@ impl Registry {
         self.clusters.serving(gvr)
     }
 
+    /// The clusters of spokes that keep a resource themselves, by name: the hub stores it for them in no version, and it is neither
+    /// of the hub's own groups nor of a kind that root's graphs generate. Such a kind is the hub's wherever it is.
+    pub(crate) fn relaying(&self, gvr: &GroupVersionResource) -> Vec<LogicalCluster> {
+        let in_root = self.clusters.lookup(ROOT, gvr);
+        let is_generated =
+            |scope: Arc<ResourceScope>| scope.strategy().author == AuthorStamp::Stamped;
+        if api::reserved::is_own_group(&gvr.group) || in_root.is_some_and(is_generated) {
+            return Vec::new();
+        }
+        self.clusters.relaying(gvr)
+    }
+
+    /// The rules by which an embedded cluster serves a resource of Kubernetes' own.
+    pub(crate) fn built_in(gvr: &GroupVersionResource) -> Option<Arc<ResourceScope>> {
+        ClusterView::new(ClusterKind::Embedded, builtin::layer(ClusterKind::Embedded))
+            .lookup_gvr(gvr)
+    }
+
     /// Lists what the hub's store serves; `None` if there is no such cluster.
     pub fn served(&self, scope: &ClusterScope) -> Option<Arc<ServedKinds>> {
         match scope {
             ClusterScope::One(cluster) => Some(self.clusters.view(cluster)?.served()),
             ClusterScope::All => Some(self.clusters.served_anywhere()),
         }
+    }
+
+    /// Lists what a list over all clusters may be of: what the hub's store serves in any of them, and, where there are spokes, what those
+    /// have, for which Kubernetes' own kinds stand in.
+    pub(crate) fn listed_anywhere(&self) -> Arc<ServedKinds> {
+        let everywhere = self.clusters.served_anywhere();
+        let kinds = self.kinds.borrow();
+        if kinds.values().all(|kind| *kind != ClusterKind::Composite) {
+            return everywhere;
+        }
+        let layer = builtin::layer(ClusterKind::Embedded);
+        let own = ClusterView::new(ClusterKind::Embedded, layer).served();
+        clusters::together(&[everywhere, own])
     }
 
     /// Lists what stands in for a cluster's own kinds while nothing is known of them: Kubernetes' own, and root's, which every authenticated user may

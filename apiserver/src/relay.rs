@@ -1,11 +1,11 @@
 //! A spoke's logical cluster: what the hub does not store is the spoke's, and is relayed to it.
 //!
 //! In reading order: [`way`] (the connection of one), [`links`] (what is kept for each connected spoke), [`forward`] (one request, streamed both
-//! ways, as the user), [`upgrade`] (one that becomes a stream of bytes), [`headers`] (which of them pass, either way), [`redirect`] (where
-//! an application behind a proxy may send its users), [`published`] (discovery and OpenAPI of both, as one), [`remembered`] (discovery of spokes that are away),
-//! [`namespaces`] (what admission sees of the spoke's namespaces), [`instances`] (writes of instances that the spoke judges), [`review`] (what
-//! the spoke's authorizer says of kinds that the hub stores), [`accounts`] and [`tokens`] (whose the tokens of its own ServiceAccounts are),
-//! [`uids`] (what an instance is called on either side).
+//! ways, as the user), [`upgrade`] (one that becomes a stream of bytes), [`gather`] (a list of many spokes at once), [`headers`] (which of them
+//! pass, either way), [`redirect`] (where an application behind a proxy may send its users), [`published`] (discovery and OpenAPI of both, as
+//! one), [`remembered`] (discovery of spokes that are away), [`namespaces`] (what admission sees of the spoke's namespaces), [`instances`]
+//! (writes of instances that the spoke judges), [`review`] (what the spoke's authorizer says of kinds that the hub stores), [`accounts`] and
+//! [`tokens`] (whose the tokens of its own ServiceAccounts are), [`uids`] (what an instance is called on either side).
 //!
 //! # Invariants
 //! - A request to a spoke that is not reached is 503 and names the spoke; it is never an empty list, never a 404.
@@ -15,6 +15,7 @@
 
 mod accounts;
 mod forward;
+mod gather;
 mod headers;
 mod instances;
 mod links;
@@ -33,6 +34,7 @@ use std::sync::Arc;
 use api::cluster::ClusterScope;
 use client::Dynamic;
 use futures::future::BoxFuture;
+use gather::Desk;
 use http::request::Parts;
 use links::Links;
 use published::Hubs;
@@ -46,6 +48,8 @@ pub(crate) use upgrade::asked as asked_protocol;
 
 #[cfg(feature = "fuzzing")]
 pub(crate) use forward::below_cluster;
+#[cfg(feature = "fuzzing")]
+pub(crate) use gather::parse_list;
 #[cfg(feature = "fuzzing")]
 pub(crate) use headers::relayed as relayed_headers;
 
@@ -66,6 +70,7 @@ pub(crate) struct Relay {
     links: Arc<Links>,
     uids: Uids,
     remembered: Arc<Remembered>,
+    desk: Desk,
 }
 
 // === impl Relay ===
@@ -81,6 +86,7 @@ impl Relay {
             links,
             uids,
             remembered,
+            desk: Desk::new(),
         }
     }
 

@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use body::{Body, RequestBody};
-pub(crate) use body::{FarEnd, Stream, Switched};
+pub(crate) use body::{FarEnd, Held, Stream, Switched};
 
 use crate::{
     negotiate::{Encoding, Negotiated},

@@ -431,7 +431,7 @@ impl Pager {
 }
 
 /// Estimates from above what a JSON text needs once it is parsed.
-pub(crate) fn parsed_bytes(text: &[u8]) -> usize {
+pub fn parsed_bytes(text: &[u8]) -> usize {
     let mut separator_count: usize = 0;
     let mut brace_count: usize = 0;
     for byte in text {

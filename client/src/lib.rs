@@ -26,7 +26,7 @@ pub mod reflector;
 pub(crate) mod testing;
 pub mod transport;
 
-pub use bounds::{Bounds, Budget, Charge};
+pub use bounds::{Bounds, Budget, Charge, parsed_bytes};
 pub use connection::{
     Client, Connection, CredentialSources, Identity, Network, Options, connect, in_process,
 };

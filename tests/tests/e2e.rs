@@ -12,6 +12,7 @@ mod e2e {
     mod dev;
     mod drift;
     mod etcd;
+    mod everywhere;
     mod examples;
     mod imported;
     mod judged;

@@ -44,7 +44,7 @@ impl From<Judge<'_>> for HeldJudge {
             Judge::Rules => Self::Rules,
             Judge::Spoke => Self::Spoke,
             Judge::FirstGate => Self::FirstGate,
-            Judge::Each(_) => Self::Answer,
+            Judge::Each { .. } => Self::Answer,
         }
     }
 }

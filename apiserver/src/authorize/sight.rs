@@ -8,11 +8,12 @@
 //! - Nothing that one cluster's rules say counts in another; root's RBAC decides about root's objects alone.
 //! - Root and embedded clusters are judged by the policy that is compiled now. Only the answers of real spokes are kept,
 //!   for [`REVIEW_LIFETIME`].
-//! - A spoke that does not answer in [`REVIEW_TIMEOUT`] is left out, and delays nobody further.
+//! - A spoke that does not answer in [`REVIEW_TIMEOUT`] delays nobody further. Nothing of it is shown, which is told; who watches it goes on
+//!   seeing it.
 
 use std::{
     borrow::Cow,
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     fmt,
     sync::Arc,
     time::Duration,
@@ -23,7 +24,7 @@ use futures::{StreamExt as _, stream};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
-use super::{Attributes, Authorizer};
+use super::{Attributes, Authorizer, Decision, SpokeAnswer};
 use crate::request::{SERVICE_ACCOUNT_PREFIX, UserInfo};
 
 /// How long the answer of a spoke counts. A watch looks again after as long, so a right that is taken away is
@@ -41,15 +42,28 @@ const REVIEW_COUNT_MAX: usize = 65_536;
 pub(crate) enum Sight {
     /// All of them: the caller is one of `system:masters`.
     All,
-    /// These.
-    Only(Arc<HashSet<LogicalCluster>>),
+    /// Some of them.
+    Only {
+        /// These.
+        seen: Arc<HashSet<LogicalCluster>>,
+        /// Those of which it is not known, with the reason for the client: their spokes did not say.
+        unknown: Arc<BTreeMap<LogicalCluster, String>>,
+    },
+}
+
+/// What is known of one cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Seen {
+    Yes,
+    No,
+    Unknown(String),
 }
 
 /// Answers of spokes that still count.
 #[derive(Default)]
 pub(super) struct Reviews {
     /// Leaf lock; by question and identity.
-    answers: Mutex<HashMap<String, (Instant, bool)>>,
+    answers: Mutex<HashMap<String, (Instant, Seen)>>,
 }
 
 // === impl Sight ===
@@ -59,7 +73,31 @@ impl Sight {
     pub(crate) fn sees(&self, cluster: &str) -> bool {
         match self {
             Self::All => true,
-            Self::Only(clusters) => clusters.contains(cluster),
+            Self::Only { seen, .. } => seen.contains(cluster),
+        }
+    }
+
+    /// The clusters of which it is not known whether the caller may look into them.
+    pub(crate) fn unknown(&self) -> Option<&BTreeMap<LogicalCluster, String>> {
+        match self {
+            Self::All => None,
+            Self::Only { unknown, .. } => Some(&**unknown).filter(|unknown| !unknown.is_empty()),
+        }
+    }
+
+    /// The same, where what is not known stays as it was `before`: a spoke that does not say so sends nobody away.
+    pub(crate) fn or_as(self, before: &Self) -> Self {
+        let Self::Only { seen, unknown } = self else {
+            return self;
+        };
+        let mut all = HashSet::clone(&seen);
+        let kept = unknown
+            .keys()
+            .filter(|cluster| before.sees(cluster.as_str()));
+        all.extend(kept.cloned());
+        Self::Only {
+            seen: Arc::new(all),
+            unknown,
         }
     }
 
@@ -67,7 +105,7 @@ impl Sight {
     pub(crate) fn only(&self) -> Option<&HashSet<LogicalCluster>> {
         match self {
             Self::All => None,
-            Self::Only(clusters) => Some(clusters),
+            Self::Only { seen, .. } => Some(seen),
         }
     }
 }
@@ -80,17 +118,40 @@ impl Authorizer {
         if asked.user.is_master_of_hub() {
             return Sight::All;
         }
-        let seen = stream::iter(clusters.to_vec())
+        let mut judged = stream::iter(clusters.to_vec())
             .map(|cluster| async move {
                 let seen = self.sees(asked, &cluster).await;
-                seen.then_some(cluster)
+                (cluster, seen)
             })
-            .buffer_unordered(REVIEWS_AT_ONCE)
-            .filter_map(std::future::ready);
-        Sight::Only(Arc::new(seen.collect().await))
+            .buffer_unordered(REVIEWS_AT_ONCE);
+        let (mut all, mut unknown) = (HashSet::new(), BTreeMap::new());
+        while let Some((cluster, seen)) = judged.next().await {
+            match seen {
+                Seen::Yes => drop(all.insert(cluster)),
+                Seen::No => {}
+                Seen::Unknown(reason) => drop(unknown.insert(cluster, reason)),
+            }
+        }
+        Sight::Only {
+            seen: Arc::new(all),
+            unknown: Arc::new(unknown),
+        }
     }
 
-    async fn sees(&self, asked: &Attributes<'_>, cluster: &LogicalCluster) -> bool {
+    /// The clusters whose first gate lets a user in.
+    pub(super) fn entered(
+        &self,
+        user: &UserInfo,
+        clusters: &[LogicalCluster],
+    ) -> Vec<LogicalCluster> {
+        let enters = |cluster: &&LogicalCluster| {
+            let scope = ClusterScope::One((*cluster).clone());
+            self.enter(&user_in(user, cluster), &scope).is_ok()
+        };
+        clusters.iter().filter(enters).cloned().collect()
+    }
+
+    async fn sees(&self, asked: &Attributes<'_>, cluster: &LogicalCluster) -> Seen {
         let scope = ClusterScope::One(cluster.clone());
         let user = user_in(asked.user, cluster);
         let asked = Attributes {
@@ -99,19 +160,35 @@ impl Authorizer {
             ..*asked
         };
         if self.enter(&user, &scope).is_err() {
-            return false;
+            return Seen::No;
         }
         if !self.is_composite(cluster) {
-            return self.judge(&asked).await.allowed;
+            return Seen::of(self.judge(&asked).await.allowed);
         }
         let question = question(&asked, cluster);
-        if let Some(allowed) = self.reviews.get(&question) {
-            return allowed;
+        if let Some(seen) = self.reviews.get(&question) {
+            return seen;
         }
-        let verdict = timeout(REVIEW_TIMEOUT, self.judge(&asked)).await;
-        let allowed = verdict.is_ok_and(|verdict| verdict.allowed);
-        self.reviews.put(question, allowed);
-        allowed
+        let seen = match self.judge_here(&asked) {
+            Some(verdict) => Seen::of(verdict.allowed),
+            None => match timeout(REVIEW_TIMEOUT, self.ask_spoke(&asked)).await {
+                Ok(SpokeAnswer::Decided(decision)) => Seen::of(decision == Decision::Allow),
+                Ok(SpokeAnswer::Unreached { reason } | SpokeAnswer::NotConnected { reason }) => {
+                    Seen::Unknown(reason)
+                }
+                Err(_elapsed) => Seen::Unknown("it did not answer in time".to_owned()),
+            },
+        };
+        self.reviews.put(question, seen.clone());
+        seen
+    }
+}
+
+// === impl Seen ===
+
+impl Seen {
+    fn of(allowed: bool) -> Self {
+        if allowed { Self::Yes } else { Self::No }
     }
 }
 
@@ -152,19 +229,19 @@ fn question(asked: &Attributes<'_>, cluster: &LogicalCluster) -> String {
 // === impl Reviews ===
 
 impl Reviews {
-    fn get(&self, question: &str) -> Option<bool> {
+    fn get(&self, question: &str) -> Option<Seen> {
         let answers = self.answers.lock();
-        let (at, allowed) = answers.get(question)?;
-        (at.elapsed() < REVIEW_LIFETIME).then_some(*allowed)
+        let (at, seen) = answers.get(question)?;
+        (at.elapsed() < REVIEW_LIFETIME).then(|| seen.clone())
     }
 
-    fn put(&self, question: String, allowed: bool) {
+    fn put(&self, question: String, seen: Seen) {
         let mut answers = self.answers.lock();
         if answers.len() >= REVIEW_COUNT_MAX {
             answers.retain(|_, (at, _)| at.elapsed() < REVIEW_LIFETIME);
         }
         if answers.len() < REVIEW_COUNT_MAX {
-            answers.insert(question, (Instant::now(), allowed));
+            answers.insert(question, (Instant::now(), seen));
         }
     }
 }

@@ -17,6 +17,7 @@ use schema::columns::Columns;
 use storage::{Entry, KeyRange, RangeQuery, Revision, Store};
 
 use super::Shared;
+use super::gathered::{Failed, SpokeList};
 use crate::authorize::{Attributes, Authorized, Authorizer, Sight};
 use crate::objects::{ResourcePrefix, parse_key};
 use crate::refusal::Refusal;
@@ -143,6 +144,29 @@ impl Each {
         Some(face(&self.gvr, kind, prefix, columns))
     }
 
+    /// [`Each::face`] of a kind of which the hub stores nothing for the caller: as Kubernetes has it, or as most spokes name it.
+    pub(crate) fn face_of_spokes(&self, lists: &[SpokeList]) -> ResourceScope {
+        let resource = self.gvr.group_resource();
+        let prefix = ResourcePrefix::new(&resource);
+        if let Some(scope) = Registry::built_in(&self.gvr) {
+            let columns = Arc::clone(&scope.version.columns);
+            return face(&self.gvr, ServedKind::clone(&scope.kind), prefix, columns);
+        }
+        let mut kind = ServedKind::unknown(&self.gvr);
+        let count = |wanted: &SpokeList| {
+            lists
+                .iter()
+                .filter(|it| it.list_kind == wanted.list_kind)
+                .count()
+        };
+        // Of names that equally many have, the first.
+        if let Some(list) = lists.iter().rev().max_by_key(|list| count(list)) {
+            kind.gvk.kind.clone_from(&list.kind);
+            kind.list_kind.clone_from(&list.list_kind);
+        }
+        face(&self.gvr, kind, prefix, plain_columns())
+    }
+
     /// [`Each::face`] of a kind that no cluster has yet.
     pub(crate) fn blank_face(&self) -> ResourceScope {
         let resource = self.gvr.group_resource();
@@ -203,8 +227,18 @@ impl Each {
                 is_resource: true,
             };
             let clusters = self.registry.serving(&self.gvr);
-            self.sight = self.authorizer.sight(&asked, &clusters).await;
+            let sight = self.authorizer.sight(&asked, &clusters).await;
+            self.sight = sight.or_as(&self.sight);
         }
+    }
+
+    /// The clusters of which it is not known whether they have something to show, with the reason.
+    pub(crate) fn unknown(&self) -> impl Iterator<Item = Failed> {
+        let unknown = self.sight.unknown().into_iter().flatten();
+        unknown.map(|(cluster, reason)| Failed {
+            cluster: cluster.clone(),
+            reason: reason.clone(),
+        })
     }
 
     /// Whether rights have to be asked for again.

@@ -9,7 +9,7 @@ use http::Method;
 use super::{create, delete, delete_collection, get, list, patch, scale, subresources};
 use super::{update, watch};
 use crate::authorize::Authorized;
-use crate::call::{Call, Each, Shared};
+use crate::call::{Call, Each, Gathered, Shared};
 use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
 use crate::request::Verb;
@@ -27,6 +27,8 @@ pub(super) enum Place<'a> {
         face: &'a Arc<ResourceScope>,
         /// How those of each cluster are read.
         each: &'a Each,
+        /// What spokes have of them themselves.
+        gathered: Option<&'a Gathered>,
     },
 }
 
@@ -37,12 +39,17 @@ pub(super) async fn serve(
     body: RequestBody,
 ) -> Result<Response, Refusal> {
     let query = Query::parse(request.request().uri.query().unwrap_or_default());
-    let (scope, each) = match place {
-        Place::One(scope) => (scope, None),
-        Place::Each { face, each } => (face, Some(each)),
+    let (scope, each, gathered) = match place {
+        Place::One(scope) => (scope, None, None),
+        Place::Each {
+            face,
+            each,
+            gathered,
+        } => (face, Some(each), gathered),
     };
     let call = Call {
         each,
+        gathered,
         ..Call::new(shared, scope, request, &query)?
     };
     if let Some(warning) = &scope.version.deprecation {

@@ -5,15 +5,17 @@
 //! Source: apiserver/pkg/storage/etcd3/store.go (GetList), apiserver/pkg/storage/continue.go; api-compat 1.6.
 
 mod frame;
+mod gathered;
 
 use api::query::{ListOptions, ResourceVersionMatch, parse_resource_version};
-use api::{ClusterScope, ListMeta, Status, table};
+use api::table::{META_API_VERSION, PARTIAL_OBJECT_METADATA, PARTIAL_OBJECT_METADATA_LIST};
+use api::{ClusterScope, ListMeta, Status};
 use bytes::Bytes;
 use storage::{Entry, KeyRange, RangeQuery, Revision};
 
 use super::convert;
 use super::get::check_not_newer;
-use super::output::{corrupt, table_of};
+use super::output::{corrupt, include_object, table_of};
 use super::selection::Selection;
 use crate::call::Call;
 use crate::negotiate::{Encoding, Negotiated, Offer, Shape};
@@ -23,6 +25,7 @@ use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
 use crate::respond;
 use crate::respond::Response;
+use crate::table;
 
 use frame::Framed;
 
@@ -45,13 +48,17 @@ pub(super) struct Page {
 pub(super) async fn list(call: &Call<'_>) -> Result<Response, Refusal> {
     let form = call.form(Offer::List)?;
     let options = ListOptions::from_query(call.query)?;
+    if let Some(gathered) = call.gathered {
+        return gathered::list(call, form, options, gathered).await;
+    }
     let selection = Selection::new(call, &options)?;
     let mut page = read(call, &options, &selection).await?;
     // Over all clusters, the face of the answer names no webhook, and none is called.
     page.entries =
         convert::ready(call.shared, call.scope, page.entries, call.context.deadline).await?;
     let metadata = metadata(&selection, &page);
-    render(call, form, &page, (metadata, &selection))
+    let items = dress(call, form, items(call, &page, &selection)?)?;
+    render(call, form, metadata, items)
 }
 
 /// Reads a page.
@@ -233,13 +240,8 @@ fn metadata(selection: &Selection, page: &Page) -> ListMeta {
     metadata
 }
 
-fn render(
-    call: &Call<'_>,
-    form: Negotiated,
-    page: &Page,
-    (metadata, selection): (ListMeta, &Selection),
-) -> Result<Response, Refusal> {
-    let kind = &call.scope.kind;
+/// The objects of a page, as they are served.
+fn items(call: &Call<'_>, page: &Page, selection: &Selection) -> Result<Vec<Bytes>, Refusal> {
     let mut items = Vec::with_capacity(page.entries.len());
     let mut lenses = selection.lenses(call.scope);
     for entry in &page.entries {
@@ -248,21 +250,30 @@ fn render(
         };
         items.extend(lenses.or_left_out(item(call, &lens, entry))?);
     }
+    Ok(items)
+}
+
+/// Makes of objects what the form of the answer has in their place.
+fn dress(call: &Call<'_>, form: Negotiated, mut items: Vec<Bytes>) -> Result<Vec<Bytes>, Refusal> {
+    let is_message = form.encoding == Encoding::Protobuf;
     match form.shape {
-        Shape::Object if form.encoding == Encoding::Protobuf => {
-            let api_version = call.scope.version.api_version.as_str();
-            let items = messages((api_version, &kind.gvk.kind), &items)?;
-            respond::message_list((api_version, &kind.list_kind), &metadata, items)
-        }
-        Shape::Object => {
-            let framed = Framed::new(
-                &kind.list_kind,
-                &call.scope.version.api_version,
-                &metadata,
-                items,
+        Shape::Object if is_message => {
+            let kind = (
+                call.scope.version.api_version.as_str(),
+                &*call.scope.kind.gvk.kind,
             );
-            let length = framed.length();
-            Ok(respond::json_chunks(form, framed, Some(length)))
+            messages(kind, &items)
+        }
+        Shape::Object => Ok(items),
+        // As bytes: the rows of a long list would take many times as much as values.
+        Shape::Table(_) => {
+            let include = include_object(call.query)?;
+            for item in &mut items {
+                let object = serde_json::from_slice(item).map_err(Refusal::internal)?;
+                let row = table::row(call.scope, &object, include, call.context.now);
+                *item = serde_json::to_vec(&row).map_err(Refusal::internal)?.into();
+            }
+            Ok(items)
         }
         Shape::Metadata | Shape::MetadataList => {
             for item in &mut items {
@@ -270,25 +281,42 @@ fn render(
                 write_partial_metadata(&mut out, item).ok_or_else(corrupt)?;
                 *item = Bytes::from(out);
             }
-            let (kind, version) = (table::PARTIAL_OBJECT_METADATA_LIST, table::META_API_VERSION);
-            if form.encoding == Encoding::Protobuf {
-                let items = messages((version, table::PARTIAL_OBJECT_METADATA), &items)?;
-                return respond::message_list((version, kind), &metadata, items);
+            if is_message {
+                let kind = (META_API_VERSION, PARTIAL_OBJECT_METADATA);
+                return messages(kind, &items);
             }
-            let framed = Framed::new(kind, version, &metadata, items);
-            let length = framed.length();
-            Ok(respond::json_chunks(form, framed, Some(length)))
-        }
-        Shape::Table(version) => {
-            let mut rows = table_of(call, version)?;
-            rows.table.metadata = metadata;
-            for item in &items {
-                let object = serde_json::from_slice(item).map_err(Refusal::internal)?;
-                rows.push(call, &object);
-            }
-            respond::value(http::StatusCode::OK, form, &rows.table)
+            Ok(items)
         }
     }
+}
+
+/// Answers with what [`dress`] has made.
+fn render(
+    call: &Call<'_>,
+    form: Negotiated,
+    metadata: ListMeta,
+    items: Vec<Bytes>,
+) -> Result<Response, Refusal> {
+    let (version, kind) = match form.shape {
+        Shape::Object => {
+            let (version, kind) = (&call.scope.version.api_version, &call.scope.kind);
+            (version.as_str(), kind.list_kind.as_str())
+        }
+        Shape::Metadata | Shape::MetadataList => (META_API_VERSION, PARTIAL_OBJECT_METADATA_LIST),
+        Shape::Table(version) => {
+            let mut table = table_of(call, version)?.table;
+            table.metadata = metadata;
+            let framed = Framed::table(&table, items);
+            let length = framed.length();
+            return Ok(respond::json_chunks(form, framed, Some(length)));
+        }
+    };
+    if form.encoding == Encoding::Protobuf {
+        return respond::message_list((version, kind), &metadata, items);
+    }
+    let framed = Framed::new(kind, version, &metadata, items);
+    let length = framed.length();
+    Ok(respond::json_chunks(form, framed, Some(length)))
 }
 
 /// The items of a list as messages.

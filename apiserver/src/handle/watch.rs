@@ -19,6 +19,7 @@ use storage::{Entry, Event, Revision, WatchEnd, WatchQuery, Watcher};
 use tokio::time::{Instant, sleep_until};
 
 use super::convert;
+use super::missing;
 use super::selection::Selection;
 use crate::call::{Call, Lens, Shared};
 use crate::negotiate::Offer;
@@ -61,6 +62,9 @@ pub(super) enum Bookmarks {
 
 pub(super) fn watch(call: &Call<'_>) -> Result<Response, Refusal> {
     let form = call.form(Offer::Watch)?;
+    if let Some(gathered) = call.gathered {
+        missing::tell(call, &gathered.failed)?;
+    }
     let switched = switched_headers(call)?;
     let start = Start::new(call)?;
     let everywhere = start.selection.each.clone().map(Everywhere::new);

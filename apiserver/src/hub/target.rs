@@ -5,6 +5,7 @@ use std::sync::Arc;
 use api::{
     cluster::{ClusterScope, LogicalCluster},
     group::{GroupResource, GroupVersionResource},
+    query::Query,
     status::Status,
 };
 use http::request::Parts;
@@ -13,7 +14,9 @@ use super::Hub;
 use crate::{
     authenticate::ServiceAccounts,
     authorize::{Authorized, Judge},
-    backup, discovery, openapi,
+    backup,
+    call::{Gathered, PARTIAL},
+    discovery, openapi,
     refusal::Refusal,
     registry::{ClusterKind, Registry, ResourceScope},
     relay,
@@ -37,8 +40,13 @@ pub(super) enum Target {
     Token(LogicalCluster),
     /// The hub's store.
     Stored(Arc<ResourceScope>),
-    /// The hub's store, over all clusters: these serve the resource.
-    Each(Vec<LogicalCluster>),
+    /// The hub's store and spokes, over all clusters.
+    Each {
+        /// The hub stores the resource for these.
+        stored: Vec<LogicalCluster>,
+        /// The spokes of these have it themselves, if they have it.
+        relayed: Vec<LogicalCluster>,
+    },
     /// A spoke.
     Spoke,
     /// Nobody: only lists and watches go over all clusters.
@@ -99,9 +107,10 @@ impl Target {
                 info.version.as_str(),
                 info.resource.as_str(),
             );
+            let (stored, relayed) = (registry.serving(&gvr), registry.relaying(&gvr));
             return match info.verb {
-                Verb::List | Verb::Watch => Self::Each(registry.serving(&gvr)),
-                _ if registry.serving(&gvr).is_empty() => Self::Nothing,
+                Verb::List | Verb::Watch => Self::Each { stored, relayed },
+                _ if stored.is_empty() && relayed.is_empty() => Self::Nothing,
                 _ => Self::NotOverAll,
             };
         }
@@ -121,7 +130,7 @@ impl Target {
             | Self::Stored(_)
             | Self::NotOverAll
             | Self::Nothing => Judge::Rules,
-            Self::Each(clusters) => Judge::Each(clusters),
+            Self::Each { stored, relayed } => Judge::Each { stored, relayed },
             Self::Spoke => Judge::Spoke,
             Self::NoSuchCluster => Judge::FirstGate,
         }
@@ -142,7 +151,11 @@ impl Target {
         let info = request.info();
         match self {
             Self::Stored(scope) => hub.parts.handlers.serve(scope, request, body).await,
-            Self::Each(_) => hub.parts.handlers.serve_each(request, body).await,
+            Self::Each { .. } => {
+                let gathered = gathered(hub, request).await?;
+                let handlers = &hub.parts.handlers;
+                handlers.serve_each(request, body, gathered).await
+            }
             Self::NotOverAll => {
                 let resource = GroupResource::new(info.group.as_str(), info.resource.as_str());
                 Err(Status::method_not_allowed(&resource, info.verb.as_str()).into())
@@ -179,11 +192,45 @@ impl Target {
     }
 }
 
+/// Asks the spokes that have the kind themselves for their part of a list. Controllers of the hub's own are told what it stores, and
+/// look into spokes themselves.
+///
+/// # Errors
+/// 405 for a watch, unless the client takes a part: there is no version of all spokes to go on from.
+async fn gathered(hub: &Hub, request: &Authorized<Parts>) -> Result<Option<Gathered>, Refusal> {
+    let info = request.info();
+    if request.spokes().is_empty() || request.context().origin == RequestOrigin::InProcess {
+        return Ok(None);
+    }
+    if info.verb == Verb::Watch {
+        let query = Query::parse(request.request().uri.query().unwrap_or_default());
+        if query.flag(PARTIAL) {
+            let text = "left out: what spokes keep themselves of it";
+            request.context().warn(text);
+            return Ok(None);
+        }
+        let resource = GroupResource::new(info.group.as_str(), info.resource.as_str());
+        let mut status = Status::method_not_allowed(&resource, info.verb.as_str());
+        status.message = format!(
+            "{}: over all clusters it can be listed, and what the hub stores of it watched ({PARTIAL}=true); the clusters \
+             of spokes are watched one by one, at /clusters/<name>",
+            status.message
+        );
+        return Err(status.into());
+    }
+    hub.parts.relay.gather(request).await.map(Some)
+}
+
 /// Whether this is `serviceaccounts/<name>/token`.
 fn is_token_request(info: &RequestInfo) -> bool {
     (info.group.as_str(), info.version.as_str()) == ("", "v1")
         && (info.resource.as_str(), info.subresource.as_str()) == ("serviceaccounts", "token")
         && !info.namespace.is_empty()
+}
+
+/// Whether a path is one of discovery or OpenAPI.
+fn is_published(path: &str) -> bool {
+    discovery::Page::of(path).is_some() || openapi::Page::of(path).is_some()
 }
 
 /// Whether a path of a spoke's logical cluster is answered for this process all the same.
@@ -228,11 +275,13 @@ impl Hub {
             }
             Some(side::Page::Index) | None => {}
         }
-        let served = self
-            .parts
-            .registry
-            .served(&info.cluster)
-            .ok_or_else(|| no_such_cluster(info))?;
+        let registry = &self.parts.registry;
+        let served = match info.cluster {
+            ClusterScope::All => registry.listed_anywhere(),
+            ClusterScope::One(_) => registry
+                .served(&info.cluster)
+                .ok_or_else(|| no_such_cluster(info))?,
+        };
         if page == Some(side::Page::Index) {
             return side::index(parts, self.parts.discovery.of(&served).groups());
         }
@@ -260,10 +309,8 @@ impl Hub {
     /// where that fails. What they ask then is refused with the reason. `None` for any other request.
     fn stand_in(&self, request: &Authorized<Parts>) -> Option<Result<Response, Refusal>> {
         let info = request.info();
-        let is_published =
-            discovery::Page::of(&info.path).is_some() || openapi::Page::of(&info.path).is_some();
         let is_read = matches!(info.verb, Verb::Get | Verb::Head);
-        if info.is_resource || !is_published || !is_read {
+        if info.is_resource || !is_published(&info.path) || !is_read {
             return None;
         }
         Some(self.published(request, &self.parts.registry.stand_in()))

@@ -111,7 +111,8 @@ fn fields_in(
         for (place, (_, path)) in paths.iter().enumerate() {
             let rest = path.strip_prefix(above).and_then(|path| {
                 let rest = path.as_bytes().strip_prefix(name)?;
-                Some((path, rest))
+                // A point in a name is no step.
+                (!name.contains(&b'.')).then_some((path, rest))
             });
             match rest {
                 Some((_, [])) => {

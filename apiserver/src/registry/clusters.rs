@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
 use super::scope::ResourceScope;
-use super::view::ClusterView;
+use super::view::{ClusterKind, ClusterView};
 use crate::served::{ContentHash, ServedKind, ServedKinds};
 
 /// All clusters. The map is replaced when one comes or goes, a slot's content when its kinds change.
@@ -74,16 +74,29 @@ impl Clusters {
         serving
     }
 
-    /// The kinds of all clusters together; where several serve a name differently, what they have in common.
+    /// The clusters of spokes for which no version of a resource is stored, by name.
+    pub(super) fn relaying(&self, name: &GroupVersionResource) -> Vec<LogicalCluster> {
+        let resource = name.group_resource();
+        let slots = self.slots.load();
+        let mut relaying: Vec<_> = slots
+            .iter()
+            .filter(|(_, slot)| {
+                let view = slot.load();
+                view.kind() == ClusterKind::Composite && !view.stores(&resource)
+            })
+            .map(|(cluster, _)| cluster.clone())
+            .collect();
+        relaying.sort();
+        relaying
+    }
+
+    /// The kinds of all clusters together.
     pub(super) fn served_anywhere(&self) -> Arc<ServedKinds> {
         let root = LogicalCluster::root();
         let mut names = self.names();
         names.sort_by_key(|name| *name != root);
-        let all: Vec<_> = names
-            .iter()
-            .filter_map(|name| self.view(name))
-            .map(|view| view.served())
-            .collect();
+        let views = names.iter().filter_map(|name| self.view(name));
+        let all: Vec<_> = views.map(|view| view.served()).collect();
         let mut hashes: Vec<_> = all.iter().map(|served| served.hash()).collect();
         hashes.dedup();
         let mut everywhere = self.everywhere.lock();
@@ -92,25 +105,30 @@ impl Clusters {
         {
             return Arc::clone(served);
         }
-        // Most clusters serve the same: each set counts once.
-        let mut sets = std::collections::HashSet::new();
-        let mut kinds: BTreeMap<&GroupVersionResource, Vec<&Arc<ServedKind>>> = BTreeMap::new();
-        for served in all.iter().filter(|served| sets.insert(served.hash())) {
-            for kind in served.kinds() {
-                kinds.entry(&kind.gvr).or_default().push(kind);
-            }
-        }
-        let common = |kinds: &Vec<&Arc<ServedKind>>| {
-            let first = kinds.first()?;
-            if kinds.iter().all(|kind| Arc::ptr_eq(kind, first)) {
-                return Some(Arc::clone(first));
-            }
-            ServedKind::common(kinds).map(Arc::new)
-        };
-        let served = Arc::new(ServedKinds::new(
-            kinds.values().filter_map(common).collect(),
-        ));
+        let served = together(&all);
         *everywhere = Some((hashes, Arc::clone(&served)));
         served
     }
+}
+
+/// The kinds of several clusters; where they serve a name differently, what they have in common.
+pub(super) fn together(all: &[Arc<ServedKinds>]) -> Arc<ServedKinds> {
+    // Most clusters serve the same: each set counts once.
+    let mut sets = std::collections::HashSet::new();
+    let mut kinds: BTreeMap<&GroupVersionResource, Vec<&Arc<ServedKind>>> = BTreeMap::new();
+    for served in all.iter().filter(|served| sets.insert(served.hash())) {
+        for kind in served.kinds() {
+            kinds.entry(&kind.gvr).or_default().push(kind);
+        }
+    }
+    let common = |kinds: &Vec<&Arc<ServedKind>>| {
+        let first = kinds.first()?;
+        if kinds.iter().all(|kind| Arc::ptr_eq(kind, first)) {
+            return Some(Arc::clone(first));
+        }
+        ServedKind::common(kinds).map(Arc::new)
+    };
+    Arc::new(ServedKinds::new(
+        kinds.values().filter_map(common).collect(),
+    ))
 }

@@ -118,6 +118,11 @@ impl ClusterView {
         self.installed.get(resource)
     }
 
+    /// Whether the cluster has a resource in some version.
+    pub(super) fn stores(&self, resource: &GroupResource) -> bool {
+        self.is_built_in(resource) || self.installed.contains_key(resource)
+    }
+
     pub(super) fn all_installed(&self) -> impl Iterator<Item = &Installed> {
         self.installed.values()
     }

@@ -86,7 +86,7 @@ pub(super) async fn forward(
 
 /// Returns the pairs of uids that are to be swapped in a request and its answer; `None` for those that show no objects, and while there
 /// is nothing to swap. A watch may outlast that.
-fn concerned(pairs: &Arc<Pairs>, info: &RequestInfo) -> Option<Arc<Pairs>> {
+pub(super) fn concerned(pairs: &Arc<Pairs>, info: &RequestInfo) -> Option<Arc<Pairs>> {
     let shows_objects = info.is_resource
         && !matches!(
             info.subresource.as_str(),

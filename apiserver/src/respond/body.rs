@@ -35,7 +35,12 @@ pub struct Body {
     permit: Option<Permit>,
     /// Counts a request that goes on, until its body is sent.
     running: Option<LongRunning>,
+    /// What else counts it.
+    held: Option<Held>,
 }
+
+/// What is kept until a body is sent or dropped.
+pub(crate) type Held = Box<dyn fmt::Debug + Send + Sync>;
 
 /// The body of a request: of a connection, of a client in this process, or of a test.
 pub struct RequestBody {
@@ -119,6 +124,7 @@ impl Body {
             kind: BodyKind::Empty,
             permit: None,
             running: None,
+            held: None,
         }
     }
 
@@ -221,6 +227,11 @@ impl Body {
         self.running = running;
     }
 
+    /// Keeps something else until the body is sent or dropped.
+    pub(crate) fn keep(&mut self, held: Held) {
+        self.held = Some(held);
+    }
+
     /// Puts other content into the place of a body; what it holds stays.
     pub(super) fn replace(&mut self, other: Self) {
         self.kind = other.kind;
@@ -255,6 +266,7 @@ impl From<BodyKind> for Body {
             kind,
             permit: None,
             running: None,
+            held: None,
         }
     }
 }

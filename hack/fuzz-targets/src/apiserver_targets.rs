@@ -3,7 +3,7 @@
 use api::json;
 use apiserver::authenticate::TokenFile;
 use apiserver::objects::{
-    ContinueToken, RevisionSlot, encode, head, splice_cluster, with_revision,
+    ContinueToken, RevisionSlot, encode, fields, head, splice_cluster, with_revision,
     write_partial_metadata,
 };
 use apiserver::{fuzzing, protobuf};
@@ -228,6 +228,81 @@ pub(crate) const SCAN: Target = Target {
         "\\u005c",
         "\"resourceVersion\":\"",
         "\"kcp.io/cluster\":",
+    ],
+};
+
+/// Fields as an index finds them in stored bytes: as the parsed object has them.
+pub(crate) const SELECTED_FIELDS: Target = Target {
+    name: "selected-fields",
+    run: |data| {
+        fields(data, SELECTED, &mut |place, _| {
+            assert!(place < SELECTED.len(), "a place of one");
+        });
+        let Ok(value) = json::parse(data) else { return };
+        if !value.get("metadata").is_some_and(Value::is_object) {
+            return;
+        }
+        let stored = encode(&value, RevisionSlot::Keep).bytes;
+        let mut found = vec![None; SELECTED.len()];
+        fields(&stored, SELECTED, &mut |place, text| {
+            let before = found[place].replace(text.to_owned());
+            assert_eq!(before, None, "a field is found once");
+        });
+        for ((_, path), found) in SELECTED.iter().zip(found) {
+            let mut names = path.split('.');
+            let wanted = names.try_fold(&value, |value, name| value.as_object()?.get(name));
+            let wanted = match wanted {
+                Some(Value::String(text)) => Some(text.clone()),
+                Some(scalar @ (Value::Bool(_) | Value::Number(_))) => Some(scalar.to_string()),
+                _ => None,
+            };
+            assert_eq!(found, wanted, "{path}");
+        }
+    },
+    seeds: &[
+        r#"{"metadata":{"name":"a"},"spec":{"nodeName":"n\u0031","hostNetwork":false},"status":{"phase":"Running"},"type":"x"}"#,
+        r#"{"metadata":{},"spec.nodeName":"no","spec":{"nodeName":{"a":1},"hostNetwork":null},"type":1.50}"#,
+        r#"{"metadata":{},"spec":[{"nodeName":"no"}],"status":"phase","specs":{"nodeName":"no"}}"#,
+    ],
+    corpus: None,
+    made: None,
+    words: &[
+        "\"metadata\":{},",
+        "\"spec\":{",
+        "\"nodeName\":\"",
+        "\"status\":{",
+        "\"spec.nodeName\":",
+        "\\u0065",
+        "\\\"",
+    ],
+};
+
+const SELECTED: &[(&str, &str)] = &[
+    ("", "spec.nodeName"),
+    ("", "spec.hostNetwork"),
+    ("", "status.phase"),
+    ("", "type"),
+    ("", "spec"),
+];
+
+/// Lists of spokes, as they become part of a list over all clusters.
+pub(crate) const SPOKE_LIST: Target = Target {
+    name: "spoke-list",
+    run: fuzzing::spoke_list,
+    seeds: &[
+        r#"{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"a","annotations":{"kcp.io/cluster":"west"}}},{"kind":"Node","metadata":{}}]}"#,
+        r#"{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"annotations":[]},"metadata":{"annotations":{"kcp.io/cluster":"west"}}}]}"#,
+        r#"{"items":null,"apiVersion":"v1","kind":"PodList"}"#,
+    ],
+    corpus: None,
+    made: None,
+    words: &[
+        "\"items\":[",
+        "\"metadata\":{",
+        "\"annotations\":",
+        "\"kcp.io/cluster\":",
+        "\"kind\":\"PodList\"",
+        "\"apiVersion\":\"v1\"",
     ],
 };
 

@@ -51,6 +51,8 @@ pub const TARGETS: &[&Target] = &[
     &apiserver_targets::WEBSOCKET,
     &apiserver_targets::JSON_PATCH,
     &apiserver_targets::SCAN,
+    &apiserver_targets::SELECTED_FIELDS,
+    &apiserver_targets::SPOKE_LIST,
     &apiserver_targets::CONTINUE_TOKEN,
     &apiserver_targets::TOKEN_FILE,
     &apiserver_targets::JWT,

@@ -20,6 +20,7 @@ async fn what_is_wrong_with_a_cluster_is_said_in_one_line() {
     what_a_spoke_says_of_itself(&stage).await;
     // The stage has a kube-apiserver and an embedded cluster by now.
     super::played::requests_are_answered_alike(&stage, "inner").await;
+    super::everywhere::lists_are_of_all_clusters(&stage).await;
 }
 
 /// Expects a failure that prints exactly one line, with all of these in it.

@@ -154,7 +154,11 @@ impl Trial {
                 .ok_or(count.to_string())
         })
         .await;
-        make(root, "good", "Note", &format!("n{index}")).await;
+        let name = format!("n{index}");
+        tokio::join!(
+            make(root, "good", "Note", &name),
+            self.lists_over_all(&mode)
+        );
         // A definition of root is Active, whatever becomes of it there.
         if mode == Mode::Stalled {
             // One that is away is not waited for at all.
@@ -198,6 +202,54 @@ impl Trial {
             Err(format!("{:?}", instance.map(|it| it["status"].to_string())))
         })
         .await;
+    }
+
+    /// Lists over all clusters: what the good spoke has is there, and mallory is either named or shown as itself alone.
+    async fn lists_over_all(&self, mode: &Mode) {
+        let maps = "/clusters/*/api/v1/configmaps?resourceVersion=0";
+        let is_told = matches!(
+            mode,
+            Mode::EndlessPages
+                | Mode::SameToken
+                | Mode::Garbage
+                | Mode::Huge
+                | Mode::Drip
+                | Mode::Redirect(_)
+                | Mode::OtherKinds
+                | Mode::HugeObjects
+                | Mode::Silent
+        );
+        if is_told {
+            let refused = self.root.raw_get(maps).await;
+            let error = refused.expect_err("a part is missing").chain();
+            assert!(error.contains("mallory"), "{mode:?}: {error}");
+        }
+        let listed = self
+            .root
+            .raw_get("/clusters/*/api/v1/configmaps?resourceVersion=0&partial=true")
+            .await;
+        let listed = listed.map_err(|error| format!("{mode:?}: {}", error.chain()));
+        let listed = listed.expect("a part is taken");
+        let list: Value = serde_json::from_slice(&listed).expect("a list");
+        assert_eq!(list["kind"], "ConfigMapList", "{mode:?}");
+        let items = list["items"].as_array().expect("it has items");
+        let of = |cluster: &str| {
+            let annotated =
+                |item: &&Value| item["metadata"]["annotations"]["kcp.io/cluster"] == cluster;
+            items.iter().filter(annotated).count()
+        };
+        assert!(of("good") >= 1, "{mode:?}: {list}");
+        let known = of("root") + of("good") + of("mallory");
+        assert_eq!(
+            known,
+            items.len(),
+            "{mode:?}: nothing is of another cluster"
+        );
+        match mode {
+            Mode::Foreign => assert_eq!(of("mallory"), 3, "what it says is of others: {list}"),
+            _ if is_told => assert_eq!(of("mallory"), 0, "{mode:?}: {list}"),
+            _ => {}
+        }
     }
 
     /// Waits until mallory's Spoke says what is wrong with it.

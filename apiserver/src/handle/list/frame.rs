@@ -2,7 +2,7 @@
 
 use std::vec;
 
-use api::ListMeta;
+use api::{ListMeta, table::Table};
 use bytes::{Bytes, BytesMut};
 
 /// What an HTTP/2 frame holds that is one TLS record: the largest record is 2^14 bytes (RFC 8446, 5.1), and nine of
@@ -47,6 +47,19 @@ impl Framed {
         let head = format!(
             r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{metadata},"items":["#
         );
+        Self::behind(head, items)
+    }
+
+    /// Puts rows into a table that has none.
+    pub(super) fn table(table: &Table, rows: Vec<Bytes>) -> Self {
+        debug_assert!(table.rows.is_empty(), "the rows come apart from it");
+        let mut head = serde_json::to_string(table).expect("a table is plain text and numbers");
+        // The rows are its last field.
+        head.truncate(head.len().saturating_sub("]}".len()));
+        Self::behind(head, rows)
+    }
+
+    fn behind(head: String, items: Vec<Bytes>) -> Self {
         let separators = items.len().saturating_sub(1);
         let length =
             head.len() + items.iter().map(Bytes::len).sum::<usize>() + separators + END.len();
@@ -148,5 +161,19 @@ mod tests {
             assert_eq!(list["items"].as_array().expect("items").len(), count);
             assert_eq!(list["metadata"]["resourceVersion"], "7");
         }
+    }
+
+    #[test]
+    fn rows_stand_where_a_table_has_them() {
+        let table = Table::new("meta.k8s.io/v1");
+        let rows = vec![
+            Bytes::from(r#"{"cells":["a"]}"#),
+            Bytes::from(r#"{"cells":[1]}"#),
+        ];
+        let framed = Framed::table(&table, rows);
+        let bytes: Vec<u8> = framed.collect::<Vec<Bytes>>().concat();
+        let table: Table = serde_json::from_slice(&bytes).expect("a table");
+        assert_eq!(table.rows.len(), 2);
+        assert_eq!(table.rows[1].cells, [1]);
     }
 }

@@ -214,7 +214,7 @@ impl Bench {
     ) -> (Result<Response, Refusal>, Vec<String>) {
         let info = request.info();
         let Some(cluster) = info.cluster.one() else {
-            let answered = self.handlers.serve_each(request, body).await;
+            let answered = self.handlers.serve_each(request, body, None).await;
             return (answered, request.context().take_warnings());
         };
         let scope = self

@@ -541,7 +541,7 @@ async fn a_forged_cluster_is_not_believed() {
         )
         .await;
     let list = world
-        .get(ADMIN, "/clusters/*/api/v1/configmaps")
+        .get(ADMIN, "/clusters/*/api/v1/configmaps?partial=true")
         .await
         .json();
     let items = list["items"].as_array().unwrap();
