@@ -30,9 +30,7 @@ const CHUNK_BYTES: usize = 64;
 /// What an object or an event costs beside its bytes, for the pace: it is decoded, taken up, and may cause a reconcile.
 const EVENT_BYTES: usize = 4096;
 /// How much may be read at once, as a multiple of what may be read in a second.
-const BURST_SECONDS: usize = 2;
-/// What a read that met a bound costs beside its bytes, as a multiple of what may be read in a second.
-const PENALTY_SECONDS: usize = 4;
+const BURST_SECONDS: usize = 4;
 /// The part of an answer that is read without waiting: what users ask of a cluster does not queue behind its lists.
 const UNPACED_BYTES: usize = 64 * 1024;
 /// Memory of a parsed value for each separator in its text: an entry of a map, with its key.
@@ -61,7 +59,7 @@ pub struct Bounds {
     pub page_count_max: usize,
     /// How long one list may take, with all its pages.
     pub list_deadline: Duration,
-    /// What may be read each second, in watches, lists and documents together, after a burst of twice as much.
+    /// What may be read each second, in watches, lists and documents together, after a burst of four times as much.
     pub read_bytes_per_second: Option<usize>,
 }
 
@@ -128,7 +126,7 @@ impl Bounds {
         object_bytes_max: 4 * MIB,
         page_count_max: 10_000,
         list_deadline: Duration::from_mins(5),
-        read_bytes_per_second: Some(8 * MIB),
+        read_bytes_per_second: Some(16 * MIB),
     };
 }
 
@@ -221,24 +219,9 @@ impl Budget {
                 if known.is_some() || met.len() < MET_COUNT_MAX {
                     met.insert(place.to_owned(), (Instant::now(), bound.clone()));
                 }
-                drop(met);
-                self.slow_down();
             }
             Err(_) => {}
         }
-    }
-
-    /// Takes from the bucket what [`PENALTY_SECONDS`] fill in, so that a cluster whose answers are of no use is read all
-    /// the more slowly. Its debt has a limit: what it has of answers that are of use is not put off for long.
-    fn slow_down(&self) {
-        let Some(rate) = self.bounds.read_bytes_per_second else {
-            return;
-        };
-        let mut bucket = self.bucket.lock();
-        let penalty = signed(rate.saturating_mul(PENALTY_SECONDS));
-        let debt_max = penalty.saturating_mul(2);
-        let debt = bucket.bytes.saturating_sub(penalty).max(-debt_max);
-        bucket.bytes = bucket.bytes.min(debt);
     }
 
     /// Waits until what [`Budget::met`] returns has changed. One who waits is enough: the next one waits for the next
@@ -523,28 +506,10 @@ mod tests {
     fn reads_wait_once_their_burst_is_used_up() {
         let budget = small();
         let start = budget.bucket.lock().filled;
-        assert_eq!(budget.pace(start, 2000, 0), None, "the burst");
+        assert_eq!(budget.pace(start, 4000, 0), None, "the burst");
         let half = Some(Duration::from_millis(500));
         assert_eq!(budget.pace(start, 500, 0), half, "at the rate");
         let later = start + Duration::from_secs(1);
         assert_eq!(budget.pace(later, 500, 0), None, "it filled up meanwhile");
-    }
-
-    #[test]
-    fn a_cluster_that_met_a_bound_is_read_more_slowly() {
-        let budget = small();
-        let start = budget.bucket.lock().filled;
-        let failed: Result<(), _> = Err(BoundError::Answer { bytes_max: 1 }.into());
-        budget.note("/api/v1/pods", &failed);
-        let pause = |seconds| Some(Duration::from_secs(seconds));
-        assert_eq!(
-            budget.pace(start, 1000, 0),
-            pause(3),
-            "less than the burst is left"
-        );
-        for _ in 0..10 {
-            budget.note("/api/v1/pods", &failed);
-        }
-        assert_eq!(budget.pace(start, 0, 0), pause(8), "debts have a limit");
     }
 }

@@ -49,7 +49,9 @@ pub(crate) struct Timing {
     pub(crate) pause_initial: Duration,
     /// The longest pause.
     pub(crate) pause_max: Duration,
-    /// The longest pause after a bound was met: each attempt reads as much again, and waiting alone mends nothing.
+    /// The first pause after a bound was met: each attempt reads as much again, and waiting alone mends nothing.
+    pub(crate) bound_pause_initial: Duration,
+    /// The longest one.
     pub(crate) bound_pause_max: Duration,
 }
 
@@ -122,6 +124,7 @@ impl Default for Timing {
             watch_min: Duration::from_secs(1),
             pause_initial: Duration::from_millis(200),
             pause_max: Duration::from_secs(15),
+            bound_pause_initial: Duration::from_secs(2),
             bound_pause_max: Duration::from_mins(5),
         }
     }
@@ -138,7 +141,7 @@ impl Follower {
     ) -> Self {
         let relists = signals.relists.subscribe();
         let backoff = Backoff::new(timing.pause_initial, timing.pause_max);
-        let bound_backoff = Backoff::new(timing.pause_initial, timing.bound_pause_max);
+        let bound_backoff = Backoff::new(timing.bound_pause_initial, timing.bound_pause_max);
         Self {
             config,
             timing,

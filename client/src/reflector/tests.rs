@@ -89,6 +89,7 @@ fn timing() -> Timing {
         watch_min: Duration::ZERO,
         pause_initial: Duration::from_millis(1),
         pause_max: Duration::from_millis(5),
+        bound_pause_initial: Duration::from_millis(1),
         bound_pause_max: Duration::from_millis(5),
     }
 }
