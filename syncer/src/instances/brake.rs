@@ -7,11 +7,17 @@
 //!
 //! What was confirmed is one outcome: the children that stay. Where the plan comes to another one, it is asked for again. The
 //! deletion of the instance itself is an intent, and is not held.
+//!
+//! Plans that follow each other before the ledger is exact again count together: what the first of them deleted is still named by
+//! the ledger, so no series of small plans takes away what one plan may not.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::{
+    collections::HashSet,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+};
 
 use api::wheelhouse::keys::ANNOTATION_CONFIRM_DELETIONS;
-use graph::Plan;
+use graph::{ObjectRef, Plan};
 use serde_json::Value;
 
 use super::work::{Pause, Work};
@@ -26,8 +32,14 @@ pub(crate) fn require<'o>(
     plan: &Plan,
     going: impl Iterator<Item = &'o Value>,
 ) -> Result<(), Pause> {
-    let going = going.filter(|object| !api::meta::is_terminating(object));
-    let going = going.count();
+    let going: Vec<_> = going
+        .filter(|object| !api::meta::is_terminating(object))
+        .map(ObjectRef::of)
+        .collect();
+    if going.is_empty() {
+        return Ok(());
+    }
+    let going = unwanted_count(work, plan, going);
     let all = work
         .memory
         .settled_count
@@ -44,6 +56,20 @@ pub(crate) fn require<'o>(
         "{going} of {all} children would be deleted: to confirm it, annotate the instance with \
          {ANNOTATION_CONFIRM_DELETIONS}={outcome}"
     )))
+}
+
+/// Counts the children that are not wanted: those that are to go now, and those that earlier plans deleted since the ledger was
+/// exact.
+fn unwanted_count(work: &Work<'_>, plan: &Plan, going: Vec<ObjectRef>) -> usize {
+    let wanted: HashSet<&ObjectRef> = plan.applies.iter().map(|apply| &apply.reference).collect();
+    let known = work.memory.claims.iter();
+    let mut unwanted: HashSet<ObjectRef> = known
+        .filter(|(_, uid)| !uid.is_empty()) // an intent without one may never have been there
+        .map(|(reference, _)| reference.clone())
+        .filter(|reference| !wanted.contains(reference))
+        .collect();
+    unwanted.extend(going);
+    unwanted.len()
 }
 
 /// Names what is left of an instance once a plan is carried out.
