@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use crate::apart;
 use crate::error::{BoundError, Error};
+use crate::pace::{Lane, Pace};
 
 const MIB: usize = 1024 * 1024;
 
@@ -27,10 +28,6 @@ const MIB: usize = 1024 * 1024;
 pub(crate) const OBJECT_BYTES: usize = 1024;
 /// What a chunk of a body costs beside its bytes.
 const CHUNK_BYTES: usize = 64;
-/// What an object or an event costs beside its bytes, for the pace: it is decoded, taken up, and may cause a reconcile.
-const EVENT_BYTES: usize = 4096;
-/// How much may be read at once, as a multiple of what may be read in a second.
-const BURST_SECONDS: usize = 4;
 /// The part of an answer that is read without waiting: what users ask of a cluster does not queue behind its lists.
 const UNPACED_BYTES: usize = 64 * 1024;
 /// Memory of a parsed value for each separator in its text: an entry of a map, with its key.
@@ -59,7 +56,8 @@ pub struct Bounds {
     pub page_count_max: usize,
     /// How long one list may take, with all its pages.
     pub list_deadline: Duration,
-    /// What may be read each second, in watches, lists and documents together, after a burst of four times as much.
+    /// What may be read each second of documents and objects, after a burst of four times as much; of lists and watches the half,
+    /// after the same burst.
     pub read_bytes_per_second: Option<usize>,
 }
 
@@ -71,15 +69,19 @@ pub struct Budget {
     met: Mutex<BTreeMap<String, (Instant, BoundError)>>,
     /// Wakes who tells of them.
     met_changed: Notify,
-    /// Guards the bucket that reads take from.
-    bucket: Mutex<Bucket>,
+    /// `None` where reads never wait.
+    pace: Option<Pace>,
 }
 
-#[derive(Debug)]
-struct Bucket {
-    /// What may be delivered at once; below zero after more was.
-    bytes: i64,
-    filled: Instant,
+/// What an answer has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expected {
+    /// A page of a list.
+    Page,
+    /// A discovery or OpenAPI document.
+    Document,
+    /// One object, or a status.
+    Object,
 }
 
 /// A part of a budget that is in use.
@@ -136,21 +138,46 @@ impl Default for Bounds {
     }
 }
 
+// === impl Expected ===
+
+impl Expected {
+    /// Returns the most bytes that such an answer may have, and what it is to have more.
+    pub(crate) const fn bound(self, bounds: &Bounds) -> (usize, BoundError) {
+        match self {
+            Self::Page => {
+                let bytes_max = bounds.page_bytes_max;
+                (bytes_max, BoundError::Answer { bytes_max })
+            }
+            Self::Document => {
+                let bytes_max = bounds.document_bytes_max;
+                (bytes_max, BoundError::Answer { bytes_max })
+            }
+            Self::Object => {
+                let bytes_max = bounds.object_bytes_max;
+                (bytes_max, BoundError::Object { bytes_max })
+            }
+        }
+    }
+
+    const fn lane(self) -> Lane {
+        match self {
+            Self::Page => Lane::Collections,
+            Self::Document | Self::Object => Lane::Answers,
+        }
+    }
+}
+
 // === impl Budget ===
 
 impl Budget {
     /// Makes a budget of which nothing is used.
     pub fn new(bounds: Bounds) -> Self {
-        let burst = bounds.read_bytes_per_second.unwrap_or_default();
         Self {
             bounds,
             used_bytes: AtomicUsize::new(0),
             met: Mutex::default(),
             met_changed: Notify::new(),
-            bucket: Mutex::new(Bucket {
-                bytes: signed(burst.saturating_mul(BURST_SECONDS)),
-                filled: Instant::now(),
-            }),
+            pace: bounds.read_bytes_per_second.map(Pace::new),
         }
     }
 
@@ -196,6 +223,14 @@ impl Budget {
             None
         };
         serde_json::from_slice(bytes).map_err(Error::Decode)
+    }
+
+    /// [`Budget::note`] for a list or watch: after a bound, collections of the cluster are read more slowly.
+    pub(crate) fn note_collection<T>(&self, place: &str, outcome: &Result<T, Error>) {
+        self.note(place, outcome);
+        if let (Err(Error::Bound(_)), Some(pace)) = (outcome, &self.pace) {
+            pace.slow_down();
+        }
     }
 
     /// Notes what a read of `place` came to; only a bound that was met, and the end of that, are kept.
@@ -246,41 +281,23 @@ impl Budget {
 
     /// Counts what was read of an answer that has `length` bytes so far, and waits where the cluster sends faster than it
     /// may. Not reading on makes the server wait.
-    pub(crate) async fn pace_answer(&self, length: usize, bytes: usize) {
-        if let Some(pause) = self.pace(Instant::now(), bytes, 0)
-            && length > UNPACED_BYTES
-        {
+    pub(crate) async fn pace_answer(&self, expected: Expected, length: usize, bytes: usize) {
+        let pause = self.pause(expected.lane(), bytes, 0);
+        if let Some(pause) = pause.filter(|_| length > UNPACED_BYTES) {
             tokio::time::sleep(pause).await;
         }
     }
 
-    /// Counts the objects or events that were taken up, with the bytes of events, and waits likewise.
+    /// Counts the objects or events of a collection that were taken up, with the bytes of events, and waits likewise.
     pub(crate) async fn pace_objects(&self, bytes: usize, count: usize) {
-        if let Some(pause) = self.pace(Instant::now(), bytes, count) {
+        if let Some(pause) = self.pause(Lane::Collections, bytes, count) {
             tokio::time::sleep(pause).await;
         }
     }
 
-    /// Returns how long the reads of this cluster have to wait after these bytes and objects.
-    fn pace(&self, now: Instant, bytes: usize, object_count: usize) -> Option<Duration> {
-        let rate = self.bounds.read_bytes_per_second?;
-        let cost = bytes.saturating_add(object_count.saturating_mul(EVENT_BYTES));
-        let mut bucket = self.bucket.lock();
-        let elapsed_ms = now.duration_since(bucket.filled).as_millis();
-        let gained = u128::try_from(rate)
-            .unwrap_or_default()
-            .saturating_mul(elapsed_ms)
-            / 1000;
-        if gained > 0 {
-            bucket.filled = now;
-        }
-        let gained = i64::try_from(gained).unwrap_or(i64::MAX);
-        let full = signed(rate.saturating_mul(BURST_SECONDS));
-        bucket.bytes = bucket.bytes.saturating_add(gained).min(full);
-        bucket.bytes = bucket.bytes.saturating_sub(signed(cost));
-        let missing = usize::try_from(bucket.bytes.checked_neg()?).ok()?;
-        let micros = missing.saturating_mul(1_000_000) / rate.max(1);
-        (micros > 0).then(|| Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX)))
+    fn pause(&self, lane: Lane, bytes: usize, object_count: usize) -> Option<Duration> {
+        let pace = self.pace.as_ref()?;
+        pace.take(lane, Instant::now(), bytes, object_count)
     }
 
     const fn is_counted(&self) -> bool {
@@ -429,10 +446,6 @@ pub fn parsed_bytes(text: &[u8]) -> usize {
         .saturating_add(brace_count.saturating_mul(BRACE_BYTES))
 }
 
-fn signed(bytes: usize) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -441,7 +454,6 @@ mod tests {
         Arc::new(Budget::new(Bounds {
             total_bytes_max: 100_000,
             page_count_max: 3,
-            read_bytes_per_second: Some(1000),
             ..Bounds::SPOKE
         }))
     }
@@ -500,16 +512,5 @@ mod tests {
         assert!(budget.met().is_some(), "another read says nothing of it");
         budget.note("/api/v1/pods", &Ok(()));
         assert_eq!(budget.met(), None);
-    }
-
-    #[test]
-    fn reads_wait_once_their_burst_is_used_up() {
-        let budget = small();
-        let start = budget.bucket.lock().filled;
-        assert_eq!(budget.pace(start, 4000, 0), None, "the burst");
-        let half = Some(Duration::from_millis(500));
-        assert_eq!(budget.pace(start, 500, 0), half, "at the rate");
-        let later = start + Duration::from_secs(1);
-        assert_eq!(budget.pace(later, 500, 0), None, "it filled up meanwhile");
     }
 }

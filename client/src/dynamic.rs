@@ -17,11 +17,12 @@ use http_body_util::BodyExt as _;
 use kube::client::Body;
 use serde::Deserialize;
 use serde_json::Value;
+use tower::BoxError;
 
 use crate::apart;
-use crate::bounds::{Answered, Budget, Pager};
+use crate::bounds::{Answered, Budget, Expected, Pager};
 use crate::connection::Client;
-use crate::error::{BoundError, Error, refusal};
+use crate::error::{Error, refusal};
 use crate::reflector::{RawObject, decode_page};
 
 mod url;
@@ -245,7 +246,7 @@ impl Dynamic {
             let target = Path::collection(endpoint)?
                 .with("continue", token)
                 .with("limit", Some(&PAGE_SIZE.to_string()));
-            let reading = self.call(Method::GET, target, ACCEPT_JSON, None);
+            let reading = self.call(Expected::Page, Method::GET, target, ACCEPT_JSON, None);
             let answer = pager.in_time(reading).await?;
             let page = decode_page(answer, budget).await?;
             let found = page.items.into_iter().find(|object| is_wanted(object));
@@ -275,7 +276,9 @@ impl Dynamic {
         if limit > 0 {
             target = target.with("limit", Some(&limit.to_string()));
         }
-        let answer = self.call(Method::GET, target, ACCEPT_JSON, None).await?;
+        let answer = self
+            .call(Expected::Page, Method::GET, target, ACCEPT_JSON, None)
+            .await?;
         let list: WireList = self.client.budget().parse(&answer.bytes).await?;
         let mut items = list.items.unwrap_or_default();
         if let Some(kind) = list.kind.strip_suffix("List") {
@@ -406,15 +409,8 @@ impl Dynamic {
     pub async fn raw_get_as(&self, path: impl Into<Path>, accept: &str) -> Result<Bytes, Error> {
         let path = path.into();
         let name = path.as_str().to_owned();
-        let bytes_max = self.client.budget().bounds().document_bytes_max;
-        let answered = self.call(Method::GET, path, accept, None);
-        let outcome = answered.await.and_then(|answer| {
-            if answer.bytes.len() > bytes_max {
-                Err(BoundError::Answer { bytes_max }.into())
-            } else {
-                Ok(answer.bytes)
-            }
-        });
+        let answered = self.call(Expected::Document, Method::GET, path, accept, None);
+        let outcome = answered.await.map(|answer| answer.bytes);
         self.client.budget().note(&name, &outcome);
         outcome
     }
@@ -433,16 +429,15 @@ impl Dynamic {
         accept: &str,
         body: Option<(&str, Vec<u8>)>,
     ) -> Result<Value, Error> {
-        let answer = self.call(method, target, accept, body).await?;
-        let bytes_max = self.client.budget().bounds().object_bytes_max;
-        if answer.bytes.len() > bytes_max {
-            return Err(BoundError::Object { bytes_max }.into());
-        }
+        let answer = self
+            .call(Expected::Object, method, target, accept, body)
+            .await?;
         self.client.budget().parse(&answer.bytes).await
     }
 
     async fn call(
         &self,
+        expected: Expected,
         method: Method,
         target: Path,
         accept: &str,
@@ -462,7 +457,7 @@ impl Dynamic {
         let request = builder
             .body(body)
             .map_err(|error| Status::bad_request(format!("no such path: {error}")))?;
-        match tokio::time::timeout(self.deadline, answer(&self.client, request)).await {
+        match tokio::time::timeout(self.deadline, answer(&self.client, expected, request)).await {
             Ok(answer) => answer,
             Err(_elapsed) => Err(Error::Timeout),
         }
@@ -489,14 +484,18 @@ pub(crate) fn selected(
 }
 
 /// Sends a request and reads the whole answer.
-pub(crate) async fn answer(client: &Client, request: Request<Body>) -> Result<Answered, Error> {
+pub(crate) async fn answer(
+    client: &Client,
+    expected: Expected,
+    request: Request<Body>,
+) -> Result<Answered, Error> {
     let response = client
         .kube()
         .send(request)
         .await
         .map_err(Error::transport)?;
     let (parts, body) = response.into_parts();
-    let answered = read(body, client.budget()).await?;
+    let answered = read(body, expected, client.budget()).await?;
     if parts.status.is_success() {
         Ok(answered)
     } else {
@@ -504,9 +503,21 @@ pub(crate) async fn answer(client: &Client, request: Request<Body>) -> Result<An
     }
 }
 
-/// Reads a whole body, and no more of it than the cluster may make this client hold. Trailers are passed over.
-pub(crate) async fn read(mut body: Body, budget: &Arc<Budget>) -> Result<Answered, Error> {
-    let bytes_max = budget.bounds().page_bytes_max;
+/// Reads a whole body, and no more of it than such an answer may have. One that says beforehand that it is larger is not read at all.
+/// Trailers are passed over.
+pub(crate) async fn read<B>(
+    mut body: B,
+    expected: Expected,
+    budget: &Arc<Budget>,
+) -> Result<Answered, Error>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
+    let (bytes_max, exceeded) = expected.bound(budget.bounds());
+    if body.size_hint().lower() > u64::try_from(bytes_max).unwrap_or(u64::MAX) {
+        return Err(exceeded.into());
+    }
     let mut charge = budget.take(0)?;
     let mut chunks: Vec<Bytes> = Vec::new();
     let mut length: usize = 0;
@@ -516,10 +527,10 @@ pub(crate) async fn read(mut body: Body, budget: &Arc<Budget>) -> Result<Answere
         };
         length = length.saturating_add(chunk.len());
         if length > bytes_max {
-            return Err(BoundError::Answer { bytes_max }.into());
+            return Err(exceeded.into());
         }
         charge.grow_by_chunk(chunk.len())?;
-        budget.pace_answer(length, chunk.len()).await;
+        budget.pace_answer(expected, length, chunk.len()).await;
         chunks.push(chunk);
     }
     if chunks.len() > 1 {

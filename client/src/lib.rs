@@ -3,7 +3,7 @@
 //!
 //! In reading order: [`transport`] is HTTP over connections that notice a dead peer; [`connection`] is one cluster
 //! and one credential; [`dynamic`] is the calls on objects, [`impersonation`] those in another's name; [`reflector`] follows
-//! a collection; [`discovery`] tells what a server serves; [`bounds`] is how much a cluster may make its client hold; [`apart`]
+//! a collection; [`discovery`] tells what a server serves; [`bounds`] is how much a cluster may make its client hold, and `pace` how fast it is read; [`apart`]
 //! is where large answers are decoded.
 //!
 //! **Invariant:** every call has a deadline, except those whose end is for the caller to decide: a watch, and what
@@ -21,6 +21,7 @@ pub mod error;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod impersonation;
+mod pace;
 pub mod reflector;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -272,3 +272,40 @@ async fn a_deletion_says_whether_the_object_is_gone() {
         assert_eq!(got, want);
     }
 }
+
+/// A body that is as large as it says, and must not be read.
+struct Unread(u64);
+
+impl http_body::Body for Unread {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+        panic!("it is read");
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        http_body::SizeHint::with_exact(self.0)
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_says_it_is_too_large_is_not_read() {
+    let bounds = crate::Bounds::SPOKE;
+    let budget = Arc::new(Budget::new(bounds));
+    for (expected, bytes_max) in [
+        (Expected::Page, bounds.page_bytes_max),
+        (Expected::Document, bounds.document_bytes_max),
+        (Expected::Object, bounds.object_bytes_max),
+    ] {
+        let body = Unread(u64::try_from(bytes_max).unwrap() + 1);
+        let answered = read(body, expected, &budget).await;
+        assert!(matches!(answered, Err(Error::Bound(_))), "{expected:?}");
+        let body = Body::from(vec![b' '; bytes_max.min(100_000)]);
+        let answered = read(body, expected, &budget).await;
+        assert!(answered.is_ok(), "{expected:?}: what fits is read");
+    }
+}

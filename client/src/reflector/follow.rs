@@ -19,7 +19,7 @@ use super::lines::Lines;
 use super::raw_object::RawObject;
 use super::wire::{self, Line, Page};
 use super::{Config, Event, Signals};
-use crate::bounds::{Budget, Pager};
+use crate::bounds::{Budget, Expected, Pager};
 use crate::dynamic::{PAGE_SIZE, Path, PathError, answer, read, selected};
 use crate::error::{BoundError, Error, refusal};
 
@@ -236,7 +236,7 @@ impl Follower {
     /// Reads all pages and delivers them at once, or nothing.
     async fn list(&mut self) -> Result<(), ClosedError> {
         let listed = self.pages().await;
-        self.budget().note(&self.place(), &listed);
+        self.budget().note_collection(&self.place(), &listed);
         match listed {
             Ok((objects, resource_version)) => {
                 self.freshness = Freshness::NotOlderThan(resource_version.clone());
@@ -302,7 +302,7 @@ impl Follower {
         let request = request(target)?;
         let answered = timeout(
             self.timing.page_deadline,
-            answer(&self.config.client, request),
+            answer(&self.config.client, Expected::Page, request),
         )
         .await
         .map_err(|_elapsed| Error::Timeout)??;
@@ -394,7 +394,7 @@ impl Follower {
                 return Ok(response.into_body());
             }
             let (parts, body) = response.into_parts();
-            let answered = read(body, client.budget()).await?;
+            let answered = read(body, Expected::Object, client.budget()).await?;
             Err(refusal(parts.status, &parts.headers, &answered.bytes).into())
         };
         timeout(self.timing.head_deadline, opening)
@@ -574,7 +574,8 @@ impl Follower {
     fn exceeded(&mut self, bound: BoundError) -> End {
         let error = Error::from(bound);
         let end = self.end_of(&error);
-        self.budget().note::<()>(&self.place(), &Err(error));
+        self.budget()
+            .note_collection::<()>(&self.place(), &Err(error));
         end
     }
 }
