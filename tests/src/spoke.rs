@@ -74,14 +74,18 @@ impl Spoke {
             scratch,
         };
         if !options.without_controllers {
-            // They end where no kube-apiserver serves within ten seconds of their start.
-            spoke.served().await;
-            let command = controllers_command(&spoke.scratch, &spoke.kubeconfig);
-            let log = spoke.scratch.file("kube-controller-manager.log");
-            spoke.controllers = Some(Process::start(&command, &log));
+            spoke.start_controllers().await;
         }
         spoke.ready().await;
         spoke
+    }
+
+    async fn start_controllers(&mut self) {
+        // They end where no kube-apiserver serves within ten seconds of their start.
+        self.served().await;
+        let command = controllers_command(&self.scratch, &self.kubeconfig);
+        let log = self.scratch.file("kube-controller-manager.log");
+        self.controllers = Some(Process::start(&command, &log));
     }
 
     /// Returns the name that it was started under.
@@ -126,10 +130,14 @@ impl Spoke {
         self.api = None;
     }
 
-    /// Starts kube-apiserver again, at the same address, and waits until it is ready.
+    /// Starts kube-apiserver again, at the same address, and waits until it is ready. The controllers start anew: they would go on
+    /// up to a minute later, after a pause that grew while it was away.
     pub async fn start_api(&mut self) {
         let log = self.scratch.file("kube-apiserver.log");
         self.api = Some(Process::start(&self.api_command, &log));
+        if self.controllers.take().is_some() {
+            self.start_controllers().await;
+        }
         self.ready().await;
     }
 
