@@ -79,24 +79,12 @@ pub struct SpokeSpec {
     /// How it is reached; absent for an embedded one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connection: Option<Connection>,
-    /// What keeps placements away.
-    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
-    pub taints: Vec<Taint>,
     /// Whether nothing is written there.
     #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub suspended: bool,
-    /// Who decides what a user may do.
-    pub authorization: AuthorizationMode,
     /// Whether the hub's own admin certificate is `system:masters` there.
     #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub trust_masters: bool,
-    /// The id of the hub that writes there; by default that of this hub.
-    #[serde(
-        rename = "hubID",
-        skip_serializing_if = "is_default",
-        deserialize_with = "or_default"
-    )]
-    pub hub_id: String,
 }
 
 /// What stands behind a logical cluster.
@@ -160,33 +148,6 @@ pub struct SecretKeyReference {
     pub name: String,
     /// The key; `kubeconfig` by default.
     pub key: String,
-}
-
-/// What keeps placements away from a spoke.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Taint {
-    /// The key.
-    #[serde(deserialize_with = "or_default")]
-    pub key: String,
-    /// The value; may be empty.
-    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
-    pub value: String,
-    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`, as for nodes.
-    #[serde(deserialize_with = "or_default")]
-    pub effect: String,
-}
-
-/// Who decides what a user may do with what the hub stores for a spoke.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum AuthorizationMode {
-    /// The spoke's RBAC objects, which the hub watches.
-    #[default]
-    Spoke,
-    /// A SubjectAccessReview in the spoke, each time.
-    SpokeReview,
-    /// RBAC objects of the logical cluster, which the hub stores.
-    Hub,
 }
 
 /// What is the case with a spoke.
@@ -311,13 +272,6 @@ pub struct Inventory {
 pub struct InventorySpec {
     /// The instance.
     pub instance: InstanceReference,
-    /// The uid of the instance's namespace in the spoke, when it was first materialized.
-    #[serde(
-        rename = "namespaceUID",
-        skip_serializing_if = "is_default",
-        deserialize_with = "or_default"
-    )]
-    pub namespace_uid: String,
     /// The uid of the mirror in the spoke.
     #[serde(
         rename = "mirrorUID",
@@ -443,14 +397,6 @@ pub struct ServedResourceSpec {
         deserialize_with = "or_default"
     )]
     pub annotations: BTreeMap<String, String>,
-    /// The uid of the definition in the spoke.
-    #[serde(
-        rename = "definitionUID",
-        default,
-        skip_serializing_if = "String::is_empty",
-        deserialize_with = "or_default"
-    )]
-    pub definition_uid: String,
 }
 
 /// Who answers for a kind at a spoke's path.

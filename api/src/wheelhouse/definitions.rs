@@ -75,21 +75,12 @@ fn spoke_spec() -> Value {
                 "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "provider is immutable"}],
             },
             "connection": connection(),
-            "taints": taints(),
             "suspended": {
                 "description": "Whether nothing is written there.", "type": "boolean",
-            },
-            "authorization": {
-                "description": "Who decides about what the hub stores for the spoke: the spoke's RBAC objects, a review in the spoke each time, or RBAC objects that the hub stores.",
-                "type": "string", "default": "Spoke", "enum": ["Spoke", "SpokeReview", "Hub"],
             },
             "trustMasters": {
                 "description": "Whether the hub's own admin certificate is system:masters there.",
                 "type": "boolean",
-            },
-            "hubID": {
-                "description": "The id of the hub that writes there; by default that of this hub.",
-                "type": "string", "maxLength": 63,
             },
         },
         "x-kubernetes-validations": [{
@@ -135,26 +126,6 @@ fn connection() -> Value {
             "rule": "has(self.secretRef) != has(self.clusterProfileRef)",
             "message": "exactly one of secretRef and clusterProfileRef is required",
         }],
-    })
-}
-
-fn taints() -> Value {
-    json!({
-        "description": "What keeps placements away.",
-        "type": "array", "maxItems": 64, "x-kubernetes-list-type": "map",
-        "x-kubernetes-list-map-keys": ["key", "effect"],
-        "items": {
-            "type": "object",
-            "required": ["key", "effect"],
-            "properties": {
-                "key": {"type": "string", "minLength": 1, "maxLength": 317, "description": "The key."},
-                "value": {"type": "string", "maxLength": 63, "description": "The value."},
-                "effect": {
-                    "description": "What it does, as for nodes.",
-                    "type": "string", "enum": ["NoSchedule", "PreferNoSchedule", "NoExecute"],
-                },
-            },
-        },
     })
 }
 
@@ -242,7 +213,6 @@ fn inventory() -> Value {
                     "namespace": text("The namespace."), "name": text("The name."), "uid": text("The uid."),
                 },
             },
-            "namespaceUID": text("The uid of the instance's namespace in the spoke."),
             "mirrorUID": text("The uid of the mirror in the spoke."),
             "exact": {"type": "boolean", "description": "Whether members are neither more nor fewer than what is there; false while an apply or a prune is under way."},
             "settledCount": {"type": "integer", "format": "int64", "minimum": 0, "description": "How many members there were when it was last exact."},
@@ -318,7 +288,6 @@ fn served_resource() -> Value {
             },
             "labels": texts("The labels of the definition."),
             "annotations": texts("The annotations of the definition."),
-            "definitionUID": {"type": "string", "description": "The uid of the definition in the spoke."},
         },
     });
     let columns = json!([

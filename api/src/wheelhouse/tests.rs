@@ -7,20 +7,13 @@ use crate::crd::CustomResourceDefinition;
 fn a_spoke_reads_and_writes_its_short_form() {
     let value = json!({
         "apiVersion": "wheelhouse.dev/v1alpha1", "kind": "Spoke", "metadata": {"name": "east"},
-        "spec": {"connection": {"secretRef": {"namespace": "default", "name": "east"}}, "hubID": "h"},
+        "spec": {"connection": {"secretRef": {"namespace": "default", "name": "east"}}},
         "status": {"clusterUID": "u", "instances": {"total": 3, "ready": 2}},
     });
     let spoke = Spoke::from_value(&value).unwrap();
     let connection = spoke.spec.connection.as_ref().unwrap();
     assert_eq!(connection.secret_ref.as_ref().unwrap().key, "kubeconfig");
-    assert_eq!(spoke.spec.authorization, AuthorizationMode::Spoke);
-    assert_eq!(
-        (
-            spoke.spec.hub_id.as_str(),
-            spoke.status.as_ref().unwrap().cluster_uid.as_str()
-        ),
-        ("h", "u")
-    );
+    assert_eq!(spoke.status.as_ref().unwrap().cluster_uid, "u");
     let counts = spoke.status.clone().unwrap().instances.unwrap();
     assert_eq!((counts.total, counts.ready), (3, 2));
     assert_eq!(Spoke::from_value(&spoke.to_value()).unwrap(), spoke);
@@ -93,7 +86,6 @@ fn a_served_resource_carries_the_spec_of_its_definition() {
         crd: definition.spec,
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
-        definition_uid: "u".to_owned(),
     });
     assert_eq!(record.metadata.name, "spokes.wheelhouse.dev");
     assert_eq!(
