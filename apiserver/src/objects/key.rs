@@ -92,15 +92,15 @@ impl ResourcePrefix {
         (if group == CORE { "" } else { group }, resource)
     }
 
-    /// Returns the key of one object.
+    /// Returns the key of one object. No name holds a separator, but what refers to objects may, owner references for example: such a
+    /// key names nothing, in this namespace and cluster or another.
     pub fn key(&self, cluster: &LogicalCluster, namespace: &str, name: &str) -> Key {
         let cluster = cluster.as_str();
         let length = self.text.len() + cluster.len() + namespace.len() + name.len() + 2;
         let mut key = Vec::with_capacity(length);
         key.extend_from_slice(self.text.as_bytes());
         for (part, separator) in [(cluster, true), (namespace, true), (name, false)] {
-            debug_assert!(!part.contains('/'), "a key part holds no separator");
-            key.extend_from_slice(part.as_bytes());
+            key.extend(part.bytes().map(|byte| if byte == b'/' { 0 } else { byte }));
             if separator {
                 key.push(b'/');
             }
@@ -128,5 +128,23 @@ impl ResourcePrefix {
 impl fmt::Debug for ResourcePrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_separator_in_a_name_leaves_no_namespace() {
+        let prefix = ResourcePrefix::new(&GroupResource::new("", "secrets"));
+        let east: LogicalCluster = "east".parse().unwrap();
+        for (namespace, name) in [("", "kube-system/token"), ("a/b", "c"), ("a", "/../b")] {
+            let key = prefix.key(&east, namespace, name);
+            let parts = parse_key(&key).unwrap();
+            assert_eq!(parts.cluster, east.as_str());
+            assert_eq!(parts.namespace, namespace.replace('/', "\0"));
+            assert_eq!(parts.name, name.replace('/', "\0"));
+        }
     }
 }

@@ -5,6 +5,8 @@
 //! restart.
 //! Source: kubernetes/pkg/registry/core/service/storage/alloc.go. Ranges: one /16 of addresses, the default node ports.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use api::validation::NameRule;
 use api::{FieldError, FieldPath, GroupKind, GroupResource, Status};
 use serde_json::{Value, json};
@@ -99,7 +101,7 @@ fn keep_node_ports(object: &mut Value, live: &Value) {
         let mut same = old_ports.unwrap_or_default().iter();
         let kept = same
             .find(|old| name(old) == name(port))
-            .and_then(|old| old["nodePort"].as_u64())
+            .and_then(|old| u16::try_from(old["nodePort"].as_u64()?).ok())
             .filter(|number| *number != 0 && !used.contains(number));
         if let Some(number) = kept {
             port["nodePort"] = json!(number);
@@ -225,47 +227,74 @@ fn allocate_address(
     owner: &str,
     writes: &mut Vec<Write>,
 ) -> Result<(), Status> {
-    let spec = &mut object["spec"];
-    let asked = spec["clusterIP"].as_str().unwrap_or_default().to_owned();
-    let had = live
-        .and_then(|live| live["spec"]["clusterIP"].as_str())
-        .unwrap_or_default();
-    let address = if asked.is_empty() {
-        let is_kubernetes = holder.namespace == "default" && holder.name == "kubernetes";
-        let address = if is_kubernetes {
-            Some(address_text(FIRST))
-        } else {
-            free_address(holder)
-        };
-        address.ok_or_else(|| Status::internal("failed to allocate a serviceIP: range is full"))?
-    } else {
-        asked
+    let asked = asked_address(&object["spec"])
+        .map_err(|error| Status::invalid(&kind(), holder.name, vec![error]))?;
+    let address = match asked {
+        Some(address) => address,
+        None if holder.namespace == "default" && holder.name == "kubernetes" => address_of(FIRST),
+        None => free_address(holder)
+            .ok_or_else(|| Status::internal("failed to allocate a serviceIP: range is full"))?,
     };
-    if address != had {
-        let key = address_key(holder, &address);
+    if live.and_then(address_in) != Some(address) {
+        let key = address_key(holder, address);
         if holder.store.get(&key).is_some() {
-            let path = FieldPath::new("spec").child("clusterIPs");
-            let detail =
-                format!("failed to allocate IP {address}: provided IP is already allocated");
-            let error = FieldError::invalid(&path, json!([address]), detail);
+            let error = not_allocated(address.into(), "provided IP is already allocated");
             return Err(Status::invalid(&kind(), holder.name, vec![error]));
         }
         writes.push(Write::put(key, owner.as_bytes()).expecting(Expect::Absent));
     }
+    let spec = &mut object["spec"];
     spec["clusterIP"] = json!(address);
     spec["clusterIPs"] = json!([address]);
     let families = spec.get("ipFamilies").is_none_or(is_blank);
     if families {
-        spec["ipFamilies"] = json!([if address.contains(':') {
-            "IPv6"
-        } else {
-            "IPv4"
-        }]);
+        spec["ipFamilies"] = json!(["IPv4"]);
     }
     if spec.get("ipFamilyPolicy").is_none_or(is_blank) {
         spec["ipFamilyPolicy"] = json!("SingleStack");
     }
     Ok(())
+}
+
+/// Reads the address that a service asks for; `None` where it asks for none.
+///
+/// # Errors
+/// It is no address, or not one of this range.
+/// Source: `kubernetes/pkg/registry/core/service/ipallocator/interfaces.go`, `ErrNotInRange`.
+fn asked_address(spec: &Value) -> Result<Option<Ipv4Addr>, FieldError> {
+    let asked = spec["clusterIP"].as_str().unwrap_or_default();
+    if asked.is_empty() {
+        return Ok(None);
+    }
+    let address: IpAddr = asked.parse().map_err(|_error| {
+        let path = FieldPath::new("spec").child("clusterIPs").index(0);
+        let detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+        FieldError::invalid(&path, asked, detail)
+    })?;
+    match address {
+        IpAddr::V4(address) if is_in_range(address) => Ok(Some(address)),
+        address => {
+            let [first, second] = NETWORK;
+            let detail = format!(
+                "the provided IP ({address}) is not in the valid range. The range of valid IPs is \
+                 {first}.{second}.0.0/16"
+            );
+            Err(not_allocated(address, &detail))
+        }
+    }
+}
+
+/// Neither the first nor the last address of a network is anybody's.
+fn is_in_range(address: Ipv4Addr) -> bool {
+    let [first, second, high, low] = address.octets();
+    let host = u16::from_be_bytes([high, low]);
+    [first, second] == NETWORK && host != 0 && host != u16::MAX
+}
+
+fn not_allocated(address: IpAddr, detail: &str) -> FieldError {
+    let path = FieldPath::new("spec").child("clusterIPs");
+    let detail = format!("failed to allocate IP {address}: {detail}");
+    FieldError::invalid(&path, json!([address]), detail)
 }
 
 fn allocate_node_ports(
@@ -281,26 +310,33 @@ fn allocate_node_ports(
     let had = live.map(node_ports).unwrap_or_default();
     let mut taken = Vec::new();
     for (index, port) in ports_mut(object).into_iter().flatten().enumerate() {
-        let asked = port["nodePort"].as_u64().unwrap_or(0);
-        let number = if asked == 0 {
-            free_node_port(holder, &taken)
-        } else {
-            Some(asked)
+        let refuse = |asked: i64, detail: String| {
+            let path = FieldPath::new("spec").child("ports").index(index);
+            let error = FieldError::invalid(&path.child("nodePort"), asked, detail);
+            Status::invalid(&kind(), holder.name, vec![error])
         };
-        let number = number
-            .ok_or_else(|| Status::internal("failed to allocate a nodePort: range is full"))?;
+        let number = match port["nodePort"].as_i64().unwrap_or(0) {
+            0 => free_node_port(holder, &taken)
+                .ok_or_else(|| Status::internal("failed to allocate a nodePort: range is full"))?,
+            asked => u16::try_from(asked)
+                .ok()
+                .filter(|number| (NODE_PORT_MIN..=NODE_PORT_MAX).contains(number))
+                .ok_or_else(|| {
+                    let detail = format!(
+                        "provided port is not in the valid range. The range of valid ports is \
+                         {NODE_PORT_MIN}-{NODE_PORT_MAX}"
+                    );
+                    refuse(asked, detail)
+                })?,
+        };
         port["nodePort"] = json!(number);
         if had.contains(&number) || taken.contains(&number) {
             continue;
         }
         let key = node_port_key(holder, number);
         if holder.store.get(&key).is_some() {
-            let path = FieldPath::new("spec")
-                .child("ports")
-                .index(index)
-                .child("nodePort");
-            let error = FieldError::invalid(&path, number, "provided port is already allocated");
-            return Err(Status::invalid(&kind(), holder.name, vec![error]));
+            let detail = "provided port is already allocated".to_owned();
+            return Err(refuse(number.into(), detail));
         }
         writes.push(Write::put(key, owner.as_bytes()).expecting(Expect::Absent));
         taken.push(number);
@@ -311,15 +347,11 @@ fn allocate_node_ports(
 /// What the old state had and the new one has not.
 fn given_up(holder: &Holder<'_>, object: &Value, live: &Value) -> Vec<Write> {
     let mut keys = Vec::new();
-    let address = |object: &Value| {
-        object["spec"]["clusterIP"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned()
-    };
-    let old = address(live);
-    if needs_address(live) && !old.is_empty() && old != address(object) {
-        keys.push(address_key(holder, &old));
+    if needs_address(live)
+        && let Some(old) = address_in(live)
+        && address_in(object) != Some(old)
+    {
+        keys.push(address_key(holder, old));
     }
     let kept = node_ports(object);
     let lost = node_ports(live)
@@ -330,17 +362,16 @@ fn given_up(holder: &Holder<'_>, object: &Value, live: &Value) -> Vec<Write> {
     keys.into_iter().map(Write::delete).collect()
 }
 
-fn free_address(holder: &Holder<'_>) -> Option<String> {
-    let mut addresses = std::iter::repeat_with(|| address_text(rand::random_range(2..=65_000)));
+fn free_address(holder: &Holder<'_>) -> Option<Ipv4Addr> {
+    let mut addresses = std::iter::repeat_with(|| address_of(rand::random_range(2..=65_000)));
     addresses
         .by_ref()
         .take(ATTEMPTS_MAX)
-        .find(|address| holder.store.get(&address_key(holder, address)).is_none())
+        .find(|address| holder.store.get(&address_key(holder, *address)).is_none())
 }
 
-fn free_node_port(holder: &Holder<'_>, taken: &[u64]) -> Option<u64> {
-    let mut ports =
-        std::iter::repeat_with(|| u64::from(rand::random_range(NODE_PORT_MIN..=NODE_PORT_MAX)));
+fn free_node_port(holder: &Holder<'_>, taken: &[u16]) -> Option<u16> {
+    let mut ports = std::iter::repeat_with(|| rand::random_range(NODE_PORT_MIN..=NODE_PORT_MAX));
     ports.by_ref().take(ATTEMPTS_MAX).find(|port| {
         !taken.contains(port) && holder.store.get(&node_port_key(holder, *port)).is_none()
     })
@@ -351,12 +382,17 @@ fn ports_mut(object: &mut Value) -> Option<&mut Vec<Value>> {
     object.get_mut("spec")?.get_mut("ports")?.as_array_mut()
 }
 
-fn node_ports(object: &Value) -> Vec<u64> {
+fn node_ports(object: &Value) -> Vec<u16> {
     let ports = object["spec"]["ports"].as_array().into_iter().flatten();
     ports
-        .filter_map(|port| port["nodePort"].as_u64())
+        .filter_map(|port| u16::try_from(port["nodePort"].as_u64()?).ok())
         .filter(|port| *port != 0)
         .collect()
+}
+
+/// Returns the address that a service has, if it has one.
+fn address_in(object: &Value) -> Option<Ipv4Addr> {
+    object["spec"]["clusterIP"].as_str()?.parse().ok()
 }
 
 fn is_internal(object: &Value) -> bool {
@@ -389,21 +425,21 @@ fn is_blank(value: &Value) -> bool {
     value.is_null() || *value == json!("") || *value == json!([]) || *value == json!(0)
 }
 
-fn address_text(host: u16) -> String {
+fn address_of(host: u16) -> Ipv4Addr {
     let [high, low] = host.to_be_bytes();
     let [first, second] = NETWORK;
-    format!("{first}.{second}.{high}.{low}")
+    Ipv4Addr::new(first, second, high, low)
 }
 
 fn owner_of(holder: &Holder<'_>) -> String {
     json!({"kind": "Service", "namespace": holder.namespace, "name": holder.name}).to_string()
 }
 
-fn address_key(holder: &Holder<'_>, address: &str) -> Key {
-    allocated("serviceips").key(holder.cluster, "", address)
+fn address_key(holder: &Holder<'_>, address: Ipv4Addr) -> Key {
+    allocated("serviceips").key(holder.cluster, "", &address.to_string())
 }
 
-fn node_port_key(holder: &Holder<'_>, port: u64) -> Key {
+fn node_port_key(holder: &Holder<'_>, port: u16) -> Key {
     allocated("nodeports").key(holder.cluster, "", &port.to_string())
 }
 
