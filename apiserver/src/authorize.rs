@@ -7,8 +7,8 @@
 //! `/clusters/*` asks the first gate for all spokes and root's RBAC for the rest.
 //!
 //! # Invariants
-//! - [`Authorized`] is made here alone, and only after both gates. One who does not pass them is told no more than who it is
-//!   itself ([`Reach::OwnIdentity`]).
+//! - [`Authorized`] is made here alone, and only after both gates. A caller who does not pass them learns only its own
+//!   identity ([`Reach::OwnIdentity`]).
 //! - What the hub writes for itself ([`is_reserved`]) no role allows, and no `system:masters` but the hub's own.
 //! - `system:masters` passes without RBAC, as in Kubernetes, so a broken policy can be repaired: the hub's own everywhere, those that the administrators
 //!   of one cluster act as in that cluster alone.
@@ -156,6 +156,8 @@ pub(crate) struct Verdict {
     pub(crate) reason: String,
     /// What went wrong on the way.
     pub(crate) errors: Vec<String>,
+    /// Whether the one who decides could not be asked, so that the answer may be another one later.
+    pub(crate) undecided: bool,
 }
 
 // === impl Authorizer ===
@@ -419,9 +421,12 @@ impl Verdict {
                 denied: true,
                 ..refused(reason)
             },
-            SpokeAnswer::Decided(Decision::NoOpinion { reason })
-            | SpokeAnswer::Unreached { reason }
-            | SpokeAnswer::NotConnected { reason } => refused(reason),
+            SpokeAnswer::Decided(Decision::NoOpinion { reason }) => refused(reason),
+            SpokeAnswer::Unreached { reason } | SpokeAnswer::NotConnected { reason } => Self {
+                errors: vec![reason.clone()],
+                undecided: true,
+                ..refused(reason)
+            },
         }
     }
 
@@ -437,6 +442,7 @@ impl Verdict {
             denied: false,
             reason,
             errors: answer.errors.clone(),
+            undecided: false,
         }
     }
 }
@@ -531,6 +537,10 @@ fn asks_for_itself(request: &Authenticated<http::request::Parts>) -> bool {
 fn refuse_unless_allowed(asked: &Attributes<'_>, verdict: &Verdict) -> Result<(), Refusal> {
     if verdict.allowed {
         return Ok(());
+    }
+    if verdict.undecided {
+        // A 403 would tell clients that asking again is of no use.
+        return Err(Status::service_unavailable(verdict.reason.clone()).into());
     }
     Err(forbidden(asked, &verdict.reason).into())
 }

@@ -295,6 +295,30 @@ async fn a_spoke_is_asked_about_what_the_hub_stores_for_it() {
 }
 
 #[tokio::test]
+async fn a_spoke_that_cannot_be_asked_lets_nobody_in_and_forbids_nothing() {
+    for answer in [
+        SpokeAnswer::Unreached {
+            reason: "timed out".to_owned(),
+        },
+        SpokeAnswer::NotConnected {
+            reason: "timed out".to_owned(),
+        },
+    ] {
+        let authorizer = authorizer().with_spoke_reviewer(Arc::new(move |_: Attributes<'_>| {
+            Box::pin(std::future::ready(answer.clone()))
+        }));
+        let path = "/clusters/west/apis/a.io/v1/xs/n";
+        let refused = admit_as(&authorizer, user("alice"), path, Judge::Rules, &[]).await;
+        let status = refused.unwrap_err();
+        assert_eq!(
+            (status.code, status.message.as_str()),
+            (503, "timed out"),
+            "{status:?}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn refusals_are_in_kubernetes_words() {
     let authorizer = authorizer();
     for (uri, want) in [
