@@ -1,8 +1,8 @@
 //! The hub's Kubernetes API, in the order in which a request meets it.
 //!
 //! A request arrives at [`serve`] over a connection that [`tls`] has made; [`route`] reads from its path which logical
-//! cluster and which resource it means; [`authenticate`] says who asks and [`authorize`] whether they may; [`hub`] then
-//! hands it to whoever answers: [`side`] (health, version, index), [`discovery`], [`openapi`], [`review`] (what is
+//! cluster and which resource it means. [`hub`] conducts the rest: it has [`authenticate`] say who asks and
+//! [`authorize`] whether they may, takes their share of [`quota`], and hands the request to whoever answers: [`side`] (health, version, index), [`discovery`], [`openapi`], [`review`] (what is
 //! computed and never stored), [`handle`] (what the hub's own store serves) or [`relay`] (what a spoke serves).
 //! [`respond`] makes the answer, [`audit`] the record of it.
 //!

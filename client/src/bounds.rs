@@ -36,7 +36,7 @@ const SEPARATOR_BYTES: usize = 96;
 const BRACE_BYTES: usize = 400;
 /// Answers up to this size are parsed without a look at what they will need.
 const SMALL_BYTES: usize = 4096;
-/// Reports of bounds that were met; what comes in addition is not told while these stand.
+/// The most bounds that are reported at a time; further ones are dropped until one of these expires.
 const MET_COUNT_MAX: usize = 16;
 /// How long a bound that was met is told, unless the same read succeeds before.
 const MET_DURATION: Duration = Duration::from_mins(10);
@@ -141,7 +141,7 @@ impl Default for Bounds {
 // === impl Expected ===
 
 impl Expected {
-    /// Returns the most bytes that such an answer may have, and what it is to have more.
+    /// Returns the most bytes that such an answer may have, and the error for exceeding that.
     pub(crate) const fn bound(self, bounds: &Bounds) -> (usize, BoundError) {
         match self {
             Self::Page => {

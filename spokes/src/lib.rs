@@ -29,8 +29,8 @@
 //!    Secrets needs nothing else: see [`found`].
 //! 3. Add it to [`provider::Providers`]: to `of`, whose exhaustive `match` does not compile until you do, and to the list
 //!    in `start`, which the compiler does not check.
-//! 4. Add what `spec.connection` of a Spoke needs for it to the CRD and to [`api::wheelhouse`]; today `secretRef` is the
-//!    only connection. The registry of `apiserver` (`registry/follow.rs`) decides what a Spoke of the provider serves.
+//! 4. Add what `spec.connection` of a Spoke needs for it to the CRD (`api/src/wheelhouse/definitions.rs`) and to
+//!    [`api::wheelhouse`], beside `secretRef` and `clusterProfileRef`. The registry of `apiserver` (`registry/follow.rs`) decides what a Spoke of the provider serves.
 //! 5. If it finds credentials elsewhere than in a Secret, give [`dialer`] a constructor that applies its policy, and
 //!    [`fault`] a variant for each new reason.
 //!

@@ -5,7 +5,7 @@
 //!
 //! # Invariants
 //! - A source that has not been read says nothing: nothing is gone because it is silent.
-//! - What a Spoke was found by keeps it, while that is seen; other sightings of its name are told and do nothing.
+//! - The source that first found a Spoke owns it for as long as it reports it; other sightings of its name are reported and have no effect.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

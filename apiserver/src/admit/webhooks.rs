@@ -39,7 +39,7 @@ type Sets = Vec<(LogicalCluster, Arc<[Arc<Vec<CompiledWebhook>>]>)>;
 /// Lets webhooks change an object that is to be written.
 ///
 /// # Errors
-/// One of them refuses, or fails and must not; what it makes of the object cannot be.
+/// One of them refuses, fails with `failurePolicy: Fail`, or produces an invalid object.
 pub(crate) async fn mutate(
     call: &Call<'_>,
     target: &Target,
@@ -306,7 +306,7 @@ async fn apply(
     // What comes of it is treated as if it had been sent.
     decode::normalize(scope, &mut changed, FieldValidation::Ignore).map_err(|abnormal| {
         abnormal.refused(|cause| {
-            let text = format!("admission webhook {name} made an object that cannot be: {cause}");
+            let text = format!("admission webhook {name} produced an invalid object: {cause}");
             Status::internal(text).into()
         })
     })?;

@@ -8,8 +8,8 @@
 //! - Nothing that one cluster's rules say counts in another; root's RBAC decides about root's objects alone.
 //! - Root and embedded clusters are judged by the policy that is compiled now. Only the answers of real spokes are kept,
 //!   for [`REVIEW_LIFETIME`].
-//! - A spoke that does not answer in [`REVIEW_TIMEOUT`] delays nobody further. Nothing of it is shown, which is told; who watches it goes on
-//!   seeing it.
+//! - A spoke that does not answer in [`REVIEW_TIMEOUT`] delays nobody further. Its objects are omitted, and the response says so; existing
+//!   watches continue.
 
 use std::{
     borrow::Cow,
@@ -34,7 +34,7 @@ pub(crate) const REVIEW_LIFETIME: Duration = Duration::from_secs(4);
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(2);
 /// Spokes that are asked at the same time.
 const REVIEWS_AT_ONCE: usize = 64;
-/// Answers that are kept. Source: 1,000 spokes and 64 users who look at all of them.
+/// The most answers that are cached: 1,000 spokes and 64 users who look at all of them.
 const REVIEW_COUNT_MAX: usize = 65_536;
 
 /// The clusters that a caller may look into.

@@ -1,6 +1,7 @@
 //! The clusters of which an answer over all of them has nothing because their spokes did not answer.
 //!
-//! Invariant: they are told. A client that does not take a part (`partial=true`) is refused, and no client takes silence for absence.
+//! Invariant: they are reported. A client that does not accept partial results (`partial=true`) is refused, so that no client mistakes
+//! silence for absence.
 
 use api::{Status, StatusCause, StatusDetails};
 
@@ -16,7 +17,7 @@ const NAME_LINE_BYTES_MAX: usize = 240;
 /// Names the clusters of which nothing is told.
 ///
 /// # Errors
-/// 503, unless the client takes a part.
+/// 503, unless the client accepts partial results.
 pub(super) fn tell(call: &Call<'_>, failed: &[Failed]) -> Result<(), Refusal> {
     if failed.is_empty() {
         return Ok(());
@@ -42,7 +43,7 @@ pub(super) fn tell(call: &Call<'_>, failed: &[Failed]) -> Result<(), Refusal> {
         ..StatusDetails::default()
     };
     let text = format!(
-        "not every cluster could be asked, and what the others have was not asked for ({PARTIAL}=true): {}",
+        "not every cluster could be asked, and partial results were not requested ({PARTIAL}=true): {}",
         lines.join("; ")
     );
     let status = Status::service_unavailable(text).with_details(details);

@@ -1,4 +1,4 @@
-//! Looks again and again at whoever is being answered without end: watches, logs that are followed, whether of the hub's store or relayed.
+//! Periodically rechecks long-running requests: watches and followed logs, from the hub's store or relayed.
 //!
 //! A request is authenticated and authorized once, at its beginning. What goes on after that is taken down here with the facts that let
 //! it in, and is ended once they are not so any more: the token or certificate has run out, its ServiceAccount is gone, a role binding was
@@ -9,7 +9,7 @@
 //!   that and [`ASK_INTERVAL`] and [`ASK_TIMEOUT`].
 //! - A spoke is asked the same question once in [`ASK_INTERVAL`], however many wait for its answer, and [`ASK_AT_ONCE`] questions at a time.
 //!   One that does not answer sends nobody away, and keeps no other spoke's answers waiting.
-//! - Controllers of this process are let be.
+//! - Controllers of this process are not rechecked.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -96,7 +96,7 @@ impl Target {
     }
 
     /// Finds who answers a request over all clusters. Only lists and watches are judged by each cluster; anything else is
-    /// refused, to those who may know that all clusters are there in other words than to those who may not.
+    /// refused; the message depends on whether the caller may access all clusters.
     fn over_all(registry: &Registry, info: &RequestInfo) -> Self {
         if info.is_resource {
             if let Some(review) = Review::of(info) {

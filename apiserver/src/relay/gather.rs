@@ -170,7 +170,7 @@ impl Relay {
         outgoing.uri_mut().clone_from(&question.uri);
         let headers = outgoing.headers_mut();
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-        // Of the client's own body, which is none, and of its own answer.
+        // These describe the client's own body, which is empty, and the response that it wants.
         for name in [
             header::ACCEPT_ENCODING,
             header::CONTENT_LENGTH,
