@@ -183,7 +183,6 @@ fn spec(
         exact: exact == Exact::Yes,
         acting_as: actor.user().map(|user| user.as_ref().clone()),
         members: members.into_values().collect(),
-        ..InventorySpec::default()
     }
 }
 

@@ -518,36 +518,6 @@ async fn services_of_an_embedded_cluster_get_addresses_of_their_own() {
         "{}",
         taken.message()
     );
-    for (extra, want) in [
-        (
-            json!({"clusterIP": "east/b"}),
-            "spec.clusterIPs[0]: Invalid value: \"east/b\": must be a valid IP address",
-        ),
-        (
-            json!({"clusterIP": "10.97.0.1"}),
-            "the provided IP (10.97.0.1) is not in the valid range. The range of valid IPs is 10.96.0.0/16",
-        ),
-        (
-            json!({"clusterIP": "10.96.255.255"}),
-            "the provided IP (10.96.255.255) is not in the valid range",
-        ),
-        (
-            json!({"clusterIP": "fd00::1"}),
-            "the provided IP (fd00::1) is not in the valid range",
-        ),
-        (
-            json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 80}]}),
-            "provided port is not in the valid range. The range of valid ports is 30000-32767",
-        ),
-        (
-            json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": -1}]}),
-            "spec.ports[0].nodePort: Invalid value: -1: provided port is not in the valid range",
-        ),
-    ] {
-        let refused = bench.post(services, &sent("b", extra)).await;
-        assert_eq!(refused.code, 422, "{}", refused.message());
-        assert!(refused.message().contains(want), "{}", refused.message());
-    }
     let mut again = sent("a", json!({"type": "ClusterIP"}));
     again["metadata"]["resourceVersion"] = made["metadata"]["resourceVersion"].clone();
     let updated = bench
@@ -578,6 +548,47 @@ async fn services_of_an_embedded_cluster_get_addresses_of_their_own() {
         .await
         .expect(201);
     assert_eq!(headless["spec"]["clusterIPs"], json!(["None"]));
+}
+
+#[tokio::test]
+async fn addresses_and_node_ports_out_of_range_are_refused() {
+    let bench = Bench::new().await;
+    let services = "/clusters/east/api/v1/namespaces/default/services";
+    for (extra, want) in [
+        (
+            json!({"clusterIP": "east/b"}),
+            "spec.clusterIPs[0]: Invalid value: \"east/b\": must be a valid IP address",
+        ),
+        (
+            json!({"clusterIP": "10.97.0.1"}),
+            "the provided IP (10.97.0.1) is not in the valid range. The range of valid IPs is 10.96.0.0/16",
+        ),
+        (
+            json!({"clusterIP": "10.96.255.255"}),
+            "the provided IP (10.96.255.255) is not in the valid range",
+        ),
+        (
+            json!({"clusterIP": "fd00::1"}),
+            "the provided IP (fd00::1) is not in the valid range",
+        ),
+        (
+            json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 80}]}),
+            "provided port is not in the valid range. The range of valid ports is 30000-32767",
+        ),
+        (
+            json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": -1}]}),
+            "spec.ports[0].nodePort: Invalid value: -1: provided port is not in the valid range",
+        ),
+    ] {
+        let mut spec = json!({"ports": [{"port": 80}]});
+        let extra = extra.as_object().expect("fields").clone();
+        spec.as_object_mut().expect("a spec").extend(extra);
+        let refused = bench
+            .post(services, &json!({"metadata": {"name": "b"}, "spec": spec}))
+            .await;
+        assert_eq!(refused.code, 422, "{}", refused.message());
+        assert!(refused.message().contains(want), "{}", refused.message());
+    }
 }
 
 #[tokio::test]
