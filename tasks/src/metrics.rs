@@ -5,14 +5,22 @@
 //!
 //! Source: controller-runtime `pkg/internal/metrics/workqueue.go`, `pkg/internal/controller/metrics/metrics.go`.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use prometheus_client::encoding::EncodeLabelSet;
+use parking_lot::Mutex;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use tokio::time::Instant;
 
 /// The labels of a queue: both name its controller, as in controller-runtime.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -41,7 +49,28 @@ struct Families {
     waited: Family<QueueLabels, Histogram, fn() -> Histogram>,
     worked: Family<QueueLabels, Histogram, fn() -> Histogram>,
     active: Family<ControllerLabels, Gauge>,
+    // Guards the table of what runs, by the name of the queue; held for no longer than a look.
+    running: Mutex<BTreeMap<&'static str, Running>>,
 }
+
+/// Since when the keys of queues of one name are worked on. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Running {
+    // Guards the times, by an id of the work.
+    since: Arc<Mutex<BTreeMap<u64, Instant>>>,
+    next_id: Arc<AtomicU64>,
+}
+
+/// Work that is not done; dropped when it is.
+#[derive(Debug)]
+pub(crate) struct Working {
+    running: Running,
+    id: u64,
+}
+
+/// Encodes what is known of work that is not done yet, at the time of the scrape.
+#[derive(Debug)]
+struct Unfinished(Metrics);
 
 /// The metrics of queues of one name, looked up once.
 #[derive(Clone, Debug)]
@@ -58,6 +87,8 @@ pub(crate) struct QueueMetrics {
     pub(crate) worked: Histogram,
     /// Keys that workers have.
     pub(crate) active: Gauge,
+    /// Since when.
+    pub(crate) running: Running,
 }
 
 // === impl Metrics ===
@@ -77,6 +108,7 @@ impl Metrics {
             active: families
                 .active
                 .get_or_create_owned(&ControllerLabels { controller }),
+            running: families.running.lock().entry(name).or_default().clone(),
         }
     }
 
@@ -113,6 +145,71 @@ impl Metrics {
             "Keys that are being worked on",
             families.active.clone(),
         );
+        registry.register_collector(Box::new(Unfinished(self.clone())));
+    }
+}
+
+// === impl Running ===
+
+impl Running {
+    /// Notes that work begins.
+    pub(crate) fn begin(&self, now: Instant) -> Working {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        self.since.lock().insert(id, now);
+        Working {
+            running: self.clone(),
+            id,
+        }
+    }
+
+    /// Returns how long all that runs has been running, in sum, and the longest of it.
+    fn durations(&self, now: Instant) -> (Duration, Duration) {
+        let since = self.since.lock();
+        let durations = since.values().map(|at| now.saturating_duration_since(*at));
+        durations.fold(<(Duration, Duration)>::default(), |(sum, longest), one| {
+            (sum + one, longest.max(one))
+        })
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.running.since.lock().remove(&self.id);
+    }
+}
+
+// === impl Unfinished ===
+
+impl Collector for Unfinished {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let now = Instant::now();
+        let all: Vec<_> = {
+            let running = self.0.families.running.lock();
+            let each = running.iter();
+            each.map(|(name, it)| (*name, it.durations(now))).collect()
+        };
+        let mut encode = |name, help, seconds: fn(&(Duration, Duration)) -> f64| {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for (name, durations) in &all {
+                let labels = QueueLabels {
+                    name,
+                    controller: name,
+                };
+                let gauge = ConstGauge::new(seconds(durations));
+                gauge.encode(family.encode_family(&labels)?)?;
+            }
+            Ok(())
+        };
+        encode(
+            "workqueue_unfinished_work_seconds",
+            "How long all work that is not done yet has taken, in sum.",
+            |(sum, _)| sum.as_secs_f64(),
+        )?;
+        encode(
+            "workqueue_longest_running_processor_seconds",
+            "How long the longest work that is not done yet has taken.",
+            |(_, longest)| longest.as_secs_f64(),
+        )
     }
 }
 
@@ -126,6 +223,7 @@ impl Default for Metrics {
                 waited: Family::new_with_constructor(durations),
                 worked: Family::new_with_constructor(durations),
                 active: Family::default(),
+                running: Mutex::default(),
             }),
         }
     }

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use crate::metrics::QueueMetrics;
+use crate::metrics::{QueueMetrics, Working};
 
 /// A deduplicating queue with delayed additions.
 #[derive(Debug)]
@@ -46,8 +46,8 @@ struct State<K> {
     /// With the time since when it waits.
     ready: VecDeque<(K, Instant)>,
     ready_keys: HashSet<K>,
-    /// With the time since when a worker has it.
-    running: HashMap<K, Instant>,
+    /// With the time since when a worker has it, and what counts that.
+    running: HashMap<K, (Instant, Working)>,
     again: HashSet<K>,
     delayed: BTreeMap<(Instant, u64), K>,
     due: HashMap<K, (Instant, u64)>,
@@ -134,7 +134,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     pub fn done(&self, key: &K) {
         let mut state = self.state.lock();
         let now = Instant::now();
-        if let Some(since) = state.running.remove(key) {
+        if let Some((since, _working)) = state.running.remove(key) {
             state.metrics.active.dec();
             let worked = now.saturating_duration_since(since);
             state.metrics.worked.observe(worked.as_secs_f64());
@@ -212,7 +212,8 @@ impl<K: Clone + Eq + Hash> State<K> {
         let waited = now.saturating_duration_since(since);
         self.metrics.waited.observe(waited.as_secs_f64());
         self.ready_keys.remove(&key);
-        self.running.insert(key.clone(), now);
+        let working = self.metrics.running.begin(now);
+        self.running.insert(key.clone(), (now, working));
         Some(key)
     }
 }
@@ -299,16 +300,24 @@ mod tests {
         let metrics = one.state.lock().metrics.clone();
         assert_eq!((metrics.depth.get(), metrics.active.get()), (2, 1));
         assert_eq!(metrics.adds.get(), 3);
-        drop(other);
-        assert_eq!(metrics.depth.get(), 1, "what the other had is gone with it");
-        one.done(&key);
-        assert_eq!(metrics.active.get(), 0);
         let mut registry = prometheus_client::registry::Registry::default();
         tasks.register_queues(&mut registry);
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
-        let worked = r#"workqueue_work_duration_seconds_sum{name="test",controller="test"} 3.0"#;
-        assert!(text.contains(worked), "{text}");
+        let has = |sample: &str| {
+            let mut text = String::new();
+            prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+            assert!(text.contains(sample), "{sample}: {text}");
+        };
+        let _other_key = other.next().await;
+        tokio::time::advance(Duration::from_secs(2)).await;
+        has(r#"workqueue_unfinished_work_seconds{name="test",controller="test"} 7.0"#);
+        has(r#"workqueue_longest_running_processor_seconds{name="test",controller="test"} 5.0"#);
+        drop(other);
+        assert_eq!(metrics.depth.get(), 1, "what the other had is gone with it");
+        has(r#"workqueue_unfinished_work_seconds{name="test",controller="test"} 5.0"#);
+        one.done(&key);
+        assert_eq!(metrics.active.get(), 0);
+        has(r#"workqueue_work_duration_seconds_sum{name="test",controller="test"} 5.0"#);
+        has(r#"workqueue_unfinished_work_seconds{name="test",controller="test"} 0.0"#);
         drop(one);
         assert_eq!(metrics.depth.get(), 0, "nor is what this one had");
     }
