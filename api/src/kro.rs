@@ -17,9 +17,11 @@ use crate::status::Status;
 use crate::wire::{is_default, or_default};
 
 mod definitions;
+mod gates;
 pub mod keys;
 
 pub use definitions::definitions;
+pub use gates::{CEL_OMIT_FUNCTION, FeatureGates, parse_switch};
 
 /// The group of ResourceGraphDefinitions and the default group of the kinds that they generate.
 pub const GROUP: &str = "kro.run";

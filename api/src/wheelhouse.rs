@@ -51,6 +51,13 @@ pub const KIND_CLAIM_KIND: &str = "KindClaim";
 /// The plural of KindClaims.
 pub const KIND_CLAIM_RESOURCE: &str = "kindclaims";
 
+/// The highest limit that may be set for the items of a collection: each is an object in memory.
+pub const COLLECTION_SIZE_BOUND: u32 = 100_000;
+/// The highest limit that may be set for the dimensions of a collection.
+pub const COLLECTION_DIMENSIONS_BOUND: u32 = 100;
+/// The highest number of GraphRevisions that may be asked to be kept of one definition.
+pub const REVISION_COUNT_BOUND: u32 = 10_000;
+
 /// A real cluster that the hub syncs with; its name is that of its logical cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -85,6 +92,48 @@ pub struct SpokeSpec {
     /// Whether the hub's own admin certificate is `system:masters` there.
     #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub trust_masters: bool,
+    /// What differs here from the switches that the hub was started with, which are kro's.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
+    pub kro: KroSwitches,
+}
+
+/// kro's switches for one logical cluster, as far as they differ from the hub's own. The names are those of the values of
+/// kro's Helm chart.
+///
+/// Source: kro v0.9.4 `helm/values.yaml`, `config`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct KroSwitches {
+    /// Feature gates by name.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
+    pub feature_gates: BTreeMap<String, bool>,
+    /// Whether the CRD of a definition goes with it.
+    #[serde(rename = "allowCRDDeletion", skip_serializing_if = "Option::is_none")]
+    pub allow_crd_deletion: Option<bool>,
+    /// Limits of definitions.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
+    pub rgd: RgdSwitches,
+    /// The version of kro that labels and annotations name; empty for the hub's own choice.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
+    pub version: String,
+}
+
+/// Limits of definitions, in [`KroSwitches`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RgdSwitches {
+    /// The most items that a collection may have.
+    #[serde(rename = "maxCollectionSize", skip_serializing_if = "Option::is_none")]
+    pub collection_size_max: Option<u32>,
+    /// The most dimensions that a collection may have.
+    #[serde(
+        rename = "maxCollectionDimensionSize",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub dimensions_max: Option<u32>,
+    /// How many GraphRevisions are kept of a definition; 0 keeps all.
+    #[serde(rename = "maxGraphRevisions", skip_serializing_if = "Option::is_none")]
+    pub kept_revision_count: Option<u32>,
 }
 
 /// What stands behind a logical cluster.

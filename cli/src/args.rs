@@ -68,6 +68,8 @@ pub(crate) struct Dev {
     /// Leave the demo definition and instances out.
     #[arg(long)]
     pub(crate) no_demo: bool,
+    #[command(flatten)]
+    pub(crate) kro: crate::kro::Flags,
 }
 
 #[derive(Debug, Args)]
@@ -102,6 +104,8 @@ pub(crate) struct Serve {
     /// Ask for a confirmation before more than this percentage of the children of an instance are deleted at once; 100 never asks.
     #[arg(long, value_name = "PERCENT", default_value_t = syncer::Brake::default().percent, value_parser = clap::value_parser!(u8).range(1..=100))]
     pub(crate) confirm_deletions_above: u8,
+    #[command(flatten)]
+    pub(crate) kro: crate::kro::Flags,
     #[command(flatten)]
     pub(crate) limits: Limits,
     #[command(flatten)]
@@ -289,6 +293,9 @@ mod tests {
             "wheelhouse serve --data-dir d --spoke-kubeconfig a --spoke-kubeconfig b --cluster-api-namespace capi",
             "wheelhouse serve --data-dir d --cluster-profile-namespace a --clusterprofile-provider-file f --publish-cluster-profiles b --plugin-env AWS_*",
             "wheelhouse serve --data-dir d --max-watches-per-user 100 --max-requests-per-user 50 --max-requests 400",
+            "wheelhouse serve --data-dir d --feature-gates=CELOmitFunction=true --allow-crd-deletion --rgd-max-graph-revisions=8 --kro-version v0.9.3",
+            "wheelhouse dev --allow-crd-deletion=true --rgd-max-collection-size 50 --rgd-max-collection-dimension-size 3",
+            "wheelhouse rgd lint --feature-gates CELOmitFunction=true a.yaml",
             "wheelhouse spoke add east --from k --from-context c --label a=b --label c=d --server https://h",
             "wheelhouse spoke add east --from k --skip-contact --wait",
             "wheelhouse spoke add east --from k --wait=90",

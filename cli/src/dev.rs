@@ -24,8 +24,11 @@ pub(crate) async fn run(arguments: args::Dev) -> Result<()> {
         plugin_variables: vec!["*".to_owned()],
         ..spokes::Policy::default()
     });
-    let brake = syncer::Brake::default();
-    let running = serve::start(config, brake, arguments.listen, None).await?;
+    let controllers = serve::Controllers {
+        switches: arguments.kro.switches(),
+        ..serve::Controllers::default()
+    };
+    let running = serve::start(config, arguments.listen, controllers).await?;
     let hub = Dynamic::new(running.client(api::wheelhouse::keys::USER_SYNCER));
     let names: Vec<String> = (1..=arguments.spokes)
         .map(|n| format!("spoke-{n}"))

@@ -6,6 +6,7 @@
 mod args;
 mod connect;
 mod dev;
+mod kro;
 mod kubeconfig;
 mod leadership;
 mod output;

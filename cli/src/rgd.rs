@@ -30,6 +30,8 @@ pub(crate) struct Lint {
     /// A directory of CustomResourceDefinitions that the definitions use.
     #[arg(long, value_name = "DIR")]
     schemas: Option<PathBuf>,
+    #[command(flatten)]
+    gates: crate::kro::Gates,
 }
 
 /// A definition and the file that it stands in.
@@ -79,7 +81,8 @@ impl Lint {
                 }
             }
         }
-        let (lines, refused_count) = judge_all(&authored, &mut kinds)?;
+        let options = self.gates.compile_options();
+        let (lines, refused_count) = judge_all(&authored, &mut kinds, &options)?;
         for line in &lines {
             output::line(line)?;
         }
@@ -97,7 +100,11 @@ impl Lint {
 ///
 /// A definition may use the kind that another one generates, in any order: those that are refused are tried again for as
 /// long as others add kinds.
-fn judge_all(authored: &[Authored], kinds: &mut Kinds) -> Result<(Vec<String>, usize)> {
+fn judge_all(
+    authored: &[Authored],
+    kinds: &mut Kinds,
+    options: &graph::CompileOptions,
+) -> Result<(Vec<String>, usize)> {
     let mut verdicts: Vec<Option<Result<(), String>>> = authored.iter().map(|_| None).collect();
     loop {
         let mut progress = false;
@@ -105,7 +112,7 @@ fn judge_all(authored: &[Authored], kinds: &mut Kinds) -> Result<(Vec<String>, u
             if matches!(verdict, Some(Ok(()))) {
                 continue;
             }
-            *verdict = Some(one.compile(kinds));
+            *verdict = Some(one.compile(kinds, options));
             progress |= matches!(verdict, Some(Ok(())));
         }
         if !progress {
@@ -140,8 +147,8 @@ impl Authored {
     }
 
     /// Compiles the definition, and adds the kind that it generates.
-    fn compile(&self, kinds: &mut Kinds) -> Result<(), String> {
-        let graph = graph::compile(&self.spec()?, meta::name(&self.object), kinds)
+    fn compile(&self, kinds: &mut Kinds, options: &graph::CompileOptions) -> Result<(), String> {
+        let graph = graph::compile_with(&self.spec()?, meta::name(&self.object), kinds, options)
             .map_err(|error| error.to_string())?;
         kinds.define(graph.definition())
     }
@@ -209,7 +216,12 @@ mod tests {
         let outer = authored("outer", "Outer", &uses);
         let inner = authored("inner", "Inner", &config_map("settings"));
         let both = [outer, inner];
-        let (lines, refused_count) = judge_all(&both, &mut Kinds::default()).expect("a report");
+        let (lines, refused_count) = judge_all(
+            &both,
+            &mut Kinds::default(),
+            &graph::CompileOptions::default(),
+        )
+        .expect("a report");
         assert_eq!(refused_count, 0, "{lines:?}");
         assert_eq!(lines.len(), 1, "{lines:?}");
         assert!(
@@ -217,7 +229,12 @@ mod tests {
             "{lines:?}"
         );
         let [outer, _] = both;
-        let (lines, refused_count) = judge_all(&[outer], &mut Kinds::default()).expect("a report");
+        let (lines, refused_count) = judge_all(
+            &[outer],
+            &mut Kinds::default(),
+            &graph::CompileOptions::default(),
+        )
+        .expect("a report");
         assert_eq!(refused_count, 1, "{lines:?}");
         assert!(lines[0].contains("outer: error: "), "{lines:?}");
     }

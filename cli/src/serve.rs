@@ -12,7 +12,7 @@ use apiserver::{
 };
 use client::Bounds;
 use spokes::{AccessProviders, Dialer, Policy, Servers};
-use syncer::Publication;
+use syncer::{Publication, Switches};
 use tasks::{OnPanic, Tasks};
 use tokio::{
     net::{TcpListener, TcpSocket},
@@ -86,8 +86,12 @@ pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
         percent: arguments.confirm_deletions_above,
         ..syncer::Brake::default()
     };
-    let publish_in = arguments.spokes.publish_profiles;
-    let running = start(config, brake, arguments.listen, publish_in).await?;
+    let controllers = Controllers {
+        brake,
+        switches: arguments.kro.switches(),
+        publish_in: arguments.spokes.publish_profiles,
+    };
+    let running = start(config, arguments.listen, controllers).await?;
     if let Some(file) = &arguments.kubeconfig_out {
         kubeconfig::publish(&running.kubeconfig(), file)?;
     }
@@ -170,13 +174,28 @@ fn client(hub: &Hub, user: &str) -> kube::Client {
     kube::Client::new(hub.in_process(UserInfo::system(user)), "default")
 }
 
-/// Opens the store, starts to serve, and starts the syncer, which publishes the spokes in a namespace if one is named.
+/// What the syncer is told by flags.
+#[derive(Debug, Default)]
+pub(crate) struct Controllers {
+    /// When deletions wait to be confirmed.
+    pub(crate) brake: syncer::Brake,
+    /// kro's switches.
+    pub(crate) switches: Switches,
+    /// The namespace of root in which the spokes are published, if they are.
+    pub(crate) publish_in: Option<String>,
+}
+
+/// Opens the store, starts to serve, and starts the syncer.
 pub(crate) async fn start(
     mut config: apiserver::Config,
-    brake: syncer::Brake,
     listen: SocketAddr,
-    publish_in: Option<String>,
+    controllers: Controllers,
 ) -> Result<Running> {
+    let Controllers {
+        brake,
+        switches,
+        publish_in,
+    } = controllers;
     let tasks = Tasks::new();
     if !listen.ip().is_unspecified() {
         config.addresses.push(listen.ip());
@@ -202,7 +221,7 @@ pub(crate) async fn start(
         tasks.spawn("serve", async move { hub.serve(listener, drain).await })
     };
     if hub.is_alone() {
-        start_syncer(&hub, brake, &tasks, publication);
+        start_syncer(&hub, (brake, switches), &tasks, publication);
     } else {
         let lease = client(&hub, leadership::USER);
         let (looked_at, led) = (hub.clone(), hub.clone());
@@ -212,7 +231,7 @@ pub(crate) async fn start(
             move || looked_at.epoch(),
             move |tasks| {
                 led.start_controllers(tasks);
-                start_syncer(&led, brake, tasks, publication.clone());
+                start_syncer(&led, (brake, switches.clone()), tasks, publication.clone());
             },
         );
         // Without it nobody would notice that this replica leads no more.
@@ -236,11 +255,17 @@ fn reached(config: &apiserver::Config, listens: SocketAddr) -> String {
     }
 }
 
-fn start_syncer(hub: &Hub, brake: syncer::Brake, tasks: &Tasks, publication: Option<Publication>) {
+fn start_syncer(
+    hub: &Hub,
+    (brake, switches): (syncer::Brake, Switches),
+    tasks: &Tasks,
+    publication: Option<Publication>,
+) {
     let config = syncer::Config {
         hub: client(hub, keys::USER_SYNCER),
         hub_id: hub.id().to_owned(),
         brake,
+        switches,
         spokes: hub.spokes().clone(),
         publication,
     };
@@ -315,7 +340,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let config = apiserver::Config::new(folder.path());
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-        let running = start(config, syncer::Brake::default(), listen, None)
+        let running = start(config, listen, Controllers::default())
             .await
             .expect("a hub");
         let needed = async { panic!("on purpose") };

@@ -42,10 +42,10 @@ use crate::simple_schema;
 pub(crate) use crate::compile::resource::json_word;
 
 /// The most dimensions a forEach may have; kro's default of `--rgd-max-collection-dimension-size`.
-const DIMENSIONS_MAX: usize = 10;
+pub const DIMENSIONS_MAX: usize = 10;
 
 /// What a compilation permits.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct CompileOptions {
     /// Whether `omit()` may be used; kro's feature gate `CELOmitFunction`.
     pub omit: bool,
@@ -138,6 +138,12 @@ pub fn compile_with(
         nodes,
         instance,
     }))
+}
+
+/// Returns where the instances of a definition are served, whether it compiles or not.
+pub fn instance_endpoint(spec: &RgdSpec) -> GroupVersionResource {
+    let names = names_of(spec);
+    GroupVersionResource::new(names.group, names.version, names.plural())
 }
 
 /// Hashes a spec: 16 hexadecimal digits, the value of the label `kro.run/graph-revision-hash`.

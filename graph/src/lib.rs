@@ -45,7 +45,10 @@ pub mod conditions;
 pub mod definition_conditions;
 pub mod status;
 
-pub use compile::{CompileError, CompileOptions, compile, compile_with, spec_hash};
+pub use compile::{
+    CompileError, CompileOptions, DIMENSIONS_MAX, compile, compile_with, instance_endpoint,
+    spec_hash,
+};
 pub use drift::Applied;
 pub use graph::{ChildKind, CompiledGraph, Node, NodeKind};
 pub use instance::Owner;

@@ -108,6 +108,7 @@ impl Fleet {
         let user = UserInfo::system(wheelhouse::keys::USER_SYNCER);
         let link = HubLink::new(&self.network, hub.in_process(user));
         let config = syncer::Config {
+            switches: syncer::Switches::default(),
             hub: kube::Client::new(link, "default"),
             hub_id: HUB_ID.to_owned(),
             brake: syncer::Brake::default(),

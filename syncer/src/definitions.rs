@@ -1,13 +1,15 @@
 //! ResourceGraphDefinitions: compiled, recorded as GraphRevisions, published as CRDs.
 //!
 //! In reading order: [`reconcile`] (one definition), [`claims`] (who holds a kind), [`resolving`] (the schemas that it is compiled
-//! against), [`revisions`], [`distribution`] (its CRD in every target), [`conditions`].
+//! against), [`revisions`], [`distribution`] (its CRD in every target), [`leaving`] (its CRD
+//! where it may go with it).
 //!
 //! A definition in root is for all spokes, or for those that its annotation selects; one authored
 //! at a spoke's path is for that spoke alone.
 
 pub(crate) mod claims;
 pub(crate) mod distribution;
+mod leaving;
 pub(crate) mod reconcile;
 pub(crate) mod resolving;
 pub(crate) mod revisions;

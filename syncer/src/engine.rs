@@ -12,7 +12,8 @@ use tokio::sync::Semaphore;
 
 use crate::state::{
     brake::Brake, definitions::Definitions, fleet::Fleet, instances::InstanceCache,
-    keys::InstanceKey, restored::Restored, served::DefinitionKey, turns::Turns,
+    keys::InstanceKey, restored::Restored, served::DefinitionKey, switches::Switchboard,
+    turns::Turns,
 };
 
 /// How long counts of instances may change before a Spoke's status is written once.
@@ -24,8 +25,8 @@ pub(crate) struct Engine {
     pub(crate) hub: Dynamic,
     /// Names this hub to other writers of the same spoke.
     pub(crate) hub_id: String,
-    /// What plans put on every child.
-    pub(crate) settings: graph::Settings,
+    /// kro's switches, in each logical cluster.
+    pub(crate) switches: Switchboard,
     /// Definitions that are served.
     pub(crate) definitions: Definitions,
     /// Instances of all logical clusters.

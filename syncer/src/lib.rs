@@ -34,14 +34,14 @@ use tasks::Tasks;
 use tokio::sync::Semaphore;
 
 pub use self::spokes::Publication;
-pub use crate::state::brake::Brake;
+pub use crate::state::{brake::Brake, switches::Switches};
 use crate::{
     engine::Engine,
-    state::target::{Target, TargetSort},
+    state::{
+        switches::Switchboard,
+        target::{Target, TargetSort},
+    },
 };
-
-/// The version of kro whose keys and texts children and conditions carry.
-pub const KRO_VERSION: &str = "v0.9.4";
 
 /// What the syncer is told at its start.
 pub struct Config {
@@ -51,6 +51,8 @@ pub struct Config {
     pub hub_id: String,
     /// When deletions wait to be confirmed.
     pub brake: Brake,
+    /// kro's switches.
+    pub switches: Switches,
     /// The connections to all spokes, which the hub of the same process shares. A syncer in a process of its own starts
     /// them with its client of the hub.
     pub spokes: Spokes,
@@ -71,17 +73,13 @@ impl fmt::Debug for Config {
 /// Starts all controllers. They end with `tasks`.
 pub fn start(config: Config, tasks: &Tasks) {
     let hub_label = (api::wheelhouse::keys::HUB.to_owned(), config.hub_id.clone());
-    let settings = graph::Settings {
-        kro_version: KRO_VERSION.to_owned(),
-        extra_labels: BTreeMap::from([hub_label]),
-        ..graph::Settings::default()
-    };
+    let switches = Switchboard::new(config.switches, BTreeMap::from([hub_label]));
     let engine = Arc::new(Engine {
         hub: Dynamic::new(config.hub),
         hub_id: config.hub_id,
         spokes: config.spokes,
         identities: Identities::default(),
-        settings,
+        switches,
         definitions: state::definitions::Definitions::default(),
         instances: state::instances::InstanceCache::default(),
         fleet: state::fleet::Fleet::default(),

@@ -3,8 +3,8 @@
 //!
 //! In reading order: [`keys`], [`collection`] (what of a watch and of our own writes is believed), [`children`],
 //! [`mirrors`] and [`externals`] (what there is in a target), [`claims`] (what is an instance's own), [`actors`] (in whose
-//! name), [`served`], [`kinds`], [`kind_claims`] and [`definitions`], [`instances`], [`target`] and [`fleet`], [`turns`],
-//! [`restored`], [`revision`].
+//! name), [`served`], [`kinds`], [`kind_claims`] and [`definitions`], [`instances`], [`switches`], [`target`] and [`fleet`],
+//! [`turns`], [`restored`], [`revision`].
 
 pub(crate) mod actors;
 pub(crate) mod admission;
@@ -23,5 +23,6 @@ pub(crate) mod mirrors;
 pub(crate) mod restored;
 pub(crate) mod revision;
 pub(crate) mod served;
+pub(crate) mod switches;
 pub(crate) mod target;
 pub(crate) mod turns;

@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{
-    DISCOVERY_RECORD_KIND, DISCOVERY_RECORD_RESOURCE, GROUP, INTERNAL_GROUP, INVENTORY_KIND,
-    INVENTORY_RESOURCE, KIND_CLAIM_KIND, KIND_CLAIM_RESOURCE, SERVED_RESOURCE_KIND,
+    COLLECTION_DIMENSIONS_BOUND, COLLECTION_SIZE_BOUND, DISCOVERY_RECORD_KIND,
+    DISCOVERY_RECORD_RESOURCE, GROUP, INTERNAL_GROUP, INVENTORY_KIND, INVENTORY_RESOURCE,
+    KIND_CLAIM_KIND, KIND_CLAIM_RESOURCE, REVISION_COUNT_BOUND, SERVED_RESOURCE_KIND,
     SERVED_RESOURCE_RESOURCE, SPOKE_KIND, SPOKE_RESOURCE, VERSION,
 };
 
@@ -82,6 +83,7 @@ fn spoke_spec() -> Value {
                 "description": "Whether the hub's own admin certificate is system:masters there.",
                 "type": "boolean",
             },
+            "kro": kro_switches(),
         },
         "x-kubernetes-validations": [{
             "rule": "!has(self.provider) || self.provider != 'Kubeconfig' || has(self.connection)",
@@ -90,6 +92,40 @@ fn spoke_spec() -> Value {
             "rule": "!has(self.provider) || self.provider != 'ClusterProfile' || has(self.connection)",
             "message": "connection is required where the provider is ClusterProfile",
         }],
+    })
+}
+
+fn kro_switches() -> Value {
+    let limit = |description: &str, maximum: u32| json!({"description": description, "type": "integer", "format": "int64", "minimum": 0, "maximum": maximum});
+    json!({
+        "description": "kro's switches for this cluster, where they differ from those that the hub was started with. The names are those of kro's Helm chart.",
+        "type": "object",
+        "properties": {
+            "featureGates": {
+                "description": "Feature gates of kro, by name.",
+                "type": "object",
+                "properties": {
+                    crate::kro::CEL_OMIT_FUNCTION: {"type": "boolean", "description": "Whether omit() may be used in templates."},
+                },
+            },
+            "allowCRDDeletion": {
+                "description": "Whether the CRD of a definition that is deleted goes too, once it has no instances.",
+                "type": "boolean",
+            },
+            "rgd": {
+                "description": "Limits of definitions.",
+                "type": "object",
+                "properties": {
+                    "maxCollectionSize": limit("The most items that a collection may have.", COLLECTION_SIZE_BOUND),
+                    "maxCollectionDimensionSize": limit("The most dimensions that a collection may have.", COLLECTION_DIMENSIONS_BOUND),
+                    "maxGraphRevisions": limit("How many GraphRevisions are kept of a definition; 0 keeps all.", REVISION_COUNT_BOUND),
+                },
+            },
+            "version": {
+                "description": "The version of kro that labels and annotations name.",
+                "type": "string", "maxLength": 63, "pattern": "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$",
+            },
+        },
     })
 }
 

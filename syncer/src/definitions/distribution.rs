@@ -13,7 +13,9 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use api::{GroupKind, LogicalCluster, crd::CustomResourceDefinition, wheelhouse::ServedState};
+use api::{
+    GroupKind, LogicalCluster, crd::CustomResourceDefinition, kro::keys, wheelhouse::ServedState,
+};
 use client::{Answer, DeleteRequest, Force, ListRequest, Patch, reflector::Event};
 use graph::Ownership;
 use serde_json::{Value, json};
@@ -43,7 +45,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(2);
 const REFUSED_DELAY: Duration = Duration::from_secs(10);
 
 /// Lets a breaking change of a CRD through. Source: kro.
-const ALLOW_BREAKING: &str = api::kro::keys::ANNOTATION_ALLOW_BREAKING_CHANGES;
+const ALLOW_BREAKING: &str = keys::ANNOTATION_ALLOW_BREAKING_CHANGES;
 
 /// How far a definition is over all targets that can be reached.
 #[derive(Debug)]
@@ -293,7 +295,7 @@ async fn ensure(
     ours: &mut Option<bool>,
 ) -> Result<Progress, client::Error> {
     let endpoint = target.endpoint(&resources::crds(), "");
-    let wanted = served.definition.to_value();
+    let wanted = definition_in(engine, target, served);
     let name = api::meta::name(&wanted).to_owned();
     let live = match target.dynamic.get(&endpoint, &name).await {
         Ok(live) => Some(live),
@@ -339,6 +341,14 @@ async fn ensure(
         return serve_mirrored(engine, target, served, &wanted).await;
     }
     Ok(Progress::Served)
+}
+
+/// Returns a definition's CRD as it is to be in a target, which may have a version of kro to be named of its own.
+fn definition_in(engine: &Engine, target: &Target, served: &Served) -> Value {
+    let mut definition = served.definition.to_value();
+    let version = &engine.switches.of(&target.cluster).settings.kro_version;
+    definition["metadata"]["labels"][keys::LABEL_KRO_VERSION] = json!(version);
+    definition
 }
 
 /// Lets the hub serve a kind in the place of a spoke, once the hub has all that is there of it.

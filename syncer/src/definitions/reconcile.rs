@@ -22,7 +22,7 @@ use tracing::{debug, info, warn};
 use super::{
     claims,
     distribution::{self, Spread},
-    resolving,
+    leaving, resolving,
     revisions::{self, Keep, Revision},
 };
 use crate::{
@@ -80,10 +80,7 @@ async fn step(engine: &Arc<Engine>, key: &DefinitionKey) -> Result<(), client::E
     };
     let revisions = revisions::list(engine, key).await?;
     if api::meta::deletion_timestamp(&object).is_some() {
-        withdraw(engine, key);
-        revisions::collect(engine, key, &revisions, Keep::None).await?;
-        claims::release(engine, key, None).await?;
-        return release(engine, key, &object).await;
+        return end(engine, key, &object, &revisions).await;
     }
     if !api::meta::has_finalizer(&object, api::kro::keys::FINALIZER) {
         let patch = finalizers::add(&object, api::kro::keys::FINALIZER);
@@ -133,6 +130,25 @@ async fn step(engine: &Arc<Engine>, key: &DefinitionKey) -> Result<(), client::E
     }
 }
 
+/// Goes as far with the deletion of a definition as it can go now.
+async fn end(
+    engine: &Arc<Engine>,
+    key: &DefinitionKey,
+    object: &Value,
+    revisions: &[Revision],
+) -> Result<(), client::Error> {
+    withdraw(engine, key);
+    if let Some(reason) = leaving::delete_crds(engine, key, object).await? {
+        let mut set = ConditionSet::open(&DEFINITION, object, &Engine::now());
+        set.mark(Mark::waits("KindReady", "InstancesLeft", reason));
+        engine.definition_queue.add_after(key.clone(), RETRY_DELAY);
+        return write_status(engine, key, object, &set, None).await;
+    }
+    revisions::collect(engine, key, revisions, Keep::None).await?;
+    claims::release(engine, key, None).await?;
+    release(engine, key, object).await
+}
+
 /// A definition, and what was read for it.
 #[derive(Clone, Copy)]
 struct Subject<'a> {
@@ -174,7 +190,10 @@ fn compile(
     key: &DefinitionKey,
     fetched: &resolving::Fetched,
 ) -> Compiled {
-    match fetched.compile(|schemas| graph::compile(&definition.spec, &key.name, schemas)) {
+    let options = engine.switches.of(&key.cluster).settings.compile;
+    let compiled = fetched
+        .compile(|schemas| graph::compile_with(&definition.spec, &key.name, schemas, &options));
+    match compiled {
         Ok((graph, view)) => {
             engine.definitions.note_view(key, view);
             Compiled::Graph(graph)
@@ -313,7 +332,11 @@ fn publish(
         uid: uid.to_owned(),
     };
     let mut definition = graph.definition().clone();
-    graph::label_definition(&mut definition, &owner, &engine.settings);
+    graph::label_definition(
+        &mut definition,
+        &owner,
+        &engine.switches.of(&key.cluster).settings,
+    );
     let served = Arc::new(Served {
         key: key.clone(),
         owner,
@@ -354,8 +377,10 @@ async fn serve_last_good(
         let kind = graph.gvr().group_resource();
         engine.definitions.claims.holds(key, &kind)
     };
-    let last_good =
-        fetched.compile(|schemas| revisions::last_good(key, revisions, schemas, holds).ok_or(()));
+    let options = engine.switches.of(&key.cluster).settings.compile;
+    let last_good = fetched.compile(|schemas| {
+        revisions::last_good(key, revisions, schemas, &options, holds).ok_or(())
+    });
     if let Ok(((graph, author), _)) = last_good
         && let Ok(grant) = Grant::of(&key.cluster, object)
         // Its own author's: who has written the definition since has not written this.

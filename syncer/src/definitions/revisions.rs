@@ -17,9 +17,6 @@ use serde_json::{Value, json};
 
 use crate::{engine::Engine, resources, state::served::DefinitionKey};
 
-/// Revisions of a definition that are kept. Source: kro's `--rgd-max-graph-revisions`.
-const REVISION_COUNT_MAX: usize = 5;
-
 /// A recorded revision.
 #[derive(Debug, Clone)]
 pub(crate) struct Revision {
@@ -69,7 +66,7 @@ pub(crate) async fn issue(
             "name": name,
             "labels": {
                 "kro.run/owned": "true",
-                "kro.run/kro-version": engine.settings.kro_version,
+                "kro.run/kro-version": engine.switches.of(&key.cluster).settings.kro_version,
                 "kro.run/resource-graph-definition-name": key.name,
                 (api::kro::keys::LABEL_REVISION_HASH): graph.spec_hash(),
             },
@@ -123,10 +120,10 @@ pub(crate) async fn collect(
 ) -> Result<(), client::Error> {
     let endpoint = Engine::hub_endpoint(&key.cluster, &resources::revisions(), "");
     let kept = match keep {
-        Keep::Newest => REVISION_COUNT_MAX,
-        Keep::None => 0,
+        Keep::Newest => engine.switches.of(&key.cluster).revision_count_max,
+        Keep::None => Some(0),
     };
-    let surplus = revisions.len().saturating_sub(kept);
+    let surplus = kept.map_or(0, |kept| revisions.len().saturating_sub(kept));
     for revision in revisions
         .iter()
         .take(surplus)
@@ -145,7 +142,7 @@ pub(crate) async fn collect(
 /// What [`collect`] leaves.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Keep {
-    /// The newest ones.
+    /// The newest ones, as many as the cluster's switch says.
     Newest,
     /// None: the definition goes.
     None,
@@ -158,10 +155,12 @@ pub(crate) fn last_good<'r>(
     key: &DefinitionKey,
     revisions: &'r [Revision],
     resolver: &dyn graph::SchemaResolver,
+    options: &graph::CompileOptions,
     holds: impl Fn(&CompiledGraph) -> bool,
 ) -> Option<(Arc<CompiledGraph>, Option<&'r str>)> {
     revisions.iter().rev().find_map(|revision| {
-        let graph = graph::compile(revision.spec.as_ref()?, &key.name, resolver).ok()?;
+        let graph =
+            graph::compile_with(revision.spec.as_ref()?, &key.name, resolver, options).ok()?;
         holds(&graph).then_some((graph, revision.author.as_deref()))
     })
 }

@@ -279,8 +279,7 @@ async fn inventory(work: &mut Work<'_>, inventory: &graph::Inventory) -> Result<
     if graph::Inventory::read(&work.instance).is_ok_and(|known| known == *inventory) {
         return Ok(());
     }
-    let settings = &work.engine.settings;
-    let patch = graph::instance::inventory_patch(&work.instance, inventory, settings);
+    let patch = graph::instance::inventory_patch(&work.instance, inventory, &work.chosen.settings);
     work.apply_to_instance(&patch, api::kro::keys::MANAGER_APPLYSET_PARENT)
         .await
 }

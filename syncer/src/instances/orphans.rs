@@ -102,6 +102,7 @@ async fn take_away_with_children(
         .map_err(|error| Pause::Failure(error.to_string()))?;
     let mut work = Work {
         engine,
+        chosen: engine.switches.of(&target.cluster),
         target,
         key,
         instance,

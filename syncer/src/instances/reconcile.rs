@@ -64,6 +64,7 @@ pub(crate) async fn run(engine: &Arc<Engine>, target: &Arc<Target>, key: &Instan
     let memory = target.recall(key, &object.uid);
     let mut work = Work {
         engine,
+        chosen: engine.switches.of(&target.cluster),
         target,
         key,
         instance,
@@ -144,7 +145,7 @@ impl Work<'_> {
 
     /// Writes finalizer and labels on the hub's instance.
     async fn manage(&mut self, served: &Served) -> Result<(), Pause> {
-        let settings = &self.engine.settings;
+        let settings = &self.chosen.settings;
         let patch = graph::instance::labeller_patch(&self.instance, &served.owner, settings)
             .map_err(Pause::Failure)?;
         if let Some(patch) = patch {
@@ -263,7 +264,7 @@ impl Work<'_> {
             let input = PlanInput {
                 instance: &self.instance,
                 observed,
-                settings: &self.engine.settings,
+                settings: &self.chosen.settings,
             };
             let plan = match served.graph.plan_quickly(&input) {
                 Some(plan) => plan,
@@ -298,13 +299,13 @@ impl Work<'_> {
         let ended = |_closed| Pause::Watch;
         let _own = self.target.planning.acquire().await.map_err(ended)?;
         let _turn = self.engine.planning.acquire().await.map_err(ended)?;
-        let (graph, engine) = (Arc::clone(&served.graph), Arc::clone(self.engine));
+        let (graph, chosen) = (Arc::clone(&served.graph), Arc::clone(&self.chosen));
         let (instance, seen) = (self.instance.clone(), observed.clone());
         let planned = self.engine.tasks.spawn_blocking("plan", move || {
             graph.plan(&PlanInput {
                 instance: &instance,
                 observed: &seen,
-                settings: &engine.settings,
+                settings: &chosen.settings,
             })
         });
         planned

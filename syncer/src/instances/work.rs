@@ -11,6 +11,7 @@ use crate::{
         claims,
         keys::InstanceKey,
         served::Served,
+        switches::Chosen,
         target::{Memory, Target},
     },
 };
@@ -37,6 +38,8 @@ impl From<client::Error> for Pause {
 #[derive(Debug)]
 pub(crate) struct Work<'a> {
     pub(crate) engine: &'a Arc<Engine>,
+    /// The switches of the target.
+    pub(crate) chosen: Arc<Chosen>,
     pub(crate) target: &'a Arc<Target>,
     pub(crate) key: &'a InstanceKey,
     pub(crate) instance: Value,

@@ -41,6 +41,7 @@ pub(super) async fn run(engine: &Arc<Engine>, cluster: &LogicalCluster) {
         None if cluster.is_root() => Ok(()),
         None => {
             engine.fleet.disconnect(cluster);
+            engine.switches.forget(cluster);
             found::make(engine, cluster).await
         }
     };
@@ -88,6 +89,7 @@ async fn step(
             engine.definition_queue.add(key);
         }
     }
+    note_switches(engine, cluster, entry);
     if !entry.is_current() {
         return Ok(()); // what comes of the Spoke as it is now names it again
     }
@@ -103,6 +105,26 @@ async fn step(
         State::Embedded | State::Connected(_) => census::write(engine, cluster, &object).await,
         State::Refused(fault) => census::refuse(engine, &object, &fault.to_string()).await,
     }
+}
+
+/// Notes kro's switches of a cluster. Where they change, all that they are for is looked at again.
+fn note_switches(engine: &Engine, cluster: &LogicalCluster, entry: &Entry) {
+    let Ok(spoke) = &entry.known.spoke else {
+        return; // it cannot be read, and is not connected
+    };
+    if !engine.switches.note(cluster, &spoke.spec.kro) {
+        return;
+    }
+    if let Some(target) = engine.fleet.get(cluster) {
+        target.kinds.expire();
+    }
+    engine.distribution_queue.add(cluster.clone());
+    for key in engine.definitions.keys() {
+        if key.cluster == *cluster {
+            engine.definition_queue.add(key);
+        }
+    }
+    engine.requeue_cluster(cluster);
 }
 
 async fn connect_embedded(
