@@ -58,7 +58,18 @@ pub struct CompileOptions {
 #[error("{message}")]
 pub struct CompileError {
     message: String,
-    transient: bool,
+    cause: Cause,
+}
+
+/// What a refusal comes from.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Cause {
+    /// The definition itself.
+    Definition,
+    /// A kind that the cluster does not serve, and may serve later.
+    Unresolved,
+    /// The cluster, which could not be asked.
+    Unavailable,
 }
 
 /// Compiles a definition against the kinds of one cluster.
@@ -225,9 +236,9 @@ fn draft_resources(
     for (index, shape) in shapes.into_iter().enumerate() {
         let id = shape.id.clone();
         let draft = Draft::build(shape, index, resolver, !cluster_scoped).map_err(|error| {
-            let transient = error.is_transient();
+            let cause = error.cause();
             let message = format!("failed to build resource {}: {error}", quote(&id));
-            CompileError { message, transient }
+            CompileError { message, cause }
         })?;
         drafts.push(draft);
     }
@@ -259,8 +270,12 @@ pub(crate) enum ResourceError {
 // === impl ResourceError ===
 
 impl ResourceError {
-    fn is_transient(&self) -> bool {
-        matches!(self, Self::Unresolved(_, ResolveError::Unavailable(_)))
+    fn cause(&self) -> Cause {
+        match self {
+            Self::Unresolved(_, ResolveError::Unavailable(_)) => Cause::Unavailable,
+            Self::Unresolved(..) => Cause::Unresolved,
+            Self::Refused(_) => Cause::Definition,
+        }
     }
 }
 
@@ -295,7 +310,12 @@ impl Default for CompileOptions {
 impl CompileError {
     /// Whether the cluster could not be asked: the definition is not to blame, and it is worth another try.
     pub fn is_transient(&self) -> bool {
-        self.transient
+        self.cause == Cause::Unavailable
+    }
+
+    /// Whether a kind is missing that the cluster may serve later: it is worth another try then.
+    pub fn is_unresolved(&self) -> bool {
+        self.cause == Cause::Unresolved
     }
 }
 
@@ -303,7 +323,7 @@ impl From<String> for CompileError {
     fn from(message: String) -> Self {
         Self {
             message,
-            transient: false,
+            cause: Cause::Definition,
         }
     }
 }

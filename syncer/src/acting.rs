@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use crate::{
     engine::Engine,
     state::{
-        actors::{Actor, Grant, Question},
+        actors::{Actor, Grant, Place, Question},
         target::{Target, TargetSort},
     },
 };
@@ -55,9 +55,9 @@ pub(crate) async fn resolve(
         }
     };
     match (&grant.run_as, author) {
-        (None, None) => Ok(Actor::hub(&target.dynamic)),
-        (None, Some(user)) => target.actors.named(&target.dynamic, user),
-        (Some(account), None) => target.actors.named(&target.dynamic, account.user()),
+        (None, None) => Ok(hub(target)),
+        (None, Some(user)) => named(target, user, author_at_home(grant)),
+        (Some(account), None) => named(target, account.user(), None),
         (Some(account), Some(user)) => {
             let question = Question::Impersonate(account.clone());
             if !ask(engine, target, &user, question).await? {
@@ -69,8 +69,47 @@ pub(crate) async fn resolve(
                     keys::ANNOTATION_RUN_AS
                 ));
             }
-            target.actors.named(&target.dynamic, account.user())
+            named(target, account.user(), None)
         }
+    }
+}
+
+/// Returns the actor that a ledger names, as the target knows it.
+///
+/// # Errors
+/// Where the user cannot be named.
+pub(crate) fn of_ledger(target: &Target, user: Option<User>) -> Result<Actor, String> {
+    match user {
+        Some(user) => {
+            let at_home = user.at_home();
+            let is_account = user.username.starts_with("system:");
+            named(target, user, at_home.filter(|_| !is_account))
+        }
+        None => Ok(hub(target)),
+    }
+}
+
+/// The hub itself.
+fn hub(target: &Target) -> Actor {
+    Actor::hub(&target.dynamic).with_hub(target.hub.clone())
+}
+
+/// A user of a target, who is `at_home` where the hub knows them.
+fn named(target: &Target, user: User, at_home: Option<User>) -> Result<Actor, String> {
+    let actor = target.actors.named(&target.dynamic, user)?;
+    let (Some(hub), Some(at_home)) = (&target.hub, at_home) else {
+        return Ok(actor);
+    };
+    let at_home = target.actors_at_hub.named(hub, at_home)?;
+    let client = at_home.dynamic(Place::Cluster).ok().cloned();
+    Ok(actor.with_hub(client))
+}
+
+/// The author of a definition as the hub knows them; nothing for a user of one cluster alone.
+fn author_at_home(grant: &Grant) -> Option<User> {
+    match &grant.author {
+        Ok(Author::User(user)) if user.known_only_in.is_empty() => Some(user.clone()),
+        _ => None,
     }
 }
 

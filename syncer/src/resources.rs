@@ -49,6 +49,12 @@ pub(crate) fn kind_claims() -> GroupVersionResource {
     GroupVersionResource::new(group, version, wheelhouse::KIND_CLAIM_RESOURCE)
 }
 
+/// Returns whether the hub keeps a kind for every logical cluster, also for those of real spokes: kro's own.
+pub(crate) fn is_kept_by_hub(gvr: &GroupVersionResource) -> bool {
+    gvr.group == kro::GROUP && gvr.resource == kro::RGD_RESOURCE
+        || gvr.group == kro::INTERNAL_GROUP && gvr.resource == kro::REVISION_RESOURCE
+}
+
 /// A resource of the core group.
 pub(crate) fn core(resource: &str) -> GroupVersionResource {
     GroupVersionResource::new("", "v1", resource)

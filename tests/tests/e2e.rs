@@ -16,6 +16,7 @@ mod e2e {
     mod examples;
     mod imported;
     mod judged;
+    mod kro;
     mod kubectl;
     mod outage;
     mod parting;

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::{GroupVersion, GroupVersionKind, crd::CustomResourceDefinition};
 use graph::{ResolveError, ResolvedKind, SchemaResolver};
-use schema::Schema;
 
 /// The built-in kinds, and those of CustomResourceDefinitions.
 #[derive(Debug, Default)]
@@ -23,19 +22,8 @@ impl Kinds {
     pub(super) fn define(&mut self, definition: &CustomResourceDefinition) -> Result<(), String> {
         let spec = &definition.spec;
         for version in spec.versions.iter().filter(|version| version.served) {
-            let openapi = version
-                .schema
-                .as_ref()
-                .and_then(|it| it.open_api_v3_schema.as_ref());
-            let openapi =
-                openapi.ok_or_else(|| format!("version {} has no schema", version.name))?;
-            let schema = Schema::from_openapi(openapi).map_err(|error| error.to_string())?;
+            let kind = ResolvedKind::defined(definition, &version.name)?;
             let gvk = GroupVersionKind::new(&spec.group, &version.name, &spec.names.kind);
-            let kind = ResolvedKind {
-                schema,
-                namespaced: spec.scope.is_namespaced(),
-                resource: spec.names.plural.clone(),
-            };
             self.versions.insert(gvk.group_version());
             self.defined.insert(gvk, kind);
         }

@@ -277,6 +277,9 @@ async fn ensure_and_note(
             info!(cluster = %target.cluster, kind = %served.graph.group_kind(), "kind is served");
         }
         engine.reconsider(&target.cluster);
+        for key in engine.definitions.unresolved(&target.cluster) {
+            engine.definition_queue.add(key);
+        }
     }
     // From now on each of them is tried until it is there.
     let is_importing = |progress: &Progress| matches!(progress, Progress::Importing(_));

@@ -2,9 +2,9 @@
 //!
 //! # Invariants
 //!
-//! A CRD goes only if it is this very definition's, by the uid in its labels, and only after its last instance: those that
-//! are there keep the definition, which says so. kro deletes the CRD at once; its instances then hang at their finalizers,
-//! which nobody takes off any more. A cluster that does not answer keeps the CRD, as all do with the switch off.
+//! A CRD goes only if it is this very definition's, by the uid in its labels, and only after its last instance: while there
+//! are any the definition stays, is served, and says so. kro deletes the CRD at once; its instances then hang at their
+//! finalizers, which nobody takes off any more. A cluster that does not answer keeps the CRD, as all do with the switch off.
 //!
 //! Source: kro v0.9.4 `pkg/controller/resourcegraphdefinition/controller_cleanup.go`.
 
@@ -25,88 +25,111 @@ use crate::{
     },
 };
 
-/// Deletes the CRDs of a definition that is deleted, wherever they may go. Returns what is waited for, if anything is.
-pub(super) async fn delete_crds(
-    engine: &Engine,
-    key: &DefinitionKey,
-    definition: &Value,
-) -> Result<Option<String>, client::Error> {
-    let Ok(spec) = RgdSpec::from_value(&definition["spec"]) else {
-        return Ok(None); // it has never been served
-    };
-    let gvr = graph::instance_endpoint(&spec);
-    let owner = Owner {
-        name: key.name.clone(),
-        uid: api::meta::uid(definition).to_owned(),
-    };
-    let mut waiting = Vec::new();
-    for target in engine.fleet.all() {
-        let is_for = target.cluster == key.cluster || key.cluster.is_root();
-        let allowed = engine.switches.of(&target.cluster).allow_crd_deletion;
-        if is_for
-            && allowed
-            && target.reach() == Reach::Reachable
-            && delete_crd(engine, &target, &gvr, &owner).await? == Left::Instances
-        {
-            waiting.push(target.cluster.to_string());
+/// The CRDs of a definition that is deleted, in the clusters where they may go.
+#[derive(Debug)]
+pub(super) struct Leaving {
+    gvr: GroupVersionResource,
+    owner: Owner,
+    targets: Vec<Arc<Target>>,
+}
+
+// === impl Leaving ===
+
+impl Leaving {
+    /// Finds the clusters that let a definition's CRD go with it.
+    pub(super) fn of(engine: &Engine, key: &DefinitionKey, definition: &Value) -> Self {
+        let mut targets = engine.fleet.all();
+        targets.retain(|target| {
+            let is_for = target.cluster == key.cluster || key.cluster.is_root();
+            let allowed = engine.switches.of(&target.cluster).allow_crd_deletion;
+            is_for && allowed && target.reach() == Reach::Reachable
+        });
+        let spec = RgdSpec::from_value(&definition["spec"]);
+        Self {
+            gvr: spec.map_or_else(
+                |_never_served| GroupVersionResource::new("", "", ""),
+                |spec| graph::instance_endpoint(&spec),
+            ),
+            owner: Owner {
+                name: key.name.clone(),
+                uid: api::meta::uid(definition).to_owned(),
+            },
+            targets,
         }
     }
-    Ok((!waiting.is_empty()).then(|| {
-        format!(
-            "waiting for the instances in {} to be deleted before their CRD {}.{} is",
-            waiting.join(", "),
-            gvr.resource,
-            gvr.group
-        )
-    }))
-}
 
-/// What is left of a kind in a target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Left {
-    /// Nothing that is the definition's.
-    Nothing,
-    /// Instances, and so the CRD.
-    Instances,
-}
+    /// Says what is waited for: instances, until which the CRDs stay.
+    pub(super) async fn waits(&self, engine: &Engine) -> Result<Option<String>, client::Error> {
+        let mut waiting = Vec::new();
+        for target in &self.targets {
+            if self.live(target).await?.is_some() && self.is_used(engine, target).await? {
+                waiting.push(target.cluster.to_string());
+            }
+        }
+        Ok((!waiting.is_empty()).then(|| {
+            format!(
+                "waiting for the instances in {} to be deleted before their CRD {} is",
+                waiting.join(", "),
+                self.name()
+            )
+        }))
+    }
 
-async fn delete_crd(
-    engine: &Engine,
-    target: &Arc<Target>,
-    gvr: &GroupVersionResource,
-    owner: &Owner,
-) -> Result<Left, client::Error> {
-    let endpoint = target.endpoint(&resources::crds(), "");
-    let name = format!("{}.{}", gvr.resource, gvr.group);
-    let live = match target.dynamic.get(&endpoint, &name).await {
-        Ok(live) => live,
-        Err(error) if error.is_not_found() => return Ok(Left::Nothing),
-        Err(error) => return Err(error),
-    };
-    let is_own = CustomResourceDefinition::from_value(&live)
-        .is_ok_and(|live| graph::ownership(&live, owner) == Ownership::Own);
-    if !is_own || api::meta::deletion_timestamp(&live).is_some() {
-        return Ok(Left::Nothing);
+    /// Deletes the CRDs. One that has got an instance meanwhile stays.
+    pub(super) async fn delete(&self, engine: &Engine) -> Result<(), client::Error> {
+        for target in &self.targets {
+            let Some(uid) = self.live(target).await? else {
+                continue;
+            };
+            if self.is_used(engine, target).await? {
+                continue;
+            }
+            let endpoint = target.endpoint(&resources::crds(), "");
+            let (name, cluster) = (self.name(), &target.cluster);
+            let request = DeleteRequest {
+                uid: Some(uid),
+                propagation: None,
+            };
+            match target.dynamic.delete(&endpoint, &name, &request).await {
+                Ok(_) => info!(%cluster, name, "deleted a CRD with its definition"),
+                // Another one has its name by now.
+                Err(error) if error.is_not_found() || error.is_conflict() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
-    // A cache may not have been filled yet, or not be any more.
-    let here = Engine::hub_endpoint(&target.cluster, gvr, "");
-    let there = target.endpoint(gvr, "");
-    let is_used = has_objects(&engine.hub, &here).await?
-        || target.sort == TargetSort::Mirrored && has_objects(&target.dynamic, &there).await?;
-    if is_used {
-        return Ok(Left::Instances);
+
+    fn name(&self) -> String {
+        format!("{}.{}", self.gvr.resource, self.gvr.group)
     }
-    let request = DeleteRequest {
-        uid: Some(api::meta::uid(&live).to_owned()),
-        propagation: None,
-    };
-    match target.dynamic.delete(&endpoint, &name, &request).await {
-        Ok(_) => info!(cluster = %target.cluster, name, "deleted a CRD with its definition"),
-        // Another one has its name by now.
-        Err(error) if error.is_not_found() || error.is_conflict() => {}
-        Err(error) => return Err(error),
+
+    /// Returns the uid of the CRD in a target, if it is the definition's own and stays so far.
+    async fn live(&self, target: &Target) -> Result<Option<String>, client::Error> {
+        if self.gvr.resource.is_empty() {
+            return Ok(None);
+        }
+        let endpoint = target.endpoint(&resources::crds(), "");
+        let live = match target.dynamic.get(&endpoint, &self.name()).await {
+            Ok(live) => live,
+            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let is_own = CustomResourceDefinition::from_value(&live)
+            .is_ok_and(|live| graph::ownership(&live, &self.owner) == Ownership::Own);
+        let stays = api::meta::deletion_timestamp(&live).is_none();
+        Ok((is_own && stays).then(|| api::meta::uid(&live).to_owned()))
     }
-    Ok(Left::Nothing)
+
+    /// Asks whether there are instances. A cache may not have been filled yet, or not be any more.
+    async fn is_used(&self, engine: &Engine, target: &Target) -> Result<bool, client::Error> {
+        let here = Engine::hub_endpoint(&target.cluster, &self.gvr, "");
+        if has_objects(&engine.hub, &here).await? {
+            return Ok(true);
+        }
+        let there = target.endpoint(&self.gvr, "");
+        Ok(target.sort == TargetSort::Mirrored && has_objects(&target.dynamic, &there).await?)
+    }
 }
 
 async fn has_objects(dynamic: &Dynamic, endpoint: &Endpoint) -> Result<bool, client::Error> {

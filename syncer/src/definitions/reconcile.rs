@@ -22,7 +22,8 @@ use tracing::{debug, info, warn};
 use super::{
     claims,
     distribution::{self, Spread},
-    leaving, resolving,
+    leaving::Leaving,
+    resolving,
     revisions::{self, Keep, Revision},
 };
 use crate::{
@@ -42,10 +43,16 @@ const RETRY_DELAY: std::time::Duration = std::time::Duration::from_secs(1);
 /// The wait before it is looked again whether a definition's author may act.
 const RIGHTS_DELAY: std::time::Duration = std::time::Duration::from_secs(10);
 
+/// The longest wait before a definition is looked at again that names a kind which its cluster does not serve. Kinds that
+/// the hub serves name it at once; of others no watch tells.
+const UNRESOLVED_DELAY_MAX: std::time::Duration = std::time::Duration::from_mins(1);
+
 /// What came of compiling.
 enum Compiled {
     Graph(Arc<CompiledGraph>),
     Refused(String),
+    /// It names a kind that its cluster does not serve.
+    Unresolved(String),
     /// A cluster could not be asked for its schemas.
     Unknown(String),
 }
@@ -105,6 +112,7 @@ async fn step(engine: &Arc<Engine>, key: &DefinitionKey) -> Result<(), client::E
     };
     let fetched = resolving::fetch(engine, key, &definition.spec, &home).await;
     let compiled = compile(engine, &definition, key, &fetched);
+    retry_unresolved(engine, key, &compiled);
     match compiled {
         Compiled::Graph(graph) => {
             let subject = Subject {
@@ -115,7 +123,7 @@ async fn step(engine: &Arc<Engine>, key: &DefinitionKey) -> Result<(), client::E
             };
             accept(engine, &subject, &graph, set).await
         }
-        Compiled::Refused(reason) => {
+        Compiled::Refused(reason) | Compiled::Unresolved(reason) => {
             set.mark(marks::graph_refused(&reason));
             serve_last_good(engine, key, &object, &revisions, &fetched).await;
             write_status(engine, key, &object, &set, None).await
@@ -137,13 +145,22 @@ async fn end(
     object: &Value,
     revisions: &[Revision],
 ) -> Result<(), client::Error> {
-    withdraw(engine, key);
-    if let Some(reason) = leaving::delete_crds(engine, key, object).await? {
+    let leaving = Leaving::of(engine, key, object);
+    if let Some(reason) = leaving.waits(engine).await? {
+        // Its instances are looked after to their end, also after a restart.
+        if let (Ok(definition), Some(home)) =
+            (revisions::typed(object), engine.fleet.get(&key.cluster))
+        {
+            let fetched = resolving::fetch(engine, key, &definition.spec, &home).await;
+            serve_last_good(engine, key, object, revisions, &fetched).await;
+        }
         let mut set = ConditionSet::open(&DEFINITION, object, &Engine::now());
         set.mark(Mark::waits("KindReady", "InstancesLeft", reason));
         engine.definition_queue.add_after(key.clone(), RETRY_DELAY);
         return write_status(engine, key, object, &set, None).await;
     }
+    withdraw(engine, key);
+    leaving.delete(engine).await?;
     revisions::collect(engine, key, revisions, Keep::None).await?;
     claims::release(engine, key, None).await?;
     release(engine, key, object).await
@@ -199,8 +216,22 @@ fn compile(
             Compiled::Graph(graph)
         }
         Err(error) if error.is_transient() => Compiled::Unknown(error.to_string()),
+        Err(error) if error.is_unresolved() => Compiled::Unresolved(error.to_string()),
         Err(error) => Compiled::Refused(error.to_string()),
     }
+}
+
+/// Arranges that a definition is looked at again which names a kind that its cluster does not serve, later each time. kro
+/// tries every refused definition again; others than these would be refused with the same words.
+fn retry_unresolved(engine: &Engine, key: &DefinitionKey, compiled: &Compiled) {
+    let Compiled::Unresolved(_) = compiled else {
+        engine.definitions.note_resolved(key);
+        return;
+    };
+    let attempt = engine.definitions.note_unresolved(key);
+    let factor = 1_u32.checked_shl(attempt - 1).unwrap_or(u32::MAX);
+    let delay = (RETRY_DELAY * factor).min(UNRESOLVED_DELAY_MAX);
+    engine.definition_queue.add_after(key.clone(), delay);
 }
 
 /// Finds the revision that records a graph, or issues it.

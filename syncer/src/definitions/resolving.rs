@@ -82,10 +82,10 @@ pub(crate) async fn fetch(
     spec: &RgdSpec,
     home: &Target,
 ) -> Fetched {
-    let wanted: BTreeSet<GroupVersionKind> = named(spec)
-        .into_iter()
-        .filter(|gvk| ResolvedKind::built_in(gvk).is_none())
-        .collect();
+    let mut wanted = named(spec);
+    wanted.retain(|gvk| ResolvedKind::built_in(gvk).is_none());
+    let generated = generated(engine, home, &wanted);
+    wanted.retain(|gvk| !generated.contains_key(gvk));
     let mut read = Vec::new();
     if !wanted.is_empty() {
         let mut places: Vec<Arc<Target>> = engine.fleet.all();
@@ -106,7 +106,32 @@ pub(crate) async fn fetch(
             }
         }
     }
-    Fetched::of(read, engine.definitions.view(key))
+    Fetched::of(read, engine.definitions.view(key)).with(&generated)
+}
+
+/// Returns the kinds that definitions of the hub serve in a cluster: what they are is known here first, and the cluster
+/// tells of them with delay.
+fn generated(
+    engine: &Engine,
+    home: &Target,
+    wanted: &BTreeSet<GroupVersionKind>,
+) -> HashMap<GroupVersionKind, Found> {
+    let found = wanted.iter().filter_map(|gvk| {
+        let kind = api::GroupKind {
+            group: gvk.group.clone(),
+            kind: gvk.kind.clone(),
+        };
+        let served = engine.definitions.lookup(&home.cluster, &kind)?;
+        if !home.kinds.are_ours(&served) {
+            return None;
+        }
+        let kind = ResolvedKind::defined(&served.definition, &gvk.version).ok()?;
+        let mut hasher = DefaultHasher::new();
+        (gvk, served.graph.spec_hash()).hash(&mut hasher);
+        let fingerprint = hasher.finish();
+        Some((gvk.clone(), Found { kind, fingerprint }))
+    });
+    found.collect()
 }
 
 /// Asks one cluster. Whatever fails is in what is returned, and goes no further.
@@ -336,6 +361,19 @@ impl Fetched {
         });
         let views = views.into_iter().map(|(_, view)| view).collect();
         Self { views, union }
+    }
+
+    /// Adds kinds that are known without having been asked for, to all views.
+    fn with(mut self, known: &HashMap<GroupVersionKind, Found>) -> Self {
+        for schemas in self
+            .views
+            .iter_mut()
+            .map(|view| &mut view.schemas)
+            .chain([&mut self.union])
+        {
+            schemas.kinds.extend(known.clone());
+        }
+        self
     }
 
     /// Compiles with the first view with which it succeeds. The error is that of all clusters together, which have most

@@ -80,10 +80,14 @@ async fn write_one<'p>(target: &Target, actor: &Actor, apply: &'p Apply) -> Answ
         object: &object,
         answer: Answer::Object,
     };
-    let patched = actor.dynamic().patch(&endpoint, name, None, patch);
+    let dynamic = match actor.dynamic(target.place(&apply.gvr)) {
+        Ok(dynamic) => dynamic,
+        Err(error) => return (apply, Err(error)),
+    };
+    let patched = dynamic.patch(&endpoint, name, None, patch);
     let written = match target.timely(patched).await {
         Err(error) if is_new && (error.is_conflict() || error.is_already_exists()) => {
-            let found = actor.dynamic().get(&endpoint, name).await;
+            let found = dynamic.get(&endpoint, name).await;
             found.map(Written::Found)
         }
         answer => answer.map(Written::Applied),
@@ -262,7 +266,8 @@ async fn read(
         return Ok(None);
     };
     let endpoint = work.target.endpoint(&gvr, &reference.namespace);
-    match actor.dynamic().get(&endpoint, &reference.name).await {
+    let dynamic = actor.dynamic(work.target.place(&gvr))?;
+    match dynamic.get(&endpoint, &reference.name).await {
         Ok(live) => RawObject::from_value(&live)
             .map(Some)
             .map_err(|error| Pause::Failure(error.to_string())),
@@ -282,7 +287,8 @@ async fn is_absent(
     reference: &ObjectRef,
     refusal: client::Error,
 ) -> Result<Option<RawObject>, Pause> {
-    match work.target.dynamic.get(endpoint, &reference.name).await {
+    let dynamic = work.target.dynamic_of(&endpoint.gvr);
+    match dynamic.get(endpoint, &reference.name).await {
         Ok(live) => {
             let live = RawObject::from_value(&live);
             let live = live.map_err(|error| Pause::Failure(error.to_string()))?;
@@ -331,7 +337,8 @@ async fn delete(work: &mut Work<'_>, actor: &Actor, object: &Value) -> Result<bo
         uid: Some(uid.clone()),
         propagation: None,
     };
-    let deleted = actor.dynamic().delete(&endpoint, &reference.name, &request);
+    let dynamic = actor.dynamic(work.target.place(&gvr))?;
+    let deleted = dynamic.delete(&endpoint, &reference.name, &request);
     match work.target.timely(deleted).await {
         Ok(Deleted::Gone) => {}
         Err(error) if error.is_not_found() => {}

@@ -86,10 +86,7 @@ async fn actor(work: &Work<'_>) -> Result<Actor, String> {
         return acting::resolve(work.engine, work.target, &served.grant).await;
     }
     let ledger = work.memory.ledger.as_ref();
-    match ledger.and_then(|spec| spec.acting_as.clone()) {
-        Some(user) => work.target.actors.named(&work.target.dynamic, user),
-        None => Ok(Actor::hub(&work.target.dynamic)),
-    }
+    acting::of_ledger(work.target, ledger.and_then(|spec| spec.acting_as.clone()))
 }
 
 async fn fail(work: &mut Work<'_>, reason: String) -> Result<(), Pause> {

@@ -3,6 +3,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use api::selector::{FieldSelector, Selector};
+use client::Client;
 use graph::Wanted;
 use tokio_util::sync::CancellationToken;
 
@@ -20,11 +21,15 @@ pub(crate) fn read(target: &Target, actor: &Actor, wanted: &Wanted, reader: &Ins
         Ok(selected) => selected,
         Err(reason) => return Found::Refused(reason),
     };
+    let client = match actor.dynamic(target.place(&wanted.gvr)) {
+        Ok(dynamic) => dynamic.client(),
+        Err(error) => return Found::Refused(error.to_string()),
+    };
     let end = target.token.child_token();
     if let Some(found) = target.externals.read(&reference, reader, &end) {
         return found;
     }
-    start(target, actor, reference, selected, end);
+    start(target, client, reference, selected, end);
     Found::Waiting
 }
 
@@ -47,13 +52,13 @@ fn reference(target: &Target, actor: &Actor, wanted: &Wanted) -> Reference {
 
 fn start(
     target: &Target,
-    actor: &Actor,
+    client: &Client,
     reference: Reference,
     (label_selector, field_selector): (Option<Selector>, Option<FieldSelector>),
     end: CancellationToken,
 ) {
     let mut config = target.source(&reference.endpoint.gvr, label_selector);
-    config.client = actor.dynamic().client().clone();
+    config.client = client.clone();
     config.endpoint = reference.endpoint.clone();
     config.field_selector = field_selector;
     let ended = end.clone();

@@ -182,15 +182,17 @@ pub(crate) async fn remove(work: &Work<'_>) -> Result<Removal, Pause> {
     if work.target.sort != TargetSort::Mirrored {
         return Ok(Removal::Done);
     }
-    let Some(served) = work
-        .engine
-        .definitions
-        .lookup(&work.target.cluster, &work.key.group_kind)
-    else {
+    let definitions = &work.engine.definitions;
+    let gvr = definitions.endpoint(&work.target.cluster, &work.key.group_kind);
+    // Also after its definition: nobody else would ever take the mirror away.
+    let Some(gvr) = gvr else {
         return Ok(Removal::Done);
     };
+    let is_served = definitions.has_endpoint(&gvr);
     let mirror = match work.target.mirrors.of(work.key) {
-        Mirror::Unknown => return Err(Pause::Watch),
+        Mirror::Unknown if is_served => return Err(Pause::Watch),
+        // No watch will ever tell.
+        Mirror::Unknown => return Ok(Removal::Done),
         Mirror::Absent => return Ok(Removal::Done),
         Mirror::Present(mirror) => mirror,
     };
@@ -208,7 +210,7 @@ pub(crate) async fn remove(work: &Work<'_>) -> Result<Removal, Pause> {
     if !is_own(work, &mirror) {
         return Ok(Removal::Done);
     }
-    let endpoint = endpoint(work.target, &served, &work.key.namespace);
+    let endpoint = work.target.endpoint(&gvr, &work.key.namespace);
     let propagation = propagation(&work.instance);
     let going = delete(work.target, &endpoint, work.key, &mirror.uid, propagation).await?;
     let Some(going) = going else {

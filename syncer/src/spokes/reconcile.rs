@@ -162,7 +162,8 @@ fn connect(engine: &Arc<Engine>, cluster: &LogicalCluster, link: &Arc<Link>, obj
     let created = object["metadata"]["creationTimestamp"].as_str();
     let token = engine.tasks.child_token();
     let link = Arc::clone(link);
-    let target = Target::mirrored(link, created.unwrap_or_default(), &engine.tasks, token);
+    let (hub, created) = (engine.hub.clone(), created.unwrap_or_default());
+    let target = Target::mirrored(link, hub, created, &engine.tasks, token);
     target.recall_revision(&object["status"]);
     start(engine, &Arc::new(target));
 }

@@ -26,10 +26,21 @@ pub(crate) struct Grant {
     owns: bool,
 }
 
+/// Where the objects of a kind are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the cluster behind the logical cluster.
+    Cluster,
+    /// In the hub's store, at the path of a real spoke.
+    Hub,
+}
+
 /// A user of a target, or the hub itself, with a client that acts so.
 #[derive(Clone)]
 pub(crate) struct Actor {
     dynamic: Dynamic,
+    /// The same in the hub, for what it keeps at the path of a real spoke; nothing where the hub does not know the user.
+    at_hub: Option<Dynamic>,
     user: Option<Arc<User>>,
 }
 
@@ -113,13 +124,33 @@ impl Actor {
     pub(crate) fn hub(dynamic: &Dynamic) -> Self {
         Self {
             dynamic: dynamic.clone(),
+            at_hub: None,
             user: None,
         }
     }
 
-    /// The client that acts so.
-    pub(crate) const fn dynamic(&self) -> &Dynamic {
-        &self.dynamic
+    /// The same, who acts by another client upon what the hub keeps.
+    pub(crate) fn with_hub(mut self, at_hub: Option<Dynamic>) -> Self {
+        self.at_hub = at_hub;
+        self
+    }
+
+    /// Returns the client that acts so in a place.
+    ///
+    /// # Errors
+    /// Where the hub does not know the user.
+    pub(crate) fn dynamic(&self, place: Place) -> Result<&Dynamic, client::Error> {
+        match place {
+            Place::Cluster => Ok(&self.dynamic),
+            Place::Hub => self.at_hub.as_ref().ok_or_else(|| {
+                let user = self.user.as_ref().map_or("", |user| user.username.as_str());
+                client::Error::Config(format!(
+                    "user {user:?} is known in the spoke only, and ResourceGraphDefinitions are kept by the hub: remove the \
+                     annotation {}",
+                    keys::ANNOTATION_RUN_AS
+                ))
+            }),
+        }
     }
 
     /// The user; `None` is the hub itself.
@@ -152,6 +183,7 @@ impl Actors {
         let user = Arc::new(user);
         let actor = Actor {
             dynamic: Dynamic::new(client.map_err(|error| error.to_string())?),
+            at_hub: None,
             user: Some(Arc::clone(&user)),
         };
         if known.len() >= KEPT_COUNT_MAX {

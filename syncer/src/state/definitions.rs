@@ -35,6 +35,8 @@ struct State {
     endpoints: HashMap<(LogicalCluster, GroupKind), GroupVersionResource>,
     /// With which clusters' schemas each definition compiled last.
     views: HashMap<DefinitionKey, u64>,
+    /// Definitions that name a kind which their cluster does not serve, and how often that was found.
+    unresolved: HashMap<DefinitionKey, u32>,
     /// Labels of spokes, which selectors look at.
     spoke_labels: HashMap<LogicalCluster, BTreeMap<String, String>>,
 }
@@ -89,7 +91,9 @@ impl Definitions {
 
     /// Forgets a definition that is gone.
     pub(crate) fn forget(&self, key: &DefinitionKey) {
-        self.state.write().known.remove(key);
+        let mut state = self.state.write();
+        state.known.remove(key);
+        state.unresolved.remove(key);
     }
 
     /// Returns the keys of all definitions.
@@ -213,6 +217,27 @@ impl Definitions {
             Some(view) => state.views.insert(key.clone(), view),
             None => state.views.remove(key),
         };
+    }
+
+    /// Notes that a definition names a kind which its cluster does not serve. Returns how often that was found, in a row.
+    pub(crate) fn note_unresolved(&self, key: &DefinitionKey) -> u32 {
+        let mut state = self.state.write();
+        let count = state.unresolved.entry(key.clone()).or_default();
+        *count = count.saturating_add(1);
+        *count
+    }
+
+    /// Notes that a definition names no such kind, or none any more.
+    pub(crate) fn note_resolved(&self, key: &DefinitionKey) {
+        self.state.write().unresolved.remove(key);
+    }
+
+    /// Returns the definitions that may name a kind which a cluster has just begun to serve.
+    pub(crate) fn unresolved(&self, cluster: &LogicalCluster) -> Vec<DefinitionKey> {
+        let state = self.state.read();
+        let waiting = state.unresolved.keys();
+        let concerned = waiting.filter(|key| key.cluster.is_root() || key.cluster == *cluster);
+        concerned.cloned().collect()
     }
 
     /// Notes the labels of a spoke. Returns whether they changed.

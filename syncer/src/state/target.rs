@@ -24,8 +24,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use crate::resources;
+
 use super::{
-    actors::Actors,
+    actors::{Actors, Place},
     admission::Admission,
     children::{self, ChildCache, WatchedKind},
     claims::Claims,
@@ -72,10 +74,14 @@ pub(crate) struct Target {
     pub(crate) sort: TargetSort,
     /// The client of the cluster (of the hub, unless it is [`TargetSort::Mirrored`]).
     pub(crate) dynamic: Dynamic,
+    /// The hub's client of itself, for what it keeps at the path of a real spoke; nothing elsewhere, where the target is the hub.
+    pub(crate) hub: Option<Dynamic>,
     /// The logical cluster in its URLs: none for a real spoke.
     pub(crate) scope: Option<ClusterScope>,
     /// Those in whose names children are written.
     pub(crate) actors: Actors,
+    /// The same upon what the hub keeps for a real spoke.
+    pub(crate) actors_at_hub: Actors,
     /// Children of instances.
     pub(crate) children: Arc<ChildCache>,
     /// Objects that instances refer to and do not own.
@@ -195,8 +201,10 @@ impl Target {
             cluster,
             sort,
             dynamic,
+            hub: None,
             scope,
             actors: Actors::default(),
+            actors_at_hub: Actors::default(),
             children: Arc::default(),
             externals: Arc::default(),
             mirrors: Arc::default(),
@@ -228,6 +236,7 @@ impl Target {
     /// Makes the target of a real spoke without contacting it.
     pub(crate) fn mirrored(
         link: Arc<Link>,
+        hub: Dynamic,
         created: &str,
         tasks: &Tasks,
         token: CancellationToken,
@@ -238,7 +247,25 @@ impl Target {
         target.probe = Arc::clone(link.probe());
         target.signals = reflector::Signals::new(Arc::clone(&target.probe));
         target.link = Some(link);
+        target.hub = Some(hub);
         target
+    }
+
+    /// Returns where the objects of a kind are.
+    pub(crate) fn place(&self, gvr: &GroupVersionResource) -> Place {
+        if self.hub.is_some() && resources::is_kept_by_hub(gvr) {
+            Place::Hub
+        } else {
+            Place::Cluster
+        }
+    }
+
+    /// Returns the hub's own client of the objects of a kind.
+    pub(crate) fn dynamic_of(&self, gvr: &GroupVersionResource) -> &Dynamic {
+        match (&self.hub, self.place(gvr)) {
+            (Some(hub), Place::Hub) => hub,
+            _ => &self.dynamic,
+        }
     }
 
     /// Waits for what a call answers, unless the cluster was away and is back meanwhile: it may have been set back, and what was
@@ -256,10 +283,14 @@ impl Target {
         }
     }
 
-    /// Names an endpoint in this cluster.
+    /// Names an endpoint in this cluster, or in the hub for what it keeps.
     pub(crate) fn endpoint(&self, gvr: &GroupVersionResource, namespace: &str) -> Endpoint {
+        let scope = match self.place(gvr) {
+            Place::Cluster => self.scope.clone(),
+            Place::Hub => Some(ClusterScope::One(self.cluster.clone())),
+        };
         Endpoint {
-            scope: self.scope.clone(),
+            scope,
             gvr: gvr.clone(),
             namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
         }
@@ -272,7 +303,7 @@ impl Target {
         label_selector: Option<Selector>,
     ) -> reflector::Config {
         reflector::Config {
-            client: self.dynamic.client().clone(),
+            client: self.dynamic_of(gvr).client().clone(),
             endpoint: self.endpoint(gvr, ""),
             label_selector,
             field_selector: None,

@@ -1,0 +1,380 @@
+//! A hub with kro's switches, and what definitions may be made of: fields that are left out, other definitions, other
+//! instances.
+
+use serde_json::{Value, json};
+use wheelhouse_tests::{Hub, Kubectl, Spoke, eventually, hub::Settings};
+
+use super::stage::{gone, until};
+
+/// The version of kro that the hub is told to name.
+const VERSION: &str = "v0.9.3";
+
+/// A hub as `kro --flags` would run, with a real spoke `east` and an embedded cluster `soft`.
+async fn begin() -> (Hub, Spoke) {
+    let arguments = [
+        "--feature-gates=CELOmitFunction=true",
+        "--allow-crd-deletion=true",
+        "--rgd-max-graph-revisions=8",
+        "--rgd-max-collection-size=3",
+        "--kro-version=v0.9.3",
+    ];
+    let settings = Settings {
+        arguments: arguments.map(str::to_owned).to_vec(),
+        ..Settings::default()
+    };
+    let (hub, east) = tokio::join!(Hub::start_with(settings), Spoke::start("east"));
+    hub.join(&east).await;
+    let soft = json!({"apiVersion": "wheelhouse.dev/v1alpha1", "kind": "Spoke", "metadata": {"name": "soft"},
+        "spec": {"provider": "Embedded", "kro": {"version": "v0.9.2", "rgd": {"maxGraphRevisions": 2},
+            "featureGates": {"CELOmitFunction": false}}}});
+    let root = hub.root();
+    root.apply(&soft.to_string()).await;
+    root.must(&[
+        "wait",
+        "--for=condition=Ready",
+        "spoke/soft",
+        "--timeout=30s",
+    ])
+    .await;
+    (hub, east)
+}
+
+/// A definition that makes one ConfigMap of this data.
+fn definition(name: &str, kind: &str, data: &Value) -> Value {
+    json!({"apiVersion": "kro.run/v1alpha1", "kind": "ResourceGraphDefinition", "metadata": {"name": name},
+        "spec": {"schema": {"apiVersion": "v1alpha1", "kind": kind, "spec": {"text": "string"}},
+            "resources": [{"id": "made", "template": {"apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": "${schema.metadata.name}"}, "data": data}}]}})
+}
+
+fn instance(kind: &str, name: &str, spec: &Value) -> String {
+    json!({"apiVersion": "kro.run/v1alpha1", "kind": kind, "metadata": {"name": name, "namespace": "default"},
+        "spec": spec})
+    .to_string()
+}
+
+async fn state(kubectl: &Kubectl, object: &str, state: &str) -> Value {
+    let what = format!("{object} is {state}");
+    until(kubectl, &["get", object], &what, |object| {
+        object["status"]["state"] == state
+    })
+    .await
+}
+
+async fn revisions(kubectl: &Kubectl, definition: &str) -> Vec<i64> {
+    let selector = format!("spec.snapshot.name={definition}");
+    let listed = kubectl
+        .json(&["get", "graphrevisions", "--field-selector", &selector])
+        .await
+        .expect("revisions can be listed");
+    let items = listed["items"].as_array().cloned().unwrap_or_default();
+    let numbers = items.iter().map(|item| item["spec"]["revision"].as_i64());
+    let mut numbers: Vec<i64> = numbers.map(Option::unwrap_or_default).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kros_switches_hold_for_the_hub_and_a_spoke_may_say_otherwise() {
+    let (hub, east) = begin().await;
+    let (root, path, soft) = (hub.root(), hub.at("east"), hub.at("soft"));
+    let data =
+        json!({"text": "${schema.spec.text == '' ? omit() : schema.spec.text}", "kept": "yes"});
+    let leaving = definition("leaving", "Leaving", &data);
+    root.apply(&leaving.to_string()).await;
+    soft.apply(&definition("own", "Own", &data).to_string())
+        .await;
+    state(&root, "rgd/leaving", "Active").await;
+    // The gate is closed there, because its Spoke says so.
+    let what = "soft refuses omit()";
+    let refused = until(&soft, &["get", "rgd/own"], what, |object| {
+        object["status"]["state"] == "Inactive"
+    })
+    .await;
+    let told = refused["status"]["conditions"].to_string();
+    assert!(
+        told.contains("omit() requires the CELOmitFunction feature gate"),
+        "{told}"
+    );
+
+    for (kubectl, version) in [(&path, VERSION), (&soft, "v0.9.2")] {
+        kubectl
+            .apply(&instance("Leaving", "demo", &json!({"text": ""})))
+            .await;
+        let made = state(kubectl, "leaving/demo", "ACTIVE").await;
+        let child = kubectl
+            .json(&["get", "configmap/demo"])
+            .await
+            .expect("it is there");
+        assert_eq!(
+            child["data"],
+            json!({"kept": "yes"}),
+            "omit() leaves the field out"
+        );
+        let label = &child["metadata"]["labels"]["kro.run/kro-version"];
+        assert_eq!(label, version, "of the child");
+        let tooling = &made["metadata"]["annotations"]["applyset.kubernetes.io/tooling"];
+        assert_eq!(tooling, &json!(format!("kro/{version}")), "of the ApplySet");
+        let crd = kubectl
+            .json(&["get", "crd/leavings.kro.run"])
+            .await
+            .expect("a CRD");
+        assert_eq!(crd["metadata"]["labels"]["kro.run/kro-version"], version);
+    }
+    // What the Spoke says later holds from then on.
+    let patch = r#"{"spec": {"kro": {"version": "v0.9.1"}}}"#;
+    root.must(&["patch", "spoke/soft", "--type=merge", "-p", patch])
+        .await;
+    let what = "the child names the version of the day";
+    until(&soft, &["get", "configmap/demo"], what, |child| {
+        child["metadata"]["labels"]["kro.run/kro-version"] == "v0.9.1"
+    })
+    .await;
+    let wrong = root
+        .run(&[
+            "patch",
+            "spoke/soft",
+            "--type=merge",
+            "-p",
+            r#"{"spec": {"kro": {"version": "a b"}}}"#,
+        ])
+        .await;
+    assert!(
+        wrong.code != 0 && wrong.stderr.contains("spec.kro.version"),
+        "{wrong:?}"
+    );
+
+    keeps_revisions(&root, ("quick", "Quick"), 8).await;
+    keeps_revisions(&soft, ("hasty", "Hasty"), 2).await;
+    limits_collections(&soft).await;
+    deletes_crds(&hub, &east).await;
+    definitions_of_definitions(&path, &east.kubectl()).await;
+    definitions_of_definitions(&soft, &soft).await;
+    instances_of_instances(&path, &east.kubectl()).await;
+}
+
+/// Forty quick updates leave as many revisions as the switch says, the newest ones.
+async fn keeps_revisions(kubectl: &Kubectl, (name, kind): (&str, &str), count: usize) {
+    let object = format!("rgd/{name}");
+    for round in 0..40 {
+        let quick = definition(name, kind, &json!({"round": format!("{round}")}));
+        kubectl.apply(&quick.to_string()).await;
+    }
+    let what = "the last text is the latest revision";
+    let settled = until(kubectl, &["get", &object], what, |object| {
+        let generation = object["metadata"]["generation"].as_i64();
+        let conditions = object["status"]["conditions"]
+            .as_array()
+            .into_iter()
+            .flatten();
+        let mut accepted = conditions.filter(|it| it["type"] == "GraphAccepted");
+        generation == Some(40)
+            && accepted.any(|it| it["status"] == "True" && it["observedGeneration"] == 40)
+    })
+    .await;
+    let last = settled["status"]["lastIssuedRevision"]
+        .as_i64()
+        .expect("a number");
+    let wanted: Vec<i64> = (last - i64::try_from(count).expect("it is small") + 1..=last).collect();
+    eventually("the newest revisions are kept", || async {
+        let kept = revisions(kubectl, name).await;
+        if kept == wanted {
+            Ok(())
+        } else {
+            Err(format!("{kept:?}, not {wanted:?}"))
+        }
+    })
+    .await;
+    refuses_and_goes_on(kubectl, (name, kind), last, count).await;
+}
+
+/// Numbers after an invalid update, as kro 0.9.4 gives them: what is refused has none, and the text of before is the
+/// revision of before.
+async fn refuses_and_goes_on(
+    kubectl: &Kubectl,
+    (name, kind): (&str, &str),
+    last: i64,
+    count: usize,
+) {
+    let object = format!("rgd/{name}");
+    let good = definition(name, kind, &json!({"round": "39"}));
+    let bad = definition(name, kind, &json!({"round": "${nobody.spec.x}"}));
+    let next = definition(name, kind, &json!({"round": "40"}));
+    for (text, state_, number) in [
+        (&bad, "Inactive", last),
+        (&good, "Active", last),
+        (&bad, "Inactive", last),
+        (&next, "Active", last + 1),
+        (&good, "Active", last + 2),
+    ] {
+        let applied = kubectl.apply(&text.to_string()).await;
+        let what = format!("{state_} with revision {number} ({applied})");
+        until(kubectl, &["get", &object], &what, |object| {
+            let generation = &object["metadata"]["generation"];
+            let conditions = object["status"]["conditions"]
+                .as_array()
+                .into_iter()
+                .flatten();
+            let mut accepted = conditions.filter(|it| it["type"] == "GraphAccepted");
+            object["status"]["state"] == state_
+                && object["status"]["lastIssuedRevision"] == number
+                && accepted.any(|it| it["observedGeneration"] == *generation)
+        })
+        .await;
+    }
+    eventually("what is beyond the limit is gone", || async {
+        let kept = revisions(kubectl, name).await;
+        if kept.len() == count && kept.last() == Some(&(last + 2)) {
+            Ok(())
+        } else {
+            Err(format!("{kept:?}"))
+        }
+    })
+    .await;
+}
+
+/// A collection of more items than the switch permits is an error of its instance, in kro's words.
+async fn limits_collections(kubectl: &Kubectl) {
+    let many = json!({"apiVersion": "kro.run/v1alpha1", "kind": "ResourceGraphDefinition", "metadata": {"name": "many"},
+        "spec": {"schema": {"apiVersion": "v1alpha1", "kind": "Many", "spec": {"names": "[]string"}},
+            "resources": [{"id": "made", "forEach": [{"one": "${schema.spec.names}"}],
+                "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "${one}"}}}]}});
+    kubectl.apply(&many.to_string()).await;
+    state(kubectl, "rgd/many", "Active").await;
+    kubectl
+        .apply(&instance(
+            "Many",
+            "m",
+            &json!({"names": ["a", "b", "c", "d"]}),
+        ))
+        .await;
+    let refused = state(kubectl, "many/m", "ERROR").await;
+    let told = refused["status"]["conditions"].to_string();
+    assert!(
+        told.contains("collection size of 4 is over the maximum collection size of 3"),
+        "{told}"
+    );
+    kubectl
+        .apply(&instance("Many", "m", &json!({"names": ["a", "b", "c"]})))
+        .await;
+    state(kubectl, "many/m", "ACTIVE").await;
+}
+
+/// The CRD of a definition goes with it, everywhere, and only after the last instance.
+async fn deletes_crds(hub: &Hub, east: &Spoke) {
+    let root = hub.root();
+    root.must(&["delete", "rgd/leaving", "--wait=false"]).await;
+    let what = "it waits for both instances";
+    until(&root, &["get", "rgd/leaving"], what, |object| {
+        let told = object["status"]["conditions"].to_string();
+        told.contains("waiting for the instances in east, soft to be deleted before their CRD leavings.kro.run is")
+    })
+    .await;
+    for kubectl in [hub.at("east"), hub.at("soft")] {
+        kubectl.must(&["get", "leaving/demo"]).await;
+        kubectl
+            .must(&["delete", "leaving/demo", "--timeout=60s"])
+            .await;
+        gone(&kubectl, &["get", "configmap/demo"]).await;
+    }
+    gone(&root, &["get", "rgd/leaving"]).await;
+    for kubectl in [root, hub.at("soft"), hub.at("east"), east.kubectl()] {
+        gone(&kubectl, &["get", "crd/leavings.kro.run"]).await;
+    }
+}
+
+/// A definition whose resource is a definition, at a cluster's path: the hub keeps the inner one there, and what it makes is
+/// in the cluster itself.
+async fn definitions_of_definitions(path: &Kubectl, cluster: &Kubectl) {
+    let group = "inner.example.com";
+    let outer = json!({"apiVersion": "kro.run/v1alpha1", "kind": "ResourceGraphDefinition", "metadata": {"name": "outer"},
+        "spec": {"schema": {"apiVersion": "v1alpha1", "kind": "Outer", "spec": {"type": "string"},
+                "status": {"inner": "${nested.status.state}"}},
+            "resources": [{"id": "nested", "readyWhen": ["${nested.status.state == 'Active'}"], "template": {
+                "apiVersion": "kro.run/v1alpha1", "kind": "ResourceGraphDefinition",
+                "metadata": {"name": "inner-${schema.spec.type}"},
+                "spec": {"schema": {"apiVersion": "v1alpha1", "kind": "Inner${schema.spec.type}", "group": group,
+                        "spec": {"value": "${schema.spec.type}"}},
+                    "resources": [{"id": "made", "template": {"apiVersion": "v1", "kind": "ConfigMap",
+                        "metadata": {"name": "${\"${schema.metadata.name}\"}"}, "data": {"by": "inner"}}}]}}}]}});
+    path.apply(&outer.to_string()).await;
+    state(path, "rgd/outer", "Active").await;
+    path.apply(&instance("Outer", "out", &json!({"type": "string"})))
+        .await;
+    let out = state(path, "outer/out", "ACTIVE").await;
+    assert_eq!(out["status"]["inner"], "Active");
+    let inner = state(path, "rgd/inner-string", "Active").await;
+    assert_eq!(inner["metadata"]["labels"]["kro.run/instance-name"], "out");
+    let within = json!({"apiVersion": format!("{group}/v1alpha1"), "kind": "Innerstring",
+        "metadata": {"name": "within", "namespace": "default"}, "spec": {"value": "x"}});
+    path.apply(&within.to_string()).await;
+    let object = format!("innerstrings.{group}/within");
+    state(path, &object, "ACTIVE").await;
+    let made = cluster
+        .json(&["get", "configmap/within"])
+        .await
+        .expect("it is made in the cluster");
+    assert_eq!(made["data"]["by"], "inner");
+    // What somebody changes there is put back, as with every child.
+    let patch = r#"{"spec": {"resources": []}}"#;
+    path.must(&["patch", "rgd/inner-string", "--type=merge", "-p", patch])
+        .await;
+    until(
+        path,
+        &["get", "rgd/inner-string"],
+        "the template holds again",
+        |inner| inner["spec"]["resources"][0]["id"] == "made",
+    )
+    .await;
+    path.must(&["delete", &object, "--timeout=60s"]).await;
+    path.must(&["delete", "outer/out", "--timeout=60s"]).await;
+    gone(path, &["get", "rgd/inner-string"]).await;
+    gone(cluster, &["get", &format!("crd/innerstrings.{group}")]).await;
+    path.must(&["delete", "rgd/outer", "--timeout=60s"]).await;
+}
+
+/// Instances whose children are instances, over three levels. The definitions come in the order in which none can be
+/// compiled before the last; deletion of the first instance ends with nothing left.
+async fn instances_of_instances(path: &Kubectl, cluster: &Kubectl) {
+    for level in [1, 2, 3] {
+        let mut resources = vec![
+            json!({"id": "map", "template": {"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": format!("${{schema.metadata.name}}-{level}")}, "data": {"text": "${schema.spec.text}"}}}),
+        ];
+        if level < 3 {
+            resources.push(json!({"id": "below", "template": {"apiVersion": "levels.example.com/v1alpha1",
+                "kind": format!("Level{}", level + 1), "metadata": {"name": "${schema.metadata.name}"},
+                "spec": {"text": format!("${{schema.spec.text}}-{level}")}}}));
+        }
+        let definition = json!({"apiVersion": "kro.run/v1alpha1", "kind": "ResourceGraphDefinition",
+            "metadata": {"name": format!("level{level}")},
+            "spec": {"schema": {"apiVersion": "v1alpha1", "kind": format!("Level{level}"),
+                "group": "levels.example.com", "spec": {"text": "string"}}, "resources": resources}});
+        path.apply(&definition.to_string()).await;
+        if level == 1 {
+            let refused = state(path, "rgd/level1", "Inactive").await;
+            let told = refused["status"]["conditions"].to_string();
+            assert!(told.contains("schema not found"), "{told}");
+        }
+    }
+    for level in [3, 2, 1] {
+        state(path, &format!("rgd/level{level}"), "Active").await;
+    }
+    let first = json!({"apiVersion": "levels.example.com/v1alpha1", "kind": "Level1",
+        "metadata": {"name": "top", "namespace": "default"}, "spec": {"text": "a"}});
+    path.apply(&first.to_string()).await;
+    for level in [1, 2, 3] {
+        state(path, &format!("level{level}/top"), "ACTIVE").await;
+    }
+    let last = cluster
+        .json(&["get", "configmap/top-3"])
+        .await
+        .expect("the last child");
+    assert_eq!(last["data"]["text"], "a-1-2");
+    path.must(&["delete", "level1/top", "--timeout=60s"]).await;
+    for level in [1, 2, 3] {
+        gone(path, &["get", &format!("level{level}/top")]).await;
+        gone(cluster, &["get", &format!("level{level}/top")]).await;
+        gone(cluster, &["get", &format!("configmap/top-{level}")]).await;
+    }
+}
