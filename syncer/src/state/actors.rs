@@ -145,8 +145,8 @@ impl Actor {
             Place::Hub => self.at_hub.as_ref().ok_or_else(|| {
                 let user = self.user.as_ref().map_or("", |user| user.username.as_str());
                 client::Error::Config(format!(
-                    "user {user:?} is known in the spoke only, and ResourceGraphDefinitions are kept by the hub: remove the \
-                     annotation {}",
+                    "user {user:?} is known in the spoke only, and the hub keeps this kind: write the definition as a user of \
+                     the hub, without the annotation {}",
                     keys::ANNOTATION_RUN_AS
                 ))
             }),
