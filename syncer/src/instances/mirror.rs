@@ -191,9 +191,8 @@ pub(crate) async fn remove(work: &Work<'_>) -> Result<Removal, Pause> {
     let is_served = definitions.has_endpoint(&gvr);
     let mirror = match work.target.mirrors.of(work.key) {
         Mirror::Unknown if is_served => return Err(Pause::Watch),
-        // No watch will ever tell.
-        Mirror::Unknown => return Ok(Removal::Done),
-        Mirror::Absent => return Ok(Removal::Done),
+        // Without a definition no watch will ever tell.
+        Mirror::Unknown | Mirror::Absent => return Ok(Removal::Done),
         Mirror::Present(mirror) => mirror,
     };
     if !is_own(work, &mirror) && mirror.deletion_timestamp.is_none() {

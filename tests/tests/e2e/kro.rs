@@ -121,12 +121,23 @@ async fn kros_switches_hold_for_the_hub_and_a_spoke_may_say_otherwise() {
             .expect("a CRD");
         assert_eq!(crd["metadata"]["labels"]["kro.run/kro-version"], version);
     }
-    // What the Spoke says later holds from then on.
+    follows_its_spoke(&root, &soft).await;
+    keeps_revisions(&root, ("quick", "Quick"), 8).await;
+    keeps_revisions(&soft, ("hasty", "Hasty"), 2).await;
+    limits_collections(&soft).await;
+    deletes_crds(&hub, &east).await;
+    definitions_of_definitions(&path, &east.kubectl()).await;
+    definitions_of_definitions(&soft, &soft).await;
+    instances_of_instances(&path, &east.kubectl()).await;
+}
+
+/// What the Spoke says later holds from then on.
+async fn follows_its_spoke(root: &Kubectl, soft: &Kubectl) {
     let patch = r#"{"spec": {"kro": {"version": "v0.9.1"}}}"#;
     root.must(&["patch", "spoke/soft", "--type=merge", "-p", patch])
         .await;
     let what = "the child names the version of the day";
-    until(&soft, &["get", "configmap/demo"], what, |child| {
+    until(soft, &["get", "configmap/demo"], what, |child| {
         child["metadata"]["labels"]["kro.run/kro-version"] == "v0.9.1"
     })
     .await;
@@ -143,14 +154,6 @@ async fn kros_switches_hold_for_the_hub_and_a_spoke_may_say_otherwise() {
         wrong.code != 0 && wrong.stderr.contains("spec.kro.version"),
         "{wrong:?}"
     );
-
-    keeps_revisions(&root, ("quick", "Quick"), 8).await;
-    keeps_revisions(&soft, ("hasty", "Hasty"), 2).await;
-    limits_collections(&soft).await;
-    deletes_crds(&hub, &east).await;
-    definitions_of_definitions(&path, &east.kubectl()).await;
-    definitions_of_definitions(&soft, &soft).await;
-    instances_of_instances(&path, &east.kubectl()).await;
 }
 
 /// Forty quick updates leave as many revisions as the switch says, the newest ones.
@@ -302,9 +305,10 @@ async fn definitions_of_definitions(path: &Kubectl, cluster: &Kubectl) {
     path.apply(&instance("Outer", "out", &json!({"type": "string"})))
         .await;
     let out = state(path, "outer/out", "ACTIVE").await;
-    assert_eq!(out["status"]["inner"], "Active");
+    assert_eq!(out["status"]["inner"], "Active", "it is seen");
     let inner = state(path, "rgd/inner-string", "Active").await;
-    assert_eq!(inner["metadata"]["labels"]["kro.run/instance-name"], "out");
+    let parent = &inner["metadata"]["labels"]["kro.run/instance-name"];
+    assert_eq!(parent, "out", "it is a child");
     let within = json!({"apiVersion": format!("{group}/v1alpha1"), "kind": "Innerstring",
         "metadata": {"name": "within", "namespace": "default"}, "spec": {"value": "x"}});
     path.apply(&within.to_string()).await;
@@ -314,7 +318,7 @@ async fn definitions_of_definitions(path: &Kubectl, cluster: &Kubectl) {
         .json(&["get", "configmap/within"])
         .await
         .expect("it is made in the cluster");
-    assert_eq!(made["data"]["by"], "inner");
+    assert_eq!(made["data"]["by"], "inner", "by its template");
     // What somebody changes there is put back, as with every child.
     let patch = r#"{"spec": {"resources": []}}"#;
     path.must(&["patch", "rgd/inner-string", "--type=merge", "-p", patch])
@@ -370,7 +374,7 @@ async fn instances_of_instances(path: &Kubectl, cluster: &Kubectl) {
         .json(&["get", "configmap/top-3"])
         .await
         .expect("the last child");
-    assert_eq!(last["data"]["text"], "a-1-2");
+    assert_eq!(last["data"]["text"], "a-1-2", "of all levels");
     path.must(&["delete", "level1/top", "--timeout=60s"]).await;
     for level in [1, 2, 3] {
         gone(path, &["get", &format!("level{level}/top")]).await;
