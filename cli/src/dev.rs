@@ -93,8 +93,8 @@ fn greet(running: &serve::Running, file: &Path, names: &[String], demo: bool) ->
     let file: PathBuf = file.to_owned();
     let first = names.first().map_or("spoke-1", String::as_str);
     output::line(&format!(
-        "Wheelhouse is ready at https://{}, with {} embedded spokes. Type, in another terminal:\n",
-        running.address,
+        "Wheelhouse is ready at {}, with {} embedded spokes. Type, in another terminal:\n",
+        running.server,
         names.len()
     ))?;
     let export = match std::path::absolute(&file) {

@@ -1,6 +1,12 @@
 //! `wheelhouse serve`: a hub and its syncer in one process.
 
-use std::{io, net::SocketAddr, os::unix::fs::DirBuilderExt, path::Path, time::Duration};
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    os::unix::fs::DirBuilderExt,
+    path::Path,
+    time::Duration,
+};
 
 use anyhow::{Context, Result, bail};
 use api::{validation::is_label_value, wheelhouse::keys};
@@ -21,7 +27,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::{args, kubeconfig, leadership, process};
+use crate::{args, kubeconfig, leadership, output, process};
 
 /// How long what is left may take once all connections have drained.
 const GRACE: Duration = Duration::from_secs(5);
@@ -36,7 +42,9 @@ const BACKLOG_COUNT_MAX: u32 = 4096;
 pub(crate) struct Running {
     pub(crate) hub: Hub,
     pub(crate) tasks: Tasks,
-    pub(crate) address: SocketAddr,
+    address: SocketAddr,
+    /// The URL that clients use.
+    pub(crate) server: String,
     serving: JoinHandle<Result<(), apiserver::tls::Error>>,
     drain: CancellationToken,
 }
@@ -96,7 +104,26 @@ pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
         kubeconfig::publish(&running.kubeconfig(), file)?;
     }
     info!(address = %running.address, "ready");
+    // A hub goes on without anybody who reads this.
+    drop(greet(&running.server, arguments.kubeconfig_out.as_deref()));
     running.until_stopped().await
+}
+
+/// Prints where the hub is, and what to type next.
+fn greet(server: &str, file: Option<&Path>) -> Result<()> {
+    let Some(file) = file else {
+        return output::line(&format!(
+            "Wheelhouse is ready at {server}. With --kubeconfig-out FILE it writes a kubeconfig for its administrator."
+        ));
+    };
+    let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    let program = std::env::args().next();
+    let program = program.as_deref().unwrap_or("wheelhouse");
+    output::line(&format!(
+        "Wheelhouse is ready at {server}. Type, in another terminal:\n\n  export KUBECONFIG='{}'\n  kubectl get spokes\n\n\
+         Join a cluster:\n\n  {program} spoke add NAME --from KUBECONFIG",
+        file.display()
+    ))
 }
 
 fn access_providers(file: &Path) -> Result<AccessProviders> {
@@ -134,7 +161,7 @@ impl Running {
     /// Returns the administrator's kubeconfig: user `admin`, a context for root and one for each
     /// spoke that is known now.
     pub(crate) fn kubeconfig(&self) -> String {
-        self.hub.kubeconfig(&format!("https://{}", self.address))
+        self.hub.kubeconfig(&self.server)
     }
 
     /// Waits for SIGTERM or SIGINT, then drains, ends the controllers and closes the store. A task
@@ -207,6 +234,11 @@ pub(crate) async fn start(
         .local_addr()
         .context("the listener has no address")?;
     let reached = reached(&config, address);
+    let server = if address.ip().is_unspecified() {
+        format!("https://{reached}")
+    } else {
+        format!("https://{address}")
+    };
     let hub = Hub::open(config, &tasks)
         .await
         .with_context(|| format!("cannot open {}", data_dir.display()))?;
@@ -241,17 +273,27 @@ pub(crate) async fn start(
         hub,
         tasks,
         address,
+        server,
         serving,
         drain,
     })
 }
 
-/// Returns how other machines reach the hub: by the first name or address that it was given, with the port on which it listens.
+/// Returns how other machines reach the hub: by the first name or address that it was given, with the port on which it
+/// listens. A hub that listens everywhere and was given none is reached from its own machine, as its certificate names the
+/// loopback address.
 fn reached(config: &apiserver::Config, listens: SocketAddr) -> String {
     match (config.host_names.first(), config.addresses.first()) {
         (Some(name), _) => format!("{name}:{}", listens.port()),
         (None, Some(address)) => SocketAddr::new(*address, listens.port()).to_string(),
-        (None, None) => listens.to_string(),
+        (None, None) => {
+            let loopback: IpAddr = if listens.is_ipv6() {
+                Ipv6Addr::LOCALHOST.into()
+            } else {
+                Ipv4Addr::LOCALHOST.into()
+            };
+            SocketAddr::new(loopback, listens.port()).to_string()
+        }
     }
 }
 
@@ -351,6 +393,32 @@ mod tests {
         let ended = tokio::time::timeout(PATIENCE, running.until_stopped()).await;
         let error = ended.expect("it ends by itself").expect_err("as a failure");
         assert!(error.to_string().contains("\"needed\""), "{error}");
+    }
+
+    #[test]
+    fn a_hub_that_listens_everywhere_is_reached_by_what_its_certificate_names() {
+        let mut config = apiserver::Config::new("data");
+        let everywhere = |text: &str| text.parse::<SocketAddr>().expect("an address");
+        for (listens, want) in [
+            ("0.0.0.0:6443", "127.0.0.1:6443"),
+            ("[::]:6443", "[::1]:6443"),
+        ] {
+            assert_eq!(reached(&config, everywhere(listens)), want, "{listens}");
+        }
+        config
+            .addresses
+            .push("fd00::1".parse().expect("an address"));
+        assert_eq!(
+            reached(&config, everywhere("[::]:6443")),
+            "[fd00::1]:6443",
+            "the first address"
+        );
+        config.host_names.push("hub.example".to_owned());
+        assert_eq!(
+            reached(&config, everywhere("0.0.0.0:6443")),
+            "hub.example:6443",
+            "a name first"
+        );
     }
 
     #[test]

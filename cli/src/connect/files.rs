@@ -14,7 +14,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 /// The lists of a kubeconfig, with what an entry of each is called.
@@ -101,6 +101,7 @@ impl Kubeconfig {
     fn merge(files: &[PathBuf], missing: Missing) -> Result<Self> {
         let names: Vec<String> = files.iter().map(|it| it.display().to_string()).collect();
         let mut merged = json!({"clusters": [], "users": [], "contexts": []});
+        let mut is_empty = true;
         for file in files {
             let text = match std::fs::read_to_string(file) {
                 Err(error)
@@ -112,6 +113,10 @@ impl Kubeconfig {
             };
             let config = parse(&text, file).with_context(|| file.display().to_string())?;
             add(&mut merged, config);
+            is_empty = false;
+        }
+        if is_empty {
+            bail!("$KUBECONFIG names no file that exists: {}", names.join(":"));
         }
         Ok(Self {
             origin: names.join(":"),
@@ -229,6 +234,16 @@ mod tests {
             std::fs::write(file, text(name, *name == "b")).expect("a file");
         }
         (folder, files)
+    }
+
+    #[test]
+    fn a_list_of_files_of_which_none_exists_is_refused_by_name() {
+        let (_folder, [_, file, missing]) = files();
+        let refused = Kubeconfig::merge(std::slice::from_ref(&missing), Missing::IsEmpty);
+        let refused = refused.expect_err("no file").to_string();
+        assert!(refused.contains(&*missing.to_string_lossy()), "{refused}");
+        let found = Kubeconfig::merge(&[missing, file], Missing::IsEmpty);
+        assert!(found.is_ok(), "as with kubectl, one is enough: {found:?}");
     }
 
     #[test]
