@@ -5,7 +5,7 @@
 //! outlive a test), [`pki`], [`spoke`], [`hub`], [`kubectl`], [`wait`],
 //! [`proof`] (recorded histories and faults), [`support`] (users of a hub, for the trials of isolation),
 //! [`openmetrics`] (what `/metrics` returns), [`wire`] (requests byte by byte), [`fake_spoke`] (an API server that lies),
-//! [`kubelet`] and [`backend`] (a node that streams, and what its pods serve).
+//! [`kubelet`] and [`backend`] (a node that streams, and what its pods serve), [`manifests`] (what `deploy/` ships).
 //!
 //! # Invariants
 //!
@@ -19,6 +19,7 @@ pub mod fake_spoke;
 pub mod hub;
 pub mod kubectl;
 pub mod kubelet;
+pub mod manifests;
 pub mod openmetrics;
 pub mod pki;
 pub mod pods;

@@ -9,6 +9,7 @@ mod e2e {
     mod conflict;
     mod crash;
     mod deletion;
+    pub(crate) mod deploy;
     mod dev;
     mod drift;
     mod etcd;

@@ -4,6 +4,7 @@
 
 mod real_clients {
     pub(crate) mod argo;
+    mod chart;
     pub(crate) mod charts;
     pub(crate) mod stage;
 

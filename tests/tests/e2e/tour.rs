@@ -6,6 +6,8 @@ use regex::Regex;
 use serde_json::Value;
 use wheelhouse_tests::{Hub, Kubectl, Spoke, eventually, kubectl::Ran, spoke::Options};
 
+use super::deploy;
+
 const TOUR: &str = include_str!("../../fixtures/tour.txt");
 
 /// What differs between two runs of one command, each a pattern and what stands for it.
@@ -56,6 +58,8 @@ async fn a_tour_of_kubectl_prints_the_same_at_the_path_and_at_the_spoke() {
     };
     let (hub, east) = tokio::join!(Hub::start(), Spoke::start_with("east", without_controllers));
     hub.join(&east).await;
+    // Its namespace is there for both tours.
+    deploy::manifests_are_admitted(&east.kubectl()).await;
     let stops = stops();
     assert!(stops.len() >= 80, "a tour of {} commands", stops.len());
     let_in(&hub, &["joe", "ann"]).await;
