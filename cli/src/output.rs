@@ -53,7 +53,26 @@ pub(crate) fn note(text: &str) {
 /// Reports on standard error why a command failed.
 pub(crate) fn complain(error: &anyhow::Error) {
     // Nobody is left to tell when standard error is gone.
-    drop(writeln!(std::io::stderr(), "wheelhouse: {error:#}"));
+    drop(writeln!(std::io::stderr(), "wheelhouse: {}", told(error)));
+}
+
+/// Renders an error with its causes on one line; what went wrong with a call is told in the client's words.
+fn told(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let call = cause.downcast_ref::<client::Error>();
+        let level = call.map_or_else(|| cause.to_string(), client::Error::chain);
+        if text.is_empty() {
+            text = level;
+        } else if !text.ends_with(&level) {
+            text.push_str(": ");
+            text.push_str(&level);
+        }
+        if call.is_some() {
+            break;
+        }
+    }
+    text
 }
 
 /// Prints an object or a list in full.
@@ -147,6 +166,19 @@ fn cell(value: Option<&Value>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn causes_follow_on_one_line_each_once() {
+        let call = anyhow::Error::from(client::Error::Transport("gone".into()));
+        let call = call.context("spoke east").context("it is not joined");
+        assert_eq!(
+            told(&call),
+            "it is not joined: spoke east: the server was not reached: gone",
+            "a call"
+        );
+        let repeated = anyhow::anyhow!("gone").context("the file is gone");
+        assert_eq!(told(&repeated), "the file is gone", "a cause is told once");
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {

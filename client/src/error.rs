@@ -186,6 +186,9 @@ impl Error {
     pub fn chain(&self) -> String {
         match self {
             Self::Status(_) | Self::Bound(_) => self.to_string(),
+            Self::Transport(error) => {
+                format!("{self}: {}", dialect::error_chain(beneath(error.as_ref())))
+            }
             _ => dialect::error_chain(self),
         }
     }
@@ -193,6 +196,21 @@ impl Error {
     pub(crate) fn transport(error: impl Into<BoxError>) -> Self {
         Self::Transport(error.into())
     }
+}
+
+/// Returns the first cause that says more than which layer of the client has failed.
+fn beneath<'a>(
+    mut error: &'a (dyn std::error::Error + 'static),
+) -> &'a (dyn std::error::Error + 'static) {
+    while error.is::<hyper_util::client::legacy::Error>()
+        || matches!(error.downcast_ref(), Some(kube::Error::Service(_)))
+    {
+        let Some(cause) = error.source() else {
+            break;
+        };
+        error = cause;
+    }
+    error
 }
 
 impl From<Status> for Error {
@@ -348,5 +366,33 @@ mod tests {
             Error::transport("gone").chain(),
             "the server was not reached: gone"
         );
+    }
+
+    #[tokio::test]
+    async fn a_server_that_does_not_listen_is_told_without_the_layers_of_the_client() {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = free.local_addr().expect("an address");
+        drop(free);
+        let kubeconfig = format!(
+            "{{apiVersion: v1, kind: Config, current-context: a, users: [{{name: a, user: {{token: t}}}}], \
+             clusters: [{{name: a, cluster: {{server: 'https://{address}'}}}}], \
+             contexts: [{{name: a, context: {{cluster: a, user: a}}}}]}}"
+        );
+        let options = crate::Options::default();
+        let connection = crate::connect(&kubeconfig, None, &options).await;
+        let dynamic = crate::Dynamic::new(connection.expect("a client").client());
+        let namespaces = crate::Endpoint {
+            scope: None,
+            gvr: api::GroupVersionResource::new("", "v1", "namespaces"),
+            namespace: None,
+        };
+        let error = dynamic
+            .get(&namespaces, "default")
+            .await
+            .expect_err("nobody");
+        assert!(error.is_connect(), "{error:?}");
+        let told = error.chain();
+        let start = "the server was not reached: tcp connect error: ";
+        assert!(told.starts_with(start), "{told}");
     }
 }
