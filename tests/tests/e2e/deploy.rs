@@ -72,6 +72,7 @@ async fn the_hub_starts_as_the_manifests_start_it_and_serves_what_they_probe() {
     probes(container, &kubeconfig, &local).await;
     executed(container, &folder, &local).await;
     argo_cd(&folder, &kubeconfig, &local).await;
+    readme(&kubeconfig, &local).await;
     process.signal("TERM");
     eventually("it drains", || async {
         let runs = process.runs();
@@ -250,6 +251,35 @@ async fn argo_cd(folder: &Scratch, kubeconfig: &Path, local: &str) {
     cluster.apply(&shipped("argo-cd/rights.yaml")).await;
     eventually("argocd may create", || async {
         user.run(&create).await.ok()
+    })
+    .await;
+}
+
+/// The files that the README applies bring their workload to the cluster.
+async fn readme(kubeconfig: &Path, local: &str) {
+    let text = include_str!("../../../README.md");
+    let file = |path: &str| {
+        assert!(text.contains(path), "the README applies {path}");
+        assets::workspace().join(path).display().to_string()
+    };
+    let root = Kubectl::new(kubeconfig).server(local);
+    let definition = file("cli/src/dev/demo.yaml");
+    root.must(&["apply", "-f", &definition]).await;
+    let ready = [
+        "wait",
+        "--for=condition=Ready",
+        "rgd/webapp",
+        "--timeout=30s",
+    ];
+    root.must(&ready).await;
+    let east = Kubectl::new(kubeconfig).server(format!("{local}/clusters/east"));
+    let instance = file("deploy/example/webapp.yaml");
+    eventually("the instance is taken", || async {
+        east.run(&["apply", "-f", &instance]).await.ok()
+    })
+    .await;
+    eventually("its workload is there", || async {
+        east.run(&["get", "deployment", "demo"]).await.ok()
     })
     .await;
 }
