@@ -293,9 +293,12 @@ async fn the_definitions_of_our_kinds_are_established_and_their_rules_hold() {
             Some("connection is required where the provider is Kubeconfig"),
         ),
     ] {
-        let answer = dynamic.create(&spokes, &spoke(name, spec)).await;
+        let answer = dynamic.create(&spokes, &spoke(name, spec.clone())).await;
         match (answer, want) {
-            (Ok(made), None) => assert_eq!(made["spec"]["authorization"], "Spoke", "{name}"),
+            (Ok(made), None) => {
+                let provider = spec["provider"].as_str().unwrap_or("Kubeconfig");
+                assert_eq!(made["spec"]["provider"], provider, "{name}");
+            }
             (Err(refused), Some(want)) => assert!(refused.to_string().contains(want), "{refused}"),
             (answer, want) => panic!("{name}: {answer:?}, wanted {want:?}"),
         }
