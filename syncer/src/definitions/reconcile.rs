@@ -469,13 +469,7 @@ async fn write_status(
     status["conditions"] = Value::Array(set.to_values());
     status["state"] = json!(marks::definition_state(set));
     if let Some((graph, number)) = graph {
-        let order: Vec<&str> = graph
-            .topological_order()
-            .iter()
-            .map(AsRef::as_ref)
-            .collect();
-        status["topologicalOrder"] = json!(order);
-        status["resources"] = json!(graph.resources_status());
+        revisions::tell_graph(&mut status, graph);
         status["lastIssuedRevision"] = json!(number);
     }
     if object["status"] == status {

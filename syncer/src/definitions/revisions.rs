@@ -77,7 +77,6 @@ pub(crate) async fn issue(
                 "name": key.name,
                 "uid": definition["metadata"]["uid"],
                 "controller": true,
-                "blockOwnerDeletion": true,
             }],
         },
         "spec": {
@@ -98,17 +97,32 @@ pub(crate) async fn issue(
     let now = Engine::now();
     let mut set = ConditionSet::open(&REVISION, &created, &now);
     set.mark(graph::definition_conditions::revision_verified());
-    let status = json!({
-        "topologicalOrder": graph.topological_order().iter().map(AsRef::as_ref).collect::<Vec<&str>>(),
-        "resources": graph.resources_status(),
-        "conditions": set.to_values(),
-    });
+    let mut status = json!({"conditions": set.to_values()});
+    tell_graph(&mut status, graph);
     let patch = json!([{"op": "add", "path": "/status", "value": status}]);
     engine
         .hub
         .patch(&endpoint, &name, Some("status"), Patch::Json(&patch))
         .await?;
     Ok(())
+}
+
+/// Tells in a status what a graph consists of. What is empty is left out, as by kro.
+pub(crate) fn tell_graph(status: &mut Value, graph: &CompiledGraph) {
+    let order = graph.topological_order().iter().map(AsRef::as_ref);
+    let order: Vec<&str> = order.collect();
+    let parts = [
+        ("topologicalOrder", json!(order)),
+        ("resources", json!(graph.resources_status())),
+    ];
+    for (key, value) in parts {
+        let is_empty = value.as_array().is_none_or(Vec::is_empty);
+        if !is_empty {
+            status[key] = value;
+        } else if let Some(fields) = status.as_object_mut() {
+            fields.remove(key);
+        }
+    }
 }
 
 /// Deletes revisions beyond those that are kept, or all of them.
