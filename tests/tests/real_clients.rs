@@ -13,5 +13,6 @@ mod real_clients {
     mod controllers;
     mod flux;
     mod helm;
+    mod kro;
     mod kube_rs;
 }
