@@ -182,6 +182,21 @@ impl FakeSpoke {
         self.shared.store.paths()
     }
 
+    /// Counts the writes since it was started.
+    pub fn write_count(&self) -> u64 {
+        self.shared.store.version()
+    }
+
+    /// Counts the stored objects of a resource.
+    pub fn object_count(&self, resource: &str) -> usize {
+        self.shared.store.count(resource)
+    }
+
+    /// Streams the objects that are written from now on. One that falls behind misses some.
+    pub fn written(&self) -> impl Stream<Item = Arc<Value>> + use<> {
+        self.shared.store.written()
+    }
+
     /// Returns an object that is stored.
     pub fn object(&self, path: &str) -> Option<Value> {
         self.shared.store.get(path)

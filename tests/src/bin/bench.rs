@@ -6,6 +6,8 @@ mod api_bench;
 mod apply_bench;
 #[path = "bench/etcd.rs"]
 mod etcd;
+#[path = "bench/fleet.rs"]
+mod fleet;
 #[path = "bench/load.rs"]
 mod load;
 #[path = "bench/measure.rs"]
@@ -32,6 +34,8 @@ struct Asked {
     count: Option<usize>,
     /// How often each side is measured.
     rounds: Option<usize>,
+    /// How many spokes, or clusters.
+    spokes: Option<usize>,
     /// How long what lasts a set time lasts.
     seconds: Option<u64>,
     /// Leaves the peers out: to look at ours alone.
@@ -43,6 +47,9 @@ async fn main() -> ExitCode {
     let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     let mut arguments = std::env::args().skip(1);
     let which = arguments.next().unwrap_or_default();
+    if which == fleet::SERVE {
+        return fleet::serve(arguments.collect()).await;
+    }
     let mut out = None;
     let mut asked = Asked::default();
     while let Some(flag) = arguments.next() {
@@ -50,12 +57,11 @@ async fn main() -> ExitCode {
         match flag.as_str() {
             "--count" => asked.count = number(),
             "--rounds" => asked.rounds = number(),
+            "--spokes" => asked.spokes = number(),
             "--seconds" => asked.seconds = number().map(|seconds| seconds as u64),
             "--alone" => asked.alone = true,
             "--out" => out = arguments.next(),
-            name if which == "store" && store_bench::NAMES.contains(&name) => {
-                asked.names.push(flag);
-            }
+            name if names_of(&which).contains(&name) => asked.names.push(flag),
             _ => return usage(),
         }
     }
@@ -67,6 +73,7 @@ async fn main() -> ExitCode {
             api_bench::run(asked.count.unwrap_or(10_000), rounds, &mut report).await;
         }
         "store" => store_bench::run(&asked, &mut report).await,
+        "fleet" => fleet::run(&asked, &mut report).await,
         _ => return usage(),
     }
     report.print();
@@ -76,10 +83,19 @@ async fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// The benchmarks of a set.
+fn names_of(which: &str) -> &'static [&'static str] {
+    match which {
+        "store" => &store_bench::NAMES,
+        "fleet" => &fleet::NAMES,
+        _ => &[],
+    }
+}
+
 fn usage() -> ExitCode {
     report::say(
-        "usage: hack/bench apply|api|store [B01|B02|B03|B12|B20|B21|B22 ..] [--count N] [--rounds N] [--seconds N] \
-         [--alone] [--out FILE]",
+        "usage: hack/bench apply|api|store [B01|B02|B03|B12|B20|B21|B22 ..]|fleet [P2|B19|B15|P1 ..] [--count N] \
+         [--rounds N] [--spokes N] [--seconds N] [--alone] [--out FILE]",
     );
     ExitCode::from(2)
 }

@@ -9,12 +9,12 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::StreamExt as _;
+use futures::{Stream, StreamExt as _};
 use http::{Method, Response};
 use serde_json::{Value, json};
-use tokio::sync::broadcast;
+use tokio::sync::broadcast::{self, error::RecvError};
 
-use super::{Body, Seen, Shared, lock, reply, status, stream};
+use super::{Body, Seen, Shared, bytes, lock, reply, status, stream};
 
 /// Changes that a watch may be behind.
 const CHANGE_COUNT_MAX: usize = 4096;
@@ -33,14 +33,14 @@ struct State {
     version: u64,
     /// Never set back: a uid is never given twice.
     uid_count: u64,
-    objects: BTreeMap<String, Value>,
+    objects: BTreeMap<String, Arc<Value>>,
 }
 
 #[derive(Debug, Clone)]
 struct Change {
     place: Place,
     type_: &'static str,
-    object: Value,
+    object: Arc<Value>,
 }
 
 /// What a path means.
@@ -80,11 +80,43 @@ impl Store {
     }
 
     pub(crate) fn get(&self, path: &str) -> Option<Value> {
-        lock(&self.objects).objects.get(path).cloned()
+        let object = lock(&self.objects).objects.get(path).cloned();
+        object.map(Arc::unwrap_or_clone)
+    }
+
+    /// Counts the writes.
+    pub(crate) fn version(&self) -> u64 {
+        lock(&self.objects).version
+    }
+
+    /// Counts the objects of a resource.
+    pub(crate) fn count(&self, resource: &str) -> usize {
+        let segment = format!("/{resource}/");
+        let state = lock(&self.objects);
+        state
+            .objects
+            .keys()
+            .filter(|path| path.contains(&segment))
+            .count()
+    }
+
+    /// Streams the objects that are written from now on. One that falls behind misses some.
+    pub(crate) fn written(&self) -> impl Stream<Item = Arc<Value>> + use<> {
+        futures::stream::unfold(self.changes.subscribe(), |mut changes| async {
+            loop {
+                match changes.recv().await {
+                    Ok(change) if change.type_ != "DELETED" => {
+                        return Some((change.object, changes));
+                    }
+                    Ok(_) | Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => return None,
+                }
+            }
+        })
     }
 
     /// Stores an object with a version of its own.
-    pub(crate) fn put(&self, path: &str, mut object: Value) -> Value {
+    pub(crate) fn put(&self, path: &str, mut object: Value) -> Arc<Value> {
         let mut state = lock(&self.objects);
         state.version += 1;
         let before = state.objects.get(path).cloned();
@@ -111,7 +143,8 @@ impl Store {
             };
             object["status"] = json!({"conditions": [is("NamesAccepted"), is("Established")]});
         }
-        state.objects.insert(path.to_owned(), object.clone());
+        let object = Arc::new(object);
+        state.objects.insert(path.to_owned(), Arc::clone(&object));
         let type_ = if before.is_some() {
             "MODIFIED"
         } else {
@@ -139,34 +172,35 @@ impl Store {
         }
     }
 
-    fn remove(&self, path: &str) -> Option<Value> {
+    fn remove(&self, path: &str) -> Option<Arc<Value>> {
         let mut state = lock(&self.objects);
-        let mut object = state.objects.remove(path)?;
+        let mut object = Arc::unwrap_or_clone(state.objects.remove(path)?);
         state.version += 1;
         object["metadata"]["resourceVersion"] = json!(state.version.to_string());
+        let object = Arc::new(object);
         self.tell(path, "DELETED", &object);
         Some(object)
     }
 
-    fn tell(&self, path: &str, type_: &'static str, object: &Value) {
+    fn tell(&self, path: &str, type_: &'static str, object: &Arc<Value>) {
         if let Some(place) = Place::of(path) {
             // Nobody may be watching.
             drop(self.changes.send(Change {
                 place,
                 type_,
-                object: object.clone(),
+                object: Arc::clone(object),
             }));
         }
     }
 
-    fn list(&self, place: &Place, query: &str) -> (Vec<Value>, String) {
+    fn list(&self, place: &Place, query: &str) -> (Vec<Arc<Value>>, String) {
         let state = lock(&self.objects);
         let objects = state.objects.iter();
         let items = objects
             .filter(|(path, object)| {
                 Place::of(path).is_some_and(|it| it.is_in(place)) && is_selected(object, query)
             })
-            .map(|(_, object)| object.clone())
+            .map(|(_, object)| Arc::clone(object))
             .collect();
         (items, state.version.to_string())
     }
@@ -241,9 +275,13 @@ pub(crate) fn answer(shared: &Arc<Shared>, asked: &Seen, body: &Bytes) -> Respon
         (&Method::GET, true) => {
             let (items, version) = store.list(&place, query);
             let kind = items.first().and_then(|it| it["kind"].as_str());
-            let list = json!({"kind": format!("{}List", kind.unwrap_or("Object")),
-                "apiVersion": "v1", "metadata": {"resourceVersion": version}, "items": items});
-            reply(200, &list)
+            let kind = kind.unwrap_or("Object");
+            let items: Vec<String> = items.iter().map(ToString::to_string).collect();
+            let list = format!(
+                r#"{{"kind":"{kind}List","apiVersion":"v1","metadata":{{"resourceVersion":"{version}"}},"items":[{}]}}"#,
+                items.join(",")
+            );
+            bytes(200, list.into())
         }
         (&Method::GET, false) => match store.get(&place.path()) {
             Some(object) => reply(200, &object),
@@ -432,7 +470,7 @@ fn watch(shared: &Arc<Shared>, place: Place, query: &str) -> Response<Body> {
 }
 
 pub(crate) fn line(type_: &str, object: &Value) -> Bytes {
-    format!("{}\n", json!({"type": type_, "object": object})).into()
+    format!("{{\"type\":\"{type_}\",\"object\":{object}}}\n").into()
 }
 
 fn parameter<'q>(query: &'q str, name: &str) -> Option<&'q str> {

@@ -28,6 +28,17 @@ impl Series {
         self.0.push(value);
     }
 
+    /// What the last round said.
+    pub(crate) fn last(&self) -> f64 {
+        self.0.last().copied().unwrap_or(f64::NAN)
+    }
+
+    /// A figure made of two, round by round.
+    pub(crate) fn zip(&self, other: &Self, of: impl Fn(f64, f64) -> f64) -> Self {
+        let pairs = self.0.iter().zip(&other.0);
+        pairs.map(|(one, two)| of(*one, *two)).collect()
+    }
+
     /// The middle one; of an even number the lower middle.
     pub(crate) fn median(&self) -> f64 {
         let sorted = self.sorted();

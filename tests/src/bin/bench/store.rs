@@ -37,7 +37,7 @@ pub(crate) async fn run(asked: &Asked, report: &mut Report) {
 
 /// Runs what needs few threads on one: where client and server share two cores, each thread of the client that has to be
 /// woken costs more than what it does.
-fn on_one_thread(
+pub(crate) fn on_one_thread(
     asked: &Asked,
     report: &mut Report,
     run: impl AsyncFnOnce(&Asked, &mut Report) + Send,
