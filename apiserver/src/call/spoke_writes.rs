@@ -7,6 +7,7 @@ use api::{GroupVersionResource, LogicalCluster};
 use futures::future::BoxFuture;
 use serde_json::Value;
 
+use super::{Call, Target};
 use crate::refusal::Refusal;
 
 /// A write of an instance in a spoke.
@@ -56,4 +57,28 @@ pub trait SpokeWrites: fmt::Debug + Send + Sync {
     /// # Errors
     /// What the spoke says against it, and 503 where it cannot be asked.
     fn write<'a>(&'a self, write: &'a SpokeWrite) -> BoxFuture<'a, Result<Value, Refusal>>;
+}
+
+// === impl SpokeWrite ===
+
+impl SpokeWrite {
+    /// Prepares a dry run of what a call addresses, with no body yet. `manager` is the field manager that the query names, or empty.
+    pub(crate) fn of(call: &Call<'_>, target: &Target, user: User, manager: &str) -> Self {
+        let info = call.info;
+        Self {
+            cluster: target.cluster.clone(),
+            gvr: GroupVersionResource::new(
+                info.group.as_str(),
+                info.version.as_str(),
+                info.resource.as_str(),
+            ),
+            namespace: target.namespace.clone(),
+            name: target.name.clone(),
+            verb: SpokeVerb::Create,
+            body: Value::Null,
+            user,
+            manager: call.manager(manager),
+            is_trial: true,
+        }
+    }
 }

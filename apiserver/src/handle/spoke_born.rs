@@ -9,11 +9,11 @@
 use api::query::{FieldValidation, UpdateOptions};
 use api::wheelhouse::keys::ANNOTATION_SPOKE_VERSION;
 use api::wheelhouse::origin::{difference, is_shared, shared};
-use api::{GroupVersionResource, Status, meta};
+use api::{Status, meta};
 use serde_json::{Map, Value, json};
 
 use super::write::Mode;
-use super::{decode, prepare};
+use super::{decode, prepare, tried};
 use crate::admit::{author, origin};
 use crate::call::{Call, SpokeVerb, SpokeWrite, SpokeWrites, Target};
 use crate::refusal::Refusal;
@@ -51,24 +51,14 @@ pub(super) async fn write(
     };
     let (Some(spoke), Some(user)) = (&call.shared.spoke_writes, author::sender(call.context))
     else {
-        let text = format!("spoke {:?} cannot be asked", target.cluster.as_str());
-        return Err(Status::service_unavailable(text).into());
+        return Err(tried::unavailable(target));
     };
-    let info = call.info;
+    let manager = UpdateOptions::from_query(call.query)?.field_manager;
     let mut write = SpokeWrite {
-        cluster: target.cluster.clone(),
-        gvr: GroupVersionResource::new(
-            info.group.as_str(),
-            info.version.as_str(),
-            info.resource.as_str(),
-        ),
-        namespace: target.namespace.clone(),
-        name: target.name.clone(),
         verb: SpokeVerb::Patch,
         body: patch,
-        user,
-        manager: call.manager(&UpdateOptions::from_query(call.query)?.field_manager),
         is_trial: mode == Mode::DryRun,
+        ..SpokeWrite::of(call, target, user, &manager)
     };
     let taken = write_there(call, spoke.as_ref(), &mut write, live).await?;
     meta::set_annotation(

@@ -9,7 +9,7 @@
 //! - The hub's own controllers are not judged: what they write is no user's wish.
 
 use api::wheelhouse::origin::{difference, shared};
-use api::{GroupVersionResource, Status, meta};
+use api::{Status, meta};
 use serde_json::{Value, json};
 
 use crate::admit::author;
@@ -89,22 +89,7 @@ impl<'c> Trial<'c> {
         let Some(spoke) = call.shared.spoke_writes.as_deref() else {
             return Err(unavailable(target));
         };
-        let info = call.info;
-        let write = SpokeWrite {
-            cluster: target.cluster.clone(),
-            gvr: GroupVersionResource::new(
-                info.group.as_str(),
-                info.version.as_str(),
-                info.resource.as_str(),
-            ),
-            namespace: target.namespace.clone(),
-            name: target.name.clone(),
-            verb: SpokeVerb::Create,
-            body: Value::Null,
-            user,
-            manager: call.manager(""),
-            is_trial: true,
-        };
+        let write = SpokeWrite::of(call, target, user, "");
         Ok(Some(Self { spoke, write }))
     }
 
@@ -137,7 +122,8 @@ fn is(refusal: &Refusal, code: u16) -> bool {
     refusal.status().is_some_and(|status| status.code == code)
 }
 
-fn unavailable(target: &Target) -> Refusal {
+/// Refuses what a spoke would have to be asked about, where it cannot be.
+pub(super) fn unavailable(target: &Target) -> Refusal {
     let text = format!("spoke {:?} cannot be asked", target.cluster.as_str());
     Status::service_unavailable(text).into()
 }
