@@ -154,11 +154,7 @@ impl Hub {
             .output()
             .await
             .expect("wheelhouse can be started");
-        Ran {
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-            code: output.status.code().unwrap_or(-1),
-        }
+        output.into()
     }
 
     /// Joins a spoke under its own name and waits until it is Ready.

@@ -31,6 +31,16 @@ pub struct Ran {
     pub code: i32,
 }
 
+impl From<std::process::Output> for Ran {
+    fn from(output: std::process::Output) -> Self {
+        Self {
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            code: output.status.code().unwrap_or(-1),
+        }
+    }
+}
+
 impl Ran {
     /// Passes the standard output on if the run succeeded.
     ///
@@ -141,11 +151,7 @@ impl Kubectl {
         drop(stdin.write_all(input.as_bytes()).await);
         drop(stdin);
         let output = child.wait_with_output().await.expect("kubectl ends");
-        Ran {
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-            code: output.status.code().unwrap_or(-1),
-        }
+        output.into()
     }
 
     /// Runs kubectl, which must succeed, and passes its output on.

@@ -121,12 +121,8 @@ async fn run(kubectl: &Kubectl, arguments: &[&str], input: &[u8]) -> (Ran, Vec<u
         output.expect("kubectl ends")
     });
     let output = output.await.expect("kubectl ends in time");
-    let ran = Ran {
-        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        code: output.status.code().unwrap_or(-1),
-    };
-    (ran, output.stdout)
+    let stdout = output.stdout.clone();
+    (output.into(), stdout)
 }
 
 /// Makes a service of the web server in the pod.

@@ -228,11 +228,7 @@ impl Argo {
             .output()
             .await
             .expect("argocd can be started");
-        Ran {
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-            code: output.status.code().unwrap_or(-1),
-        }
+        output.into()
     }
 
     /// kubectl where Argo CD keeps its own objects.

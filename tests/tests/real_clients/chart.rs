@@ -240,11 +240,7 @@ impl Helm {
             .output()
             .await
             .expect("helm can be started");
-        Ran {
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-            code: output.status.code().unwrap_or(-1),
-        }
+        output.into()
     }
 
     async fn template(&self, values: &[&str]) -> Ran {

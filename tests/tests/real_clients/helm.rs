@@ -126,11 +126,7 @@ impl<'a> Helm<'a> {
             .output()
             .await
             .expect("helm can be started");
-        Ran {
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-            code: output.status.code().unwrap_or(-1),
-        }
+        output.into()
     }
 
     /// Installs, upgrades, rolls back and uninstalls a chart, and keeps what the server held in between.
