@@ -74,7 +74,7 @@ pub fn value<T: Serialize + ?Sized>(
         }
         Encoding::Yaml => {
             let value = serde_json::to_value(value).map_err(Refusal::internal)?;
-            let text = serde_saphyr::to_string(&value).map_err(Refusal::internal)?;
+            let text = dialect::yaml::to_string(&value).map_err(Refusal::internal)?;
             text.into_bytes()
         }
     };

@@ -79,7 +79,7 @@ fn told(error: &anyhow::Error) -> String {
 pub(crate) fn object(value: &Value, format: Format) -> Result<()> {
     match format {
         Format::Json => line(&serde_json::to_string_pretty(value)?),
-        _ => line(serde_saphyr::to_string(value)?.trim_end()),
+        _ => line(dialect::yaml::to_string(value)?.trim_end()),
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use api::{crd::CustomResourceDefinition, kro::RgdSpec, meta};
 use clap::{Args, Subcommand};
+use dialect::yaml::{self, Aliases};
 use serde_json::Value;
 
 use self::kinds::Kinds;
@@ -168,9 +169,7 @@ fn define(kinds: &mut Kinds, object: &Value, file: &Path) -> Result<()> {
 fn read(file: &Path) -> Result<Vec<Value>> {
     let path = file.display();
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {path}"))?;
-    let documents: Vec<Value> =
-        serde_saphyr::from_multiple(&text).with_context(|| format!("{path} is not YAML"))?;
-    Ok(documents)
+    yaml::documents(&text, Aliases::Trusted).with_context(|| format!("{path} is not YAML"))
 }
 
 /// Returns the YAML and JSON files of a directory and of those below it.

@@ -135,7 +135,7 @@ pub async fn connect(
     context: Option<&str>,
     options: &Options,
 ) -> Result<Connection, Error> {
-    let kubeconfig = kubeconfig::parse(kubeconfig).map_err(config_error)?;
+    let kubeconfig = kubeconfig::parse(kubeconfig)?;
     let selection = KubeConfigOptions {
         context: context.map(str::to_owned),
         ..KubeConfigOptions::default()

@@ -17,6 +17,7 @@ mod quantity;
 mod text;
 pub mod url;
 pub mod value;
+pub mod yaml;
 
 pub use age::human_duration;
 pub use chain::error_chain;

@@ -15,6 +15,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use dialect::yaml::{self, Aliases};
 use serde_json::{Value, json};
 
 /// The lists of a kubeconfig, with what an entry of each is called.
@@ -144,7 +145,8 @@ fn listed(variable: Option<&OsStr>) -> Vec<PathBuf> {
 
 /// Reads a kubeconfig and makes the paths in it absolute.
 fn parse(text: &str, file: &Path) -> Result<Value> {
-    let mut config: Value = serde_saphyr::from_str(text).context("the kubeconfig is no YAML")?;
+    let config = yaml::document(text, Aliases::Few);
+    let mut config = config.context("the kubeconfig is no YAML")?;
     let file = std::path::absolute(file)?;
     let folder = file.parent().unwrap_or(&file);
     for (list, part) in LISTS {

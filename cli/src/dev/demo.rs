@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use api::{ClusterScope, GroupVersionResource};
 use client::{Dynamic, Endpoint};
+use dialect::yaml::{self, Aliases};
 use serde_json::{Value, json};
 
 use super::{apply as apply_in_root, apply_at};
@@ -25,7 +26,8 @@ pub(super) fn definitions() -> GroupVersionResource {
 
 /// Applies the definition and an instance at each spoke, and waits until all are Ready.
 pub(super) async fn apply(hub: &Dynamic, spokes: &[String]) -> Result<()> {
-    let definition: Value = serde_saphyr::from_str(DEFINITION).context("the demo definition")?;
+    let definition: Value =
+        yaml::document(DEFINITION, Aliases::Trusted).context("the demo definition")?;
     apply_in_root(hub, &definition).await?;
     ready(hub, &definitions(), None, None, "webapp").await?;
     let gvr = GroupVersionResource::new("kro.run", "v1alpha1", "webapps");

@@ -38,7 +38,12 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     (
         "wheelhouse-spokes",
-        &["wheelhouse-api", "wheelhouse-tasks", "wheelhouse-client"],
+        &[
+            "wheelhouse-dialect",
+            "wheelhouse-api",
+            "wheelhouse-tasks",
+            "wheelhouse-client",
+        ],
     ),
     (
         "wheelhouse-apiserver",
@@ -72,6 +77,7 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "wheelhouse",
         &[
+            "wheelhouse-dialect",
             "wheelhouse-api",
             "wheelhouse-tasks",
             "wheelhouse-schema",

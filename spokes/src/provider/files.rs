@@ -19,6 +19,7 @@ use api::{
     wheelhouse::{self, Spoke, keys},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use dialect::yaml::{self, Aliases};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -230,10 +231,7 @@ fn read(file: &Path) -> Result<Contexts, String> {
 
 /// Reads the contexts of a kubeconfig in a folder. The error shows nothing of the text.
 fn parse(text: &str, folder: &Path) -> Result<Contexts, String> {
-    let mut options = serde_saphyr::Options::default();
-    options.with_snippet = false;
-    let config: Value = serde_saphyr::from_str_with_options(text, options)
-        .map_err(|_unsaid| "it is no YAML".to_owned())?;
+    let config = yaml::document(text, Aliases::Few).map_err(|error| error.to_string())?;
     if !config["contexts"].is_array() {
         return Err("it has no contexts".to_owned()); // half a file says nothing
     }
