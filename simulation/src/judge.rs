@@ -260,10 +260,11 @@ impl Judge {
         if let Some(Origin::Child { owner }) = &origin
             && is_deletion
             && !api::meta::is_terminating(before)
-            && let Some((going, all)) = memory.note_pruned(owner)
+            && let Some((going, all)) = memory.note_pruned(owner, place)
         {
+            let (count, gone) = (going.len(), going.join(", "));
             let what = format!(
-                "{place} goes as number {going} of {all} at once, and nobody has confirmed it"
+                "{place} goes as number {count} of {all} at once, and nobody has confirmed it: {gone}"
             );
             self.report("brake", &what);
         }

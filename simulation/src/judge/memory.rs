@@ -55,7 +55,7 @@ pub(super) struct Memory {
     /// The uids that ledgers have named.
     confirmed: HashSet<String>,
     /// How many children instances had when their ledgers were last exact, and how many were deleted since.
-    pruned: HashMap<String, (usize, usize)>,
+    pruned: HashMap<String, (usize, Vec<String>)>,
     /// Whether states of children may become older: a spoke was set back.
     is_set_back: bool,
 }
@@ -79,7 +79,7 @@ impl Memory {
                 let uids = members.iter().filter_map(|member| member["uid"].as_str());
                 self.confirmed.extend(uids.map(str::to_owned));
                 let pruned = self.pruned.entry(name.to_owned()).or_default();
-                pruned.1 = 0;
+                pruned.1.clear();
                 if inventory["spec"]["exact"] == true {
                     pruned.0 = members.len();
                 }
@@ -91,8 +91,8 @@ impl Memory {
         }
     }
 
-    /// Counts a child that is deleted for an instance. Returns how many have gone, and of how many, if that are too many at once.
-    pub(super) fn note_pruned(&mut self, owner: &str) -> Option<(usize, usize)> {
+    /// Notes a child that is deleted for an instance. Returns all that have gone, and of how many, if that are too many at once.
+    pub(super) fn note_pruned(&mut self, owner: &str, child: &str) -> Option<(Vec<String>, usize)> {
         let instance = &self.instances.get(owner)?.object;
         let confirms = api::wheelhouse::keys::ANNOTATION_CONFIRM_DELETIONS;
         if api::meta::is_terminating(instance)
@@ -104,8 +104,8 @@ impl Memory {
         if *all == 0 {
             return None; // it was never whole
         }
-        *going += 1;
-        (*going >= 5 && *going * 2 > *all).then_some((*going, *all))
+        going.push(child.to_owned());
+        (going.len() >= 5 && going.len() * 2 > *all).then(|| (going.clone(), *all))
     }
 
     pub(super) fn note_instance(&mut self, cluster: &str, object: Value) {
@@ -115,7 +115,7 @@ impl Memory {
             api::meta::generation(&known.object) != api::meta::generation(&object)
         });
         if let Some(pruned) = self.pruned.get_mut(&uid).filter(|_| is_new_wish) {
-            pruned.1 = 0;
+            pruned.1.clear();
         }
         let instance = Instance {
             cluster: cluster.to_owned(),
