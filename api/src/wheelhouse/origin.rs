@@ -3,6 +3,8 @@
 //! Of an instance that was made in a spoke, the spoke has the truth: its spec, and the labels and annotations that somebody in the spoke has
 //! put on it, come to the hub. The hub has the truth of the status.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use super::keys::{ANNOTATION_ORIGIN, ORIGIN_SPOKE};
@@ -38,6 +40,13 @@ const OWN_PREFIXES: &[&str] = &[
 /// Returns whether an instance was made in its spoke.
 pub fn is_of_spoke(instance: &Value) -> bool {
     meta::annotation(instance, ANNOTATION_ORIGIN) == Some(ORIGIN_SPOKE)
+}
+
+/// Returns whether annotations say that an instance was made in its spoke.
+pub fn is_marked_of_spoke(annotations: &BTreeMap<String, String>) -> bool {
+    annotations
+        .get(ANNOTATION_ORIGIN)
+        .is_some_and(|origin| origin == ORIGIN_SPOKE)
 }
 
 /// Returns whether a label or annotation of this key is the user's, and the same in both copies.

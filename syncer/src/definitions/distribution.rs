@@ -11,10 +11,15 @@
 //!
 //! Source: kro `pkg/client/crd`, KREP-013b for the spokes.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use api::{
-    GroupKind, LogicalCluster, crd::CustomResourceDefinition, kro::keys, wheelhouse::ServedState,
+    GroupKind, GroupResource, LogicalCluster, crd::CustomResourceDefinition, kro::keys,
+    wheelhouse::ServedState,
 };
 use client::{Answer, DeleteRequest, Force, ListRequest, Patch, reflector::Event};
 use graph::Ownership;
@@ -363,7 +368,9 @@ async fn serve_mirrored(
 ) -> Result<Progress, client::Error> {
     let state = shadow(engine, target, served, definition, None).await?;
     instances::watch_mirrors(engine, target, served);
+    let resource = served.graph.gvr().group_resource();
     if state == ServedState::Serving {
+        target.note_kept(resource);
         return Ok(Progress::Served);
     }
     let kind = served.graph.group_kind();
@@ -387,6 +394,7 @@ async fn serve_mirrored(
         Some(ServedState::Serving),
     )
     .await?;
+    target.note_kept(resource);
     Ok(Progress::Served)
 }
 
@@ -546,6 +554,28 @@ async fn shadow(
     Ok(state)
 }
 
+/// Returns the resources whose instances the hub stores in the place of a spoke, as its records say.
+pub(crate) async fn kept(
+    engine: &Engine,
+    cluster: &LogicalCluster,
+) -> Result<HashSet<GroupResource>, client::Error> {
+    let endpoint = Engine::hub_endpoint(cluster, &resources::served_resources(), "");
+    let listed = engine.hub.list(&endpoint, &ListRequest::default()).await?;
+    let serving = listed
+        .items
+        .iter()
+        .filter(|record| record["spec"]["state"] != "Importing");
+    Ok(serving.map(resource_of).collect())
+}
+
+fn resource_of(record: &Value) -> GroupResource {
+    let crd = &record["spec"]["crd"];
+    GroupResource {
+        group: text(crd, &["group"]).to_owned(),
+        resource: text(crd, &["names", "plural"]).to_owned(),
+    }
+}
+
 /// Ends the hub's service of kinds that no definition gives any more and that have no objects.
 async fn retire(
     engine: &Engine,
@@ -587,10 +617,14 @@ async fn retire(
         });
         let known = engine.definitions.listed() && engine.instances.synced();
         if !kept && !used && !defined && known {
-            engine
-                .hub
-                .delete(&endpoint, name, &DeleteRequest::default())
-                .await?;
+            // Forgotten first: what the path shows once the record is gone is the spoke's.
+            let resource = resource_of(record);
+            target.forget_kept(&resource);
+            let request = DeleteRequest::default();
+            if let Err(error) = engine.hub.delete(&endpoint, name, &request).await {
+                target.note_kept(resource);
+                return Err(error);
+            }
             target.mirrors.deregister(&group_kind);
         }
     }

@@ -2,17 +2,24 @@
 //!
 //! # Invariants
 //!
+//! An object is written where it was made. A new one of a kind of which the hub has the instances is made at the hub's path,
+//! like any instance of the hub, whatever was asked for or known before; only by an account that the spoke alone knows it is made
+//! in the spoke, and imported from there.
+//!
 //! An apply changes only the object that the plan has seen and found to be the instance's, by its uid: if a create finds an existing object, it is read and the plan runs again. All calls, reads included, use the identity that the definition specifies. Only what the ledger names is deleted.
 //!
 //! Source: kro `pkg/applyset`; KEP-3659.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
-use api::GroupVersionResource;
-use client::{Answer, DeleteRequest, Deleted, Endpoint, Force, Patch, reflector::RawObject};
+use api::{GroupKind, Status, wheelhouse::origin};
+use client::{Answer, DeleteRequest, Deleted, Force, Patch, reflector::RawObject};
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use graph::{Applied, Apply, Change, Claim, ObjectRef, Observed, Plan};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tracing::{Instrument as _, debug, debug_span, warn};
 
 use super::{
@@ -22,11 +29,12 @@ use super::{
 use crate::{
     restoring,
     state::{
-        actors::Actor,
+        actors::{Actor, Place},
         children::WatchedKind,
         claims::{self, Claims, Mark},
+        kinds::Progress,
+        mirrors,
         restored::DeletionPolicy,
-        target::Target,
     },
 };
 
@@ -36,8 +44,8 @@ const WRITE_COUNT: usize = 8;
 /// What came of a write that did not fail.
 #[derive(Debug)]
 pub(crate) enum Written {
-    /// It is done; the object as it is now.
-    Applied(Value),
+    /// It is done; where, and the object as it is now.
+    Applied(Place, Value),
     /// There is an object of another writer where one was to be made; nothing was written.
     Found(Value),
 }
@@ -46,18 +54,19 @@ pub(crate) enum Written {
 pub(crate) type Answered<'p> = (&'p Apply, Result<Written, client::Error>);
 
 /// Writes what a plan wants changed. The answers go to [`absorb`].
-pub(crate) async fn write<'p>(target: &Target, actor: &Actor, plan: &'p Plan) -> Vec<Answered<'p>> {
+pub(crate) async fn write<'p>(work: &Work<'_>, actor: &Actor, plan: &'p Plan) -> Vec<Answered<'p>> {
     let writes: Vec<BoxFuture<'_, _>> = plan
         .changes()
         .map(|apply| {
             let span = debug_span!(
                 "apply",
-                spoke = %target.cluster,
+                spoke = %work.target.cluster,
                 gvk = %apply.gvk,
                 namespace = namespace(apply),
                 name = apply.reference.name,
             );
-            write_one(target, actor, apply).instrument(span).boxed()
+            let write = async move { (apply, write_one(work, actor, apply).await) };
+            write.instrument(span).boxed()
         })
         .collect();
     stream::iter(writes)
@@ -66,33 +75,137 @@ pub(crate) async fn write<'p>(target: &Target, actor: &Actor, plan: &'p Plan) ->
         .await
 }
 
-async fn write_one<'p>(target: &Target, actor: &Actor, apply: &'p Apply) -> Answered<'p> {
-    let endpoint = target.endpoint(&apply.gvr, namespace(apply));
+async fn write_one(
+    work: &Work<'_>,
+    actor: &Actor,
+    apply: &Apply,
+) -> Result<Written, client::Error> {
+    let target = work.target;
+    let place = place_of(work, actor, apply).await?;
+    let endpoint = target.endpoint_at(place, &apply.gvr, namespace(apply));
     let name = &apply.reference.name;
-    let (object, is_new) = match &apply.claim {
+    let (mut object, is_new) = match &apply.claim {
         Claim::Own(uid) | Claim::Taken(uid) => (claims::update_only(&apply.object, uid), false),
         // A plan does not change what is foreign.
         Claim::Absent | Claim::Foreign => (claims::create_only(&apply.object), true),
     };
+    if place == Place::Hub {
+        name_owner_at_hub(work, &mut object);
+    }
     let patch = Patch::Apply {
         manager: api::kro::keys::MANAGER_APPLYSET,
         force: if is_new { Force::No } else { Force::Yes },
         object: &object,
         answer: Answer::Object,
     };
-    let dynamic = match actor.dynamic(target.place(&apply.gvr)) {
-        Ok(dynamic) => dynamic,
-        Err(error) => return (apply, Err(error)),
-    };
+    let dynamic = actor.dynamic(place)?;
     let patched = dynamic.patch(&endpoint, name, None, patch);
-    let written = match target.timely(patched).await {
+    match target.timely(patched).await {
         Err(error) if is_new && (error.is_conflict() || error.is_already_exists()) => {
-            let found = dynamic.get(&endpoint, name).await;
-            found.map(Written::Found)
+            let found = dynamic.get(&endpoint, name).await?;
+            let found = as_made(work, actor, apply, place, found).await?;
+            found.map(Written::Found).ok_or(error)
         }
-        answer => answer.map(Written::Applied),
+        answer => answer.map(|live| Written::Applied(place, live)),
+    }
+}
+
+/// Returns where an object is written.
+///
+/// # Errors
+/// While it is not known yet whether the hub will have the instances of its kind.
+async fn place_of(work: &Work<'_>, actor: &Actor, apply: &Apply) -> Result<Place, client::Error> {
+    let (target, gvr) = (work.target, &apply.gvr);
+    match &apply.claim {
+        Claim::Own(uid) | Claim::Taken(uid) if target.keeps(gvr) => {
+            match target.children.place_of(&apply.reference, uid) {
+                Some(place) => Ok(place),
+                None => place_of_unseen(work, apply, uid).await,
+            }
+        }
+        Claim::Own(_) | Claim::Taken(_) => Ok(target.place(gvr)),
+        Claim::Absent | Claim::Foreign if target.keeps(gvr) => Ok(actor.home()),
+        Claim::Absent | Claim::Foreign => place_of_new(work, apply),
+    }
+}
+
+/// Returns where an object was made that has lost its labels. The hub has a copy of what was made in the spoke, under the same uid.
+async fn place_of_unseen(
+    work: &Work<'_>,
+    apply: &Apply,
+    uid: &str,
+) -> Result<Place, client::Error> {
+    let target = work.target;
+    let endpoint = target.endpoint_at(Place::Hub, &apply.gvr, namespace(apply));
+    let hub = target.dynamic_at(Place::Hub);
+    match hub.get(&endpoint, &apply.reference.name).await {
+        Ok(live) if api::meta::uid(&live) == uid && !origin::is_of_spoke(&live) => Ok(Place::Hub),
+        Ok(_) => Ok(Place::Cluster),
+        Err(error) if error.is_not_found() => Ok(Place::Cluster),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns where an object is made whose kind the hub does not have the instances of; not before it is known that it will not.
+fn place_of_new(work: &Work<'_>, apply: &Apply) -> Result<Place, client::Error> {
+    let (target, gvr) = (work.target, &apply.gvr);
+    let kind = GroupKind {
+        group: apply.gvk.group.clone(),
+        kind: apply.gvk.kind.clone(),
     };
-    (apply, written)
+    let served = work.engine.definitions.lookup(&target.cluster, &kind);
+    let is_awaited = served.is_some_and(|served| {
+        let progress = target.kinds.of(&served);
+        target.hub.is_some() && !matches!(progress, Some(Progress::Refused(_)))
+    });
+    if !is_awaited {
+        return Ok(target.place(gvr));
+    }
+    // Who looks after the kinds of the target names its instances when it is.
+    let detail = "the hub does not serve its kind here yet";
+    let status = Status::conflict(&gvr.group_resource(), &apply.reference.name, detail);
+    Err(client::Error::Status(Box::new(status)))
+}
+
+/// Returns an object that stands where another was to be made, as it is where it was made; nothing for a mirror, which belongs to
+/// an instance that goes.
+async fn as_made(
+    work: &Work<'_>,
+    actor: &Actor,
+    apply: &Apply,
+    place: Place,
+    found: Value,
+) -> Result<Option<Value>, client::Error> {
+    let target = work.target;
+    if !target.keeps(&apply.gvr) {
+        return Ok(Some(found));
+    }
+    if place == Place::Cluster {
+        let is_mirror = RawObject::from_value(&found).is_ok_and(|it| mirrors::is_mirror(&it));
+        return Ok((!is_mirror).then_some(found));
+    }
+    if !origin::is_of_spoke(&found) {
+        return Ok(Some(found));
+    }
+    let endpoint = target.endpoint_at(Place::Cluster, &apply.gvr, namespace(apply));
+    let dynamic = actor.dynamic(Place::Cluster)?;
+    match dynamic.get(&endpoint, &apply.reference.name).await {
+        Ok(there) if api::meta::uid(&there) == api::meta::uid(&found) => Ok(Some(there)),
+        Ok(_) => Ok(Some(found)),
+        Err(error) if error.is_not_found() => Ok(Some(found)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Names the instance as the owner by the uid that the hub knows it by: in the spoke its mirror is the owner, and the hub's garbage
+/// collector would take that for an owner that is gone.
+fn name_owner_at_hub(work: &Work<'_>, object: &mut Value) {
+    let owners = object["metadata"]["ownerReferences"].as_array_mut();
+    for owner in owners.into_iter().flatten() {
+        if !work.memory.mirror_uid.is_empty() && owner["uid"] == work.memory.mirror_uid.as_str() {
+            owner["uid"] = json!(work.memory.uid);
+        }
+    }
 }
 
 /// Processes the responses to writes. Returns whether all succeeded; failures are in `observed`, for
@@ -110,7 +223,7 @@ pub(crate) fn absorb(
                 work.met_foreign = true;
                 observed.child(Arc::new(live));
             }
-            Ok(Written::Applied(live)) => {
+            Ok(Written::Applied(place, live)) => {
                 let applied = Applied::of(&apply.object, &live);
                 work.memory.applied.insert(apply.reference.clone(), applied);
                 observed.applied(&apply.reference, applied);
@@ -121,6 +234,7 @@ pub(crate) fn absorb(
                     let kind = WatchedKind {
                         gvk: apply.gvk.clone(),
                         gvr: apply.gvr.clone(),
+                        place,
                     };
                     let concerned = target.children.answered(&kind, Arc::new(object));
                     for instance in concerned.into_iter().filter(|it| it != work.key) {
@@ -186,7 +300,7 @@ pub(crate) async fn delete_wave(
 ) -> Result<(), Pause> {
     let mut pause = None;
     for object in wave {
-        if delete(work, actor, object).await? {
+        if delete(work, actor, own, object).await? {
             continue;
         }
         let reference = ObjectRef::of(object);
@@ -205,6 +319,8 @@ pub(crate) async fn delete_wave(
 pub(crate) struct Own {
     /// The objects.
     pub(crate) objects: Vec<Arc<Value>>,
+    /// Their kinds, and where they were made.
+    kinds: HashMap<ObjectRef, WatchedKind>,
     /// Those of them that have lost the labels by which watches see them.
     unseen: HashSet<ObjectRef>,
 }
@@ -228,6 +344,7 @@ pub(crate) async fn own(
     let mut seen = HashSet::new();
     let mut own = Own {
         objects: Vec::new(),
+        kinds: HashMap::new(),
         unseen: HashSet::new(),
     };
     for (reference, child) in work.target.children.of(work.key) {
@@ -235,45 +352,72 @@ pub(crate) async fn own(
             || is_restored && mark.is_on(&child.object)
         {
             own.objects.extend(child.object.value().ok().map(Arc::new));
+            own.kinds
+                .insert(reference.clone(), child.kind.as_ref().clone());
             seen.insert(reference);
         }
     }
     let named = work.memory.claims.keys();
     let unseen = named.filter(|it| !seen.contains(it) && !wanted.contains(it));
     for reference in unseen.cloned().collect::<Vec<_>>() {
-        match read(work, actor, &reference).await? {
-            Some(live) if mark.may_delete_unseen(&work.memory.claims, &reference, &live) => {
-                own.objects.extend(live.value().ok().map(Arc::new));
-                own.unseen.insert(reference);
-            }
+        if let Some((kind, live)) = unseen_of(work, actor, &reference).await? {
+            own.objects.extend(live.value().ok().map(Arc::new));
+            own.kinds.insert(reference.clone(), kind);
+            own.unseen.insert(reference);
+        } else {
             // It is gone, or what has its name now is somebody else's.
-            _ => {
-                work.memory.applied.remove(&reference);
-                work.memory.claims.remove(&reference);
-            }
+            work.memory.applied.remove(&reference);
+            work.memory.claims.remove(&reference);
         }
     }
     Ok(own)
+}
+
+/// Looks for what the ledger names and no watch shows, in all places where it may have been made.
+async fn unseen_of(
+    work: &Work<'_>,
+    actor: &Actor,
+    reference: &ObjectRef,
+) -> Result<Option<(WatchedKind, RawObject)>, Pause> {
+    let kinds = work.target.watched_of_ledger(work.memory.ledger.as_ref());
+    let mut same = kinds
+        .into_iter()
+        .filter(|kind| kind.gvk.group == reference.group && kind.gvk.kind == reference.kind);
+    // Two versions of a kind are the same objects.
+    let first = same.next();
+    let other = same.find(|kind| first.as_ref().is_some_and(|it| it.place != kind.place));
+    for kind in first.into_iter().chain(other) {
+        let mark = Mark::of(&work.instance, &work.engine.hub_id);
+        if let Some(live) = read(work, actor, &kind, reference).await?
+            && mark.may_delete_unseen(&work.memory.claims, reference, &live)
+        {
+            return Ok(Some((kind, live)));
+        }
+    }
+    Ok(None)
 }
 
 /// Reads an object that the ledger names and no watch shows.
 async fn read(
     work: &Work<'_>,
     actor: &Actor,
+    kind: &WatchedKind,
     reference: &ObjectRef,
 ) -> Result<Option<RawObject>, Pause> {
-    let Some(gvr) = endpoint_of(work, reference) else {
-        return Ok(None);
+    let endpoint = work
+        .target
+        .endpoint_at(kind.place, &kind.gvr, &reference.namespace);
+    let dynamic = match actor.dynamic(kind.place) {
+        Ok(dynamic) => dynamic,
+        Err(unknown) => return is_absent(work, kind, reference, unknown).await,
     };
-    let endpoint = work.target.endpoint(&gvr, &reference.namespace);
-    let dynamic = actor.dynamic(work.target.place(&gvr))?;
     match dynamic.get(&endpoint, &reference.name).await {
         Ok(live) => RawObject::from_value(&live)
             .map(Some)
             .map_err(|error| Pause::Failure(error.to_string())),
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) if error.status().is_some_and(|status| status.code == 403) => {
-            is_absent(work, &endpoint, reference, error).await
+            is_absent(work, kind, reference, error).await
         }
         Err(error) => Err(error.into()),
     }
@@ -283,12 +427,15 @@ async fn read(
 /// as the hub, and nothing but an object of this hub makes a difference: a refusal is no absence.
 async fn is_absent(
     work: &Work<'_>,
-    endpoint: &Endpoint,
+    kind: &WatchedKind,
     reference: &ObjectRef,
     refusal: client::Error,
 ) -> Result<Option<RawObject>, Pause> {
-    let dynamic = work.target.dynamic_of(&endpoint.gvr);
-    match dynamic.get(endpoint, &reference.name).await {
+    let dynamic = work.target.dynamic_at(kind.place);
+    let endpoint = work
+        .target
+        .endpoint_at(kind.place, &kind.gvr, &reference.namespace);
+    match dynamic.get(&endpoint, &reference.name).await {
         Ok(live) => {
             let live = RawObject::from_value(&live);
             let live = live.map_err(|error| Pause::Failure(error.to_string()))?;
@@ -319,11 +466,16 @@ pub(crate) fn marked(work: &Work<'_>) -> Claims {
 /// # Errors
 ///
 /// [`Pause::Watch`] after a restore that is not confirmed.
-async fn delete(work: &mut Work<'_>, actor: &Actor, object: &Value) -> Result<bool, Pause> {
+async fn delete(
+    work: &mut Work<'_>,
+    actor: &Actor,
+    own: &Own,
+    object: &Value,
+) -> Result<bool, Pause> {
     let engine = work.engine;
     restoring::require(engine, work.target, work.key)?;
     let reference = ObjectRef::of(object);
-    let Some(gvr) = endpoint_of(work, &reference) else {
+    let Some(kind) = own.kinds.get(&reference) else {
         return Err(Pause::Failure(format!(
             "no endpoint is known for {reference:?}"
         )));
@@ -332,12 +484,14 @@ async fn delete(work: &mut Work<'_>, actor: &Actor, object: &Value) -> Result<bo
         return Ok(false);
     }
     let uid = api::meta::uid(object).to_owned();
-    let endpoint = work.target.endpoint(&gvr, &reference.namespace);
+    let endpoint = work
+        .target
+        .endpoint_at(kind.place, &kind.gvr, &reference.namespace);
     let request = DeleteRequest {
         uid: Some(uid.clone()),
         propagation: None,
     };
-    let dynamic = actor.dynamic(work.target.place(&gvr))?;
+    let dynamic = actor.dynamic(kind.place)?;
     let deleted = dynamic.delete(&endpoint, &reference.name, &request);
     match work.target.timely(deleted).await {
         Ok(Deleted::Gone) => {}
@@ -351,18 +505,6 @@ async fn delete(work: &mut Work<'_>, actor: &Actor, object: &Value) -> Result<bo
     work.memory.applied.remove(&reference);
     work.memory.claims.remove(&reference);
     Ok(true)
-}
-
-fn endpoint_of(work: &Work<'_>, reference: &ObjectRef) -> Option<GroupVersionResource> {
-    let known = work.target.children.of(work.key);
-    let child = known.into_iter().find(|(known, _)| known == reference);
-    child.map(|(_, child)| child.kind.gvr.clone()).or_else(|| {
-        let kinds = WatchedKind::of_ledger(work.memory.ledger.as_ref());
-        let mut same = kinds
-            .into_iter()
-            .filter(|kind| kind.gvk.group == reference.group && kind.gvk.kind == reference.kind);
-        same.next().map(|kind| kind.gvr)
-    })
 }
 
 fn namespace(apply: &Apply) -> &str {

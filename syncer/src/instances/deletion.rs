@@ -22,11 +22,7 @@ use crate::{
     acting,
     engine::Engine,
     finalizers, restoring,
-    state::{
-        actors::Actor,
-        children::{Sync, WatchedKind},
-        target::Reach,
-    },
+    state::{actors::Actor, children::Sync, target::Reach},
 };
 
 /// Goes as far with a deletion as it can go now.
@@ -106,9 +102,10 @@ pub(crate) async fn children(work: &mut Work<'_>, actor: &Actor) -> Result<(), P
 }
 
 async fn require_synced(work: &mut Work<'_>) -> Result<(), Pause> {
-    for kind in WatchedKind::of_ledger(work.memory.ledger.as_ref()) {
+    let ledger = work.memory.ledger.as_ref();
+    for kind in work.target.watched_of_ledger(ledger) {
         work.target.watch_children(&kind);
-        match work.target.children.sync(&kind.gvr, work.key) {
+        match work.target.children.sync(&kind, work.key) {
             Sync::Synced => {}
             Sync::Waiting(None) => return Err(Pause::Watch),
             Sync::Waiting(Some(reason)) => {

@@ -169,7 +169,7 @@ impl Work<'_> {
                 // Beside the first round's children: neither needs the other.
                 let writes = async {
                     if changes {
-                        applying::write(self.target, actor, &plan).await
+                        applying::write(self, actor, &plan).await
                     } else {
                         Vec::new()
                     }
@@ -178,7 +178,7 @@ impl Work<'_> {
                 mirrored = Some(mirror.map(|mirrored| self.note_mirror(mirrored)));
                 failed |= !applying::absorb(self, answers, &mut observed);
             } else if changes {
-                let answers = applying::write(self.target, actor, &plan).await;
+                let answers = applying::write(self, actor, &plan).await;
                 failed |= !applying::absorb(self, answers, &mut observed);
             }
             if !changes {

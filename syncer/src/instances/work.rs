@@ -103,22 +103,18 @@ impl Work<'_> {
     /// # Errors
     /// [`Pause::Watch`] while a first list is waited for, [`Pause::Failure`] where it cannot be read.
     pub(crate) fn require_synced(&self, served: &Served) -> Result<(), Pause> {
-        let mut kinds: Vec<WatchedKind> = served
-            .graph
-            .child_kinds()
-            .into_iter()
+        let children = served.graph.child_kinds().into_iter();
+        let mut kinds: Vec<WatchedKind> = children
             .filter(|kind| !kind.external)
-            .map(|kind| WatchedKind {
-                gvk: kind.gvk,
-                gvr: kind.gvr,
-            })
+            .flat_map(|kind| self.target.watched(&kind.gvk, &kind.gvr))
             .collect();
-        kinds.extend(WatchedKind::of_ledger(self.memory.ledger.as_ref()));
+        let ledger = self.memory.ledger.as_ref();
+        kinds.extend(self.target.watched_of_ledger(ledger));
         let mut trouble = None;
         let mut waits = false;
         for kind in &kinds {
             self.target.watch_children(kind);
-            if let Sync::Waiting(reason) = self.target.children.sync(&kind.gvr, self.key) {
+            if let Sync::Waiting(reason) = self.target.children.sync(kind, self.key) {
                 waits = true;
                 trouble = trouble.or(reason.map(|reason| format!("{}: {reason}", kind.gvk)));
             }

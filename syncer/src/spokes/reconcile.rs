@@ -96,7 +96,7 @@ async fn step(
     match &entry.state {
         State::Pending => {}
         State::Embedded => connect_embedded(engine, cluster).await?,
-        State::Connected(link) => connect(engine, cluster, link, &object),
+        State::Connected(link) => connect(engine, cluster, link, &object).await?,
         State::Refused(_) => engine.fleet.disconnect(cluster),
     }
     match &entry.state {
@@ -154,18 +154,25 @@ async fn connect_embedded(
 }
 
 /// Makes the target of a real spoke, unless there is one with this connection.
-fn connect(engine: &Arc<Engine>, cluster: &LogicalCluster, link: &Arc<Link>, object: &Value) {
+async fn connect(
+    engine: &Arc<Engine>,
+    cluster: &LogicalCluster,
+    link: &Arc<Link>,
+    object: &Value,
+) -> Result<(), client::Error> {
     let is_the_same = |target: &Target| target.link().is_some_and(|it| Arc::ptr_eq(it, link));
     if engine.fleet.get(cluster).is_some_and(|it| is_the_same(&it)) {
-        return;
+        return Ok(());
     }
+    let kept = distribution::kept(engine, cluster).await?;
     let created = object["metadata"]["creationTimestamp"].as_str();
     let token = engine.tasks.child_token();
     let link = Arc::clone(link);
     let (hub, created) = (engine.hub.clone(), created.unwrap_or_default());
-    let target = Target::mirrored(link, hub, created, &engine.tasks, token);
+    let target = Target::mirrored(link, hub, kept, created, &engine.tasks, token);
     target.recall_revision(&object["status"]);
     start(engine, &Arc::new(target));
+    Ok(())
 }
 
 /// Starts everything that runs for a target.

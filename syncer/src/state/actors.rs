@@ -3,7 +3,7 @@
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use api::{
-    LogicalCluster,
+    LogicalCluster, Status, StatusReason,
     wheelhouse::{
         author::{Author, AuthorError, RunAs, User},
         keys,
@@ -27,7 +27,7 @@ pub(crate) struct Grant {
 }
 
 /// Where the objects of a kind are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Place {
     /// In the cluster behind the logical cluster.
     Cluster,
@@ -144,12 +144,24 @@ impl Actor {
             Place::Cluster => Ok(&self.dynamic),
             Place::Hub => self.at_hub.as_ref().ok_or_else(|| {
                 let user = self.user.as_ref().map_or("", |user| user.username.as_str());
-                client::Error::Config(format!(
-                    "user {user:?} is known in the spoke only, and the hub keeps this kind: write the definition as a user of \
-                     the hub, without the annotation {}",
+                let message = format!(
+                    "user {user:?} is known in the spoke only, and the hub keeps this object: write the definition as a user \
+                     of the hub, without the annotation {}",
                     keys::ANNOTATION_RUN_AS
-                ))
+                );
+                let status = Status::failure(403, StatusReason::Forbidden, message);
+                client::Error::Status(Box::new(status))
             }),
+        }
+    }
+
+    /// Returns where the actor makes an object of a kind that instances of the hub have: at the hub's path, unless the spoke
+    /// alone knows the user.
+    pub(crate) const fn home(&self) -> Place {
+        if self.at_hub.is_some() {
+            Place::Hub
+        } else {
+            Place::Cluster
         }
     }
 

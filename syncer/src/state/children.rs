@@ -7,6 +7,9 @@
 //!
 //! An answer to our own write is taken up at once, so that a plan sees it without waiting for the
 //! watch; [`super::collection`] has the rule of what to believe.
+//!
+//! A kind of which the hub has the instances is watched in two places, the hub's path and the spoke. Each child counts where it
+//! was made: a mirror in the spoke and the hub's copy of what was made in the spoke are no children.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -14,18 +17,23 @@ use std::{
 };
 
 use api::{
-    GroupVersionKind, GroupVersionResource, meta::is_newer, selector::Selector,
-    wheelhouse::InventorySpec,
+    GroupResource, GroupVersionKind, GroupVersionResource,
+    meta::is_newer,
+    selector::Selector,
+    wheelhouse::{InventorySpec, origin},
 };
 use client::reflector::{self, RawObject};
 use graph::ObjectRef;
 use parking_lot::Mutex;
 use tasks::Tasks;
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use super::{
+    actors::Place,
     collection::{Change, Collection},
     keys::InstanceKey,
+    mirrors,
 };
 
 /// Selects everything that kro, and so the syncer, writes.
@@ -41,6 +49,8 @@ pub(crate) struct WatchedKind {
     pub(crate) gvk: GroupVersionKind,
     /// Its endpoint.
     pub(crate) gvr: GroupVersionResource,
+    /// Where it is watched.
+    pub(crate) place: Place,
 }
 
 /// The watched objects of one target cluster, by the instance that they belong to.
@@ -54,7 +64,7 @@ pub(crate) struct ChildCache {
 struct State {
     kinds: Vec<KindState>,
     /// Where in `kinds` an endpoint is.
-    index_of: HashMap<GroupVersionResource, usize>,
+    index_of: HashMap<(GroupVersionResource, Place), usize>,
     /// What belongs to an instance, and where in `kinds` it is. A kind that is watched in two
     /// versions is there twice.
     by_parent: HashMap<InstanceKey, BTreeSet<(ObjectRef, usize)>>,
@@ -68,6 +78,8 @@ struct KindState {
     trouble: Option<String>,
     /// Instances that wait for the kind to be synced.
     waiting: HashSet<InstanceKey>,
+    /// Ends the watch.
+    end: CancellationToken,
 }
 
 /// One object of the target cluster.
@@ -91,43 +103,84 @@ pub(crate) enum Sync {
 // === impl WatchedKind ===
 
 impl WatchedKind {
-    /// Returns the kinds that a ledger names.
-    pub(crate) fn of_ledger(ledger: Option<&InventorySpec>) -> Vec<Self> {
-        let members = ledger.into_iter().flat_map(|spec| &spec.members);
-        let kinds: BTreeSet<Self> = members
-            .map(|member| Self {
-                gvk: GroupVersionKind::new(&member.group, &member.version, &member.kind),
-                gvr: GroupVersionResource::new(&member.group, &member.version, &member.resource),
-            })
-            .collect();
-        kinds.into_iter().collect()
+    /// Returns whether an object is a child here, and not the copy of one that was made elsewhere.
+    fn counts(&self, object: &RawObject) -> bool {
+        match self.place {
+            Place::Cluster => !mirrors::is_mirror(object),
+            Place::Hub => !origin::is_marked_of_spoke(&object.annotations),
+        }
     }
+}
+
+/// Returns the kinds that a ledger names, with their endpoints.
+pub(crate) fn kinds_of_ledger(
+    ledger: Option<&InventorySpec>,
+) -> BTreeSet<(GroupVersionKind, GroupVersionResource)> {
+    let members = ledger.into_iter().flat_map(|spec| &spec.members);
+    let kinds = members.map(|member| {
+        (
+            GroupVersionKind::new(&member.group, &member.version, &member.kind),
+            GroupVersionResource::new(&member.group, &member.version, &member.resource),
+        )
+    });
+    kinds.collect()
 }
 
 // === impl ChildCache ===
 
 impl ChildCache {
-    /// Marks a kind as watched. Returns whether it was not before: then the caller starts a watch.
-    pub(crate) fn register(&self, kind: &WatchedKind) -> bool {
+    /// Marks a kind as watched. If it was not before, the caller starts a watch that ends with the token returned, a child of
+    /// the one given.
+    pub(crate) fn register(
+        &self,
+        kind: &WatchedKind,
+        parent: &CancellationToken,
+    ) -> Option<CancellationToken> {
         let mut state = self.state.lock();
-        if state.index_of.contains_key(&kind.gvr) {
-            return false;
+        let key = (kind.gvr.clone(), kind.place);
+        if state.index_of.contains_key(&key) {
+            return None;
         }
         let index = state.kinds.len();
-        state.index_of.insert(kind.gvr.clone(), index);
+        state.index_of.insert(key, index);
+        let end = parent.child_token();
         state.kinds.push(KindState {
             kind: Arc::new(kind.clone()),
             objects: Collection::default(),
             trouble: None,
             waiting: HashSet::new(),
+            end: end.clone(),
         });
-        true
+        Some(end)
+    }
+
+    /// Ends the watches of a resource in a place, and forgets what they have shown.
+    pub(crate) fn deregister(&self, resource: &GroupResource, place: Place) {
+        let mut state = self.state.lock();
+        let is_of = |(gvr, at): &(GroupVersionResource, Place)| {
+            *at == place && gvr.group_resource() == *resource
+        };
+        let indices: Vec<usize> = state
+            .index_of
+            .extract_if(|key, _| is_of(key))
+            .map(|(_, index)| index)
+            .collect();
+        for index in indices {
+            if let Some(kind) = state.kinds.get_mut(index) {
+                kind.end.cancel();
+                kind.objects = Collection::default();
+            }
+            state.by_parent.retain(|_, members| {
+                members.retain(|(_, at)| *at != index);
+                !members.is_empty()
+            });
+        }
     }
 
     /// Returns whether a kind is synced; if not, the instance is named once it is.
-    pub(crate) fn sync(&self, gvr: &GroupVersionResource, waiting: &InstanceKey) -> Sync {
+    pub(crate) fn sync(&self, kind: &WatchedKind, waiting: &InstanceKey) -> Sync {
         let mut state = self.state.lock();
-        match state.kind_mut(gvr) {
+        match state.kind_mut(kind) {
             Some((_, kind)) if kind.objects.is_synced() => Sync::Synced,
             Some((_, kind)) => {
                 kind.waiting.insert(waiting.clone());
@@ -149,7 +202,12 @@ impl ChildCache {
             match children.last_mut() {
                 Some((known, twin)) if known == reference => {
                     let version = &child.object.resource_version;
-                    if is_newer(version, &twin.object.resource_version) {
+                    let is_better = if child.kind.place == twin.kind.place {
+                        is_newer(version, &twin.object.resource_version)
+                    } else {
+                        child.kind.place == Place::Hub
+                    };
+                    if is_better {
                         *twin = child;
                     }
                 }
@@ -162,15 +220,23 @@ impl ChildCache {
     /// Finds an object by name, whatever instance it belongs to.
     pub(crate) fn find(&self, reference: &ObjectRef) -> Option<Arc<RawObject>> {
         let state = self.state.lock();
-        let kinds = state.kinds.iter();
-        let mut known = kinds.filter_map(|kind| kind.objects.get(reference));
-        known.next().map(Arc::clone)
+        let mut known = state.with_name(reference);
+        known.next().map(|(_, object)| Arc::clone(object))
+    }
+
+    /// Returns where the object of a name has this uid.
+    pub(crate) fn place_of(&self, reference: &ObjectRef, uid: &str) -> Option<Place> {
+        let state = self.state.lock();
+        let mut known = state.with_name(reference);
+        known
+            .find(|(_, object)| object.uid == uid)
+            .map(|(place, _)| place)
     }
 
     /// Takes up the answer to our own write and names the instances that it concerns.
     pub(crate) fn answered(&self, kind: &WatchedKind, object: Arc<RawObject>) -> Vec<InstanceKey> {
         let mut state = self.state.lock();
-        let Some((index, known)) = state.kind_mut(&kind.gvr) else {
+        let Some((index, known)) = state.kind_mut(kind) else {
             return Vec::new(); // whatever looks here registers the kind first, and reads it all
         };
         let change = known.objects.answered(reference(kind, &object), object);
@@ -189,7 +255,7 @@ impl ChildCache {
     /// Takes up an event of the watch and names the instances that it concerns.
     pub(crate) fn take(&self, kind: &WatchedKind, event: reflector::Event) -> Vec<InstanceKey> {
         let mut state = self.state.lock();
-        let Some((index, known)) = state.kind_mut(&kind.gvr) else {
+        let Some((index, known)) = state.kind_mut(kind) else {
             return Vec::new();
         };
         match event {
@@ -232,9 +298,21 @@ impl ChildCache {
 // === impl State ===
 
 impl State {
-    fn kind_mut(&mut self, gvr: &GroupVersionResource) -> Option<(usize, &mut KindState)> {
-        let index = *self.index_of.get(gvr)?;
+    fn kind_mut(&mut self, kind: &WatchedKind) -> Option<(usize, &mut KindState)> {
+        let index = *self.index_of.get(&(kind.gvr.clone(), kind.place))?;
         Some((index, self.kinds.get_mut(index)?))
+    }
+
+    /// Returns the objects of a name that count where they are.
+    fn with_name<'s>(
+        &'s self,
+        reference: &'s ObjectRef,
+    ) -> impl Iterator<Item = (Place, &'s Arc<RawObject>)> {
+        self.kinds.iter().filter_map(move |kind| {
+            let object = kind.objects.get(reference)?;
+            let counts = kind.kind.counts(object);
+            counts.then_some((kind.kind.place, object))
+        })
     }
 
     fn child(&self, reference: &ObjectRef, index: usize) -> Option<Child> {
@@ -252,8 +330,13 @@ impl State {
         changes: impl IntoIterator<Item = Change<ObjectRef>>,
     ) -> Vec<InstanceKey> {
         let mut concerned = Vec::new();
+        let Some(kind) = self.kinds.get(index).map(|known| Arc::clone(&known.kind)) else {
+            return concerned;
+        };
         for change in changes {
-            let parent_of = |object: &Arc<RawObject>| InstanceKey::of_parent(object);
+            let parent_of = |object: &Arc<RawObject>| {
+                InstanceKey::of_parent(object).filter(|_| kind.counts(object))
+            };
             let before = change.before.as_ref().and_then(parent_of);
             let after = change.after.as_ref().and_then(parent_of);
             let member = (change.key, index);

@@ -204,6 +204,11 @@ pub(crate) fn maker(object: &RawObject, hub_id: &str) -> Maker {
     }
 }
 
+/// Returns whether an object is a mirror, of whatever hub.
+pub(crate) fn is_mirror(object: &RawObject) -> bool {
+    maker(object, "") != Maker::Spoke
+}
+
 /// Returns whether a syncer has applied an object.
 fn was_applied(object: &RawObject) -> bool {
     object.value().is_ok_and(|object| {

@@ -11,7 +11,10 @@ use std::{
     time::Duration,
 };
 
-use api::{ClusterScope, GroupVersionResource, LogicalCluster, selector::Selector};
+use api::{
+    ClusterScope, GroupResource, GroupVersionKind, GroupVersionResource, LogicalCluster,
+    selector::Selector, wheelhouse::InventorySpec,
+};
 use client::{Dynamic, Endpoint, reflector};
 use graph::{Applied, ObjectRef};
 use parking_lot::Mutex;
@@ -112,6 +115,8 @@ pub(crate) struct Target {
     // Each guards one value; neither is held across an await nor while the other is.
     reach: watch::Sender<Probed>,
     identity_fault: Mutex<Option<IdentityFault>>,
+    /// Resources whose instances the hub stores in the place of the spoke. Guards its set.
+    kept: Mutex<HashSet<GroupResource>>,
     /// Until when its schemas are not asked for: it did not answer in time.
     schemas_paused: Mutex<Option<Instant>>,
     /// When all definitions were last reconciled because this cluster came back.
@@ -149,7 +154,7 @@ pub(crate) struct Memory {
     /// What is the instance's own in the target.
     pub(crate) claims: Claims,
     /// The ledger's spec as it was last written or read.
-    pub(crate) ledger: Option<api::wheelhouse::InventorySpec>,
+    pub(crate) ledger: Option<InventorySpec>,
     /// Digest of the mirror as it was last written.
     pub(crate) mirror: Option<u64>,
     /// How many children there were when nothing was left to be done; `None` where that is not known.
@@ -221,6 +226,7 @@ impl Target {
             tasks: tasks.clone(),
             reach: watch::Sender::new(Probed::before(sort)),
             identity_fault: Mutex::default(),
+            kept: Mutex::default(),
             schemas_paused: Mutex::default(),
             definitions_added: Mutex::default(),
             memory: Mutex::default(),
@@ -237,6 +243,7 @@ impl Target {
     pub(crate) fn mirrored(
         link: Arc<Link>,
         hub: Dynamic,
+        kept: HashSet<GroupResource>,
         created: &str,
         tasks: &Tasks,
         token: CancellationToken,
@@ -248,10 +255,52 @@ impl Target {
         target.signals = reflector::Signals::new(Arc::clone(&target.probe));
         target.link = Some(link);
         target.hub = Some(hub);
+        target.kept = Mutex::new(kept);
         target
     }
 
-    /// Returns where the objects of a kind are.
+    /// Returns whether the hub stores the instances of a resource in the place of the spoke.
+    pub(crate) fn keeps(&self, gvr: &GroupVersionResource) -> bool {
+        self.kept.lock().contains(&gvr.group_resource())
+    }
+
+    /// Notes that the hub stores the instances of a resource from now on.
+    pub(crate) fn note_kept(&self, resource: GroupResource) {
+        self.kept.lock().insert(resource);
+    }
+
+    /// Notes that the hub is about to store no instances of a resource any more, of which it has none.
+    pub(crate) fn forget_kept(&self, resource: &GroupResource) {
+        self.kept.lock().remove(resource);
+        self.children.deregister(resource, Place::Hub);
+    }
+
+    /// Returns a kind in all places where objects of it may have been made.
+    pub(crate) fn watched(
+        &self,
+        gvk: &GroupVersionKind,
+        gvr: &GroupVersionResource,
+    ) -> Vec<WatchedKind> {
+        let mut places = vec![self.place(gvr)];
+        if self.keeps(gvr) {
+            places.insert(0, Place::Hub);
+        }
+        let kinds = places.into_iter().map(|place| WatchedKind {
+            gvk: gvk.clone(),
+            gvr: gvr.clone(),
+            place,
+        });
+        kinds.collect()
+    }
+
+    /// Returns the kinds that a ledger names, in all places.
+    pub(crate) fn watched_of_ledger(&self, ledger: Option<&InventorySpec>) -> Vec<WatchedKind> {
+        let kinds = children::kinds_of_ledger(ledger);
+        let kinds = kinds.iter().flat_map(|(gvk, gvr)| self.watched(gvk, gvr));
+        kinds.collect()
+    }
+
+    /// Returns where the objects of a kind are; those of kinds that have instances may be at the hub's path too.
     pub(crate) fn place(&self, gvr: &GroupVersionResource) -> Place {
         if self.hub.is_some() && resources::is_kept_by_hub(gvr) {
             Place::Hub
@@ -262,7 +311,12 @@ impl Target {
 
     /// Returns the hub's own client of the objects of a kind.
     pub(crate) fn dynamic_of(&self, gvr: &GroupVersionResource) -> &Dynamic {
-        match (&self.hub, self.place(gvr)) {
+        self.dynamic_at(self.place(gvr))
+    }
+
+    /// Returns the hub's own client of a place.
+    pub(crate) const fn dynamic_at(&self, place: Place) -> &Dynamic {
+        match (&self.hub, place) {
             (Some(hub), Place::Hub) => hub,
             _ => &self.dynamic,
         }
@@ -285,7 +339,17 @@ impl Target {
 
     /// Names an endpoint in this cluster, or in the hub for what it keeps.
     pub(crate) fn endpoint(&self, gvr: &GroupVersionResource, namespace: &str) -> Endpoint {
-        let scope = match self.place(gvr) {
+        self.endpoint_at(self.place(gvr), gvr, namespace)
+    }
+
+    /// Names an endpoint in a place.
+    pub(crate) fn endpoint_at(
+        &self,
+        place: Place,
+        gvr: &GroupVersionResource,
+        namespace: &str,
+    ) -> Endpoint {
+        let scope = match place {
             Place::Cluster => self.scope.clone(),
             Place::Hub => Some(ClusterScope::One(self.cluster.clone())),
         };
@@ -323,17 +387,17 @@ impl Target {
 
     /// Starts the watch of a kind of children, if it does not run yet.
     pub(crate) fn watch_children(&self, kind: &WatchedKind) {
-        if !self.children.register(kind) {
+        let Some(end) = self.children.register(kind, &self.token) else {
             return;
-        }
+        };
         let queue = Arc::clone(&self.queue);
+        let mut source = self.source(&kind.gvr, Some(children::owned()));
+        source.client = self.dynamic_at(kind.place).client().clone();
+        source.endpoint = self.endpoint_at(kind.place, &kind.gvr, "");
         children::watch(
             &self.children,
             kind.clone(),
-            self.follow(
-                self.source(&kind.gvr, Some(children::owned())),
-                self.token.clone(),
-            ),
+            self.follow(source, end),
             &self.tasks,
             move |instance| queue.add(instance),
         );

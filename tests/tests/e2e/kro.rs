@@ -128,7 +128,7 @@ async fn kros_switches_hold_for_the_hub_and_a_spoke_may_say_otherwise() {
     deletes_crds(&hub, &east).await;
     definitions_of_definitions(&path, &east.kubectl()).await;
     definitions_of_definitions(&soft, &soft).await;
-    instances_of_instances(&path, &east.kubectl()).await;
+    instances_of_instances(&root, &path, &east.kubectl()).await;
 }
 
 /// What the Spoke says later holds from then on.
@@ -337,9 +337,21 @@ async fn definitions_of_definitions(path: &Kubectl, cluster: &Kubectl) {
     path.must(&["delete", "rgd/outer", "--timeout=60s"]).await;
 }
 
-/// Instances whose children are instances, over three levels. The definitions come in the order in which none can be
-/// compiled before the last; deletion of the first instance ends with nothing left.
-async fn instances_of_instances(path: &Kubectl, cluster: &Kubectl) {
+/// A definition whose one resource is an instance of `Level1` to `Level3`.
+fn above(name: &str, kind: &str, level: u32) -> Value {
+    json!({"apiVersion": "kro.run/v1alpha1", "kind": "ResourceGraphDefinition", "metadata": {"name": name},
+        "spec": {"schema": {"apiVersion": "v1alpha1", "kind": kind, "group": "levels.example.com",
+                "spec": {"text": "string"}},
+            "resources": [{"id": "below", "template": {"apiVersion": "levels.example.com/v1alpha1",
+                "kind": format!("Level{level}"), "metadata": {"name": "${schema.metadata.name}"},
+                "spec": {"text": "${schema.spec.text}"}}}]}})
+}
+
+/// Instances whose children are instances, over four levels, the first of a definition of root. The definitions come in the
+/// order in which none can be compiled before the last; each child is made at the hub's path and mirrored to the spoke, as
+/// the instances of users are; deletion of the first instance ends with nothing left.
+async fn instances_of_instances(root: &Kubectl, path: &Kubectl, cluster: &Kubectl) {
+    root.apply(&above("level0", "Level0", 1).to_string()).await;
     for level in [1, 2, 3] {
         let mut resources = vec![
             json!({"id": "map", "template": {"apiVersion": "v1", "kind": "ConfigMap",
@@ -364,21 +376,89 @@ async fn instances_of_instances(path: &Kubectl, cluster: &Kubectl) {
     for level in [3, 2, 1] {
         state(path, &format!("rgd/level{level}"), "Active").await;
     }
-    let first = json!({"apiVersion": "levels.example.com/v1alpha1", "kind": "Level1",
-        "metadata": {"name": "top", "namespace": "default"}, "spec": {"text": "a"}});
-    path.apply(&first.to_string()).await;
-    for level in [1, 2, 3] {
-        state(path, &format!("level{level}/top"), "ACTIVE").await;
+    state(root, "rgd/level0", "Active").await;
+    until(path, &["get", "level0"], "it is served", |_| true).await;
+    path.apply(&level(0, "top", "a")).await;
+    for level in 0..=3 {
+        let object = format!("level{level}/top");
+        let made = state(path, &object, "ACTIVE").await;
+        let origin = &made["metadata"]["annotations"]["wheelhouse.dev/origin"];
+        assert!(origin.is_null(), "{object} is the hub's own: {made}");
+        let mirror = cluster.json(&["get", &object]).await.expect("a mirror");
+        assert_ne!(
+            mirror["metadata"]["uid"], made["metadata"]["uid"],
+            "{object}"
+        );
     }
+    follows_a_change(path, cluster).await;
+    made_by_an_account(path, cluster).await;
+    path.must(&["delete", "level0/top", "--timeout=60s"]).await;
+    for level in [0, 1, 2, 3] {
+        gone(path, &["get", &format!("level{level}/top")]).await;
+        gone(cluster, &["get", &format!("level{level}/top")]).await;
+        gone(cluster, &["get", &format!("configmap/top-{level}")]).await;
+    }
+}
+
+async fn follows_a_change(path: &Kubectl, cluster: &Kubectl) {
     let last = cluster
         .json(&["get", "configmap/top-3"])
         .await
         .expect("the last child");
     assert_eq!(last["data"]["text"], "a-1-2", "of all levels");
-    path.must(&["delete", "level1/top", "--timeout=60s"]).await;
-    for level in [1, 2, 3] {
-        gone(path, &["get", &format!("level{level}/top")]).await;
-        gone(cluster, &["get", &format!("level{level}/top")]).await;
-        gone(cluster, &["get", &format!("configmap/top-{level}")]).await;
+    // A change goes all the way down, and what somebody changes on the way is put back.
+    path.apply(&level(0, "top", "b")).await;
+    until(
+        cluster,
+        &["get", "configmap/top-3"],
+        "a change arrives",
+        |last| last["data"]["text"] == "b-1-2",
+    )
+    .await;
+    let patch = r#"{"spec": {"text": "mine"}}"#;
+    path.must(&["patch", "level2/top", "--type=merge", "-p", patch])
+        .await;
+    until(
+        path,
+        &["get", "level2/top"],
+        "the template holds again",
+        |it| it["spec"]["text"] == "b-1",
+    )
+    .await;
+}
+
+fn level(level: u32, name: &str, text: &str) -> String {
+    json!({"apiVersion": "levels.example.com/v1alpha1", "kind": format!("Level{level}"),
+        "metadata": {"name": name, "namespace": "default"}, "spec": {"text": text}})
+    .to_string()
+}
+
+/// An account that the spoke alone knows makes its children there; they are imported, and go with their instance too.
+async fn made_by_an_account(path: &Kubectl, cluster: &Kubectl) {
+    cluster.must(&["create", "serviceaccount", "worker"]).await;
+    let bind = "create clusterrolebinding worker --clusterrole=cluster-admin --serviceaccount=default:worker";
+    cluster.must(&bind.split(' ').collect::<Vec<_>>()).await;
+    let mut hired = above("hired", "Hired", 3);
+    hired["metadata"]["annotations"] = json!({"wheelhouse.dev/run-as": "default/worker"});
+    path.apply(&hired.to_string()).await;
+    state(path, "rgd/hired", "Active").await;
+    let instance = level(0, "hand", "h").replace("Level0", "Hired");
+    path.apply(&instance).await;
+    state(path, "hired/hand", "ACTIVE").await;
+    let made = state(path, "level3/hand", "ACTIVE").await;
+    let origin = &made["metadata"]["annotations"]["wheelhouse.dev/origin"];
+    assert_eq!(origin, "spoke", "it was made there: {made}");
+    path.apply(&instance.replace("\"h\"", "\"i\"")).await;
+    until(
+        cluster,
+        &["get", "configmap/hand-3"],
+        "a change arrives",
+        |it| it["data"]["text"] == "i",
+    )
+    .await;
+    path.must(&["delete", "hired/hand", "--timeout=60s"]).await;
+    for object in ["level3/hand", "configmap/hand-3"] {
+        gone(path, &["get", object]).await;
+        gone(cluster, &["get", object]).await;
     }
 }

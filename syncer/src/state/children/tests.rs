@@ -17,6 +17,7 @@ fn kind(name: &str, resource: &str) -> WatchedKind {
             kind: name.to_owned(),
         },
         gvr: GroupVersionResource::new("", "v1", resource),
+        place: Place::Cluster,
     }
 }
 
@@ -27,7 +28,8 @@ fn config_maps() -> WatchedKind {
 /// A cache that watches ConfigMaps.
 fn cache() -> ChildCache {
     let cache = ChildCache::default();
-    assert!(cache.register(&config_maps()), "nothing is watched before");
+    let end = cache.register(&config_maps(), &CancellationToken::new());
+    assert!(end.is_some(), "nothing is watched before");
     cache
 }
 
@@ -104,26 +106,27 @@ fn a_kind_is_synced_from_its_first_list_on() {
         for event in events {
             cache.take(&config_maps(), event);
         }
-        let got = cache.sync(&config_maps().gvr, &instance("a"));
+        let got = cache.sync(&config_maps(), &instance("a"));
         assert_eq!(got, want, "{name}");
     }
 }
 
 #[test]
 fn a_kind_that_nobody_watches_is_not_synced() {
-    let got = ChildCache::default().sync(&config_maps().gvr, &instance("a"));
+    let got = ChildCache::default().sync(&config_maps(), &instance("a"));
     assert_eq!(got, Sync::Waiting(None), "absence was not seen");
 }
 
 #[test]
 fn a_kind_is_registered_once() {
-    assert!(!cache().register(&config_maps()), "its watch runs");
+    let again = cache().register(&config_maps(), &CancellationToken::new());
+    assert!(again.is_none(), "its watch runs");
 }
 
 #[test]
 fn an_instance_that_waits_is_named_by_the_first_list_and_not_again() {
     let cache = cache();
-    cache.sync(&config_maps().gvr, &instance("a"));
+    cache.sync(&config_maps(), &instance("a"));
     let named = cache.take(&config_maps(), list(vec![], "1"));
     assert_eq!(named, [instance("a")], "it waited");
     let named = cache.take(&config_maps(), list(vec![], "1"));
@@ -225,7 +228,7 @@ fn a_deleted_child_concerns_its_instance() {
 fn a_list_takes_away_what_it_does_not_hold_of_its_kind_and_nothing_else() {
     let cache = cache();
     let secrets = kind("Secret", "secrets");
-    cache.register(&secrets);
+    cache.register(&secrets, &CancellationToken::new());
     for (kind, name, parent) in [
         (&config_maps(), "left", "a"),
         (&config_maps(), "kept", "b"),
@@ -269,10 +272,11 @@ fn a_kind_that_is_watched_in_two_versions_shows_each_object_once() {
     let beta = WatchedKind {
         gvk: GroupVersionKind::new("", "v1beta1", "ConfigMap"),
         gvr: GroupVersionResource::new("", "v1beta1", "configmaps"),
+        place: Place::Cluster,
     };
     for (first, second) in [("1", "2"), ("2", "1")] {
         let cache = cache();
-        cache.register(&beta);
+        cache.register(&beta, &CancellationToken::new());
         cache.take(&config_maps(), Event::Applied(object("one", first, "a")));
         cache.take(&beta, Event::Applied(object("one", second, "a")));
         assert_eq!(children(&cache, "a"), ["ConfigMap one@2"], "the newest");
@@ -322,5 +326,82 @@ proptest! {
                 .collect();
             prop_assert_eq!(children(&cache, parent), want, "children of {}", parent);
         }
+    }
+}
+
+/// Marks of an object of an instance's kind: of a mirror, or of the hub's copy of what was made in the spoke.
+fn marked(mirror: bool, of_spoke: bool) -> Arc<RawObject> {
+    let mut live = object("one", "1", "a").value().expect("an object is JSON");
+    let keys = |key: &str, value: &str| serde_json::json!({key: value});
+    if mirror {
+        live["metadata"]["uid"] = "uid-mirror".into();
+        live["metadata"]["finalizers"] =
+            serde_json::json!([api::wheelhouse::keys::FINALIZER_MIRROR]);
+        live["metadata"]["annotations"] = keys(api::wheelhouse::keys::HUB, "hub-a");
+        let manager = api::wheelhouse::keys::MANAGER_SYNCER;
+        let entry = serde_json::json!({"manager": manager, "operation": "Apply"});
+        live["metadata"]["managedFields"] = serde_json::json!([entry]);
+    }
+    if of_spoke {
+        let origin = api::wheelhouse::keys::ANNOTATION_ORIGIN;
+        live["metadata"]["annotations"] = keys(origin, api::wheelhouse::keys::ORIGIN_SPOKE);
+    }
+    Arc::new(RawObject::from_value(&live).expect("an object"))
+}
+
+#[test]
+fn a_child_that_is_an_instance_counts_where_it_was_made() {
+    let at_hub = WatchedKind {
+        place: Place::Hub,
+        ..config_maps()
+    };
+    // (what, in the spoke, at the hub's path, where it counts)
+    for (name, there, here, want) in [
+        (
+            "made at the hub",
+            marked(true, false),
+            marked(false, false),
+            Place::Hub,
+        ),
+        (
+            "made in the spoke",
+            marked(false, false),
+            marked(false, true),
+            Place::Cluster,
+        ),
+    ] {
+        let cache = cache();
+        let end = cache.register(&at_hub, &CancellationToken::new());
+        let end = end.expect("another place is another watch");
+        cache.take(&config_maps(), list(vec![there], "9"));
+        let concerned = cache.take(&at_hub, list(vec![here], "1"));
+        let is_new = want == Place::Hub;
+        assert_eq!(
+            concerned.len(),
+            usize::from(is_new),
+            "{name}: who is concerned"
+        );
+        let found = cache.of(&instance("a"));
+        let places: Vec<Place> = found.iter().map(|(_, child)| child.kind.place).collect();
+        assert_eq!(places, [want], "{name}");
+        let reference = &found[0].0;
+        assert_eq!(cache.place_of(reference, "uid-one"), Some(want), "{name}");
+        assert_eq!(
+            cache.place_of(reference, "uid-mirror"),
+            None,
+            "{name}: a copy"
+        );
+        cache.deregister(&at_hub.gvr.group_resource(), Place::Hub);
+        assert!(end.is_cancelled(), "{name}: the watch ends");
+        let left = usize::from(want == Place::Cluster);
+        assert_eq!(
+            cache.of(&instance("a")).len(),
+            left,
+            "{name}: and what it showed"
+        );
+        assert!(
+            cache.register(&at_hub, &CancellationToken::new()).is_some(),
+            "{name}: it may be watched once more"
+        );
     }
 }
