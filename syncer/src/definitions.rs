@@ -1,7 +1,7 @@
 //! ResourceGraphDefinitions: compiled, recorded as GraphRevisions, published as CRDs.
 //!
 //! In reading order: [`reconcile`] (one definition), [`claims`] (who holds a kind), [`resolving`] (the schemas that it is compiled
-//! against), [`revisions`], [`distribution`] (its CRD in every target), [`leaving`] (its CRD
+//! against), [`revisions`], [`held`] (revisions that kro holds), [`distribution`] (its CRD in every target), [`leaving`] (its CRD
 //! where it may go with it).
 //!
 //! A definition in root is for all spokes, or for those that its annotation selects; one authored
@@ -9,6 +9,7 @@
 
 pub(crate) mod claims;
 pub(crate) mod distribution;
+mod held;
 mod leaving;
 pub(crate) mod reconcile;
 pub(crate) mod resolving;
@@ -60,6 +61,7 @@ pub(crate) fn start(engine: &Arc<Engine>) {
             });
         }
     });
+    held::start(engine);
     distribution::start(engine);
 }
 

@@ -188,7 +188,21 @@ async fn keeps_revisions(kubectl: &Kubectl, (name, kind): (&str, &str), count: u
         }
     })
     .await;
+    hold_as_kro(kubectl, name, &wanted).await;
     refuses_and_goes_on(kubectl, (name, kind), last, count).await;
+}
+
+/// Puts kro's finalizer on revisions, as those have it that were taken over from kro, and deletes the oldest one.
+async fn hold_as_kro(kubectl: &Kubectl, definition: &str, numbers: &[i64]) {
+    let patch = r#"{"metadata": {"finalizers": ["kro.run/finalizer"]}}"#;
+    for number in numbers {
+        let revision = format!("graphrevision/{definition}-r{number:05}");
+        kubectl
+            .must(&["patch", &revision, "--type=merge", "-p", patch])
+            .await;
+    }
+    let oldest = format!("graphrevision/{definition}-r{:05}", numbers[0]);
+    kubectl.must(&["delete", &oldest, "--timeout=60s"]).await;
 }
 
 /// Numbers after an invalid update, as kro 0.9.4 gives them: what is refused has none, and the text of before is the
