@@ -104,7 +104,9 @@ impl Memory {
         if *all == 0 {
             return None; // it was never whole
         }
-        going.push(child.to_owned());
+        if !going.iter().any(|gone| gone == child) {
+            going.push(child.to_owned()); // one that was made again meanwhile is the same child
+        }
         (going.len() >= 5 && going.len() * 2 > *all).then(|| (going.clone(), *all))
     }
 

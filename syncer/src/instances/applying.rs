@@ -367,7 +367,10 @@ pub(crate) async fn own(
         } else {
             // It is gone, or what has its name now is somebody else's.
             work.memory.applied.remove(&reference);
-            work.memory.claims.remove(&reference);
+            let was_made = work.memory.claims.remove(&reference);
+            if was_made.is_some_and(|uid| !uid.is_empty()) {
+                work.memory.gone.insert(reference);
+            }
         }
     }
     Ok(own)

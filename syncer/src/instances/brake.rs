@@ -59,14 +59,17 @@ pub(crate) fn require<'o>(
 }
 
 /// Counts the children that are not wanted: those that are to go now, and those that earlier plans deleted since the ledger was
-/// exact.
+/// exact, whether they are gone or still going.
 fn unwanted_count(work: &Work<'_>, plan: &Plan, going: Vec<ObjectRef>) -> usize {
     let wanted: HashSet<&ObjectRef> = plan.applies.iter().map(|apply| &apply.reference).collect();
     let known = work.memory.claims.iter();
-    let mut unwanted: HashSet<ObjectRef> = known
+    let known = known
         .filter(|(_, uid)| !uid.is_empty()) // an intent without one may never have been there
-        .map(|(reference, _)| reference.clone())
+        .map(|(reference, _)| reference);
+    let mut unwanted: HashSet<ObjectRef> = known
+        .chain(&work.memory.gone)
         .filter(|reference| !wanted.contains(reference))
+        .cloned()
         .collect();
     unwanted.extend(going);
     unwanted.len()

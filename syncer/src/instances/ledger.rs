@@ -128,6 +128,7 @@ pub(crate) async fn after(work: &mut Work<'_>, actor: &Actor, plan: &Plan) -> Re
         .applied
         .retain(|reference, _| members.contains_key(reference));
     work.memory.settled_count = Some(members.len());
+    work.memory.gone.clear();
     let spec = spec(work, actor, members, Exact::Yes);
     write(work, spec).await?;
     inventory(work, &plan.inventory_after).await

@@ -153,6 +153,8 @@ pub(crate) struct Memory {
     pub(crate) applied: BTreeMap<ObjectRef, Applied>,
     /// What is the instance's own in the target.
     pub(crate) claims: Claims,
+    /// What was the instance's own and has gone since the ledger was exact.
+    pub(crate) gone: HashSet<ObjectRef>,
     /// The ledger's spec as it was last written or read.
     pub(crate) ledger: Option<InventorySpec>,
     /// Digest of the mirror as it was last written.
