@@ -16,6 +16,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::failure::Failure;
 use super::fates::{Fate, Ticket};
@@ -152,7 +153,8 @@ async fn commit(
         // It is over when its end is dropped.
         drop(earlier.await);
     }
-    responder.send(committing.commit(&writes).await);
+    let span = tracing::debug_span!("commit", write_count = writes.len());
+    responder.send(committing.commit(&writes).instrument(span).await);
     drop(done);
     (number, keys)
 }
