@@ -302,6 +302,8 @@ fn copy_of(live: &Value) -> Value {
             "uid": live["metadata"]["uid"],
             "labels": keys_of(&none, live, "labels"),
             "annotations": annotations,
+            // From the first moment: a deletion of the copy is one of the object, which would be taken up again otherwise.
+            "finalizers": [api::kro::keys::FINALIZER],
         },
     });
     if !live["metadata"]["namespace"].is_null() {
@@ -329,7 +331,7 @@ mod tests {
     #[test]
     fn a_copy_has_what_users_wrote_and_the_uid() {
         let want = json!({"apiVersion": "kro.run/v1alpha1", "kind": "App", "metadata": {
-            "name": "a", "namespace": "default", "uid": "u", "labels": {"team": "x"},
+            "name": "a", "namespace": "default", "uid": "u", "labels": {"team": "x"}, "finalizers": ["kro.run/finalizer"],
             "annotations": {"note": "n", ANNOTATION_ORIGIN: ORIGIN_SPOKE, ANNOTATION_SPOKE_VERSION: "7"},
         }, "spec": {"size": 3}});
         assert_eq!(copy_of(&live()), want);
