@@ -24,6 +24,8 @@ pub(crate) enum Command {
     /// Join, list and remove spokes.
     #[command(subcommand)]
     Spoke(Spoke),
+    /// Show the fleet: each spoke, the ones in trouble first.
+    Fleet(Fleet),
     /// Print a kubeconfig for one logical cluster.
     Kubeconfig(Kubeconfig),
     /// Work on ResourceGraphDefinitions without a cluster.
@@ -41,9 +43,12 @@ impl Command {
     pub(crate) fn log_level(&self) -> &'static str {
         match self {
             Self::Serve(_) => "info",
-            Self::Dev(_) | Self::Spoke(_) | Self::Kubeconfig(_) | Self::Rgd(_) | Self::Store(_) => {
-                "error"
-            }
+            Self::Dev(_)
+            | Self::Spoke(_)
+            | Self::Fleet(_)
+            | Self::Kubeconfig(_)
+            | Self::Rgd(_)
+            | Self::Store(_) => "error",
         }
     }
 }
@@ -262,6 +267,41 @@ pub(crate) struct SpokeAbandon {
 }
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Fleet {
+    #[command(subcommand)]
+    pub(crate) view: Option<FleetView>,
+    /// How to print.
+    #[arg(short, long, value_name = "FORMAT")]
+    pub(crate) output: Option<Format>,
+    #[command(flatten)]
+    pub(crate) hub: HubFlags,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum FleetView {
+    /// Show definitions against clusters: how many instances are ready, of how many.
+    Matrix(FleetMatrix),
+    /// Show the fleet as it changes, until it is interrupted.
+    Watch(FleetWatch),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FleetMatrix {
+    /// How to print.
+    #[arg(short, long, value_name = "FORMAT")]
+    pub(crate) output: Option<Format>,
+    #[command(flatten)]
+    pub(crate) hub: HubFlags,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FleetWatch {
+    #[command(flatten)]
+    pub(crate) hub: HubFlags,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Kubeconfig {
     /// The logical cluster: `root` or the name of a spoke.
     pub(crate) name: String,
@@ -302,6 +342,10 @@ mod tests {
             "wheelhouse spoke list -o wide --kubeconfig f --context c",
             "wheelhouse spoke remove east",
             "wheelhouse kubeconfig east --kubeconfig f",
+            "wheelhouse fleet",
+            "wheelhouse fleet -o wide --kubeconfig f",
+            "wheelhouse fleet matrix -o json --server https://h",
+            "wheelhouse fleet watch --context c",
             "wheelhouse store backup --out f --kubeconfig f --encryption-key-file k",
             "wheelhouse store restore --from f --data-dir d --epoch 107 --suspend-spokes",
             "wheelhouse serve --data-dir d --encryption-key-file k --reseal",

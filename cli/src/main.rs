@@ -6,6 +6,7 @@
 mod args;
 mod connect;
 mod dev;
+mod fleet;
 mod kro;
 mod kubeconfig;
 mod leadership;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
             Command::Serve(serve) => serve::run(serve).await,
             Command::Dev(dev) => dev::run(dev).await,
             Command::Spoke(spoke) => spoke::run(spoke).await,
+            Command::Fleet(fleet) => fleet::run(fleet).await,
             Command::Kubeconfig(kubeconfig) => kubeconfig::run(kubeconfig).await,
             Command::Rgd(command) => rgd::run(&command),
             Command::Store(store) => store::run(store).await,

@@ -128,7 +128,8 @@ pub(crate) fn table(table: &Value, wanted: Columns) -> Result<()> {
     Ok(())
 }
 
-fn aligned(lines: &[Vec<String>]) -> Vec<String> {
+/// Returns lines whose cells are as wide as the widest of their column.
+pub(crate) fn aligned(lines: &[Vec<String>]) -> Vec<String> {
     let count = lines.first().map_or(0, Vec::len);
     let widths: Vec<usize> = (0..count)
         .map(|index| {

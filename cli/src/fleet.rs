@@ -1,0 +1,71 @@
+//! `wheelhouse fleet`: the fleet in a terminal, the spokes in trouble first.
+//!
+//! [`row`] turns a Spoke into what is shown of it, [`matrix`] counts instances by definition and cluster, and [`watch`] shows the
+//! fleet until it is ended. Everything is read over the hub's API, with the caller's own rights.
+
+mod matrix;
+mod row;
+mod watch;
+
+use anyhow::{Context, Result};
+use client::{Endpoint, ListRequest};
+use serde_json::json;
+
+use self::row::Row;
+use crate::{
+    args,
+    connect::{self, HubConnection},
+    output::{self, Format},
+};
+
+/// Runs one of the commands.
+pub(crate) async fn run(arguments: args::Fleet) -> Result<()> {
+    match arguments.view {
+        None => show(&arguments).await,
+        Some(args::FleetView::Matrix(wanted)) => matrix::show(&wanted).await,
+        Some(args::FleetView::Watch(wanted)) => watch::run(&wanted).await,
+    }
+}
+
+async fn show(arguments: &args::Fleet) -> Result<()> {
+    let hub = connect::hub(&arguments.hub).await?;
+    let rows = rows(&hub).await?;
+    match arguments.output {
+        None => print(&row::table(&rows, row::Width::Usual)),
+        Some(Format::Wide) => print(&row::table(&rows, row::Width::Wide)),
+        Some(Format::Name) => {
+            let mut names = rows.iter().map(|row| &row.name);
+            names.try_for_each(|name| output::line(&format!("spoke.wheelhouse.dev/{name}")))
+        }
+        Some(format) => output::object(&json!({ "spokes": rows }), format),
+    }
+}
+
+/// Reads all Spokes, the ones in trouble first.
+async fn rows(hub: &HubConnection) -> Result<Vec<Row>> {
+    let listed = hub
+        .dynamic
+        .list(&endpoint(), &ListRequest::default())
+        .await
+        .context("spokes")?;
+    let mut rows: Vec<Row> = listed.items.iter().map(Row::of).collect();
+    rows.sort_by(Row::in_order);
+    Ok(rows)
+}
+
+fn endpoint() -> Endpoint {
+    Endpoint {
+        scope: None,
+        gvr: connect::spokes(),
+        namespace: None,
+    }
+}
+
+fn print(lines: &[Vec<String>]) -> Result<()> {
+    if lines.len() <= 1 {
+        return output::line("No resources found");
+    }
+    output::aligned(lines)
+        .iter()
+        .try_for_each(|line| output::line(line))
+}

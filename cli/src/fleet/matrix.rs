@@ -1,0 +1,241 @@
+//! `wheelhouse fleet matrix`: definitions against clusters, with how many instances there are ready.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result};
+use api::{ClusterScope, GroupVersionKind, GroupVersionResource, LogicalCluster, kro, meta};
+use client::{Dynamic, Endpoint, ListRequest, discovery};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{print, rows};
+use crate::{
+    args, connect,
+    output::{self, Format},
+};
+
+/// A definition, and its instances by cluster.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Line {
+    definition: String,
+    /// The logical cluster that it is in; it serves that one alone, unless it is root.
+    cluster: String,
+    kind: String,
+    /// The revision that was issued last; 0 where none was.
+    revision: i64,
+    state: String,
+    /// By cluster.
+    instances: BTreeMap<String, Count>,
+    /// Why its instances cannot be counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<String>,
+}
+
+/// Instances of one definition in one cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+struct Count {
+    ready: u64,
+    total: u64,
+}
+
+/// Prints the matrix.
+pub(super) async fn show(arguments: &args::FleetMatrix) -> Result<()> {
+    let hub = connect::hub(&arguments.hub).await?;
+    let spokes = rows(&hub).await?;
+    let names: BTreeSet<String> = spokes.into_iter().map(|row| row.name).collect();
+    let lines = lines(&hub.dynamic).await?;
+    match arguments.output {
+        None | Some(Format::Wide) => print(&table(&names, &lines, arguments.output)),
+        Some(Format::Name) => lines
+            .iter()
+            .try_for_each(|line| output::line(&format!("{}/{}", line.cluster, line.definition))),
+        Some(format) => {
+            let matrix = json!({"clusters": names, "definitions": lines});
+            output::object(&matrix, format)
+        }
+    }
+}
+
+async fn lines(hub: &Dynamic) -> Result<Vec<Line>> {
+    let all = ClusterScope::All;
+    let definitions = GroupVersionResource::new(kro::GROUP, kro::VERSION, kro::RGD_RESOURCE);
+    let listed = hub
+        .list(&everywhere(definitions), &ListRequest::default())
+        .await
+        .context("definitions")?;
+    let kinds = discovery::fetch(hub, Some(&all)).await;
+    let kinds = kinds.context("the kinds of all clusters")?;
+    let mut lines = Vec::new();
+    for definition in &listed.items {
+        let gvk = kind_of(definition);
+        let mut line = Line::of(definition, &gvk.kind);
+        match kinds.kind(&gvk) {
+            Some(info) => line.count(hub, info.gvr.clone()).await,
+            None => line.failure = Some("its kind is not served".to_owned()),
+        }
+        lines.push(line);
+    }
+    lines.sort_by(|a, b| (&a.definition, &a.cluster).cmp(&(&b.definition, &b.cluster)));
+    Ok(lines)
+}
+
+fn everywhere(gvr: GroupVersionResource) -> Endpoint {
+    Endpoint {
+        scope: Some(ClusterScope::All),
+        gvr,
+        namespace: None,
+    }
+}
+
+/// Returns the kind that a definition gives.
+fn kind_of(definition: &Value) -> GroupVersionKind {
+    let schema = &definition["spec"]["schema"];
+    let text = |field: &str| schema[field].as_str().unwrap_or_default().to_owned();
+    let group = Some(text("group")).filter(|group| !group.is_empty());
+    GroupVersionKind {
+        group: group.unwrap_or_else(|| kro::GROUP.to_owned()),
+        version: text("apiVersion"),
+        kind: text("kind"),
+    }
+}
+
+/// Returns the logical cluster that an object of a list of all clusters is in.
+fn cluster_of(object: &Value) -> &str {
+    meta::annotation(object, api::cluster::ANNOTATION).unwrap_or(api::cluster::ROOT)
+}
+
+fn table(spokes: &BTreeSet<String>, lines: &[Line], format: Option<Format>) -> Vec<Vec<String>> {
+    let counted = lines.iter().flat_map(|line| line.instances.keys());
+    let clusters: BTreeSet<&String> = counted.chain(spokes).collect();
+    let mut head: Vec<String> = ["DEFINITION", "KIND", "REVISION", "STATE"]
+        .map(str::to_owned)
+        .into();
+    let is_wide = format == Some(Format::Wide);
+    if is_wide {
+        head.push("CLUSTER".to_owned());
+    }
+    head.extend(clusters.iter().map(|name| name.to_uppercase()));
+    let mut cells = vec![head];
+    for line in lines {
+        let mut row = vec![
+            line.definition.clone(),
+            line.kind.clone(),
+            line.revision.to_string(),
+            line.state.clone(),
+        ];
+        if is_wide {
+            row.push(line.cluster.clone());
+        }
+        row.extend(clusters.iter().map(|name| match line.instances.get(*name) {
+            _ if line.failure.is_some() => "?".to_owned(),
+            Some(count) => format!("{}/{}", count.ready, count.total),
+            None => "-".to_owned(),
+        }));
+        cells.push(row);
+    }
+    cells
+}
+
+// === impl Line ===
+
+impl Line {
+    fn of(definition: &Value, kind: &str) -> Self {
+        let status = &definition["status"];
+        Self {
+            definition: meta::name(definition).to_owned(),
+            cluster: cluster_of(definition).to_owned(),
+            kind: kind.to_owned(),
+            revision: status["lastIssuedRevision"].as_i64().unwrap_or_default(),
+            state: status["state"].as_str().unwrap_or("Unknown").to_owned(),
+            instances: BTreeMap::new(),
+            failure: None,
+        }
+    }
+
+    /// Counts the instances of a resource in the clusters that the definition serves.
+    async fn count(&mut self, hub: &Dynamic, gvr: GroupVersionResource) {
+        let mut endpoint = everywhere(gvr);
+        if self.cluster != api::cluster::ROOT
+            && let Ok(cluster) = self.cluster.parse::<LogicalCluster>()
+        {
+            endpoint.scope = Some(ClusterScope::One(cluster));
+        }
+        match hub.list(&endpoint, &ListRequest::default()).await {
+            Ok(listed) => {
+                for instance in &listed.items {
+                    let cluster = match &endpoint.scope {
+                        Some(ClusterScope::One(cluster)) => cluster.as_str(),
+                        _ => cluster_of(instance),
+                    };
+                    let count = self.instances.entry(cluster.to_owned()).or_default();
+                    count.total += 1;
+                    count.ready += u64::from(instance["status"]["state"] == "ACTIVE");
+                }
+            }
+            Err(error) => self.failure = Some(error.chain()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_is_a_count_nothing_or_unknown() {
+        let line = |name: &str, failure: Option<&str>, cells: &[(&str, u64, u64)]| Line {
+            definition: name.to_owned(),
+            cluster: "root".to_owned(),
+            kind: "App".to_owned(),
+            revision: 2,
+            state: "Active".to_owned(),
+            instances: cells
+                .iter()
+                .map(|(name, ready, total)| {
+                    (
+                        (*name).to_owned(),
+                        Count {
+                            ready: *ready,
+                            total: *total,
+                        },
+                    )
+                })
+                .collect(),
+            failure: failure.map(str::to_owned),
+        };
+        let spokes = BTreeSet::from(["east".to_owned(), "west".to_owned()]);
+        let lines = [
+            line("apps", None, &[("west", 1, 2), ("root", 1, 1)]),
+            line("other", Some("503"), &[]),
+        ];
+        assert_eq!(
+            table(&spokes, &lines, None),
+            [
+                [
+                    "DEFINITION",
+                    "KIND",
+                    "REVISION",
+                    "STATE",
+                    "EAST",
+                    "ROOT",
+                    "WEST"
+                ],
+                ["apps", "App", "2", "Active", "-", "1/1", "1/2"],
+                ["other", "App", "2", "Active", "?", "?", "?"],
+            ]
+        );
+    }
+
+    #[test]
+    fn the_group_of_a_definition_is_kros_unless_it_says_another() {
+        let kind = |schema: Value| kind_of(&json!({"spec": {"schema": schema}}));
+        let plain = kind(json!({"apiVersion": "v1alpha1", "kind": "App"}));
+        assert_eq!(plain.group, "kro.run");
+        let other = kind(json!({"apiVersion": "v1", "kind": "App", "group": "a.dev"}));
+        assert_eq!(
+            (other.group.as_str(), other.version.as_str()),
+            ("a.dev", "v1")
+        );
+    }
+}
