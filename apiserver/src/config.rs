@@ -1,7 +1,8 @@
 //! What a hub is told at its start.
 
-use std::{net::IpAddr, path::PathBuf, time::Duration};
+use std::{fmt, net::IpAddr, path::PathBuf, time::Duration};
 
+use rand::{Rng as _, distr::Alphanumeric};
 use spokes::Dialer;
 
 use crate::request::share::Limits;
@@ -23,6 +24,8 @@ pub struct Config {
     pub host_names: Vec<String>,
     /// A CSV file of `token,user,uid[,"group1,group2"]`.
     pub token_file: Option<PathBuf>,
+    /// A bearer token of the first administrator, in memory alone: `wheelhouse dev` prints it with the address of the fleet view.
+    pub admin_token: Option<AdminToken>,
     /// What a request without credential is.
     pub anonymous: Anonymous,
     /// How much of the hub one user may have at a time.
@@ -34,6 +37,10 @@ pub struct Config {
     /// Which credentials may be used for spokes, and where they may be sent.
     pub dialer: Dialer,
 }
+
+/// A bearer token of the administrator.
+#[derive(Clone)]
+pub struct AdminToken(String);
 
 /// How Secrets are sealed in the store.
 #[derive(Clone, Debug)]
@@ -100,11 +107,34 @@ impl Config {
             addresses: Vec::new(),
             host_names: Vec::new(),
             token_file: None,
+            admin_token: None,
             anonymous: Anonymous::default(),
             limits: Limits::default(),
             shutdown_delay: Duration::ZERO,
             webhook_hosts: Vec::new(),
             dialer: Dialer::default(),
         }
+    }
+}
+
+// === impl AdminToken ===
+
+impl AdminToken {
+    /// Makes a token that nobody guesses.
+    pub fn random() -> Self {
+        // 62 characters to choose from: 238 bits.
+        let letters = rand::rng().sample_iter(Alphanumeric).take(40);
+        Self(letters.map(char::from).collect())
+    }
+
+    /// The token itself, for the one who is to have it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for AdminToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AdminToken(..)")
     }
 }

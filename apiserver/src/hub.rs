@@ -23,6 +23,7 @@ mod open;
 mod replicas;
 mod standing;
 mod target;
+mod view;
 
 use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -191,6 +192,9 @@ impl Hub {
         (peer, seat): (&Peer, Option<&Seat>),
         head: &Head,
     ) -> Response {
+        if let Some(page) = ui::Page::of(parts.uri.path()) {
+            return self.view(page, &parts, (peer, seat), head).await;
+        }
         let info = match route::route(&parts.method, &parts.uri) {
             Ok(info) => info,
             Err(refusal) => return self.refuse_early(&parts, None, &refusal, head),

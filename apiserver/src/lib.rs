@@ -42,6 +42,7 @@ pub mod discovery;
 pub mod openapi;
 pub mod review;
 pub mod side;
+mod view;
 
 // Answers from the store.
 pub mod admit;
@@ -71,6 +72,6 @@ pub(crate) mod relay;
 pub mod audit;
 pub mod respond;
 
-pub use config::{Anonymous, Config, EtcdConfig, StoreConfig};
+pub use config::{AdminToken, Anonymous, Config, EtcdConfig, StoreConfig};
 pub use hub::Hub;
 pub use request::share::Limits;

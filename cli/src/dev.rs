@@ -24,6 +24,8 @@ pub(crate) async fn run(arguments: args::Dev) -> Result<()> {
         plugin_variables: vec!["*".to_owned()],
         ..spokes::Policy::default()
     });
+    let token = apiserver::AdminToken::random();
+    config.admin_token = Some(token.clone());
     let controllers = serve::Controllers {
         switches: arguments.kro.switches(),
         ..serve::Controllers::default()
@@ -49,6 +51,13 @@ pub(crate) async fn run(arguments: args::Dev) -> Result<()> {
     }
     kubeconfig::publish(&running.kubeconfig(), &file)?;
     greet(&running, &file, &names, !arguments.no_demo)?;
+    // The browser keeps what follows the # to itself.
+    output::line(&format!(
+        "\nThe fleet view, signed in as admin until dev ends:\n\n{}/ui/#token={}\n\n\
+         Ctrl-C ends it; the data stays in the directory.",
+        running.server,
+        token.expose()
+    ))?;
     running.until_stopped().await
 }
 
@@ -123,5 +132,5 @@ fn greet(running: &serve::Running, file: &Path, names: &[String], demo: bool) ->
     for text in lines {
         output::line(&format!("  {text}"))?;
     }
-    output::line("\nCtrl-C ends it; the data stays in the directory.")
+    Ok(())
 }

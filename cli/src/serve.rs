@@ -113,7 +113,8 @@ pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
 fn greet(server: &str, file: Option<&Path>) -> Result<()> {
     let Some(file) = file else {
         return output::line(&format!(
-            "Wheelhouse is ready at {server}. With --kubeconfig-out FILE it writes a kubeconfig for its administrator."
+            "Wheelhouse is ready at {server}, the fleet view at {server}/ui/. With --kubeconfig-out FILE it writes a kubeconfig \
+             for its administrator."
         ));
     };
     let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
@@ -121,7 +122,7 @@ fn greet(server: &str, file: Option<&Path>) -> Result<()> {
     let program = program.as_deref().unwrap_or("wheelhouse");
     output::line(&format!(
         "Wheelhouse is ready at {server}. Type, in another terminal:\n\n  export KUBECONFIG='{}'\n  kubectl get spokes\n\n\
-         Join a cluster:\n\n  {program} spoke add NAME --from KUBECONFIG",
+         Join a cluster:\n\n  {program} spoke add NAME --from KUBECONFIG\n\nThe fleet view, with a token to sign in:\n\n{server}/ui/",
         file.display()
     ))
 }

@@ -104,6 +104,26 @@ pub fn query_pairs(query: &str) -> impl Iterator<Item = (String, String)> {
         })
 }
 
+/// Escapes a value of a query, as `QueryEscape` does.
+pub fn escape_query(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                escaped.push(char::from(byte));
+            }
+            b' ' => escaped.push('+'),
+            _ => {
+                const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+                escaped.push('%');
+                escaped.push(char::from(DIGITS[usize::from(byte >> 4)]));
+                escaped.push(char::from(DIGITS[usize::from(byte & 15)]));
+            }
+        }
+    }
+    escaped
+}
+
 fn split_scheme(text: &str) -> Result<(String, &str), &'static str> {
     for (index, c) in text.char_indices() {
         match c {

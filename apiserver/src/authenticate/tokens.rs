@@ -77,6 +77,12 @@ impl TokenFile {
         Ok(Self { users })
     }
 
+    /// Takes one more token.
+    pub(crate) fn add(&mut self, token: &str, user: UserInfo) {
+        let digest = Sha256::digest(token.as_bytes()).into();
+        self.users.insert(digest, Arc::new(user));
+    }
+
     /// Whose token this is.
     pub(super) fn user(&self, token: &str) -> Option<Arc<UserInfo>> {
         if self.users.is_empty() {

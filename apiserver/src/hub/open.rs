@@ -29,7 +29,7 @@ use crate::{
     quota::Quotas,
     registry::{self, ClusterKind, Registry},
     relay::{Relay, Uids},
-    request::UserInfo,
+    request::{SYSTEM_MASTERS, UserInfo},
     reseal::reseal,
     side::{Health, Metrics},
     sweep, terms,
@@ -249,15 +249,22 @@ impl Hub {
     }
 }
 
-/// Reads the token file, if there is one.
+/// Reads the token file, if there is one, and adds the administrator's token.
 fn read_tokens(config: &Config) -> Result<TokenFile, OpenError> {
-    let Some(path) = &config.token_file else {
-        return Ok(TokenFile::default());
+    let mut tokens = match &config.token_file {
+        None => TokenFile::default(),
+        Some(path) => TokenFile::read(path).map_err(|source| OpenError::TokenFile {
+            path: path.clone(),
+            source,
+        })?,
     };
-    TokenFile::read(path).map_err(|source| OpenError::TokenFile {
-        path: path.clone(),
-        source,
-    })
+    if let Some(token) = &config.admin_token {
+        tokens.add(
+            token.expose(),
+            UserInfo::authenticated("admin", [SYSTEM_MASTERS]),
+        );
+    }
+    Ok(tokens)
 }
 
 /// Writes every Secret anew, where that was asked for.

@@ -5,4 +5,5 @@ mod coverage;
 mod credentials;
 mod escalation;
 mod standing;
+mod view;
 mod world;

@@ -16,6 +16,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("wheelhouse-dialect", &[]),
     ("wheelhouse-api", &["wheelhouse-dialect"]),
     ("wheelhouse-tasks", &[]),
+    ("wheelhouse-ui", &["wheelhouse-api"]),
     ("wheelhouse-storage", &[]),
     ("wheelhouse-storage-conformance", &["wheelhouse-storage"]),
     ("wheelhouse-cel", &["wheelhouse-dialect"]),
@@ -48,6 +49,7 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "wheelhouse-apiserver",
         &[
+            "wheelhouse-ui",
             "wheelhouse-dialect",
             "wheelhouse-api",
             "wheelhouse-tasks",

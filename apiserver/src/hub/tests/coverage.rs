@@ -182,7 +182,7 @@ async fn no_path_is_answered_without_a_right_to_it() {
         "/",
         "/index.html",
         "/wheelhouse/backup",
-        "/ui/",
+        "/uix/",
         "/debug/pprof/",
         "/logs",
         "/livez/ping",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Method, Request, header};
+use http::{HeaderMap, Method, Request, header};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tasks::Tasks;
@@ -33,6 +33,7 @@ pub(super) struct World {
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) code: u16,
+    pub(super) headers: HeaderMap,
     pub(super) text: String,
 }
 
@@ -113,6 +114,7 @@ impl World {
             .answer(request.body(body).unwrap(), &Peer::Unknown, None)
             .await;
         let code = response.status().as_u16();
+        let headers = response.headers().clone();
         let mut text = Vec::new();
         let mut body = response.into_body();
         // A watch goes on; what is there has come when it pauses.
@@ -124,7 +126,11 @@ impl World {
             }
         }
         let text = String::from_utf8_lossy(&text).into_owned();
-        Answer { code, text }
+        Answer {
+            code,
+            headers,
+            text,
+        }
     }
 
     pub(super) async fn ask(&self, token: &str, method: Method, path: &str, body: Value) -> Answer {

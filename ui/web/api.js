@@ -1,0 +1,189 @@
+// Calls to the hub's API, as the user. Everything that is shown comes from here.
+
+import { credentials } from "./session.js";
+
+/** A refusal: what the hub says, and its code. 0 is a hub that does not answer. */
+export class Refused extends Error {
+  constructor(code, message) {
+    super(message);
+    this.code = code;
+  }
+}
+
+export const SPOKES = "/apis/wheelhouse.dev/v1alpha1/spokes";
+export const DEFINITIONS = "/apis/kro.run/v1alpha1/resourcegraphdefinitions";
+
+/** The path of a logical cluster; `*` is all of them. */
+export const at = (cluster) => (cluster === "root" ? "" : `/clusters/${cluster === "*" ? "*" : encodeURIComponent(cluster)}`);
+
+/** Makes a query of what has a value; a list gives several. */
+export function query(parameters) {
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(parameters)) {
+    for (const one of Array.isArray(value) ? value : [value]) {
+      if (one !== undefined && one !== null && one !== "") search.append(name, one);
+    }
+  }
+  const text = search.toString();
+  return text && `?${text}`;
+}
+
+async function send(path, { method = "GET", body, signal, accept = "application/json" } = {}) {
+  const headers = { accept, ...credentials() };
+  if (body !== undefined) headers["content-type"] = "application/json";
+  let response;
+  try {
+    response = await fetch(path, {
+      method, headers, signal, redirect: "error", cache: "no-store",
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new Refused(0, "the hub does not answer");
+  }
+  if (response.ok) return response;
+  const status = await response.json().catch(() => ({}));
+  const refused = new Refused(response.status, String(status.message ?? response.statusText));
+  if (response.status === 401) dispatchEvent(new CustomEvent("wheelhouse-unauthorized"));
+  throw refused;
+}
+
+export const get = async (path, signal) => (await send(path, { signal })).json();
+export const post = async (path, body, signal) => (await send(path, { method: "POST", body, signal })).json();
+
+/** Who the hub takes the caller for; null for nobody. */
+export async function whoAmI() {
+  const review = { apiVersion: "authentication.k8s.io/v1", kind: "SelfSubjectReview" };
+  try {
+    const answer = await post("/apis/authentication.k8s.io/v1/selfsubjectreviews", review);
+    const user = answer.status?.userInfo?.username;
+    return user && user !== "system:anonymous" ? user : null;
+  } catch (error) {
+    if (error.code === 401 || error.code === 403) return null;
+    throw error;
+  }
+}
+
+/** The lines of a body. */
+async function* lines(body, signal) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  const abort = () => reader.cancel().catch(() => {});
+  signal?.addEventListener("abort", abort, { once: true });
+  let rest = "";
+  try {
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      const parts = (rest + value).split("\n");
+      rest = parts.pop();
+      yield* parts.filter(Boolean);
+    }
+  } finally {
+    signal?.removeEventListener("abort", abort);
+    abort();
+  }
+}
+
+/** The events of a watch from a version on. Ends when the hub ends it; 410 is thrown. */
+async function* watchFrom(path, parameters, resourceVersion, signal) {
+  const all = { ...parameters, watch: "1", allowWatchBookmarks: "true", resourceVersion };
+  const response = await send(path + query(all), { signal });
+  for await (const line of lines(response.body, signal)) {
+    const event = JSON.parse(line);
+    if (event.type === "ERROR") throw new Refused(event.object?.code ?? 500, String(event.object?.message ?? "the watch failed"));
+    yield event;
+  }
+}
+
+/** Waits, longer with each failure, with jitter, at most ten seconds. */
+const pause = (failures, signal) => new Promise((resolve) => {
+  const timer = setTimeout(resolve, Math.min(10_000, 250 * 2 ** failures) * (0.5 + Math.random() / 2));
+  signal.addEventListener("abort", () => { clearTimeout(timer); resolve(); }, { once: true });
+});
+
+const identity = (object) => object.metadata?.uid ?? `${object.metadata?.namespace}/${object.metadata?.name}`;
+
+/** Whether going on makes sense: what the user may not see stays unseen until they sign in anew. */
+const isFinal = (error) => error.code === 401 || error.code === 403 || error.code === 404 || error.code === 405;
+
+/**
+ * Keeps a list up to date: listed once, then watched. `changed(objects, event)` is called with all objects by uid after the list and
+ * after each event; `told(error)` with what is wrong, or null. Returns what ends it.
+ */
+export function follow(path, { parameters = {}, changed, told = () => {} }) {
+  const ending = new AbortController();
+  const { signal } = ending;
+  (async () => {
+    let failures = 0;
+    while (!signal.aborted) {
+      try {
+        const list = await get(path + query(parameters), signal);
+        const objects = new Map((list.items ?? []).map((object) => [identity(object), object]));
+        told(null);
+        changed(objects, null);
+        let version = list.metadata?.resourceVersion;
+        for (;;) {
+          const began = performance.now();
+          for await (const event of watchFrom(path, parameters, version, signal)) {
+            version = event.object?.metadata?.resourceVersion ?? version;
+            failures = 0;
+            if (event.type === "BOOKMARK") continue;
+            if (event.type === "DELETED") objects.delete(identity(event.object));
+            else objects.set(identity(event.object), event.object);
+            changed(objects, event);
+          }
+          if (signal.aborted) return;
+          // A watch ends by itself after minutes; one that ends at once is no reason to hurry.
+          if (performance.now() - began < 1000) await pause(failures++, signal);
+        }
+      } catch (error) {
+        if (signal.aborted) return;
+        if (error.code !== 410) {
+          told(error);
+          if (isFinal(error)) return;
+          await pause(failures++, signal);
+        }
+      }
+    }
+  })();
+  return () => ending.abort();
+}
+
+/** Tells of events from a version on, without keeping objects. Returns what ends it. */
+export function notice(path, resourceVersion, happened) {
+  const ending = new AbortController();
+  const { signal } = ending;
+  (async () => {
+    let version = resourceVersion;
+    for (let failures = 0; !signal.aborted;) {
+      try {
+        for await (const event of watchFrom(path, { partial: "true" }, version, signal)) {
+          version = event.object?.metadata?.resourceVersion ?? version;
+          failures = 0;
+          if (event.type !== "BOOKMARK") happened(event);
+        }
+      } catch (error) {
+        if (signal.aborted || isFinal(error)) return;
+        if (error.code === 410) {
+          happened(null); // what was missed is read anew, by a list that says from where on
+          return;
+        }
+      }
+      await pause(failures++, signal);
+    }
+  })();
+  return () => ending.abort();
+}
+
+/** The logical clusters that the user may access by name, where the user may not list Spokes. */
+export async function ownClusters(signal) {
+  const review = { apiVersion: "authorization.k8s.io/v1", kind: "SelfSubjectRulesReview", spec: { namespace: "default" } };
+  const answer = await post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", review, signal);
+  const names = new Set();
+  for (const rule of answer.status?.resourceRules ?? []) {
+    const covers = (field, word) => (rule[field] ?? []).some((it) => it === "*" || it === word);
+    if (!covers("apiGroups", "wheelhouse.dev") || !covers("resources", "spokes") || !covers("verbs", "access")) continue;
+    for (const name of rule.resourceNames ?? []) if (name !== "*") names.add(name);
+  }
+  return [...names].sort();
+}

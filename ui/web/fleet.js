@@ -1,0 +1,64 @@
+// The fleet: a tile per spoke, trouble first.
+
+import { html, nothing } from "./vendor/lit-html.js";
+import { bar, chip, links, plural, rank, refusal, share, stateOfSpoke, text, when } from "./parts.js";
+
+export const title = () => "Fleet";
+
+/** What a tile shows of a spoke. */
+const viewOf = (spoke) => {
+  if (spoke.hidden) return { spoke, name: spoke.name, state: "hidden", message: "You may use this cluster, but not read its Spoke." };
+  return { spoke, name: text(spoke.metadata?.name), ...stateOfSpoke(spoke) };
+};
+
+const matches = ({ name, state, message, spoke }, words) => {
+  const labels = Object.entries(spoke.metadata?.labels ?? {}).map(([key, value]) => `${key}=${value}`);
+  const all = [name, state, message, text(spoke.status?.version), ...labels].join(" ").toLowerCase();
+  return words.every((word) => all.includes(word));
+};
+
+export function page(app) {
+  let search = "";
+  const tile = ({ spoke, name, state, message, since }) => {
+    const status = spoke.status ?? {};
+    const counts = status.instances;
+    const labels = Object.entries(spoke.metadata?.labels ?? {});
+    // What is not heard of is not shown as well.
+    const isStale = state === "unreachable" || state === "unknown";
+    const queue = Number(status.queue?.ready ?? 0);
+    return html`<li class="tile ${state}" data-spoke=${name} data-state=${state}>
+      <header><h2><a href=${links.spoke(name)}>${name}</a></h2>${chip(state)}</header>
+      ${message ? html`<p class="why" title=${message}>${message}${since && !message.includes(" since ") ? html` <span class="quiet">since ${when(since)}</span>` : nothing}</p>` : nothing}
+      ${counts ? html`<p class="counts ${isStale ? "stale" : ""}">${bar(counts)}
+        <a href=${links.instances({ cluster: name })}><b class=${counts.ready === counts.total ? "" : "short"}>${share(counts)}</b> ${Number(counts.total) === 1 ? "instance" : "instances"}</a>
+        ${isStale ? html`<span class="quiet">last known</span>` : nothing}
+        ${counts.error ? html`<a class="bad" href=${links.instances({ cluster: name, state: "error" })}>${plural(counts.error, "error")}</a>` : nothing}
+        ${counts.inProgress ? html`<span class="busy">${counts.inProgress} in progress</span>` : nothing}</p>` : nothing}
+      <p class="facts">${status.version ? html`<span title="Version">${text(status.version)}</span>` : nothing}
+        ${status.lastHeartbeatTime ? html`<span>heard ${when(status.lastHeartbeatTime)}</span>` : nothing}
+        ${queue ? html`<span>${queue} queued</span>` : nothing}
+        ${status.circuit?.state && status.circuit.state !== "Closed" ? html`<span class="warn">circuit ${text(status.circuit.state)}</span>` : nothing}</p>
+      ${labels.length ? html`<p class="labels">${labels.slice(0, 6).map(([key, value]) => html`<span>${key}=${text(value)}</span>`)}${labels.length > 6 ? html`<span>${labels.length - 6} more</span>` : nothing}</p>` : nothing}
+    </li>`;
+  };
+  const render = () => {
+    const { spokes, error, isKnown } = app.fleet;
+    const all = [...spokes.values()].map(viewOf);
+    const words = search.toLowerCase().split(/\s+/).filter(Boolean);
+    const shown = all.filter((it) => matches(it, words))
+      .sort((one, other) => rank(one.state) - rank(other.state) || one.name.localeCompare(other.name, "en", { numeric: true }));
+    const sum = (field) => all.reduce((count, { spoke }) => count + Number(spoke.status?.instances?.[field] ?? 0), 0);
+    const troubled = all.filter(({ state }) => rank(state) < rank("suspended") && state !== "deleting").length;
+    return html`<div class="head"><h1 tabindex="-1">Fleet</h1>
+        ${all.length ? html`<p class="summary">${plural(all.length, "spoke")}${troubled ? html`, <b class="bad">${troubled} in trouble</b>` : ", all well"}
+          <span class="quiet">·</span> ${share({ ready: sum("ready"), total: sum("total") })} ${sum("total") === 1 ? "instance" : "instances"} ready</p>` : nothing}
+        <input type="search" class="search" placeholder="Find a spoke" aria-label="Find a spoke by name, state, version or label" .value=${search}
+          @input=${(event) => { search = event.target.value; app.update(); }}></div>
+      ${refusal(error, "the fleet")}
+      ${shown.length ? html`<ul class="tiles" aria-label="Spokes, trouble first">${shown.map(tile)}</ul>` : nothing}
+      ${isKnown && !all.length && !error ? html`<div class="empty"><h2>No spokes yet</h2><p>Join a cluster:</p><pre><code>wheelhouse spoke add NAME --from KUBECONFIG</code></pre></div>` : nothing}
+      ${all.length && !shown.length ? html`<p class="quiet">No spoke matches “${search}”.</p>` : nothing}
+      ${isKnown || error ? nothing : html`<p class="quiet">Reading the fleet …</p>`}`;
+  };
+  return { render, stop() {} };
+}

@@ -1,0 +1,178 @@
+// What several pages show in the same way: states, counts, ages, links. Pure: values in, templates out.
+
+import { html, nothing } from "./vendor/lit-html.js";
+
+/** States in the order of trouble: a word for people, and the class that gives colour and shape. */
+export const STATES = {
+  error: { word: "Error", look: "bad" },
+  unreachable: { word: "Unreachable", look: "bad" },
+  degraded: { word: "Degraded", look: "warn" },
+  unknown: { word: "Unknown", look: "unknown" },
+  inProgress: { word: "In progress", look: "busy" },
+  deleting: { word: "Deleting", look: "busy" },
+  suspended: { word: "Suspended", look: "unknown" },
+  hidden: { word: "Not shown to you", look: "unknown" },
+  ready: { word: "Ready", look: "good" },
+};
+const ORDER = Object.keys(STATES);
+
+export const rank = (state) => ORDER.indexOf(state);
+
+/** A state: shape, colour and word. */
+export const chip = (state, word) => {
+  const known = STATES[state] ?? STATES.unknown;
+  return html`<span class="chip ${known.look}"><i class="mark" aria-hidden="true"></i>${word ?? known.word}</span>`;
+};
+
+export const text = (value) => (typeof value === "string" ? value : value === undefined || value === null ? "" : JSON.stringify(value));
+export const list = (value) => (Array.isArray(value) ? value : []);
+
+export const condition = (object, type) => list(object?.status?.conditions).find((it) => it?.type === type);
+
+/** The state of an instance, as the hub counts it. */
+export function stateOf(instance) {
+  if (instance?.metadata?.deletionTimestamp) return "deleting";
+  const state = instance?.status?.state;
+  return { ACTIVE: "ready", ERROR: "error", DELETING: "deleting" }[state] ?? "inProgress";
+}
+
+/** The first condition that does not hold, `Ready` last, because it repeats another. */
+export function trouble(object) {
+  const open = list(object?.status?.conditions).filter((it) => it?.type && it.status !== "True");
+  const weight = (it) => (it.type === "Ready" ? 4 : 0) + (it.status === "False" ? 0 : 2) + (it.message ? 0 : 1);
+  return open.sort((one, other) => weight(one) - weight(other))[0];
+}
+
+/** The state of a spoke, and why. */
+export function stateOfSpoke(spoke) {
+  const message = text(spoke.status?.message);
+  if (spoke.metadata?.deletionTimestamp) return { state: "deleting", message };
+  const of = (type) => condition(spoke, type);
+  const reachable = of("Reachable");
+  if (reachable && reachable.status !== "True") {
+    const state = reachable.status === "False" ? "unreachable" : "unknown";
+    return { state, message: text(reachable.message) || message, since: reachable.lastTransitionTime };
+  }
+  if (spoke.spec?.suspended) return { state: "suspended", message: message || "nothing is written there" };
+  const ready = of("Ready");
+  if (!ready) return { state: "unknown", message: message || "the hub has not reported on it yet" };
+  if (ready.status !== "True") {
+    const why = trouble(spoke) ?? ready;
+    const state = ready.status === "False" ? "degraded" : "unknown";
+    return { state, message: text(why.message) || message || text(why.reason), since: ready.lastTransitionTime };
+  }
+  const errors = Number(spoke.status?.instances?.error ?? 0);
+  if (errors > 0) return { state: "degraded", message: message || `${errors} ${errors === 1 ? "instance has" : "instances have"} failed` };
+  return { state: "ready", message };
+}
+
+/** The time since, as people say it. */
+export function ago(time, now = Date.now()) {
+  const since = Math.max(0, (now - Date.parse(time)) / 1000);
+  if (!Number.isFinite(since)) return "";
+  for (const [unit, seconds] of [["d", 86_400], ["h", 3_600], ["m", 60]]) {
+    if (since >= 2 * seconds) return `${Math.floor(since / seconds)} ${unit}`;
+  }
+  return since < 5 ? "now" : `${Math.floor(since)} s`;
+}
+
+/** A time: how long ago, with the exact one to point at. */
+export const when = (time) => {
+  if (!time) return nothing;
+  const words = ago(time);
+  return html`<time datetime=${time} title=${time}>${words === "now" ? words : `${words} ago`}</time>`;
+};
+
+const SHARES = [["error", "bad"], ["inProgress", "busy"], ["deleting", "fade"], ["ready", "good"]];
+
+/** A bar of counts by state. The numbers beside it say the same. */
+export const bar = (counts) => {
+  const total = Number(counts?.total ?? 0);
+  if (!total) return html`<span class="bar empty" aria-hidden="true"></span>`;
+  return html`<span class="bar" aria-hidden="true">${SHARES.map(([name, look]) => {
+    const count = Number(counts[name] ?? 0);
+    return count ? html`<i class=${look} .style=${`flex-grow:${count}`}></i>` : nothing;
+  })}</span>`;
+};
+
+/** A plain count where all is well, `ready/total` where it is not. */
+export const share = (counts) => {
+  const [ready, total] = [Number(counts?.ready ?? 0), Number(counts?.total ?? 0)];
+  return ready === total ? `${total}` : `${ready}/${total}`;
+};
+
+export const plural = (count, word, words = `${word}s`) => `${count} ${count === 1 ? word : words}`;
+
+// Addresses of pages. Each part is escaped, so that no name is read as an address.
+const part = encodeURIComponent;
+export const links = {
+  fleet: "#/",
+  instances: (filter = {}) => {
+    const search = new URLSearchParams(Object.entries(filter).filter(([, value]) => value)).toString();
+    return `#/instances${search && `?${search}`}`;
+  },
+  instance: (resource, cluster, namespace, name) => `#/instances/${part(resource)}/${part(cluster)}/${part(namespace || "-")}/${part(name)}`,
+  spoke: (name) => `#/spokes/${part(name)}`,
+  definitions: "#/definitions",
+  definition: (cluster, name) => `#/definitions/${part(cluster)}/${part(name)}`,
+  matrix: "#/matrix",
+};
+
+/** Conditions as a table, those that do not hold first. */
+export const conditions = (object) => {
+  const all = list(object?.status?.conditions).filter((it) => it?.type);
+  if (!all.length) return html`<p class="quiet">No conditions yet.</p>`;
+  const sorted = [...all].sort((one, other) => (one.status === "True") - (other.status === "True"));
+  // Ready repeats what another condition says.
+  const repeats = (it) => it.type === "Ready" && sorted.some((other) => other !== it && other.message === it.message);
+  return html`<table class="plain"><thead><tr><th scope="col">Condition</th><th scope="col">Status</th><th scope="col">Why</th><th scope="col">Since</th></tr></thead>
+    <tbody>${sorted.map((it) => html`<tr>
+      <th scope="row">${text(it.type)}</th>
+      <td>${chip({ True: "ready", False: "error" }[it.status] ?? "unknown", text(it.status))}</td>
+      <td class="prose"><b>${text(it.reason)}</b> ${repeats(it) ? nothing : text(it.message)}</td>
+      <td>${when(it.lastTransitionTime)}</td></tr>`)}</tbody></table>`;
+};
+
+/** A refusal, in the place of what was refused: rights and health are different things. */
+export const refusal = (error, what) => {
+  if (!error) return nothing;
+  const head = {
+    0: "The hub does not answer", 401: "Sign in again", 403: `You may not read ${what}`, 404: `There is no such thing as ${what}`,
+    429: "Too many requests", 503: "Not reachable at the moment",
+  }[error.code] ?? `${what} cannot be read`;
+  return html`<p class="refusal ${error.code === 403 ? "rights" : ""}" role=${error.code === 403 ? "note" : "alert"}><b>${head}.</b> <span>${error.message}</span></p>`;
+};
+
+const PLAIN = /^[A-Za-z_./][\w./@-]*( [\w./@()-]+)*$/;
+const WORDS = /^(true|false|null|yes|no|on|off|~|\.inf|\.nan|-?\.?\d.*)$/i;
+
+const scalar = (value) => (typeof value === "string" && PLAIN.test(value) && !WORDS.test(value) ? value : JSON.stringify(value));
+
+/** A value as YAML, to be read by people. */
+export function yaml(value, indent = "") {
+  if (Array.isArray(value)) {
+    if (!value.length) return "[]";
+    return value.map((it) => `${indent}- ${yaml(it, `${indent}  `).trimStart()}`).join("\n");
+  }
+  if (value && typeof value === "object") {
+    const entries = Object.entries(value);
+    if (!entries.length) return "{}";
+    return entries.map(([key, it]) => {
+      const name = `${indent}${scalar(key)}:`;
+      if (typeof it === "string" && it.includes("\n")) {
+        const body = it.replace(/\n$/, "").split("\n").map((line) => (line ? `${indent}  ${line}` : "")).join("\n");
+        return `${name} |${it.endsWith("\n") ? "" : "-"}\n${body}`;
+      }
+      const below = it && typeof it === "object" && Object.keys(it).length;
+      if (!below) return `${name} ${yaml(it)}`;
+      return `${name}\n${yaml(it, Array.isArray(it) ? indent : `${indent}  `)}`;
+    }).join("\n");
+  }
+  return scalar(value ?? null);
+}
+
+/** An object as YAML, without what only machines read. */
+export const source = (object) => {
+  const { managedFields, ...metadata } = object.metadata ?? {};
+  return html`<details class="source"><summary>YAML</summary><pre tabindex="0" aria-label="The object as YAML"><code>${yaml({ ...object, metadata })}</code></pre></details>`;
+};

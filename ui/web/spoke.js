@@ -1,0 +1,77 @@
+// One spoke: heartbeat, circuit, queue, conditions, the ledger, what has failed there last.
+
+import { html, nothing } from "./vendor/lit-html.js";
+import { at, get, query } from "./api.js";
+import { bar, chip, conditions, links, list, plural, refusal, share, source, stateOfSpoke, text, when } from "./parts.js";
+
+export const title = ([name]) => name;
+
+/** Instances in error that are listed here; the link leads to all. */
+const ERROR_COUNT = 10;
+/** Ledgers that are counted at a time. */
+const LEDGER_COUNT = 500;
+
+export function page(app, [name]) {
+  let [errors, ledger] = [null, null];
+  let [error, ledgerError] = [null, null];
+  let seen = null;
+  const ending = new AbortController();
+  const find = () => [...app.fleet.spokes.values()].find((it) => (it.name ?? text(it.metadata?.name)) === name);
+
+  /** Reads anew where the Spoke tells of other counts: it is written when an instance changes its state. */
+  async function read(version) {
+    if (version === seen) return;
+    seen = version;
+    const kind = app.kinds.map(({ resource }) => resource);
+    const { signal } = ending;
+    const [found, entries] = await Promise.all([
+      kind.length ? get(`/ui/api/instances${query({ kind, cluster: name, state: "error", limit: ERROR_COUNT })}`, signal).catch((it) => it) : null,
+      get(`${at(name)}/apis/internal.wheelhouse.dev/v1alpha1/inventories${query({ limit: LEDGER_COUNT })}`, signal).catch((it) => it),
+    ]);
+    if (signal.aborted) return;
+    [errors, error] = found instanceof Error ? [null, found] : [found, null];
+    [ledger, ledgerError] = entries instanceof Error ? [null, entries] : [entries, null];
+    app.update();
+  }
+
+  const fact = (word, value) => (value === nothing || value === undefined || value === "" ? nothing : html`<div><dt>${word}</dt><dd>${value}</dd></div>`);
+
+  const facts = (spoke) => {
+    const { status = {}, spec = {} } = spoke;
+    const { circuit = {}, queue = {}, storeRevision = {} } = status;
+    return html`<dl class="facts-list">
+      ${fact("Version", text(status.version))}${fact("Heartbeat", when(status.lastHeartbeatTime))}
+      ${fact("Circuit", circuit.state ? html`${text(circuit.state)}${circuit.since ? html` <span class="quiet">since ${when(circuit.since)}</span>` : nothing}${circuit.nextProbeTime ? html` <span class="quiet">next try ${text(circuit.nextProbeTime)}</span>` : nothing}` : nothing)}
+      ${fact("Queue", status.queue ? `${queue.ready ?? 0} now, ${queue.later ?? 0} later` : nothing)}
+      ${fact("Store revision", storeRevision.revision ? html`${text(storeRevision.revision)} <span class="quiet">${when(storeRevision.time)}</span>` : nothing)}
+      ${fact("Provider", text(spec.provider))}${fact("Suspended", spec.suspended ? "yes" : nothing)}${fact("Cluster uid", text(status.clusterUID))}${fact("Cluster id", text(status.clusterID))}
+      ${fact("Ledger", ledger ? html`${plural(list(ledger.items).length, "entry", "entries")}${ledger.metadata?.continue ? " and more" : ""}, ${plural(list(ledger.items).reduce((sum, it) => sum + list(it.spec?.members).length, 0), "object")}` : nothing)}
+      ${fact("Joined", when(spoke.metadata?.creationTimestamp))}</dl>`;
+  };
+
+  const failed = () => {
+    if (!errors) return nothing;
+    const { rows } = errors;
+    if (!rows.length) return html`<p class="quiet">No instance is in error.</p>`;
+    return html`<table class="plain"><thead><tr><th scope="col">Instance</th><th scope="col">Kind</th><th scope="col">Why</th></tr></thead>
+      <tbody>${rows.map((row) => html`<tr><th scope="row"><a href=${links.instance(row.resource, row.cluster, row.namespace, row.name)}>${row.namespace ? `${row.namespace}/` : ""}${row.name}</a></th>
+        <td>${row.kind}</td><td class="prose">${row.message || row.reason}</td></tr>`)}</tbody></table>
+      ${errors.total > rows.length ? html`<p><a href=${links.instances({ cluster: name, state: "error" })}>All ${errors.total}</a></p>` : nothing}`;
+  };
+
+  const render = () => {
+    const spoke = find();
+    read(`${text(spoke?.metadata?.resourceVersion)} ${app.kinds.length}`);
+    const view = spoke && !spoke.hidden ? stateOfSpoke(spoke) : spoke ? { state: "hidden", message: "You may use this cluster, but not read its Spoke." } : null;
+    const counts = spoke?.status?.instances;
+    return html`<div class="head"><h1 tabindex="-1">${name}</h1>${view ? chip(view.state) : nothing}
+        ${counts ? html`<p class="summary ${["unreachable", "unknown"].includes(view?.state) ? "stale" : ""}">${bar(counts)} <a href=${links.instances({ cluster: name })}>${share(counts)} ${Number(counts.total) === 1 ? "instance" : "instances"}</a></p>` : nothing}</div>
+      ${!spoke && app.fleet.isKnown ? html`<p class="refusal" role="alert"><b>You see no spoke of this name.</b></p>` : nothing}
+      ${view?.message && view.state !== "ready" ? html`<p class="waits ${view.state}">${view.message}</p>` : nothing}
+      ${spoke && !spoke.hidden ? html`${facts(spoke)}` : nothing}
+      <section><h2>Errors</h2>${refusal(error, "instances")}${error ? nothing : failed()}</section>
+      ${refusal(ledgerError, "the ledger")}
+      ${spoke && !spoke.hidden ? html`<section><h2>Conditions</h2>${conditions(spoke)}</section>${source(spoke)}` : nothing}`;
+  };
+  return { render, stop: () => ending.abort() };
+}
