@@ -82,10 +82,24 @@ pub fn corpus() -> Option<PathBuf> {
     None
 }
 
-/// Says why a trial is skipped, past the test harness, which would hide it.
-fn skipped(why: &str) {
+/// Returns the script of axe-core, from the variable that `hack/test` sets, or says visibly that it is absent.
+pub fn axe_core() -> Option<PathBuf> {
+    let found = std::env::var_os("WHEELHOUSE_AXE_CORE").map(PathBuf::from);
+    if found.is_none() {
+        skipped("WHEELHOUSE_AXE_CORE names no script; hack/axe-core installs it");
+    }
+    found
+}
+
+/// Says why a trial is skipped.
+pub fn skipped(why: &str) {
+    tell(&format!("skipped: {why}"));
+}
+
+/// Says something past the test harness, which would hide it.
+pub fn tell(what: &str) {
     // Nobody is left to tell when standard error is gone.
-    drop(writeln!(std::io::stderr(), "skipped: {why}"));
+    drop(writeln!(std::io::stderr(), "{what}"));
 }
 
 fn run_assets(arguments: &[&str]) -> PathBuf {

@@ -5,7 +5,7 @@
 //! outlive a test), [`pki`], [`spoke`], [`hub`], [`kubectl`], [`wait`],
 //! [`proof`] (recorded histories and faults), [`support`] (users of a hub, for the trials of isolation),
 //! [`openmetrics`] (what `/metrics` returns), [`wire`] (requests byte by byte), [`fake_spoke`] (an API server that lies),
-//! [`kubelet`] and [`backend`] (a node that streams, and what its pods serve), [`manifests`] (what `deploy/` ships).
+//! [`kubelet`] and [`backend`] (a node that streams, and what its pods serve), [`manifests`] (what `deploy/` ships), [`browser`].
 //!
 //! # Invariants
 //!
@@ -15,6 +15,7 @@
 
 pub mod assets;
 pub mod backend;
+pub mod browser;
 pub mod fake_spoke;
 pub mod hub;
 pub mod kubectl;

@@ -25,4 +25,5 @@ mod e2e {
     mod restored;
     mod streams;
     mod tour;
+    mod view;
 }

@@ -437,7 +437,8 @@ async fn s05_what_listens_tells_strangers_its_health_alone() {
                 assert!(matches!(code, 401 | 403 | 404), "{base}{path}: {code}");
             }
         }
-        for path in ["/livez", "/readyz", "/healthz", "/version"] {
+        // The page to sign in on is a file that tells nothing of this hub.
+        for path in ["/livez", "/readyz", "/healthz", "/version", "/ui/"] {
             assert_eq!(asked(&address, path).await, 200, "{path}");
         }
         // Without TLS there is nothing at all.
@@ -462,7 +463,9 @@ const STRANGE: &[&str] = &[
     "/debug/flags/v",
     "/configz",
     "/logs/",
-    "/ui/",
+    "/ui/api/instances?kind=spokes.v1alpha1.wheelhouse.dev",
+    "/ui/api/drawing/root/webapp",
+    "/ui/.git/config",
     "/wheelhouse/backup",
     "/.well-known/openid-configuration",
     "/openid/v1/jwks",
