@@ -2,7 +2,7 @@
 
 import { html, nothing } from "./vendor/lit-html.js";
 import { at, get, notice, query } from "./api.js";
-import { ago, chip, links, plural, refusal, stateOf, trouble, text } from "./parts.js";
+import { ago, brief, chip, links, plural, refusal, stateOf, trouble, text } from "./parts.js";
 
 export const title = () => "Instances";
 
@@ -129,7 +129,7 @@ export function page(app, _parts, search) {
       <span role="cell">${row.cluster}</span><span role="cell">${row.namespace}</span>
       <span role="cell"><a href=${address(row)} tabindex=${index === selected ? 0 : -1}>${row.name}</a></span>
       <span role="cell">${row.kind}</span><span role="cell" class="age" title=${row.created}>${ago(row.created)}</span>
-      <span role="cell" class="message" title=${row.message || row.reason}>${row.state === "ready" ? nothing : row.message || row.reason}</span>`
+      <span role="cell" class="message" title=${row.message || row.reason}>${row.state === "ready" ? nothing : brief(row.message) || row.reason}</span>`
     : html`<span role="cell" class="quiet">…</span>`}</div>`;
 
   const header = ([name, word]) => {

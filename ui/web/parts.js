@@ -43,6 +43,9 @@ export function trouble(object) {
   return open.sort((one, other) => weight(one) - weight(other))[0];
 }
 
+/** A message without what kro puts before each, for a column; the whole one is a pointer away. */
+export const brief = (message) => message.replace(/^resource reconciliation failed: (apply results contain errors: )?/, "");
+
 /** The state of a spoke, and why. */
 export function stateOfSpoke(spoke) {
   const message = text(spoke.status?.message);
