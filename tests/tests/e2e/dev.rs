@@ -59,6 +59,7 @@ async fn dev_brings_the_demo_up_and_every_line_that_it_prints_works_as_typed() {
         );
     }
     scrape(&folder.file("wheelhouse-dev/kubeconfig")).await;
+    see_fleet(&folder).await;
     stop(&process).await;
     // The second start finds everything there.
     let process = Process::start(&command, &folder.file("again.log"));
@@ -102,6 +103,58 @@ async fn stop(process: &Process) {
         }
     })
     .await;
+}
+
+/// Looks at the fleet in a terminal.
+async fn see_fleet(folder: &Scratch) {
+    let fleet = |arguments: &'static [&'static str]| {
+        let mut command = Command::new(assets::wheelhouse());
+        command
+            .args(arguments)
+            .env("KUBECONFIG", folder.file("wheelhouse-dev/kubeconfig"));
+        command
+    };
+    let print = |arguments| {
+        let output = fleet(arguments)
+            .output()
+            .expect("wheelhouse can be started");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {stderr}");
+        String::from_utf8(output.stdout).expect("is text")
+    };
+    eventually("both spokes are shown with their instance", || async {
+        let table = print(&["fleet"]);
+        let is_row = |line: &&str| {
+            let cells: Vec<&str> = line.split_whitespace().collect();
+            matches!(
+                cells.as_slice(),
+                ["spoke-1" | "spoke-2", "Ready", "1/1", ..]
+            )
+        };
+        match table.lines().filter(is_row).count() {
+            2 => Ok(()),
+            _ => Err(table),
+        }
+    })
+    .await;
+    let matrix: serde_json::Value =
+        serde_json::from_str(&print(&["fleet", "matrix", "-o", "json"])).expect("is JSON");
+    let cells = &matrix["definitions"][0]["instances"];
+    let count = serde_json::json!({"ready": 1, "total": 1});
+    assert_eq!(
+        *cells,
+        serde_json::json!({"spoke-1": count, "spoke-2": count}),
+        "{matrix}"
+    );
+    let watch = Process::start(&fleet(&["fleet", "watch"]), &folder.file("watch.log"));
+    eventually("the watch shows both", || async {
+        let log = watch.log();
+        let shown = ["spoke-1 Ready 1/1", "spoke-2 Ready 1/1"];
+        let all = shown.iter().all(|line| log.contains(line));
+        if all { Ok(()) } else { Err(log) }
+    })
+    .await;
+    stop(&watch).await;
 }
 
 /// Reads the metrics, as one who may and as others.
