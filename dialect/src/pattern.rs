@@ -6,6 +6,8 @@
 //!
 //! Source: `regexp/syntax`.
 
+mod refusal;
+
 use std::iter::Peekable;
 use std::str::Chars;
 
@@ -30,12 +32,13 @@ struct Rewriter<'a> {
 /// # Errors
 /// The pattern is none, or takes more than `compiled_bytes_max` of memory.
 pub fn compile(source: &str, compiled_bytes_max: usize) -> Result<Regex, PatternError> {
+    refusal::check(source)?;
     let rewritten = rewrite(source)?;
     RegexBuilder::new(&rewritten)
         .octal(true)
         .size_limit(compiled_bytes_max)
         .build()
-        .map_err(|error| PatternError(last_line(&error.to_string())))
+        .map_err(|error| PatternError(format!("{}: `{source}`", last_line(&error.to_string()))))
 }
 
 /// The engine's message ends with the reason, after a drawing of the place.
@@ -331,11 +334,7 @@ mod tests {
                 "(?!a)",
                 "invalid or unsupported Perl syntax: `(?!`",
             ),
-            (
-                "look-behind",
-                "(?<=a)b",
-                "invalid or unsupported Perl syntax: `(?<=`",
-            ),
+            ("look-behind", "(?<=a)b", "invalid named capture: `(?<=a)b`"),
             ("repetition", "a{1001}", "invalid repeat count: `{1001}`"),
             ("class", "[a", "missing closing ]: `[a`"),
             (

@@ -202,13 +202,7 @@ fn type_dependencies(notation: &Value) -> Result<Vec<String>, String> {
 }
 
 fn unexpected_type(value: &Value) -> String {
-    // The notation is decoded without kro's care for integers: every number is a float64.
-    let name = if value.is_number() {
-        "float64"
-    } else {
-        dialect::value::type_name(value)
-    };
-    format!("unexpected type: {name}")
+    format!("unexpected type: {}", dialect::value::type_name(value))
 }
 
 /// Splits a field at its first `|`.

@@ -348,7 +348,7 @@ fn set_pattern(schema: &mut Value, value: &str) -> Result<(), String> {
     }
     only_for(schema, "pattern", "string")?;
     if let Err(error) = pattern::compile(value, COMPILED_BYTES_MAX) {
-        return Err(format!("invalid pattern regex: {error}: `{value}`"));
+        return Err(format!("invalid pattern regex: {error}"));
     }
     schema["pattern"] = json!(value);
     Ok(())
