@@ -23,7 +23,7 @@ impl Lowering<'_> {
             return local;
         }
         let name = name.trim_start_matches('.');
-        if let Some(lowered) = self.variable(name).or_else(|| type_value(name)) {
+        if let Some(lowered) = self.variable(name).or_else(|| self.type_name(name)) {
             return lowered;
         }
         self.undeclared_identifier(id, name);
@@ -173,7 +173,17 @@ impl Lowering<'_> {
             self.use_variable(name);
             return Some((Node::Variable(name.into()), ty));
         }
-        type_value(name)
+        self.type_name(name)
+    }
+
+    /// The name of a type. Without declarations it counts as an identifier too, as for kro's inspector, which knows no types.
+    fn type_name(&mut self, name: &str) -> Option<Lowered> {
+        let lowered = type_value(name)?;
+        if matches!(self.names, Names::Any) {
+            let first = name.split('.').next().unwrap_or(name);
+            self.uses.identifiers.insert(first.to_owned());
+        }
+        Some(lowered)
     }
 }
 

@@ -274,6 +274,13 @@ fn an_inspection_needs_no_declarations() {
     assert_eq!(identifiers, ["math", "runtime", "vpc", "x"]);
     assert_eq!(found.unknown_functions, ["frob"]);
     assert_eq!(found.unknown_members, ["greatest"]);
+    let typed = Environment::kro().inspect("type(a) == int || b == net.IP");
+    let named = typed.expect("parses").uses.identifiers;
+    assert_eq!(
+        Vec::from_iter(named),
+        ["a", "b", "int", "net"],
+        "types are names"
+    );
     assert!(Environment::kro().inspect("1 +").is_err());
 }
 

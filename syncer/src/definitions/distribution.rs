@@ -256,6 +256,11 @@ async fn ensure_and_note(
     target: &Arc<Target>,
     served: &Arc<Served>,
 ) -> Progress {
+    // One CRD of a target after the other, and none of what was served before: another worker may have brought a later one.
+    let _turn = target.defining.lock().await;
+    if !engine.definitions.is_served(served) {
+        return Progress::Pending;
+    }
     let mut ours = None;
     let change_count = target.kinds.change_count();
     let before = target.kinds.of(served);

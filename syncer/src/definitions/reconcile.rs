@@ -9,7 +9,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use api::kro::ResourceGraphDefinition;
+use api::kro::{ResourceGraphDefinition, RgdSpec};
 use client::Patch;
 use graph::{
     CompiledGraph, Owner,
@@ -102,13 +102,13 @@ async fn step(engine: &Arc<Engine>, key: &DefinitionKey) -> Result<(), client::E
         Ok(definition) => definition,
         Err(error) => {
             set.mark(marks::graph_refused(&error.to_string()));
-            return write_status(engine, key, &object, &set, None).await;
+            return write_status(engine, key, &object, &set, Told::AsBefore).await;
         }
     };
     let home = engine.fleet.get(&key.cluster);
     let Some(home) = home else {
         set.mark(marks::kind_unready("the logical cluster is not connected"));
-        return write_status(engine, key, &object, &set, None).await;
+        return write_status(engine, key, &object, &set, Told::AsBefore).await;
     };
     let fetched = resolving::fetch(engine, key, &definition.spec, &home).await;
     let compiled = compile(engine, &definition, key, &fetched);
@@ -125,13 +125,16 @@ async fn step(engine: &Arc<Engine>, key: &DefinitionKey) -> Result<(), client::E
         }
         Compiled::Refused(reason) | Compiled::Unresolved(reason) => {
             set.mark(marks::graph_refused(&reason));
+            if let Some(latest) = revisions.last() {
+                set.mark(marks::revision_resolved(latest.number));
+            }
             serve_last_good(engine, key, &object, &revisions, &fetched).await;
-            write_status(engine, key, &object, &set, None).await
+            write_status(engine, key, &object, &set, Told::Nothing).await
         }
         Compiled::Unknown(reason) => {
             set.mark(Mark::waits("GraphAccepted", "SchemasUnavailable", reason));
             serve_last_good(engine, key, &object, &revisions, &fetched).await;
-            write_status(engine, key, &object, &set, None).await?;
+            write_status(engine, key, &object, &set, Told::AsBefore).await?;
             engine.definition_queue.add_after(key.clone(), RETRY_DELAY);
             Ok(())
         }
@@ -157,7 +160,7 @@ async fn end(
         let mut set = ConditionSet::open(&DEFINITION, object, &Engine::now());
         set.mark(Mark::waits("KindReady", "InstancesLeft", reason));
         engine.definition_queue.add_after(key.clone(), RETRY_DELAY);
-        return write_status(engine, key, object, &set, None).await;
+        return write_status(engine, key, object, &set, Told::AsBefore).await;
     }
     withdraw(engine, key);
     leaving.delete(engine).await?;
@@ -190,13 +193,14 @@ async fn accept(
         // Nothing is recorded of it: what was refused is not what is served after a restart.
         set.mark(marks::kind_unready(&refusal(key, holder, graph)));
         serve_last_good(engine, key, object, subject.revisions, subject.fetched).await;
-        return write_status(engine, key, object, &set, None).await;
+        return write_status(engine, key, object, &set, Told::AsBefore).await;
     }
+    let graph = &recorded(engine, subject, graph);
     let number = record(engine, key, object, graph, subject.revisions).await?;
     set.mark(marks::revision_resolved(number));
     serve(engine, subject, graph, &standing, &mut set).await;
     claims::release(engine, key, Some(&kind)).await?;
-    write_status(engine, key, object, &set, Some((graph, number))).await?;
+    write_status(engine, key, object, &set, Told::Graph(graph, number)).await?;
     let revisions = revisions::list(engine, key).await?;
     revisions::collect(engine, key, &revisions, Keep::Newest).await
 }
@@ -232,6 +236,27 @@ fn retry_unresolved(engine: &Engine, key: &DefinitionKey, compiled: &Compiled) {
     let factor = 1_u32.checked_shl(attempt - 1).unwrap_or(u32::MAX);
     let delay = (RETRY_DELAY * factor).min(UNRESOLVED_DELAY_MAX);
     engine.definition_queue.add_after(key.clone(), delay);
+}
+
+/// Returns the graph as its latest revision has it: a definition that says the same in another order goes on as it was recorded.
+fn recorded(
+    engine: &Engine,
+    subject: &Subject<'_>,
+    graph: &Arc<CompiledGraph>,
+) -> Arc<CompiledGraph> {
+    let latest = subject.revisions.last().and_then(|it| it.spec.as_ref());
+    let now = RgdSpec::from_value(&subject.object["spec"]).ok();
+    let same = latest
+        .filter(|spec| graph::spec_hash(spec) == graph.spec_hash() && now.as_ref() != Some(*spec));
+    let options = engine.switches.of(&subject.key.cluster).settings.compile;
+    let compiled = same.and_then(|spec| {
+        let name = &subject.key.name;
+        let compiled = subject
+            .fetched
+            .compile(|schemas| graph::compile_with(spec, name, schemas, &options));
+        compiled.ok()
+    });
+    compiled.map_or_else(|| Arc::clone(graph), |(graph, _)| graph)
 }
 
 /// Finds the revision that records a graph, or issues it.
@@ -455,12 +480,23 @@ async fn release(
     }
 }
 
+/// What a definition's status tells of its graph.
+#[derive(Clone, Copy)]
+enum Told<'a> {
+    /// This one, with the number of its revision.
+    Graph(&'a CompiledGraph, i64),
+    /// What it told before.
+    AsBefore,
+    /// Nothing: what it says now is no graph.
+    Nothing,
+}
+
 async fn write_status(
     engine: &Engine,
     key: &DefinitionKey,
     object: &Value,
     set: &ConditionSet,
-    graph: Option<(&CompiledGraph, i64)>,
+    told: Told<'_>,
 ) -> Result<(), client::Error> {
     let mut status = object["status"].clone();
     if !status.is_object() {
@@ -468,9 +504,13 @@ async fn write_status(
     }
     status["conditions"] = Value::Array(set.to_values());
     status["state"] = json!(marks::definition_state(set));
-    if let Some((graph, number)) = graph {
-        revisions::tell_graph(&mut status, graph);
-        status["lastIssuedRevision"] = json!(number);
+    match told {
+        Told::Graph(graph, number) => {
+            revisions::tell_graph(&mut status, graph);
+            status["lastIssuedRevision"] = json!(number);
+        }
+        Told::Nothing => revisions::forget_graph(&mut status),
+        Told::AsBefore => {}
     }
     if object["status"] == status {
         return Ok(());

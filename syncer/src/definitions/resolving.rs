@@ -268,7 +268,8 @@ fn schema_of(document: &Value, gvk: &GroupVersionKind) -> Option<(Arc<Schema>, u
     Some((schema, hasher.finish()))
 }
 
-/// References nested deeper than this are cut: a kind that contains itself (JSON schemas do).
+/// References nested deeper than this are cut: a kind that contains itself (JSON schemas do). What is written without a
+/// reference is as deep as the parser lets it be, and is never cut: not everything in it is a schema.
 const DEPTH_MAX: usize = 24;
 
 /// A schema with more parts, once its references are resolved, is none: each level of references can double it. The
@@ -276,9 +277,10 @@ const DEPTH_MAX: usize = 24;
 const NODE_COUNT_MAX: usize = 200_000;
 
 fn inline(schema: &Value, document: &Value, depth: usize, left: &mut usize) -> Value {
+    let opaque = || serde_json::json!({"x-kubernetes-preserve-unknown-fields": true});
     *left = left.saturating_sub(1);
-    if depth > DEPTH_MAX || *left == 0 {
-        return serde_json::json!({"x-kubernetes-preserve-unknown-fields": true});
+    if *left == 0 {
+        return opaque();
     }
     match schema {
         Value::Object(fields) => {
@@ -288,6 +290,9 @@ fn inline(schema: &Value, document: &Value, depth: usize, left: &mut usize) -> V
                 _ => None,
             });
             if let Some(path) = reference.and_then(Value::as_str) {
+                if depth > DEPTH_MAX {
+                    return opaque();
+                }
                 let target = path
                     .strip_prefix("#")
                     .and_then(|pointer| document.pointer(pointer))
@@ -443,6 +448,22 @@ mod tests {
             kinds: HashMap::from([(gvk("Widget"), Found { kind, fingerprint })]),
             ..FetchedSchemas::default()
         }
+    }
+
+    /// The story: a CRD of kro's examples has `required` 25 levels deep, which was cut, and its kind was not found.
+    #[test]
+    fn deep_schemas_and_schemas_that_contain_themselves_are_found() {
+        let mut deep =
+            json!({"type": "object", "oneOf": [{"not": {"anyOf": [{"required": ["a"]}]}}]});
+        for _ in 0..12 {
+            deep = json!({"type": "object", "properties": {"in": deep}});
+        }
+        let own = json!({"$ref": "#/components/schemas/W"});
+        let document = json!({"components": {"schemas": {"W": {
+            "type": "object", "properties": {"deep": deep, "own": own},
+            "x-kubernetes-group-version-kind": [{"group": "example.com", "version": "v1", "kind": "Widget"}],
+        }}}});
+        assert!(schema_of(&document, &gvk("Widget")).is_some());
     }
 
     /// Compiles for schemas that have the fingerprint of a type.

@@ -125,6 +125,14 @@ pub(crate) fn tell_graph(status: &mut Value, graph: &CompiledGraph) {
     }
 }
 
+/// Takes out of a status what a graph consists of: there is none of what the definition says now, as with kro.
+pub(crate) fn forget_graph(status: &mut Value) {
+    if let Some(fields) = status.as_object_mut() {
+        fields.remove("topologicalOrder");
+        fields.remove("resources");
+    }
+}
+
 /// Deletes revisions beyond those that are kept, or all of them.
 pub(crate) async fn collect(
     engine: &Engine,

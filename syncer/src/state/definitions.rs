@@ -106,6 +106,13 @@ impl Definitions {
         self.state.read().served.get(key).cloned()
     }
 
+    /// Returns whether a definition is served as it is here, and not later.
+    pub(crate) fn is_served(&self, served: &Arc<Served>) -> bool {
+        let state = self.state.read();
+        let latest = state.served.get(&served.key);
+        latest.is_some_and(|latest| latest.graph.spec_hash() == served.graph.spec_hash())
+    }
+
     /// Returns all that is served in a target.
     pub(crate) fn served_in(&self, target: &Target) -> Vec<Arc<Served>> {
         let mut served = self.meant_for(target);

@@ -107,6 +107,8 @@ pub(crate) struct Target {
     pub(crate) signals: reflector::Signals,
     /// The one plan that may take long here at a time.
     pub(crate) planning: Semaphore,
+    /// Held by who writes CRDs here.
+    pub(crate) defining: tokio::sync::Mutex<()>,
     /// The connection of a real spoke.
     link: Option<Arc<Link>>,
     /// When its Spoke was made, as the wire writes it; empty for root.
@@ -223,6 +225,7 @@ impl Target {
             signals: reflector::Signals::new(Arc::clone(&probe)),
             probe,
             planning: Semaphore::new(1),
+            defining: tokio::sync::Mutex::default(),
             link: None,
             created: String::new(),
             tasks: tasks.clone(),
