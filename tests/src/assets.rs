@@ -58,12 +58,15 @@ pub fn kubectl_of_minor(minor: &str) -> Option<PathBuf> {
 /// Returns a program that `hack/real-clients` builds, from the variable that it sets (`WHEELHOUSE_HELM`), or says visibly
 /// that it is absent.
 pub fn client(name: &str) -> Option<PathBuf> {
+    built_by(name, "hack/real-clients")
+}
+
+/// The same for a program that another script builds.
+pub fn built_by(name: &str, script: &str) -> Option<PathBuf> {
     let variable = format!("WHEELHOUSE_{}", name.to_uppercase().replace('-', "_"));
     let found = std::env::var_os(&variable).map(PathBuf::from);
     if found.is_none() {
-        skipped(&format!(
-            "{variable} names no program; hack/real-clients builds it"
-        ));
+        skipped(&format!("{variable} names no program; {script} builds it"));
     }
     found
 }

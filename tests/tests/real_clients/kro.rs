@@ -1,94 +1,101 @@
-//! kro itself on one kube-apiserver, a hub with another one as its spoke: the same scenarios to both, and then the same
-//! objects, to the word.
+//! kro itself on one kube-apiserver; a hub with another one as its spoke, and an embedded cluster: the same scenarios to all
+//! three, and then the same objects, to the word.
 //!
-//! A scenario is a file of `tests/fixtures/differential`: steps that are made on both sides, conditions that both sides come
-//! to, and objects that are equal then, after what cannot be (uids, times, resource versions) is taken out. What else may
-//! differ is listed with its reason in `agreed.yaml`, and nowhere else; an entry that hides nothing fails the trial.
+//! The scenarios are data, in `tests/fixtures/differential`: steps that are made in all clusters, conditions that all come to,
+//! and objects that are equal then, after what cannot be (uids, times, resource versions) is taken out. What else may differ is
+//! listed with its reason in `agreed.yaml`, and nowhere else; an entry that hides nothing fails the trial.
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-    process::Command,
-    sync::Mutex,
-    time::Duration,
-};
+mod compare;
+mod examples;
+mod scenario;
+mod side;
 
-use futures::{StreamExt, stream};
-use serde_json::{Map, Value, json};
+use std::{path::Path, process::Command, time::Duration};
+
+use futures::{StreamExt, future::join_all, stream};
+use serde_json::{Value, json};
 use wheelhouse_tests::{
-    Hub, Kubectl, Spoke, assets,
+    Hub, Spoke, assets,
+    hub::Settings,
     process::{Process, Scratch},
 };
 
-use super::stage::say;
+use self::{
+    compare::{Agreed, equal, normalize},
+    scenario::{Definition, Scenario, Step},
+    side::{Refused, Side},
+};
+use super::stage::{INNER, say, until};
 
-/// How long both sides may take to be equal: kro waits 3 s at each step of a definition.
-const PATIENCE: Duration = Duration::from_secs(40);
+/// How long all sides may take to be equal.
+const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Between two looks at a condition: each starts a kubectl on both sides.
-const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+/// Between two looks at a condition.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Scenarios that are played at the same time.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 16;
 
-/// Flags of both sides, beside kro's defaults.
+/// Flags of both, beside kro's defaults.
 const SWITCHES: &[&str] = &[
     "--feature-gates=CELOmitFunction=true",
     "--rgd-max-graph-revisions=3",
     "--rgd-max-collection-size=3",
 ];
 
-/// Two clusters that are served the same scenarios.
+/// Clusters that are served the same scenarios.
 struct Sides {
-    kro: Kubectl,
-    ours: Kubectl,
+    kro: Side,
+    /// A hub's: at the path of a real spoke, and in an embedded cluster.
+    ours: Vec<Side>,
     agreed: Agreed,
-}
-
-/// Differences that there may be.
-struct Agreed {
-    entries: Vec<Entry>,
-    used: Mutex<BTreeSet<usize>>,
-}
-
-/// One of them: a pattern of the object (`kind/name`), a JSON pointer in it with `*` for any part, and the reason.
-struct Entry {
-    object: regex::Regex,
-    path: Vec<String>,
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn definitions_live_at_a_hub_as_with_kro() {
-    let Some(program) = assets::client("kro") else {
+    let Some(program) = assets::built_by("kro", "hack/differential-kro") else {
         return;
     };
     let (kros, east) = tokio::join!(Spoke::start("kros"), Spoke::start("east"));
-    let arguments = SWITCHES.iter().map(|&it| it.to_owned()).collect();
-    let hub = Hub::start_with(wheelhouse_tests::hub::Settings {
-        arguments,
-        ..Default::default()
-    })
-    .await;
+    let settings = Settings {
+        arguments: SWITCHES.iter().map(|&it| it.to_owned()).collect(),
+        ..Settings::default()
+    };
+    let hub = Hub::start_with(settings).await;
     hub.join(&east).await;
+    hub.root().apply(INNER).await;
+    let account = ["get", "serviceaccount", "default", "-n", "default"];
+    until(&hub.at("inner"), &account, "inner is served", |_| true).await;
     let scratch = Scratch::new("kro");
-    let crds = program.with_file_name("kro-crds");
+    let crds = program.with_file_name("kro-crds").display().to_string();
     let direct = kros.kubectl();
-    direct
-        .must(&["apply", "--server-side", "-f", &crds.display().to_string()])
-        .await;
+    direct.must(&["apply", "--server-side", "-f", &crds]).await;
     let _controller = start(&program, &kros, &scratch);
     let folder = assets::workspace().join("tests/fixtures/differential");
+    let file = hub.kubeconfig();
     let sides = Sides {
-        kro: direct,
-        ours: hub.at("east"),
+        kro: Side::connect("kro", kros.kubeconfig(), "").await,
+        ours: vec![
+            Side::connect("at the path", &file, "/clusters/east").await,
+            Side::connect("embedded", &file, "/clusters/inner").await,
+        ],
         agreed: Agreed::read(&folder.join("agreed.yaml")),
     };
-    let scenarios = scenarios(&folder.join("scenarios"));
-    say(&format!("{} scenarios", scenarios.len()));
-    let played = scenarios.iter().map(|(name, steps)| {
-        let played = play(&sides, steps);
+    let mut scenarios = scenario::read(&folder.join("scenarios"));
+    if let Ok(chosen) = std::env::var("WHEELHOUSE_SCENARIO") {
+        scenarios.retain(|it| it.name.contains(&chosen));
+    }
+    play_all(&sides, &scenarios).await;
+}
+
+async fn play_all(sides: &Sides, scenarios: &[Scenario]) {
+    let refusals = scenarios.iter().filter(|it| it.is_refusal()).count();
+    let count = scenarios.len();
+    say(&format!("{count} scenarios, {refusals} of them refusals"));
+    let played = scenarios.iter().map(|scenario| {
+        let played = play(sides, &scenario.steps);
         async move {
-            let failed = format!("{name}: {}", played.await.err()?);
+            let failed = format!("{}: {}", scenario.name, played.await.err()?);
             say(&failed);
             Some(failed)
         }
@@ -98,10 +105,15 @@ async fn definitions_live_at_a_hub_as_with_kro() {
         .filter_map(async |failed| failed)
         .collect()
         .await;
-    assert!(failed.is_empty(), "{}", failed.join("\n\n"));
+    assert!(
+        failed.is_empty(),
+        "{} of {count} failed: {}",
+        failed.len(),
+        failed.join("\n\n")
+    );
     let idle = sides.agreed.idle();
     assert!(
-        idle.is_empty(),
+        idle.is_empty() || std::env::var_os("WHEELHOUSE_SCENARIO").is_some(),
         "agreed.yaml hides nothing with its entries {idle:?}"
     );
 }
@@ -110,111 +122,155 @@ fn start(program: &Path, spoke: &Spoke, scratch: &Scratch) -> Process {
     let mut command = Command::new(program);
     command.arg("--kubeconfig").arg(spoke.kubeconfig());
     command.args(["--metrics-bind-address=0", "--health-probe-bind-address=0"]);
-    // Eight scenarios at once: one worker and ten reconciles a second are for one at a time.
+    // Many scenarios at once: one worker, ten reconciles a second and waits of 3 s are for one at a time.
     for worker in [
         "resource-graph-definition",
         "graph-revision",
         "dynamic-controller",
     ] {
-        command.arg(format!("--{worker}-concurrent-reconciles=8"));
+        command.arg(format!("--{worker}-concurrent-reconciles=16"));
     }
     command.args([
         "--dynamic-controller-rate-limiter-rate-limit=1000",
         "--dynamic-controller-rate-limiter-burst-limit=1000",
         "--client-qps=1000",
         "--client-burst=1000",
+        "--rgd-progress-requeue-delay=300ms",
+        "--instance-requeue-interval=300ms",
     ]);
     command.args(SWITCHES);
     Process::start(&command, &scratch.file("kro.log"))
 }
 
-/// Reads the scenarios: each document of each file is one, a list of steps by its name.
-fn scenarios(folder: &Path) -> Vec<(String, Vec<Value>)> {
-    let entries = std::fs::read_dir(folder).expect("there are scenarios");
-    let mut files: Vec<PathBuf> = entries.map(|it| it.expect("a file").path()).collect();
-    files.sort();
-    let mut scenarios = Vec::new();
-    for file in files {
-        let text = std::fs::read_to_string(&file).expect("it can be read");
-        let documents: Vec<Value> =
-            serde_saphyr::from_multiple(&text).expect("a file of scenarios is YAML");
-        for document in documents {
-            let steps = document["steps"].as_array().cloned();
-            let name = document["scenario"]
-                .as_str()
-                .expect("a scenario has a name");
-            scenarios.push((name.to_owned(), steps.expect("a scenario has steps")));
-        }
-    }
-    scenarios
-}
-
-async fn play(sides: &Sides, steps: &[Value]) -> Result<(), String> {
+async fn play(sides: &Sides, steps: &[Step]) -> Result<(), String> {
     for (index, step) in steps.iter().enumerate() {
-        let done = if let Some(object) = step.get("apply") {
-            apply(sides, object).await
-        } else if let Some(words) = step["run"].as_str() {
-            run(sides, words).await
-        } else if let Some(condition) = step.get("until") {
-            until(sides, condition).await
-        } else if let Some(objects) = step["same"].as_array() {
-            same(sides, objects).await
-        } else {
-            Err("is no step".to_owned())
+        let done = match step {
+            Step::Define(definition) => define(sides, definition).await,
+            Step::Apply { object, state } => apply(sides, object, state.as_deref()).await,
+            Step::Patch { object, with } => {
+                let asked = join_all(sides.all().map(|side| side.patch(object, with)));
+                answered_alike(&format!("patch {object}"), &asked.await)
+            }
+            Step::Delete(object) => delete(sides, object).await,
+            Step::Until { object, path, is } => reach(sides, object, path, is).await,
+            Step::Same(objects) => same(sides, objects).await,
         };
         done.map_err(|error| format!("step {}: {error}", index + 1))?;
     }
     Ok(())
 }
 
-/// Applies an object; both sides take it, or refuse it with the same words.
-async fn apply(sides: &Sides, object: &Value) -> Result<(), String> {
-    let text = object.to_string();
-    let arguments = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
-    let (kro, ours) = tokio::join!(
-        sides.kro.run_with_input(&arguments, &text),
-        sides.ours.run_with_input(&arguments, &text)
-    );
-    equal("apply", &json!(kro.stderr), &json!(ours.stderr))
+/// Applies a definition and waits for its state; then all that comes of it is equal.
+async fn define(sides: &Sides, definition: &Definition) -> Result<(), String> {
+    let name = &definition.name;
+    let object = format!("rgd/{name}");
+    apply(sides, &definition.object, None).await?;
+    let state = json!(definition.state);
+    reach(sides, &object, "/status/state", &state).await?;
+    let revisions = format!("graphrevisions --field-selector spec.snapshot.name={name}");
+    let crds = format!("crds -l kro.run/resource-graph-definition-name={name}");
+    same(sides, &[object, revisions, crds]).await
 }
 
-/// Runs kubectl with these words.
-async fn run(sides: &Sides, words: &str) -> Result<(), String> {
-    let arguments: Vec<&str> = words.split_whitespace().collect();
-    let (kro, ours) = tokio::join!(sides.kro.run(&arguments), sides.ours.run(&arguments));
-    equal(words, &json!(kro.code), &json!(ours.code))
-        .map_err(|error| format!("{error}: {} {}", kro.stderr, ours.stderr))
+/// Applies an object; all sides take it, or refuse it with the same words. Waits for the state of an instance, if one is named.
+async fn apply(sides: &Sides, object: &Value, state: Option<&str>) -> Result<(), String> {
+    // The kind of a definition that has just become Active is served by all, but not at the same moment.
+    let asked = join_all(sides.all().map(async |side| {
+        let mut answer = side.apply(object).await;
+        let end = tokio::time::Instant::now() + PATIENCE;
+        while answer.as_ref().is_err_and(Refused::is_absence) && tokio::time::Instant::now() < end {
+            tokio::time::sleep(LOOK_INTERVAL).await;
+            answer = side.apply(object).await;
+        }
+        answer
+    }));
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (kind, name) = (text(&object["kind"]), text(&object["metadata"]["name"]));
+    answered_alike(&format!("apply {kind} {name}"), &asked.await)?;
+    let Some(state) = state else {
+        return Ok(());
+    };
+    let version = text(&object["apiVersion"]);
+    let group = version.split_once('/').map_or("", |(group, _)| group);
+    let mut words = format!("{}.{group}/{name}", kind.to_lowercase());
+    if let Some(namespace) = object["metadata"]["namespace"].as_str() {
+        words = format!("{words} -n {namespace}");
+    }
+    reach(sides, &words, "/status/state", &json!(state)).await?;
+    same(sides, &[words]).await
 }
 
-/// Waits until a value of an object is as it should be, on both sides, for its present generation.
-async fn until(sides: &Sides, condition: &Value) -> Result<(), String> {
-    let words = condition["object"]
-        .as_str()
-        .ok_or("until names no object")?;
-    let path = condition["path"].as_str().ok_or("until names no path")?;
-    let wanted = &condition["is"];
+/// Deletes an object and waits until it is gone; another one may have its name then.
+async fn delete(sides: &Sides, object: &str) -> Result<(), String> {
+    let uid = |read: &Result<Value, Refused>| {
+        let live = read.as_ref().ok();
+        live.map(|live| live["metadata"]["uid"].clone())
+    };
+    let before = join_all(sides.all().map(|side| side.get(object))).await;
+    let asked = join_all(sides.all().map(|side| side.delete(object)));
+    answered_alike(&format!("delete {object}"), &asked.await)?;
+    for (side, before) in sides.all().zip(&before) {
+        let gone = tried(|| async {
+            match side.get(object).await {
+                Err(refused) if refused.is_absence() => Ok(()),
+                Err(refused) => Err(refused.message),
+                live if uid(&live) != uid(before) => Ok(()),
+                Ok(live) => Err(live.to_string()),
+            }
+        });
+        gone.await
+            .map_err(|last| format!("{object} stays {}: {last}", side.name))?;
+    }
+    Ok(())
+}
+
+/// Requires that all sides took a write, or refused it with the same words.
+fn answered_alike(what: &str, answers: &[Result<Value, Refused>]) -> Result<(), String> {
+    let told = answers.iter().map(|answer| match answer {
+        Ok(_) => json!("taken"),
+        Err(refused) => json!({"code": refused.code, "message": refused.message}),
+    });
+    let told: Vec<Value> = told.collect();
+    told[1..]
+        .iter()
+        .try_for_each(|ours| equal(what, &told[0], ours))
+}
+
+/// Waits until a value of an object is as it should be, on all sides, for its present generation.
+async fn reach(sides: &Sides, words: &str, path: &str, wanted: &Value) -> Result<(), String> {
     let holds = |object: &Value| object.pointer(path).unwrap_or(&Value::Null) == wanted;
-    for kubectl in [&sides.kro, &sides.ours] {
+    for side in sides.all() {
         let looked = tried(|| async {
-            let object = get(kubectl, words).await?;
+            let mut object = side.get(words).await.map_err(|refused| refused.message)?;
+            normalize(&mut object);
             if holds(&object) && is_current(&object) {
                 Ok(())
             } else {
                 Err(object["status"].to_string())
             }
         });
-        let looked = looked.await;
-        looked.map_err(|last| format!("{words} {path} does not become {wanted}; last: {last}"))?;
+        let name = side.name;
+        looked.await.map_err(|last| {
+            format!("{words} {path} does not become {wanted} ({name}); last: {last}")
+        })?;
     }
     Ok(())
 }
 
 /// Looks at a condition until it holds; the last reason after [`PATIENCE`].
-async fn tried<F>(mut look: impl FnMut() -> F) -> Result<(), String>
+async fn tried<F>(look: impl FnMut() -> F) -> Result<(), String>
 where
     F: Future<Output = Result<(), String>>,
 {
-    let end = tokio::time::Instant::now() + PATIENCE;
+    tried_for(PATIENCE, look).await
+}
+
+/// The same, with its own patience.
+async fn tried_for<F>(patience: Duration, mut look: impl FnMut() -> F) -> Result<(), String>
+where
+    F: Future<Output = Result<(), String>>,
+{
+    let end = tokio::time::Instant::now() + patience;
     loop {
         match look().await {
             Err(reason) if tokio::time::Instant::now() >= end => return Err(reason),
@@ -224,219 +280,49 @@ where
     }
 }
 
-/// Whether every condition of an object is of its present generation.
+/// Whether what an object says of itself is of its present generation. kro leaves conditions that it did not get to as they were.
 fn is_current(object: &Value) -> bool {
     let generation = &object["metadata"]["generation"];
     let conditions = object["status"]["conditions"].as_array();
-    let mut observed = conditions.into_iter().flatten();
-    observed.all(|it| it["observedGeneration"].is_null() || it["observedGeneration"] == *generation)
+    let mut ready = conditions
+        .into_iter()
+        .flatten()
+        .filter(|it| it["type"] == "Ready");
+    ready.all(|it| it["observedGeneration"].is_null() || it["observedGeneration"] == *generation)
 }
 
 /// Waits until objects are equal.
-async fn same(sides: &Sides, objects: &[Value]) -> Result<(), String> {
+async fn same(sides: &Sides, objects: &[String]) -> Result<(), String> {
     for words in objects {
-        let words = words
-            .as_str()
-            .ok_or("an object to be compared is no text")?;
-        tried(|| async {
-            let (kro, ours) = tokio::join!(get(&sides.kro, words), get(&sides.ours, words));
-            match (kro, ours) {
-                (Ok(mut kro), Ok(mut ours)) => {
-                    sides.agreed.take_out(&mut kro, &mut ours);
-                    equal(words, &kro, &ours)
-                }
-                (Err(kro), Err(ours)) if absent(&kro) && absent(&ours) => Ok(()),
-                (kro, ours) => Err(format!("{words}: kro {kro:?}, ours {ours:?}")),
-            }
-        })
-        .await?;
+        for ours in &sides.ours {
+            let looked = tried(|| same_at(sides, ours, words));
+            looked
+                .await
+                .map_err(|reason| format!("{}: {reason}", ours.name))?;
+        }
     }
     Ok(())
 }
 
-fn absent(error: &str) -> bool {
-    error.contains("not found") || error.contains("doesn't have a resource type")
-}
-
-async fn get(kubectl: &Kubectl, words: &str) -> Result<Value, String> {
-    let arguments: Vec<&str> = ["get", "--show-managed-fields"]
-        .into_iter()
-        .chain(words.split_whitespace())
-        .collect();
-    let mut object = kubectl.json(&arguments).await?;
-    normalize(&mut object);
-    Ok(object)
-}
-
-/// Takes out what two clusters never have in common.
-fn normalize(object: &mut Value) {
-    if let Some(items) = object["items"].as_array_mut() {
-        items.iter_mut().for_each(normalize);
-        items.sort_by_key(|item| item["metadata"]["name"].to_string());
-    }
-    let remove = |value: &mut Value, key: &str| {
-        if let Some(fields) = value.as_object_mut() {
-            fields.remove(key);
+async fn same_at(sides: &Sides, ours: &Side, words: &str) -> Result<(), String> {
+    let (kros, ours) = tokio::join!(sides.kro.get(words), ours.get(words));
+    match (kros, ours) {
+        (Ok(mut kro), Ok(mut ours)) => {
+            normalize(&mut kro);
+            normalize(&mut ours);
+            sides.agreed.take_out(&mut kro, &mut ours);
+            equal(words, &kro, &ours)
         }
-    };
-    let metadata = &mut object["metadata"];
-    for key in ["uid", "resourceVersion", "creationTimestamp"] {
-        remove(metadata, key);
-    }
-    for key in [
-        "kro.run/instance-id",
-        "kro.run/resource-graph-definition-id",
-    ] {
-        if metadata["labels"].get(key).is_some() {
-            metadata["labels"][key] = json!("a uid");
-        }
-    }
-    for owner in metadata["ownerReferences"]
-        .as_array_mut()
-        .into_iter()
-        .flatten()
-    {
-        owner["uid"] = json!("a uid");
-    }
-    for entry in metadata["managedFields"]
-        .as_array_mut()
-        .into_iter()
-        .flatten()
-    {
-        remove(entry, "time");
-    }
-    // kro sorts them by time, which tells nothing of two clusters.
-    if let Some(conditions) = object["status"]["conditions"].as_array_mut() {
-        for condition in conditions.iter_mut() {
-            remove(condition, "lastTransitionTime");
-        }
-        conditions.sort_by_key(|it| it["type"].to_string());
+        (Err(kro), Err(ours)) if kro.is_absence() && ours.is_absence() => Ok(()),
+        (kro, ours) => Err(format!("{words}: kro {kro:?}, ours {ours:?}")),
     }
 }
 
-/// Says where two values differ.
-fn equal(what: &str, kro: &Value, ours: &Value) -> Result<(), String> {
-    let mut found = Vec::new();
-    differences(kro, ours, String::new(), &mut found);
-    if found.is_empty() {
-        return Ok(());
-    }
-    let lines = found
-        .iter()
-        .map(|(path, kro, ours)| format!("\n{path}:\n  kro  {kro}\n  ours {ours}"));
-    Err(format!("{what} at {}", lines.collect::<String>()))
-}
+// === impl Sides ===
 
-/// A path, and what each side has there.
-type Difference = (String, String, String);
-
-fn differences(kro: &Value, ours: &Value, path: String, found: &mut Vec<Difference>) {
-    match (kro, ours) {
-        (Value::Object(left), Value::Object(right)) => {
-            let keys: BTreeSet<&String> = left.keys().chain(right.keys()).collect();
-            for key in keys {
-                let at = |map: &Map<String, Value>| map.get(key).cloned().unwrap_or_default();
-                differences(&at(left), &at(right), format!("{path}/{key}"), found);
-            }
-        }
-        (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
-            for (index, (one, other)) in left.iter().zip(right).enumerate() {
-                differences(one, other, format!("{path}/{index}"), found);
-            }
-        }
-        _ if kro == ours => {}
-        _ => found.push((path, kro.to_string(), ours.to_string())),
-    }
-}
-
-// === impl Agreed ===
-
-impl Agreed {
-    fn read(file: &Path) -> Self {
-        let text = std::fs::read_to_string(file).expect("agreed.yaml is there");
-        let read: Vec<Value> = serde_saphyr::from_str(&text).expect("agreed.yaml is a list");
-        let field = |entry: &Value, name: &str| {
-            let text = entry[name].as_str();
-            assert!(text.is_some(), "an entry without {name}: {entry}");
-            text.unwrap_or_default().to_owned()
-        };
-        let entries = read.iter().map(|entry| {
-            assert!(field(entry, "reason").len() > 20, "{entry} says why");
-            Entry {
-                object: regex::Regex::new(&format!("^(?:{})$", field(entry, "object")))
-                    .expect("a pattern"),
-                path: field(entry, "path")
-                    .split('/')
-                    .skip(1)
-                    .map(str::to_owned)
-                    .collect(),
-            }
-        });
-        Self {
-            entries: entries.collect(),
-            used: Mutex::default(),
-        }
-    }
-
-    /// Takes agreed differences out of both.
-    fn take_out(&self, kro: &mut Value, ours: &mut Value) {
-        if let (Some(left), Some(right)) =
-            (kro["items"].as_array_mut(), ours["items"].as_array_mut())
-        {
-            for (one, other) in left.iter_mut().zip(right) {
-                self.take_out(one, other);
-            }
-            return;
-        }
-        let text = |part: &Value| part.as_str().unwrap_or_default().to_owned();
-        let name = format!("{}/{}", text(&kro["kind"]), text(&kro["metadata"]["name"]));
-        for (index, entry) in self.entries.iter().enumerate() {
-            if !entry.object.is_match(&name) {
-                continue;
-            }
-            let before = (kro.clone(), ours.clone());
-            take(kro, &entry.path);
-            take(ours, &entry.path);
-            let count = |kro: &Value, ours: &Value| {
-                let mut found = Vec::new();
-                differences(kro, ours, String::new(), &mut found);
-                found.len()
-            };
-            if count(&before.0, &before.1) != count(kro, ours) {
-                self.used.lock().expect("nobody panicked").insert(index);
-            }
-        }
-    }
-
-    /// Returns the entries that have hidden nothing.
-    fn idle(&self) -> Vec<usize> {
-        let used = self.used.lock().expect("nobody panicked");
-        (0..self.entries.len())
-            .filter(|it| !used.contains(it))
-            .collect()
-    }
-}
-
-/// Removes what a path leads to.
-fn take(value: &mut Value, path: &[String]) {
-    let Some((first, rest)) = path.split_first() else {
-        return;
-    };
-    let first = first.replace("~1", "/");
-    match value {
-        Value::Object(fields) if rest.is_empty() => {
-            fields.remove(&first);
-        }
-        Value::Object(fields) => {
-            if let Some(field) = fields.get_mut(&first) {
-                take(field, rest);
-                // Absent and empty are the same.
-                if field.as_object().is_some_and(Map::is_empty) {
-                    fields.remove(&first);
-                }
-            }
-        }
-        Value::Array(items) if first == "*" => items.iter_mut().for_each(|item| take(item, rest)),
-        _ => {}
+impl Sides {
+    /// Returns all of them, kro first.
+    fn all(&self) -> impl Iterator<Item = &Side> {
+        std::iter::once(&self.kro).chain(&self.ours)
     }
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use wheelhouse_tests::{Hub, Kubectl, Spoke, eventually};
 
 /// An embedded cluster.
-const INNER: &str = "apiVersion: wheelhouse.dev/v1alpha1\nkind: Spoke\n\
+pub(crate) const INNER: &str = "apiVersion: wheelhouse.dev/v1alpha1\nkind: Spoke\n\
                      metadata: {name: inner}\nspec: {provider: Embedded}\n";
 
 /// A hub, a spoke and an embedded cluster.
