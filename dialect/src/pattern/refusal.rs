@@ -2,6 +2,8 @@
 //!
 //! Source: `regexp/syntax/parse.go`, with the flags `Perl` that `regexp.Compile` sets.
 
+use std::collections::HashSet;
+
 use regex::Regex;
 
 use super::{PatternError, REPEAT_MAX, repetition};
@@ -12,7 +14,7 @@ const CLASSES: &[&str] = &[
     "space", "upper", "word", "xdigit",
 ];
 
-/// A walk along a pattern.
+/// A walk along a pattern. It takes time in proportion to the length of the pattern, whatever is in it.
 struct Walk<'a> {
     source: &'a str,
     rest: &'a str,
@@ -20,6 +22,10 @@ struct Walk<'a> {
     depth: usize,
     /// Whether there is something to repeat.
     has_operand: bool,
+    /// Whether `:]` was looked for in what follows, and is not there.
+    has_no_class_end: bool,
+    /// Names of Unicode classes that were met, and are known.
+    unicode_names: HashSet<&'a str>,
 }
 
 /// Requires that Go takes a pattern.
@@ -27,13 +33,7 @@ struct Walk<'a> {
 /// # Errors
 /// Returns Go's words. Bounds on what is repeated within repetitions are left to the engine.
 pub(super) fn check(source: &str) -> Result<(), PatternError> {
-    let mut walk = Walk {
-        source,
-        rest: source,
-        depth: 0,
-        has_operand: false,
-    };
-    walk.run()
+    Walk::new(source).run()
 }
 
 fn refuse(code: &str, expression: &str) -> PatternError {
@@ -54,6 +54,17 @@ fn next(text: &str) -> Option<(char, &str)> {
 // === impl Walk ===
 
 impl<'a> Walk<'a> {
+    fn new(source: &'a str) -> Self {
+        Self {
+            source,
+            rest: source,
+            depth: 0,
+            has_operand: false,
+            has_no_class_end: false,
+            unicode_names: HashSet::new(),
+        }
+    }
+
     fn run(&mut self) -> Result<(), PatternError> {
         // The operator before, if there is nothing between: from where it stands.
         let mut last_repeat: Option<&str> = None;
@@ -117,13 +128,14 @@ impl<'a> Walk<'a> {
         after: &'a str,
         last_repeat: Option<&str>,
     ) -> Result<bool, PatternError> {
-        let counts = after.split_once('}');
-        let Some((text, rest)) = counts.filter(|(text, _)| repetition(text).is_some()) else {
+        // Only these make a repetition: a brace that is never closed is not looked for again and again.
+        let length = after.find(|it: char| !it.is_ascii_digit() && it != ',');
+        let (text, rest) = after.split_at(length.unwrap_or(after.len()));
+        let Some(((least, greatest), rest)) = repetition(text).zip(rest.strip_prefix('}')) else {
             self.has_operand = true;
             return Ok(false);
         };
         self.rest = rest;
-        let (least, greatest) = repetition(text).unwrap_or_default();
         if least > REPEAT_MAX || greatest.is_some_and(|it| it > REPEAT_MAX || it < least) {
             return Err(refuse("invalid repeat count", until(before, rest)));
         }
@@ -178,7 +190,7 @@ impl<'a> Walk<'a> {
             Some(('Q', quoted)) => {
                 self.rest = quoted.split_once("\\E").map_or("", |(_, rest)| rest);
             }
-            Some(('p' | 'P', _)) => self.rest = unicode_class(before)?,
+            Some(('p' | 'P', _)) => self.rest = self.unicode_class(before)?,
             _ => (_, self.rest) = escaped(before)?,
         }
         Ok(())
@@ -190,12 +202,12 @@ impl<'a> Walk<'a> {
         let mut is_first = true;
         while is_first || !rest.starts_with(']') {
             is_first = false;
-            if let Some(after) = named_class(rest)? {
+            if let Some(after) = self.named_class(rest)? {
                 rest = after;
                 continue;
             }
             if rest.starts_with("\\p") || rest.starts_with("\\P") {
-                rest = unicode_class(rest)?;
+                rest = self.unicode_class(rest)?;
                 continue;
             }
             if let Some(after) = perl_class(rest) {
@@ -221,6 +233,44 @@ impl<'a> Walk<'a> {
         self.rest = rest.get(1..).unwrap_or_default();
         Ok(())
     }
+
+    /// `[:name:]`. Returns what follows.
+    fn named_class(&mut self, text: &'a str) -> Result<Option<&'a str>, PatternError> {
+        let Some(name) = text.strip_prefix("[:").filter(|_| !self.has_no_class_end) else {
+            return Ok(None);
+        };
+        let Some((name, rest)) = name.split_once(":]") else {
+            self.has_no_class_end = true;
+            return Ok(None);
+        };
+        if !CLASSES.contains(&name.strip_prefix('^').unwrap_or(name)) {
+            return Err(refuse("invalid character class range", until(text, rest)));
+        }
+        Ok(Some(rest))
+    }
+
+    /// `\pN` or `\p{Name}`. Returns what follows.
+    fn unicode_class(&mut self, text: &'a str) -> Result<&'a str, PatternError> {
+        let code = "invalid character class range";
+        let Some((first, after)) = text.get(2..).and_then(next) else {
+            return Err(refuse("invalid escape sequence", text));
+        };
+        let (name, rest) = if first == '{' {
+            after.split_once('}').ok_or_else(|| refuse(code, text))?
+        } else {
+            (until(text.get(2..).unwrap_or_default(), after), after)
+        };
+        let name = name.strip_prefix('^').unwrap_or(name);
+        let is_word = |it: char| it == '_' || it.is_ascii_alphanumeric();
+        if self.unicode_names.contains(name) {
+            return Ok(rest);
+        }
+        if !name.chars().all(is_word) || Regex::new(&format!("\\p{{{name}}}")).is_err() {
+            return Err(refuse(code, until(text, rest)));
+        }
+        self.unicode_names.insert(name);
+        Ok(rest)
+    }
 }
 
 /// One character of a class, whose whole text `class` begins.
@@ -235,37 +285,6 @@ fn member<'a>(text: &'a str, class: &str) -> Result<(char, &'a str), PatternErro
 fn perl_class(text: &str) -> Option<&str> {
     let class = text.strip_prefix('\\')?;
     class.strip_prefix(['d', 'D', 's', 'S', 'w', 'W'])
-}
-
-fn named_class(text: &str) -> Result<Option<&str>, PatternError> {
-    let Some((name, rest)) = text.strip_prefix("[:").and_then(|it| it.split_once(":]")) else {
-        return Ok(None);
-    };
-    if !CLASSES.contains(&name.strip_prefix('^').unwrap_or(name)) {
-        return Err(refuse("invalid character class range", until(text, rest)));
-    }
-    Ok(Some(rest))
-}
-
-/// `\pN` or `\p{Name}`. Returns what follows.
-fn unicode_class(text: &str) -> Result<&str, PatternError> {
-    let code = "invalid character class range";
-    let Some((first, after)) = text.get(2..).and_then(next) else {
-        return Err(refuse("invalid escape sequence", text));
-    };
-    let (name, rest) = if first == '{' {
-        after.split_once('}').ok_or_else(|| refuse(code, text))?
-    } else {
-        (until(text.get(2..).unwrap_or_default(), after), after)
-    };
-    let name = name.strip_prefix('^').unwrap_or(name);
-    let is_word = name
-        .chars()
-        .all(|it| it == '_' || it.is_ascii_alphanumeric());
-    if !is_word || Regex::new(&format!("\\p{{{name}}}")).is_err() {
-        return Err(refuse(code, until(text, rest)));
-    }
-    Ok(rest)
 }
 
 /// An escape that stands for one character. Returns it, and what follows.
@@ -450,6 +469,18 @@ mod tests {
         (r"|*", r"missing argument to repetition operator: `*`"),
         (r"é\é", r"invalid escape sequence: `\é`"),
     ];
+
+    #[test]
+    fn the_length_of_a_pattern_bounds_what_it_costs() {
+        // Each part of these made the walk look along all that follows, or compile something.
+        for part in ["{", "{1,", "[[:x]", r"\pL", r"\p{Greek}", "(?i)", r"\Q"] {
+            let mut walk = Walk::new("");
+            let pattern = part.repeat(1 << 16);
+            walk.rest = &pattern;
+            walk.run().expect(part);
+            assert!(walk.unicode_names.len() <= 1, "{part}");
+        }
+    }
 
     #[test]
     fn what_go_refuses_is_refused_in_its_words() {
