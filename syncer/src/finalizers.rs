@@ -5,6 +5,7 @@
 //! A patch replaces the whole list, so it holds only for the list that was read: a finalizer that another writer, or a
 //! deletion with a propagation policy, has added meanwhile is never taken off.
 
+use client::{Dynamic, Endpoint, Patch};
 use serde_json::{Value, json};
 
 /// Returns the JSON patch that puts one more finalizer on an object.
@@ -20,7 +21,7 @@ pub(crate) fn add(object: &Value, finalizer: &str) -> Value {
 
 /// Returns the JSON patch that takes one finalizer off an object, if the object is still the one
 /// that was read.
-pub(crate) fn remove(object: &Value, finalizer: &str) -> Value {
+fn remove(object: &Value, finalizer: &str) -> Value {
     remove_all(object, &[finalizer])
 }
 
@@ -35,6 +36,38 @@ pub(crate) fn remove_all(object: &Value, finalizers: &[&str]) -> Value {
         unchanged(object),
         {"op": "replace", "path": "/metadata/finalizers", "value": left},
     ])
+}
+
+/// Takes a finalizer off an object, where it has it. An object that is gone by now is done with.
+///
+/// # Errors
+///
+/// A conflict or a failed test where the list is another one by now.
+pub(crate) async fn take_off(
+    calls: &Dynamic,
+    endpoint: &Endpoint,
+    object: &Value,
+    finalizer: &str,
+) -> Result<(), client::Error> {
+    if !api::meta::has_finalizer(object, finalizer) {
+        return Ok(());
+    }
+    apply(calls, endpoint, object, &remove(object, finalizer)).await
+}
+
+/// Sends one of these patches for an object. One that is gone by now is done with.
+pub(crate) async fn apply(
+    calls: &Dynamic,
+    endpoint: &Endpoint,
+    object: &Value,
+    patch: &Value,
+) -> Result<(), client::Error> {
+    let name = api::meta::name(object);
+    match calls.patch(endpoint, name, None, Patch::Json(patch)).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_not_found() => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Tests that the list is as it was read. Servers differ in how they test for a field that is not there.

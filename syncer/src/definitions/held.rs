@@ -8,10 +8,7 @@
 use std::{sync::Arc, time::Duration};
 
 use api::kro::keys::FINALIZER;
-use client::{
-    Patch,
-    reflector::{self, Event, RawObject},
-};
+use client::reflector::{self, Event, RawObject};
 use tasks::WorkQueue;
 use tracing::{debug, warn};
 
@@ -85,17 +82,8 @@ async fn release(engine: &Engine, key: &DefinitionKey) -> Result<(), client::Err
         Err(error) if error.is_not_found() => return Ok(()),
         Err(error) => return Err(error),
     };
-    if !api::meta::is_terminating(&live) || !api::meta::has_finalizer(&live, FINALIZER) {
+    if !api::meta::is_terminating(&live) {
         return Ok(()); // another one has its name by now
     }
-    let patch = finalizers::remove(&live, FINALIZER);
-    match engine
-        .hub
-        .patch(&endpoint, &key.name, None, Patch::Json(&patch))
-        .await
-    {
-        Ok(_) => Ok(()),
-        Err(error) if error.is_not_found() => Ok(()),
-        Err(error) => Err(error),
-    }
+    finalizers::take_off(&engine.hub, &endpoint, &live, FINALIZER).await
 }

@@ -135,16 +135,7 @@ async fn say(work: &mut Work<'_>, message: &str) -> Result<(), Pause> {
 /// Takes our finalizer off the hub's instance.
 async fn release(work: &Work<'_>) -> Result<(), Pause> {
     let endpoint = work.hub_endpoint()?;
-    let patch = finalizers::remove(&work.instance, api::kro::keys::FINALIZER);
-    let patch = client::Patch::Json(&patch);
-    match work
-        .engine
-        .hub
-        .patch(&endpoint, &work.key.name, None, patch)
-        .await
-    {
-        Ok(_) => Ok(()),
-        Err(error) if error.is_not_found() => Ok(()),
-        Err(error) => Err(error.into()),
-    }
+    let finalizer = api::kro::keys::FINALIZER;
+    finalizers::take_off(&work.engine.hub, &endpoint, &work.instance, finalizer).await?;
+    Ok(())
 }

@@ -523,16 +523,8 @@ pub(crate) async fn release_finalizers(
     let Some(patch) = releasing(mirror) else {
         return Ok(());
     };
-    let name = api::meta::name(mirror);
-    match target
-        .dynamic
-        .patch(endpoint, name, None, Patch::Json(&patch))
-        .await
-    {
-        Ok(_) => Ok(()),
-        Err(error) if error.is_not_found() => Ok(()),
-        Err(error) => Err(error.into()),
-    }
+    finalizers::apply(&target.dynamic, endpoint, mirror, &patch).await?;
+    Ok(())
 }
 
 /// Deletes a mirror, which our finalizer holds until it is released. Returns it as it waits for that; `None` if it is gone.

@@ -189,11 +189,7 @@ async fn forget(
             Err(error) if error.is_not_found() => continue,
             Err(error) => return Err(error),
         };
-        if meta::has_finalizer(&live, FINALIZER) {
-            let patch = finalizers::remove(&live, FINALIZER);
-            let patched = engine.hub.patch(endpoint, name, None, Patch::Json(&patch));
-            settled(patched.await)?;
-        }
+        finalizers::take_off(&engine.hub, endpoint, &live, FINALIZER).await?;
     }
     let endpoint = Engine::hub_endpoint(cluster, &resources::inventories(), "");
     for ledger in ledgers {
@@ -231,11 +227,7 @@ async fn release(
                     .is_ok_and(|it| mirrors::maker(&it, &engine.hub_id) == Maker::ThisHub);
             if let Some(patch) = mirror::releasing(object).filter(|_| is_ours) {
                 let endpoint = target.endpoint(&gvr, meta::namespace(object));
-                let name = meta::name(object);
-                let patched = target
-                    .dynamic
-                    .patch(&endpoint, name, None, Patch::Json(&patch));
-                settled(patched.await)?;
+                finalizers::apply(&target.dynamic, &endpoint, object, &patch).await?;
             }
         }
     }

@@ -233,21 +233,9 @@ async fn end(
     if !is_embedded {
         forget_records(engine, cluster).await?;
     }
-    if !api::meta::has_finalizer(object, FINALIZER) {
-        return Ok(Ended::Yes);
-    }
     let endpoint = Engine::hub_endpoint(&LogicalCluster::root(), &resources::spokes(), "");
-    let patch = finalizers::remove(object, FINALIZER);
-    let name = api::meta::name(object);
-    match engine
-        .hub
-        .patch(&endpoint, name, None, Patch::Json(&patch))
-        .await
-    {
-        Ok(_) => Ok(Ended::Yes),
-        Err(error) if error.is_not_found() => Ok(Ended::Yes),
-        Err(error) => Err(error),
-    }
+    finalizers::take_off(&engine.hub, &endpoint, object, FINALIZER).await?;
+    Ok(Ended::Yes)
 }
 
 /// Deletes the records of what a spoke served.
