@@ -239,12 +239,17 @@ fn retry_unresolved(engine: &Engine, key: &DefinitionKey, compiled: &Compiled) {
 }
 
 /// Returns the graph as its latest revision has it: a definition that says the same in another order goes on as it was recorded.
+/// Not below root where another user wrote that revision: equal hashes can be made, and the graph runs with the rights of who
+/// wrote the definition last.
 fn recorded(
     engine: &Engine,
     subject: &Subject<'_>,
     graph: &Arc<CompiledGraph>,
 ) -> Arc<CompiledGraph> {
-    let latest = subject.revisions.last().and_then(|it| it.spec.as_ref());
+    let author = api::meta::annotation(subject.object, api::wheelhouse::keys::ANNOTATION_AUTHOR);
+    let is_own = |it: &&Revision| subject.key.cluster.is_root() || it.author.as_deref() == author;
+    let latest = subject.revisions.last().filter(is_own);
+    let latest = latest.and_then(|it| it.spec.as_ref());
     let now = RgdSpec::from_value(&subject.object["spec"]).ok();
     let same = latest
         .filter(|spec| graph::spec_hash(spec) == graph.spec_hash() && now.as_ref() != Some(*spec));
@@ -464,20 +469,8 @@ async fn release(
     key: &DefinitionKey,
     object: &Value,
 ) -> Result<(), client::Error> {
-    if !api::meta::has_finalizer(object, api::kro::keys::FINALIZER) {
-        return Ok(());
-    }
     let endpoint = Engine::hub_endpoint(&key.cluster, &resources::definitions(), "");
-    let patch = finalizers::remove(object, api::kro::keys::FINALIZER);
-    match engine
-        .hub
-        .patch(&endpoint, &key.name, None, Patch::Json(&patch))
-        .await
-    {
-        Ok(_) => Ok(()),
-        Err(error) if error.is_not_found() => Ok(()),
-        Err(error) => Err(error),
-    }
+    finalizers::take_off(&engine.hub, &endpoint, object, api::kro::keys::FINALIZER).await
 }
 
 /// What a definition's status tells of its graph.
