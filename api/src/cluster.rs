@@ -20,8 +20,8 @@ pub const ROOT: &str = "root";
 /// The URL segment that stands for all logical clusters.
 pub const WILDCARD: &str = "*";
 
-/// A validated name of a logical cluster; cheap to clone.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// A validated name of a logical cluster; cheap to clone. As [`fmt::Debug`] it is quoted, as messages show it.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LogicalCluster(Arc<str>);
 
 /// What a request addresses.
@@ -63,6 +63,12 @@ impl LogicalCluster {
     /// Renders the path prefix, `/clusters/<name>`.
     pub fn path_prefix(&self) -> String {
         format!("/clusters/{self}")
+    }
+}
+
+impl fmt::Debug for LogicalCluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
     }
 }
 
