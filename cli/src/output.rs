@@ -39,21 +39,34 @@ fn has_colours() -> bool {
     !refused && std::io::stderr().is_terminal()
 }
 
-/// Prints a line of the result.
+/// Prints a line of the result, or several, harmless each.
 pub(crate) fn line(text: &str) -> Result<()> {
+    text.split('\n').try_for_each(|line| whole(&harmless(line)))
+}
+
+/// Prints a text as it is.
+fn whole(text: &str) -> Result<()> {
     writeln!(std::io::stdout(), "{text}").context("standard output is closed")
 }
 
 /// Reports progress on standard error.
 pub(crate) fn note(text: &str) {
     // Nobody is left to tell when standard error is gone.
-    drop(writeln!(std::io::stderr(), "wheelhouse: {text}"));
+    drop(writeln!(
+        std::io::stderr(),
+        "wheelhouse: {}",
+        harmless(text)
+    ));
 }
 
 /// Reports on standard error why a command failed.
 pub(crate) fn complain(error: &anyhow::Error) {
     // Nobody is left to tell when standard error is gone.
-    drop(writeln!(std::io::stderr(), "wheelhouse: {}", told(error)));
+    drop(writeln!(
+        std::io::stderr(),
+        "wheelhouse: {}",
+        harmless(&told(error))
+    ));
 }
 
 /// Renders an error with its causes on one line; what went wrong with a call is told in the client's words.
@@ -75,11 +88,11 @@ fn told(error: &anyhow::Error) -> String {
     text
 }
 
-/// Prints an object or a list in full.
+/// Prints an object or a list in full, as a file would hold it.
 pub(crate) fn object(value: &Value, format: Format) -> Result<()> {
     match format {
-        Format::Json => line(&serde_json::to_string_pretty(value)?),
-        _ => line(dialect::yaml::to_string(value)?.trim_end()),
+        Format::Json => whole(&serde_json::to_string_pretty(value)?),
+        _ => whole(dialect::yaml::to_string(value)?.trim_end()),
     }
 }
 
@@ -128,7 +141,13 @@ pub(crate) fn table(table: &Value, wanted: Columns) -> Result<()> {
     Ok(())
 }
 
-/// Returns lines whose cells are as wide as the widest of their column.
+/// Returns a text without what a terminal would obey: a spoke, or a tenant of one, worded it.
+pub(crate) fn harmless(text: &str) -> String {
+    let shown = |it: char| if it.is_control() { ' ' } else { it };
+    text.chars().map(shown).collect()
+}
+
+/// Returns lines whose cells are as wide as the widest of their column, and harmless.
 pub(crate) fn aligned(lines: &[Vec<String>]) -> Vec<String> {
     let count = lines.first().map_or(0, Vec::len);
     let widths: Vec<usize> = (0..count)
@@ -145,7 +164,7 @@ pub(crate) fn aligned(lines: &[Vec<String>]) -> Vec<String> {
         .map(|line| {
             let cells = line.iter().zip(&widths);
             let padded: Vec<String> = cells
-                .map(|(cell, width)| format!("{cell:<width$}"))
+                .map(|(cell, width)| format!("{:<width$}", harmless(cell)))
                 .collect();
             padded.join("   ").trim_end().to_owned()
         })
@@ -190,5 +209,12 @@ mod tests {
             ["NAME          READY", "a-long-name   True"],
             "as kubectl"
         );
+    }
+
+    #[test]
+    fn no_cell_obeys_its_writer() {
+        let cells = ["v1\u{1b}]52;c;eA==\u{7}", "a\u{9b}2J\nb"].map(str::to_owned);
+        let lines = aligned(&[cells.to_vec()]);
+        assert_eq!(lines, ["v1 ]52;c;eA==    a 2J b"]);
     }
 }

@@ -50,13 +50,14 @@ export const brief = (message) => message.replace(/^resource reconciliation fail
 export function stateOfSpoke(spoke) {
   const message = text(spoke.status?.message);
   if (spoke.metadata?.deletionTimestamp) return { state: "deleting", message };
+  // Before what is reachable: the hub has let go of it.
+  if (spoke.spec?.suspended) return { state: "suspended", message: "spec.suspended is set" };
   const of = (type) => condition(spoke, type);
   const reachable = of("Reachable");
   if (reachable && reachable.status !== "True") {
     const state = reachable.status === "False" ? "unreachable" : "unknown";
     return { state, message: text(reachable.message) || message, since: reachable.lastTransitionTime };
   }
-  if (spoke.spec?.suspended) return { state: "suspended", message: message || "nothing is written there" };
   const ready = of("Ready");
   if (!ready) return { state: "unknown", message: message || "the hub has not reported on it yet" };
   if (ready.status !== "True") {

@@ -118,7 +118,7 @@ impl Fleet {
                 row.state,
                 row.share(),
                 row.version.clone(),
-                row.safe_message(),
+                row.message.clone(),
             )
         };
         let now = self.rows.values();
@@ -126,9 +126,8 @@ impl Fleet {
         let gone = before.keys().filter(|name| !self.rows.contains_key(*name));
         let changed = changed.map(|row| {
             let (name, state, share) = (&row.name, row.state.word(), row.share());
-            format!("{name} {state} {share} {}", row.safe_message())
-                .trim_end()
-                .to_owned()
+            let told = format!("{name} {state} {share} {}", row.message);
+            output::harmless(told.trim_end())
         });
         changed
             .chain(gone.map(|name| format!("{name} Gone")))
@@ -157,15 +156,14 @@ impl Fleet {
                 row.share(),
                 row.version.clone(),
                 row.heard(now),
-                row.safe_message(),
+                row.message.clone(),
             ]
         }));
         let well = rows.iter().filter(|row| row.state == State::Ready).count();
         let mut screen = format!("\u{1b}[H\u{1b}[2J{well} of {} spokes are ready", rows.len());
         if let Some(trouble) = &self.trouble {
-            let shown: String = trouble.chars().filter(|it| !it.is_control()).collect();
             screen.push_str("; the hub cannot be read: ");
-            screen.push_str(&shown);
+            screen.push_str(&output::harmless(trouble));
         }
         screen.push_str("\n\n");
         for line in output::aligned(&cells) {

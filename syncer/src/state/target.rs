@@ -526,7 +526,10 @@ impl Target {
     pub(crate) fn note_version(&self, answer: &[u8]) {
         let answer: Value = serde_json::from_slice(answer).unwrap_or_default();
         let version = answer["gitVersion"].as_str();
-        let version = version.filter(|version| version.len() <= VERSION_BYTES_MAX);
+        let is_plain = |version: &&str| {
+            version.len() <= VERSION_BYTES_MAX && !version.contains(char::is_control)
+        };
+        let version = version.filter(is_plain);
         *self.version.lock() = version.map(str::to_owned);
     }
 
