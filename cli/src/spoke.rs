@@ -46,10 +46,20 @@ async fn join(arguments: args::SpokeAdd) -> Result<()> {
         contact(&credential).await.context(hint)?;
     }
     let labels: BTreeMap<String, String> = arguments.labels.into_iter().collect();
-    let (secret, spoke) = spokes::join_objects(name.as_str(), &credential, &labels);
-    for object in [&secret, &spoke] {
-        apply(&hub, object).await?;
+    let (mut secret, spoke) = spokes::join_objects(name.as_str(), &credential, &labels);
+    apply(&hub, &secret).await?;
+    let made = apply(&hub, &spoke).await?;
+    if api::meta::is_terminating(&made) {
+        bail!("spoke {name} is being deleted: add it again once it is gone");
     }
+    // The credential goes with the Spoke that it was written for.
+    secret["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": spoke["apiVersion"],
+        "kind": spoke["kind"],
+        "name": name.as_str(),
+        "uid": api::meta::uid(&made),
+    }]);
+    apply(&hub, &secret).await?;
     match arguments.wait {
         Some(seconds) => ready(&hub, name.as_str(), Duration::from_secs(seconds)).await,
         None => output::line(&format!(
@@ -103,7 +113,8 @@ async fn ready(hub: &connect::HubConnection, name: &str, patience: Duration) -> 
     }
 }
 
-async fn apply(hub: &connect::HubConnection, object: &Value) -> Result<()> {
+/// Applies an object. Returns the metadata that it has then.
+async fn apply(hub: &connect::HubConnection, object: &Value) -> Result<Value> {
     let kind = api::meta::kind(object);
     let gvr = match kind {
         "Secret" => api::GroupVersionResource::new("", "v1", "secrets"),
@@ -125,8 +136,7 @@ async fn apply(hub: &connect::HubConnection, object: &Value) -> Result<()> {
     hub.dynamic
         .patch(&endpoint, name, None, patch)
         .await
-        .with_context(|| format!("{kind} {name}"))?;
-    Ok(())
+        .with_context(|| format!("{kind} {name}"))
 }
 
 async fn show(arguments: args::SpokeList) -> Result<()> {

@@ -53,6 +53,15 @@ async fn a_spoke_with_instances_goes_drained_or_abandoned_and_never_of_itself() 
         .wheelhouse(&["spoke", "remove", "east", "--drain"])
         .await;
     drained.succeeded("spoke remove --drain");
+    let credential = [
+        "wait",
+        "--for=delete",
+        "secret/spoke-east",
+        "--namespace=kube-system",
+    ];
+    root.run(&credential)
+        .await
+        .succeeded("its credential goes with it");
     gone(&direct, &shop).await;
     gone(&direct, &config("shop-config")).await;
     let left = direct.json(&born).await.expect("it is its makers'");
