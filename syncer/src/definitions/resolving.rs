@@ -217,16 +217,29 @@ async fn fetch_version(
         Err(error) => return Err(error),
     };
     let path = openapi(target)?.version(version)?;
-    let document: Value = budget.parse(&target.dynamic.raw_get(path).await?).await?;
+    let bytes = target.dynamic.raw_get(path).await?;
+    let document: Value = budget.parse(&bytes).await?;
+    let (version, wanted) = (version.clone(), wanted.clone());
+    let read = move || kinds_of(&resources, &document, &version, wanted);
+    client::apart::run(bytes.len(), read).await.map(Some)
+}
+
+/// Finds the wanted kinds of a version in what a cluster says of it, each once.
+fn kinds_of(
+    resources: &Value,
+    document: &Value,
+    version: &GroupVersion,
+    mut wanted: BTreeSet<GroupVersionKind>,
+) -> Kinds {
     let mut kinds = Vec::new();
     for resource in resources["resources"].as_array().into_iter().flatten() {
         let (name, kind) = (text(resource, &["name"]), text(resource, &["kind"]));
         let gvk = version.with_kind(kind);
         // The name becomes a part of URLs, in this cluster and in others.
-        if !wanted.contains(&gvk) || !is_dns1035_label(name).is_empty() {
+        if !is_dns1035_label(name).is_empty() || !wanted.remove(&gvk) {
             continue;
         }
-        if let Some((schema, digest)) = schema_of(&document, &gvk) {
+        if let Some((schema, digest)) = schema_of(document, &gvk) {
             let namespaced = resource["namespaced"].as_bool().unwrap_or_default();
             let mut hasher = DefaultHasher::new();
             (&gvk, name, namespaced, digest).hash(&mut hasher);
@@ -239,7 +252,7 @@ async fn fetch_version(
             kinds.push((gvk, Found { kind, fingerprint }));
         }
     }
-    Ok(Some(kinds))
+    kinds
 }
 
 /// Finds a kind in an OpenAPI v3 document and resolves the references to other models of it. Returns a digest of it too.
@@ -257,9 +270,12 @@ fn schema_of(document: &Value, gvk: &GroupVersionKind) -> Option<(Arc<Schema>, u
         })
     };
     let found = schemas.values().find(|schema| is_kind(schema))?;
-    let mut left = NODE_COUNT_MAX;
+    let mut left = Left {
+        nodes: NODE_COUNT_MAX,
+        bytes: SCHEMA_BYTES_MAX,
+    };
     let resolved = inline(found, document, 0, &mut left);
-    if left == 0 {
+    if left.is_used_up() {
         return None;
     }
     let mut hasher = DefaultHasher::new();
@@ -276,10 +292,35 @@ const DEPTH_MAX: usize = 24;
 /// largest built-in one, of Pods, has some 5,000.
 const NODE_COUNT_MAX: usize = 200_000;
 
-fn inline(schema: &Value, document: &Value, depth: usize, left: &mut usize) -> Value {
+/// A schema with more bytes in its keys and texts, once its references are resolved, is none either: a reference is short, and
+/// what it names is as long as the cluster likes. The largest built-in one, of Pods, has some 600,000.
+const SCHEMA_BYTES_MAX: usize = 16 << 20;
+
+/// What a schema may still come to while its references are resolved.
+struct Left {
+    nodes: usize,
+    bytes: usize,
+}
+
+// === impl Left ===
+
+impl Left {
+    const fn is_used_up(&self) -> bool {
+        self.nodes == 0 || self.bytes == 0
+    }
+
+    fn take(&mut self, nodes: usize, text: &str) {
+        self.nodes = self.nodes.saturating_sub(nodes);
+        self.bytes = self.bytes.saturating_sub(text.len());
+    }
+}
+
+/// Returns a copy of a schema in which references are replaced by what they name. All that is copied is taken from `left`; once
+/// it is used up, what is returned is of no use.
+fn inline(schema: &Value, document: &Value, depth: usize, left: &mut Left) -> Value {
     let opaque = || serde_json::json!({"x-kubernetes-preserve-unknown-fields": true});
-    *left = left.saturating_sub(1);
-    if *left == 0 {
+    left.take(1, schema.as_str().unwrap_or_default());
+    if left.is_used_up() {
         return opaque();
     }
     match schema {
@@ -301,7 +342,8 @@ fn inline(schema: &Value, document: &Value, depth: usize, left: &mut usize) -> V
                 if let Some(into) = inlined.as_object_mut() {
                     for (key, value) in fields {
                         if key != "$ref" && key != "allOf" {
-                            into.insert(key.clone(), value.clone());
+                            left.take(0, key);
+                            into.insert(key.clone(), inline(value, document, depth + 1, left));
                         }
                     }
                 }
@@ -309,6 +351,7 @@ fn inline(schema: &Value, document: &Value, depth: usize, left: &mut usize) -> V
             }
             let mut inlined = serde_json::Map::new();
             for (key, value) in fields {
+                left.take(0, key);
                 inlined.insert(key.clone(), inline(value, document, depth + 1, left));
             }
             Value::Object(inlined)
@@ -515,5 +558,51 @@ mod tests {
             schema_of(&document, &gvk("Bomb")).is_none(),
             "8 times as many with each of 8 levels"
         );
+    }
+
+    #[test]
+    fn a_schema_that_repeats_long_texts_is_none() {
+        let long = "x".repeat(1 << 20);
+        let fields = |field: fn(&str) -> Value| -> Value {
+            (0..64)
+                .map(|at| (format!("f{at}"), field("#/components/schemas/Long")))
+                .collect()
+        };
+        let references: fn(&str) -> Value = |to| json!({"$ref": to});
+        let ways: [(&str, Value, fn(&str) -> Value); 3] = [
+            (
+                "a text",
+                json!({"type": "string", "description": long}),
+                references,
+            ),
+            (
+                "a key",
+                json!({"properties": {(long): {"type": "string"}}}),
+                references,
+            ),
+            (
+                "beside references",
+                json!({}),
+                |to| json!({"$ref": to, "description": "x".repeat(1 << 20)}),
+            ),
+        ];
+        for (name, of, field) in ways {
+            let kind = json!([{"group": "example.com", "version": "v1", "kind": "Bomb"}]);
+            let top = json!({"properties": fields(field), "x-kubernetes-group-version-kind": kind});
+            let document = json!({"components": {"schemas": {"Bomb": top, "Long": of}}});
+            assert!(schema_of(&document, &gvk("Bomb")).is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_kind_is_read_once_however_often_it_is_named() {
+        let named = json!({"name": "bombs", "kind": "Bomb", "namespaced": true});
+        let resources = json!({"resources": [named, named, {"name": "others", "kind": "Bomb"}]});
+        let kind = json!([{"group": "example.com", "version": "v1", "kind": "Bomb"}]);
+        let document = json!({"components": {"schemas": {
+            "Bomb": {"type": "object", "x-kubernetes-group-version-kind": kind}}}});
+        let wanted = BTreeSet::from([gvk("Bomb")]);
+        let kinds = kinds_of(&resources, &document, &gvk("Bomb").group_version(), wanted);
+        assert_eq!(kinds.len(), 1);
     }
 }
