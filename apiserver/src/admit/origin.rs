@@ -3,7 +3,8 @@
 //! An instance that was made in its spoke is taken up by the syncer, with the uid that it has there. Whoever reads it later finds out by the
 //! annotation which copy has the truth, so no client may say it.
 //!
-//! Invariant: only a request of the syncer, as itself, makes an object with a uid or an origin that it says.
+//! Invariant: only a request of the syncer, as itself, makes an object with a uid or an origin that it says, and it says both or
+//! neither. The syncer also writes what templates say, and these say what a tenant wrote into an instance.
 
 use api::wheelhouse::keys::ANNOTATION_ORIGIN;
 use api::wheelhouse::origin;
@@ -43,7 +44,12 @@ pub(crate) fn is_wish(call: &Call<'_>, live: &Value) -> bool {
 
 /// Leaves the origin as it is, whatever a client says.
 pub(super) fn stamp(call: &Call<'_>, object: &mut Value, live: Option<&Value>) {
-    if call.scope.strategy().author == AuthorStamp::Absent || author::is_syncer(call.context) {
+    if call.scope.strategy().author == AuthorStamp::Absent {
+        return;
+    }
+    // No other way of creation leaves a uid in what is sent.
+    let is_import = live.is_none() && !meta::uid(object).is_empty();
+    if is_import && author::is_syncer(call.context) {
         return;
     }
     let known = live.and_then(|live| meta::annotation(live, ANNOTATION_ORIGIN));

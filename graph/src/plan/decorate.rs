@@ -5,6 +5,7 @@
 
 use api::kro::keys;
 use api::meta;
+use api::wheelhouse::keys::ANNOTATION_ORIGIN;
 use serde_json::{Map, Value, json};
 
 use super::PlanInput;
@@ -79,7 +80,8 @@ impl<'a> Decorator<'a> {
         let metadata = meta::metadata_mut(object);
         for part in ["labels", "annotations"] {
             // Who wrote an object, for one, is not for a template or an instance to say.
-            map_in(metadata, part).retain(|key, _| !key.starts_with(HUB_PREFIX));
+            let is_hubs = |key: &str| key.starts_with(HUB_PREFIX) || key == ANNOTATION_ORIGIN;
+            map_in(metadata, part).retain(|key, _| !is_hubs(key));
         }
         let labels = map_in(metadata, "labels");
         let mut put = |key: &str, value: String| {

@@ -174,6 +174,34 @@ fn objects_are_decorated_as_kro_decorates_them() {
 
 /// The story: an owner in another namespace counts as absent, and the garbage collector deletes what names it.
 #[test]
+fn an_instance_does_not_say_what_only_the_hub_says() {
+    let definition = json!({
+        "schema": {"kind": "Any", "apiVersion": "v1alpha1", "spec": {"keys": "map[string]string"}},
+        "resources": [{"id": "one", "template": {
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "one", "annotations": "${schema.spec.keys}", "labels": "${schema.spec.keys}"},
+        }}],
+    });
+    let mut instance = instance();
+    instance["spec"] = json!({"keys": {
+        "internal.wheelhouse.dev/author": "admin", "wheelhouse.dev/origin": "spoke", "example.com/own": "kept",
+    }});
+    let plan = World::new(definition, instance).plan();
+    let metadata = &plan.applies[0].object["metadata"];
+    for part in ["annotations", "labels"] {
+        let keys: Vec<&String> = metadata[part].as_object().expect("a map").keys().collect();
+        assert!(
+            keys.iter().any(|key| *key == "example.com/own"),
+            "{part}: {keys:?}"
+        );
+        assert!(
+            !keys.iter().any(|key| key.contains("wheelhouse.dev/")),
+            "{part}: {keys:?}"
+        );
+    }
+}
+
+#[test]
 fn an_instance_owns_its_children_where_it_may_and_the_definition_asks_for_it() {
     let definition = json!({
         "schema": {"kind": "Any", "apiVersion": "v1alpha1", "spec": {"name": "string"}},
