@@ -507,6 +507,7 @@ async fn delete(
     work.target.children.gone(&reference, &uid);
     work.memory.applied.remove(&reference);
     work.memory.claims.remove(&reference);
+    work.memory.gone.insert(reference); // the ledger names it until it is exact again
     Ok(true)
 }
 
