@@ -37,6 +37,8 @@ pub const ORIGIN_SPOKE: &str = "spoke";
 pub const ANNOTATION_SPOKE_VERSION: &str = "internal.wheelhouse.dev/spoke-version";
 /// On an instance: the outcome of a plan that deletes most of its children, and may be carried out.
 pub const ANNOTATION_CONFIRM_DELETIONS: &str = "wheelhouse.dev/confirm-deletions";
+/// The reason of an instance's condition `ResourcesReady` while it waits for [`ANNOTATION_CONFIRM_DELETIONS`].
+pub const REASON_CONFIRMATION_REQUIRED: &str = "ConfirmationRequired";
 /// On a Spoke that is being deleted while the hub has instances for it: what becomes of them, and the uid of the Spoke, as
 /// `drain/<uid>` or `abandon/<uid>`.
 pub const ANNOTATION_PARTING: &str = "wheelhouse.dev/parting";

@@ -47,13 +47,15 @@ pub(super) async fn await_convergence(world: &World) -> Result<(), Failure> {
 
 /// Does what statuses ask for: where most children would go, that is meant.
 async fn confirm_deletions(world: &World) -> Result<(), Failure> {
-    let key = api::wheelhouse::keys::ANNOTATION_CONFIRM_DELETIONS;
+    use api::wheelhouse::keys;
+    let key = keys::ANNOTATION_CONFIRM_DELETIONS;
     for instance in world.fleet.judge.instances() {
         let (object, cluster) = (&instance.object, &instance.cluster);
         let conditions = object["status"]["conditions"].as_array();
         let messages = conditions
             .into_iter()
             .flatten()
+            .filter(|it| it["reason"] == keys::REASON_CONFIRMATION_REQUIRED)
             .filter_map(|it| it["message"].as_str());
         let mut asked = messages.filter_map(|message| message.split_once(&format!("{key}=")));
         let Some((_, outcome)) = asked.next_back() else {

@@ -26,7 +26,7 @@ use super::work::{Pause, Work};
 ///
 /// # Errors
 ///
-/// [`Pause::Settled`] while it waits: the annotation names the instance again.
+/// [`Pause::Unconfirmed`] while it waits.
 pub(crate) fn require<'o>(
     work: &Work<'_>,
     plan: &Plan,
@@ -52,7 +52,7 @@ pub(crate) fn require<'o>(
     if said == Some(outcome.as_str()) {
         return Ok(());
     }
-    Err(Pause::Settled(format!(
+    Err(Pause::Unconfirmed(format!(
         "{going} of {all} children would be deleted: to confirm it, annotate the instance with \
          {ANNOTATION_CONFIRM_DELETIONS}={outcome}"
     )))

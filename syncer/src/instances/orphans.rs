@@ -72,7 +72,9 @@ pub(crate) async fn remove(engine: &Arc<Engine>, target: &Arc<Target>, key: &Ins
 /// Takes up what somebody made in the spoke; while that fails, the kind's condition says why.
 async fn import(engine: &Arc<Engine>, target: &Arc<Target>, served: &Served, key: &InstanceKey) {
     match imported::take_up(engine, target, served, key).await {
-        Ok(()) | Err(Pause::Watch | Pause::Settled(_)) => imported::moved(engine, target, served),
+        Ok(()) | Err(Pause::Watch | Pause::Settled(_) | Pause::Unconfirmed(_)) => {
+            imported::moved(engine, target, served);
+        }
         Err(Pause::Failure(reason)) => {
             let attempt = target.count_failure(key);
             debug!(cluster = %target.cluster, key = %key, attempt, reason, "cannot take up an instance of a spoke yet");

@@ -77,7 +77,7 @@ pub(crate) async fn run(engine: &Arc<Engine>, target: &Arc<Target>, key: &Instan
     }
     let failure = match outcome {
         Ok(()) | Err(Pause::Watch) => None,
-        Err(Pause::Settled(reason)) => {
+        Err(Pause::Settled(reason) | Pause::Unconfirmed(reason)) => {
             debug!(cluster = %target.cluster, key = %key, reason, "cannot plan an instance");
             None
         }
@@ -345,8 +345,14 @@ impl Work<'_> {
         // What is not part of the plan is told with it.
         let beside = [Some(&pruned), mirrored.as_ref()];
         for outcome in beside.into_iter().flatten() {
-            if let Err(Pause::Failure(reason) | Pause::Settled(reason)) = outcome {
-                wanted = status::with_failure(&self.instance, wanted, reason);
+            match outcome {
+                Ok(()) | Err(Pause::Watch) => {}
+                Err(Pause::Failure(reason) | Pause::Settled(reason)) => {
+                    wanted = status::with_failure(&self.instance, wanted, reason);
+                }
+                Err(Pause::Unconfirmed(question)) => {
+                    wanted = status::with_question(&self.instance, wanted, question);
+                }
             }
         }
         status::write(self, wanted).await?;

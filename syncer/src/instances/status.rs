@@ -1,6 +1,6 @@
 //! The status of an instance on the hub: written only where it differs.
 
-use api::kro::keys;
+use api::{kro::keys, wheelhouse::keys::REASON_CONFIRMATION_REQUIRED};
 use client::Patch;
 use graph::conditions::{ConditionSet, INSTANCE, Mark};
 use serde_json::{Value, json};
@@ -61,7 +61,26 @@ pub(crate) async fn failed(work: &mut Work<'_>, reason: &str) -> Result<(), Paus
 }
 
 /// Returns a status that says, beside what it says, that something failed.
-pub(crate) fn with_failure(instance: &Value, mut wanted: Value, reason: &str) -> Value {
+pub(crate) fn with_failure(instance: &Value, wanted: Value, reason: &str) -> Value {
+    let message = format!("resource reconciliation failed: {reason}");
+    let mark = Mark::fails(
+        keys::CONDITION_RESOURCES_READY,
+        keys::REASON_NOT_READY,
+        message,
+    );
+    with_trouble(instance, wanted, mark)
+}
+
+/// Returns a status that asks, beside what it says, for a confirmation.
+pub(crate) fn with_question(instance: &Value, wanted: Value, question: &str) -> Value {
+    let (kind, reason) = (
+        keys::CONDITION_RESOURCES_READY,
+        REASON_CONFIRMATION_REQUIRED,
+    );
+    with_trouble(instance, wanted, Mark::fails(kind, reason, question))
+}
+
+fn with_trouble(instance: &Value, mut wanted: Value, mark: Mark) -> Value {
     let now = Engine::now();
     if !wanted.is_object() {
         wanted = json!({});
@@ -69,12 +88,7 @@ pub(crate) fn with_failure(instance: &Value, mut wanted: Value, reason: &str) ->
     let mut shown = instance.clone();
     shown["status"] = wanted.clone();
     let mut set = ConditionSet::open(&INSTANCE, &shown, &now);
-    let message = format!("resource reconciliation failed: {reason}");
-    set.mark(Mark::fails(
-        keys::CONDITION_RESOURCES_READY,
-        keys::REASON_NOT_READY,
-        message,
-    ));
+    set.mark(mark);
     let mut conditions = set.to_values();
     keep_times(&mut conditions, &instance["status"]["conditions"]);
     wanted["conditions"] = Value::Array(conditions);

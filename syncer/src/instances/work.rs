@@ -26,6 +26,8 @@ pub(crate) enum Pause {
     /// The instance cannot be planned as it is, and would fail in the same way again. A change of it, of its definition or
     /// of what was seen for it names it again.
     Settled(String),
+    /// A deletion waits until somebody confirms it. What names the instance again is the annotation that does.
+    Unconfirmed(String),
 }
 
 impl From<client::Error> for Pause {

@@ -151,7 +151,7 @@ fn rows(target: &Target, served: usize, others: &[String], counts: &Counts) -> V
             ),
         },
         if others.is_empty() {
-            let message = format!("{served} kinds are served");
+            let message = format!("kinds that are served: {served}");
             Row::new("CRDsDistributed", "True", "Distributed", message)
         } else {
             Row::new("CRDsDistributed", "False", "Waiting", others.join("; "))
