@@ -277,6 +277,11 @@ fn bearer_token(headers: &HeaderMap) -> Result<Option<Cow<'_, str>>, MalformedTo
 // === impl Sender ===
 
 impl Sender {
+    /// Who it is, before impersonation.
+    pub(crate) const fn user(&self) -> &Arc<UserInfo> {
+        &self.user
+    }
+
     /// Makes the authenticated request. `context` gets the sender's user and origin.
     pub(crate) fn authenticate(
         self,

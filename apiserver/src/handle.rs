@@ -44,6 +44,7 @@ use std::sync::Arc;
 use storage::Store;
 
 pub use decode::decode;
+pub(crate) use missing::LEFT_OUT;
 pub(crate) use received::receive;
 
 use crate::authorize::{Authorized, Authorizer};

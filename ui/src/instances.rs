@@ -5,19 +5,22 @@
 //! ```
 //!
 //! # Invariants
-//! - What an object says of itself never fails the list that it is in: a status of another shape counts as none.
-//! - Texts are cut to [`TEXT_BYTES_MAX`], and no more rows are held than twice those up to the end of the page.
+//! - What an object says of itself never fails the list that it is in ([`list`]).
+//! - Memory is bounded, whoever made the objects: a row takes 2 KiB at most ([`list`]), and [`SPARE_ROW_COUNT`] more rows are held than those
+//!   up to the end of the page. What failed is noted once, [`NOTE_COUNT_MAX`] times at most.
+
+mod list;
 
 use std::{
     cmp::{Ordering, Reverse},
     collections::BTreeMap,
 };
 
-use api::{kro::keys, query::Query};
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use api::{ClusterScope, kro::keys, query::Query};
+use serde::Serialize;
 
 use crate::page::is_name;
+use list::{MESSAGE_BYTES_MAX, Object, shortened};
 
 /// Rows of one answer.
 const PAGE_ROW_COUNT_MAX: usize = 500;
@@ -26,12 +29,17 @@ const PAGE_ROW_COUNT: usize = 100;
 /// Rows before the page of an answer, which are held to find it: what a hub is built for, twice.
 const OFFSET_MAX: usize = 20_000;
 /// Kinds of one search.
-const KIND_COUNT_MAX: usize = 64;
-/// Bytes of a text of an object that are kept, such as the message of a condition.
-const TEXT_BYTES_MAX: usize = 512;
+const KIND_COUNT_MAX: usize = 256;
+/// Rows beyond the end of the page that are held before they are sorted and dropped.
+const SPARE_ROW_COUNT: usize = 1_000;
+/// Notes of what failed, and of what was warned of.
+const NOTE_COUNT_MAX: usize = 64;
+/// Those of one kind.
+const NOTE_COUNT_OF_KIND_MAX: usize = 16;
 
-/// A kind of instances, as kubectl names it: `webapps.v1alpha1.kro.run`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// A kind of instances, as kubectl names it: `webapps.v1alpha1.kro.run`. One that a single logical cluster defines is followed by that
+/// one: `webapps.v1alpha1.kro.run@east`.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kind {
     /// The plural resource.
     pub resource: String,
@@ -39,6 +47,8 @@ pub struct Kind {
     pub version: String,
     /// The API group.
     pub group: String,
+    /// The one logical cluster that defines it. Another cluster's kind of the same name is another kind.
+    pub cluster: Option<String>,
 }
 
 /// What is looked for.
@@ -118,15 +128,18 @@ pub struct Finder {
     total: usize,
     states: Counts,
     cells: BTreeMap<(String, usize), Counts>,
-    failures: Vec<Failure>,
-    resource_version: String,
+    notes: Vec<Note>,
+    omitted_note_count: usize,
+    /// The version of the list of each kind that was read.
+    resource_versions: BTreeMap<usize, String>,
 }
 
-/// A kind that could not be listed.
-#[derive(Debug, Serialize)]
-struct Failure {
-    resource: String,
-    code: u16,
+/// What is to be told of the list of a kind.
+#[derive(Debug, PartialEq, Eq)]
+struct Note {
+    kind: usize,
+    /// Why the kind could not be listed, or not to its end; `None` for a warning.
+    code: Option<u16>,
     message: String,
 }
 
@@ -143,85 +156,35 @@ pub enum More {
 #[derive(Debug)]
 pub struct Unreadable(serde_json::Error);
 
-#[derive(Deserialize)]
-struct List<'a> {
-    #[serde(default)]
-    metadata: ListMetadata,
-    #[serde(borrow, default)]
-    items: Vec<&'a RawValue>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct ListMetadata {
-    resource_version: String,
-    r#continue: String,
-}
-
-#[derive(Deserialize)]
-struct Item<'a> {
-    #[serde(default)]
-    kind: String,
-    metadata: Metadata,
-    #[serde(borrow, default)]
-    status: Option<&'a RawValue>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Metadata {
-    name: String,
-    namespace: String,
-    uid: String,
-    creation_timestamp: String,
-    deletion_timestamp: Option<String>,
-    annotations: BTreeMap<String, String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Status<'a> {
-    #[serde(borrow)]
-    state: Option<&'a RawValue>,
-    #[serde(borrow)]
-    conditions: Option<&'a RawValue>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Condition {
-    r#type: String,
-    status: String,
-    reason: String,
-    message: String,
-}
-
 // === impl Kind ===
 
 impl Kind {
-    /// Reads `<resource>.<version>.<group>`.
+    /// Reads `<resource>.<version>.<group>`, or `<resource>.<version>.<group>@<cluster>`.
     fn parse(text: &str) -> Option<Self> {
+        let (text, cluster) = match text.split_once('@') {
+            Some((text, cluster)) => (text, Some(cluster)),
+            None => (text, None),
+        };
         let mut parts = text.splitn(3, '.');
         let (resource, version, group) = (parts.next()?, parts.next()?, parts.next()?);
         [resource, version, group]
             .into_iter()
+            .chain(cluster)
             .all(is_name)
             .then(|| Self {
                 resource: resource.to_owned(),
                 version: version.to_owned(),
                 group: group.to_owned(),
+                cluster: cluster.map(str::to_owned),
             })
     }
 
-    /// Returns the path at which it is listed in a logical cluster, or in all of them.
-    pub fn path(&self, cluster: Option<&str>) -> String {
-        let Self {
-            resource,
-            version,
-            group,
-        } = self;
-        let cluster = cluster.unwrap_or("*");
-        format!("/clusters/{cluster}/apis/{group}/{version}/{resource}")
+    /// As a search names it.
+    fn asked(&self) -> String {
+        match &self.cluster {
+            Some(cluster) => format!("{self}@{cluster}"),
+            None => self.to_string(),
+        }
     }
 }
 
@@ -243,8 +206,11 @@ impl Search {
         let mut kinds = Vec::new();
         for text in query.all("kind") {
             let kind = Kind::parse(text);
-            let kind =
-                kind.ok_or_else(|| format!("kind {text:?} is not resource.version.group"))?;
+            let kind = kind.ok_or_else(|| {
+                format!(
+                    "kind {text:?} is not resource.version.group or resource.version.group@cluster"
+                )
+            })?;
             if !kinds.contains(&kind) {
                 kinds.push(kind);
             }
@@ -281,6 +247,34 @@ impl Search {
 }
 
 impl Search {
+    /// Returns the path at which a kind is listed, by its place in the search: in one logical cluster, or in all of them. `None` where the
+    /// cluster that is searched does not have it.
+    pub fn path(&self, kind: usize) -> Option<String> {
+        let kind = self.kinds.get(kind)?;
+        let cluster = match (&self.cluster, &kind.cluster) {
+            (Some(one), Some(other)) if one != other => return None,
+            (one, other) => one.as_ref().or(other.as_ref()),
+        };
+        let cluster = cluster.map_or("*", String::as_str);
+        let Kind {
+            resource,
+            version,
+            group,
+            ..
+        } = kind;
+        Some(format!(
+            "/clusters/{cluster}/apis/{group}/{version}/{resource}"
+        ))
+    }
+
+    /// Returns where the search is made, to tell who makes it.
+    pub fn scope(&self) -> ClusterScope {
+        let of_first = self.kinds.first().and_then(|kind| kind.cluster.as_ref());
+        let cluster = self.cluster.as_ref().or(of_first);
+        let one = cluster.and_then(|name| name.parse().ok());
+        one.unwrap_or(ClusterScope::All)
+    }
+
     /// The place after the last row of the page.
     fn end(&self) -> usize {
         self.offset.saturating_add(self.limit)
@@ -331,33 +325,21 @@ impl Sort {
 // === impl Row ===
 
 impl Row {
-    /// Reads an object of the list of a kind. What has no name is none.
-    fn read(raw: &RawValue, search: &Search, resource: usize) -> Option<Self> {
-        let item: Item<'_> = serde_json::from_str(raw.get()).ok()?;
-        let mut metadata = item.metadata;
-        if metadata.name.is_empty() {
-            return None;
+    fn new(object: Object, search: &Search, kind: usize) -> Self {
+        let of_kind = search.kinds.get(kind).and_then(|kind| kind.cluster.clone());
+        let cluster = search.cluster.clone().or(of_kind);
+        Self {
+            cluster: cluster.unwrap_or(object.cluster),
+            namespace: object.namespace,
+            name: object.name,
+            kind: object.kind,
+            resource: kind,
+            uid: object.uid,
+            state: state_of(object.is_leaving, &object.state),
+            reason: object.reason,
+            message: object.message,
+            created: object.created,
         }
-        let status: Status<'_> = lenient(item.status);
-        let conditions: Vec<&RawValue> = lenient(status.conditions);
-        let conditions = conditions
-            .into_iter()
-            .map(|condition| lenient::<Condition>(Some(condition)));
-        let (reason, message) = trouble(conditions);
-        let state: String = lenient(status.state);
-        let of_list = metadata.annotations.remove(api::cluster::ANNOTATION);
-        Some(Self {
-            cluster: search.cluster.clone().or(of_list).unwrap_or_default(),
-            namespace: metadata.namespace,
-            name: metadata.name,
-            kind: shortened(item.kind),
-            resource,
-            uid: metadata.uid,
-            state: state_of(metadata.deletion_timestamp.is_some(), &state),
-            reason: shortened(reason),
-            message: shortened(message),
-            created: metadata.creation_timestamp,
-        })
     }
 
     /// Whether each word is part of something that the row shows.
@@ -407,37 +389,6 @@ fn state_of(is_leaving: bool, state: &str) -> State {
     }
 }
 
-/// Why an instance is not ready: what the first condition says that does not hold, `Ready` last, because it repeats another.
-fn trouble(conditions: impl Iterator<Item = Condition>) -> (String, String) {
-    let mut open: Vec<Condition> = conditions
-        .filter(|condition| condition.status != "True" && !condition.r#type.is_empty())
-        .collect();
-    open.sort_by_key(|condition| {
-        let is_unknown = condition.status != "False";
-        (
-            condition.r#type == "Ready",
-            is_unknown,
-            condition.message.is_empty(),
-        )
-    });
-    let first = open.into_iter().next().unwrap_or_default();
-    (first.reason, first.message)
-}
-
-/// Reads a part of an object whose shape its kind does not promise.
-fn lenient<'a, T: Deserialize<'a> + Default>(raw: Option<&'a RawValue>) -> T {
-    raw.and_then(|raw| serde_json::from_str(raw.get()).ok())
-        .unwrap_or_default()
-}
-
-fn shortened(mut text: String) -> String {
-    if text.len() > TEXT_BYTES_MAX {
-        text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
-        text.push('…');
-    }
-    text
-}
-
 // === impl Counts ===
 
 impl Counts {
@@ -464,8 +415,9 @@ impl Finder {
             total: 0,
             states: Counts::default(),
             cells: BTreeMap::new(),
-            failures: Vec::new(),
-            resource_version: String::new(),
+            notes: Vec::new(),
+            omitted_note_count: 0,
+            resource_versions: BTreeMap::new(),
         }
     }
 
@@ -477,46 +429,62 @@ impl Finder {
     /// Takes one page of the list of a kind, by its place in the search.
     ///
     /// # Errors
-    /// The page is not a list.
+    /// The page is not a list. Objects before the place that shows it may have been taken.
     pub fn take(&mut self, kind: usize, page: &[u8]) -> Result<More, Unreadable> {
-        let list: List<'_> = serde_json::from_slice(page).map_err(Unreadable)?;
-        if self.resource_version.is_empty() {
-            // A watch from the first version on sees all that came later, whichever list has it already.
-            self.resource_version = list.metadata.resource_version;
-        }
-        for raw in list.items {
-            let Some(row) = Row::read(raw, &self.search, kind) else {
-                continue;
-            };
-            let cell = (row.cluster.clone(), kind);
-            self.cells.entry(cell).or_default().count(row.state);
-            if !row.has(&self.search.words) {
-                continue;
-            }
-            self.states.count(row.state);
-            if self.search.state.is_some_and(|state| state != row.state) {
-                continue;
-            }
-            self.total = self.total.saturating_add(1);
-            self.rows.push(row);
-            if self.rows.len() > self.search.end().saturating_mul(2) {
-                self.sort();
-            }
-        }
-        Ok(match list.metadata.r#continue {
+        let end = list::read(page, |object| self.take_object(kind, object)).map_err(Unreadable)?;
+        // A watch from the first page on sees all that came later, whichever page has it already.
+        self.resource_versions
+            .entry(kind)
+            .or_insert(end.resource_version);
+        Ok(match end.token {
             token if token.is_empty() => More::Done,
             token => More::Continue(token),
         })
     }
 
+    fn take_object(&mut self, kind: usize, object: Object) {
+        let row = Row::new(object, &self.search, kind);
+        let cell = (row.cluster.clone(), kind);
+        self.cells.entry(cell).or_default().count(row.state);
+        if !row.has(&self.search.words) {
+            return;
+        }
+        self.states.count(row.state);
+        if self.search.state.is_some_and(|state| state != row.state) {
+            return;
+        }
+        self.total = self.total.saturating_add(1);
+        self.rows.push(row);
+        if self.rows.len() >= self.search.end().saturating_add(SPARE_ROW_COUNT) {
+            self.sort();
+        }
+    }
+
     /// Notes that a kind cannot be listed, or not to its end.
     pub fn fail(&mut self, kind: usize, code: u16, message: &str) {
-        let resource = self.search.kinds.get(kind).map(Kind::to_string);
-        self.failures.push(Failure {
-            resource: resource.unwrap_or_default(),
+        self.note(kind, Some(code), message);
+    }
+
+    /// Notes what is warned of about the list of a kind.
+    pub fn warn(&mut self, kind: usize, message: &str) {
+        self.note(kind, None, message);
+    }
+
+    fn note(&mut self, kind: usize, code: Option<u16>, message: &str) {
+        let note = Note {
+            kind,
             code,
-            message: shortened(message.to_owned()),
-        });
+            message: shortened(message, MESSAGE_BYTES_MAX),
+        };
+        if self.notes.contains(&note) {
+            return;
+        }
+        let of_kind = self.notes.iter().filter(|note| note.kind == kind).count();
+        if self.notes.len() >= NOTE_COUNT_MAX || of_kind >= NOTE_COUNT_OF_KIND_MAX {
+            self.omitted_note_count = self.omitted_note_count.saturating_add(1);
+            return;
+        }
+        self.notes.push(note);
     }
 
     /// Sorts the rows, and drops those that come after the page.
@@ -557,14 +525,31 @@ impl Finder {
                 serde_json::json!({"cluster": cluster, "resource": name(*kind), "counts": counts})
             })
             .collect();
+        let notes = |is_failure: bool| -> Vec<serde_json::Value> {
+            let chosen = self
+                .notes
+                .iter()
+                .filter(|note| note.code.is_some() == is_failure);
+            chosen
+                .map(|note| serde_json::json!({"resource": name(note.kind), "code": note.code, "message": note.message}))
+                .collect()
+        };
+        let versions: BTreeMap<String, &String> = self
+            .resource_versions
+            .iter()
+            .filter_map(|(kind, version)| Some((search.kinds.get(*kind)?.asked(), version)))
+            .filter(|(_, version)| !version.is_empty())
+            .collect();
         serde_json::json!({
             "total": self.total,
             "offset": search.offset,
             "rows": rows,
             "states": self.states,
             "cells": cells,
-            "failures": self.failures,
-            "resourceVersion": self.resource_version,
+            "failures": notes(true),
+            "warnings": notes(false),
+            "omitted": self.omitted_note_count,
+            "resourceVersions": versions,
         })
     }
 }

@@ -8,6 +8,8 @@ use api::{Status, StatusCause, StatusDetails};
 use crate::call::{Call, Failed, PARTIAL};
 use crate::refusal::Refusal;
 
+/// What a warning begins with that names something that is missing in an answer.
+pub(crate) const LEFT_OUT: &str = "left out: ";
 /// Clusters of which the reason is told, beside the name.
 const REASON_COUNT_MAX: usize = 6;
 /// Lines of names of the others, and how long one is: a warning that is longer is cut.
@@ -27,7 +29,7 @@ pub(super) fn tell(call: &Call<'_>, failed: &[Failed]) -> Result<(), Refusal> {
     lines.extend(lines_of_names(others));
     if call.query.flag(PARTIAL) {
         for line in lines {
-            call.context.warn(format!("left out: {line}"));
+            call.context.warn(format!("{LEFT_OUT}{line}"));
         }
         return Ok(());
     }

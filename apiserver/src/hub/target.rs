@@ -16,7 +16,9 @@ use crate::{
     authorize::{Authorized, Judge},
     backup,
     call::{Gathered, PARTIAL},
-    discovery, openapi,
+    discovery,
+    handle::LEFT_OUT,
+    openapi,
     refusal::Refusal,
     registry::{ClusterKind, Registry, ResourceScope},
     relay,
@@ -205,8 +207,8 @@ async fn gathered(hub: &Hub, request: &Authorized<Parts>) -> Result<Option<Gathe
     if info.verb == Verb::Watch {
         let query = Query::parse(request.request().uri.query().unwrap_or_default());
         if query.flag(PARTIAL) {
-            let text = "left out: what spokes keep themselves of it";
-            request.context().warn(text);
+            let text = "what spokes keep themselves of it";
+            request.context().warn(format!("{LEFT_OUT}{text}"));
             return Ok(None);
         }
         let resource = GroupResource::new(info.group.as_str(), info.resource.as_str());

@@ -1,14 +1,22 @@
 //! How a request of the fleet view is answered, and how its calls come back to the hub as their caller.
 
-use http::{Request, request::Parts};
+use std::time::Duration;
+
+use api::ClusterScope;
+use http::{HeaderMap, Request, request::Parts};
+use tokio::time::Instant;
 
 use super::{Head, Hub};
 use crate::{
     quota::Seat,
-    request::Peer,
-    respond::{self, RequestBody, Response},
+    refusal::Refusal,
+    request::{Peer, share::Kind},
+    respond::{self, Held, RequestBody, Response},
     view::{self, Asker},
 };
+
+/// How long a call waits for a place: as long as others take.
+const PLACE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The other end of a connection, as whom the hub is asked.
 struct Caller<'a> {
@@ -20,6 +28,25 @@ struct Caller<'a> {
 // === impl Caller ===
 
 impl Asker for Caller<'_> {
+    async fn place(&self, headers: &HeaderMap, scope: &ClusterScope) -> Result<Held, Refusal> {
+        let parts = &self.hub.parts;
+        let now = jiff::Timestamp::now();
+        let sender = parts.authenticator.identify(headers, self.peer, scope, now);
+        let sender = sender.await?;
+        let user = sender.user();
+        let share = match self.seat {
+            Some(seat) => seat.share(&parts.quotas, user),
+            None => parts.quotas.share(user, None),
+        };
+        if let Some(seat) = self.seat {
+            seat.count_for(&share, user)?;
+        }
+        // Who waits counts as well.
+        let permit = share.take(Kind::Request, user)?;
+        let place = share.view(user, Instant::now() + PLACE_TIMEOUT).await?;
+        Ok(Box::new((permit, place)))
+    }
+
     async fn ask(&self, request: Request<RequestBody>) -> Response {
         self.hub.answer(request, self.peer, self.seat).await
     }

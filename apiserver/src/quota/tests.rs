@@ -4,7 +4,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::request::share::{Kind, Permit};
+use crate::request::{
+    SYSTEM_MASTERS,
+    share::{Kind, Permit},
+};
 
 const LIMITS: Limits = Limits {
     connections_per_user: 2,
@@ -165,6 +168,27 @@ async fn large_bodies_of_one_user_wait_for_each_other_and_for_nobody_else() {
         "half is left for others"
     );
     drop(tree);
+}
+
+#[tokio::test]
+async fn calls_of_the_view_are_a_few_of_each_user_and_of_all() {
+    let quotas = Quotas::new(Limits::default());
+    let take = async |user: &UserInfo| quotas.share(user, None).view(user, Instant::now()).await;
+    let mut held = Vec::new();
+    for name in ["a", "b", "c", "d"] {
+        let user = user(name);
+        held.push(take(&user).await.unwrap());
+        held.push(take(&user).await.unwrap());
+        let refusal = take(&user).await.unwrap_err();
+        assert_eq!(refusal.status().unwrap().code, 429, "more than {name}'s");
+    }
+    let other = user("e");
+    assert!(take(&other).await.is_err(), "all together have as many");
+    let masters = [SYSTEM_MASTERS];
+    let chief = UserInfo::authenticated("chief", masters);
+    assert!(take(&chief).await.is_ok(), "there are some for masters");
+    drop(held.pop());
+    assert!(take(&other).await.is_ok(), "one was given back");
 }
 
 #[test]

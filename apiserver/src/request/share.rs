@@ -33,6 +33,13 @@ const TREE_UNITS_PER_USER: u32 = 64 * 16;
 /// becomes), so the memory is about four times this.
 const TREE_UNITS: u32 = 128 * 16;
 
+/// Calls of the fleet view of one user: a person with two tabs.
+const VIEWS_PER_USER: usize = 2;
+/// The same of all users together. One holds up to 4 MiB of text, and rows of 40 MiB where a hostile list is read to its far end.
+const VIEWS: usize = 8;
+/// Further ones of `system:masters` alone: an administrator is not locked out by clients that do not read their answers.
+const VIEWS_OF_MASTERS: usize = 2;
+
 /// How much one user, and all together, may have at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -56,6 +63,7 @@ pub(crate) struct Share {
     in_use: [AtomicU32; KIND_COUNT],
     bodies: Arc<Semaphore>,
     trees: Arc<Semaphore>,
+    views: Arc<Semaphore>,
     totals: Arc<Totals>,
 }
 
@@ -91,6 +99,8 @@ pub(crate) struct Totals {
     requests: AtomicU32,
     streams: AtomicU32,
     trees: Arc<Semaphore>,
+    views: Arc<Semaphore>,
+    views_of_masters: Arc<Semaphore>,
     refused: [AtomicU64; KIND_COUNT],
 }
 
@@ -121,6 +131,8 @@ impl Totals {
             requests: AtomicU32::new(0),
             streams: AtomicU32::new(0),
             trees: Arc::new(Semaphore::new(TREE_UNITS as usize)),
+            views: Arc::new(Semaphore::new(VIEWS)),
+            views_of_masters: Arc::new(Semaphore::new(VIEWS_OF_MASTERS)),
             refused: Default::default(),
         }
     }
@@ -157,6 +169,7 @@ impl Share {
             in_use: Default::default(),
             bodies: Arc::new(Semaphore::new(BODY_UNITS_PER_USER as usize)),
             trees: Arc::new(Semaphore::new(TREE_UNITS_PER_USER as usize)),
+            views: Arc::new(Semaphore::new(VIEWS_PER_USER)),
             totals: Arc::clone(totals),
         }
     }
@@ -225,6 +238,21 @@ impl Share {
         // The user's own first: whoever waits for it must not hold what others need.
         let own = acquire(&self.trees, units, deadline).await?;
         let of_all = acquire(&self.totals.trees, units, deadline).await?;
+        Ok(Memory(Some(own), Some(of_all)))
+    }
+
+    /// Waits until the user may have a call of the fleet view.
+    ///
+    /// # Errors
+    /// 429 after `deadline`.
+    pub(crate) async fn view(&self, user: &UserInfo, deadline: Instant) -> Result<Memory, Refusal> {
+        let own = acquire(&self.views, 1, deadline).await?;
+        if user.is_master_of_hub()
+            && let Ok(reserved) = Arc::clone(&self.totals.views_of_masters).try_acquire_owned()
+        {
+            return Ok(Memory(Some(own), Some(reserved)));
+        }
+        let of_all = acquire(&self.totals.views, 1, deadline).await?;
         Ok(Memory(Some(own), Some(of_all)))
     }
 }

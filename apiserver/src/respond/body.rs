@@ -227,11 +227,6 @@ impl Body {
         self.running = running;
     }
 
-    /// Takes what counts the request, for who reads the body here and goes on from it.
-    pub(crate) const fn take_permit(&mut self) -> Option<Permit> {
-        self.permit.take()
-    }
-
     /// Keeps something else until the body is sent or dropped.
     pub(crate) fn keep(&mut self, held: Held) {
         self.held = Some(held);
