@@ -57,7 +57,7 @@ macro_rules! assets {
 }
 
 /// All files. A test compares them with the folder.
-static ASSETS: [Asset; 16] = assets![
+static ASSETS: [Asset; 17] = assets![
     "index.html",
     "app.css",
     "app.js",
@@ -68,6 +68,7 @@ static ASSETS: [Asset; 16] = assets![
     "icon.svg",
     "instance.js",
     "instances.js",
+    "kinds.js",
     "matrix.js",
     "parts.js",
     "session.js",

@@ -28,7 +28,7 @@ export function query(parameters) {
   return text && `?${text}`;
 }
 
-async function send(path, { method = "GET", body, signal, accept = "application/json" } = {}) {
+async function send(path, { method = "GET", body, signal, accept = "application/json", isReview = false } = {}) {
   const headers = { accept, ...credentials() };
   if (body !== undefined) headers["content-type"] = "application/json";
   let response;
@@ -43,19 +43,21 @@ async function send(path, { method = "GET", body, signal, accept = "application/
   }
   if (response.ok) return response;
   const status = await response.json().catch(() => ({}));
-  const refused = new Refused(response.status, String(status.message ?? response.statusText));
-  if (response.status === 401) dispatchEvent(new CustomEvent("wheelhouse-unauthorized"));
+  const refused = new Refused(response.status, String(status?.message ?? response.statusText));
+  // Of a call that was given up nobody wants to know, such as one of who was signed in before.
+  if (response.status === 401 && !isReview && !signal?.aborted) dispatchEvent(new CustomEvent("wheelhouse-unauthorized"));
   throw refused;
 }
 
 export const get = async (path, signal) => (await send(path, { signal })).json();
 export const post = async (path, body, signal) => (await send(path, { method: "POST", body, signal })).json();
+const review = async (path, body) => (await send(path, { method: "POST", body, isReview: true })).json();
 
 /** Who the hub takes the caller for; null for nobody. */
 export async function whoAmI() {
-  const review = { apiVersion: "authentication.k8s.io/v1", kind: "SelfSubjectReview" };
+  const question = { apiVersion: "authentication.k8s.io/v1", kind: "SelfSubjectReview" };
   try {
-    const answer = await post("/apis/authentication.k8s.io/v1/selfsubjectreviews", review);
+    const answer = await review("/apis/authentication.k8s.io/v1/selfsubjectreviews", question);
     const user = answer.status?.userInfo?.username;
     return user && user !== "system:anonymous" ? user : null;
   } catch (error) {
@@ -95,16 +97,18 @@ async function* watchFrom(path, parameters, resourceVersion, signal) {
   }
 }
 
-/** Waits, longer with each failure, with jitter, at most ten seconds. */
+/** How long to wait: longer with each failure, with jitter, at most ten seconds. */
+export const waitAfter = (failures) => Math.min(10_000, 250 * 2 ** failures) * (0.5 + Math.random() / 2);
+
 const pause = (failures, signal) => new Promise((resolve) => {
-  const timer = setTimeout(resolve, Math.min(10_000, 250 * 2 ** failures) * (0.5 + Math.random() / 2));
+  const timer = setTimeout(resolve, waitAfter(failures));
   signal.addEventListener("abort", () => { clearTimeout(timer); resolve(); }, { once: true });
 });
 
 const identity = (object) => object.metadata?.uid ?? `${object.metadata?.namespace}/${object.metadata?.name}`;
 
 /** Whether going on makes sense: what the user may not see stays unseen until they sign in anew. */
-const isFinal = (error) => error.code === 401 || error.code === 403 || error.code === 404 || error.code === 405;
+export const isFinal = (error) => [400, 401, 403, 404, 405, 413].includes(error.code);
 
 /**
  * Keeps a list up to date: listed once, then watched. `changed(objects, event)` is called with all objects by uid after the list and
@@ -118,6 +122,7 @@ export function follow(path, { parameters = {}, changed, told = () => {} }) {
     while (!signal.aborted) {
       try {
         const list = await get(path + query(parameters), signal);
+        if (signal.aborted) return;
         const objects = new Map((list.items ?? []).map((object) => [identity(object), object]));
         told(null);
         changed(objects, null);
@@ -125,6 +130,7 @@ export function follow(path, { parameters = {}, changed, told = () => {} }) {
         for (;;) {
           const began = performance.now();
           for await (const event of watchFrom(path, parameters, version, signal)) {
+            if (signal.aborted) return;
             version = event.object?.metadata?.resourceVersion ?? version;
             failures = 0;
             if (event.type === "BOOKMARK") continue;
@@ -138,11 +144,10 @@ export function follow(path, { parameters = {}, changed, told = () => {} }) {
         }
       } catch (error) {
         if (signal.aborted) return;
-        if (error.code !== 410) {
-          told(error);
-          if (isFinal(error)) return;
-          await pause(failures++, signal);
-        }
+        // After 410 there is a list to read, and a server that always says so is not asked without a pause.
+        if (error.code !== 410) told(error);
+        if (isFinal(error)) return;
+        await pause(failures++, signal);
       }
     }
   })();
@@ -158,6 +163,7 @@ export function notice(path, resourceVersion, happened) {
     for (let failures = 0; !signal.aborted;) {
       try {
         for await (const event of watchFrom(path, { partial: "true" }, version, signal)) {
+          if (signal.aborted) return;
           version = event.object?.metadata?.resourceVersion ?? version;
           failures = 0;
           if (event.type !== "BOOKMARK") happened(event);
@@ -177,8 +183,8 @@ export function notice(path, resourceVersion, happened) {
 
 /** The logical clusters that the user may access by name, where the user may not list Spokes. */
 export async function ownClusters(signal) {
-  const review = { apiVersion: "authorization.k8s.io/v1", kind: "SelfSubjectRulesReview", spec: { namespace: "default" } };
-  const answer = await post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", review, signal);
+  const question = { apiVersion: "authorization.k8s.io/v1", kind: "SelfSubjectRulesReview", spec: { namespace: "default" } };
+  const answer = await post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", question, signal);
   const names = new Set();
   for (const rule of answer.status?.resourceRules ?? []) {
     const covers = (field, word) => (rule[field] ?? []).some((it) => it === "*" || it === word);

@@ -1,9 +1,10 @@
 // The frame of all pages: sign-in, navigation, the fleet and the definitions, which several pages read, and one render for each change.
 
 import { html, nothing, render } from "./vendor/lit-html.js";
-import { at, DEFINITIONS, follow, get, ownClusters, query, SPOKES, whoAmI } from "./api.js";
+import { at, DEFINITIONS, follow, ownClusters, SPOKES, waitAfter, whoAmI } from "./api.js";
 import { hasToken, isToken, signIn, signOut } from "./session.js";
-import { links, text } from "./parts.js";
+import { ofClusters, ofDefinitions } from "./kinds.js";
+import { links, refusal } from "./parts.js";
 import * as fleet from "./fleet.js";
 import * as instances from "./instances.js";
 import * as instance from "./instance.js";
@@ -23,6 +24,8 @@ const ROUTES = [
 
 /** How often ages are told anew. Nothing is asked for. */
 const AGES_MS = 5_000;
+/** A pause in changes of definitions. */
+const KINDS_MS = 50;
 
 const root = document.getElementById("app");
 const announcer = document.getElementById("announcer");
@@ -35,11 +38,15 @@ const app = {
   /** Definitions by uid, and the kinds of instances that there are: `{resource, kind, cluster, name}`. */
   definitions: { objects: new Map(), error: null },
   kinds: [],
+  areKindsKnown: false,
   update,
 };
 let page = null;
 let area = "";
-let ends = [];
+/** What is done for who is signed in: it ends with the session, and nothing that comes later is shown. */
+let session = { ending: new AbortController(), ends: [], finding: null };
+/** Counts the attempts to sign in: the last one counts. */
+let attempt = 0;
 let isDue = false;
 
 function update() {
@@ -47,42 +54,55 @@ function update() {
   isDue = true;
   requestAnimationFrame(() => {
     isDue = false;
-    render(frame(), root);
-    page?.rendered?.();
+    try {
+      render(frame(), root);
+      page?.rendered?.();
+    } catch (error) {
+      render(broken(error), root);
+    }
   });
 }
 
 // === who ===
 
+/** Returns whether this attempt is still the last one. */
 async function begin() {
+  const mine = ++attempt;
+  let [user, problem] = [null, null];
   try {
-    app.user = await whoAmI();
-    app.problem = null;
+    user = await whoAmI();
   } catch (error) {
-    app.user = null;
-    app.problem = error;
+    problem = error;
   }
+  if (mine !== attempt) return false;
+  stop();
+  [app.user, app.problem] = [user, problem];
   if (app.user) start();
   update();
+  return true;
 }
 
 function start() {
-  stop();
-  app.fleet = { spokes: new Map(), error: null, isKnown: false };
-  app.definitions = { objects: new Map(), error: null };
+  session = { ending: new AbortController(), ends: [], finding: null };
   followFleet();
   followDefinitions();
   open();
 }
 
+/** Ends all that goes on for who is signed in, and forgets what was read. */
 function stop() {
-  for (const end of ends.splice(0)) end();
+  session.ending.abort();
+  for (const end of session.ends.splice(0)) end();
   page?.stop();
   page = null;
+  app.fleet = { spokes: new Map(), error: null, isKnown: false };
+  app.definitions = { objects: new Map(), error: null };
+  app.kinds = [];
+  app.areKindsKnown = false;
 }
 
 function followFleet() {
-  ends.push(follow(SPOKES, {
+  session.ends.push(follow(SPOKES, {
     changed(objects) {
       app.fleet = { spokes: objects, error: null, isKnown: true };
       update();
@@ -97,9 +117,12 @@ function followFleet() {
 
 /** The clusters of a user who may not list Spokes: by name, as the user's rights name them. */
 async function followOwn() {
+  const { ending: { signal }, ends } = session;
   const spokes = new Map();
-  const take = () => { app.fleet = { spokes, error: null, isKnown: true }; update(); };
-  const names = await ownClusters().catch((error) => { app.fleet.error = error; return []; });
+  let problem = null;
+  const take = () => { app.fleet = { spokes, error: problem, isKnown: true }; update(); };
+  const names = await ownClusters(signal).catch((error) => { problem = error; return []; });
+  if (signal.aborted) return;
   for (const name of names) {
     spokes.set(name, { hidden: true, name });
     ends.push(follow(SPOKES, {
@@ -116,7 +139,7 @@ async function followOwn() {
 }
 
 function followDefinitions() {
-  ends.push(follow(at("*") + DEFINITIONS, {
+  session.ends.push(follow(at("*") + DEFINITIONS, {
     parameters: { partial: "true" },
     changed(objects) {
       app.definitions = { objects, error: null };
@@ -125,38 +148,46 @@ function followDefinitions() {
     },
     told(error) {
       app.definitions.error = error;
-      if (error) findKinds();
+      if (error?.code === 403) findKinds();
       update();
     },
   }));
 }
 
-/** Which resources instances have: those of definitions, and for who may not read those, what the group of kro holds. */
+/** Finds out which kinds of instances there are, once at a time: definitions that change meanwhile make it look again. */
 async function findKinds() {
-  const wanted = new Map();
-  for (const object of app.definitions.objects.values()) {
-    const schema = object.spec?.schema ?? {};
-    const group = text(schema.group) || "kro.run";
-    const cluster = text(object.metadata?.annotations?.["kcp.io/cluster"]) || "root";
-    wanted.set(`${group}/${text(schema.apiVersion)}/${text(schema.kind)}`, { cluster, name: text(object.metadata?.name) });
+  const mine = session;
+  if (mine.finding) {
+    mine.finding.isStale = true;
+    return;
   }
-  const groups = new Set([...wanted.keys()].map((key) => key.split("/").slice(0, 2).join("/")));
-  groups.add("kro.run/v1alpha1");
-  const clusters = app.definitions.error ? await ownClusters().catch(() => []) : ["*"];
-  const kinds = new Map();
-  await Promise.all(clusters.flatMap((cluster) => [...groups].map(async (group) => {
-    const found = await get(`${at(cluster)}/apis/${group}`).catch(() => ({ resources: [] }));
-    for (const { name, kind } of found.resources ?? []) {
-      if (name.includes("/") || name === "resourcegraphdefinitions") continue;
-      const definition = wanted.get(`${group}/${kind}`);
-      if (!definition && !app.definitions.error) continue;
-      const [ofGroup, version] = group.split("/");
-      kinds.set(`${name}.${version}.${ofGroup}`, { resource: `${name}.${version}.${ofGroup}`, kind, ...definition });
+  const { signal } = mine.ending;
+  for (let failures = 0; ; ) {
+    mine.finding = { isStale: false };
+    const wait = failures ? waitAfter(failures) : KINDS_MS;
+    await new Promise((resolve) => { setTimeout(resolve, wait); });
+    if (signal.aborted) return;
+    try {
+      const isHidden = app.definitions.error?.code === 403;
+      const found = isHidden ? await ofClusters(await ownClusters(signal), signal)
+        : await ofDefinitions([...app.definitions.objects.values()], signal);
+      if (signal.aborted) return;
+      failures = 0;
+      takeKinds(found);
+    } catch {
+      if (signal.aborted) return;
+      failures += 1;
+      continue;
     }
-  })));
-  const found = [...kinds.values()].sort((one, other) => one.kind.localeCompare(other.kind));
-  if (JSON.stringify(found) === JSON.stringify(app.kinds)) return;
+    if (!mine.finding.isStale) break;
+  }
+  mine.finding = null;
+}
+
+function takeKinds(found) {
+  if (app.areKindsKnown && JSON.stringify(found) === JSON.stringify(app.kinds)) return;
   app.kinds = found;
+  app.areKindsKnown = true;
   page?.kindsChanged?.();
   update();
 }
@@ -177,7 +208,11 @@ function open() {
     } catch {
       break;
     }
-    page = module.page(app, parts, new URLSearchParams(search));
+    try {
+      page = module.page(app, parts, new URLSearchParams(search));
+    } catch (error) {
+      page = { render() { throw error; }, stop() {} };
+    }
     area = name;
     document.title = `${module.title(parts)} · Wheelhouse`;
     announcer.textContent = module.title(parts);
@@ -190,8 +225,15 @@ addEventListener("hashchange", () => {
   open();
   requestAnimationFrame(() => document.querySelector("h1")?.focus());
 });
-addEventListener("wheelhouse-unauthorized", () => {
-  if (!app.user) return;
+/** A 401 may be that of a spoke, which decides nothing here: the hub is asked. */
+addEventListener("wheelhouse-unauthorized", async () => {
+  const mine = session;
+  if (!app.user || mine.isDoubted) return;
+  mine.isDoubted = true;
+  const user = await whoAmI().catch(() => app.user);
+  mine.isDoubted = false;
+  if (mine !== session || mine.ending.signal.aborted || user) return;
+  attempt += 1;
   stop();
   app.user = null;
   app.problem = { code: 401, message: "The hub no longer accepts this credential." };
@@ -223,6 +265,17 @@ function setTheme() {
   sessionStorage.setItem("wheelhouse.theme", document.documentElement.dataset.theme);
 }
 
+const broken = (error) => html`<h1 tabindex="-1">This page cannot be shown</h1>${refusal({ code: -1, message: String(error) }, "what it shows")}`;
+
+/** What the page shows. Nothing that it is given stops the frame around it. */
+function content() {
+  try {
+    return page.render();
+  } catch (error) {
+    return broken(error);
+  }
+}
+
 const frame = () => {
   if (app.user === undefined) return nothing;
   if (!app.user) return signInPage();
@@ -234,10 +287,11 @@ const frame = () => {
       <button type="button" class="flat" @click=${setTheme} title="Switch between light and dark">Light/dark</button>
       ${hasToken() ? html`<button type="button" class="flat" @click=${leave}>Sign out</button>` : nothing}
     </header>
-    <main id="main">${page ? page.render() : html`<h1 tabindex="-1">No such page</h1><p><a href=${links.fleet}>To the fleet</a></p>`}</main>`;
+    <main id="main">${page ? content() : html`<h1 tabindex="-1">No such page</h1><p><a href=${links.fleet}>To the fleet</a></p>`}</main>`;
 };
 
 function leave() {
+  attempt += 1;
   signOut();
   stop();
   app.user = null;
@@ -254,8 +308,8 @@ function enter(event) {
     return;
   }
   signIn(token);
-  begin().then(() => {
-    if (app.user) return;
+  begin().then((isLast) => {
+    if (!isLast || app.user) return;
     signOut();
     app.problem ??= { code: 401, message: "The hub does not accept this token." };
     update();

@@ -1,7 +1,7 @@
 // Definitions, and one of them with its graph.
 
 import { html, nothing } from "./vendor/lit-html.js";
-import { get } from "./api.js";
+import { get, isFinal, waitAfter } from "./api.js";
 import { drawing } from "./graph.js";
 import { chip, condition, conditions, links, list, refusal, source, text, trouble, when, yaml } from "./parts.js";
 
@@ -43,19 +43,27 @@ function one(app, [cluster, name]) {
   let error = null;
   let shown = null;
   let chosen = null;
+  let isReading = false;
   const ending = new AbortController();
+  let failures = 0;
+  let due = null;
   const find = () => [...app.definitions.objects.values()].find((it) => text(it.metadata?.name) === name && clusterOf(it) === cluster);
   /** Draws anew where the definition, or what the compiler says of it, has changed. */
   async function draw(version) {
-    if (version === shown) return;
-    shown = version;
+    if (version === shown || isReading) return;
+    [shown, isReading] = [version, true];
+    clearTimeout(due);
+    const { signal } = ending;
     try {
-      graph = await get(`/ui/api/drawing/${encodeURIComponent(cluster)}/${encodeURIComponent(name)}`, ending.signal);
-      error = null;
+      const found = await get(`/ui/api/drawing/${encodeURIComponent(cluster)}/${encodeURIComponent(name)}`, signal);
+      if (signal.aborted) return;
+      [graph, error, failures] = [found, null, 0];
     } catch (failure) {
-      if (ending.signal.aborted) return;
+      if (signal.aborted) return;
       error = failure;
+      if (!isFinal(failure)) due = setTimeout(() => { shown = null; app.update(); }, waitAfter(failures++));
     }
+    isReading = false;
     app.update();
   }
   const render = () => {
@@ -65,11 +73,11 @@ function one(app, [cluster, name]) {
     const node = list(definition?.spec?.resources).find((it) => it?.id === chosen);
     return html`<div class="head"><h1 tabindex="-1">${name}</h1>${definition ? chip(stateOfDefinition(definition)) : nothing}
         <p class="summary">${graph?.kind ? html`defines <b>${graph.kind}</b>` : nothing} ${cluster === "root" ? "for the fleet" : html`for <a href=${links.spoke(cluster)}>${cluster}</a>`}
-        ${kind ? html`<span class="quiet">·</span> <a href=${links.instances({ kind: kind.resource })}>its instances</a>` : nothing}</p></div>
+        ${kind ? html`<span class="quiet">·</span> <a href=${links.instances({ kind: kind.resource, cluster: cluster === "root" ? "" : cluster })}>its instances</a>` : nothing}</p></div>
       ${refusal(error, name)}
       <section aria-label="Graph">${drawing(graph, { chosen, choose: (id) => { chosen = id; app.update(); } })}</section>
       ${node ? html`<section aria-label="Node ${chosen}"><h2>${chosen}</h2><pre tabindex="0"><code>${yaml(node)}</code></pre></section>` : nothing}
       ${definition ? html`<section aria-label="Conditions">${conditions(definition)}</section>${source(definition)}` : nothing}`;
   };
-  return { render, stop: () => ending.abort() };
+  return { render, stop() { clearTimeout(due); ending.abort(); } };
 }

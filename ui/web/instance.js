@@ -1,7 +1,7 @@
 // One instance: what it waits for, its graph with the state of each node, its children live, events, YAML.
 
 import { html, nothing } from "./vendor/lit-html.js";
-import { at, follow, get } from "./api.js";
+import { at, follow, get, isFinal, waitAfter } from "./api.js";
 import { clusterOf } from "./definitions.js";
 import { drawing } from "./graph.js";
 import { ago, chip, conditions, links, list, refusal, source, stateOf, text, trouble, when } from "./parts.js";
@@ -43,6 +43,7 @@ export function page(app, [resource, cluster, space, name]) {
   const ends = [];
   const followed = new Map();
   const ending = new AbortController();
+  let due = null;
 
   ends.push(follow(path, {
     parameters: { fieldSelector: `metadata.name=${name}` },
@@ -78,7 +79,8 @@ export function page(app, [resource, cluster, space, name]) {
     draw(found);
   }
 
-  async function draw(found) {
+  async function draw(found, failures = 0) {
+    clearTimeout(due);
     const definition = text(found.metadata?.labels?.["kro.run/resource-graph-definition-name"]);
     if (!definition) return;
     const uid = text(found.metadata?.labels?.["kro.run/resource-graph-definition-id"]);
@@ -86,20 +88,23 @@ export function page(app, [resource, cluster, space, name]) {
     // Who may not list definitions may still read one: the cluster's own comes before one of root with the same name.
     for (const where of known ? [clusterOf(known)] : [cluster, "root"]) {
       try {
-        graph = await get(`/ui/api/drawing/${segment(where)}/${segment(definition)}`, ending.signal);
-        graphError = null;
+        const drawn = await get(`/ui/api/drawing/${segment(where)}/${segment(definition)}`, ending.signal);
+        if (ending.signal.aborted) return;
+        [graph, graphError] = [drawn, null];
         break;
       } catch (failure) {
         if (ending.signal.aborted) return;
         graphError = failure;
       }
     }
+    // One that was refused for a reason that passes is asked for again.
+    if (graphError && !isFinal(graphError)) due = setTimeout(() => draw(found, failures + 1), waitAfter(failures));
     app.update();
   }
 
   /** One watch per kind and namespace of the children that the ledger names. */
   function followChildren(uid) {
-    for (const member of list(ledger?.spec?.members)) {
+    for (const member of list(ledger?.spec?.members).filter(Boolean)) {
       const { group: of = "", version: its, resource: their, namespace: where = "" } = member;
       if (!their) continue;
       const base = of ? `/apis/${segment(of)}/${segment(its)}` : `/api/${segment(its)}`;
@@ -117,6 +122,12 @@ export function page(app, [resource, cluster, space, name]) {
   const live = () => [...children.values()].flatMap((objects) => [...objects.values()]);
   const nodeOf = (object) => text(object.metadata?.labels?.["kro.run/node-id"]);
 
+  /** Whether all that is there for a node is ready. Its own needs are not looked at: in a graph with a circle they have no end. */
+  const isReady = (node) => {
+    const mine = live().filter((object) => nodeOf(object) === node.id);
+    return mine.length > 0 && mine.every((object) => healthOf(object).state === "ready");
+  };
+
   /** The state of a node, from what is there for it, and what the definition says of it. */
   function stateOfNode(node) {
     const mine = live().filter((object) => nodeOf(object) === node.id);
@@ -133,7 +144,7 @@ export function page(app, [resource, cluster, space, name]) {
     if (!ledger) return { look: "unknown", word: "" };
     const waits = node.dependencies.some((id) => {
       const other = graph.nodes.find((it) => it.id === id);
-      return other && !other.traits.includes("external") && stateOfNode(other).look !== "good";
+      return other && !other.traits.includes("external") && !isReady(other);
     });
     return waits ? { look: "off", word: "Waits" } : { look: "busy", word: node.traits.includes("conditional") ? "Not there" : "Next" };
   }
@@ -149,11 +160,11 @@ export function page(app, [resource, cluster, space, name]) {
     const order = new Map((graph?.nodes ?? []).map((node, index) => [node.id, index]));
     shown.sort((one, other) => (order.get(nodeOf(one)) ?? 0) - (order.get(nodeOf(other)) ?? 0) || text(one.metadata?.name).localeCompare(text(other.metadata?.name)));
     if (!shown.length) return html`<p class="quiet">${chosen ? `Nothing is there for ${chosen}.` : "No children yet."}</p>`;
-    const kinds = new Map(list(ledger?.spec?.members).map((member) => [`${member.node}/${member.name}`, member.kind]));
+    const kinds = new Map(list(ledger?.spec?.members).map((member) => [`${text(member?.node)}/${text(member?.name)}`, text(member?.kind)]));
     return html`<table class="plain"><thead><tr><th scope="col">Node</th><th scope="col">Kind</th><th scope="col">Name</th><th scope="col">State</th><th scope="col">Age</th></tr></thead>
       <tbody>${shown.map((object) => {
         const { state, word } = healthOf(object);
-        return html`<tr><th scope="row">${nodeOf(object)}</th><td>${text(object.kind) || kinds.get(`${nodeOf(object)}/${object.metadata?.name}`)}</td>
+        return html`<tr><th scope="row">${nodeOf(object)}</th><td>${text(object.kind) || kinds.get(`${nodeOf(object)}/${text(object.metadata?.name)}`)}</td>
           <td>${object.metadata?.namespace && object.metadata.namespace !== namespace ? `${object.metadata.namespace}/` : ""}${text(object.metadata?.name)}</td>
           <td>${chip(state, word)}</td><td>${ago(object.metadata?.creationTimestamp)}</td></tr>`;
       })}</tbody></table>`;
@@ -161,11 +172,11 @@ export function page(app, [resource, cluster, space, name]) {
 
   const eventRows = () => {
     if (!events.length) return html`<p class="quiet">No events.</p>`;
-    const time = (it) => it.lastTimestamp ?? it.eventTime ?? it.metadata?.creationTimestamp ?? "";
+    const time = (it) => text(it.lastTimestamp ?? it.eventTime ?? it.metadata?.creationTimestamp);
     const sorted = [...events].sort((one, other) => time(other).localeCompare(time(one))).slice(0, 50);
     return html`<table class="plain"><thead><tr><th scope="col">When</th><th scope="col">Reason</th><th scope="col">Message</th></tr></thead>
       <tbody>${sorted.map((it) => html`<tr><td>${when(time(it))}</td><td>${it.type === "Warning" ? chip("degraded", text(it.reason)) : text(it.reason)}</td>
-        <td class="prose">${text(it.message)}${it.count > 1 ? html` <span class="quiet">×${it.count}</span>` : nothing}</td></tr>`)}</tbody></table>`;
+        <td class="prose">${text(it.message)}${it.count > 1 ? html` <span class="quiet">×${text(it.count)}</span>` : nothing}</td></tr>`)}</tbody></table>`;
   };
 
   const render = () => {
@@ -188,5 +199,5 @@ export function page(app, [resource, cluster, space, name]) {
       </div>
       ${instance ? source(instance) : nothing}`;
   };
-  return { render, stop() { ending.abort(); for (const end of ends) end(); } };
+  return { render, stop() { clearTimeout(due); ending.abort(); for (const end of ends) end(); } };
 }

@@ -1,8 +1,9 @@
 // Instances over all clusters: searched, filtered, sorted and paged by the hub, of which the rows in sight are drawn.
 
 import { html, nothing } from "./vendor/lit-html.js";
-import { at, get, notice, query } from "./api.js";
-import { ago, brief, chip, links, plural, refusal, stateOf, trouble, text } from "./parts.js";
+import { get, isFinal, query, waitAfter } from "./api.js";
+import { asked, choose, UNWATCHED_MS, watching } from "./kinds.js";
+import { ago, brief, chip, links, list, notes, plural, refusal, stateOf, trouble, text } from "./parts.js";
 
 export const title = () => "Instances";
 
@@ -15,43 +16,64 @@ const MARGIN = 8;
 const CALM_MS = 250;
 /** A pause in typing. */
 const TYPING_MS = 150;
+/** A pause in scrolling: what passes by is not read. */
+const SCROLLING_MS = 100;
+/** Blocks that are read at the same time. Each one is a search of the hub in all clusters. */
+const AT_ONCE = 2;
+/** What is found where there is no kind to ask for. */
+const NOTHING = { total: 0, rows: [], states: {} };
 
 const COLUMNS = [["state", "State"], ["cluster", "Cluster"], ["namespace", "Namespace"], ["name", "Name"], ["kind", "Kind"], ["created", "Age"]];
 const FILTERS = [["", "All"], ["error", "Errors"], ["inProgress", "In progress"], ["deleting", "Deleting"], ["ready", "Ready"]];
 
 export function page(app, _parts, search) {
   const filter = Object.fromEntries(["q", "cluster", "kind", "state", "sort"].map((name) => [name, search.get(name) ?? ""]));
+  /** Rows by the place of their first one. */
   let blocks = new Map();
+  /** What ends the reading of a block, by the same. */
+  const readings = new Map();
   let summary = null;
   let error = null;
-  let reading = new AbortController();
-  let ends = [];
+  let failures = 0;
   let [top, height] = [0, 800];
   let selected = -1;
-  let due = null;
+  let [due, scrolling] = [null, null];
   let lastCost = 0;
   let isStopped = false;
-
-  const kinds = () => (filter.kind ? [filter.kind] : app.kinds.map(({ resource }) => resource));
+  let chosen = choose([]);
+  const watches = watching((event) => {
+    if (event?.type === "MODIFIED") mend(event.object);
+    refresh();
+  });
 
   async function read(offset) {
-    const { signal } = reading;
-    if (!kinds().length) return;
+    const ending = new AbortController();
+    const { signal } = ending;
+    readings.set(offset, ending);
     const began = performance.now();
-    const parameters = { kind: kinds(), cluster: filter.cluster, q: filter.q, state: filter.state, sort: filter.sort, offset, limit: BLOCK };
+    const parameters = { kind: chosen.kinds.map(asked), cluster: filter.cluster, q: filter.q, state: filter.state, sort: filter.sort, offset, limit: BLOCK };
     try {
       const answer = await get(`/ui/api/instances${query(parameters)}`, signal);
       if (signal.aborted) return;
       lastCost = performance.now() - began;
       error = null;
-      blocks.set(offset, answer.rows);
-      const isFirst = summary === null;
+      blocks.set(offset, list(answer.rows));
       summary = answer;
-      if (isFirst) watch(answer.resourceVersion);
+      watches.from(chosen.kinds, answer.resourceVersions, filter.cluster);
+      const isShort = list(answer.failures).some((it) => !isFinal(it));
+      failures = isShort ? failures + 1 : 0;
+      // What failed is read again, and so is what no watch tells of.
+      if (isShort) refresh(waitAfter(failures));
+      else if (watches.misses(chosen.kinds)) refresh(UNWATCHED_MS);
     } catch (failure) {
       if (signal.aborted) return;
       error = failure;
+      // The block is missing still; it is read again after a pause, and not at once.
+      if (!isFinal(failure)) refresh(waitAfter(failures++));
+    } finally {
+      if (readings.get(offset) === ending) readings.delete(offset);
     }
+    if (!error) readMissing();
     app.update();
   }
 
@@ -65,22 +87,45 @@ export function page(app, _parts, search) {
   }
 
   function readMissing() {
-    for (const start of sight().starts) {
-      if (blocks.has(start)) continue;
-      blocks.set(start, null);
-      read(start);
+    if (!chosen.kinds.length) {
+      if (app.areKindsKnown) summary = NOTHING;
+      return;
     }
+    for (const start of sight().starts) {
+      if (readings.size >= AT_ONCE) return;
+      if (!blocks.has(start) && !readings.has(start)) read(start);
+    }
+  }
+
+  /** Reads what is in sight, once it stays there, and nothing else any more. */
+  function scrolled() {
+    clearTimeout(scrolling);
+    scrolling = setTimeout(() => {
+      const { starts } = sight();
+      for (const [start, ending] of readings) {
+        if (starts.includes(start)) continue;
+        ending.abort();
+        readings.delete(start);
+      }
+      readMissing();
+    }, SCROLLING_MS);
+  }
+
+  function end() {
+    watches.end();
+    clearTimeout(due?.timer);
+    due = null;
+    clearTimeout(scrolling);
+    for (const ending of readings.values()) ending.abort();
+    readings.clear();
   }
 
   /** Everything anew: another question. */
   function ask() {
-    for (const end of ends.splice(0)) end();
-    clearTimeout(due);
-    due = null;
-    reading.abort();
-    reading = new AbortController();
+    end();
+    chosen = choose(app.kinds, { resource: filter.kind, cluster: filter.cluster });
     blocks = new Map();
-    summary = null;
+    [summary, error] = [null, null];
     selected = -1;
     readMissing();
     const { q, cluster, kind, state, sort } = filter;
@@ -88,27 +133,21 @@ export function page(app, _parts, search) {
     app.update();
   }
 
-  /** What is in sight anew, once things are calm: the rows stay until the new ones are there. */
-  function refresh() {
-    if (due || isStopped) return;
-    due = setTimeout(async () => {
+  /** What is in sight anew, in a while, at the earliest time that is asked for: the rows stay until the new ones are there. */
+  function refresh(wait = 0) {
+    const time = performance.now() + Math.max(CALM_MS, 4 * lastCost, wait);
+    if (isStopped || (due && due.time <= time)) return;
+    clearTimeout(due?.timer);
+    due = { time, timer: setTimeout(async () => {
       due = null;
+      if (readings.size) {
+        refresh();
+        return;
+      }
       const { starts } = sight();
       for (const start of blocks.keys()) if (!starts.includes(start)) blocks.delete(start);
-      await Promise.all(starts.map(read));
-    }, Math.max(CALM_MS, 4 * lastCost));
-  }
-
-  function watch(resourceVersion) {
-    for (const resource of kinds()) {
-      const [name, version, ...group] = resource.split(".");
-      const path = `${at(filter.cluster || "*")}/apis/${group.join(".")}/${version}/${name}`;
-      ends.push(notice(path, resourceVersion, (event) => {
-        if (!event) ask();
-        else if (event.type === "MODIFIED") mend(event.object);
-        refresh();
-      }));
-    }
+      await Promise.all(starts.slice(0, AT_ONCE).map(read));
+    }, time - performance.now()) };
   }
 
   /** Shows at once what a watch says of a row in sight; its place among the others follows. */
@@ -157,7 +196,7 @@ export function page(app, _parts, search) {
   }
 
   let typing = null;
-  const choose = (name) => (event) => {
+  const filterBy = (name) => (event) => {
     filter[name] = event.target.value;
     clearTimeout(typing);
     typing = setTimeout(ask, TYPING_MS);
@@ -174,19 +213,19 @@ export function page(app, _parts, search) {
     const states = summary?.states ?? {};
     return html`<div class="head"><h1 tabindex="-1">Instances</h1>
         <p class="summary" role="status">${summary ? plural(summary.total, "instance") : nothing}</p>
-        <input type="search" class="search" placeholder="Find: name, cluster, message" aria-label="Find instances by name, namespace, cluster, kind, state or message" .value=${filter.q} @input=${choose("q")}></div>
+        <input type="search" class="search" placeholder="Find: name, cluster, message" aria-label="Find instances by name, namespace, cluster, kind, state or message" .value=${filter.q} @input=${filterBy("q")}></div>
       <div class="filters">
         <div role="group" aria-label="State">${FILTERS.map(([state, word]) => html`<button type="button" aria-pressed=${filter.state === state ? "true" : "false"}
           @click=${() => { filter.state = state; ask(); }}>${word} <span class="count">${(state ? states[state] : states.total) ?? ""}</span></button>`)}</div>
-        <label>Cluster <select @change=${choose("cluster")}><option value="">all</option>${clusters().map((name) => html`<option ?selected=${name === filter.cluster}>${name}</option>`)}</select></label>
-        <label>Kind <select @change=${choose("kind")}><option value="">all</option>${app.kinds.map(({ resource, kind }) => html`<option value=${resource} ?selected=${resource === filter.kind}>${kind}</option>`)}</select></label>
+        <label>Cluster <select @change=${filterBy("cluster")}><option value="">all</option>${clusters().map((name) => html`<option ?selected=${name === filter.cluster}>${name}</option>`)}</select></label>
+        <label>Kind <select @change=${filterBy("kind")}><option value="">all</option>${[...new Map(app.kinds.map(({ resource, kind }) => [resource, kind]))].map(([resource, kind]) => html`<option value=${resource} ?selected=${resource === filter.kind}>${kind}</option>`)}</select></label>
       </div>
       ${refusal(error, "instances")}
-      ${(summary?.failures ?? []).map((it) => refusal({ code: it.code, message: it.message }, it.resource))}
+      ${notes(summary, chosen.omitted)}
       <div class="table" role="table" aria-label="Instances" aria-rowcount=${(summary?.total ?? 0) + 1}>
         <div role="rowgroup" class="columns"><div role="row" aria-rowindex="1">${COLUMNS.map(header)}<span role="columnheader">What it waits for</span></div></div>
         <div role="rowgroup" class="scroller" tabindex="0" aria-label="Rows; arrow keys choose one, Enter opens it" @keydown=${keys}
-          @scroll=${(event) => { top = event.target.scrollTop; readMissing(); app.update(); }}>
+          @scroll=${(event) => { top = event.target.scrollTop; scrolled(); app.update(); }}>
           <div role="presentation" class="rows" .style=${`height:${(summary?.total ?? 0) * ROW_HEIGHT}px`}>${rows}</div>
           ${summary && !summary.total ? html`<p class="quiet none">${filter.q || filter.state || filter.cluster || filter.kind ? "No instance matches." : "No instances yet."}</p>` : nothing}
         </div></div>`;
@@ -201,15 +240,13 @@ export function page(app, _parts, search) {
     }
   };
 
-  readMissing();
+  ask();
   return {
     render, rendered, kindsChanged: ask,
     stop() {
       isStopped = true;
-      clearTimeout(due);
       clearTimeout(typing);
-      reading.abort();
-      for (const end of ends) end();
+      end();
     },
   };
 }

@@ -1,8 +1,9 @@
 // Definitions against clusters: how many instances there are, and how many of them are ready.
 
 import { html, nothing } from "./vendor/lit-html.js";
-import { at, get, notice, query } from "./api.js";
-import { bar, chip, links, refusal, share, stateOfSpoke, text } from "./parts.js";
+import { get, isFinal, query, waitAfter } from "./api.js";
+import { asked, choose, UNWATCHED_MS, watching } from "./kinds.js";
+import { bar, chip, links, list, notes, refusal, share, stateOfSpoke, text } from "./parts.js";
 import { stateOfDefinition } from "./definitions.js";
 
 export const title = () => "Matrix";
@@ -11,51 +12,72 @@ const CALM_MS = 250;
 
 export function page(app) {
   let cells = new Map();
-  let [error, failures] = [null, []];
+  let [error, answer] = [null, null];
   let due = null;
   let lastCost = 0;
-  let ends = null;
-  const ending = new AbortController();
+  let failures = 0;
+  let isReading = false;
+  let reading = new AbortController();
+  let chosen = choose([]);
+  const watches = watching(() => refresh());
 
   async function read() {
-    const kind = app.kinds.map(({ resource }) => resource);
-    if (!kind.length) return;
+    const { signal } = reading;
+    if (!chosen.kinds.length) return;
+    if (isReading) {
+      refresh();
+      return;
+    }
+    isReading = true;
     const began = performance.now();
     try {
-      const answer = await get(`/ui/api/instances${query({ kind, limit: 1 })}`, ending.signal);
+      const found = await get(`/ui/api/instances${query({ kind: chosen.kinds.map(asked), limit: 1 })}`, signal);
+      if (signal.aborted) return;
       lastCost = performance.now() - began;
-      cells = new Map(answer.cells.map((cell) => [`${cell.resource}/${cell.cluster}`, cell.counts]));
-      [error, failures] = [null, answer.failures];
-      if (!ends) watch(answer.resourceVersion);
+      cells = new Map(list(found.cells).map((cell) => [`${cell.resource}/${cell.cluster}`, cell.counts]));
+      [error, answer] = [null, found];
+      watches.from(chosen.kinds, found.resourceVersions);
+      const isShort = list(found.failures).some((it) => !isFinal(it));
+      failures = isShort ? failures + 1 : 0;
+      // What failed is read again, and so is what no watch tells of.
+      if (isShort) refresh(waitAfter(failures));
+      else if (watches.misses(chosen.kinds)) refresh(UNWATCHED_MS);
     } catch (failure) {
-      if (ending.signal.aborted) return;
+      if (signal.aborted) return;
       error = failure;
+      if (!isFinal(failure)) refresh(waitAfter(failures++));
+    } finally {
+      if (!signal.aborted) isReading = false;
     }
     app.update();
   }
 
-  function refresh() {
-    due ??= setTimeout(() => { due = null; read(); }, Math.max(CALM_MS, 4 * lastCost));
-  }
-
-  function watch(resourceVersion) {
-    ends = app.kinds.map(({ resource }) => {
-      const [name, version, ...group] = resource.split(".");
-      return notice(`${at("*")}/apis/${group.join(".")}/${version}/${name}`, resourceVersion, (event) => {
-        if (!event) begin();
-        else refresh();
-      });
-    });
+  /** Reads anew, in a while: at the earliest time that is asked for. */
+  function refresh(wait = 0) {
+    const time = performance.now() + Math.max(CALM_MS, 4 * lastCost, wait);
+    if (reading.signal.aborted || (due && due.time <= time)) return;
+    clearTimeout(due?.timer);
+    due = { time, timer: setTimeout(() => { due = null; read(); }, time - performance.now()) };
   }
 
   function begin() {
-    for (const end of ends ?? []) end();
-    ends = null;
+    end();
+    reading = new AbortController();
+    isReading = false;
+    chosen = choose(app.kinds);
     read();
   }
 
-  const cell = (resource, cluster) => {
-    const counts = cells.get(`${resource}/${cluster}`);
+  function end() {
+    clearTimeout(due?.timer);
+    due = null;
+    reading.abort();
+    watches.end();
+  }
+
+  const cell = (kind, cluster) => {
+    const { resource } = kind;
+    const counts = kind.cluster === "root" || kind.cluster === cluster ? cells.get(`${resource}/${cluster}`) : null;
     if (!counts) return html`<td class="none"><span class="quiet" aria-label="none">·</span></td>`;
     const look = counts.error ? "bad" : counts.ready === counts.total ? "" : "warn";
     return html`<td class=${look}><a href=${links.instances({ kind: resource, cluster })} title="${counts.ready} of ${counts.total} ready, ${counts.error} in error">${share(counts)}${bar(counts)}</a></td>`;
@@ -68,21 +90,21 @@ export function page(app) {
     const of = ({ cluster, name }) => [...app.definitions.objects.values()].find((it) => text(it.metadata?.name) === name
       && (text(it.metadata?.annotations?.["kcp.io/cluster"]) || "root") === cluster);
     return html`<div class="head"><h1 tabindex="-1">Matrix</h1><p class="summary">definitions by cluster: instances, or ready/all where some are not</p></div>
-      ${refusal(error, "instances")}${failures.map((it) => refusal(it, it.resource))}
-      ${app.kinds.length ? html`<div class="canvas" tabindex="0" role="group" aria-label="Matrix"><table class="matrix">
+      ${refusal(error, "instances")}${notes(answer, chosen.omitted)}
+      ${chosen.kinds.length ? html`<div class="canvas" tabindex="0" role="group" aria-label="Matrix"><table class="matrix">
         <thead><tr><th scope="col">Definition</th><th scope="col" class="number">Revision</th>${clusters.map((name) => {
           const spoke = spokes.get(name);
           const state = spoke && !spoke.hidden ? stateOfSpoke(spoke).state : null;
           return html`<th scope="col"><a href=${links.spoke(name)}>${name}</a>${state && state !== "ready" ? html`<br>${chip(state)}` : nothing}</th>`;
         })}</tr></thead>
-        <tbody>${app.kinds.map((kind) => {
+        <tbody>${chosen.kinds.map((kind) => {
           const definition = of(kind);
           const state = definition && stateOfDefinition(definition);
           return html`<tr><th scope="row">${kind.name ? html`<a href=${links.definition(kind.cluster, kind.name)}>${kind.kind}</a>` : kind.kind}
               ${state && state !== "ready" ? chip(state) : nothing}</th>
-            <td class="number">${definition ? text(definition.status?.lastIssuedRevision) : ""}</td>${clusters.map((name) => cell(kind.resource, name))}</tr>`;
+            <td class="number">${definition ? text(definition.status?.lastIssuedRevision) : ""}</td>${clusters.map((name) => cell(kind, name))}</tr>`;
         })}</tbody></table></div>` : html`<p class="quiet">No definitions yet.</p>`}`;
   };
-  read();
-  return { render, kindsChanged: begin, stop() { clearTimeout(due); ending.abort(); for (const end of ends ?? []) end(); } };
+  begin();
+  return { render, kindsChanged: begin, stop: end };
 }

@@ -29,11 +29,13 @@ export const list = (value) => (Array.isArray(value) ? value : []);
 
 export const condition = (object, type) => list(object?.status?.conditions).find((it) => it?.type === type);
 
+const INSTANCE_STATES = new Map([["ACTIVE", "ready"], ["ERROR", "error"], ["DELETING", "deleting"]]);
+const CONDITION_STATES = new Map([["True", "ready"], ["False", "error"]]);
+
 /** The state of an instance, as the hub counts it. */
 export function stateOf(instance) {
   if (instance?.metadata?.deletionTimestamp) return "deleting";
-  const state = instance?.status?.state;
-  return { ACTIVE: "ready", ERROR: "error", DELETING: "deleting" }[state] ?? "inProgress";
+  return INSTANCE_STATES.get(instance?.status?.state) ?? "inProgress";
 }
 
 /** The first condition that does not hold, `Ready` last, because it repeats another. */
@@ -84,7 +86,7 @@ export function ago(time, now = Date.now()) {
 export const when = (time) => {
   if (!time) return nothing;
   const words = ago(time);
-  return html`<time datetime=${time} title=${time}>${words === "now" ? words : `${words} ago`}</time>`;
+  return html`<time datetime=${text(time)} title=${text(time)}>${words === "now" ? words : `${words} ago`}</time>`;
 };
 
 const SHARES = [["error", "bad"], ["inProgress", "busy"], ["deleting", "fade"], ["ready", "good"]];
@@ -132,7 +134,7 @@ export const conditions = (object) => {
   return html`<table class="plain"><thead><tr><th scope="col">Condition</th><th scope="col">Status</th><th scope="col">Why</th><th scope="col">Since</th></tr></thead>
     <tbody>${sorted.map((it) => html`<tr>
       <th scope="row">${text(it.type)}</th>
-      <td>${chip({ True: "ready", False: "error" }[it.status] ?? "unknown", text(it.status))}</td>
+      <td>${chip(CONDITION_STATES.get(it.status) ?? "unknown", text(it.status))}</td>
       <td class="prose"><b>${text(it.reason)}</b> ${repeats(it) ? nothing : text(it.message)}</td>
       <td>${when(it.lastTransitionTime)}</td></tr>`)}</tbody></table>`;
 };
@@ -142,18 +144,28 @@ export const refusal = (error, what) => {
   if (!error) return nothing;
   const head = {
     0: "The hub does not answer", 401: "Sign in again", 403: `You may not read ${what}`, 404: `There is no such thing as ${what}`,
-    429: "Too many requests", 503: "Not reachable at the moment",
+    413: "Too large to be shown", 429: "Too many requests", 503: "Not reachable at the moment", 504: "Not read in time",
   }[error.code] ?? `${what} cannot be read`;
   return html`<p class="refusal ${error.code === 403 ? "rights" : ""}" role=${error.code === 403 ? "note" : "alert"}><b>${head}.</b> <span>${error.message}</span></p>`;
 };
+
+/** What an answer of a search says of kinds that were not read, or not to the end, and of kinds that were not asked for. */
+export const notes = (answer, omitted = 0) => html`${list(answer?.failures).map((it) => refusal(it, it.resource))}
+  ${list(answer?.warnings).map((it) => html`<p class="refusal rights" role="note"><b>${it.resource}:</b> <span>${it.message}</span></p>`)}
+  ${answer?.omitted ? html`<p class="refusal rights" role="note">${plural(answer.omitted, "further note")}.</p>` : nothing}
+  ${omitted ? html`<p class="refusal rights" role="note">${plural(omitted, "further kind is", "further kinds are")} not read here. Choose one of them to see its instances.</p>` : nothing}`;
 
 const PLAIN = /^[A-Za-z_./][\w./@-]*( [\w./@()-]+)*$/;
 const WORDS = /^(true|false|null|yes|no|on|off|~|\.inf|\.nan|-?\.?\d.*)$/i;
 
 const scalar = (value) => (typeof value === "string" && PLAIN.test(value) && !WORDS.test(value) ? value : JSON.stringify(value));
 
+/** How deep a value is shown. */
+const DEPTH = 100;
+
 /** A value as YAML, to be read by people. */
 export function yaml(value, indent = "") {
+  if (indent.length > 2 * DEPTH) return "…";
   if (Array.isArray(value)) {
     if (!value.length) return "[]";
     return value.map((it) => `${indent}- ${yaml(it, `${indent}  `).trimStart()}`).join("\n");

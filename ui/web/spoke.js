@@ -1,8 +1,9 @@
 // One spoke: heartbeat, circuit, queue, conditions, the ledger, what has failed there last.
 
 import { html, nothing } from "./vendor/lit-html.js";
-import { at, get, query } from "./api.js";
-import { bar, chip, conditions, links, list, plural, refusal, share, source, stateOfSpoke, text, when } from "./parts.js";
+import { at, get, isFinal, query, waitAfter } from "./api.js";
+import { asked, choose } from "./kinds.js";
+import { bar, chip, conditions, links, list, notes, plural, refusal, share, source, stateOfSpoke, text, when } from "./parts.js";
 
 export const title = ([name]) => name;
 
@@ -15,22 +16,33 @@ export function page(app, [name]) {
   let [errors, ledger] = [null, null];
   let [error, ledgerError] = [null, null];
   let seen = null;
+  let failures = 0;
+  let due = null;
+  let isReading = false;
   const ending = new AbortController();
+  let chosen = choose([]);
   const find = () => [...app.fleet.spokes.values()].find((it) => (it.name ?? text(it.metadata?.name)) === name);
 
   /** Reads anew where the Spoke tells of other counts: it is written when an instance changes its state. */
   async function read(version) {
-    if (version === seen) return;
-    seen = version;
-    const kind = app.kinds.map(({ resource }) => resource);
+    // What changes meanwhile is seen once this reading is done.
+    if (version === seen || isReading) return;
+    [seen, isReading] = [version, true];
+    clearTimeout(due);
     const { signal } = ending;
+    chosen = choose(app.kinds, { cluster: name });
+    const kind = chosen.kinds.map(asked);
     const [found, entries] = await Promise.all([
       kind.length ? get(`/ui/api/instances${query({ kind, cluster: name, state: "error", limit: ERROR_COUNT })}`, signal).catch((it) => it) : null,
       get(`${at(name)}/apis/internal.wheelhouse.dev/v1alpha1/inventories${query({ limit: LEDGER_COUNT })}`, signal).catch((it) => it),
     ]);
     if (signal.aborted) return;
+    isReading = false;
     [errors, error] = found instanceof Error ? [null, found] : [found, null];
     [ledger, ledgerError] = entries instanceof Error ? [null, entries] : [entries, null];
+    const isShort = [error, ledgerError, ...list(errors?.failures)].some((it) => it && !isFinal(it));
+    failures = isShort ? failures + 1 : 0;
+    if (isShort) due = setTimeout(() => { seen = null; app.update(); }, waitAfter(failures));
     app.update();
   }
 
@@ -69,9 +81,9 @@ export function page(app, [name]) {
       ${!spoke && app.fleet.isKnown ? html`<p class="refusal" role="alert"><b>You see no spoke of this name.</b></p>` : nothing}
       ${view?.message && view.state !== "ready" ? html`<p class="waits ${view.state}">${view.message}</p>` : nothing}
       ${spoke && !spoke.hidden ? html`${facts(spoke)}` : nothing}
-      <section><h2>Errors</h2>${refusal(error, "instances")}${error ? nothing : failed()}</section>
+      <section><h2>Errors</h2>${refusal(error, "instances")}${notes(errors, chosen.omitted)}${error ? nothing : failed()}</section>
       ${refusal(ledgerError, "the ledger")}
       ${spoke && !spoke.hidden ? html`<section><h2>Conditions</h2>${conditions(spoke)}</section>${source(spoke)}` : nothing}`;
   };
-  return { render, stop: () => ending.abort() };
+  return { render, stop() { clearTimeout(due); ending.abort(); } };
 }

@@ -1,5 +1,7 @@
 //! The fleet view in a real browser: what an administrator sees of real spokes, live, and what others do not see.
 
+mod faults;
+
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -140,6 +142,7 @@ async fn the_fleet_is_seen_in_a_browser_live_and_with_the_rights_of_who_looks() 
     what_changes_is_seen(&scene, &mut tab).await;
     nothing_foreign_runs(&scene, &mut tab).await;
     a_tenant_sees_its_own(&scene).await;
+    faults::are_survived(&scene).await;
     a_spoke_that_stops_turns_its_tile(&mut scene, &mut tab).await;
     is_content(&tab);
 }
