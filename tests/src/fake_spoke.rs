@@ -33,7 +33,7 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 use tokio_rustls::TlsAcceptor;
 
-pub use hostile::Mode;
+pub use hostile::{GROUP, Mode};
 use store::Store;
 
 use crate::{

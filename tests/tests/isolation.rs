@@ -14,6 +14,7 @@ mod isolation {
     mod credentials;
     mod deputy;
     mod fixture;
+    mod fleet_view;
     mod floods;
     mod found;
     mod hostile_spoke;

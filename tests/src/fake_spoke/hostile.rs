@@ -59,7 +59,14 @@ pub enum Mode {
     Silent,
     /// The cluster says that it has this uid.
     Uid(String),
+    /// Lists of [`GROUP`] do not end. Whatever else is asked is answered honestly, in this mode and in the next one.
+    EndlessItems,
+    /// Lists of [`GROUP`] are refused with 60 MB.
+    HugeRefusals,
 }
+
+/// The group of which some modes have lists.
+pub const GROUP: &str = "hostile.example.com";
 
 impl Mode {
     /// All modes that a trial goes through.
@@ -95,6 +102,11 @@ pub(crate) async fn answer(
     asked: &Seen,
 ) -> Option<Response<Body>> {
     let (path, query) = asked.parts();
+    if path.starts_with(&format!("/apis/{GROUP}/"))
+        && let Some(answer) = to_group(mode)
+    {
+        return Some(answer);
+    }
     if let Some(answer) = to_anything(mode).await {
         return Some(answer);
     }
@@ -109,6 +121,17 @@ pub(crate) async fn answer(
         return Some(answer);
     }
     to_document(mode, shared, asked)
+}
+
+fn to_group(mode: &Mode) -> Option<Response<Body>> {
+    match mode {
+        Mode::EndlessItems => Some(endless(r#"{"items":[0"#, ",0")),
+        Mode::HugeRefusals => {
+            static ZEROS: [u8; 60 * MIB] = [0; 60 * MIB];
+            Some(bytes(500, Bytes::from_static(&ZEROS)))
+        }
+        _ => None,
+    }
 }
 
 async fn to_anything(mode: &Mode) -> Option<Response<Body>> {
