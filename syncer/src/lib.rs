@@ -24,6 +24,8 @@ mod resources;
 mod restoring;
 mod spokes;
 mod state;
+#[cfg(test)]
+mod testing;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -72,6 +74,22 @@ impl fmt::Debug for Config {
 
 /// Starts all controllers. They end with `tasks`.
 pub fn start(config: Config, tasks: &Tasks) {
+    let (engine, publication) = engine_of(config, tasks);
+    restoring::start(&engine);
+    let root = Target::new(
+        LogicalCluster::root(),
+        TargetSort::Root,
+        engine.hub.clone(),
+        tasks,
+        tasks.child_token(),
+    );
+    spokes::start_target(&engine, &Arc::new(root));
+    definitions::start(&engine);
+    spokes::start(&engine, publication);
+}
+
+/// Makes what all controllers share; nothing of it is known yet.
+fn engine_of(config: Config, tasks: &Tasks) -> (Arc<Engine>, Option<Publication>) {
     let hub_label = (api::wheelhouse::keys::HUB.to_owned(), config.hub_id.clone());
     let switches = Switchboard::new(config.switches, BTreeMap::from([hub_label]));
     let engine = Arc::new(Engine {
@@ -93,15 +111,5 @@ pub fn start(config: Config, tasks: &Tasks) {
         planning: Semaphore::new(engine::LONG_PLANS_MAX),
         tasks: tasks.clone(),
     });
-    restoring::start(&engine);
-    let root = Target::new(
-        LogicalCluster::root(),
-        TargetSort::Root,
-        engine.hub.clone(),
-        tasks,
-        tasks.child_token(),
-    );
-    spokes::start_target(&engine, &Arc::new(root));
-    definitions::start(&engine);
-    spokes::start(&engine, config.publication);
+    (engine, config.publication)
 }

@@ -146,14 +146,15 @@ async fn place_of_unseen(
     }
 }
 
-/// Returns where an object is made whose kind the hub does not have the instances of; not before it is known that it will not.
+/// Returns where an object is made whose kind the hub does not have the instances of; not before it is known that it will not. A
+/// definition that is not for this spoke says nothing of the kind here.
 fn place_of_new(work: &Work<'_>, apply: &Apply) -> Result<Place, client::Error> {
     let (target, gvr) = (work.target, &apply.gvr);
     let kind = GroupKind {
         group: apply.gvk.group.clone(),
         kind: apply.gvk.kind.clone(),
     };
-    let served = work.engine.definitions.lookup(&target.cluster, &kind);
+    let served = work.engine.definitions.serving(target, &kind);
     let is_awaited = served.is_some_and(|served| {
         let progress = target.kinds.of(&served);
         target.hub.is_some() && !matches!(progress, Some(Progress::Refused(_)))
@@ -518,3 +519,6 @@ fn namespace(apply: &Apply) -> &str {
         ""
     }
 }
+
+#[cfg(test)]
+mod tests;

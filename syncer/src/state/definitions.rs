@@ -120,6 +120,14 @@ impl Definitions {
         served
     }
 
+    /// Returns the definition that serves a kind in a target, or is about to.
+    pub(crate) fn serving(&self, target: &Target, group_kind: &GroupKind) -> Option<Arc<Served>> {
+        let mut same = self.meant_for(target).into_iter();
+        same.find(|served| {
+            served.graph.group_kind() == *group_kind && self.kept_out(target, served).is_none()
+        })
+    }
+
     /// Returns all that is for a target, also where another definition holds the kind there.
     pub(crate) fn meant_for(&self, target: &Target) -> Vec<Arc<Served>> {
         let state = self.state.read();

@@ -1,5 +1,5 @@
 use super::*;
-use crate::state::{actors::Grant, kinds::Kinds, served::Reaching};
+use crate::{state::kinds::Kinds, testing::served};
 
 /// The story: a spoke that never established a CRD kept every definition of root from becoming Active.
 #[test]
@@ -53,33 +53,6 @@ fn a_home_that_does_not_answer_says_neither_yes_nor_no() {
         remembered(None, Reach::Reachable).is_none(),
         "it is looked at"
     );
-}
-
-fn served(kind: &str) -> Served {
-    let spec = json!({"schema": {"apiVersion": "v1alpha1", "kind": kind, "spec": {"a": "string"}},
-        "resources": [{"id": "map", "template": {"apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": "${schema.spec.a}"}}}]});
-    let spec = serde_json::from_value(spec).expect("a definition");
-    let none = super::super::resolving::FetchedSchemas::default();
-    let graph = graph::compile(&spec, "a", &none).expect("it compiles");
-    Served {
-        key: DefinitionKey {
-            cluster: LogicalCluster::root(),
-            name: kind.to_lowercase(),
-        },
-        owner: graph::Owner {
-            name: String::new(),
-            uid: String::new(),
-        },
-        definition: graph.definition().clone(),
-        graph,
-        grant: Grant::of(&LogicalCluster::root(), &json!({}))
-            .expect("root's definitions are the hub's"),
-        reaching: Reaching {
-            selector: None,
-            distribute: true,
-        },
-    }
 }
 
 #[test]

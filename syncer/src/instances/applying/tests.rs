@@ -1,0 +1,324 @@
+//! Where children are written that are instances themselves.
+
+use std::collections::BTreeMap;
+
+use api::wheelhouse::{author::User, keys};
+use api::{GroupVersionKind, GroupVersionResource};
+use client::reflector::Event;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::{
+    state::{
+        kinds::Progress,
+        served::{Reaching, Served},
+    },
+    testing::{NAMESPACE, World, key, raw, served},
+};
+
+/// The path of the child `below` of kind App in its server; the hub has it below the spoke's path.
+const PATH: &str = "/apis/kro.run/v1alpha1/namespaces/default/apps/below";
+
+fn kind(place: Place) -> WatchedKind {
+    WatchedKind {
+        gvk: GroupVersionKind::new("kro.run", "v1alpha1", "App"),
+        gvr: GroupVersionResource::new("kro.run", "v1alpha1", "apps"),
+        place,
+    }
+}
+
+fn reference() -> ObjectRef {
+    ObjectRef {
+        group: "kro.run".to_owned(),
+        kind: "App".to_owned(),
+        namespace: NAMESPACE.to_owned(),
+        name: "below".to_owned(),
+    }
+}
+
+/// The apply of the child.
+fn apply(claim: Claim) -> Apply {
+    let WatchedKind { gvk, gvr, .. } = kind(Place::Cluster);
+    Apply {
+        id: "below".to_owned(),
+        node: "below".into(),
+        reference: reference(),
+        gvk,
+        gvr,
+        namespaced: true,
+        apply_order: 0,
+        object: object(json!({})),
+        digest: 0,
+        change: match claim {
+            Claim::Absent | Claim::Foreign => Change::Create,
+            Claim::Own(_) | Claim::Taken(_) => Change::Update,
+        },
+        claim,
+    }
+}
+
+/// The child, with this metadata beside its name.
+fn object(mut metadata: Value) -> Value {
+    metadata["name"] = json!("below");
+    metadata["namespace"] = json!(NAMESPACE);
+    json!({"apiVersion": "kro.run/v1alpha1", "kind": "App", "metadata": metadata, "spec": {}})
+}
+
+/// Who an object of the child's name is.
+#[derive(Clone, Copy, Debug)]
+enum Is {
+    /// One that was made where it is.
+    Made(&'static str),
+    /// The hub's copy of what was made in the spoke.
+    Copy(&'static str),
+}
+
+// === impl Is ===
+
+impl Is {
+    fn object(self) -> Value {
+        match self {
+            Self::Made(uid) => object(json!({"uid": uid, "resourceVersion": "5"})),
+            Self::Copy(uid) => object(json!({"uid": uid, "resourceVersion": "5",
+                "annotations": {keys::ANNOTATION_ORIGIN: keys::ORIGIN_SPOKE}})),
+        }
+    }
+}
+
+fn put_at_hub(world: &World, object: Value) {
+    world.hub.put(&format!("/clusters/east{PATH}"), object);
+}
+
+/// Lets the watch of a place show an object with the labels of the instance.
+fn show(world: &World, place: Place, mut object: Value) {
+    object["metadata"]["labels"] = json!({"kro.run/instance-group": "kro.run",
+        "kro.run/instance-kind": "Web", "kro.run/instance-name": "parent",
+        "kro.run/instance-namespace": NAMESPACE});
+    let kind = kind(place);
+    let children = &world.target.children;
+    assert!(
+        children
+            .register(&kind, &CancellationToken::new())
+            .is_some()
+    );
+    children.take(
+        &kind,
+        Event::Restarted {
+            objects: vec![raw(&object)],
+            resource_version: "9".to_owned(),
+        },
+    );
+}
+
+/// The hub itself, or an account that the spoke alone knows.
+fn actor(world: &World, is_hub: bool) -> Actor {
+    if is_hub {
+        return Actor::hub(&world.target.dynamic).with_hub(world.target.hub.clone());
+    }
+    let worker = User {
+        username: "system:serviceaccount:default:worker".to_owned(),
+        ..User::default()
+    };
+    let named = world.target.actors.named(&world.target.dynamic, worker);
+    named.expect("a name for a header")
+}
+
+/// A definition of Apps whose metadata says for which spokes it is; `spoke` has no labels.
+fn definition(annotations: &[(&str, &str)]) -> Arc<Served> {
+    let annotations = annotations.iter();
+    let annotations = annotations.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    let mut served = served("App");
+    served.reaching = Reaching::of(&annotations.collect(), &BTreeMap::new()).expect("a selector");
+    Arc::new(served)
+}
+
+/// The story: where a definition of root leaves this spoke out, another kro may serve its kind there. Parents that make such a child
+/// waited for ever for a definition that was never to come.
+#[tokio::test]
+async fn what_the_hub_does_not_keep_is_made_in_the_spoke_once_it_is_known_that_it_will_not() {
+    let refused = Progress::Refused("there is another CRD".to_owned());
+    let elsewhere = [("wheelhouse.dev/spokes", "tier=prod")];
+    let nowhere = [("kro.run/distribute", "false")];
+    // (what, the definition of the kind, how far it is here, where the child is made)
+    for (name, definition, progress, want) in [
+        ("nobody defines it", None, None, Some(Place::Cluster)),
+        ("not here yet", Some(definition(&[])), None, None),
+        (
+            "on its way",
+            Some(definition(&[])),
+            Some(Progress::Pending),
+            None,
+        ),
+        (
+            "refused here",
+            Some(definition(&[])),
+            Some(refused),
+            Some(Place::Cluster),
+        ),
+        (
+            "for other spokes",
+            Some(definition(&elsewhere)),
+            None,
+            Some(Place::Cluster),
+        ),
+        (
+            "for no spoke",
+            Some(definition(&nowhere)),
+            None,
+            Some(Place::Cluster),
+        ),
+    ] {
+        let world = World::new();
+        if let Some(definition) = definition {
+            world.engine.definitions.publish(Arc::clone(&definition));
+            if let Some(progress) = progress {
+                let kinds = &world.target.kinds;
+                kinds.note(&definition, &progress, Some(true), kinds.change_count());
+            }
+        }
+        let key = key("Web", "parent");
+        let work = world.work(&key);
+        let place = place_of(&work, &actor(&world, true), &apply(Claim::Absent)).await;
+        assert_eq!(place.as_ref().ok(), want.as_ref(), "{name}: {place:?}");
+        if let Err(error) = place {
+            assert!(error.is_conflict(), "{name}: {error}");
+        }
+    }
+}
+
+/// What a child is, whose it is, whether the hub knows who acts, what a watch shows where, what the hub has, and where the child is
+/// written.
+type Case = (
+    &'static str,
+    fn() -> Claim,
+    bool,
+    Option<(Place, Is)>,
+    Option<Is>,
+    Place,
+);
+
+const CASES: &[Case] = {
+    use Is::{Copy, Made};
+    use Place::{Cluster, Hub};
+    &[
+        ("new", absent, true, None, None, Hub),
+        (
+            "new, of an account of the spoke",
+            absent,
+            false,
+            None,
+            None,
+            Cluster,
+        ),
+        ("another's", || Claim::Foreign, true, None, None, Hub),
+        (
+            "seen at the hub",
+            own,
+            true,
+            Some((Hub, Made("u"))),
+            None,
+            Hub,
+        ),
+        (
+            "seen in the spoke",
+            own,
+            true,
+            Some((Cluster, Made("u"))),
+            None,
+            Cluster,
+        ),
+        (
+            "seen, of before",
+            own,
+            true,
+            Some((Cluster, Made("v"))),
+            Some(Made("u")),
+            Hub,
+        ),
+        (
+            "a copy seen at the hub",
+            own,
+            true,
+            Some((Hub, Copy("u"))),
+            Some(Copy("u")),
+            Cluster,
+        ),
+        ("unseen, the hub's", own, true, None, Some(Made("u")), Hub),
+        (
+            "unseen, made in the spoke",
+            own,
+            true,
+            None,
+            Some(Copy("u")),
+            Cluster,
+        ),
+        ("unseen, not at the hub", own, true, None, None, Cluster),
+        (
+            "unseen, another at the hub",
+            own,
+            true,
+            None,
+            Some(Made("v")),
+            Cluster,
+        ),
+        (
+            "to be taken, the hub's",
+            taken,
+            true,
+            None,
+            Some(Made("u")),
+            Hub,
+        ),
+        ("to be taken, the spoke's", taken, true, None, None, Cluster),
+    ]
+};
+
+fn absent() -> Claim {
+    Claim::Absent
+}
+
+fn own() -> Claim {
+    Claim::Own("u".to_owned())
+}
+
+fn taken() -> Claim {
+    Claim::Taken("u".to_owned())
+}
+
+#[tokio::test]
+async fn a_child_that_is_an_instance_is_written_where_it_was_made() {
+    for (name, claim, is_hub, shown, at_hub, want) in CASES {
+        let world = World::new();
+        let apply = apply(claim());
+        world.target.note_kept(apply.gvr.group_resource());
+        if let Some((place, is)) = shown {
+            show(&world, *place, is.object());
+        }
+        if let Some(is) = at_hub {
+            put_at_hub(&world, is.object());
+        }
+        let key = key("Web", "parent");
+        let work = world.work(&key);
+        let place = place_of(&work, &actor(&world, *is_hub), &apply).await;
+        assert_eq!(place.ok(), Some(*want), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn an_instance_is_named_as_the_owner_by_the_uid_of_the_place() {
+    let world = World::new();
+    // (what, the uid of the mirror, the owner's uid in the plan, the one at the hub)
+    for (name, mirror, owner, want) in [
+        ("the mirror", "m", "m", "uid-parent"),
+        ("somebody else", "m", "x", "x"),
+        ("no mirror yet", "", "", ""),
+    ] {
+        let key = key("Web", "parent");
+        let mut work = world.work(&key);
+        work.memory.mirror_uid = mirror.to_owned();
+        let mut object = object(json!({"ownerReferences": [{"uid": owner}]}));
+        name_owner_at_hub(&work, &mut object);
+        let owner = &object["metadata"]["ownerReferences"][0]["uid"];
+        assert_eq!(owner, want, "{name}");
+    }
+}
