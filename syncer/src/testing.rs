@@ -203,6 +203,8 @@ fn merge(object: &mut Value, wanted: &Value) {
 pub(crate) struct World {
     /// The hub's API.
     pub(crate) hub: Arc<Server>,
+    /// The spoke's.
+    pub(crate) spoke: Arc<Server>,
     /// The syncer.
     pub(crate) engine: Arc<Engine>,
     /// The spoke, as the syncer has it.
@@ -234,6 +236,7 @@ impl World {
         engine.fleet.connect(Arc::clone(&target));
         Self {
             hub,
+            spoke,
             engine,
             target,
         }

@@ -391,14 +391,26 @@ async fn unseen_of(
     let first = same.next();
     let other = same.find(|kind| first.as_ref().is_some_and(|it| it.place != kind.place));
     for kind in first.into_iter().chain(other) {
-        let mark = Mark::of(&work.instance, &work.engine.hub_id);
         if let Some(live) = read(work, actor, &kind, reference).await?
-            && mark.may_delete_unseen(&work.memory.claims, reference, &live)
+            && is_own_unseen(work, &kind, reference, &live)
         {
             return Ok(Some((kind, live)));
         }
     }
     Ok(None)
+}
+
+/// Returns whether an object that no watch shows is the instance's. The hub's copy of what was made in the spoke is none: it has the
+/// same uid, and goes after what it is a copy of.
+fn is_own_unseen(
+    work: &Work<'_>,
+    kind: &WatchedKind,
+    reference: &ObjectRef,
+    live: &RawObject,
+) -> bool {
+    let is_copy = kind.place == Place::Hub && origin::is_marked_of_spoke(&live.annotations);
+    let mark = Mark::of(&work.instance, &work.engine.hub_id);
+    !is_copy && mark.may_delete_unseen(&work.memory.claims, reference, live)
 }
 
 /// Reads an object that the ledger names and no watch shows.
@@ -443,8 +455,7 @@ async fn is_absent(
         Ok(live) => {
             let live = RawObject::from_value(&live);
             let live = live.map_err(|error| Pause::Failure(error.to_string()))?;
-            let mark = Mark::of(&work.instance, &work.engine.hub_id);
-            if mark.may_delete_unseen(&work.memory.claims, reference, &live) {
+            if is_own_unseen(work, kind, reference, &live) {
                 Err(refusal.into())
             } else {
                 Ok(None)

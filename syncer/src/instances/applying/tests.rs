@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api::wheelhouse::{author::User, keys};
+use api::wheelhouse::{InventoryMember, InventorySpec, author::User, keys};
 use api::{GroupVersionKind, GroupVersionResource};
 use client::reflector::Event;
 use tokio_util::sync::CancellationToken;
@@ -87,6 +87,21 @@ impl Is {
 
 fn put_at_hub(world: &World, object: Value) {
     world.hub.put(&format!("/clusters/east{PATH}"), object);
+}
+
+/// A ledger that names the kind of the child.
+fn ledger() -> InventorySpec {
+    let member = InventoryMember {
+        group: "kro.run".to_owned(),
+        version: "v1alpha1".to_owned(),
+        kind: "App".to_owned(),
+        resource: "apps".to_owned(),
+        ..InventoryMember::default()
+    };
+    InventorySpec {
+        members: vec![member],
+        ..InventorySpec::default()
+    }
 }
 
 /// Lets the watch of a place show an object with the labels of the instance.
@@ -301,6 +316,83 @@ async fn a_child_that_is_an_instance_is_written_where_it_was_made() {
         let work = world.work(&key);
         let place = place_of(&work, &actor(&world, *is_hub), &apply).await;
         assert_eq!(place.ok(), Some(*want), "{name}");
+    }
+}
+
+/// The story: somebody took a label off a child that an account of the spoke had made there. The hub's copy of it, which has the same
+/// uid, was taken for the child: the account may not delete there, so that the instance waited for ever.
+#[tokio::test]
+async fn what_has_lost_its_labels_is_found_where_it_was_made() {
+    use Is::{Copy, Made};
+    let (here, there) = (Ok(Some(Place::Hub)), Ok(Some(Place::Cluster)));
+    let refused = || Err("known in the spoke only");
+    // (what, whether the hub knows who acts, what the hub has, what is in the spoke, where it is found)
+    for (name, is_hub, at_hub, in_spoke, want) in [
+        ("a copy", true, Some(Copy("u")), Some(Made("u")), there),
+        (
+            "an account's, with its copy",
+            false,
+            Some(Copy("u")),
+            Some(Made("u")),
+            there,
+        ),
+        ("a copy that is left", true, Some(Copy("u")), None, Ok(None)),
+        (
+            "an account's copy that is left",
+            false,
+            Some(Copy("u")),
+            None,
+            Ok(None),
+        ),
+        (
+            "the hub's, with its mirror",
+            true,
+            Some(Made("u")),
+            Some(Made("m")),
+            here,
+        ),
+        (
+            "the hub's, and an account",
+            false,
+            Some(Made("u")),
+            Some(Made("m")),
+            refused(),
+        ),
+        (
+            "the spoke's, before it is taken up",
+            false,
+            None,
+            Some(Made("u")),
+            there,
+        ),
+        ("another", true, Some(Made("v")), Some(Made("v")), Ok(None)),
+        ("nothing", false, None, None, Ok(None)),
+    ] {
+        let world = World::new();
+        world
+            .target
+            .note_kept(kind(Place::Hub).gvr.group_resource());
+        if let Some(is) = at_hub {
+            put_at_hub(&world, is.object());
+        }
+        if let Some(is) = in_spoke {
+            world.spoke.put(PATH, is.object());
+        }
+        let key = key("Web", "parent");
+        let mut work = world.work(&key);
+        work.memory.ledger = Some(ledger());
+        work.memory.claims.insert(reference(), "u".to_owned());
+        let found = unseen_of(&work, &actor(&world, is_hub), &reference()).await;
+        match (found, want) {
+            (Ok(found), Ok(want)) => {
+                let place = found.map(|(kind, _)| kind.place);
+                assert_eq!(place, want, "{name}");
+            }
+            (Err(Pause::Failure(reason)), Err(want)) => {
+                assert!(reason.contains(want), "{name}: {reason}");
+            }
+            (found, want) => panic!("{name}: {found:?}, not {want:?}"),
+        }
     }
 }
 
