@@ -33,7 +33,7 @@ use crate::{
         children::WatchedKind,
         claims::{self, Claims, Mark},
         kinds::Progress,
-        mirrors,
+        mirrors::{self, Maker},
         restored::DeletionPolicy,
     },
 };
@@ -163,13 +163,11 @@ fn place_of_new(work: &Work<'_>, apply: &Apply) -> Result<Place, client::Error> 
         return Ok(target.place(gvr));
     }
     // Who looks after the kinds of the target names its instances when it is.
-    let detail = "the hub does not serve its kind here yet";
-    let status = Status::conflict(&gvr.group_resource(), &apply.reference.name, detail);
-    Err(client::Error::Status(Box::new(status)))
+    Err(refused(apply, "the hub does not serve its kind here yet"))
 }
 
-/// Returns an object that stands where another was to be made, as it is where it was made; nothing for a mirror, which belongs to
-/// an instance that goes.
+/// Returns an object that stands where another was to be made, as it is where it was made; nothing for the mirror of an instance that
+/// goes.
 async fn as_made(
     work: &Work<'_>,
     actor: &Actor,
@@ -182,8 +180,14 @@ async fn as_made(
         return Ok(Some(found));
     }
     if place == Place::Cluster {
-        let is_mirror = RawObject::from_value(&found).is_ok_and(|it| mirrors::is_mirror(&it));
-        return Ok((!is_mirror).then_some(found));
+        return match made_by(work, &found) {
+            Maker::Spoke => Ok(Some(found)),
+            Maker::ThisHub => mirrored(work, apply).await,
+            Maker::AnotherHub => Err(refused(
+                apply,
+                "it is the mirror of an instance of another hub",
+            )),
+        };
     }
     if !origin::is_of_spoke(&found) {
         return Ok(Some(found));
@@ -196,6 +200,31 @@ async fn as_made(
         Err(error) if error.is_not_found() => Ok(Some(found)),
         Err(error) => Err(error),
     }
+}
+
+/// Returns who has made an object of the spoke.
+fn made_by(work: &Work<'_>, found: &Value) -> Maker {
+    RawObject::from_value(found).map_or(Maker::Spoke, |it| mirrors::maker(&it, &work.engine.hub_id))
+}
+
+/// Returns the instance at the hub's path that an object in the spoke mirrors; nothing where it goes. It is read as the hub: who has
+/// read the mirror learns no more than that the instance stays.
+async fn mirrored(work: &Work<'_>, apply: &Apply) -> Result<Option<Value>, client::Error> {
+    let target = work.target;
+    let endpoint = target.endpoint_at(Place::Hub, &apply.gvr, namespace(apply));
+    let hub = target.dynamic_at(Place::Hub);
+    match hub.get(&endpoint, &apply.reference.name).await {
+        Ok(instance) => Ok(Some(instance).filter(|it| !api::meta::is_terminating(it))),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Words why an object is not made.
+fn refused(apply: &Apply, detail: &str) -> client::Error {
+    let resource = apply.gvr.group_resource();
+    let status = Status::conflict(&resource, &apply.reference.name, detail);
+    client::Error::Status(Box::new(status))
 }
 
 /// Names the instance as the owner by the uid that the hub knows it by: in the spoke its mirror is the owner, and the hub's garbage

@@ -396,6 +396,105 @@ async fn what_has_lost_its_labels_is_found_where_it_was_made() {
     }
 }
 
+/// The mirror of an instance of a hub.
+fn mirror(hub: &str) -> Value {
+    object(json!({"uid": "m", "resourceVersion": "5",
+        "annotations": {keys::HUB: hub}, "finalizers": [keys::FINALIZER_MIRROR],
+        "managedFields": [{"manager": keys::MANAGER_SYNCER, "operation": "Apply"}]}))
+}
+
+/// The story: an account of a spoke was to make a child of the name of a user's own instance. It met the mirror, and the parent told of
+/// a conflict of the spoke's API server, for ever.
+#[tokio::test]
+async fn an_account_that_meets_a_mirror_finds_the_instance_of_the_hub() {
+    let going = object(json!({"uid": "u", "deletionTimestamp": "2026-01-01T00:00:00Z"}));
+    let living = || Some(Is::Made("u").object());
+    // (what, what is in the spoke, what the hub has, the uid of what is found, or what is told)
+    for (name, in_spoke, at_hub, want) in [
+        ("a user's instance", mirror("hub-a"), living(), Ok("u")),
+        (
+            "one that goes",
+            mirror("hub-a"),
+            Some(going),
+            Err("it is another one"),
+        ),
+        (
+            "one that is gone",
+            mirror("hub-a"),
+            None,
+            Err("it is another one"),
+        ),
+        (
+            "another hub's",
+            mirror("hub-b"),
+            living(),
+            Err("another hub"),
+        ),
+        ("made in the spoke", Is::Made("s").object(), None, Ok("s")),
+        (
+            "made there, and taken up",
+            Is::Made("s").object(),
+            Some(Is::Copy("s").object()),
+            Ok("s"),
+        ),
+    ] {
+        let world = World::new();
+        world
+            .target
+            .note_kept(kind(Place::Hub).gvr.group_resource());
+        world.spoke.put(PATH, in_spoke);
+        if let Some(at_hub) = at_hub {
+            put_at_hub(&world, at_hub);
+        }
+        let key = key("Web", "parent");
+        let work = world.work(&key);
+        let written = write_one(&work, &actor(&world, false), &apply(Claim::Absent)).await;
+        match (written, want) {
+            (Ok(Written::Found(found)), Ok(uid)) => {
+                assert_eq!(api::meta::uid(&found), uid, "{name}");
+            }
+            (Err(error), Err(told)) => {
+                assert!(error.to_string().contains(told), "{name}: {error}");
+            }
+            (written, want) => panic!("{name}: {written:?}, not {want:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_makes_at_the_hub_finds_what_was_made_in_the_spoke() {
+    use Is::{Copy, Made};
+    // (what, what the hub has, what is in the spoke, the uid and whether it is marked as a copy)
+    for (name, at_hub, in_spoke, want) in [
+        ("the hub's own", Made("u"), None, ("u", false)),
+        ("a copy", Copy("u"), Some(Made("u")), ("u", false)),
+        ("a copy of what is gone", Copy("u"), None, ("u", true)),
+        (
+            "a copy of one before",
+            Copy("u"),
+            Some(Made("v")),
+            ("u", true),
+        ),
+    ] {
+        let world = World::new();
+        world
+            .target
+            .note_kept(kind(Place::Hub).gvr.group_resource());
+        put_at_hub(&world, at_hub.object());
+        if let Some(is) = in_spoke {
+            world.spoke.put(PATH, is.object());
+        }
+        let key = key("Web", "parent");
+        let work = world.work(&key);
+        let written = write_one(&work, &actor(&world, true), &apply(Claim::Absent)).await;
+        let Ok(Written::Found(found)) = written else {
+            panic!("{name}: {written:?}");
+        };
+        let found = (api::meta::uid(&found), origin::is_of_spoke(&found));
+        assert_eq!(found, want, "{name}");
+    }
+}
+
 #[tokio::test]
 async fn an_instance_is_named_as_the_owner_by_the_uid_of_the_place() {
     let world = World::new();
