@@ -12,7 +12,7 @@
 //! was made: a mirror in the spoke and the hub's copy of what was made in the spoke are no children.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -62,7 +62,10 @@ pub(crate) struct ChildCache {
 
 #[derive(Debug, Default)]
 struct State {
-    kinds: Vec<KindState>,
+    /// By a number of their own, which no other watch gets later.
+    kinds: BTreeMap<usize, KindState>,
+    /// How many kinds have had a number.
+    registered_count: usize,
     /// Where in `kinds` an endpoint is.
     index_of: HashMap<(GroupVersionResource, Place), usize>,
     /// What belongs to an instance, and where in `kinds` it is. A kind that is watched in two
@@ -141,21 +144,24 @@ impl ChildCache {
         if state.index_of.contains_key(&key) {
             return None;
         }
-        let index = state.kinds.len();
+        let index = state.registered_count;
+        state.registered_count += 1;
         state.index_of.insert(key, index);
         let end = parent.child_token();
-        state.kinds.push(KindState {
+        let known = KindState {
             kind: Arc::new(kind.clone()),
             objects: Collection::default(),
             trouble: None,
             waiting: HashSet::new(),
             end: end.clone(),
-        });
+        };
+        state.kinds.insert(index, known);
         Some(end)
     }
 
-    /// Ends the watches of a resource in a place, and forgets what they have shown.
-    pub(crate) fn deregister(&self, resource: &GroupResource, place: Place) {
+    /// Ends the watches of a resource in a place, and forgets what they have shown. Names the instances that they would have named: who
+    /// waits for a first list, and who had an object there.
+    pub(crate) fn deregister(&self, resource: &GroupResource, place: Place) -> Vec<InstanceKey> {
         let mut state = self.state.lock();
         let is_of = |(gvr, at): &(GroupVersionResource, Place)| {
             *at == place && gvr.group_resource() == *resource
@@ -165,16 +171,22 @@ impl ChildCache {
             .extract_if(|key, _| is_of(key))
             .map(|(_, index)| index)
             .collect();
+        let mut concerned = HashSet::new();
         for index in indices {
-            if let Some(kind) = state.kinds.get_mut(index) {
+            if let Some(kind) = state.kinds.remove(&index) {
                 kind.end.cancel();
-                kind.objects = Collection::default();
+                concerned.extend(kind.waiting);
             }
-            state.by_parent.retain(|_, members| {
+            state.by_parent.retain(|parent, members| {
+                let count = members.len();
                 members.retain(|(_, at)| *at != index);
+                if members.len() < count {
+                    concerned.insert(parent.clone());
+                }
                 !members.is_empty()
             });
         }
+        concerned.into_iter().collect()
     }
 
     /// Returns whether a kind is synced; if not, the instance is named once it is.
@@ -246,15 +258,26 @@ impl ChildCache {
     /// Forgets an object that an answer to our own deletion says is gone.
     pub(crate) fn gone(&self, reference: &ObjectRef, uid: &str) {
         let mut state = self.state.lock();
-        for index in 0..state.kinds.len() {
-            let change = state.kinds[index].objects.gone(reference, uid);
+        let kinds = state.kinds.iter_mut();
+        let changes: Vec<_> = kinds
+            .map(|(index, kind)| (*index, kind.objects.gone(reference, uid)))
+            .collect();
+        for (index, change) in changes {
             state.note(index, change);
         }
     }
 
-    /// Takes up an event of the watch and names the instances that it concerns.
-    pub(crate) fn take(&self, kind: &WatchedKind, event: reflector::Event) -> Vec<InstanceKey> {
+    /// Takes up an event of the watch that ends with `end`, and names the instances that it concerns.
+    pub(crate) fn take(
+        &self,
+        kind: &WatchedKind,
+        end: &CancellationToken,
+        event: reflector::Event,
+    ) -> Vec<InstanceKey> {
         let mut state = self.state.lock();
+        if end.is_cancelled() {
+            return Vec::new(); // the kind is another watch's by now
+        }
         let Some((index, known)) = state.kind_mut(kind) else {
             return Vec::new();
         };
@@ -300,7 +323,7 @@ impl ChildCache {
 impl State {
     fn kind_mut(&mut self, kind: &WatchedKind) -> Option<(usize, &mut KindState)> {
         let index = *self.index_of.get(&(kind.gvr.clone(), kind.place))?;
-        Some((index, self.kinds.get_mut(index)?))
+        Some((index, self.kinds.get_mut(&index)?))
     }
 
     /// Returns the objects of a name that count where they are.
@@ -308,7 +331,7 @@ impl State {
         &'s self,
         reference: &'s ObjectRef,
     ) -> impl Iterator<Item = (Place, &'s Arc<RawObject>)> {
-        self.kinds.iter().filter_map(move |kind| {
+        self.kinds.values().filter_map(move |kind| {
             let object = kind.objects.get(reference)?;
             let counts = kind.kind.counts(object);
             counts.then_some((kind.kind.place, object))
@@ -316,7 +339,7 @@ impl State {
     }
 
     fn child(&self, reference: &ObjectRef, index: usize) -> Option<Child> {
-        let kind = self.kinds.get(index)?;
+        let kind = self.kinds.get(&index)?;
         Some(Child {
             kind: Arc::clone(&kind.kind),
             object: Arc::clone(kind.objects.get(reference)?),
@@ -330,7 +353,7 @@ impl State {
         changes: impl IntoIterator<Item = Change<ObjectRef>>,
     ) -> Vec<InstanceKey> {
         let mut concerned = Vec::new();
-        let Some(kind) = self.kinds.get(index).map(|known| Arc::clone(&known.kind)) else {
+        let Some(kind) = self.kinds.get(&index).map(|known| Arc::clone(&known.kind)) else {
             return concerned;
         };
         for change in changes {
@@ -359,10 +382,10 @@ impl State {
     }
 }
 
-/// Starts the watch of a kind; `concern` is called with each instance that an event concerns.
+/// Starts the watch of a kind, which ends with `end`; `concern` is called with each instance that an event concerns.
 pub(crate) fn watch(
     cache: &Arc<ChildCache>,
-    kind: WatchedKind,
+    (kind, end): (WatchedKind, CancellationToken),
     mut events: mpsc::Receiver<reflector::Event>,
     tasks: &Tasks,
     concern: impl Fn(InstanceKey) + Send + 'static,
@@ -371,7 +394,7 @@ pub(crate) fn watch(
     tasks.spawn("children", async move {
         // Ends when the reflector does, which ends with its token.
         while let Some(event) = events.recv().await {
-            for instance in cache.take(&kind, event) {
+            for instance in cache.take(&kind, &end, event) {
                 concern(instance);
             }
         }

@@ -277,7 +277,9 @@ impl Target {
     /// Notes that the hub is about to store no instances of a resource any more, of which it has none.
     pub(crate) fn forget_kept(&self, resource: &GroupResource) {
         self.kept.lock().remove(resource);
-        self.children.deregister(resource, Place::Hub);
+        for instance in self.children.deregister(resource, Place::Hub) {
+            self.queue.add(instance); // it waits for no watch any more
+        }
     }
 
     /// Returns a kind in all places where objects of it may have been made.
@@ -401,7 +403,7 @@ impl Target {
         source.endpoint = self.endpoint_at(kind.place, &kind.gvr, "");
         children::watch(
             &self.children,
-            kind.clone(),
+            (kind.clone(), end.clone()),
             self.follow(source, end),
             &self.tasks,
             move |instance| queue.add(instance),
@@ -673,4 +675,29 @@ fn backoff(failure_count: u32) -> Duration {
         .min(BACKOFF_MAX);
     // Up to a quarter earlier, so that what failed together is not tried together.
     base.mul_f64(1.0 - rand::random::<f64>() / 4.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+    use crate::testing::{World, key};
+
+    #[tokio::test]
+    async fn who_waits_for_a_kind_that_the_hub_gives_up_is_looked_at_again() {
+        let (world, parent) = (World::new(), key("Web", "parent"));
+        let target = &world.target;
+        let gvr = GroupVersionResource::new("kro.run", "v1alpha1", "apps");
+        let gvk = GroupVersionKind::new("kro.run", "v1alpha1", "App");
+        target.note_kept(gvr.group_resource());
+        for kind in target.watched(&gvk, &gvr) {
+            target.children.register(&kind, &target.token);
+            target.children.sync(&kind, &parent);
+        }
+        assert_eq!(target.queue.next().now_or_never(), None, "it waits");
+        target.forget_kept(&gvr.group_resource());
+        let next = target.queue.next().now_or_never();
+        assert_eq!(next, Some(parent), "it has no watch to wait for");
+    }
 }

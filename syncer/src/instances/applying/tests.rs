@@ -111,18 +111,12 @@ fn show(world: &World, place: Place, mut object: Value) {
         "kro.run/instance-namespace": NAMESPACE});
     let kind = kind(place);
     let children = &world.target.children;
-    assert!(
-        children
-            .register(&kind, &CancellationToken::new())
-            .is_some()
-    );
-    children.take(
-        &kind,
-        Event::Restarted {
-            objects: vec![raw(&object)],
-            resource_version: "9".to_owned(),
-        },
-    );
+    let end = children.register(&kind, &CancellationToken::new());
+    let listed = Event::Restarted {
+        objects: vec![raw(&object)],
+        resource_version: "9".to_owned(),
+    };
+    children.take(&kind, &end.expect("it is watched once"), listed);
 }
 
 /// The hub itself, or an account that the spoke alone knows.

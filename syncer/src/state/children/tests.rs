@@ -33,6 +33,11 @@ fn cache() -> ChildCache {
     cache
 }
 
+/// Lets the only watch of a kind deliver an event.
+fn take(cache: &ChildCache, kind: &WatchedKind, event: Event) -> Vec<InstanceKey> {
+    cache.take(kind, &CancellationToken::new(), event)
+}
+
 fn instance(name: &str) -> InstanceKey {
     InstanceKey {
         group_kind: api::GroupKind {
@@ -104,7 +109,7 @@ fn a_kind_is_synced_from_its_first_list_on() {
     for (name, events, want) in cases {
         let cache = cache();
         for event in events {
-            cache.take(&config_maps(), event);
+            take(&cache, &config_maps(), event);
         }
         let got = cache.sync(&config_maps(), &instance("a"));
         assert_eq!(got, want, "{name}");
@@ -127,9 +132,9 @@ fn a_kind_is_registered_once() {
 fn an_instance_that_waits_is_named_by_the_first_list_and_not_again() {
     let cache = cache();
     cache.sync(&config_maps(), &instance("a"));
-    let named = cache.take(&config_maps(), list(vec![], "1"));
+    let named = take(&cache, &config_maps(), list(vec![], "1"));
     assert_eq!(named, [instance("a")], "it waited");
-    let named = cache.take(&config_maps(), list(vec![], "1"));
+    let named = take(&cache, &config_maps(), list(vec![], "1"));
     assert_eq!(named, [], "it waits no more");
 }
 
@@ -145,7 +150,8 @@ fn an_answer_is_taken_up_unless_the_watch_is_past_it() {
     for (name, seen, answered, want) in cases {
         let cache = cache();
         if let Some(seen) = seen {
-            cache.take(
+            take(
+                &cache,
                 &config_maps(),
                 Event::Applied(object("other", seen, "other")),
             );
@@ -158,7 +164,11 @@ fn an_answer_is_taken_up_unless_the_watch_is_past_it() {
 #[test]
 fn a_deletion_counts_as_seen_by_the_watch() {
     let cache = cache();
-    cache.take(&config_maps(), Event::Deleted(object("one", "6", "a")));
+    take(
+        &cache,
+        &config_maps(),
+        Event::Deleted(object("one", "6", "a")),
+    );
     cache.answered(&config_maps(), object("one", "5", "a"));
     assert_eq!(children(&cache, "a"), [""; 0], "it was deleted after that");
 }
@@ -172,7 +182,11 @@ fn an_event_replaces_an_answer_only_if_it_is_newer() {
     ] {
         let cache = cache();
         cache.answered(&config_maps(), object("one", "10", "a"));
-        let named = cache.take(&config_maps(), Event::Applied(object("one", version, "a")));
+        let named = take(
+            &cache,
+            &config_maps(),
+            Event::Applied(object("one", version, "a")),
+        );
         assert_eq!(
             named, want_named,
             "{name}: what is known already is no news"
@@ -188,7 +202,11 @@ fn our_deletion_forgets_the_object_that_it_deleted_and_no_successor() {
         ("another one of the same name", "uid-before", 1),
     ] {
         let cache = cache();
-        cache.take(&config_maps(), Event::Applied(object("one", "1", "a")));
+        take(
+            &cache,
+            &config_maps(),
+            Event::Applied(object("one", "1", "a")),
+        );
         let (reference, _) = cache.of(&instance("a")).remove(0);
         cache.gone(&reference, uid);
         assert_eq!(children(&cache, "a").len(), want, "{name}");
@@ -205,8 +223,16 @@ fn a_child_whose_labels_are_edited_concerns_who_had_it_and_who_has_it() {
     ];
     for (name, parent, want, of_a, of_b) in cases {
         let cache = cache();
-        cache.take(&config_maps(), Event::Applied(object("one", "1", "a")));
-        let named = cache.take(&config_maps(), Event::Applied(object("one", "2", parent)));
+        take(
+            &cache,
+            &config_maps(),
+            Event::Applied(object("one", "1", "a")),
+        );
+        let named = take(
+            &cache,
+            &config_maps(),
+            Event::Applied(object("one", "2", parent)),
+        );
         assert_eq!(sorted(named), want, "{name}");
         assert_eq!(children(&cache, "a").len(), of_a, "{name}: children of a");
         assert_eq!(children(&cache, "b").len(), of_b, "{name}: children of b");
@@ -216,11 +242,23 @@ fn a_child_whose_labels_are_edited_concerns_who_had_it_and_who_has_it() {
 #[test]
 fn a_deleted_child_concerns_its_instance() {
     let cache = cache();
-    cache.take(&config_maps(), Event::Applied(object("one", "1", "a")));
-    let named = cache.take(&config_maps(), Event::Deleted(object("one", "2", "a")));
+    take(
+        &cache,
+        &config_maps(),
+        Event::Applied(object("one", "1", "a")),
+    );
+    let named = take(
+        &cache,
+        &config_maps(),
+        Event::Deleted(object("one", "2", "a")),
+    );
     assert_eq!(named, [instance("a")], "it has lost a child");
     assert_eq!(children(&cache, "a"), [""; 0], "it is gone");
-    let named = cache.take(&config_maps(), Event::Deleted(object("one", "3", "a")));
+    let named = take(
+        &cache,
+        &config_maps(),
+        Event::Deleted(object("one", "3", "a")),
+    );
     assert_eq!(named, [], "nothing was known of it");
 }
 
@@ -234,10 +272,10 @@ fn a_list_takes_away_what_it_does_not_hold_of_its_kind_and_nothing_else() {
         (&config_maps(), "kept", "b"),
         (&secrets, "left", "a"),
     ] {
-        cache.take(kind, Event::Applied(object(name, "1", parent)));
+        take(&cache, kind, Event::Applied(object(name, "1", parent)));
     }
     let objects = vec![object("kept", "2", "b"), object("new", "2", "c")];
-    let named = cache.take(&config_maps(), list(objects, "2"));
+    let named = take(&cache, &config_maps(), list(objects, "2"));
     let want = ["a", "b", "c"].map(instance);
     assert_eq!(sorted(named), want, "one has lost, two have been listed");
     assert_eq!(children(&cache, "a"), ["Secret left@1"], "of another kind");
@@ -248,7 +286,11 @@ fn a_list_takes_away_what_it_does_not_hold_of_its_kind_and_nothing_else() {
 #[test]
 fn an_answer_that_takes_a_child_from_another_instance_concerns_both() {
     let cache = cache();
-    cache.take(&config_maps(), Event::Applied(object("one", "1", "a")));
+    take(
+        &cache,
+        &config_maps(),
+        Event::Applied(object("one", "1", "a")),
+    );
     let named = cache.answered(&config_maps(), object("one", "2", "b"));
     assert_eq!(sorted(named), ["a", "b"].map(instance), "it was a's");
     assert_eq!(children(&cache, "a"), [""; 0], "it is b's now");
@@ -257,7 +299,11 @@ fn an_answer_that_takes_a_child_from_another_instance_concerns_both() {
 #[test]
 fn a_late_answer_does_not_take_a_child_from_the_instance_that_has_it() {
     let cache = cache();
-    cache.take(&config_maps(), Event::Applied(object("one", "5", "b")));
+    take(
+        &cache,
+        &config_maps(),
+        Event::Applied(object("one", "5", "b")),
+    );
     let named = cache.answered(&config_maps(), object("one", "4", "a"));
     assert_eq!(named, [], "it is from before");
     assert_eq!(
@@ -277,8 +323,12 @@ fn a_kind_that_is_watched_in_two_versions_shows_each_object_once() {
     for (first, second) in [("1", "2"), ("2", "1")] {
         let cache = cache();
         cache.register(&beta, &CancellationToken::new());
-        cache.take(&config_maps(), Event::Applied(object("one", first, "a")));
-        cache.take(&beta, Event::Applied(object("one", second, "a")));
+        take(
+            &cache,
+            &config_maps(),
+            Event::Applied(object("one", first, "a")),
+        );
+        take(&cache, &beta, Event::Applied(object("one", second, "a")));
         assert_eq!(children(&cache, "a"), ["ConfigMap one@2"], "the newest");
         let (reference, _) = cache.of(&instance("a")).remove(0);
         cache.gone(&reference, "uid-one");
@@ -301,7 +351,7 @@ proptest! {
         let cache = cache();
         let learn = |lesson| match lesson {
             Lesson::Watch(event) => {
-                cache.take(&config_maps(), event);
+                take(&cache, &config_maps(), event);
             }
             Lesson::Answer(object) => {
                 cache.answered(&config_maps(), object);
@@ -373,8 +423,8 @@ fn a_child_that_is_an_instance_counts_where_it_was_made() {
         let cache = cache();
         let end = cache.register(&at_hub, &CancellationToken::new());
         let end = end.expect("another place is another watch");
-        cache.take(&config_maps(), list(vec![there], "9"));
-        let concerned = cache.take(&at_hub, list(vec![here], "1"));
+        take(&cache, &config_maps(), list(vec![there], "9"));
+        let concerned = take(&cache, &at_hub, list(vec![here], "1"));
         let is_new = want == Place::Hub;
         assert_eq!(
             concerned.len(),
@@ -404,4 +454,55 @@ fn a_child_that_is_an_instance_counts_where_it_was_made() {
             "{name}: it may be watched once more"
         );
     }
+}
+
+/// The story: a tenant defined a kind and deleted it, again and again. Parents that waited for the hub's watch of the kind were never
+/// looked at again, what the ended watch still delivered filled the next one, and each round left something behind.
+#[test]
+fn a_kind_that_is_deregistered_leaves_nothing_and_drops_no_work() {
+    let at_hub = || WatchedKind {
+        place: Place::Hub,
+        ..config_maps()
+    };
+    let resource = config_maps().gvr.group_resource();
+    let cache = cache();
+    for round in 0..3 {
+        let before = cache.register(&at_hub(), &CancellationToken::new());
+        let before = before.expect("nothing is watched there");
+        cache.sync(&at_hub(), &instance("waits"));
+        cache.take(
+            &at_hub(),
+            &before,
+            Event::Applied(object("one", "5", "has")),
+        );
+        let named = cache.deregister(&resource, Place::Hub);
+        assert_eq!(
+            sorted(named),
+            ["has", "waits"].map(instance),
+            "round {round}"
+        );
+        assert_eq!(children(&cache, "has"), [""; 0], "it is forgotten");
+
+        let after = cache.register(&at_hub(), &CancellationToken::new());
+        let after = after.expect("it may be watched once more");
+        cache.sync(&at_hub(), &instance("waits"));
+        for late in [
+            Event::Applied(object("two", "6", "has")),
+            list(vec![object("one", "7", "has")], "7"),
+        ] {
+            let named = cache.take(&at_hub(), &before, late);
+            assert_eq!(named, [], "the watch has ended");
+        }
+        assert_eq!(children(&cache, "has"), [""; 0], "nobody watched that");
+        let sync = cache.sync(&at_hub(), &instance("waits"));
+        assert_eq!(sync, Sync::Waiting(None), "the list was of before");
+        let named = cache.take(&at_hub(), &after, list(vec![], "8"));
+        assert_eq!(named, [instance("waits")], "this is its own");
+        assert_eq!(cache.deregister(&resource, Place::Hub), [], "nobody waits");
+    }
+    assert_eq!(
+        cache.state.lock().kinds.len(),
+        1,
+        "nothing but what is watched"
+    );
 }
