@@ -34,14 +34,28 @@ pub(crate) const NAMESPACE: &str = "default";
 /// without ownership of fields, and JSON patches that add.
 #[derive(Default)]
 pub(crate) struct Server {
-    // Guards everything below; never held across an await.
+    // Each guards one value; neither is held across an await nor while the other is.
     state: Mutex<State>,
+    happening: Mutex<Option<Happening>>,
 }
+
+/// What happens when a path is asked for: once, and before it is answered.
+type Happening = (String, Box<dyn FnOnce() + Send>);
 
 #[derive(Default)]
 struct State {
     objects: BTreeMap<String, Value>,
+    asked: Vec<Asked>,
     version: u64,
+}
+
+/// A request that a server had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    /// In whose name, with the groups; empty for the hub itself.
+    pub(crate) user: Vec<String>,
 }
 
 // === impl Server ===
@@ -61,6 +75,21 @@ impl Server {
         self.state.lock().objects.insert(path.to_owned(), object);
     }
 
+    /// Returns the object at a path.
+    pub(crate) fn at(&self, path: &str) -> Option<Value> {
+        self.state.lock().objects.get(path).cloned()
+    }
+
+    /// Returns all requests so far.
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        self.state.lock().asked.clone()
+    }
+
+    /// Does something when a path is asked for next.
+    pub(crate) fn when(&self, path: &str, happening: impl FnOnce() + Send + 'static) {
+        *self.happening.lock() = Some((path.to_owned(), Box::new(happening)));
+    }
+
     async fn serve(&self, request: Request<Body>) -> Response<Full<Bytes>> {
         let (parts, body) = request.into_parts();
         let bytes = body
@@ -69,7 +98,21 @@ impl Server {
             .map(http_body_util::Collected::to_bytes);
         let body = serde_json::from_slice(&bytes.unwrap_or_default()).unwrap_or_default();
         let path = parts.uri.path().to_owned();
+        let happening = self.happening.lock().take_if(|(at, _)| *at == path);
+        if let Some((_, happens)) = happening {
+            happens();
+        }
         let mut state = self.state.lock();
+        let named = |name: &str| {
+            let values = parts.headers.get_all(name).into_iter();
+            values.filter_map(|value| value.to_str().ok().map(str::to_owned))
+        };
+        let user = named("impersonate-user").chain(named("impersonate-group"));
+        state.asked.push(Asked {
+            method: parts.method.clone(),
+            path: path.clone(),
+            user: user.collect(),
+        });
         let answer = state.answer(&parts.method, &path, &body);
         drop(state);
         let (code, answer) = match answer {

@@ -221,7 +221,7 @@ async fn look_after(engine: &Arc<Engine>, cluster: &LogicalCluster) {
             }
         }
     }
-    if let Err(error) = retire(engine, &target, &wanted).await {
+    if let Err(error) = retire(engine, &target).await {
         if error.is_routine() {
             debug!(cluster = %cluster, error = %error, "cannot retire a kind yet");
         } else {
@@ -537,18 +537,23 @@ async fn shadow(
     let mut record = json!({
         "apiVersion": endpoint.gvr.group_version().to_string(),
         "kind": api::wheelhouse::SERVED_RESOURCE_KIND,
-        "metadata": {"name": name, "labels": {
-            "kro.run/resource-graph-definition-name": served.key.name,
-        }},
+        "metadata": {"name": name, "labels": {keys::LABEL_RGD_NAME: served.key.name}},
         "spec": {"crd": definition["spec"], "state": state},
     });
     if judged {
         record["spec"]["judged"] = json!(true);
     }
     match known {
-        Some(known) if known["spec"] == record["spec"] => {}
-        Some(_) => {
-            let patch = json!([{"op": "add", "path": "/spec", "value": record["spec"]}]);
+        Some(known)
+            if known["spec"] == record["spec"] && definition_of(&known) == served.key.name => {}
+        Some(known) => {
+            // The kind may have been another definition's.
+            let mut labels = known["metadata"]["labels"].clone();
+            labels[keys::LABEL_RGD_NAME] = json!(served.key.name);
+            let patch = json!([
+                {"op": "add", "path": "/spec", "value": record["spec"]},
+                {"op": "add", "path": "/metadata/labels", "value": labels},
+            ]);
             engine
                 .hub
                 .patch(&endpoint, &name, None, Patch::Json(&patch))
@@ -573,6 +578,11 @@ pub(crate) async fn kept(
     Ok(serving.map(resource_of).collect())
 }
 
+/// Returns the name of the definition that a record is for.
+fn definition_of(record: &Value) -> &str {
+    api::meta::label(record, keys::LABEL_RGD_NAME).unwrap_or_default()
+}
+
 fn resource_of(record: &Value) -> GroupResource {
     let crd = &record["spec"]["crd"];
     GroupResource {
@@ -582,14 +592,13 @@ fn resource_of(record: &Value) -> GroupResource {
 }
 
 /// Ends the hub's service of kinds that no definition gives any more and that have no objects.
-async fn retire(
-    engine: &Engine,
-    target: &Target,
-    wanted: &[Arc<Served>],
-) -> Result<(), client::Error> {
+async fn retire(engine: &Engine, target: &Target) -> Result<(), client::Error> {
     if target.sort != TargetSort::Mirrored {
         return Ok(());
     }
+    // A definition that takes up a kind from now on writes its record afterwards.
+    let _turn = target.defining.lock().await;
+    let wanted = engine.definitions.served_in(target);
     let endpoint = Engine::hub_endpoint(&target.cluster, &resources::served_resources(), "");
     let listed = engine.hub.list(&endpoint, &ListRequest::default()).await?;
     for record in &listed.items {
@@ -610,25 +619,24 @@ async fn retire(
         // A definition that is deleted leaves its CRD and its instances, and so their service.
         let defined = engine.definitions.keys().iter().any(|key| {
             let reaches = key.cluster.is_root() || key.cluster == target.cluster;
-            reaches
-                && text(
-                    record,
-                    &[
-                        "metadata",
-                        "labels",
-                        "kro.run/resource-graph-definition-name",
-                    ],
-                ) == key.name
+            reaches && definition_of(record) == key.name
         });
         let known = engine.definitions.listed() && engine.instances.synced();
         if !kept && !used && !defined && known {
             // Forgotten first: what the path shows once the record is gone is the spoke's.
             let resource = resource_of(record);
             target.forget_kept(&resource);
-            let request = DeleteRequest::default();
-            if let Err(error) = engine.hub.delete(&endpoint, name, &request).await {
-                target.note_kept(resource);
-                return Err(error);
+            let request = DeleteRequest {
+                uid: Some(api::meta::uid(record).to_owned()),
+                propagation: None,
+            };
+            match engine.hub.delete(&endpoint, name, &request).await {
+                Ok(_) => {}
+                Err(error) if error.is_not_found() => {}
+                Err(error) => {
+                    target.note_kept(resource);
+                    return Err(error);
+                }
             }
             target.mirrors.deregister(&group_kind);
         }

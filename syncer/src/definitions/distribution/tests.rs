@@ -1,5 +1,8 @@
 use super::*;
-use crate::{state::kinds::Kinds, testing::served};
+use crate::{
+    state::kinds::Kinds,
+    testing::{World, served},
+};
 
 /// The story: a spoke that never established a CRD kept every definition of root from becoming Active.
 #[test]
@@ -164,5 +167,121 @@ fn a_crd_is_established_only_if_the_server_says_so() {
     ] {
         let crd = json!({"status": {"conditions": conditions}});
         assert_eq!(established(&crd), want, "{name}");
+    }
+}
+
+/// Where the hub records that it serves kind App at the spoke's path.
+const RECORD: &str =
+    "/clusters/east/apis/internal.wheelhouse.dev/v1alpha1/servedresources/apps.kro.run";
+
+/// A hub that serves kind App for a definition that is gone.
+fn leftover() -> World {
+    let world = World::new();
+    world.hub.put(
+        RECORD,
+        record("record", &json!({keys::LABEL_RGD_NAME: "gone"})),
+    );
+    world.engine.definitions.set_listed();
+    world
+        .target
+        .note_kept(resource_of(&record("record", &json!({}))));
+    world
+}
+
+fn record(uid: &str, labels: &Value) -> Value {
+    let served = served("App");
+    json!({"metadata": {"name": "apps.kro.run", "uid": uid, "labels": labels},
+        "spec": {"crd": served.definition.to_value()["spec"], "state": "Serving"}})
+}
+
+#[tokio::test]
+async fn a_kind_that_nobody_gives_is_retired() {
+    let world = leftover();
+    retire(&world.engine, &world.target)
+        .await
+        .expect("it can be deleted");
+    assert_eq!(world.hub.at(RECORD), None, "it is the spoke's again");
+    assert!(!world.target.keeps(served("App").graph.gvr()));
+}
+
+/// The story: while the CRD of one kind was on its way to a slow spoke, a definition took up the kind of another that had been deleted.
+/// It was served, and then its record was deleted, by what had been read before; nothing made it again.
+#[tokio::test]
+async fn a_kind_that_is_taken_up_while_another_is_looked_after_stays() {
+    let world = leftover();
+    world.engine.definitions.publish(Arc::new(served("Web")));
+    let engine = Arc::clone(&world.engine);
+    let crd = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/webs.kro.run";
+    world.spoke.when(crd, move || {
+        engine.definitions.publish(Arc::new(served("App")));
+    });
+    look_after(&world.engine, &world.target.cluster).await;
+    assert!(world.spoke.at(crd).is_some(), "it was looked after");
+    assert!(world.hub.at(RECORD).is_some(), "somebody gives it");
+    assert!(world.target.keeps(served("App").graph.gvr()));
+}
+
+#[tokio::test]
+async fn a_record_is_deleted_as_it_was_read_and_in_its_turn() {
+    let world = leftover();
+    let turn = world.target.defining.lock().await;
+    let waits = retire(&world.engine, &world.target);
+    let moment = Duration::from_millis(50);
+    assert!(
+        tokio::time::timeout(moment, waits).await.is_err(),
+        "a CRD is being written"
+    );
+    assert_eq!(world.hub.asked(), [], "nothing is read before");
+    drop(turn);
+    let hub = Arc::clone(&world.hub);
+    world.hub.when(RECORD, move || {
+        hub.put(RECORD, record("another", &json!({})));
+    });
+    let retired = retire(&world.engine, &world.target).await;
+    assert!(
+        retired.is_err_and(|error| error.is_conflict()),
+        "it is another one"
+    );
+    assert!(world.hub.at(RECORD).is_some());
+    assert!(
+        world.target.keeps(served("App").graph.gvr()),
+        "it is served"
+    );
+}
+
+#[tokio::test]
+async fn a_record_names_the_definition_that_has_the_kind_now() {
+    for (name, labels) in [
+        (
+            "another one's",
+            json!({keys::LABEL_RGD_NAME: "gone", "team": "x"}),
+        ),
+        ("without labels", json!(null)),
+    ] {
+        let world = leftover();
+        world.hub.put(RECORD, record("record", &labels));
+        let served = served("App");
+        let definition = served.definition.to_value();
+        let state = shadow(&world.engine, &world.target, &served, &definition, None).await;
+        assert_eq!(
+            state.expect("it is recorded"),
+            ServedState::Serving,
+            "{name}"
+        );
+        let kept = world.hub.at(RECORD).expect("it is there");
+        assert_eq!(definition_of(&kept), "app", "{name}");
+        assert_eq!(kept["metadata"]["labels"]["team"], labels["team"], "{name}");
+        let version = kept["metadata"]["resourceVersion"].clone();
+        let again = shadow(&world.engine, &world.target, &served, &definition, None).await;
+        assert_eq!(
+            again.expect("it is recorded"),
+            ServedState::Serving,
+            "{name}"
+        );
+        let kept = world.hub.at(RECORD).expect("it is there");
+        assert_eq!(
+            kept["metadata"]["resourceVersion"], version,
+            "{name}: nothing is new"
+        );
     }
 }
