@@ -125,7 +125,7 @@ async fn step(engine: &Arc<Engine>, key: &DefinitionKey) -> Result<(), client::E
         }
         Compiled::Refused(reason) | Compiled::Unresolved(reason) => {
             set.mark(marks::graph_refused(&reason));
-            if let Some(latest) = revisions.last() {
+            if let Some(latest) = revisions::latest(&revisions) {
                 set.mark(marks::revision_resolved(latest.number));
             }
             serve_last_good(engine, key, &object, &revisions, &fetched).await;
@@ -248,7 +248,7 @@ fn recorded(
 ) -> Arc<CompiledGraph> {
     let author = api::meta::annotation(subject.object, api::wheelhouse::keys::ANNOTATION_AUTHOR);
     let is_own = |it: &&Revision| subject.key.cluster.is_root() || it.author.as_deref() == author;
-    let latest = subject.revisions.last().filter(is_own);
+    let latest = revisions::latest(subject.revisions).filter(is_own);
     let latest = latest.and_then(|it| it.spec.as_ref());
     let now = RgdSpec::from_value(&subject.object["spec"]).ok();
     let same = latest
@@ -272,7 +272,7 @@ async fn record(
     graph: &CompiledGraph,
     revisions: &[Revision],
 ) -> Result<i64, client::Error> {
-    if let Some(latest) = revisions.last()
+    if let Some(latest) = revisions::latest(revisions)
         && latest
             .spec
             .as_ref()
@@ -500,7 +500,9 @@ async fn write_status(
     match told {
         Told::Graph(graph, number) => {
             revisions::tell_graph(&mut status, graph);
-            status["lastIssuedRevision"] = json!(number);
+            // A later one may have been deleted: no number is used twice.
+            let issued = status["lastIssuedRevision"].as_i64().unwrap_or_default();
+            status["lastIssuedRevision"] = json!(issued.max(number));
         }
         Told::Nothing => revisions::forget_graph(&mut status),
         Told::AsBefore => {}
@@ -521,3 +523,6 @@ async fn write_status(
         Err(error) => Err(error),
     }
 }
+
+#[cfg(test)]
+mod tests;

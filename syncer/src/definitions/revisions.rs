@@ -44,6 +44,11 @@ pub(crate) async fn list(
     Ok(revisions)
 }
 
+/// Returns the newest revision that is not being deleted. kro decides nothing before those that are have gone; then it decides the same.
+pub(crate) fn latest(revisions: &[Revision]) -> Option<&Revision> {
+    revisions.iter().rfind(|revision| !revision.terminating)
+}
+
 /// Records a new revision and its verified graph.
 pub(crate) async fn issue(
     engine: &Engine,
@@ -145,12 +150,9 @@ pub(crate) async fn collect(
         Keep::Newest => engine.switches.of(&key.cluster).revision_count_max,
         Keep::None => Some(0),
     };
-    let surplus = kept.map_or(0, |kept| revisions.len().saturating_sub(kept));
-    for revision in revisions
-        .iter()
-        .take(surplus)
-        .filter(|revision| !revision.terminating)
-    {
+    let staying = revisions.iter().filter(|revision| !revision.terminating);
+    let surplus = kept.map_or(0, |kept| staying.clone().count().saturating_sub(kept));
+    for revision in staying.take(surplus) {
         let request = DeleteRequest::default();
         match engine.hub.delete(&endpoint, &revision.name, &request).await {
             Ok(_) => {}
