@@ -338,6 +338,10 @@ pub struct InventorySpec {
     /// The user of the cluster in whose name the objects are written; `None` is the hub itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acting_as: Option<author::User>,
+    /// The same user as the hub knows it, by whom the objects are written that the hub keeps; `None` where it does not. A ledger of an
+    /// earlier version of the hub never has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acting_at_hub_as: Option<author::User>,
     /// The objects.
     #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub members: Vec<InventoryMember>,

@@ -14,6 +14,7 @@ use std::time::Duration;
 use api::{
     GroupVersionResource, LogicalCluster,
     wheelhouse::{
+        InventorySpec,
         author::{Author, RunAs, User},
         keys,
     },
@@ -24,7 +25,7 @@ use tokio::time::Instant;
 use crate::{
     engine::Engine,
     state::{
-        actors::{Actor, Grant, Place, Question},
+        actors::{Actor, Grant, Question},
         target::{Target, TargetSort},
     },
 };
@@ -74,19 +75,19 @@ pub(crate) async fn resolve(
     }
 }
 
-/// Returns the actor that a ledger names, as the target knows it.
+/// Returns the actor that a ledger names.
 ///
 /// # Errors
 /// Where the user cannot be named.
-pub(crate) fn of_ledger(target: &Target, user: Option<User>) -> Result<Actor, String> {
-    match user {
-        Some(user) => {
-            let at_home = user.at_home();
-            let is_account = user.username.starts_with("system:");
-            named(target, user, at_home.filter(|_| !is_account))
-        }
-        None => Ok(hub(target)),
-    }
+pub(crate) fn of_ledger(target: &Target, ledger: Option<&InventorySpec>) -> Result<Actor, String> {
+    let Some((ledger, user)) = ledger.and_then(|it| Some((it, it.acting_as.clone()?))) else {
+        return Ok(hub(target));
+    };
+    // An earlier version of the hub has not recorded it: then it is in the groups that the cluster was told of.
+    let is_account = user.username.starts_with("system:");
+    let derived = || user.at_home().filter(|_| !is_account);
+    let at_home = ledger.acting_at_hub_as.clone().or_else(derived);
+    named(target, user, at_home)
 }
 
 /// The hub itself.
@@ -101,8 +102,7 @@ fn named(target: &Target, user: User, at_home: Option<User>) -> Result<Actor, St
         return Ok(actor);
     };
     let at_home = target.actors_at_hub.named(hub, at_home)?;
-    let client = at_home.dynamic(Place::Cluster).ok().cloned();
-    Ok(actor.with_hub(client))
+    Ok(actor.known_at_hub(at_home))
 }
 
 /// The author of a definition as the hub knows them; nothing for a user of one cluster alone.
@@ -197,4 +197,121 @@ async fn ask(
     let allowed = answer["status"]["allowed"] == true;
     target.actors.keep_answer(key, now, allowed);
     Ok(allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::{
+        instances::ledger,
+        state::actors::Place,
+        testing::{World, east, key},
+    };
+
+    /// The story: an author's rights at the hub came from a group that spokes are not told of. When the definition was gone, the ledger
+    /// named the author without it, and the instance could not be deleted.
+    #[tokio::test]
+    async fn a_ledger_names_who_acts_as_both_servers_know_them() {
+        let jane = r#"{"username":"jane","groups":["dev","system:ops"]}"#;
+        let bot = r#"{"username":"system:serviceaccount:ns:bot","groups":["system:ops"]}"#;
+        let local = r#"{"username":"ann","groups":["dev"],"knownOnlyIn":"east"}"#;
+        let (everyone, run_as) = ("system:authenticated", Some("default/worker"));
+        // (what, the author, the account that the definition names, who acts in the spoke, who acts at the hub)
+        for (name, author, account, there, here) in [
+            (
+                "a user",
+                jane,
+                None,
+                vec!["jane", "dev", everyone],
+                vec!["jane", "dev", "system:ops"],
+            ),
+            (
+                "an account of root",
+                bot,
+                None,
+                vec!["wheelhouse:root:ns:bot", everyone],
+                vec!["system:serviceaccount:ns:bot", "system:ops"],
+            ),
+            (
+                "a user of the spoke",
+                local,
+                None,
+                vec!["ann", "dev"],
+                vec![],
+            ),
+            (
+                "an account of the spoke",
+                jane,
+                run_as,
+                vec![
+                    "system:serviceaccount:default:worker",
+                    "system:serviceaccounts",
+                    "system:serviceaccounts:default",
+                    everyone,
+                ],
+                vec![],
+            ),
+        ] {
+            let world = World::new();
+            let mut annotations = json!({keys::ANNOTATION_AUTHOR: author});
+            if let Some(account) = account {
+                annotations[keys::ANNOTATION_RUN_AS] = json!(account);
+            }
+            let definition = json!({"metadata": {"annotations": annotations}});
+            let grant = Grant::of(&east(), &definition).expect("a grant");
+            let acting = resolve(&world.engine, &world.target, &grant)
+                .await
+                .expect("it may");
+            let key = key("Web", "parent");
+            let mut work = world.work(&key);
+            work.memory.ledger = Some(InventorySpec::default());
+            work.memory.mirror_uid = "m".to_owned();
+            let written = ledger::name_mirror(&mut work, &acting).await;
+            written.expect("it can be written");
+            let mut later = world.work(&key);
+            ledger::recall(&mut later).await.expect("it can be read");
+            let actor = of_ledger(&world.target, later.memory.ledger.as_ref()).expect("a user");
+            assert_eq!(
+                acts(&world, &actor, Place::Cluster).await,
+                there,
+                "{name}: in the spoke"
+            );
+            assert_eq!(
+                acts(&world, &actor, Place::Hub).await,
+                here,
+                "{name}: at the hub"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_ledger_of_before_names_who_acts_as_the_spoke_knows_them() {
+        let account = "system:serviceaccount:default:worker";
+        for (user, want) in [("jane", vec!["jane", "dev"]), (account, vec![])] {
+            let world = World::new();
+            let ledger = json!({"actingAs": {"username": user, "groups": ["dev"]}});
+            let ledger: InventorySpec = serde_json::from_value(ledger).expect("a ledger");
+            let actor = of_ledger(&world.target, Some(&ledger)).expect("a user");
+            assert_eq!(acts(&world, &actor, Place::Hub).await, want, "{user}");
+        }
+    }
+
+    /// Returns as whom an actor reads something in a place; nobody where it is not known there.
+    async fn acts(world: &World, actor: &Actor, place: Place) -> Vec<String> {
+        let Ok(dynamic) = actor.dynamic(place) else {
+            return Vec::new();
+        };
+        let endpoint = world
+            .target
+            .endpoint_at(place, &crate::resources::core("pods"), "default");
+        let read: Result<Value, _> = dynamic.get(&endpoint, "any").await;
+        assert!(read.is_err(), "there is none");
+        let server = match place {
+            Place::Cluster => &world.spoke,
+            Place::Hub => &world.hub,
+        };
+        server.asked().pop().expect("it was asked").user
+    }
 }

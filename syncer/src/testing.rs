@@ -141,6 +141,12 @@ impl State {
                 )
             }
             Method::GET => live.ok_or_else(|| missing(&path).into()),
+            // Everybody may do everything.
+            Method::POST if path.ends_with("accessreviews") => {
+                let mut review = body.clone();
+                review["status"]["allowed"] = json!(true);
+                Ok(review)
+            }
             Method::POST => {
                 let path = format!("{path}/{}", api::meta::name(body));
                 if self.objects.contains_key(&path) {

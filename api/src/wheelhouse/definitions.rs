@@ -233,6 +233,24 @@ fn spoke_status() -> Value {
     })
 }
 
+fn user(description: &str) -> Value {
+    let text = |description: &str| json!({"type": "string", "description": description});
+    json!({
+        "description": description,
+        "type": "object",
+        "required": ["username"],
+        "properties": {
+            "username": text("The name."), "uid": text("The uid."),
+            "groups": {"type": "array", "items": {"type": "string"}, "description": "The groups."},
+            "extra": {
+                "type": "object", "description": "What else the server is told.",
+                "additionalProperties": {"type": "array", "items": {"type": "string"}},
+            },
+            "knownOnlyIn": text("The one logical cluster that knows the user."),
+        },
+    })
+}
+
 fn inventory() -> Value {
     let text = |description: &str| json!({"type": "string", "description": description});
     let spec = json!({
@@ -252,20 +270,8 @@ fn inventory() -> Value {
             "mirrorUID": text("The uid of the mirror in the spoke."),
             "exact": {"type": "boolean", "description": "Whether members are neither more nor fewer than what is there; false while an apply or a prune is under way."},
             "settledCount": {"type": "integer", "format": "int64", "minimum": 0, "description": "How many members there were when it was last exact."},
-            "actingAs": {
-                "description": "The user of the cluster in whose name the objects are written; absent for the hub itself.",
-                "type": "object",
-                "required": ["username"],
-                "properties": {
-                    "username": text("The name."), "uid": text("The uid."),
-                    "groups": {"type": "array", "items": {"type": "string"}, "description": "The groups."},
-                    "extra": {
-                        "type": "object", "description": "What else the cluster is told.",
-                        "additionalProperties": {"type": "array", "items": {"type": "string"}},
-                    },
-                    "knownOnlyIn": text("The one logical cluster that knows the user."),
-                },
-            },
+            "actingAs": user("The user of the cluster in whose name the objects are written; absent for the hub itself."),
+            "actingAtHubAs": user("The same user as the hub knows it; absent where it does not."),
             "members": {
                 "description": "The objects.",
                 "type": "array", "x-kubernetes-list-type": "atomic",

@@ -47,6 +47,69 @@ fn a_ledger_is_named_by_the_uid_of_its_instance() {
     );
 }
 
+/// What a schema does not have is not stored.
+#[test]
+fn the_schema_of_a_ledger_has_all_that_a_ledger_says() {
+    let user = author::User {
+        username: "jane".to_owned(),
+        uid: "1".to_owned(),
+        groups: vec!["dev".to_owned()],
+        extra: [("key".to_owned(), vec!["value".to_owned()])].into(),
+        known_only_in: "east".to_owned(),
+    };
+    let member = InventoryMember {
+        group: "apps".to_owned(),
+        resource: "deployments".to_owned(),
+        namespace: "default".to_owned(),
+        uid: "u".to_owned(),
+        applied: "0-0".to_owned(),
+        ..InventoryMember::default()
+    };
+    let spec = InventorySpec {
+        instance: InstanceReference {
+            namespace: "default".to_owned(),
+            ..InstanceReference::default()
+        },
+        mirror_uid: "m".to_owned(),
+        settled_count: Some(1),
+        acting_as: Some(user.clone()),
+        acting_at_hub_as: Some(user),
+        members: vec![member],
+        ..InventorySpec::default()
+    };
+    let definitions = definitions();
+    let mut schemas = definitions
+        .iter()
+        .filter(|it| it["spec"]["names"]["kind"] == INVENTORY_KIND);
+    let schema = &schemas.next().unwrap()["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    assert_eq!(
+        unknown(&schema["properties"]["spec"], &json!(spec), "spec"),
+        [""; 0]
+    );
+}
+
+/// Returns the fields of a value that a schema does not have.
+fn unknown(schema: &Value, value: &Value, path: &str) -> Vec<String> {
+    if let Some(items) = value.as_array() {
+        let within = items.iter();
+        return within
+            .flat_map(|item| unknown(&schema["items"], item, path))
+            .collect();
+    }
+    let fields = value.as_object().into_iter().flatten();
+    let within = fields.flat_map(|(name, value)| {
+        let path = format!("{path}.{name}");
+        match schema["properties"]
+            .get(name)
+            .or(schema.get("additionalProperties"))
+        {
+            Some(schema) => unknown(schema, value, &path),
+            None => vec![path],
+        }
+    });
+    within.collect()
+}
+
 #[test]
 fn the_definitions_are_definitions_under_their_own_names() {
     let names: Vec<String> = definitions()

@@ -81,8 +81,7 @@ async fn actor(work: &Work<'_>) -> Result<Actor, String> {
     if let Some(served) = served {
         return acting::resolve(work.engine, work.target, &served.grant).await;
     }
-    let ledger = work.memory.ledger.as_ref();
-    acting::of_ledger(work.target, ledger.and_then(|spec| spec.acting_as.clone()))
+    acting::of_ledger(work.target, work.memory.ledger.as_ref())
 }
 
 async fn fail(work: &mut Work<'_>, reason: String) -> Result<(), Pause> {

@@ -84,8 +84,10 @@ pub(crate) async fn before(work: &mut Work<'_>, actor: &Actor, plan: &Plan) -> R
             .entry(apply.reference.clone())
             .or_insert_with(|| member(apply, None));
     }
-    let same_actor =
-        known.is_some_and(|spec| spec.acting_as.as_ref() == actor.user().map(AsRef::as_ref));
+    let same_actor = known.is_some_and(|spec| {
+        spec.acting_as.as_ref() == actor.user().map(AsRef::as_ref)
+            && spec.acting_at_hub_as.as_ref() == actor.user_at_hub().map(AsRef::as_ref)
+    });
     if members.len() > count || !same_actor {
         for (reference, member) in &mut members {
             if let Some(uid) = work.memory.claims.get(reference) {
@@ -183,6 +185,7 @@ fn spec(
             .and_then(|count| u32::try_from(count).ok()),
         exact: exact == Exact::Yes,
         acting_as: actor.user().map(|user| user.as_ref().clone()),
+        acting_at_hub_as: actor.user_at_hub().map(|user| user.as_ref().clone()),
         members: members.into_values().collect(),
     }
 }

@@ -42,6 +42,8 @@ pub(crate) struct Actor {
     /// The same in the hub, for what it keeps at the path of a real spoke; nothing where the hub does not know the user.
     at_hub: Option<Dynamic>,
     user: Option<Arc<User>>,
+    /// The user as the hub knows it, which may be by another name, and in groups that the cluster is not told of.
+    user_at_hub: Option<Arc<User>>,
 }
 
 /// The actors of one target.
@@ -126,12 +128,20 @@ impl Actor {
             dynamic: dynamic.clone(),
             at_hub: None,
             user: None,
+            user_at_hub: None,
         }
     }
 
     /// The same, who acts by another client upon what the hub keeps.
     pub(crate) fn with_hub(mut self, at_hub: Option<Dynamic>) -> Self {
         self.at_hub = at_hub;
+        self
+    }
+
+    /// The same, who is that other actor upon what the hub keeps.
+    pub(crate) fn known_at_hub(mut self, at_hub: Self) -> Self {
+        self.at_hub = Some(at_hub.dynamic);
+        self.user_at_hub = at_hub.user;
         self
     }
 
@@ -169,6 +179,11 @@ impl Actor {
     pub(crate) const fn user(&self) -> Option<&Arc<User>> {
         self.user.as_ref()
     }
+
+    /// The user as the hub knows it, if it does; `None` for the hub itself.
+    pub(crate) const fn user_at_hub(&self) -> Option<&Arc<User>> {
+        self.user_at_hub.as_ref()
+    }
 }
 
 impl fmt::Debug for Actor {
@@ -197,6 +212,7 @@ impl Actors {
             dynamic: Dynamic::new(client.map_err(|error| error.to_string())?),
             at_hub: None,
             user: Some(Arc::clone(&user)),
+            user_at_hub: None,
         };
         if known.len() >= KEPT_COUNT_MAX {
             known.clear();
