@@ -129,6 +129,7 @@ async fn kros_switches_hold_for_the_hub_and_a_spoke_may_say_otherwise() {
     definitions_of_definitions(&path, &east.kubectl()).await;
     definitions_of_definitions(&soft, &soft).await;
     instances_of_instances(&root, &path, &east.kubectl()).await;
+    made_where_its_definition_is_not_for(&root, &path, &east.kubectl()).await;
 }
 
 /// What the Spoke says later holds from then on.
@@ -470,9 +471,45 @@ async fn made_by_an_account(path: &Kubectl, cluster: &Kubectl) {
         |it| it["data"]["text"] == "i",
     )
     .await;
+    // It has lost its label when its parent goes: it is found where it was made, and not in the hub's copy of it.
+    let suspend = ["annotate", "hired/hand", "kro.run/reconcile=suspended"];
+    path.must(&suspend).await;
+    let unlabel = ["label", "level3/hand", "kro.run/owned-"];
+    cluster.must(&unlabel).await;
     path.must(&["delete", "hired/hand", "--timeout=60s"]).await;
     for object in ["level3/hand", "configmap/hand-3"] {
         gone(path, &["get", object]).await;
         gone(cluster, &["get", object]).await;
     }
+}
+
+/// A definition of root that leaves a spoke out is no reason to wait for its kind there, where somebody else serves it.
+async fn made_where_its_definition_is_not_for(root: &Kubectl, path: &Kubectl, cluster: &Kubectl) {
+    let mut elsewhere = definition("afar", "Afar", &json!({"by": "root"}));
+    elsewhere["metadata"]["annotations"] = json!({"wheelhouse.dev/spokes": "tier=none"});
+    root.apply(&elsewhere.to_string()).await;
+    state(root, "rgd/afar", "Active").await;
+    let crd = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "afars.kro.run"},
+        "spec": {"group": "kro.run", "scope": "Namespaced",
+            "names": {"plural": "afars", "singular": "afar", "kind": "Afar", "listKind": "AfarList"},
+            "versions": [{"name": "v1alpha1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                "type": "object", "properties": {"spec": {"type": "object",
+                    "properties": {"text": {"type": "string"}}}}}}}]}});
+    cluster.apply(&crd.to_string()).await;
+    let mut near = definition("near", "Near", &json!({}));
+    near["spec"]["resources"] = json!([{"id": "below", "template": {"apiVersion": "kro.run/v1alpha1", "kind": "Afar",
+        "metadata": {"name": "${schema.metadata.name}"}, "spec": {"text": "${schema.spec.text}"}}}]);
+    path.apply(&near.to_string()).await;
+    state(path, "rgd/near", "Active").await;
+    path.apply(&instance("Near", "by", &json!({"text": "a"})))
+        .await;
+    state(path, "near/by", "ACTIVE").await;
+    let made = cluster
+        .json(&["get", "afar/by"])
+        .await
+        .expect("it is made in the spoke");
+    assert_eq!(made["spec"]["text"], "a", "by its template");
+    path.must(&["delete", "near/by", "--timeout=60s"]).await;
+    gone(cluster, &["get", "afar/by"]).await;
 }
