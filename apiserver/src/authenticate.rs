@@ -1,8 +1,10 @@
 //! Says who asks.
 //!
 //! In this order, the first that knows the caller wins: the identity of a controller in this process, the client
-//! certificate, the bearer token, anonymous. A token or certificate that is presented and not good is 401 where no
+//! certificate, the headers of a front proxy ([`front_proxy`]), the bearer token, anonymous. A token or certificate that is presented and not good is 401 where no
 //! other credential is good, also where anonymous requests are allowed.
+//!
+//! A token of a ServiceAccount of the host counts where there is a host that is asked ([`HostTokens`]).
 //!
 //! At the path of a real spoke a token of one of its own ServiceAccounts counts too; the spoke itself is asked ([`SpokeTokens`]).
 //!
@@ -13,7 +15,9 @@
 //!
 //! Source: `apiserver/pkg/authentication/request/union`, `.../x509`, `.../bearertoken`, `.../anonymous`.
 
+mod front_proxy;
 pub mod service_accounts;
+pub(crate) mod signed;
 mod tokens;
 
 use std::{borrow::Cow, fmt, sync::Arc};
@@ -25,7 +29,10 @@ use api::{
 use futures::future::BoxFuture;
 use http::{HeaderMap, Version, header, request::Parts};
 use jiff::Timestamp;
+use rustls::pki_types::CertificateDer;
 
+pub(crate) use front_proxy::FrontProxy;
+pub use front_proxy::FrontProxyError;
 pub use service_accounts::ServiceAccounts;
 #[cfg(feature = "fuzzing")]
 pub(crate) use service_accounts::TestSigner;
@@ -35,9 +42,10 @@ use crate::{
     config::Anonymous,
     refusal::Refusal,
     request::{
-        CertificateIdentity, Credential, Peer, RequestContext, RequestInfo, RequestOrigin,
-        SpokeToken, UserInfo, issuer_of, share::Share,
+        CertificateIdentity, Credential, ForeignCertificate, HeaderNames, HostToken, Peer,
+        RequestContext, RequestInfo, RequestOrigin, SpokeToken, UserInfo, issuer_of, share::Share,
     },
+    tls::ClientVerifier,
     websocket::{self, MalformedToken},
 };
 
@@ -56,6 +64,8 @@ pub struct Authenticator {
     accounts: Option<Arc<ServiceAccounts>>,
     anonymous: Option<Arc<UserInfo>>,
     spokes: Option<Arc<dyn SpokeTokens>>,
+    front_proxy: Option<Arc<FrontProxy>>,
+    host: Option<Arc<dyn HostTokens>>,
 }
 
 /// Knows the tokens of the ServiceAccounts of real spokes, each at its own path.
@@ -68,6 +78,23 @@ pub(crate) trait SpokeTokens: fmt::Debug + Send + Sync {
         cluster: &'a LogicalCluster,
         now: Timestamp,
     ) -> BoxFuture<'a, Option<Arc<UserInfo>>>;
+}
+
+/// Knows the tokens of the ServiceAccounts of the host.
+pub(crate) trait HostTokens: fmt::Debug + Send + Sync {
+    /// Finds whose token this is; the answer is a few seconds old at most.
+    fn find<'a>(&'a self, token: &'a str, now: Timestamp) -> BoxFuture<'a, OfHost>;
+}
+
+/// What the host says of a token.
+#[derive(Clone, Debug)]
+pub(crate) enum OfHost {
+    /// It is this user's.
+    User(Arc<UserInfo>),
+    /// It is nobody's, or another cluster's.
+    Nobody,
+    /// It does not answer.
+    Unknown,
 }
 
 /// Who a request comes from, by which way, and by what that is known.
@@ -100,6 +127,8 @@ impl Authenticator {
                 Anonymous::Refused => None,
             },
             spokes: None,
+            front_proxy: None,
+            host: None,
         }
     }
 
@@ -115,6 +144,46 @@ impl Authenticator {
     pub(crate) fn with_spoke_tokens(mut self, spokes: Arc<dyn SpokeTokens>) -> Self {
         self.spokes = Some(spokes);
         self
+    }
+
+    /// Believes what a front proxy says.
+    #[must_use]
+    pub(crate) fn with_front_proxy(mut self, front_proxy: Option<Arc<FrontProxy>>) -> Self {
+        self.front_proxy = front_proxy;
+        self
+    }
+
+    /// Accepts tokens of the host's ServiceAccounts.
+    #[must_use]
+    pub(crate) fn with_host_tokens(mut self, host: Option<Arc<dyn HostTokens>>) -> Self {
+        self.host = host;
+        self
+    }
+
+    /// Returns who is at the other end of a connection that showed `chain`, which `verifier` has looked at: a certificate that is no user's may be
+    /// a front proxy's.
+    pub(crate) fn peer(
+        &self,
+        verifier: &ClientVerifier,
+        chain: Option<&[CertificateDer<'_>]>,
+        now: Timestamp,
+    ) -> Peer {
+        match (verifier.peer(chain, now), &self.front_proxy, chain) {
+            (Peer::Certificate(CertificateIdentity::Bad), Some(front_proxy), Some(chain)) => {
+                let kept = front_proxy.keep(chain, now);
+                let identity = kept.map_or(CertificateIdentity::Bad, CertificateIdentity::Foreign);
+                Peer::Certificate(identity)
+            }
+            (peer, _, _) => peer,
+        }
+    }
+
+    /// Takes off a request what nobody but a front proxy may say of its sender.
+    pub(crate) fn clear_remote(&self, headers: &mut HeaderMap) {
+        match &self.front_proxy {
+            Some(front_proxy) => front_proxy.clear(headers),
+            None => HeaderNames::clear_usual(headers),
+        }
     }
 
     /// Returns who sends a request with these headers over `peer` to the path of `cluster`.
@@ -147,15 +216,25 @@ impl Authenticator {
                 let not_after = *not_after;
                 return Ok(network(user, Credential::Certificate { not_after }));
             }
+            Peer::Certificate(CertificateIdentity::Foreign(certificate)) => {
+                if let Some(user) = self.proxied(headers, certificate, now) {
+                    let credential = Credential::FrontProxy(Arc::clone(certificate));
+                    return Ok(network(&user, credential));
+                }
+                true
+            }
             Peer::Certificate(_) => true,
             Peer::Unknown => false,
         };
         match bearer_token(headers) {
             Ok(Some(token)) => {
-                let known = match self.token(&token, cluster, now) {
-                    None => self.token_of_spoke(&token, cluster, now).await,
-                    known => known,
-                };
+                let mut known = self.token(&token, cluster, now);
+                if known.is_none() {
+                    known = self.token_of_spoke(&token, cluster, now).await;
+                }
+                if known.is_none() {
+                    known = self.token_of_host(&token, now).await;
+                }
                 known.map(|(user, credential)| network(&user, credential))
             }
             Ok(None) if certificate_is_bad => None,
@@ -166,6 +245,17 @@ impl Authenticator {
             }
         }
         .ok_or_else(|| Status::unauthorized().into())
+    }
+
+    /// The user that a front proxy names.
+    fn proxied(
+        &self,
+        headers: &HeaderMap,
+        certificate: &ForeignCertificate,
+        now: Timestamp,
+    ) -> Option<Arc<UserInfo>> {
+        let front_proxy = self.front_proxy.as_ref()?;
+        front_proxy.read(headers, certificate, now)
     }
 
     /// The user of a token of the hub's that is presented at the path of `cluster`.
@@ -198,15 +288,34 @@ impl Authenticator {
         Some((user, Credential::Spoke(token)))
     }
 
-    /// Whether what a sender was known by is good now.
+    async fn token_of_host(
+        &self,
+        token: &str,
+        now: Timestamp,
+    ) -> Option<(Arc<UserInfo>, Credential)> {
+        match self.host.as_ref()?.find(token, now).await {
+            OfHost::User(user) => Some((user, Credential::Host(HostToken::new(token)))),
+            OfHost::Nobody | OfHost::Unknown => None,
+        }
+    }
+
+    /// Whether what a sender was known by is good now. A host that does not answer sends nobody away.
     pub(crate) async fn still_good(&self, credential: &Credential, now: Timestamp) -> bool {
         match credential {
             Credential::Lasting => true,
             Credential::Certificate { not_after } => now.as_second() <= *not_after,
+            Credential::FrontProxy(certificate) => {
+                let front_proxy = self.front_proxy.as_ref();
+                front_proxy.is_some_and(|it| it.accepts(certificate, now))
+            }
             Credential::Account(claims) => self
                 .accounts
                 .as_ref()
                 .is_some_and(|accounts| accounts.still_counts(claims, now)),
+            Credential::Host(token) => match &self.host {
+                Some(host) => !matches!(host.find(token.expose(), now).await, OfHost::Nobody),
+                None => false,
+            },
             Credential::Spoke(SpokeToken { cluster, token }) => match &self.spokes {
                 Some(spokes) => spokes.find(token, cluster, now).await.is_some(),
                 None => false,

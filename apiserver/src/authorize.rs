@@ -12,12 +12,14 @@
 //! - What the hub writes for itself ([`is_reserved`]) no role allows, and no `system:masters` but the hub's own.
 //! - `system:masters` passes without RBAC, as in Kubernetes, so a broken policy can be repaired: the hub's own everywhere, those that the administrators
 //!   of one cluster act as in that cluster alone.
+//! - What root's rules leave open about users of a host, that host is asked ([`delegated`]).
 //! - Rules are asked about a user as their cluster knows it ([`UserInfo::as_known_in`]); about one that it does not know they say nothing.
 //!
 //! Source: `apiserver/pkg/endpoints/filters/authorization.go`, `kubernetes/plugin/pkg/auth/authorizer/rbac`.
 
 mod attributes;
 pub mod bootstrap;
+mod delegated;
 mod escalation;
 mod held;
 mod impersonate;
@@ -38,10 +40,13 @@ use futures::future::BoxFuture;
 use tokio::sync::watch;
 
 pub use attributes::{Attributes, Decision};
+pub(crate) use delegated::HostReviewer;
 pub(crate) use escalation::Grant;
 pub(crate) use held::{Held, Reconsidered};
 pub use policies::Policies;
 pub(crate) use sight::{REVIEW_LIFETIME, Sight};
+
+use delegated::ANSWER_AGE;
 
 use crate::{
     authenticate::Authenticated,
@@ -143,6 +148,7 @@ pub struct Authorizer {
     clusters: watch::Receiver<Arc<BTreeMap<LogicalCluster, ClusterKind>>>,
     spoke_reviewer: Option<SpokeReviewer>,
     reviews: sight::Reviews,
+    host: Option<delegated::Host>,
 }
 
 /// A decision and what there is to say about it.
@@ -173,6 +179,7 @@ impl Authorizer {
             clusters,
             spoke_reviewer: None,
             reviews: sight::Reviews::default(),
+            host: None,
         }
     }
 
@@ -234,7 +241,8 @@ impl Authorizer {
             let sight = Some(sight);
             return Ok(Passed { sight, spokes });
         }
-        self.enter(asked.user, asked.cluster)?;
+        self.enter_or_ask(asked.user, asked.cluster, ANSWER_AGE)
+            .await?;
         if judge == Judge::Rules {
             refuse_unless_allowed(asked, &self.judge(asked).await)?;
         }
@@ -265,7 +273,8 @@ impl Authorizer {
 
     /// [`Authorizer::authorize`] with all there is to say.
     pub(crate) async fn explain(&self, asked: &Attributes<'_>) -> Verdict {
-        if self.enter(asked.user, asked.cluster).is_err() {
+        let entered = self.enter_or_ask(asked.user, asked.cluster, ANSWER_AGE);
+        if entered.await.is_err() {
             return Verdict::default();
         }
         self.judge(asked).await
@@ -328,19 +337,7 @@ impl Authorizer {
             return Ok(());
         }
         let root = ClusterScope::One(LogicalCluster::root());
-        let asked = Attributes {
-            user,
-            cluster: &root,
-            verb: ACCESS,
-            group: SPOKE_GROUP,
-            version: "v1alpha1",
-            resource: "spokes",
-            subresource: "",
-            namespace: "",
-            name,
-            path: "",
-            is_resource: true,
-        };
+        let asked = access(user, &root, name);
         let verdict = self.ask_rules(&LogicalCluster::root(), &asked);
         if verdict.allowed {
             return Ok(());
@@ -351,7 +348,7 @@ impl Authorizer {
     /// The second gate.
     async fn judge(&self, asked: &Attributes<'_>) -> Verdict {
         match self.judge_here(asked) {
-            Some(verdict) => verdict,
+            Some(verdict) => self.or_ask(asked, verdict, ANSWER_AGE).await,
             None => Verdict::from_spoke(self.ask_spoke(asked).await),
         }
     }
@@ -501,6 +498,23 @@ impl<R> Authorized<R> {
             spokes: Vec::new(),
             reach: Reach::Target,
         }
+    }
+}
+
+/// The question of the first gate; `root` is where it is asked.
+fn access<'a>(user: &'a UserInfo, root: &'a ClusterScope, name: &'a str) -> Attributes<'a> {
+    Attributes {
+        user,
+        cluster: root,
+        verb: ACCESS,
+        group: SPOKE_GROUP,
+        version: "v1alpha1",
+        resource: "spokes",
+        subresource: "",
+        namespace: "",
+        name,
+        path: "",
+        is_resource: true,
     }
 }
 

@@ -5,7 +5,7 @@ use std::{fmt, net::IpAddr, path::PathBuf, time::Duration};
 use rand::{Rng as _, distr::Alphanumeric};
 use spokes::Dialer;
 
-use crate::request::share::Limits;
+use crate::request::{HeaderNames, share::Limits};
 
 /// How a hub is set up. Everything has a default but the directory.
 #[derive(Clone, Debug)]
@@ -26,6 +26,10 @@ pub struct Config {
     pub token_file: Option<PathBuf>,
     /// A bearer token of the first administrator, in memory alone: `wheelhouse dev` prints it with the address of the fleet view.
     pub admin_token: Option<AdminToken>,
+    /// The front proxies whose headers say who sends a request; `None` believes none.
+    pub request_headers: Option<RequestHeaders>,
+    /// The cluster whose kube-apiserver carries groups of the hub as its own.
+    pub host: HostConfig,
     /// What a request without credential is.
     pub anonymous: Anonymous,
     /// How much of the hub one user may have at a time.
@@ -36,6 +40,42 @@ pub struct Config {
     pub webhook_hosts: Vec<String>,
     /// Which credentials may be used for spokes, and where they may be sent.
     pub dialer: Dialer,
+}
+
+/// Which front proxies are believed, and what they say in which headers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestHeaders {
+    /// The authorities that sign the front proxies' client certificates, as PEM. Read again when the file changes.
+    pub client_ca_file: PathBuf,
+    /// The common names that such a certificate may have; any, if empty.
+    pub allowed_names: Vec<String>,
+    /// The headers.
+    pub names: HeaderNames,
+}
+
+/// The groups of the hub itself, which a host carries.
+const HOST_GROUPS: [&str; 3] = ["wheelhouse.dev", "kro.run", "internal.kro.run"];
+
+/// The cluster whose kube-apiserver carries groups of the hub as its own, by APIServices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostConfig {
+    /// Reads there which front proxies are believed, where [`Config::request_headers`] does not say it, and has tokens of its
+    /// ServiceAccounts reviewed there.
+    pub authentication_kubeconfig: Option<PathBuf>,
+    /// Asks there what its users may, where the hub's rules say nothing.
+    pub authorization_kubeconfig: Option<PathBuf>,
+    /// The groups that it carries, and may say something to.
+    pub groups: Vec<String>,
+}
+
+impl Default for HostConfig {
+    fn default() -> Self {
+        Self {
+            authentication_kubeconfig: None,
+            authorization_kubeconfig: None,
+            groups: HOST_GROUPS.map(str::to_owned).to_vec(),
+        }
+    }
 }
 
 /// A bearer token of the administrator.
@@ -108,6 +148,8 @@ impl Config {
             host_names: Vec::new(),
             token_file: None,
             admin_token: None,
+            request_headers: None,
+            host: HostConfig::default(),
             anonymous: Anonymous::default(),
             limits: Limits::default(),
             shutdown_delay: Duration::ZERO,

@@ -27,10 +27,12 @@ mod view;
 
 use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use api::{cluster::ClusterScope, status::Status};
+use api::status::Status;
 use futures::{FutureExt, future::BoxFuture};
 use http::{HeaderValue, Method, StatusCode, header, request::Parts};
 use http_body::Body as _;
+use jiff::Timestamp;
+use rustls::pki_types::CertificateDer;
 use spokes::Spokes;
 use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument as _, Span};
@@ -62,7 +64,7 @@ use crate::{
     review::Review,
     route,
     side::{self, Health, Metrics},
-    tls::Pki,
+    tls::{ClientVerifier, Pki},
 };
 use standing::Standings;
 use target::Target;
@@ -143,6 +145,16 @@ impl Hub {
         &self.parts.lifecycle
     }
 
+    /// Returns who is at the other end of a connection that showed `chain`.
+    pub(crate) fn peer(
+        &self,
+        verifier: &ClientVerifier,
+        chain: Option<&[CertificateDer<'_>]>,
+        now: Timestamp,
+    ) -> Peer {
+        self.parts.authenticator.peer(verifier, chain, now)
+    }
+
     /// Answers one request, of the connection that sits on `seat` if it came over one. Never fails and never panics.
     ///
     /// Boxed here, where the connection begins: the future is large, and the compiler proves once that it may move
@@ -207,7 +219,7 @@ impl Hub {
 
     async fn process_routed(
         &self,
-        (parts, info): (Parts, RequestInfo),
+        (mut parts, info): (Parts, RequestInfo),
         body: RequestBody,
         (peer, seat): (&Peer, Option<&Seat>),
         head: &Head,
@@ -221,7 +233,7 @@ impl Hub {
         let _in_flight = (!is_long_running).then(|| requests.in_flight(info.verb));
         let running = is_long_running.then(|| requests.long_running(info.verb));
         let _under_way = (!is_long_running).then(|| self.parts.lifecycle.request());
-        let now = jiff::Timestamp::now();
+        let now = Timestamp::now();
         let identified = self
             .parts
             .authenticator
@@ -234,6 +246,7 @@ impl Hub {
             Err(refusal) => return self.refuse_early(&parts, Some(&info), &refusal, head),
         };
         let cluster = info.cluster.clone();
+        self.parts.authenticator.clear_remote(&mut parts.headers);
         let mut authenticated = sender.authenticate(parts, info, |user| {
             RequestContext::new(user, head.audit_id.clone(), cluster, now, deadline)
         });
@@ -309,8 +322,10 @@ impl Hub {
             None => quotas.share(&user, None),
         };
         request.set_share(&share);
-        if let Some(seat) = seat {
-            seat.count_for(&share, &user)?;
+        match seat {
+            Some(seat) if request.context().is_proxied() => seat.count_for_proxy(),
+            Some(seat) => seat.count_for(&share, &user)?,
+            None => {}
         }
         share.take(kind, &user).map(Some)
     }
@@ -348,7 +363,7 @@ impl Hub {
                 log_cause(&refusal, &head.audit_id);
                 discovery::refuse(&refusal, facts.parts, &facts.info.path).unwrap_or_else(|| {
                     let form = negotiate::accept_refusal(facts.parts);
-                    respond::refuse(&refusal, form, &prefix_of(facts.info))
+                    respond::refuse(&refusal, form, &facts.info.prefix())
                 })
             }
         };
@@ -372,7 +387,7 @@ impl Hub {
     ) -> Response {
         log_cause(refusal, &head.audit_id);
         let form = negotiate::accept_refusal(parts);
-        let prefix = info.map(prefix_of).unwrap_or_default();
+        let prefix = info.map(RequestInfo::prefix).unwrap_or_default();
         let mut response = respond::refuse(refusal, form, &prefix);
         respond::finish(&mut response, &head.audit_id, &[], head.takes_gzip);
         let code = response.status().as_u16();
@@ -461,14 +476,6 @@ fn log_cause(refusal: &Refusal, audit_id: &HeaderValue) {
         tracing::error!(audit_id = ?audit_id, error, "request failed");
     } else {
         tracing::debug!(audit_id = ?audit_id, error, "request refused");
-    }
-}
-
-/// What stands before the path in the client's URL.
-fn prefix_of(info: &RequestInfo) -> String {
-    match &info.cluster {
-        ClusterScope::One(cluster) if cluster.is_root() => String::new(),
-        scope => format!("/clusters/{scope}"),
     }
 }
 

@@ -26,6 +26,7 @@ pub mod tls;
 // Before the handlers.
 pub mod authenticate;
 pub mod authorize;
+mod host;
 pub mod negotiate;
 mod quota;
 pub mod route;

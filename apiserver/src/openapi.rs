@@ -25,6 +25,7 @@ pub(crate) use cache::Cache;
 use crate::{
     negotiate,
     refusal::Refusal,
+    request::RequestContext,
     respond::{self, Body, Response},
 };
 
@@ -138,6 +139,26 @@ pub fn serve_index(index: &Index, parts: &Parts) -> Result<Response, Refusal> {
     Ok(cacheable(parts, Bytes::from(bytes), &format!("{digest:X}")))
 }
 
+/// What becomes of a request for a document that has another hash by now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OldHash {
+    /// It is sent to the current one, as by kube-apiserver.
+    Redirected,
+    /// It is answered with the current one: a host relays no redirects, and has an index that is up to a minute old.
+    Answered,
+}
+
+impl OldHash {
+    /// Returns what becomes of a request by the way that it came.
+    pub(crate) fn by_way_of(context: &RequestContext) -> Self {
+        if context.is_proxied() {
+            Self::Answered
+        } else {
+            Self::Redirected
+        }
+    }
+}
+
 /// Answers with a document. `now` is for the date until which it may be kept.
 ///
 /// # Errors
@@ -147,22 +168,22 @@ pub fn serve_document(
     document: &Arc<Document>,
     parts: &Parts,
     now: jiff::Timestamp,
+    old_hash: OldHash,
 ) -> Result<Response, Refusal> {
     if !negotiate::accepts(&parts.headers, JSON) {
         return Err(Status::not_acceptable(&[JSON]).into());
     }
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let asked = query.first("hash");
-    if let Some(asked) = asked
-        && asked != document.hash
-    {
+    let is_current = asked.is_some_and(|asked| asked == document.hash);
+    if asked.is_some() && !is_current && old_hash == OldHash::Redirected {
         let current = &document.hash;
         return Err(Refusal::moved_to(format!(
             "/openapi/v3/{name}?hash={current}"
         )));
     }
     let mut response = cacheable(parts, document.bytes.clone(), &document.hash);
-    if asked.is_some() {
+    if is_current {
         let headers = response.headers_mut();
         let value = HeaderValue::from_static("public, immutable");
         headers.insert(header::CACHE_CONTROL, value);

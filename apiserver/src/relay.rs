@@ -164,7 +164,11 @@ impl Relay {
                 }
                 Some(openapi::Page::Document(name)) => {
                     let document = published::document(source, hub, name).await?;
-                    return openapi::serve_document(name, &document, parts, request.context().now);
+                    return {
+                        let context = request.context();
+                        let old_hash = openapi::OldHash::by_way_of(context);
+                        openapi::serve_document(name, &document, parts, context.now, old_hash)
+                    };
                 }
                 Some(openapi::Page::V2) | None => {}
             }

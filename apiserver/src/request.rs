@@ -5,17 +5,21 @@
 mod claims;
 mod context;
 mod credential;
+mod foreign;
 mod info;
 mod peer;
+mod remote;
 mod running;
 pub mod share;
 mod user;
 
 pub(crate) use claims::{BoundObject, Claims, issuer_of};
 pub use context::{Ending, RequestContext, RequestOrigin};
-pub(crate) use credential::{Credential, SpokeToken};
-pub use info::{RequestInfo, Verb};
+pub(crate) use credential::{Credential, HostToken, SpokeToken};
+pub use foreign::ForeignCertificate;
+pub use info::{ClusterPath, RequestInfo, Verb};
 pub use peer::{CertificateIdentity, Peer};
+pub use remote::{HeaderNames, HeaderNamesError};
 pub(crate) use running::LongRunning;
 pub(crate) use user::{ABROAD_PREFIX, SERVICE_ACCOUNT_PREFIX};
 pub use user::{ALL_AUTHENTICATED, ALL_UNAUTHENTICATED, ANONYMOUS, SYSTEM_MASTERS, UserInfo};

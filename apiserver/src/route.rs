@@ -1,9 +1,10 @@
 //! Reads from method, path and query which logical cluster and which resource a request means.
 //!
 //! # Invariants
-//! - `/clusters/<name>` is stripped once, from the decoded path; everything later sees [`RequestInfo`] only.
-//! - A name that is not a DNS label is 400; a second `/clusters/` below the first is 404, for every caller.
-//! - The slashes around the logical cluster's name stand in the path without escapes, so that what is relayed is what was
+//! - `/clusters/<name>`, or `/apis/wheelhouse.dev/v1alpha1/spokes/<name>/proxy` for those who come through a host's aggregation layer, is
+//!   stripped once, from the decoded path; everything later sees [`RequestInfo`] only.
+//! - A name that is not a DNS label is 400; a second cluster below the first, in either form, is 404, for every caller.
+//! - The segments around the logical cluster's name stand in the path without escapes, so that what is relayed is what was
 //!   judged.
 //! - A decoded path with a `.` or `..` segment is 400: no path means something else further on.
 //!
@@ -21,11 +22,15 @@ use http::{Method, Uri};
 
 use crate::{
     refusal::Refusal,
-    request::{RequestInfo, Verb},
+    request::{ClusterPath, RequestInfo, Verb},
 };
 
 /// What stands before the name of a logical cluster.
 const CLUSTERS: &str = "/clusters";
+/// What stands before it on the way through a host, whose aggregation layer relays what is below the group alone.
+const SPOKES: &str = "/apis/wheelhouse.dev/v1alpha1/spokes";
+/// What stands after it on that way. Requests of a subresource of this name may take as long as they like at the host.
+const PROXY: &str = "/proxy";
 
 /// Subresources of a namespace; any other word after `namespaces/<name>/` is a resource in it.
 const NAMESPACE_SUBRESOURCES: [&str; 2] = ["status", "finalize"];
@@ -42,10 +47,11 @@ pub fn route(method: &Method, uri: &Uri) -> Result<RequestInfo, Refusal> {
         // `CONNECT host:port` and `OPTIONS *` name no path.
         return Err(Status::bad_request("the request has no path").into());
     }
-    let (cluster, local) = strip_cluster(&decoded)?;
+    let (cluster, named_by, local) = strip_cluster(&decoded)?;
     check_raw_cluster(uri.path(), &decoded, local)?;
     let mut info = RequestInfo {
         cluster,
+        named_by,
         verb: method_verb(method),
         api_prefix: "",
         group: String::new(),
@@ -64,39 +70,71 @@ pub fn route(method: &Method, uri: &Uri) -> Result<RequestInfo, Refusal> {
 }
 
 /// Splits `/clusters/<name>/rest` into the cluster and `/rest`.
-fn strip_cluster(path: &str) -> Result<(ClusterScope, &str), Refusal> {
-    let Some((name, rest)) = cluster_segment(path) else {
-        return Ok((ClusterScope::One(LogicalCluster::root()), path));
+fn strip_cluster(path: &str) -> Result<(ClusterScope, ClusterPath, &str), Refusal> {
+    let Some(Segment { form, name, rest }) = cluster_segment(path) else {
+        let root = ClusterScope::One(LogicalCluster::root());
+        return Ok((root, ClusterPath::Prefix, path));
     };
     let scope = name
         .parse::<ClusterScope>()
         .map_err(|error| Status::bad_request(error.to_string()))?;
-    if rest == CLUSTERS || cluster_segment(rest).is_some() {
+    // No Spoke is called root or `*`.
+    let is_spoke = scope.one().is_some_and(|cluster| !cluster.is_root());
+    let is_nested = rest == CLUSTERS || cluster_segment(rest).is_some();
+    if is_nested || form == ClusterPath::SpokeProxy && !is_spoke {
         return Err(Refusal::no_such_path());
     }
-    Ok((scope, rest))
+    Ok((scope, form, rest))
 }
 
-/// Refuses a path in which an escape stands for a slash around the logical cluster's name. What is relayed is the rest of
+/// Refuses a path in which an escape stands for a part of what surrounds the logical cluster's name. What is relayed is the rest of
 /// the path as it came: `/clusters/a%2Fx/apis` would be judged as `/x/apis`, and reach the spoke as `/apis`.
 fn check_raw_cluster(raw: &str, decoded: &str, local: &str) -> Result<(), Refusal> {
-    let raw_rest = cluster_segment(raw).map_or(raw, |(_, rest)| rest);
-    let is_prefixed = cluster_segment(raw).is_some() == cluster_segment(decoded).is_some();
-    if is_prefixed && path::decode(raw_rest).is_ok_and(|rest| rest == local) {
+    let form = |path| cluster_segment(path).map(|segment| segment.form);
+    let is_alike = form(raw) == form(decoded);
+    if is_alike && path::decode(below_cluster(raw)).is_ok_and(|rest| rest == local) {
         return Ok(());
     }
     let text = "the path of the request must not escape the slashes around the logical cluster";
     Err(Status::bad_request(text).into())
 }
 
-/// The segment after `/clusters/` and what follows it, at least `/`.
-fn cluster_segment(path: &str) -> Option<(&str, &str)> {
-    let below = path.strip_prefix(CLUSTERS)?.strip_prefix('/')?;
-    match below.find('/') {
-        Some(end) => Some(below.split_at(end)),
-        None if below.is_empty() => None,
-        None => Some((below, "/")),
-    }
+/// Returns what follows the logical cluster in a path, at least `/`; for one that names none, the path.
+pub(crate) fn below_cluster(path: &str) -> &str {
+    cluster_segment(path).map_or(path, |segment| segment.rest)
+}
+
+/// The logical cluster in a path.
+struct Segment<'a> {
+    form: ClusterPath,
+    name: &'a str,
+    /// What follows, at least `/`.
+    rest: &'a str,
+}
+
+/// Finds the segment after `/clusters/`, or between `/apis/wheelhouse.dev/v1alpha1/spokes/` and `/proxy`.
+fn cluster_segment(path: &str) -> Option<Segment<'_>> {
+    let (form, below) = match path.strip_prefix(CLUSTERS) {
+        Some(below) => (ClusterPath::Prefix, below),
+        None => (ClusterPath::SpokeProxy, path.strip_prefix(SPOKES)?),
+    };
+    let below = below.strip_prefix('/')?;
+    let (name, rest) = match below.find('/') {
+        Some(end) => below.split_at(end),
+        None if below.is_empty() => return None,
+        None => (below, ""),
+    };
+    let rest = match form {
+        ClusterPath::Prefix => rest,
+        ClusterPath::SpokeProxy => rest.strip_prefix(PROXY)?,
+    };
+    let rest = match rest {
+        "" => "/",
+        // Of a segment that only begins like this one.
+        _ if !rest.starts_with('/') => return None,
+        _ => rest,
+    };
+    Some(Segment { form, name, rest })
 }
 
 /// The verb of a non-resource request.

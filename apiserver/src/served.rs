@@ -115,6 +115,13 @@ impl ServedKinds {
         &self.kinds
     }
 
+    /// Returns those of some groups alone.
+    pub(crate) fn of_groups(&self, groups: &[String]) -> Self {
+        let kinds = self.kinds.iter();
+        let of_groups = kinds.filter(|kind| groups.contains(&kind.gvr.group));
+        Self::new(of_groups.map(Arc::clone).collect())
+    }
+
     /// The kinds of one group and version, in order of resource.
     pub fn of_group_version<'a>(
         &'a self,

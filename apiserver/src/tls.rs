@@ -9,9 +9,10 @@
 //!
 //! # Invariants
 //! - Private keys are readable by their owner alone, from the moment the file exists.
-//! - A certificate is looked at once per connection, not per request.
+//! - A user's certificate is looked at once per connection, not per request; a front proxy's for each change of those that are believed.
 
 mod authority;
+mod clients;
 mod files;
 mod subject;
 mod verifier;
@@ -22,6 +23,8 @@ use jiff::Timestamp;
 use rustls::{ServerConfig, crypto::ring, server::NoServerSessionStorage};
 
 pub use authority::{Authority, IssuedCertificate};
+pub use clients::AuthoritiesError;
+pub(crate) use clients::ClientAuthorities;
 #[cfg(feature = "fuzzing")]
 pub(crate) use subject::certificate_user;
 pub use verifier::ClientVerifier;

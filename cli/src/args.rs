@@ -105,6 +105,10 @@ pub(crate) struct Serve {
     #[arg(long = "allow-webhook-host", value_name = "H")]
     pub(crate) webhook_hosts: Vec<String>,
     #[command(flatten)]
+    pub(crate) request_headers: RequestHeaders,
+    #[command(flatten)]
+    pub(crate) host_cluster: Host,
+    #[command(flatten)]
     pub(crate) spokes: Spokes,
     /// Ask for a confirmation before more than this percentage of the children of an instance are deleted at once; 100 never asks.
     #[arg(long, value_name = "PERCENT", default_value_t = syncer::Brake::default().percent, value_parser = clap::value_parser!(u8).range(1..=100))]
@@ -175,6 +179,70 @@ pub(crate) struct Limits {
     /// Streams of all users, above which each gets a fair part.
     #[arg(long = "max-streams", value_name = "N", default_value_t = apiserver::Limits::default().streams)]
     pub(crate) streams: u32,
+}
+
+/// Which front proxies are believed, with the names of kube-apiserver's flags.
+#[derive(Debug, Args)]
+pub(crate) struct RequestHeaders {
+    /// The authorities that sign client certificates of front proxies: over a connection with one of these, headers say who sends a
+    /// request. Read again when it changes.
+    #[arg(long = "requestheader-client-ca-file", value_name = "F")]
+    pub(crate) client_ca_file: Option<PathBuf>,
+    /// The common names that such a certificate may have; by default any.
+    #[arg(
+        long = "requestheader-allowed-names",
+        value_name = "NAMES",
+        value_delimiter = ',',
+        requires = "client_ca_file"
+    )]
+    pub(crate) allowed_names: Vec<String>,
+    /// The headers that name the user: the first that has a value. By default X-Remote-User.
+    #[arg(
+        long = "requestheader-username-headers",
+        value_name = "HEADERS",
+        value_delimiter = ',',
+        requires = "client_ca_file"
+    )]
+    pub(crate) username_headers: Vec<String>,
+    /// The headers that hold the user's uid: the first that has a value. By default X-Remote-Uid.
+    #[arg(
+        long = "requestheader-uid-headers",
+        value_name = "HEADERS",
+        value_delimiter = ',',
+        requires = "client_ca_file"
+    )]
+    pub(crate) uid_headers: Vec<String>,
+    /// The headers that name groups: all of them. By default X-Remote-Group.
+    #[arg(
+        long = "requestheader-group-headers",
+        value_name = "HEADERS",
+        value_delimiter = ',',
+        requires = "client_ca_file"
+    )]
+    pub(crate) group_headers: Vec<String>,
+    /// What headers of extras begin with. By default X-Remote-Extra-.
+    #[arg(
+        long = "requestheader-extra-headers-prefix",
+        value_name = "PREFIXES",
+        value_delimiter = ',',
+        requires = "client_ca_file"
+    )]
+    pub(crate) extra_prefixes: Vec<String>,
+}
+
+/// The host: the cluster whose kube-apiserver carries groups of the hub as its own, by APIServices.
+#[derive(Debug, Args)]
+pub(crate) struct Host {
+    /// A kubeconfig of the host, with which the ConfigMap kube-system/extension-apiserver-authentication is read: it says which front
+    /// proxies are believed, unless --requestheader-client-ca-file does. Tokens of the host's ServiceAccounts are reviewed there.
+    #[arg(long = "authentication-kubeconfig", value_name = "F")]
+    pub(crate) authentication: Option<PathBuf>,
+    /// A kubeconfig of the host, with which it is asked what its users may do where the hub's own rules say nothing.
+    #[arg(long = "authorization-kubeconfig", value_name = "F")]
+    pub(crate) authorization: Option<PathBuf>,
+    /// A further group of root that the host carries, beside wheelhouse.dev, kro.run and internal.kro.run; may be repeated.
+    #[arg(long = "host-group", value_name = "GROUP")]
+    pub(crate) groups: Vec<String>,
 }
 
 /// How etcd is reached, with the names of kube-apiserver's flags.

@@ -12,9 +12,9 @@ use anyhow::{Context, Result, bail};
 use api::{validation::is_label_value, wheelhouse::keys};
 use apiserver::{
     EtcdConfig, Hub, StoreConfig,
-    config::{Encryption, Reseal},
+    config::{Encryption, RequestHeaders, Reseal},
     offline,
-    request::UserInfo,
+    request::{HeaderNames, UserInfo},
 };
 use client::Bounds;
 use spokes::{AccessProviders, Dialer, Policy, Servers};
@@ -53,6 +53,10 @@ pub(crate) struct Running {
 pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
     let mut config = apiserver::Config::new(&arguments.data_dir);
     config.token_file = arguments.token_auth_file;
+    config.request_headers = request_headers_of(arguments.request_headers)?;
+    config.host.authentication_kubeconfig = arguments.host_cluster.authentication;
+    config.host.authorization_kubeconfig = arguments.host_cluster.authorization;
+    config.host.groups.extend(arguments.host_cluster.groups);
     config.encryption = arguments.encryption_key_file.map(|key_file| Encryption {
         key_file,
         reseal: if arguments.reseal {
@@ -131,6 +135,23 @@ fn access_providers(file: &Path) -> Result<AccessProviders> {
     let context = || format!("--clusterprofile-provider-file {}", file.display());
     let text = std::fs::read_to_string(file).with_context(context)?;
     AccessProviders::parse(&text).with_context(context)
+}
+
+fn request_headers_of(flags: args::RequestHeaders) -> Result<Option<RequestHeaders>> {
+    let Some(client_ca_file) = flags.client_ca_file else {
+        return Ok(None);
+    };
+    let names = HeaderNames::parse(
+        &flags.username_headers,
+        &flags.uid_headers,
+        &flags.group_headers,
+        &flags.extra_prefixes,
+    );
+    Ok(Some(RequestHeaders {
+        client_ca_file,
+        allowed_names: flags.allowed_names,
+        names: names.context("--requestheader-*-headers")?,
+    }))
 }
 
 fn limits_of(limits: &args::Limits) -> apiserver::Limits {

@@ -61,6 +61,18 @@ impl Authority {
 
     /// Signs a client certificate: the user's name and groups.
     pub fn client(&self, user: &str, groups: &[&str]) -> Pair {
+        self.sign(&Self::client_params(user, groups))
+    }
+
+    /// Signs a client certificate that has run out.
+    pub fn expired_client(&self, user: &str) -> Pair {
+        let mut params = Self::client_params(user, &[]);
+        params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2021, 1, 1);
+        self.sign(&params)
+    }
+
+    fn client_params(user: &str, groups: &[&str]) -> CertificateParams {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, user);
         for group in groups {
@@ -69,7 +81,7 @@ impl Authority {
                 .push(DnType::OrganizationName, *group);
         }
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        self.sign(&params)
+        params
     }
 
     fn sign(&self, params: &CertificateParams) -> Pair {
@@ -93,6 +105,25 @@ pub fn account_key() -> (String, String) {
 /// Writes a kubeconfig with one context, named like the cluster.
 pub fn kubeconfig(name: &str, server: &str, authority: &str, client: &Pair) -> String {
     use base64::{Engine, engine::general_purpose::STANDARD};
+    let user = serde_json::json!({
+        "client-certificate-data": STANDARD.encode(&client.certificate),
+        "client-key-data": STANDARD.encode(&client.key),
+    });
+    kubeconfig_of(name, server, authority, &user)
+}
+
+/// The same with a bearer token.
+pub fn token_kubeconfig(name: &str, server: &str, authority: &str, token: &str) -> String {
+    kubeconfig_of(
+        name,
+        server,
+        authority,
+        &serde_json::json!({ "token": token }),
+    )
+}
+
+fn kubeconfig_of(name: &str, server: &str, authority: &str, user: &serde_json::Value) -> String {
+    use base64::{Engine, engine::general_purpose::STANDARD};
     let value = serde_json::json!({
         "apiVersion": "v1",
         "kind": "Config",
@@ -101,10 +132,7 @@ pub fn kubeconfig(name: &str, server: &str, authority: &str, client: &Pair) -> S
             "server": server,
             "certificate-authority-data": STANDARD.encode(authority),
         }}],
-        "users": [{"name": name, "user": {
-            "client-certificate-data": STANDARD.encode(&client.certificate),
-            "client-key-data": STANDARD.encode(&client.key),
-        }}],
+        "users": [{"name": name, "user": user}],
         "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
     });
     value.to_string()

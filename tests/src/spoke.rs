@@ -6,7 +6,7 @@ use std::{path::PathBuf, process::Command, time::Duration};
 use crate::{
     assets,
     kubectl::Kubectl,
-    pki::{self, Authority},
+    pki::{self, Authority, Pair},
     process::{Process, Scratch, free_port},
     wait::within,
 };
@@ -21,6 +21,8 @@ pub struct Options {
     pub without_controllers: bool,
     /// Lifts the request limits of kube-apiserver, as throughput tests want.
     pub unthrottled: bool,
+    /// Carries extension API servers, as a front proxy with a certificate of its own ([`Spoke::front_proxy`]).
+    pub aggregates: bool,
 }
 
 /// A running spoke. Dropping it ends its processes and removes its folder.
@@ -106,6 +108,20 @@ impl Spoke {
     /// Returns the file of the administrator's kubeconfig.
     pub const fn kubeconfig(&self) -> &PathBuf {
         &self.kubeconfig
+    }
+
+    /// Returns its certificate as a front proxy, where it is one ([`Options::aggregates`]).
+    pub fn front_proxy(&self) -> Pair {
+        let read = |name| std::fs::read_to_string(self.scratch.file(name)).expect("a front proxy");
+        Pair {
+            certificate: read("front-proxy.crt"),
+            key: read("front-proxy.key"),
+        }
+    }
+
+    /// Writes a file beside its own, which goes with it.
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+        self.scratch.write(name, text)
     }
 
     /// Writes a kubeconfig for another user of this spoke.
@@ -288,6 +304,9 @@ fn api_command(
     command
         .arg("--service-account-signing-key-file")
         .arg(&account_key);
+    if options.aggregates {
+        carry(&mut command, scratch);
+    }
     if options.unthrottled {
         command.args([
             "--enable-priority-and-fairness=false",
@@ -296,6 +315,27 @@ fn api_command(
         command.arg("--max-mutating-requests-inflight=400");
     }
     command
+}
+
+/// Lets kube-apiserver carry extension API servers. Its common name is kubeadm's.
+fn carry(command: &mut Command, scratch: &Scratch) {
+    let authority = Authority::new("front-proxy-ca");
+    let client = authority.client("front-proxy-client", &[]);
+    let file = |name, text| scratch.write(name, text);
+    command
+        .arg("--requestheader-client-ca-file")
+        .arg(file("front-proxy-ca.crt", authority.certificate()))
+        .arg("--proxy-client-cert-file")
+        .arg(file("front-proxy.crt", client.certificate))
+        .arg("--proxy-client-key-file")
+        .arg(file("front-proxy.key", client.key));
+    command.args([
+        "--requestheader-allowed-names=front-proxy-client",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-uid-headers=X-Remote-Uid",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+    ]);
 }
 
 fn controllers_command(scratch: &Scratch, kubeconfig: &PathBuf) -> Command {

@@ -17,6 +17,8 @@ mod isolation {
     mod fleet_view;
     mod floods;
     mod found;
+    mod front_proxy;
+    mod host;
     mod hostile_spoke;
     mod joined;
     mod profiles;

@@ -116,7 +116,8 @@ fn author_of(context: &RequestContext) -> Author {
         ..
     } = context.user.as_ref();
     let sender = context.impersonator.as_ref().unwrap_or(&context.user);
-    let is_master = sender.is_master_of_hub();
+    // Masters of the host are not taken for the hub's own where those are trusted, which is in spokes.
+    let is_master = sender.is_master_of_hub() && sender.at_host().is_none();
     let mut groups = groups.clone();
     groups.retain(|group| is_master || group != SYSTEM_MASTERS);
     // Facts about the credential, which change with every token, and give no rights.

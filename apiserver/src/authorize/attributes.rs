@@ -1,6 +1,7 @@
 //! The question to an authorizer and its answer.
 
 use api::cluster::ClusterScope;
+use serde_json::{Value, json};
 
 use crate::request::{RequestContext, RequestInfo, UserInfo};
 
@@ -71,6 +72,25 @@ impl<'a> Attributes<'a> {
             path: &info.path,
             is_resource: info.is_resource,
         }
+    }
+
+    /// The question as a SubjectAccessReview asks it, about a user of this name and these groups.
+    pub(crate) fn to_review(self, user: &str, groups: &[String]) -> Value {
+        let mut spec = json!({"user": user, "groups": groups, "uid": self.user.uid});
+        if self.is_resource {
+            spec["resourceAttributes"] = json!({
+                "namespace": self.namespace,
+                "verb": self.verb,
+                "group": self.group,
+                "version": self.version,
+                "resource": self.resource,
+                "subresource": self.subresource,
+                "name": self.name,
+            });
+        } else {
+            spec["nonResourceAttributes"] = json!({"path": self.path, "verb": self.verb});
+        }
+        json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec})
     }
 
     /// The same question with another verb: an apply that creates needs `create` too.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use http::request::Parts;
 
 use super::{
-    Attributes, Authorized, Authorizer, Decision, Judge, SpokeAnswer, Verdict, impersonate,
-    refuse_unless_allowed,
+    Attributes, Authorized, Authorizer, Decision, Judge, SpokeAnswer, Verdict,
+    delegated::RENEWED_AGE, impersonate, refuse_unless_allowed,
 };
 use crate::{
     refusal::Refusal,
@@ -58,6 +58,15 @@ pub(crate) enum Reconsidered {
     Lost(Box<Refusal>),
     /// All that stands here lets it go on; the rest is for the spoke to say.
     SpokeDecides,
+    /// The rules that stand here do not let it go on; the host may.
+    HostDecides,
+}
+
+/// What the rules that stand here come to.
+enum Here {
+    Holds,
+    SpokeDecides,
+    HostDecides,
 }
 
 // === impl Held ===
@@ -98,30 +107,69 @@ impl Authorizer {
     /// Judges again what goes on, by rules in memory alone.
     pub(crate) fn reconsider(&self, held: &Held) -> Reconsidered {
         match self.reconsider_here(held) {
-            Ok(Some(())) => Reconsidered::Holds,
-            Ok(None) => Reconsidered::SpokeDecides,
+            Ok(Here::Holds) => Reconsidered::Holds,
+            Ok(Here::SpokeDecides) => Reconsidered::SpokeDecides,
+            Ok(Here::HostDecides) => Reconsidered::HostDecides,
             Err(refusal) => Reconsidered::Lost(Box::new(refusal)),
         }
     }
 
-    fn reconsider_here(&self, held: &Held) -> Result<Option<()>, Refusal> {
+    fn reconsider_here(&self, held: &Held) -> Result<Here, Refusal> {
         let cluster = &held.info.cluster;
         if let Some(wanted) = &held.wanted {
             impersonate::check(self, &held.sender, cluster, wanted)?;
         }
         if held.judge == HeldJudge::Answer {
-            return Ok(Some(()));
+            return Ok(Here::Holds);
         }
         let asked = held.attributes();
-        self.enter(asked.user, cluster)?;
+        if let Err(refusal) = self.enter(asked.user, cluster) {
+            return if self.may_be_let_in_by_host(asked.user, cluster) {
+                Ok(Here::HostDecides)
+            } else {
+                Err(refusal)
+            };
+        }
         match held.judge {
-            HeldJudge::FirstGate | HeldJudge::Answer => Ok(Some(())),
-            HeldJudge::Spoke => Ok(None),
+            HeldJudge::FirstGate | HeldJudge::Answer => Ok(Here::Holds),
+            HeldJudge::Spoke => Ok(Here::SpokeDecides),
             HeldJudge::Rules => match self.judge_here(&asked) {
-                Some(verdict) => refuse_unless_allowed(&asked, &verdict).map(Some),
-                None => Ok(None),
+                None => Ok(Here::SpokeDecides),
+                Some(verdict)
+                    if !verdict.allowed && !verdict.denied && self.is_for_host(&asked) =>
+                {
+                    Ok(Here::HostDecides)
+                }
+                Some(verdict) => refuse_unless_allowed(&asked, &verdict).map(|()| Here::Holds),
             },
         }
+    }
+
+    /// Asks the host about what goes on, and the spoke where that judges too. A host that does not answer sends nobody away.
+    ///
+    /// # Errors
+    /// 403 where it says no.
+    pub(crate) async fn reconsider_at_host(&self, held: &Held) -> Result<(), Refusal> {
+        let asked = held.attributes();
+        let is_silence = |refusal: &Refusal| refusal.status().is_some_and(|it| it.code == 503);
+        let entered = self.enter_or_ask(asked.user, asked.cluster, RENEWED_AGE);
+        match entered.await {
+            Err(refusal) if is_silence(&refusal) => return Ok(()),
+            entered => entered?,
+        }
+        match held.judge {
+            HeldJudge::FirstGate | HeldJudge::Answer => return Ok(()),
+            HeldJudge::Spoke => return self.reconsider_at_spoke(held).await,
+            HeldJudge::Rules => {}
+        }
+        let Some(verdict) = self.judge_here(&asked) else {
+            return self.reconsider_at_spoke(held).await;
+        };
+        let verdict = self.or_ask(&asked, verdict, RENEWED_AGE).await;
+        if verdict.undecided {
+            return Ok(());
+        }
+        refuse_unless_allowed(&asked, &verdict)
     }
 
     /// Asks the spoke about what goes on. A spoke that does not answer sends nobody away; where there is no way to it any more, what was relayed

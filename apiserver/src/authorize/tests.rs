@@ -542,3 +542,208 @@ async fn over_all_clusters_each_decides_for_itself() {
         "the answer is kept"
     );
 }
+
+/// A host that lets everybody do everything, and one that does not answer.
+fn with_host(allows: bool) -> (Authorizer, Arc<parking_lot::Mutex<Vec<String>>>) {
+    let asked_about = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let kept = Arc::clone(&asked_about);
+    let reviewer: HostReviewer = Arc::new(move |asked: Attributes<'_>, _age| {
+        let question = format!(
+            "{} {} {}/{}",
+            asked.user.username, asked.verb, asked.resource, asked.name
+        );
+        kept.lock().push(question);
+        Box::pin(async move {
+            if allows {
+                SpokeAnswer::Decided(Decision::Allow)
+            } else {
+                let reason = "away".to_owned();
+                SpokeAnswer::Unreached { reason }
+            }
+        })
+    });
+    let groups = vec!["wheelhouse.dev".to_owned(), "kro.run".to_owned()];
+    (authorizer().with_host(reviewer, groups), asked_about)
+}
+
+fn of_host(name: &str) -> UserInfo {
+    UserInfo::of_host(user(name)).unwrap()
+}
+
+#[tokio::test]
+async fn a_host_is_asked_about_its_own_users_and_what_it_carries_alone() {
+    const SPOKES: &str = "/apis/wheelhouse.dev/v1alpha1/spokes";
+    let east = "/clusters/east/api/v1/secrets/a";
+    let through = "/apis/wheelhouse.dev/v1alpha1/spokes/east/proxy/api/v1/secrets/a";
+    let bot = "system:serviceaccount:default:bot";
+    for (what, user, uri, code, asked) in [
+        (
+            "what it carries",
+            of_host("bob"),
+            SPOKES,
+            200,
+            "bob list spokes/",
+        ),
+        (
+            "by its own name",
+            of_host(bot),
+            SPOKES,
+            200,
+            "system:serviceaccount:default:bot list spokes/",
+        ),
+        ("a user of the hub", user("bob"), SPOKES, 403, ""),
+        ("a ServiceAccount of root", user(bot), SPOKES, 403, ""),
+        (
+            "Secrets of root",
+            of_host("bob"),
+            "/api/v1/secrets",
+            403,
+            "",
+        ),
+        ("no resource", of_host("bob"), "/metrics", 403, ""),
+        (
+            "the hub's internals",
+            of_host("bob"),
+            "/apis/internal.wheelhouse.dev/v1alpha1/inventories",
+            403,
+            "",
+        ),
+        (
+            "the hub's own rules first",
+            of_host("alice"),
+            "/api/v1/configmaps",
+            200,
+            "",
+        ),
+        (
+            "who enters, and not what may be done inside",
+            of_host("bob"),
+            east,
+            403,
+            "bob access spokes/east",
+        ),
+        (
+            "by either path",
+            of_host("bob"),
+            through,
+            403,
+            "bob access spokes/east",
+        ),
+        (
+            "inside by the cluster's rules",
+            of_host("alice"),
+            through,
+            200,
+            "",
+        ),
+        (
+            "all clusters at once",
+            of_host("bob"),
+            "/clusters/*/apis",
+            403,
+            "",
+        ),
+    ] {
+        let (authorizer, questions) = with_host(true);
+        let got = admit_as(&authorizer, user.clone(), uri, Judge::Rules, &[]).await;
+        let got = got.map_or_else(|status| status.code, |_user| 200);
+        assert_eq!(got, code, "{what}");
+        assert_eq!(questions.lock().join(", "), asked, "{what}");
+        // A host that does not answer lets nobody in, and does not say that they may not.
+        let (authorizer, _) = with_host(false);
+        let got = admit_as(&authorizer, user, uri, Judge::Rules, &[]).await;
+        let got = got.map_or_else(|status| status.code, |_user| 200);
+        assert_eq!(
+            got,
+            if asked.is_empty() { code } else { 503 },
+            "{what}, away"
+        );
+    }
+    let (authorizer, questions) = with_host(true);
+    let as_alice = [("impersonate-user", "alice")];
+    let got = admit_as(&authorizer, of_host("bob"), SPOKES, Judge::Rules, &as_alice).await;
+    assert_eq!(
+        got.unwrap_err().code,
+        403,
+        "whom one may act as is the hub's to say"
+    );
+    let got = admit_as(
+        &authorizer,
+        of_host("carol"),
+        SPOKES,
+        Judge::Rules,
+        &as_alice,
+    )
+    .await;
+    assert_eq!(
+        got.unwrap_err().code,
+        403,
+        "and whom one acts as the host does not vouch for"
+    );
+    assert!(questions.lock().is_empty(), "{questions:?}");
+}
+
+#[test]
+fn the_hosts_garbage_collector_reads_alone() {
+    let (authorizer, _) = with_host(true);
+    let root = ClusterScope::One(LogicalCluster::root());
+    let collector = of_host("system:serviceaccount:kube-system:generic-garbage-collector");
+    let other = of_host("system:serviceaccount:kube-system:namespace-controller");
+    for (user, verb, want) in [
+        (&collector, "get", true),
+        (&collector, "watch", true),
+        (&collector, "delete", false),
+        (&collector, "patch", false),
+        (&other, "deletecollection", true),
+    ] {
+        let asked = access(user, &root, "east").with_verb(verb);
+        assert_eq!(
+            authorizer.is_for_host(&asked),
+            want,
+            "{} {verb}",
+            user.username
+        );
+    }
+}
+
+#[test]
+fn users_of_a_host_have_names_that_are_nobodys_else() {
+    let groups = |user: &UserInfo| user.groups.join(" ");
+    let account = UserInfo::service_account("default", "bot");
+    let known = UserInfo::of_host(account.clone()).unwrap();
+    assert_eq!(known.username, "wheelhouse:host:default:bot");
+    assert_eq!(groups(&known), "system:authenticated");
+    assert_eq!(known.at_host(), Some(&account), "as the host knows it");
+    let lookalike = UserInfo::authenticated(
+        "bob",
+        ["system:serviceaccountsx", "system:serviceaccounts:a"],
+    );
+    let known = UserInfo::of_host(lookalike).unwrap();
+    assert_eq!(
+        groups(&known),
+        "system:serviceaccountsx system:authenticated"
+    );
+    let nobody = UserInfo::of_host(UserInfo::anonymous()).unwrap();
+    assert_eq!(
+        groups(&nobody),
+        "system:unauthenticated",
+        "not authenticated by coming through"
+    );
+    for name in [
+        "",
+        "wheelhouse:root:a:b",
+        "wheelhouse:host:a:b",
+        "system:wheelhouse:syncer",
+    ] {
+        assert_eq!(UserInfo::of_host(user(name)), None, "{name}");
+    }
+    let group = UserInfo::authenticated("bob", ["system:wheelhouse:controllers"]);
+    assert_eq!(UserInfo::of_host(group), None);
+    let east = "east".parse().unwrap();
+    let local = of_host("bob").vouched_for_by(&east);
+    assert_eq!(
+        local.at_host(),
+        None,
+        "whom a cluster vouches for the host does not"
+    );
+}

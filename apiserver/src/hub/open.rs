@@ -7,6 +7,7 @@ use std::{
 };
 
 use api::cluster::LogicalCluster;
+use futures::FutureExt as _;
 use spokes::Spokes;
 use storage::{Store, embedded, etcd};
 use tasks::{OnPanic, Tasks};
@@ -17,12 +18,16 @@ use super::{
     standing::Standings,
 };
 use crate::{
-    authenticate::{Authenticator, ServiceAccounts, TokenFile, TokenFileError},
+    authenticate::{
+        Authenticator, FrontProxy, FrontProxyError, HostTokens, ServiceAccounts, TokenFile,
+        TokenFileError,
+    },
     authorize::{Authorizer, Policies},
     backup::Backups,
     config::{Config, EtcdConfig, Reseal, StoreConfig},
     definitions, discovery, handle,
     handle::Handlers,
+    host::{self, HostError},
     objects,
     offline::{self, RESTORING_DIRECTORY, STORE_DIRECTORY},
     openapi,
@@ -58,6 +63,12 @@ pub enum OpenError {
         #[source]
         source: TokenFileError,
     },
+    /// Whose headers are believed.
+    #[error("front proxies cannot be known")]
+    FrontProxy(#[from] FrontProxyError),
+    /// The host.
+    #[error("the host cannot be asked")]
+    Host(#[from] HostError),
     /// The store.
     #[error("the store cannot be opened")]
     Store(#[from] storage::OpenError),
@@ -126,7 +137,11 @@ impl Hub {
         let spokes = Spokes::new(config.dialer.clone());
         let uids = Uids::open(Arc::clone(&store), tasks).map_err(OpenError::Uids)?;
         let relay = Relay::new(spokes.clone(), uids, Arc::clone(&store), tasks);
-        let authorizer = Authorizer::new(policies, registry.clusters());
+        let mut authorizer = Authorizer::new(policies, registry.clusters());
+        if let Some(kubeconfig) = &config.host.authorization_kubeconfig {
+            let reviews = host::reviewer(kubeconfig).await?;
+            authorizer = authorizer.with_host(reviews.reviewer(), config.host.groups.clone());
+        }
         let authorizer = Arc::new(authorizer.with_spoke_reviewer(relay.reviewer()));
         let handlers = Handlers::new(handle::Parts {
             store: Arc::clone(&store),
@@ -145,11 +160,15 @@ impl Hub {
         handlers.start_followers(tasks);
         let lifecycle = Lifecycle::new(config.shutdown_delay);
         let accounts = Arc::new(ServiceAccounts::open(&config.data_dir, Arc::clone(&store))?);
+        let front_proxy = front_proxy_of(&config, &pki, tasks).await?;
+        let host_tokens = host_tokens_of(&config).await?;
         let quotas = Arc::new(Quotas::new(config.limits));
         let hub = Self {
             parts: Arc::new(HubParts {
                 authenticator: Authenticator::new(tokens, config.anonymous)
                     .with_service_accounts(Arc::clone(&accounts))
+                    .with_front_proxy(front_proxy)
+                    .with_host_tokens(host_tokens)
                     .with_spoke_tokens(relay.tokens()),
                 accounts,
                 backups: Backups::new(Arc::clone(&store), config.hub_id.clone()),
@@ -245,6 +264,42 @@ impl Hub {
                 () = shutdown.cancelled() => return,
                 changed = clusters.changed() => if changed.is_err() { return },
             }
+        }
+    }
+}
+
+/// Reads which front proxies are believed, and follows it.
+async fn front_proxy_of(
+    config: &Config,
+    pki: &Pki,
+    tasks: &Tasks,
+) -> Result<Option<Arc<FrontProxy>>, OpenError> {
+    let front_proxy = Arc::new(FrontProxy::default());
+    let own = pki.authority.certificate_pem().to_owned();
+    let shutdown = tasks.child_token();
+    let following = if let Some(settings) = config.request_headers.clone() {
+        front_proxy.read_file(&settings, &own)?;
+        let front_proxy = Arc::clone(&front_proxy);
+        front_proxy.follow_file(settings, own, shutdown).boxed()
+    } else if let Some(kubeconfig) = &config.host.authentication_kubeconfig {
+        let host = host::connect(kubeconfig).await?;
+        let settings = host::Settings::new(host, Arc::clone(&front_proxy), own);
+        settings.follow(shutdown).boxed()
+    } else {
+        return Ok(None);
+    };
+    // Its end would leave a front proxy believed that is not one any more.
+    tasks.spawn_with("front proxies", OnPanic::ShutDown, following);
+    Ok(Some(front_proxy))
+}
+
+/// Connects to the host that knows tokens of its own, if there is one.
+async fn host_tokens_of(config: &Config) -> Result<Option<Arc<dyn HostTokens>>, HostError> {
+    match &config.host.authentication_kubeconfig {
+        None => Ok(None),
+        Some(kubeconfig) => {
+            let tokens = host::Tokens::new(host::connect(kubeconfig).await?);
+            Ok(Some(Arc::new(tokens)))
         }
     }
 }

@@ -198,15 +198,15 @@ impl Hub {
         for_spokes
     }
 
-    /// Returns which spoke is to be asked, if one is.
+    /// Returns which spoke is to be asked, if one is; root stands for the host.
     async fn look_at(
         &self,
         standing: &Standing,
         now: jiff::Timestamp,
     ) -> Result<Option<LogicalCluster>, Refusal> {
         let (info, parts) = (standing.held.info(), &self.parts);
-        let is_of_spoke = matches!(standing.credential, Credential::Spoke(_));
-        if !is_of_spoke
+        let is_known_elsewhere = standing.credential.is_known_elsewhere();
+        if !is_known_elsewhere
             && !parts
                 .authenticator
                 .still_good(&standing.credential, now)
@@ -218,8 +218,9 @@ impl Hub {
         if let Reconsidered::Lost(refusal) = reconsidered {
             return Err(*refusal);
         }
+        let is_of_host = matches!(standing.credential, Credential::Host(_));
         let Some(cluster) = info.cluster.one() else {
-            return Ok(None);
+            return Ok(is_of_host.then(LogicalCluster::root));
         };
         match (standing.kind, parts.registry.cluster_kind(cluster)) {
             (_, None) => return Err(no_such_cluster(info)),
@@ -240,21 +241,27 @@ impl Hub {
                 return Err(Status::expired(text).into());
             }
         }
-        let is_for_spoke = is_of_spoke || matches!(reconsidered, Reconsidered::SpokeDecides);
-        Ok(is_for_spoke.then(|| cluster.clone()))
+        Ok(match reconsidered {
+            // Its answers are waited for beside those of spokes.
+            Reconsidered::HostDecides => Some(LogicalCluster::root()),
+            Reconsidered::SpokeDecides => Some(cluster.clone()),
+            _ if is_of_host => Some(LogicalCluster::root()),
+            _ => is_known_elsewhere.then(|| cluster.clone()),
+        })
     }
 
-    /// Asks one spoke about all that it has to say something to.
+    /// Asks one spoke, or the host, about all that it has to say something to.
     async fn ask_about(&self, standings: Vec<Arc<Standing>>) {
         let mut by_question: BTreeMap<String, Vec<Arc<Standing>>> = BTreeMap::new();
         let mut by_token = Vec::new();
         for standing in standings {
-            if let Reconsidered::SpokeDecides = self.parts.authorizer.reconsider(&standing.held) {
+            let reconsidered = self.parts.authorizer.reconsider(&standing.held);
+            if let Reconsidered::SpokeDecides | Reconsidered::HostDecides = reconsidered {
                 let question = standing.held.question();
                 let same = by_question.entry(question).or_default();
                 same.push(Arc::clone(&standing));
             }
-            if let Credential::Spoke(_) = standing.credential {
+            if standing.credential.is_known_elsewhere() {
                 by_token.push(standing);
             }
         }
@@ -273,7 +280,15 @@ impl Hub {
         questions
             .for_each_concurrent(ASK_AT_ONCE, |same| async move {
                 let Some(first) = same.first() else { return };
-                let asked = self.parts.authorizer.reconsider_at_spoke(&first.held);
+                let authorizer = &self.parts.authorizer;
+                let asked = async {
+                    match authorizer.reconsider(&first.held) {
+                        Reconsidered::HostDecides => {
+                            authorizer.reconsider_at_host(&first.held).await
+                        }
+                        _ => authorizer.reconsider_at_spoke(&first.held).await,
+                    }
+                };
                 if let Ok(Err(refusal)) = timeout(ASK_TIMEOUT, asked).await {
                     for standing in &same {
                         standing.lose(&refusal);

@@ -29,6 +29,11 @@ use crate::{
     side,
 };
 
+/// Whom a host's aggregation layer names where it asks for itself: for OpenAPI, for discovery and whether the hub is there.
+///
+/// Source: `kube-aggregator/pkg/controllers/openapi/aggregator/aggregator.go`, `.../pkg/apiserver/handler_discovery.go`.
+const AGGREGATORS: [&str; 2] = ["system:aggregator", "system:kube-aggregator"];
+
 /// Who answers a request. Found before it is known whether it may be answered.
 #[derive(Debug)]
 pub(super) enum Target {
@@ -284,10 +289,27 @@ impl Hub {
                 .served(&info.cluster)
                 .ok_or_else(|| no_such_cluster(info))?,
         };
+        let served = self.seen_by_aggregator(request).unwrap_or(served);
         if page == Some(side::Page::Index) {
             return side::index(parts, self.parts.discovery.of(&served).groups());
         }
         self.published(request, &served)
+    }
+
+    /// What a host's aggregation layer is shown that asks for itself and for no user: the groups that it carries. It merges what it is shown with
+    /// what the host serves, and of a group version that both have, Kubernetes' own for instance, it would publish now one and now the other.
+    ///
+    /// Source: `kube-aggregator/pkg/controllers/openapiv3/aggregator/aggregator.go`.
+    fn seen_by_aggregator(&self, request: &Authorized<Parts>) -> Option<Arc<ServedKinds>> {
+        let (info, context) = (request.info(), request.context());
+        let asks_for_itself =
+            context.is_proxied() && AGGREGATORS.contains(&context.user.username.as_str());
+        let is_root = info.cluster.one().is_some_and(LogicalCluster::is_root);
+        if !asks_for_itself || !is_root {
+            return None;
+        }
+        let served = self.parts.registry.served(&info.cluster)?;
+        Some(Arc::new(served.of_groups(&self.parts.config.host.groups)))
     }
 
     /// Answers who issues the tokens of a cluster's ServiceAccounts, or how they are checked.
@@ -301,7 +323,7 @@ impl Hub {
         let document = if page == side::Page::Keys {
             self.parts.accounts.key_set()
         } else {
-            let base = side::base_url(parts, &super::prefix_of(info));
+            let base = side::base_url(parts, &info.prefix());
             ServiceAccounts::issuer_configuration(cluster, &base)
         };
         side::issuer_page(parts, page, &document)
@@ -334,7 +356,11 @@ impl Hub {
             openapi::Page::Document(name) => {
                 let document = self.parts.openapi.document(served, name);
                 let document = document.ok_or_else(Refusal::no_such_path)?;
-                openapi::serve_document(name, &document, parts, request.context().now)
+                {
+                    let context = request.context();
+                    let old_hash = openapi::OldHash::by_way_of(context);
+                    openapi::serve_document(name, &document, parts, context.now, old_hash)
+                }
             }
         }
     }

@@ -77,7 +77,13 @@ fn a_document_under_its_hash_may_be_kept_and_one_under_an_old_hash_has_moved() {
     let document = cache.document(&kinds, "apis/a.io/v1").unwrap();
     let hash = document.hash.clone();
     let serve = |uri: &str, headers: &[(&str, &str)]| {
-        serve_document("apis/a.io/v1", &document, &parts(uri, headers), now())
+        serve_document(
+            "apis/a.io/v1",
+            &document,
+            &parts(uri, headers),
+            now(),
+            OldHash::Redirected,
+        )
     };
 
     let plain = serve("/x", &[]).unwrap();
@@ -98,6 +104,21 @@ fn a_document_under_its_hash_may_be_kept_and_one_under_an_old_hash_has_moved() {
     assert_eq!(
         moved.to_string(),
         format!("moved to /openapi/v3/apis/a.io/v1?hash={hash}")
+    );
+
+    // A host has an index of before, and relays no redirect.
+    let answered = serve_document(
+        "apis/a.io/v1",
+        &document,
+        &parts("/x?hash=OLD", &[]),
+        now(),
+        OldHash::Answered,
+    );
+    let answered = answered.unwrap();
+    assert_eq!(answered.headers()["etag"], format!("\"{hash}\""));
+    assert!(
+        answered.headers().get("expires").is_none(),
+        "not to be kept"
     );
 
     let refused = serve(

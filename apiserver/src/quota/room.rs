@@ -60,8 +60,8 @@ pub(crate) struct Seat {
     /// Lets the connection end what it has begun, and closes it.
     finish: CancellationToken,
     was_used: AtomicBool,
-    /// Counts the connection for the user of its first request.
-    permit: OnceLock<Permit>,
+    /// Counts the connection for the user of its first request; for nobody, where that came through a front proxy.
+    permit: OnceLock<Option<Permit>>,
     // Guards the share of the last user, who is nearly always the next one too; innermost lock.
     last: Mutex<Option<(Arc<UserInfo>, Arc<Share>)>>,
     request_count: AtomicU32,
@@ -182,11 +182,22 @@ impl Seat {
         let permit = share.take(Kind::Connection, user).inspect_err(|_full| {
             self.finish.cancel();
         })?;
+        self.seat_for(Some(permit));
+        Ok(())
+    }
+
+    /// Counts the connection for nobody: a front proxy sends requests of many users over one, and none of them ends it for the others.
+    pub(crate) fn count_for_proxy(&self) {
+        if self.permit.get().is_none() {
+            self.seat_for(None);
+        }
+    }
+
+    fn seat_for(&self, permit: Option<Permit>) {
         if self.permit.set(permit).is_ok() {
             let left = self.room.waiting.lock().leave(self.arrival);
             drop(left);
         }
-        Ok(())
     }
 
     /// Notes a request, until it is answered. A client that takes back most of what it asks costs the hub the work and
@@ -198,6 +209,10 @@ impl Seat {
     }
 
     fn taken_back(&self) {
+        if matches!(self.permit.get(), Some(None)) {
+            // What one user takes back is not the others' fault; the proxy has limits of its own.
+            return;
+        }
         let count = self.taken_back_count.fetch_add(1, Ordering::Relaxed) + 1;
         let of = self.request_count.load(Ordering::Relaxed);
         if count > TAKEN_BACK_MAX && count > of / 2 {

@@ -239,3 +239,32 @@ fn a_connection_that_takes_its_requests_back_is_cut() {
     assert!(!good.cut().is_cancelled(), "most were answered");
     assert!(bad.cut().is_cancelled(), "none was");
 }
+
+#[test]
+fn a_front_proxys_connection_is_no_users_to_end() {
+    let quotas = Quotas::new(LIMITS);
+    let room = Arc::new(Room::default());
+    let alice = user("alice");
+    let share = quotas.share(&alice, None);
+    let own: Vec<Seat> = (0..2).map(|_| enter(&room, 1)).collect();
+    for seat in &own {
+        assert!(seat.count_for(&share, &alice).is_ok());
+    }
+    let proxys = enter(&room, 1);
+    proxys.count_for_proxy();
+    assert_eq!(room.waiting_count(), 0, "it is known whose it is");
+    assert!(
+        proxys.count_for(&share, &alice).is_ok(),
+        "nobody's to count"
+    );
+    for _ in 0..1_000 {
+        drop(proxys.answering());
+    }
+    assert!(!proxys.cut().is_cancelled(), "others are on it");
+    // One that is a user's stays that user's.
+    own[0].count_for_proxy();
+    for _ in 0..1_000 {
+        drop(own[0].answering());
+    }
+    assert!(own[0].cut().is_cancelled(), "it was alice's before");
+}

@@ -17,8 +17,6 @@
 //!   [`ASK_AT_ONCE`] tokens of one spoke.
 //! - Memory is bounded: [`TOKEN_COUNT_MAX`] tokens, [`ACCOUNT_COUNT_MAX`] accounts, and it goes with the link to the spoke.
 
-mod keys;
-
 use std::{
     collections::{HashMap, HashSet},
     fmt,
@@ -39,8 +37,10 @@ use tokio::{
 };
 
 use super::way::Way;
-use crate::request::UserInfo;
-use keys::{Account, Keys, Token};
+use crate::{
+    authenticate::signed::{Account, Keys, Token},
+    request::UserInfo,
+};
 
 /// How long a spoke's yes counts. With the interval in which watches are looked at, less than the ten seconds of a revocation.
 const GOOD_FOR: Duration = Duration::from_secs(4);

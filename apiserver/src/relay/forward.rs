@@ -30,6 +30,7 @@ use crate::{
     refusal::Refusal,
     request::{Credential, Ending, RequestContext, RequestInfo, RequestOrigin, UserInfo},
     respond::{Body, RequestBody, Response},
+    route,
 };
 
 /// As whom a request of the hub's user enters a spoke.
@@ -262,6 +263,8 @@ pub(super) fn identity_of(user: &UserInfo, trusts_masters: bool) -> Identity {
     if user.username.starts_with("system:wheelhouse:") && user.is_master_of_hub() {
         return Identity::Hub;
     }
+    // The masters that a Spoke trusts are the hub's own, not those of its host.
+    let trusts_masters = trusts_masters && user.at_host().is_none();
     // The syncer writes children in the names of users by the same rule.
     match author::name_abroad(&user.username) {
         Ok(name) => Identity::User {
@@ -313,14 +316,7 @@ fn percent_encoded(key: &str) -> String {
 
 /// The path and query without the logical cluster, as the client wrote them.
 pub(crate) fn below_cluster(uri: &Uri) -> Result<Uri, Refusal> {
-    let path = uri.path();
-    let below = match path.strip_prefix("/clusters/") {
-        Some(rest) => rest
-            .find('/')
-            .and_then(|index| rest.get(index..))
-            .unwrap_or("/"),
-        None => path,
-    };
+    let below = route::below_cluster(uri.path());
     let text = match uri.query() {
         Some(query) => format!("{below}?{query}"),
         None => below.to_owned(),

@@ -26,7 +26,7 @@ pub(super) fn location(
         return None;
     }
     let target = below_proxy(path, proxy_segments(info), location)?;
-    HeaderValue::try_from(format!("/clusters/{}{target}", info.cluster)).ok()
+    HeaderValue::try_from(format!("{}{target}", info.prefix())).ok()
 }
 
 /// How many segments the path of the proxy has: `/api/v1/namespaces/<ns>/pods/<name>/proxy`, or `/api/v1/nodes/<name>/proxy`.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use api::cluster::ClusterScope;
 use client::Endpoint;
-use serde_json::{Value, json};
 
 use super::{
     forward::{Identity, identity_of},
@@ -49,7 +48,7 @@ async fn ask(links: &Links, attributes: &Attributes<'_>) -> SpokeAnswer {
         gvr: api::GroupVersionResource::new("authorization.k8s.io", "v1", "subjectaccessreviews"),
         namespace: None,
     };
-    let review = review(attributes, &identity.0, &identity.1);
+    let review = attributes.to_review(&identity.0, &identity.1);
     let asked = link
         .way
         .ask(async |hub| hub.create(&endpoint, &review).await);
@@ -73,22 +72,4 @@ async fn ask(links: &Links, attributes: &Attributes<'_>) -> SpokeAnswer {
             }
         }
     }
-}
-
-fn review(attributes: &Attributes<'_>, user: &str, groups: &[String]) -> Value {
-    let mut spec = json!({"user": user, "groups": groups, "uid": attributes.user.uid});
-    if attributes.is_resource {
-        spec["resourceAttributes"] = json!({
-            "namespace": attributes.namespace,
-            "verb": attributes.verb,
-            "group": attributes.group,
-            "version": attributes.version,
-            "resource": attributes.resource,
-            "subresource": attributes.subresource,
-            "name": attributes.name,
-        });
-    } else {
-        spec["nonResourceAttributes"] = json!({"path": attributes.path, "verb": attributes.verb});
-    }
-    json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec})
 }

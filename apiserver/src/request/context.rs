@@ -120,6 +120,11 @@ impl RequestContext {
         }
     }
 
+    /// Whether a front proxy relayed the request.
+    pub(crate) fn is_proxied(&self) -> bool {
+        matches!(self.credential, Credential::FrontProxy(_))
+    }
+
     /// Adds a `Warning` header to the answer, refusals included. A text that is there already is not added again, and what
     /// would not fit into the headers is left out: an object can have a warning for each of its fields.
     pub fn warn(&self, text: impl Into<String>) {

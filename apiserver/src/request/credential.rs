@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use api::cluster::LogicalCluster;
 use http::HeaderValue;
 
-use super::Claims;
+use super::{Claims, ForeignCertificate};
 
 /// By what a sender is known, as far as it can end while a request goes on.
 #[derive(Clone, Debug, Default)]
@@ -18,11 +18,19 @@ pub(crate) enum Credential {
         /// The last second since 1970 in which it is good.
         not_after: i64,
     },
+    /// The certificate of a front proxy, which has said who sends the request.
+    FrontProxy(Arc<ForeignCertificate>),
     /// A token of a ServiceAccount that the hub stores.
     Account(Arc<Claims>),
+    /// A token of a ServiceAccount of the host.
+    Host(HostToken),
     /// A token of a ServiceAccount of a real spoke, good at the path of that one.
     Spoke(SpokeToken),
 }
+
+/// A token of the host's own, which goes to the host and nowhere else.
+#[derive(Clone)]
+pub(crate) struct HostToken(Arc<str>);
 
 /// A token of a spoke's own, which goes to that spoke and nowhere else.
 #[derive(Clone)]
@@ -31,6 +39,32 @@ pub(crate) struct SpokeToken {
     pub(crate) cluster: LogicalCluster,
     /// The token itself.
     pub(crate) token: Arc<str>,
+}
+
+impl Credential {
+    /// Whether another cluster has to be asked whether it is still good.
+    pub(crate) fn is_known_elsewhere(&self) -> bool {
+        matches!(self, Self::Host(_) | Self::Spoke(_))
+    }
+}
+
+// === impl HostToken ===
+
+impl HostToken {
+    pub(crate) fn new(token: &str) -> Self {
+        Self(token.into())
+    }
+
+    /// The token itself, for the host.
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for HostToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostToken").finish_non_exhaustive()
+    }
 }
 
 // === impl SpokeToken ===

@@ -9,6 +9,8 @@ use api::cluster::ClusterScope;
 pub struct RequestInfo {
     /// The logical cluster that the path names, `root` where it names none, or all of them.
     pub cluster: ClusterScope,
+    /// How the path names it.
+    pub named_by: ClusterPath,
     /// What is to be done.
     pub verb: Verb,
     /// `"api"`, `"apis"`, or empty for a request that is not below either.
@@ -33,6 +35,15 @@ pub struct RequestInfo {
     pub is_resource: bool,
     /// The decoded path that follows the subresource (for `proxy`), without the leading slash.
     pub rest: String,
+}
+
+/// How a path names its logical cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClusterPath {
+    /// `/clusters/<name>`, or not at all, which is root.
+    Prefix,
+    /// `/apis/wheelhouse.dev/v1alpha1/spokes/<name>/proxy`, as those do who come through a host's aggregation layer.
+    SpokeProxy,
 }
 
 /// What a request wants to do: the verb that is authorized.
@@ -79,6 +90,17 @@ impl RequestInfo {
                     self.subresource.as_str(),
                     "log" | "exec" | "attach" | "portforward" | "proxy"
                 ))
+    }
+
+    /// What stands before the path in the client's URL.
+    pub(crate) fn prefix(&self) -> String {
+        match (&self.cluster, self.named_by) {
+            (ClusterScope::One(cluster), _) if cluster.is_root() => String::new(),
+            (scope, ClusterPath::Prefix) => format!("/clusters/{scope}"),
+            (scope, ClusterPath::SpokeProxy) => {
+                format!("/apis/wheelhouse.dev/v1alpha1/spokes/{scope}/proxy")
+            }
+        }
     }
 
     /// Whether the path leads through a namespace; that of a namespace itself names it as its own.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{RequestOrigin, UserInfo};
+use super::{ForeignCertificate, RequestOrigin, UserInfo};
 
 /// The other end of a connection.
 #[derive(Clone, Debug)]
@@ -25,6 +25,8 @@ pub enum CertificateIdentity {
         /// The last second since 1970 in which it is good.
         not_after: i64,
     },
+    /// It is not, and may be a front proxy's, which is looked at for each request.
+    Foreign(Arc<ForeignCertificate>),
     /// It is not.
     Bad,
 }
@@ -44,6 +46,7 @@ impl Peer {
     pub(crate) fn not_after(&self) -> Option<i64> {
         match self {
             Self::Certificate(CertificateIdentity::Good { not_after, .. }) => Some(*not_after),
+            Self::Certificate(CertificateIdentity::Foreign(certificate)) => certificate.not_after(),
             Self::Certificate(CertificateIdentity::Bad) | Self::Unknown | Self::InProcess(_) => {
                 None
             }

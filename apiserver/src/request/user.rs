@@ -23,6 +23,13 @@ pub const SYSTEM_MASTERS: &str = "system:masters";
 pub(crate) const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 /// What ServiceAccounts of root are called in other logical clusters, where their own name is that of another one.
 pub(crate) const ABROAD_PREFIX: &str = "wheelhouse:root:";
+/// What ServiceAccounts of the host are called in all logical clusters.
+pub(crate) const HOST_ACCOUNT_PREFIX: &str = "wheelhouse:host:";
+/// What groups of ServiceAccounts are, or begin with before a `:`.
+const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
+/// What begins names that the hub gives out itself: of its controllers, and of ServiceAccounts in clusters other than their own. A host that
+/// said one would name another user than its own.
+const OWN_PREFIXES: [&str; 2] = ["system:wheelhouse:", "wheelhouse:"];
 
 /// Name, groups and more of a user, as `authentication.k8s.io` `UserInfo` has them, and who vouches for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +46,8 @@ pub struct UserInfo {
     realm: Realm,
     /// The user as root knows it, where it has another name there.
     at_home: Option<Arc<Self>>,
+    /// The user as the host of the hub knows it, where the host vouches for it.
+    at_host: Option<Arc<Self>>,
 }
 
 /// Who vouches for a user.
@@ -122,12 +131,48 @@ impl UserInfo {
         }
     }
 
+    /// Makes a user of the host as the hub knows it; `None` for a name that is the hub's to give.
+    ///
+    /// Names and groups are believed, as an extension API server believes them, but for those of ServiceAccounts: root has its own, and one of
+    /// the host must not be taken for the one of that name and namespace.
+    ///
+    /// Source: `apiserver/pkg/authentication/group/authenticated_group_adder.go`.
+    pub(crate) fn of_host(mut user: Self) -> Option<Self> {
+        let is_named = |name: &String| OWN_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+        if user.username.is_empty() || is_named(&user.username) || user.groups.iter().any(is_named)
+        {
+            return None;
+        }
+        let is_decided = user.username == ANONYMOUS
+            || user.in_group(ALL_AUTHENTICATED)
+            || user.in_group(ALL_UNAUTHENTICATED);
+        if !is_decided {
+            user.groups.push(ALL_AUTHENTICATED.to_owned());
+        }
+        let at_host = Arc::new(user.clone());
+        if let Some(account) = user.username.strip_prefix(SERVICE_ACCOUNT_PREFIX) {
+            user.username = format!("{HOST_ACCOUNT_PREFIX}{account}");
+        }
+        user.groups.retain(|group| {
+            let below = group.strip_prefix(SERVICE_ACCOUNTS);
+            below.is_none_or(|below| !below.is_empty() && !below.starts_with(':'))
+        });
+        user.at_host = Some(at_host);
+        Some(user)
+    }
+
+    /// The user as the host of the hub knows it; `None` where another than the host vouches for it.
+    pub(crate) fn at_host(&self) -> Option<&Self> {
+        self.at_host.as_deref()
+    }
+
     /// Makes it a user that a logical cluster vouches for; for root, that is the hub.
     #[must_use]
     pub(crate) fn vouched_for_by(mut self, cluster: &LogicalCluster) -> Self {
         if !cluster.is_root() {
             self.realm = Realm::Cluster(cluster.clone());
             self.at_home = None;
+            self.at_host = None;
         }
         self
     }

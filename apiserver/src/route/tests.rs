@@ -301,6 +301,42 @@ fn the_cluster_is_stripped_from_the_decoded_path() {
         ("/clusters/%65ast/version", "east", "/version"),
         ("/clusters/root/apis", "root", "/apis"),
         (
+            "/apis/wheelhouse.dev/v1alpha1/spokes/east/proxy/api/v1/pods",
+            "east",
+            "/api/v1/pods",
+        ),
+        (
+            "/apis/wheelhouse.dev/v1alpha1/spokes/%65ast/proxy/version",
+            "east",
+            "/version",
+        ),
+        (
+            "/apis/wheelhouse.dev/v1alpha1/spokes/east/proxy",
+            "east",
+            "/",
+        ),
+        (
+            "/apis/wheelhouse.dev/v1alpha1/spokes/east/proxy/",
+            "east",
+            "/",
+        ),
+        // Subresources of a Spoke of root, and other groups.
+        (
+            "/apis/wheelhouse.dev/v1alpha1/spokes/east/proxyx",
+            "root",
+            "/apis/wheelhouse.dev/v1alpha1/spokes/east/proxyx",
+        ),
+        (
+            "/apis/wheelhouse.dev/v1alpha1/spokes/east/status",
+            "root",
+            "/apis/wheelhouse.dev/v1alpha1/spokes/east/status",
+        ),
+        (
+            "/apis/wheelhouse.dev/v1/spokes/east/proxy/api",
+            "root",
+            "/apis/wheelhouse.dev/v1/spokes/east/proxy/api",
+        ),
+        (
             "/api/v1/namespaces/clusters/pods",
             "root",
             "/api/v1/namespaces/clusters/pods",
@@ -340,12 +376,44 @@ fn what_is_no_path_is_refused() {
         ("/clusters/a/clusters", None),
         ("/clusters/a%2Fclusters/b/api", None),
         ("/clusters/a/clusters/b/api/v1/pods", None),
+        (&*format!("{SPOKES}/a/proxy/clusters/b/api"), None),
+        (&*format!("/clusters/a{SPOKES}/b/proxy/api"), None),
+        (&*format!("/clusters/root{SPOKES}/b/proxy"), None),
+        (&*format!("{SPOKES}/a/proxy{SPOKES}/b/proxy"), None),
+        (&*format!("{SPOKES}/a/proxy{SPOKES}/b/%70roxy/api"), None),
+        (&*format!("{SPOKES}/root/proxy/api/v1/secrets"), None),
+        (&*format!("{SPOKES}/*/proxy/api/v1/secrets"), None),
+        (&*format!("{SPOKES}/A/proxy/api"), Some(400)),
+        (&*format!("{SPOKES}//proxy/api"), Some(400)),
+        (&*format!("{SPOKES}/a/proxy%2Fapi"), Some(400)),
+        (&*format!("{SPOKES}/a/%70roxy/api"), Some(400)),
+        (&*format!("{SPOKES}/a%2Fproxy/api"), Some(400)),
+        (
+            "/apis/wheelhouse%2Edev/v1alpha1/spokes/a/proxy/api",
+            Some(400),
+        ),
     ] {
         let refusal = match routed("GET", uri) {
             Err(refusal) => refusal,
             Ok(info) => panic!("{uri} is served as {info:?}"),
         };
         assert_eq!(refusal.status().map(|status| status.code), code, "{uri}");
+    }
+}
+
+#[test]
+fn what_stands_before_the_path_is_known_for_answers_that_name_paths() {
+    for (uri, prefix) in [
+        ("/api/v1/pods", ""),
+        ("/clusters/root/api/v1/pods", ""),
+        ("/clusters/east/api/v1/pods", "/clusters/east"),
+        ("/clusters/*/api/v1/pods", "/clusters/*"),
+        (
+            "/apis/wheelhouse.dev/v1alpha1/spokes/east/proxy/api/v1/pods",
+            "/apis/wheelhouse.dev/v1alpha1/spokes/east/proxy",
+        ),
+    ] {
+        assert_eq!(routed("GET", uri).unwrap().prefix(), prefix, "{uri}");
     }
 }
 

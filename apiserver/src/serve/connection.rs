@@ -101,10 +101,8 @@ impl Connection {
 
     async fn serve(self, stream: TlsStream<Corked>, socket: Corked) {
         let (_, session) = stream.get_ref();
-        let peer = Arc::new(
-            self.verifier
-                .peer(session.peer_certificates(), Timestamp::now()),
-        );
+        let chain = session.peer_certificates();
+        let peer = Arc::new(self.hub.peer(&self.verifier, chain, Timestamp::now()));
         let expired = until(peer.not_after());
         let (hub, seat) = (self.hub, self.seat);
         let seat_of_requests = Arc::clone(&seat);

@@ -53,6 +53,13 @@ pub(crate) fn certificate_user(
     ))
 }
 
+/// The common name of a certificate that has been verified: of several the last, as Go has it.
+pub(crate) fn common_name(der: &[u8]) -> Option<String> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    let name = certificate.subject().iter_common_name().last()?;
+    name.as_str().ok().map(str::to_owned)
+}
+
 /// The last second since 1970 in which a certificate is good.
 pub(crate) fn last_second_of(der: &[u8]) -> Option<i64> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;

@@ -120,6 +120,11 @@ fn the_path_goes_on_as_the_client_wrote_it() {
             "/api/v1/namespaces/a%2Fb/x",
         ),
         ("/clusters/east/?a=%20", "/?a=%20"),
+        (
+            "/apis/wheelhouse.dev/v1alpha1/spokes/east/proxy/api/v1/pods?watch=1",
+            "/api/v1/pods?watch=1",
+        ),
+        ("/apis/wheelhouse.dev/v1alpha1/spokes/east/proxy?a", "/?a"),
     ] {
         let uri: Uri = uri.parse().unwrap();
         assert_eq!(below_cluster(&uri).unwrap().to_string(), want, "{uri}");

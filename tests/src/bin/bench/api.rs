@@ -129,6 +129,7 @@ async fn peer(count: usize) -> Side {
     let options = Options {
         without_controllers: true,
         unthrottled: true,
+        aggregates: false,
     };
     let spoke = Spoke::start_with("peer", options).await;
     define(&spoke.kubectl()).await;

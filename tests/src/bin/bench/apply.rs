@@ -124,6 +124,7 @@ async fn ours(count: usize) -> Side {
     let options = Options {
         without_controllers: true,
         unthrottled: true,
+        aggregates: false,
     };
     let (hub, spoke) = tokio::join!(Hub::start(), Spoke::start_with("east", options));
     hub.join(&spoke).await;
@@ -151,6 +152,7 @@ async fn kro(count: usize) -> Side {
     let options = Options {
         without_controllers: true,
         unthrottled: true,
+        aggregates: false,
     };
     let spoke = Spoke::start_with("peer", options).await;
     let scratch = Scratch::new("kro");

@@ -119,6 +119,7 @@ impl Server {
 pub(crate) const OPTIONS: Options = Options {
     without_controllers: true,
     unthrottled: true,
+    aggregates: false,
 };
 
 async fn define(kubectl: &Kubectl) {

@@ -1,6 +1,6 @@
-//! The keys that a spoke signs tokens with, and what a signed token says.
+//! The keys that another cluster, a spoke or the host, signs tokens of ServiceAccounts with, and what a signed token says.
 //!
-//! Invariant: whatever is wrong with a token or a key is no error but no token, no key. Both come from people and spokes that may want harm.
+//! Invariant: whatever is wrong with a token or a key is no error but no token, no key. Both come from people and clusters that may want harm.
 //!
 //! Source: RFC 7515 (JWS), RFC 7517 (JWK), RFC 7518 sections 3.3 and 3.4; `kubernetes/pkg/serviceaccount/jwt.go`, `.../legacy.go`.
 
@@ -19,51 +19,51 @@ use crate::request::SERVICE_ACCOUNT_PREFIX;
 
 /// Longer tokens are not looked at.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
-/// Keys of one spoke; it has one, and a few more while it changes them.
+/// Keys of one cluster; it has one, and a few more while it changes them.
 const KEY_COUNT_MAX: usize = 16;
 /// Bytes of each coordinate of a point on P-256.
 const COORDINATE_BYTES: usize = 32;
-/// How far the clocks of a spoke and the hub may be apart.
+/// How far the clocks of a cluster and the hub may be apart.
 const SKEW_SECONDS: i64 = 10;
 
 /// A token of a ServiceAccount, as it says itself.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Token<'a> {
+pub(crate) struct Token<'a> {
     signed: &'a [u8],
     signature: Vec<u8>,
     algorithm: Algorithm,
     key_id: Option<String>,
     /// Whose it is.
-    pub(super) account: Account,
+    pub(crate) account: Account,
     /// For whom it is. Empty for a token that lies in a Secret, which is for the API server.
-    pub(super) audiences: Vec<String>,
+    pub(crate) audiences: Vec<String>,
     /// The objects that it ends with, the ServiceAccount first.
-    pub(super) ends_with: Vec<Object>,
+    pub(crate) ends_with: Vec<Object>,
     not_before: i64,
     expires_at: i64,
 }
 
 /// An object of the core group with which a token ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Object {
-    pub(super) resource: &'static str,
-    pub(super) namespace: Option<String>,
-    pub(super) name: String,
-    pub(super) uid: String,
+pub(crate) struct Object {
+    pub(crate) resource: &'static str,
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: String,
+    pub(crate) uid: String,
 }
 
-/// A ServiceAccount, as the spoke's tokens name it.
+/// A ServiceAccount, as its cluster's tokens name it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Account {
-    pub(super) issuer: String,
-    pub(super) namespace: String,
-    pub(super) name: String,
-    pub(super) uid: String,
+pub(crate) struct Account {
+    pub(crate) issuer: String,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
 }
 
-/// The public keys of a spoke.
+/// The public keys of a cluster.
 #[derive(Debug, Default)]
-pub(super) struct Keys(Vec<Key>);
+pub(crate) struct Keys(Vec<Key>);
 
 #[derive(Debug)]
 struct Key {
@@ -95,7 +95,7 @@ struct Header {
 
 impl<'a> Token<'a> {
     /// Reads a token; `None` for anything but a JSON Web Token that names a ServiceAccount.
-    pub(super) fn parse(token: &'a str) -> Option<Self> {
+    pub(crate) fn parse(token: &'a str) -> Option<Self> {
         if token.len() > TOKEN_BYTES_MAX {
             return None;
         }
@@ -163,7 +163,7 @@ impl<'a> Token<'a> {
     }
 
     /// The name of the user that the token is of.
-    pub(super) fn username(&self) -> String {
+    pub(crate) fn username(&self) -> String {
         let Account {
             namespace, name, ..
         } = &self.account;
@@ -171,7 +171,7 @@ impl<'a> Token<'a> {
     }
 
     /// Whether it has begun and not ended.
-    pub(super) fn is_in_time(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_in_time(&self, now: Timestamp) -> bool {
         let now = now.as_second();
         now.saturating_add(SKEW_SECONDS) >= self.not_before && now < self.expires_at
     }
@@ -181,7 +181,7 @@ impl<'a> Token<'a> {
 
 impl Keys {
     /// Reads a JSON Web Key Set; keys that cannot be used are left out.
-    pub(super) fn parse(bytes: &[u8]) -> Self {
+    pub(crate) fn parse(bytes: &[u8]) -> Self {
         let set: Value = serde_json::from_slice(bytes).unwrap_or_default();
         let keys = set.get("keys").and_then(Value::as_array);
         let keys = keys.into_iter().flatten();
@@ -189,7 +189,7 @@ impl Keys {
     }
 
     /// Whether one of them has signed a token.
-    pub(super) fn have_signed(&self, token: &Token<'_>) -> bool {
+    pub(crate) fn have_signed(&self, token: &Token<'_>) -> bool {
         self.0.iter().any(|key| key.has_signed(token))
     }
 }

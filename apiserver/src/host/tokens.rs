@@ -1,0 +1,209 @@
+//! Whose a token of the host is, of a ServiceAccount that comes to the hub itself: a TokenReview in the host, remembered for a while.
+//!
+//! # Invariants
+//! - The host is shown no token but those that it has signed itself: neither garbage nor another cluster's token reaches it.
+//! - What it answers makes nobody but the ServiceAccount that the token names.
+//! - One token is asked about once at a time, and [`ASK_AT_ONCE`] tokens; [`TOKEN_COUNT_MAX`] are remembered.
+//!
+//! Source: `apiserver/pkg/server/options/authentication.go` (`DelegatingAuthenticationOptions`).
+
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+use client::{Dynamic, Endpoint};
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use tokio::{
+    sync::{OnceCell, Semaphore},
+    time::{Instant, timeout},
+};
+
+use crate::{
+    authenticate::{
+        HostTokens, OfHost,
+        signed::{Keys, Token},
+    },
+    request::UserInfo,
+};
+
+/// How long the host's yes counts. The host remembers one itself for ten seconds.
+const GOOD_FOR: Duration = Duration::from_secs(4);
+/// How long its no counts, or that it does not answer.
+const BAD_FOR: Duration = Duration::from_secs(1);
+/// How long an answer is waited for.
+const ASK_TIMEOUT: Duration = Duration::from_secs(3);
+/// Questions at a time.
+const ASK_AT_ONCE: usize = 16;
+/// Tokens that are remembered. Full: all are forgotten, and asked about again.
+const TOKEN_COUNT_MAX: usize = 1024;
+/// Between two readings of the host's keys: as often may somebody make the hub look whether a key is new.
+const KEYS_INTERVAL: Duration = Duration::from_secs(5);
+/// Where the host publishes its keys, and as what.
+const KEYS_PATH: &str = "/openid/v1/jwks";
+const KEYS_TYPE: &str = "application/jwk-set+json";
+
+/// Knows the tokens of the host's ServiceAccounts.
+pub(crate) struct Tokens {
+    host: Dynamic,
+    keys: ArcSwap<Keys>,
+    /// The last reading of the keys. Guards when it began and whether it is over. A leaf of the lock order.
+    reading: Mutex<Option<(Instant, Arc<OnceCell<()>>)>>,
+    /// Guards answers by the hash of the token. A leaf of the lock order.
+    answers: Mutex<HashMap<[u8; 32], Arc<OnceCell<Answer>>>>,
+    slots: Semaphore,
+}
+
+#[derive(Debug)]
+struct Answer {
+    said: OfHost,
+    until: Instant,
+}
+
+// === impl Tokens ===
+
+impl Tokens {
+    pub(crate) fn new(host: Dynamic) -> Self {
+        Self {
+            host: host.with_deadline(ASK_TIMEOUT),
+            keys: ArcSwap::default(),
+            reading: Mutex::default(),
+            answers: Mutex::default(),
+            slots: Semaphore::new(ASK_AT_ONCE),
+        }
+    }
+
+    async fn look_up(&self, text: &str, now: Timestamp) -> OfHost {
+        let Some(token) = Token::parse(text).filter(|token| token.is_in_time(now)) else {
+            return OfHost::Nobody;
+        };
+        let hash: [u8; 32] = Sha256::digest(text.as_bytes()).into();
+        let answer = match self.asked(&hash) {
+            Some(answer) => answer,
+            None if self.is_signed(&token).await => self.ask_anew(hash),
+            None => return OfHost::Nobody,
+        };
+        let answer = answer.get_or_init(|| self.ask(text, &token)).await;
+        answer.said.clone()
+    }
+
+    /// The answer that counts now, or that is waited for.
+    fn asked(&self, hash: &[u8; 32]) -> Option<Arc<OnceCell<Answer>>> {
+        let answers = self.answers.lock();
+        let known = answers.get(hash)?;
+        let counts = known.get().is_none_or(|it| Instant::now() < it.until);
+        counts.then(|| Arc::clone(known))
+    }
+
+    fn ask_anew(&self, hash: [u8; 32]) -> Arc<OnceCell<Answer>> {
+        let mut answers = self.answers.lock();
+        if answers.len() >= TOKEN_COUNT_MAX {
+            answers.clear();
+        }
+        let now = Instant::now();
+        let cell = answers.entry(hash).or_default();
+        if cell.get().is_some_and(|it| now >= it.until) {
+            *cell = Arc::default();
+        }
+        Arc::clone(cell)
+    }
+
+    /// Whether the host has signed a token. An unknown key may be new.
+    async fn is_signed(&self, token: &Token<'_>) -> bool {
+        if self.keys.load().have_signed(token) {
+            return true;
+        }
+        let reading = {
+            let mut reading = self.reading.lock();
+            match &*reading {
+                Some((began, reading)) if began.elapsed() < KEYS_INTERVAL => Arc::clone(reading),
+                _ => {
+                    let cell = Arc::default();
+                    *reading = Some((Instant::now(), Arc::clone(&cell)));
+                    cell
+                }
+            }
+        };
+        reading.get_or_init(|| self.read_keys()).await;
+        self.keys.load().have_signed(token)
+    }
+
+    async fn read_keys(&self) {
+        let read = self.host.raw_get_as(KEYS_PATH, KEYS_TYPE);
+        match timeout(ASK_TIMEOUT, read).await {
+            Ok(Ok(bytes)) => self.keys.store(Arc::new(Keys::parse(&bytes))),
+            Ok(Err(error)) => {
+                tracing::info!(error = %error.chain(), "cannot read the token keys of the host");
+            }
+            Err(_elapsed) => tracing::info!("timed out reading the token keys of the host"),
+        }
+    }
+
+    /// Asks the host about a token that it has signed.
+    async fn ask(&self, text: &str, token: &Token<'_>) -> Answer {
+        let gvr = ("authentication.k8s.io", "v1", "tokenreviews");
+        let endpoint = Endpoint {
+            scope: None,
+            gvr: api::GroupVersionResource::new(gvr.0, gvr.1, gvr.2),
+            namespace: None,
+        };
+        let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": text}});
+        let asked = async {
+            let _slot = self.slots.acquire().await.ok()?;
+            Some(self.host.create(&endpoint, &review).await)
+        };
+        let said = match timeout(ASK_TIMEOUT, asked).await.ok().flatten() {
+            Some(Ok(answer)) => user_of(&answer["status"], &token.username())
+                .map_or(OfHost::Nobody, |user| OfHost::User(Arc::new(user))),
+            Some(Err(error)) => {
+                tracing::warn!(error = %error.chain(), "cannot ask the host to review a token");
+                OfHost::Unknown
+            }
+            None => OfHost::Unknown,
+        };
+        let counts_for = if matches!(said, OfHost::User(_)) {
+            GOOD_FOR
+        } else {
+            BAD_FOR
+        };
+        Answer {
+            said,
+            until: Instant::now() + counts_for,
+        }
+    }
+}
+
+impl HostTokens for Tokens {
+    fn find<'a>(&'a self, token: &'a str, now: Timestamp) -> BoxFuture<'a, OfHost> {
+        Box::pin(self.look_up(token, now))
+    }
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tokens").finish_non_exhaustive()
+    }
+}
+
+/// The user that the host has found, if it is the one whom the token names.
+fn user_of(status: &Value, username: &str) -> Option<UserInfo> {
+    let user = &status["user"];
+    if status["authenticated"] != true || user["username"].as_str() != Some(username) {
+        return None;
+    }
+    let texts = |value: &Value| -> Vec<String> {
+        let texts = value.as_array().into_iter().flatten();
+        texts.filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let extra = user["extra"].as_object().into_iter().flatten();
+    UserInfo::of_host(UserInfo::claimed(
+        username.to_owned(),
+        user["uid"].as_str().unwrap_or_default().to_owned(),
+        texts(&user["groups"]),
+        extra
+            .map(|(key, values)| (key.clone(), texts(values)))
+            .collect(),
+    ))
+}
