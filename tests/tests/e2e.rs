@@ -4,6 +4,7 @@ mod e2e {
     pub(crate) mod stage;
 
     mod accounts;
+    mod aggregation;
     mod apply;
     mod clients;
     mod conflict;
