@@ -507,3 +507,29 @@ async fn an_instance_is_named_as_the_owner_by_the_uid_of_the_place() {
         assert_eq!(owner, want, "{name}");
     }
 }
+
+/// The story: children that were gone at once did not count for the brake, and a second plan took away what one may not.
+#[tokio::test]
+async fn a_child_that_is_gone_at_once_counts_until_the_ledger_is_exact() {
+    let world = World::new();
+    let key = key("Web", "parent");
+    let made = Is::Made("u").object();
+    world.spoke.put(PATH, made.clone());
+    // The hub was not restored from a backup.
+    world.engine.restored.take(Event::Restarted {
+        objects: Vec::new(),
+        resource_version: "9".to_owned(),
+    });
+    let mut work = world.work(&key);
+    work.memory.claims.insert(reference(), "u".to_owned());
+    let own = Own {
+        objects: Vec::new(),
+        kinds: HashMap::from([(reference(), kind(Place::Cluster))]),
+        unseen: HashSet::new(),
+    };
+    let actor = actor(&world, true);
+    let deleted = delete(&mut work, &actor, &own, &made).await;
+    assert!(deleted.expect("it may be deleted"), "it is gone");
+    assert_eq!(world.spoke.at(PATH), None);
+    assert!(work.memory.gone.contains(&reference()), "and it counts");
+}
