@@ -3,10 +3,11 @@
 //! Names are kube-apiserver's, client-go's and controller-runtime's where there is one. `docs/metrics.md` lists them.
 //!
 //! # Invariants
-//! - The number of series does not depend on what clients do: every label is one of a set that the code fixes. No label
-//!   names a user, a logical cluster or a kind that a definition adds.
+//! - The number of series does not depend on what tenants do: every label is one of a set that the code fixes, or names a
+//!   Spoke ([`fleet`]). No label names a user or a kind that a definition adds.
 //! - Counting a request is a few atomic additions, without a lock and without an allocation ([`requests`]).
 
+mod fleet;
 mod requests;
 mod sizes;
 
@@ -55,6 +56,7 @@ impl Metrics {
         tasks.register_queues(&mut registry);
         register_store(&mut registry, store.metrics());
         registry.register_collector(Box::new(sizes::Stored::new(Arc::clone(store))));
+        registry.register_collector(Box::new(fleet::Fleet::new(Arc::clone(store))));
         Self {
             requests,
             registry: Arc::new(registry),
