@@ -34,6 +34,11 @@ pub(crate) enum Command {
     /// Back a hub's store up, restore it, check it.
     #[command(subcommand)]
     Store(crate::store::args::Store),
+    /// Print a script with which a shell completes commands and flags.
+    Completion {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
 }
 
 // === impl Command ===
@@ -48,7 +53,8 @@ impl Command {
             | Self::Fleet(_)
             | Self::Kubeconfig(_)
             | Self::Rgd(_)
-            | Self::Store(_) => "error",
+            | Self::Store(_)
+            | Self::Completion { .. } => "error",
         }
     }
 }
@@ -410,6 +416,9 @@ mod tests {
             "wheelhouse spoke list -o wide --kubeconfig f --context c",
             "wheelhouse spoke remove east",
             "wheelhouse kubeconfig east --kubeconfig f",
+            "wheelhouse rgd validate a.yaml b.yaml --schemas d",
+            "wheelhouse rgd graph a.yaml --name web -o svg",
+            "wheelhouse completion zsh",
             "wheelhouse fleet",
             "wheelhouse fleet -o wide --kubeconfig f",
             "wheelhouse fleet matrix -o json --server https://h",

@@ -4,6 +4,7 @@
 //! standard error.
 
 mod args;
+mod completion;
 mod connect;
 mod dev;
 mod fleet;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
             Command::Kubeconfig(kubeconfig) => kubeconfig::run(kubeconfig).await,
             Command::Rgd(command) => rgd::run(&command),
             Command::Store(store) => store::run(store).await,
+            Command::Completion { shell } => completion::run(shell),
         }
     });
     match outcome {

@@ -45,7 +45,7 @@ pub(crate) fn line(text: &str) -> Result<()> {
 }
 
 /// Prints a text as it is.
-fn whole(text: &str) -> Result<()> {
+pub(crate) fn whole(text: &str) -> Result<()> {
     writeln!(std::io::stdout(), "{text}").context("standard output is closed")
 }
 

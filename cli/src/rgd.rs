@@ -2,13 +2,18 @@
 
 mod kinds;
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use anyhow::{Context, Result, bail};
 use api::{crd::CustomResourceDefinition, kro::RgdSpec, meta};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use dialect::yaml::{self, Aliases};
-use serde_json::Value;
+use graph::CompiledGraph;
+use serde_json::{Value, json};
+use ui::drawing::Drawing;
 
 use self::kinds::Kinds;
 use crate::output;
@@ -20,14 +25,39 @@ pub(crate) enum Rgd {
     ///
     /// Definitions may use the built-in kinds, the kinds that other definitions of the same call generate, and
     /// CustomResourceDefinitions of the files and of `--schemas`. Exits with 1 where one is refused.
-    Lint(Lint),
+    Lint(Files),
+    /// Compile the definitions of files. Exits with 1 where one is refused.
+    Validate(Files),
+    /// Draw the graph of a definition.
+    Graph {
+        #[command(flatten)]
+        files: Files,
+        /// The definition, by name, where the files have several.
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        /// How it is written.
+        #[arg(short, long, value_enum, default_value_t = Picture::Mermaid)]
+        output: Picture,
+    },
 }
 
+/// How a graph is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Picture {
+    /// A flowchart for Markdown.
+    Mermaid,
+    /// The DOT language of Graphviz.
+    Dot,
+    /// A picture.
+    Svg,
+}
+
+/// Definitions, and what they are compiled against.
 #[derive(Debug, Args)]
-pub(crate) struct Lint {
+pub(crate) struct Files {
     /// YAML files with ResourceGraphDefinitions; other objects are ignored.
     #[arg(required = true, value_name = "FILE")]
-    files: Vec<PathBuf>,
+    paths: Vec<PathBuf>,
     /// A directory of CustomResourceDefinitions that the definitions use.
     #[arg(long, value_name = "DIR")]
     schemas: Option<PathBuf>,
@@ -43,17 +73,69 @@ struct Authored {
 
 pub(crate) fn run(command: &Rgd) -> Result<()> {
     match command {
-        Rgd::Lint(lint) => lint.run(),
+        Rgd::Lint(files) => files.judge(Findings::Told),
+        Rgd::Validate(files) => files.judge(Findings::LeftOut),
+        Rgd::Graph {
+            files,
+            name,
+            output,
+        } => files.draw(name.as_deref(), *output),
     }
 }
 
-// === impl Lint ===
+/// Whether what is allowed and often not meant is reported.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Findings {
+    Told,
+    LeftOut,
+}
 
-impl Lint {
-    fn run(&self) -> Result<()> {
+/// What became of each definition, in their order.
+type Verdicts = Vec<Result<Arc<CompiledGraph>, String>>;
+
+// === impl Files ===
+
+impl Files {
+    /// Reports on each definition.
+    fn judge(&self, findings: Findings) -> Result<()> {
+        let (authored, verdicts) = self.compile()?;
+        let (lines, refused_count) = report(&authored, &verdicts, findings)?;
+        for line in &lines {
+            output::line(line)?;
+        }
+        if refused_count > 0 {
+            bail!(
+                "{refused_count} of {} definitions are refused",
+                authored.len()
+            );
+        }
+        Ok(())
+    }
+
+    /// Prints the graph of one definition.
+    fn draw(&self, name: Option<&str>, picture: Picture) -> Result<()> {
+        let (authored, verdicts) = self.compile()?;
+        let is_meant = |one: &Authored| name.is_none_or(|name| meta::name(&one.object) == name);
+        let both = authored.into_iter().zip(verdicts);
+        let mut meant: Vec<_> = both.filter(|(one, _)| is_meant(one)).collect();
+        let (Some((mut one, verdict)), None) = (meant.pop(), meant.pop()) else {
+            bail!("name one ResourceGraphDefinition of these files with --name");
+        };
+        let graph = verdict.map_err(anyhow::Error::msg)?;
+        one.object["status"] = json!({"resources": graph.resources_status()});
+        let drawing = Drawing::of(&one.object);
+        output::whole(&match picture {
+            Picture::Mermaid => drawing.to_mermaid(),
+            Picture::Dot => drawing.to_dot(),
+            Picture::Svg => drawing.to_svg(),
+        })
+    }
+
+    /// Reads and compiles all definitions.
+    fn compile(&self) -> Result<(Vec<Authored>, Verdicts)> {
         let mut kinds = Kinds::default();
         let mut authored = Vec::new();
-        for file in &self.files {
+        for file in &self.paths {
             for object in read(file)? {
                 match object["kind"].as_str() {
                     Some("ResourceGraphDefinition") => authored.push(Authored {
@@ -83,49 +165,50 @@ impl Lint {
             }
         }
         let options = self.gates.compile_options();
-        let (lines, refused_count) = judge_all(&authored, &mut kinds, &options)?;
-        for line in &lines {
-            output::line(line)?;
+        let verdicts = compile_all(&authored, &mut kinds, &options);
+        Ok((authored, verdicts))
+    }
+}
+
+/// Compiles definitions.
+///
+/// A definition may use the kind that another one generates, in any order: those that are refused are tried again for as
+/// long as others add kinds.
+fn compile_all(
+    authored: &[Authored],
+    kinds: &mut Kinds,
+    options: &graph::CompileOptions,
+) -> Verdicts {
+    let mut verdicts: Verdicts = authored.iter().map(|_| Err(String::new())).collect();
+    loop {
+        let mut progress = false;
+        for (one, verdict) in authored.iter().zip(&mut verdicts) {
+            if verdict.is_err() {
+                *verdict = one.compile(kinds, options);
+                progress |= verdict.is_ok();
+            }
         }
-        if refused_count > 0 {
-            bail!(
-                "{refused_count} of {} definitions are refused",
-                authored.len()
-            );
+        if !progress {
+            return verdicts;
         }
-        Ok(())
     }
 }
 
 /// Returns what is found of each definition, a line each, and how many are refused.
-///
-/// A definition may use the kind that another one generates, in any order: those that are refused are tried again for as
-/// long as others add kinds.
-fn judge_all(
+fn report(
     authored: &[Authored],
-    kinds: &mut Kinds,
-    options: &graph::CompileOptions,
+    verdicts: &Verdicts,
+    findings: Findings,
 ) -> Result<(Vec<String>, usize)> {
-    let mut verdicts: Vec<Option<Result<(), String>>> = authored.iter().map(|_| None).collect();
-    loop {
-        let mut progress = false;
-        for (one, verdict) in authored.iter().zip(&mut verdicts) {
-            if matches!(verdict, Some(Ok(()))) {
-                continue;
-            }
-            *verdict = Some(one.compile(kinds, options));
-            progress |= matches!(verdict, Some(Ok(())));
-        }
-        if !progress {
-            break;
-        }
-    }
     let (mut lines, mut refused_count) = (Vec::new(), 0);
     for (one, verdict) in authored.iter().zip(verdicts) {
         let (file, name) = (one.file.display(), meta::name(&one.object));
-        if let Some(Err(reason)) = verdict {
+        if let Err(reason) = verdict {
             refused_count += 1;
             lines.push(format!("{file}: {name}: error: {reason}"));
+            continue;
+        }
+        if findings == Findings::LeftOut {
             continue;
         }
         let spec = one.spec().map_err(anyhow::Error::msg)?;
@@ -148,10 +231,15 @@ impl Authored {
     }
 
     /// Compiles the definition, and adds the kind that it generates.
-    fn compile(&self, kinds: &mut Kinds, options: &graph::CompileOptions) -> Result<(), String> {
+    fn compile(
+        &self,
+        kinds: &mut Kinds,
+        options: &graph::CompileOptions,
+    ) -> Result<Arc<CompiledGraph>, String> {
         let graph = graph::compile_with(&self.spec()?, meta::name(&self.object), kinds, options)
             .map_err(|error| error.to_string())?;
-        kinds.define(graph.definition())
+        kinds.define(graph.definition())?;
+        Ok(graph)
     }
 }
 
@@ -215,12 +303,12 @@ mod tests {
         let outer = authored("outer", "Outer", &uses);
         let inner = authored("inner", "Inner", &config_map("settings"));
         let both = [outer, inner];
-        let (lines, refused_count) = judge_all(
-            &both,
-            &mut Kinds::default(),
-            &graph::CompileOptions::default(),
-        )
-        .expect("a report");
+        let judge = |authored: &[Authored]| {
+            let options = graph::CompileOptions::default();
+            let verdicts = compile_all(authored, &mut Kinds::default(), &options);
+            report(authored, &verdicts, Findings::Told).expect("a report")
+        };
+        let (lines, refused_count) = judge(&both);
         assert_eq!(refused_count, 0, "{lines:?}");
         assert_eq!(lines.len(), 1, "{lines:?}");
         assert!(
@@ -228,12 +316,7 @@ mod tests {
             "{lines:?}"
         );
         let [outer, _] = both;
-        let (lines, refused_count) = judge_all(
-            &[outer],
-            &mut Kinds::default(),
-            &graph::CompileOptions::default(),
-        )
-        .expect("a report");
+        let (lines, refused_count) = judge(&[outer]);
         assert_eq!(refused_count, 1, "{lines:?}");
         assert!(lines[0].contains("outer: error: "), "{lines:?}");
     }

@@ -7,6 +7,8 @@
 //! - Any object is drawn: what is no dependency of a node that exists is left out, and a graph with a cycle has no arrows.
 //! - The work is bounded by [`NODE_COUNT_MAX`], [`EDGE_COUNT_MAX`] and [`BEND_COUNT_MAX`]. The same graph gives the same drawing.
 
+mod text;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use petgraph::{

@@ -89,6 +89,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "wheelhouse-apiserver",
             "wheelhouse-syncer",
             "wheelhouse-simulator",
+            "wheelhouse-ui",
         ],
     ),
     ("wheelhouse-xtask", &[]),

@@ -2,8 +2,10 @@
 
 use std::{collections::BTreeMap, path::Path, process::Command};
 
+use regex::{Captures, Regex};
 use wheelhouse_tests::{
     Kubectl, assets, eventually,
+    manifests::shipped,
     openmetrics::{self, Family},
     process::{Process, Scratch},
 };
@@ -146,6 +148,7 @@ async fn see_fleet(folder: &Scratch) {
         serde_json::json!({"spoke-1": count, "spoke-2": count}),
         "{matrix}"
     );
+    plugged(folder).await;
     let watch = Process::start(&fleet(&["fleet", "watch"]), &folder.file("watch.log"));
     eventually("the watch shows both", || async {
         let log = watch.log();
@@ -157,12 +160,45 @@ async fn see_fleet(folder: &Scratch) {
     stop(&watch).await;
 }
 
+/// Runs the command as a plug-in of kubectl, and what needs no hub.
+async fn plugged(folder: &Scratch) {
+    std::os::unix::fs::symlink(assets::wheelhouse(), folder.file("kubectl-wheelhouse"))
+        .expect("it can be linked");
+    let path = std::env::var("PATH").unwrap_or_default();
+    let print = async |program: &Path, arguments: &[&str]| {
+        let output = tokio::process::Command::new(program)
+            .args(arguments)
+            .current_dir(assets::workspace())
+            .env("PATH", format!("{}:{path}", folder.path().display()))
+            .env("KUBECONFIG", folder.file("wheelhouse-dev/kubeconfig"))
+            .output()
+            .await
+            .expect("it can be started");
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).expect("is text")
+    };
+    let names = ["wheelhouse", "fleet", "-o", "name"];
+    let names = print(&assets::folder().join("kubectl"), &names).await;
+    let want = "spoke.wheelhouse.dev/spoke-1\nspoke.wheelhouse.dev/spoke-2\n";
+    assert_eq!(names, want, "as a plug-in");
+    let drawn = ["rgd", "graph", "cli/src/dev/demo.yaml"];
+    let drawn = print(assets::wheelhouse(), &drawn).await;
+    assert!(drawn.starts_with("flowchart LR\n"), "{drawn}");
+    assert!(drawn.contains("config<br/>ConfigMap"), "{drawn}");
+    let completion = print(assets::wheelhouse(), &["completion", "bash"]).await;
+    assert!(
+        completion.contains("complete -F _wheelhouse"),
+        "{completion}"
+    );
+}
+
 /// Reads the metrics, as one who may and as others.
 async fn scrape(kubeconfig: &Path) {
     let kubectl = Kubectl::new(kubeconfig);
     let metrics = ["get", "--raw", "/metrics"];
     let families = openmetrics::parse(&kubectl.must(&metrics).await).expect("it is OpenMetrics");
     assert_eq!(exposed(&families), documented(), "docs/metrics.md says so");
+    watched(&families);
     let total = |family: &str, label: &str, value: &str| -> f64 {
         let samples = families[family].samples.iter();
         let of_it =
@@ -218,6 +254,50 @@ async fn scrape(kubeconfig: &Path) {
         kubectl.run(&as_nobody).await.ok()
     })
     .await;
+}
+
+/// Looks for what the alert rules and the dashboard read.
+fn watched(families: &BTreeMap<String, Family>) {
+    for name in ["alerts.yaml", "dashboard.json"] {
+        let wanted = series_in(&shipped(&format!("monitoring/{name}")));
+        assert!(wanted.len() > 5, "{name}: {wanted:?}");
+        for (series, labels) in wanted {
+            let endings = ["", "_total", "_bucket", "_info"].into_iter();
+            let mut named = endings.filter_map(|it| families.get(series.strip_suffix(it)?));
+            let family = named.next();
+            assert!(family.is_some(), "{name}: no hub has {series}");
+            for (label, value) in labels {
+                let mut samples = family.into_iter().flat_map(|it| &it.samples);
+                let has = samples.any(|(_, labels, _)| {
+                    let found = labels.get(&label);
+                    found.is_some_and(|it| value.is_empty() || *it == value)
+                });
+                assert!(has, "{name}: {series} has no {label}={value:?}");
+            }
+        }
+    }
+}
+
+/// The series that expressions name, and the labels that they select by: with the value where it is one. The scraper adds `job`.
+fn series_in(text: &str) -> Vec<(String, Vec<(String, String)>)> {
+    let named = Regex::new(
+        r"\b((?:wheelhouse|apiserver|workqueue|controller_runtime)_[a-z_]+)(?:\{([^}]*)\})?",
+    );
+    let label = Regex::new(r#"([a-z]+)(=~?)\\?"([^"\\]*)"#).expect("a pattern");
+    let series = |found: Captures<'_>| {
+        let labels = found.get(2).map_or("", |it| it.as_str());
+        let labels = label.captures_iter(labels).map(|it| {
+            let value = if &it[2] == "=" { &it[3] } else { "" };
+            (it[1].to_owned(), value.to_owned())
+        });
+        let labels = labels.filter(|(label, _)| label != "job").collect();
+        (found[1].to_owned(), labels)
+    };
+    named
+        .expect("a pattern")
+        .captures_iter(text)
+        .map(series)
+        .collect()
 }
 
 /// Names and types, as samples have them.
