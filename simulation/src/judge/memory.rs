@@ -79,8 +79,9 @@ impl Memory {
                 let uids = members.iter().filter_map(|member| member["uid"].as_str());
                 self.confirmed.extend(uids.map(str::to_owned));
                 let pruned = self.pruned.entry(name.to_owned()).or_default();
+                pruned.1.clear();
                 if inventory["spec"]["exact"] == true {
-                    *pruned = (members.len(), Vec::new());
+                    pruned.0 = members.len();
                 }
                 self.ledgers.insert(name.to_owned(), members);
             }

@@ -129,10 +129,12 @@ pub(crate) async fn after(work: &mut Work<'_>, actor: &Actor, plan: &Plan) -> Re
     work.memory
         .applied
         .retain(|reference, _| members.contains_key(reference));
-    work.memory.settled_count = Some(members.len());
-    work.memory.gone.clear();
+    let count = members.len();
     let spec = spec(work, actor, members, Exact::Yes);
     write(work, spec).await?;
+    // Not before: what was deleted counts for the brake until the ledger is exact.
+    work.memory.settled_count = Some(count);
+    work.memory.gone.clear();
     inventory(work, &plan.inventory_after).await
 }
 
