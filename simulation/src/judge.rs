@@ -222,6 +222,7 @@ impl Judge {
             return;
         };
         let owner = owner.to_owned();
+        memory.note_made(&owner, place);
         memory.note_origin(
             uid,
             Origin::Child {

@@ -79,9 +79,8 @@ impl Memory {
                 let uids = members.iter().filter_map(|member| member["uid"].as_str());
                 self.confirmed.extend(uids.map(str::to_owned));
                 let pruned = self.pruned.entry(name.to_owned()).or_default();
-                pruned.1.clear();
                 if inventory["spec"]["exact"] == true {
-                    pruned.0 = members.len();
+                    *pruned = (members.len(), Vec::new());
                 }
                 self.ledgers.insert(name.to_owned(), members);
             }
@@ -105,9 +104,16 @@ impl Memory {
             return None; // it was never whole
         }
         if !going.iter().any(|gone| gone == child) {
-            going.push(child.to_owned()); // one that was made again meanwhile is the same child
+            going.push(child.to_owned()); // one that others have made again meanwhile is the same child
         }
         (going.len() >= 5 && going.len() * 2 > *all).then(|| (going.clone(), *all))
+    }
+
+    /// Notes a child that is made for an instance: one that went before is there again.
+    pub(super) fn note_made(&mut self, owner: &str, child: &str) {
+        if let Some((_, going)) = self.pruned.get_mut(owner) {
+            going.retain(|gone| gone != child);
+        }
     }
 
     pub(super) fn note_instance(&mut self, cluster: &str, object: Value) {
