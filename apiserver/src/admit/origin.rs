@@ -47,17 +47,65 @@ pub(super) fn stamp(call: &Call<'_>, object: &mut Value, live: Option<&Value>) {
     if call.scope.strategy().author == AuthorStamp::Absent {
         return;
     }
-    // No other way of creation leaves a uid in what is sent.
-    let is_import = live.is_none() && !meta::uid(object).is_empty();
-    if is_import && author::is_syncer(call.context) {
-        return;
-    }
-    let known = live.and_then(|live| meta::annotation(live, ANNOTATION_ORIGIN));
-    if known == meta::annotation(object, ANNOTATION_ORIGIN) {
-        return;
-    }
-    match known.map(str::to_owned) {
-        Some(known) => meta::set_annotation(object, ANNOTATION_ORIGIN, &known),
+    let origin = kept_origin(object, live, author::is_syncer(call.context)).map(str::to_owned);
+    match origin {
+        Some(origin) => meta::set_annotation(object, ANNOTATION_ORIGIN, &origin),
         None => meta::remove_annotation(object, ANNOTATION_ORIGIN),
+    }
+}
+
+/// Returns the origin that a written object has: the one it had, and for a new one the one that the syncer imports it with.
+fn kept_origin<'v>(object: &'v Value, live: Option<&'v Value>, by_syncer: bool) -> Option<&'v str> {
+    // No other way of creation leaves a uid in what is sent.
+    let is_import = live.is_none() && by_syncer && !meta::uid(object).is_empty();
+    let known = if is_import { Some(object) } else { live };
+    meta::annotation(known?, ANNOTATION_ORIGIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_an_import_has_an_origin_and_nobody_changes_it() {
+        let says = |origin: &str| json!({"metadata": {"annotations": {ANNOTATION_ORIGIN: origin}}});
+        let nothing = json!({"metadata": {}});
+        let mut imported = says("spoke");
+        imported["metadata"]["uid"] = json!("11f4dc9c-3b0a-4c3e-9d7e-0e7c0a4e6c7d");
+
+        assert_eq!(
+            kept_origin(&imported, None, true),
+            Some("spoke"),
+            "an import"
+        );
+        assert_eq!(
+            kept_origin(&imported, None, false),
+            None,
+            "a user's uid and origin"
+        );
+        assert_eq!(
+            kept_origin(&says("spoke"), None, true),
+            None,
+            "what a template says"
+        );
+        assert_eq!(
+            kept_origin(&says("spoke"), None, false),
+            None,
+            "what a user says"
+        );
+
+        for by_syncer in [true, false] {
+            for sent in [&nothing, &says("hub"), &imported] {
+                let had = says("spoke");
+                assert_eq!(
+                    kept_origin(sent, Some(&had), by_syncer),
+                    Some("spoke"),
+                    "{sent}"
+                );
+                assert_eq!(kept_origin(sent, Some(&nothing), by_syncer), None, "{sent}");
+            }
+        }
     }
 }
