@@ -284,7 +284,7 @@ impl Controller {
             .entry(spoke.clone())
             .or_insert_with(|| Backoff::new(initial, max))
             .next_pause();
-        self.queue.add_after(spoke.clone(), pause);
+        self.queue.retry_after(spoke.clone(), pause);
     }
 
     /// Returns the state of a spoke as it should be. The error is the hub's.

@@ -105,7 +105,9 @@ async fn make(target: &Target, accounts: &Accounts, namespace: &str) {
     // There is one, or there is no namespace for one: the watches tell.
     if !(error.is_already_exists() || error.is_not_found() || is_going) {
         warn!(cluster = %target.cluster, namespace, error = %error, "cannot create the default ServiceAccount");
-        accounts.queue.add_after(namespace.to_owned(), RETRY_DELAY);
+        accounts
+            .queue
+            .retry_after(namespace.to_owned(), RETRY_DELAY);
     }
 }
 

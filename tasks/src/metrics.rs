@@ -35,6 +35,28 @@ struct ControllerLabels {
     controller: &'static str,
 }
 
+/// The labels of work that is done.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabels {
+    controller: &'static str,
+    result: &'static str,
+}
+
+/// How the work on a key ended. The greatest one counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Outcome {
+    /// Nothing is left to be done.
+    Success,
+    /// The key is due again.
+    RequeueAfter,
+    /// It failed, and is tried again.
+    Error,
+}
+
+/// How often work on keys ended in each way.
+#[derive(Clone, Debug)]
+pub(crate) struct Reconciles([Counter; 3]);
+
 /// The metrics of all queues of a process. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
@@ -49,6 +71,7 @@ struct Families {
     waited: Family<QueueLabels, Histogram, fn() -> Histogram>,
     worked: Family<QueueLabels, Histogram, fn() -> Histogram>,
     active: Family<ControllerLabels, Gauge>,
+    reconciles: Family<ResultLabels, Counter>,
     // Guards the table of what runs, by the name of the queue; held for no longer than a look.
     running: Mutex<BTreeMap<&'static str, Running>>,
 }
@@ -87,6 +110,8 @@ pub(crate) struct QueueMetrics {
     pub(crate) worked: Histogram,
     /// Keys that workers have.
     pub(crate) active: Gauge,
+    /// Work that is done.
+    pub(crate) reconciles: Reconciles,
     /// Since when.
     pub(crate) running: Running,
 }
@@ -108,6 +133,11 @@ impl Metrics {
             active: families
                 .active
                 .get_or_create_owned(&ControllerLabels { controller }),
+            reconciles: Reconciles(Outcome::ALL.map(|outcome| {
+                let result = outcome.name();
+                let labels = ResultLabels { controller, result };
+                families.reconciles.get_or_create_owned(&labels)
+            })),
             running: families.running.lock().entry(name).or_default().clone(),
         }
     }
@@ -145,7 +175,41 @@ impl Metrics {
             "Keys that are being worked on",
             families.active.clone(),
         );
+        registry.register(
+            "controller_runtime_reconcile",
+            "Keys that were worked on, by how the work ended",
+            families.reconciles.clone(),
+        );
         registry.register_collector(Box::new(Unfinished(self.clone())));
+    }
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    const ALL: [Self; 3] = [Self::Success, Self::RequeueAfter, Self::Error];
+
+    /// Returns the value of the label `result`.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::RequeueAfter => "requeue_after",
+            Self::Error => "error",
+        }
+    }
+}
+
+// === impl Reconciles ===
+
+impl Reconciles {
+    /// Counts work that is done.
+    pub(crate) fn count(&self, outcome: Outcome) {
+        let Self([success, requeue_after, error]) = self;
+        match outcome {
+            Outcome::Success => success.inc(),
+            Outcome::RequeueAfter => requeue_after.inc(),
+            Outcome::Error => error.inc(),
+        };
     }
 }
 
@@ -223,6 +287,7 @@ impl Default for Metrics {
                 waited: Family::new_with_constructor(durations),
                 worked: Family::new_with_constructor(durations),
                 active: Family::default(),
+                reconciles: Family::default(),
                 running: Mutex::default(),
             }),
         }

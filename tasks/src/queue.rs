@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use crate::metrics::{QueueMetrics, Working};
+use crate::metrics::{Outcome, QueueMetrics, Working};
 
 /// A deduplicating queue with delayed additions.
 #[derive(Debug)]
@@ -46,13 +46,20 @@ struct State<K> {
     /// With the time since when it waits.
     ready: VecDeque<(K, Instant)>,
     ready_keys: HashSet<K>,
-    /// With the time since when a worker has it, and what counts that.
-    running: HashMap<K, (Instant, Working)>,
+    running: HashMap<K, Run>,
     again: HashSet<K>,
     delayed: BTreeMap<(Instant, u64), K>,
     due: HashMap<K, (Instant, u64)>,
     sequence: u64,
     metrics: QueueMetrics,
+}
+
+/// A key that a worker has.
+#[derive(Debug)]
+struct Run {
+    since: Instant,
+    outcome: Outcome,
+    _working: Working,
 }
 
 // === impl WorkQueue ===
@@ -84,8 +91,20 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
 
     /// Adds a key to be worked on after a delay, unless it is due earlier already.
     pub fn add_after(&self, key: K, delay: Duration) {
+        self.add_later(key, delay, Outcome::RequeueAfter);
+    }
+
+    /// [`WorkQueue::add_after`], for a key whose work has failed. A worker calls it before [`WorkQueue::done`].
+    pub fn retry_after(&self, key: K, delay: Duration) {
+        self.add_later(key, delay, Outcome::Error);
+    }
+
+    fn add_later(&self, key: K, delay: Duration, outcome: Outcome) {
         let mut state = self.state.lock();
         state.metrics.retries.inc();
+        if let Some(run) = state.running.get_mut(&key) {
+            run.outcome = run.outcome.max(outcome);
+        }
         state.add_at(key, Instant::now() + delay);
         drop(state);
         self.changed.notify_one();
@@ -134,10 +153,11 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     pub fn done(&self, key: &K) {
         let mut state = self.state.lock();
         let now = Instant::now();
-        if let Some((since, _working)) = state.running.remove(key) {
+        if let Some(run) = state.running.remove(key) {
             state.metrics.active.dec();
-            let worked = now.saturating_duration_since(since);
+            let worked = now.saturating_duration_since(run.since);
             state.metrics.worked.observe(worked.as_secs_f64());
+            state.metrics.reconciles.count(run.outcome);
         }
         if state.again.remove(key) {
             state.add(key.clone(), now);
@@ -212,8 +232,12 @@ impl<K: Clone + Eq + Hash> State<K> {
         let waited = now.saturating_duration_since(since);
         self.metrics.waited.observe(waited.as_secs_f64());
         self.ready_keys.remove(&key);
-        let working = self.metrics.running.begin(now);
-        self.running.insert(key.clone(), (now, working));
+        let run = Run {
+            since: now,
+            outcome: Outcome::Success,
+            _working: self.metrics.running.begin(now),
+        };
+        self.running.insert(key.clone(), run);
         Some(key)
     }
 }
@@ -286,6 +310,37 @@ mod tests {
         assert!(none.is_err(), "still running");
         queue.done(&key);
         assert_eq!(queue.next().await, "a", "handed out after done");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_is_counted_by_its_worst_outcome() {
+        let tasks = Tasks::new();
+        let queue: WorkQueue<&str> = tasks.queue("test");
+        let after = Duration::from_mins(1);
+        for key in ["success", "later", "error", "both"] {
+            queue.add(key);
+            assert_eq!(queue.next().await, key);
+            match key {
+                "later" => queue.add_after(key, after),
+                "error" => queue.retry_after(key, after),
+                "both" => {
+                    queue.retry_after(key, after);
+                    queue.add_after(key, after);
+                }
+                _ => queue.add_after("another", after),
+            }
+            queue.done(&key);
+        }
+        let mut registry = prometheus_client::registry::Registry::default();
+        tasks.register_queues(&mut registry);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        for (result, count) in [("success", 1), ("requeue_after", 1), ("error", 2)] {
+            let sample = format!(
+                r#"controller_runtime_reconcile_total{{controller="test",result="{result}"}} {count}"#
+            );
+            assert!(text.contains(&sample), "{sample}: {text}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -166,7 +166,7 @@ impl Remembered {
             }
             Err(error) => {
                 tracing::warn!(spoke = %cluster, error = %error.chain(), "cannot remember the discovery of a spoke");
-                self.queue.add_after(cluster.clone(), RETRY_DELAY);
+                self.queue.retry_after(cluster.clone(), RETRY_DELAY);
             }
         }
     }

@@ -64,7 +64,7 @@ pub(super) fn start(target: &Arc<Target>) {
             if let Err(error) = fill(&target, namespace, name).instrument(span).await {
                 warn!(%cluster, namespace, name, error = %error, "cannot create the token of a Secret");
                 if may_pass(&error) {
-                    queue.add_after(key.clone(), RETRY_DELAY);
+                    queue.retry_after(key.clone(), RETRY_DELAY);
                 }
             }
             queue.done(&key);

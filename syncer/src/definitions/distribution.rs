@@ -229,7 +229,7 @@ async fn look_after(engine: &Arc<Engine>, cluster: &LogicalCluster) {
         }
         engine
             .distribution_queue
-            .add_after(cluster.clone(), RETRY_DELAY);
+            .retry_after(cluster.clone(), RETRY_DELAY);
     }
     if moved {
         engine.note_census(cluster);
@@ -278,7 +278,7 @@ async fn ensure_and_note(
             target.probe.notify_one();
             engine
                 .distribution_queue
-                .add_after(target.cluster.clone(), RETRY_DELAY);
+                .retry_after(target.cluster.clone(), RETRY_DELAY);
             Progress::Failed(reason)
         }
     };

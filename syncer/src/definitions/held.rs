@@ -55,7 +55,7 @@ pub(super) fn start(engine: &Arc<Engine>) {
                 } else {
                     warn!(%cluster, name, error = %error, "cannot let a revision go");
                 }
-                queue.add_after(key.clone(), RETRY_DELAY);
+                queue.retry_after(key.clone(), RETRY_DELAY);
             }
             queue.done(&key);
         }

@@ -66,7 +66,9 @@ pub(crate) async fn run(engine: &Arc<Engine>, key: &DefinitionKey) {
         } else {
             warn!(%cluster, name, error = %error, "cannot reconcile a definition");
         }
-        engine.definition_queue.add_after(key.clone(), RETRY_DELAY);
+        engine
+            .definition_queue
+            .retry_after(key.clone(), RETRY_DELAY);
     }
 }
 

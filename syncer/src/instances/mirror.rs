@@ -313,7 +313,7 @@ pub(crate) fn start_status_worker(engine: &Arc<Engine>, target: &Arc<Target>) {
             let written = write_status(&engine, &target, &key).instrument(span).await;
             if let Err(Pause::Failure(reason)) = written {
                 debug!(cluster = %target.cluster, key = %key, reason, "cannot write a mirror's status");
-                target.mirror_queue.add_after(key.clone(), Duration::from_secs(5));
+                target.mirror_queue.retry_after(key.clone(), Duration::from_secs(5));
             }
             target.mirror_queue.done(&key);
         }

@@ -201,7 +201,7 @@ impl Publisher {
     async fn run(&self, cluster: &LogicalCluster) {
         if let Err(error) = self.step(cluster).await {
             debug!(spoke = %cluster, error = %error.chain(), "cannot write a ClusterProfile yet");
-            self.queue.add_after(cluster.clone(), RETRY_DELAY);
+            self.queue.retry_after(cluster.clone(), RETRY_DELAY);
         }
     }
 

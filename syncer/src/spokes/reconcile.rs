@@ -51,7 +51,7 @@ pub(super) async fn run(engine: &Arc<Engine>, cluster: &LogicalCluster) {
         } else {
             warn!(spoke = %cluster, error = %error, "cannot reconcile a spoke");
         }
-        engine.spoke_queue.add_after(cluster.clone(), RETRY_DELAY);
+        engine.spoke_queue.retry_after(cluster.clone(), RETRY_DELAY);
     }
 }
 

@@ -642,7 +642,7 @@ impl Target {
 
     /// Adds an instance to be reconciled after a failure, later the more failures there were.
     pub(crate) fn retry(&self, key: &InstanceKey, failure_count: u32) {
-        self.queue.add_after(key.clone(), backoff(failure_count));
+        self.queue.retry_after(key.clone(), backoff(failure_count));
     }
 }
 
