@@ -5,7 +5,8 @@
 //! outlive a test), [`pki`], [`spoke`], [`hub`], [`kubectl`], [`wait`],
 //! [`proof`] (recorded histories and faults), [`support`] (users of a hub, for the trials of isolation),
 //! [`openmetrics`] (what `/metrics` returns), [`wire`] (requests byte by byte), [`fake_spoke`] (an API server that lies),
-//! [`kubelet`] and [`backend`] (a node that streams, and what its pods serve), [`manifests`] (what `deploy/` ships), [`browser`].
+//! [`kubelet`] and [`backend`] (a node that streams, and what its pods serve), [`manifests`] (what `deploy/` ships), [`typed`] (pages
+//! of the documentation), [`browser`].
 //!
 //! # Invariants
 //!
@@ -28,6 +29,7 @@ pub mod process;
 pub mod proof;
 pub mod spoke;
 pub mod support;
+pub mod typed;
 pub mod wait;
 pub mod wire;
 

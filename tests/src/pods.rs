@@ -7,8 +7,13 @@ use crate::{kubectl::Kubectl, wait::eventually};
 
 /// Makes the one Pod of an application in the default namespace Running and Ready, once it is there.
 pub async fn make_ready(spoke: &Kubectl, app: &str) {
+    make_all_ready(spoke, app, 1).await;
+}
+
+/// The same, for an application of several Pods.
+pub async fn make_all_ready(spoke: &Kubectl, app: &str, count: usize) {
     let selector = format!("app={app}");
-    eventually(&format!("the pod of {app} is ready"), || async {
+    eventually(&format!("{count} pods of {app} are ready"), || async {
         let pods = spoke.json(&["get", "pods", "-l", &selector]).await?;
         let pods = pods["items"].as_array().cloned().unwrap_or_default();
         let living = pods
@@ -28,7 +33,7 @@ pub async fn make_ready(spoke: &Kubectl, app: &str) {
             let arguments = ["patch", "pod", name, "--subresource=status", "-p", &status];
             spoke.run(&arguments).await.ok()?;
         }
-        if waiting.is_empty() && ready.len() == 1 {
+        if waiting.is_empty() && ready.len() == count {
             return Ok(());
         }
         Err(format!("{} ready, {} waiting", ready.len(), waiting.len()))
