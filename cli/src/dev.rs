@@ -26,8 +26,10 @@ pub(crate) async fn run(arguments: args::Dev) -> Result<()> {
     });
     let token = apiserver::AdminToken::random();
     config.admin_token = Some(token.clone());
+    let mut switches = arguments.kro.switches();
+    switches.gates.node_status.get_or_insert(true);
     let controllers = serve::Controllers {
-        switches: arguments.kro.switches(),
+        switches,
         ..serve::Controllers::default()
     };
     let running = serve::start(config, arguments.listen, controllers).await?;

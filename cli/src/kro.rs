@@ -33,10 +33,11 @@ pub(crate) struct Flags {
     kro_version: String,
 }
 
-/// kro's gates, which a linter has too.
+/// The gates, which a linter has too.
 #[derive(Debug, Args)]
 pub(crate) struct Gates {
-    /// Which of kro's alpha features are on, as NAME=BOOL,...: CELOmitFunction permits omit() in templates.
+    /// Which alpha features are on, as NAME=BOOL,...: CELOmitFunction permits omit() in templates; InstanceNodeStatus, which kro does
+    /// not have, lets the status of instances say how their nodes are.
     #[arg(long, value_name = "GATES", default_value = "", hide_default_value = true, value_parser = FeatureGates::parse)]
     feature_gates: FeatureGates,
 }
@@ -65,6 +66,7 @@ impl Gates {
     pub(crate) fn compile_options(&self) -> graph::CompileOptions {
         graph::CompileOptions {
             omit: self.feature_gates.omit,
+            node_status: self.feature_gates.node_status.unwrap_or_default(),
             ..graph::CompileOptions::default()
         }
     }

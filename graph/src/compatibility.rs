@@ -5,6 +5,8 @@
 //! that a change only there leaves the live definition as it is: additionalProperties, validation rules, an enum that
 //! comes or goes as a whole, list types and map keys, formats, preserve-unknown-fields, labels and annotations.
 //!
+//! That what this project adds to a status goes again is no change that breaks anybody: the definition said that it is not wanted.
+//!
 //! Source: kro `pkg/graph/crd/compat`.
 
 mod change;
@@ -15,6 +17,7 @@ pub use change::{Change, ChangeKind, Report};
 use api::crd::CustomResourceDefinition;
 use serde_json::Value;
 
+use crate::node_status;
 use change::ChangeKind::{PrinterColumnsChanged, PropertyRemoved, TypeChanged};
 
 /// Compares a live definition with the one wanted.
@@ -57,6 +60,9 @@ fn compare_versions(live: &Value, wanted: &Value) -> Result<Report, String> {
         report.breaking("version", TypeChanged, live_name, wanted_name);
         return Ok(report);
     }
+    let mut live = live.clone();
+    node_status::forgive(&mut live, wanted);
+    let live = &live;
     let live_schema =
         schema_of(live).ok_or_else(|| format!("old version {live_name} has no schema"))?;
     let wanted_schema =

@@ -36,6 +36,7 @@ use crate::definition::{self, Names};
 use crate::graph::{CompiledGraph, resource_information};
 use crate::hash::hash_spec;
 use crate::naming;
+use crate::node_status::{self, Told};
 use crate::resolve::{ResolveError, SchemaResolver};
 use crate::simple_schema;
 
@@ -51,6 +52,8 @@ pub struct CompileOptions {
     pub omit: bool,
     /// The most dimensions a forEach may have.
     pub dimensions_max: usize,
+    /// Whether the status of instances says how their nodes are.
+    pub node_status: bool,
 }
 
 /// Why a definition was refused. `Display` is kro's text, as it stands in the condition `GraphAccepted`.
@@ -125,7 +128,12 @@ pub fn compile_with(
         .iter()
         .map(|id| compiler.node(id))
         .collect::<Result<Vec<_>, String>>()?;
-    let status = status::infer(&mut compiler, spec.schema.status.as_ref())?;
+    let mut status = status::infer(&mut compiler, spec.schema.status.as_ref())?;
+    let told = if options.node_status {
+        node_status::declare(&mut status.schema)
+    } else {
+        Told::default()
+    };
     let mut instance = status.instance;
     reads::note(&mut nodes, &mut instance);
     let schema = serde_json::to_value(&spec.schema).map_err(|error| error.to_string())?;
@@ -146,6 +154,7 @@ pub fn compile_with(
             .filter_map(|id| resource_information(id, &drafts.get(id)?.dependencies))
             .collect(),
         expression_count: compiler.slot_count(),
+        told,
         nodes,
         instance,
     }))
@@ -301,6 +310,7 @@ impl Default for CompileOptions {
         Self {
             omit: false,
             dimensions_max: DIMENSIONS_MAX,
+            node_status: false,
         }
     }
 }

@@ -10,6 +10,7 @@ use expressions::{DeclType, Program};
 use serde_json::Value;
 
 use crate::field_path::Segment;
+use crate::node_status::Told;
 
 /// A definition that compiled.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub struct CompiledGraph {
     pub(crate) topological_order: Vec<Arc<str>>,
     pub(crate) resources: Vec<ResourceInformation>,
     pub(crate) instance: InstanceNode,
+    /// What the status of instances says beside what kro says.
+    pub(crate) told: Told,
     pub(crate) expression_count: usize,
 }
 

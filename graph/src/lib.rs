@@ -15,6 +15,7 @@ mod dag;
 mod field_path;
 mod hash;
 mod naming;
+mod node_status;
 mod pluralize;
 mod revision;
 mod simple_schema;
@@ -55,8 +56,8 @@ pub use instance::Owner;
 pub use inventory::{Inventory, applyset_id};
 pub use ownership::{Ownership, label_definition, ownership};
 pub use plan::{
-    Apply, Change, Claim, InstanceState, NodePlan, NodeState, ObjectRef, Observed, Plan, PlanInput,
-    PruneWave, Target, Wanted,
+    Apply, Change, Claim, InstanceState, NodePlan, NodeReason, NodeState, ObjectRef, Observed,
+    Plan, PlanInput, PruneWave, Target, Wanted,
 };
 pub use pluralize::pluralize;
 pub use resolve::{ResolveError, ResolvedKind, SchemaResolver};

@@ -18,6 +18,7 @@ mod outcome;
 mod project;
 mod prune;
 mod readiness;
+mod reason;
 mod run;
 mod wanted;
 
@@ -28,6 +29,7 @@ use serde_json::Value;
 
 pub use observed::{ObjectRef, Observed};
 pub use prune::PruneWave;
+pub use reason::NodeReason;
 pub use wanted::{Target, Wanted};
 
 use crate::conditions::Condition;
@@ -79,6 +81,8 @@ pub struct Plan {
     pub status: Value,
     /// Why some status field could not be evaluated, other than for want of data.
     pub status_error: Option<String>,
+    /// What is there for the instance, wanted or not: in the order of the nodes, what is of none of them last.
+    pub(crate) managed: Vec<Managed>,
     /// What an evaluation of the author's conditions needs.
     pub(crate) observations: Vec<Option<Vec<Arc<Value>>>>,
 }
@@ -92,12 +96,25 @@ pub struct NodePlan {
     pub kind: NodeKind,
     /// How it is.
     pub state: NodeState,
+    /// Why, in a word.
+    pub reason: NodeReason,
     /// Why, where there is something to say.
     pub message: Option<String>,
     /// How many objects it wants; unknown while it is not resolved.
     pub desired_count: Option<usize>,
     /// How many of them were seen.
     pub observed_count: usize,
+}
+
+/// An object that is there for an instance.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Managed {
+    /// Its node, if that is one of the definition still.
+    pub(crate) node: Option<usize>,
+    pub(crate) reference: ObjectRef,
+    /// The version that it was read in.
+    pub(crate) version: String,
+    pub(crate) uid: String,
 }
 
 /// How a node is, in kro's words.
@@ -215,6 +232,7 @@ impl CompiledGraph {
             incomplete: true,
             status: project::blind_status(self, instance),
             status_error: None,
+            managed: Vec::new(),
             observations: vec![None; self.nodes.len()],
         }
     }

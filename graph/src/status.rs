@@ -8,6 +8,8 @@
 //!
 //! Source: kro `pkg/controller/instance/status.go`.
 
+use std::collections::HashSet;
+
 use api::kro::keys;
 use api::meta;
 use serde_json::{Map, Value, json};
@@ -66,6 +68,9 @@ impl CompiledGraph {
         now: &str,
     ) -> Value {
         let mut status = author_fields(&plan.status);
+        if !plan.nodes.is_empty() {
+            self.tell_nodes(&mut status, instance, plan, now);
+        }
         let mut state = state;
         let builtins: Vec<&Condition> = set.own_conditions().collect();
         let conditions = if self.has_author_conditions() {
@@ -128,11 +133,13 @@ pub fn unresolved(
 }
 
 /// The status of an instance that is being deleted; the message says what it waits for (`deleting resources`, or
-/// `deletion blocked: …`). The author's fields stay, and over the author's conditions goes kro's `ResourcesReady`.
+/// `deletion blocked: …`). The author's fields stay, and over the author's conditions goes kro's `ResourcesReady`. `left` are the uids
+/// of the children that are there still.
 pub fn deleting(
     graph: Option<&CompiledGraph>,
     instance: &Value,
     message: &str,
+    left: &HashSet<&str>,
     now: &str,
 ) -> Value {
     let mut set = ConditionSet::open(&INSTANCE, instance, now);
@@ -142,6 +149,9 @@ pub fn deleting(
         message,
     ));
     let mut status = wire_status(instance);
+    if let Some(graph) = graph {
+        graph.tell_left(&mut status, left);
+    }
     let conditions = if has_author_conditions(graph, instance) {
         let mut conditions: Vec<Condition> = set
             .get(keys::CONDITION_RESOURCES_READY)

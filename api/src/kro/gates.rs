@@ -1,4 +1,4 @@
-//! kro's feature gates.
+//! kro's feature gates, and one of this project.
 //!
 //! Source: kro v0.9.4 `pkg/features/features.go`; k8s.io/component-base `featuregate/feature_gate.go` Set, whose words the
 //! refusals have.
@@ -8,14 +8,20 @@ use dialect::number::parse_bool;
 /// The gate that permits `omit()` in templates.
 pub const CEL_OMIT_FUNCTION: &str = "CELOmitFunction";
 
+/// The gate that puts the state of each node, and what an instance manages, into the status of instances. kro has none of it, so it is
+/// closed unless it is asked for.
+pub const INSTANCE_NODE_STATUS: &str = "InstanceNodeStatus";
+
 /// Gates that kro has and this project has nothing behind: they can be named, and not opened.
 const ABSENT: &[&str] = &["InstanceConditionEvents", "InstanceConditionMetrics"];
 
-/// Which of kro's gates are open. All of them are alpha, and closed by default.
+/// Which gates are open. All of them are alpha, and closed by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeatureGates {
     /// `CELOmitFunction`: `omit()` may be used in templates.
     pub omit: bool,
+    /// `InstanceNodeStatus`: instances say how their nodes are; `None` where nobody has said whether they do.
+    pub node_status: Option<bool>,
 }
 
 /// Reads the value of a flag that is a bool, in the words that Go's flags take.
@@ -54,6 +60,7 @@ impl FeatureGates {
     pub fn set(&mut self, name: &str, open: bool) -> Result<(), String> {
         match name {
             CEL_OMIT_FUNCTION => self.omit = open,
+            INSTANCE_NODE_STATUS => self.node_status = Some(open),
             _ if ABSENT.contains(&name) && !open => {}
             _ if ABSENT.contains(&name) => {
                 return Err(format!(

@@ -102,10 +102,14 @@ fn kro_switches() -> Value {
         "type": "object",
         "properties": {
             "featureGates": {
-                "description": "Feature gates of kro, by name.",
+                "description": "Feature gates, by name.",
                 "type": "object",
                 "properties": {
                     crate::kro::CEL_OMIT_FUNCTION: {"type": "boolean", "description": "Whether omit() may be used in templates."},
+                    crate::kro::INSTANCE_NODE_STATUS: {
+                        "type": "boolean",
+                        "description": "Whether the status of instances says how their nodes are and what they manage. A gate of this project.",
+                    },
                 },
             },
             "allowCRDDeletion": {

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::evaluate::{Evaluated, Failed, Local};
 use super::node::{Planner, Pushed};
 use super::run::{Outcome, Stop};
-use super::{NodeState, ObjectRef, names};
+use super::{NodeReason, NodeState, ObjectRef, names};
 use crate::graph::{Expression, Node};
 
 // === impl Planner ===
@@ -49,9 +49,9 @@ impl<'a> Planner<'a> {
             let (pushed, shown) = self.push_apply(node, id, reference, object, live);
             own.extend(shown);
             worst = match (worst, pushed) {
-                (Pushed::Failed(why), _) => Pushed::Failed(why),
-                (_, Pushed::Failed(why)) => {
-                    Pushed::Failed(format!("collection item {index}: {why}"))
+                (failed @ Pushed::Failed(..), _) => failed,
+                (_, Pushed::Failed(reason, why)) => {
+                    Pushed::Failed(reason, format!("collection item {index}: {why}"))
                 }
                 (Pushed::Changes, _) | (_, Pushed::Changes) => Pushed::Changes,
                 (Pushed::Settled, Pushed::Settled) => Pushed::Settled,
@@ -59,7 +59,7 @@ impl<'a> Planner<'a> {
         }
         self.runs[position].observed = Some(own);
         if count == 0 {
-            return Ok((NodeState::Synced, None));
+            return Ok((NodeState::Synced, NodeReason::Ready, None));
         }
         Ok(self.state_after(position, node, worst))
     }

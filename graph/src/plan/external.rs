@@ -16,7 +16,7 @@ use super::evaluate::Failed;
 use super::node::Planner;
 use super::run::{NAMELESS, Outcome, Stop};
 use super::wanted::{Target, Wanted};
-use super::{NodeState, names};
+use super::{NodeReason, NodeState, names};
 use crate::graph::Node;
 
 // === impl Planner ===
@@ -52,11 +52,13 @@ impl<'a> Planner<'a> {
                 self.incomplete = true;
                 Ok((
                     NodeState::WaitingForReadiness,
+                    NodeReason::NotReadYet,
                     Some(format!("waiting for external reference {id}: not read yet")),
                 ))
             }
             Some(None) => Ok((
                 NodeState::WaitingForReadiness,
+                NodeReason::NotFound,
                 Some(format!("waiting for external reference {id}: not found")),
             )),
             Some(Some(object)) => {
@@ -91,6 +93,7 @@ impl<'a> Planner<'a> {
                 self.incomplete = true;
                 Ok((
                     NodeState::WaitingForReadiness,
+                    NodeReason::NotReadYet,
                     Some(format!("{what}: not read yet")),
                 ))
             }
@@ -116,14 +119,15 @@ impl<'a> Planner<'a> {
         );
         self.incomplete = true;
         self.wanted.push(wanted.clone());
-        Some((NodeState::Error, Some(why)))
+        Some((NodeState::Error, NodeReason::Unreadable, Some(why)))
     }
 
     fn external_state(&self, position: usize, what: &str) -> Result<Outcome, Stop> {
         match self.readiness(position) {
-            Ok(()) => Ok((NodeState::Synced, None)),
+            Ok(()) => Ok((NodeState::Synced, NodeReason::Ready, None)),
             Err(Failed::Pending(why)) => Ok((
                 NodeState::WaitingForReadiness,
+                NodeReason::ReadyWhenNotTrue,
                 Some(format!("{what}: {why}")),
             )),
             Err(Failed::Other(why)) => Err(Stop::Failed(why)),

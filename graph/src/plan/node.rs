@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::meta;
+use api::{kro::keys, meta};
 use dialect::quote;
 use serde_json::Value;
 
@@ -18,10 +18,13 @@ use super::names;
 use super::outcome;
 use super::run::{NAMELESS, Outcome, Run, Stop};
 use super::wanted::Wanted;
-use super::{Apply, Change, Claim, NodePlan, NodeState, ObjectRef, Plan, PlanInput, project};
+use super::{
+    Apply, Change, Claim, Managed, NodePlan, NodeReason, NodeState, ObjectRef, Plan, PlanInput,
+    project,
+};
 use crate::drift;
 use crate::graph::{CompiledGraph, Node, NodeKind, Reference};
-use crate::inventory::Inventory;
+use crate::inventory::{Inventory, split_api_version};
 
 /// Makes a plan.
 pub(super) struct Planner<'a> {
@@ -34,6 +37,16 @@ pub(super) struct Planner<'a> {
     pub(super) wanted: Vec<Wanted>,
     unresolved: Option<String>,
     pub(super) incomplete: bool,
+    /// How far the walk is with a node.
+    stage: Stage,
+}
+
+/// How far the walk is with a node: it tells what the node waits for, or what failed.
+#[derive(Clone, Copy)]
+enum Stage {
+    Include,
+    Dependencies,
+    Objects,
 }
 
 // === impl Planner ===
@@ -50,6 +63,7 @@ impl<'a> Planner<'a> {
             wanted: Vec::new(),
             unresolved: None,
             incomplete: false,
+            stage: Stage::Include,
         }
     }
 
@@ -60,22 +74,22 @@ impl<'a> Planner<'a> {
         let mut failure = None;
         let mut deleting = None;
         for (position, node) in graph.nodes.iter().enumerate() {
-            let (state, message) = match self.node(position, node) {
+            let (state, reason, message) = match self.node(position, node) {
                 Ok(outcome) => outcome,
                 Err(Stop::Pending(why)) => {
                     let gvr = &node.gvr;
                     let gvr = format!("{}/{}, Resource={}", gvr.group, gvr.version, gvr.resource);
                     self.unresolved
                         .get_or_insert_with(|| format!("gvr {}: {why}", quote(&gvr)));
-                    (NodeState::InProgress, Some(why))
+                    (NodeState::InProgress, self.stage.pending(), Some(why))
                 }
                 Err(Stop::Deleting(why)) => {
                     deleting = Some(why.clone());
-                    (NodeState::Deleting, Some(why))
+                    (NodeState::Deleting, NodeReason::Deleting, Some(why))
                 }
                 Err(Stop::Failed(why)) => {
                     failure = Some(why.clone());
-                    (NodeState::Error, Some(why))
+                    (NodeState::Error, self.stage.failed(), Some(why))
                 }
             };
             let run = &self.runs[position];
@@ -83,6 +97,7 @@ impl<'a> Planner<'a> {
                 id: Arc::clone(&node.id),
                 kind: node.kind,
                 state,
+                reason,
                 message,
                 desired_count: run.desired_count,
                 observed_count: run.observed.as_ref().map_or(0, Vec::len),
@@ -111,6 +126,7 @@ impl<'a> Planner<'a> {
                 failure.or(Some(format!("project failed: {error}"))),
             ),
         };
+        let managed = self.managed();
         let (status, status_error) = project::status(self.graph, &mut self.values, &self.runs);
         if failure.is_some() || deleting.is_some() {
             self.applies.clear();
@@ -133,16 +149,45 @@ impl<'a> Planner<'a> {
             incomplete: self.incomplete,
             status,
             status_error,
+            managed,
             observations: self.runs.into_iter().map(|run| run.observed).collect(),
         };
         (plan, exhausted)
     }
 
+    /// Finds what is there for the instance. What an object says of itself counts for nothing but the name of its node.
+    fn managed(&self) -> Vec<Managed> {
+        let observed = self.input.observed;
+        let nodes = &self.graph.nodes;
+        let mut managed: Vec<Managed> = observed
+            .claimed_children()
+            .map(|(reference, live)| {
+                let id = meta::label(live, keys::LABEL_NODE_ID).unwrap_or_default();
+                let (_, version) = split_api_version(meta::api_version(live));
+                Managed {
+                    node: nodes.iter().position(|node| &*node.id == id),
+                    reference: reference.clone(),
+                    version: version.to_owned(),
+                    uid: meta::uid(live).to_owned(),
+                }
+            })
+            .collect();
+        managed.sort_by(|one, other| {
+            let order = |it: &Managed| (it.node.is_none(), it.node);
+            (order(one), &one.reference).cmp(&(order(other), &other.reference))
+        });
+        managed
+    }
+
     fn node(&mut self, position: usize, node: &'a Node) -> Result<Outcome, Stop> {
+        self.stage = Stage::Include;
         if self.is_ignored(position, node)? {
-            return Ok((NodeState::Skipped, None));
+            let (reason, message) = self.why_ignored(node);
+            return Ok((NodeState::Skipped, reason, Some(message)));
         }
+        self.stage = Stage::Dependencies;
         self.check_dependencies(node)?;
+        self.stage = Stage::Objects;
         match node.kind {
             NodeKind::Resource => self.resource(position, node),
             NodeKind::Collection => self.collection(position, node),
@@ -156,6 +201,24 @@ impl<'a> Planner<'a> {
         let answer = self.ask_ignored(node);
         self.runs[position].ignored = Some(answer.clone());
         answer
+    }
+
+    /// Words why a node is not wanted.
+    fn why_ignored(&self, node: &Node) -> (NodeReason, String) {
+        let is_ignored =
+            |position: &&usize| matches!(self.runs[**position].ignored, Some(Ok(true)));
+        if let Some(other) = node.dependencies.iter().find(is_ignored) {
+            let other = quote(&self.graph.nodes[*other].id);
+            let why = format!("it depends on node {other}, which is not wanted");
+            return (NodeReason::DependencySkipped, why);
+        }
+        let texts: Vec<String> = node
+            .include_when
+            .iter()
+            .map(|it| quote(&it.user_text))
+            .collect();
+        let why = format!("includeWhen is false: {}", texts.join(", "));
+        (NodeReason::IncludeWhenFalse, why)
     }
 
     fn ask_ignored(&mut self, node: &'a Node) -> Result<bool, Stop> {
@@ -279,11 +342,14 @@ impl<'a> Planner<'a> {
             Some(live) if drift::needs_apply(&object, digest, live, record) => Change::Update,
             Some(_) => Change::Unchanged,
         };
-        let failed = self.input.observed.get_failure(&id).map(str::to_owned);
+        let failed = self.input.observed.get_failure(&id);
+        let failed = failed.map(|(reason, why)| (*reason, why.clone()));
         let nameless = reference.name.is_empty().then(|| NAMELESS.to_owned());
         let is_refused = conflict.is_some() || nameless.is_some();
+        let conflict = conflict.map(|why| (NodeReason::Conflict, why));
+        let nameless = nameless.map(|why| (NodeReason::ResolutionFailed, why));
         let pushed = match failed.or(conflict).or(nameless) {
-            Some(why) => Pushed::Failed(why),
+            Some((reason, why)) => Pushed::Failed(reason, why),
             None if change == Change::Unchanged => Pushed::Settled,
             None => Pushed::Changes,
         };
@@ -311,17 +377,24 @@ impl<'a> Planner<'a> {
 
     pub(super) fn state_after(&self, position: usize, node: &Node, pushed: Pushed) -> Outcome {
         match pushed {
-            Pushed::Failed(why) => return (NodeState::Error, Some(why)),
-            Pushed::Changes => return (NodeState::InProgress, None),
+            Pushed::Failed(reason, why) => return (NodeState::Error, reason, Some(why)),
+            Pushed::Changes => return (NodeState::InProgress, NodeReason::Applying, None),
             Pushed::Settled => {}
         }
         match self.readiness(position) {
-            Ok(()) => (NodeState::Synced, None),
+            Ok(()) => (NodeState::Synced, NodeReason::Ready, None),
             Err(Failed::Pending(why)) => {
                 let why = format!("waiting for node {}: {why}", quote(&node.id));
-                (NodeState::WaitingForReadiness, Some(why))
+                let run = &self.runs[position];
+                let seen_count = run.observed.as_ref().map_or(0, Vec::len);
+                let reason = if run.desired_count.is_some_and(|wanted| seen_count < wanted) {
+                    NodeReason::NotObserved
+                } else {
+                    NodeReason::ReadyWhenNotTrue
+                };
+                (NodeState::WaitingForReadiness, reason, Some(why))
             }
-            Err(Failed::Other(why)) => (NodeState::Error, Some(why)),
+            Err(Failed::Other(why)) => (NodeState::Error, NodeReason::ReadyWhenFailed, Some(why)),
         }
     }
 
@@ -393,7 +466,29 @@ pub(super) enum Pushed {
     /// An apply would change it.
     Changes,
     /// It could not be applied.
-    Failed(String),
+    Failed(NodeReason, String),
+}
+
+// === impl Stage ===
+
+impl Stage {
+    /// Why a node goes no further that waits.
+    const fn pending(self) -> NodeReason {
+        match self {
+            Self::Include => NodeReason::IncludeWhenPending,
+            Self::Dependencies => NodeReason::DependencyNotReady,
+            Self::Objects => NodeReason::DataPending,
+        }
+    }
+
+    /// Why one goes no further that failed.
+    const fn failed(self) -> NodeReason {
+        match self {
+            Self::Include => NodeReason::IncludeWhenFailed,
+            Self::Dependencies => NodeReason::DependencyFailed,
+            Self::Objects => NodeReason::ResolutionFailed,
+        }
+    }
 }
 
 /// Finds objects that two nodes claim.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use api::meta;
 use serde_json::Value;
 
-use super::Wanted;
+use super::{NodeReason, Wanted};
 use crate::drift::Applied;
 use crate::inventory::split_api_version;
 
@@ -33,7 +33,7 @@ pub struct Observed {
     claims: HashMap<ObjectRef, String>,
     takes_over: bool,
     owner_uid: Option<String>,
-    failures: BTreeMap<String, String>,
+    failures: BTreeMap<String, (NodeReason, String)>,
 }
 
 // === impl ObjectRef ===
@@ -111,9 +111,9 @@ impl Observed {
         self.applied.insert(reference.clone(), record);
     }
 
-    /// Notes that an apply failed in this round; the text goes into the status.
-    pub fn failed(&mut self, apply_id: &str, message: String) {
-        self.failures.insert(apply_id.to_owned(), message);
+    /// Notes that an apply failed in this round; reason and text go into the status.
+    pub fn failed(&mut self, apply_id: &str, reason: NodeReason, message: String) {
+        self.failures.insert(apply_id.to_owned(), (reason, message));
     }
 
     pub(super) fn get_child(&self, reference: &ObjectRef) -> Option<&Arc<Value>> {
@@ -132,6 +132,14 @@ impl Observed {
         !uid.is_empty() && self.claims.get(reference).is_some_and(|known| known == uid)
     }
 
+    /// The children that are known to be the instance's.
+    pub(super) fn claimed_children(&self) -> impl Iterator<Item = (&ObjectRef, &Value)> {
+        let children = self.children.iter();
+        children
+            .map(|(reference, live)| (reference, &**live))
+            .filter(|(reference, live)| self.is_claimed(reference, meta::uid(live)))
+    }
+
     pub(super) fn takes_over(&self) -> bool {
         self.takes_over
     }
@@ -144,7 +152,7 @@ impl Observed {
         self.applied.get(reference)
     }
 
-    pub(super) fn get_failure(&self, apply_id: &str) -> Option<&str> {
-        self.failures.get(apply_id).map(String::as_str)
+    pub(super) fn get_failure(&self, apply_id: &str) -> Option<&(NodeReason, String)> {
+        self.failures.get(apply_id)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::NodeState;
+use super::{NodeReason, NodeState};
 
 /// What a client says of an object without a name, before it asks any server.
 pub(super) const NAMELESS: &str = "name is required";
@@ -32,4 +32,4 @@ pub(super) enum Stop {
 }
 
 /// How a node is, with the reason.
-pub(super) type Outcome = (NodeState, Option<String>);
+pub(super) type Outcome = (NodeState, NodeReason, Option<String>);

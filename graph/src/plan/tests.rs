@@ -372,6 +372,7 @@ fn failed_applies_are_told_and_not_tried_again_in_the_round() {
     world.apply(&plan);
     world.observed.failed(
         "deployment",
+        NodeReason::Denied,
         "admission webhook denied the request".to_owned(),
     );
     let plan = world.plan();
@@ -382,7 +383,9 @@ fn failed_applies_are_told_and_not_tried_again_in_the_round() {
         world.condition("ResourcesReady").2,
         "resource reconciliation failed: apply results contain errors: admission webhook denied the request"
     );
-    world.observed.failed("workers-1", "no".to_owned());
+    world
+        .observed
+        .failed("workers-1", NodeReason::Invalid, "no".to_owned());
     assert_eq!(
         world
             .plan()

@@ -183,7 +183,13 @@ fn deletion_is_told_over_what_was() {
     instance["status"] = graph.status(&instance, &plan(&graph, &instance, Some("yes")), NOW);
     instance["metadata"]["deletionTimestamp"] = json!(LATER);
     instance["metadata"]["generation"] = json!(2);
-    let status = deleting(None, &instance, "deleting resources", LATER);
+    let status = deleting(
+        None,
+        &instance,
+        "deleting resources",
+        &HashSet::new(),
+        LATER,
+    );
     assert_eq!(status["state"], "DELETING");
     assert_eq!(status["phase"], "yes");
     assert_eq!(
@@ -244,7 +250,13 @@ fn the_authors_conditions_stand_in_place_of_kros() {
 
     // Deletion lays kro's condition over them, whether or not there is a graph to ask.
     for graph in [Some(&*graph), None] {
-        let status = deleting(graph, &instance, "deleting resources", LATER);
+        let status = deleting(
+            graph,
+            &instance,
+            "deleting resources",
+            &HashSet::new(),
+            LATER,
+        );
         assert_eq!(
             conditions(&status),
             [

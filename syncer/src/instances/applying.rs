@@ -11,14 +11,14 @@
 //! Source: kro `pkg/applyset`; KEP-3659.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
 use api::{GroupKind, Status, wheelhouse::origin};
 use client::{Answer, DeleteRequest, Deleted, Force, Patch, reflector::RawObject};
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
-use graph::{Applied, Apply, Change, Claim, ObjectRef, Observed, Plan};
+use graph::{Applied, Apply, Change, Claim, NodeReason, ObjectRef, Observed, Plan};
 use serde_json::{Value, json};
 use tracing::{Instrument as _, debug, debug_span, warn};
 
@@ -289,11 +289,34 @@ pub(crate) fn absorb(
                 } else {
                     warn!(%cluster, %key, %child, verb, error = %error, "cannot apply a child");
                 }
-                observed.failed(&apply.id, error.to_string());
+                observed.failed(&apply.id, reason_of(&error), error.to_string());
             }
         }
     }
     succeeded
+}
+
+/// Why a write failed, in a word.
+fn reason_of(error: &client::Error) -> NodeReason {
+    match error.status().map_or(0, |status| status.code) {
+        403 => NodeReason::Denied,
+        409 => NodeReason::Conflict,
+        400 | 422 => NodeReason::Invalid,
+        _ => NodeReason::ApplyFailed,
+    }
+}
+
+/// Returns the nodes of what the instance has and a plan does not want.
+pub(crate) fn unwanted_nodes(work: &Work<'_>, plan: &Plan) -> BTreeSet<String> {
+    let wanted: HashSet<&ObjectRef> = plan.applies.iter().map(|apply| &apply.reference).collect();
+    let children = work.target.children.of(work.key).into_iter();
+    children
+        .filter(|(reference, _)| !wanted.contains(reference))
+        .filter_map(|(_, child)| {
+            let node = child.object.labels.get(api::kro::keys::LABEL_NODE_ID);
+            node.cloned()
+        })
+        .collect()
 }
 
 /// Deletes what the plan says is no longer wanted, wave by wave.

@@ -127,7 +127,9 @@ async fn say(work: &mut Work<'_>, message: &str) -> Result<(), Pause> {
         .lookup(&work.target.cluster, &work.key.group_kind);
     let now = Engine::now();
     let graph = served.as_ref().map(|served| served.graph.as_ref());
-    let wanted = graph::status::deleting(graph, &work.instance, message, &now);
+    let left = work.memory.claims.values().map(String::as_str);
+    let left = left.filter(|uid| !uid.is_empty()).collect();
+    let wanted = graph::status::deleting(graph, &work.instance, message, &left, &now);
     status::write_over(work, wanted).await
 }
 

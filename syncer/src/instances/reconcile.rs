@@ -352,6 +352,9 @@ impl Work<'_> {
                 }
                 Err(Pause::Unconfirmed(question)) => {
                     wanted = status::with_question(&self.instance, wanted, question);
+                    let nodes = applying::unwanted_nodes(self, plan);
+                    let graph = &served.graph;
+                    graph.tell_held(&mut wanted, &self.instance, &nodes, question, &now);
                 }
             }
         }

@@ -101,6 +101,7 @@ impl Switches {
                 collection_size_max: self.collection_size_max,
                 compile: graph::CompileOptions {
                     omit: self.gates.omit,
+                    node_status: self.gates.node_status.unwrap_or_default(),
                     dimensions_max: self.dimensions_max,
                 },
             },
