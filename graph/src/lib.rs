@@ -36,6 +36,7 @@ mod ownership;
 
 pub mod deletion;
 mod drift;
+pub mod foresight;
 pub mod instance;
 mod inventory;
 pub mod lint;

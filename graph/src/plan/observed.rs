@@ -116,7 +116,7 @@ impl Observed {
         self.failures.insert(apply_id.to_owned(), (reason, message));
     }
 
-    pub(super) fn get_child(&self, reference: &ObjectRef) -> Option<&Arc<Value>> {
+    pub(crate) fn get_child(&self, reference: &ObjectRef) -> Option<&Arc<Value>> {
         self.children.get(reference)
     }
 
