@@ -17,6 +17,7 @@ mod definitions;
 mod discovery_record;
 pub mod keys;
 pub mod origin;
+pub mod preview;
 
 pub use definitions::definitions;
 pub use discovery_record::{

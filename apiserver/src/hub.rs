@@ -20,12 +20,18 @@ mod deadline;
 mod in_process;
 mod lifecycle;
 mod open;
+mod preview;
 mod replicas;
 mod standing;
 mod target;
 mod view;
 
-use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    panic::AssertUnwindSafe,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use api::status::Status;
 use futures::{FutureExt, future::BoxFuture};
@@ -40,6 +46,7 @@ use tracing::{Instrument as _, Span};
 pub use in_process::InProcess;
 pub(crate) use lifecycle::Lifecycle;
 pub use open::OpenError;
+pub use preview::{AsCaller, Previewer};
 pub use replicas::ShareError;
 
 use crate::{
@@ -95,6 +102,8 @@ struct HubParts {
     lifecycle: Lifecycle,
     /// What goes on, and who may have it go on.
     standings: Standings,
+    /// Who tells what definitions would do.
+    previewer: OnceLock<Previewer>,
 }
 
 /// What is known of a request from its head alone, for its answer and its record.
@@ -246,6 +255,8 @@ impl Hub {
             Err(refusal) => return self.refuse_early(&parts, Some(&info), &refusal, head),
         };
         let cluster = info.cluster.clone();
+        let caller =
+            matches!(target, Target::Preview).then(|| AsCaller::of(self, peer, &parts.headers));
         self.parts.authenticator.clear_remote(&mut parts.headers);
         let mut authenticated = sender.authenticate(parts, info, |user| {
             RequestContext::new(user, head.audit_id.clone(), cluster, now, deadline)
@@ -278,10 +289,16 @@ impl Hub {
                 }
                 let facts = Facts::of_authorized(&authorized);
                 let owed = audit::Owed::new(facts.context, facts.info, head.started);
-                let answered = self
-                    .dispatch(target, &authorized, body, is_long_running)
-                    .await
-                    .map(|answer| hold(answer, permit, running));
+                let answered = match (target, caller) {
+                    (Target::Preview, Some(caller)) => {
+                        self.preview(caller, &authorized, body).await
+                    }
+                    (target, _) => {
+                        self.dispatch(target, &authorized, body, is_long_running)
+                            .await
+                    }
+                };
+                let answered = answered.map(|answer| hold(answer, permit, running));
                 owed.settle();
                 self.finish(answered, &facts, head)
             }

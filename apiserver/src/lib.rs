@@ -74,5 +74,5 @@ pub mod audit;
 pub mod respond;
 
 pub use config::{AdminToken, Anonymous, Config, EtcdConfig, StoreConfig};
-pub use hub::Hub;
+pub use hub::{AsCaller, Hub, Previewer};
 pub use request::share::Limits;

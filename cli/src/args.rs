@@ -28,7 +28,7 @@ pub(crate) enum Command {
     Fleet(Fleet),
     /// Print a kubeconfig for one logical cluster.
     Kubeconfig(Kubeconfig),
-    /// Work on ResourceGraphDefinitions without a cluster.
+    /// Work on ResourceGraphDefinitions: without a cluster, or ask a hub what they would do.
     #[command(subcommand)]
     Rgd(crate::rgd::Rgd),
     /// Back a hub's store up, restore it, check it.

@@ -38,15 +38,19 @@ fn main() -> ExitCode {
             Command::Spoke(spoke) => spoke::run(spoke).await,
             Command::Fleet(fleet) => fleet::run(fleet).await,
             Command::Kubeconfig(kubeconfig) => kubeconfig::run(kubeconfig).await,
-            Command::Rgd(command) => rgd::run(&command),
+            Command::Rgd(command) => rgd::run(&command).await,
             Command::Store(store) => store::run(store).await,
             Command::Completion { shell } => completion::run(shell),
         }
     });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is::<rgd::preview::Differs>() => ExitCode::FAILURE,
         Err(error) => {
             output::complain(&error);
+            if error.is::<rgd::preview::NotPreviewed>() {
+                return ExitCode::from(2);
+            }
             let unusable = error.downcast_ref::<store::Unusable>();
             unusable.map_or(ExitCode::FAILURE, |_| ExitCode::from(2))
         }

@@ -1,6 +1,7 @@
-//! `wheelhouse rgd`: work on ResourceGraphDefinitions without a cluster.
+//! `wheelhouse rgd`: work on ResourceGraphDefinitions; without a cluster, but for [`preview`].
 
 mod kinds;
+pub(crate) mod preview;
 
 use std::{
     path::{Path, PathBuf},
@@ -28,6 +29,14 @@ pub(crate) enum Rgd {
     Lint(Files),
     /// Compile the definitions of files. Exits with 1 where one is refused.
     Validate(Files),
+    /// Ask a hub what definitions would do to its fleet if they were applied: which clusters, instances and objects would change,
+    /// and what would break. Nothing is written.
+    ///
+    /// Exits with 0 where nothing would change, with 1 where something would, and with 2 where a definition is refused or cannot be
+    /// previewed.
+    Preview(preview::Asked),
+    /// Like `preview`, but print only the objects that would change, field by field.
+    Diff(preview::Asked),
     /// Draw the graph of a definition.
     Graph {
         #[command(flatten)]
@@ -71,8 +80,10 @@ struct Authored {
     object: Value,
 }
 
-pub(crate) fn run(command: &Rgd) -> Result<()> {
+pub(crate) async fn run(command: &Rgd) -> Result<()> {
     match command {
+        Rgd::Preview(asked) => preview::run(asked, preview::Detail::All).await,
+        Rgd::Diff(asked) => preview::run(asked, preview::Detail::Objects).await,
         Rgd::Lint(files) => files.judge(Findings::Told),
         Rgd::Validate(files) => files.judge(Findings::LeftOut),
         Rgd::Graph {

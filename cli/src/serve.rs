@@ -5,6 +5,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     os::unix::fs::DirBuilderExt,
     path::Path,
+    sync::Arc,
     time::Duration,
 };
 
@@ -269,6 +270,7 @@ pub(crate) async fn start(
         server: format!("https://{reached}"),
         certificate_authority: hub.pki().authority.certificate_pem().as_bytes().to_vec(),
     });
+    set_previewer(&hub, brake, &switches);
     let drain = CancellationToken::new();
     let serving = {
         let (hub, drain) = (hub.clone(), drain.clone());
@@ -299,6 +301,24 @@ pub(crate) async fn start(
         serving,
         drain,
     })
+}
+
+/// Lets the hub preview definitions, with the compiler and the planner of the controllers. Every replica does: nothing of what the
+/// controllers know is needed.
+fn set_previewer(hub: &Hub, brake: syncer::Brake, switches: &Switches) {
+    let previewer = Arc::new(syncer::Previewer {
+        hub_id: hub.id().to_owned(),
+        brake,
+        switches: switches.clone(),
+    });
+    hub.set_previewer(Arc::new(move |caller, home, definition| {
+        let previewer = Arc::clone(&previewer);
+        Box::pin(async move {
+            let client = kube::Client::new(caller, "default");
+            let status = previewer.preview(client, home, definition).await;
+            serde_json::to_value(status).unwrap_or_default()
+        })
+    }));
 }
 
 /// Returns how other machines reach the hub: by the first name or address that it was given, with the port on which it

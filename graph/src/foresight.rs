@@ -24,6 +24,8 @@ use crate::settings::Settings;
 
 /// Rounds of one instance, as many as a graph has levels that people write.
 const ROUND_COUNT_MAX: usize = 32;
+/// Steps of expressions in one round: some 20 ms.
+const ROUND_STEPS_MAX: u64 = 1_000_000;
 /// Fields of one child that are compared one by one.
 const FIELD_COUNT_MAX: usize = 1_000;
 
@@ -36,6 +38,10 @@ pub struct Subject<'a> {
     pub renewed: &'a Value,
     /// What was seen for it in its cluster.
     pub observed: &'a Observed,
+    /// The uid by which the definition names the instance as the owner of its children, if it does.
+    pub owner: Option<&'a str>,
+    /// The same, for the definition before.
+    pub owner_before: Option<&'a str>,
     /// The children that it has: those of `observed` that are its own.
     pub children: &'a [Arc<Value>],
     /// What holds in its cluster.
@@ -107,8 +113,21 @@ impl CompiledGraph {
     /// Foretells what would become of an instance's children if this definition took the place of `before`, or, where there is none, of
     /// what is there.
     pub fn foresee(&self, before: Option<&Self>, subject: &Subject<'_>) -> Foreseen {
-        let now = walk(self, subject.renewed, subject);
-        let before = before.map(|before| walk(before, subject.instance, subject));
+        let (renewed, instance) = (subject.renewed, subject.instance);
+        let now = walk(self, (renewed, subject.owner), subject);
+        let before = match before.map(|it| walk(it, (instance, subject.owner_before), subject)) {
+            None => Ok(None),
+            Some(walked) => walked.map(Some),
+        };
+        let (now, before) = match (now, before) {
+            (Ok(now), Ok(before)) => (now, before),
+            (Err(failure), _) | (_, Err(failure)) => {
+                return Foreseen {
+                    failure: Some(failure),
+                    ..Foreseen::default()
+                };
+            }
+        };
         let asked: HashMap<&ObjectRef, &Value> = before
             .iter()
             .flat_map(|before| &before.wanted)
@@ -150,17 +169,29 @@ impl CompiledGraph {
 }
 
 /// Plans until a plan asks for nothing new.
-fn walk(graph: &CompiledGraph, instance: &Value, subject: &Subject<'_>) -> Walked {
+///
+/// # Errors
+/// Where that takes too long.
+fn walk(
+    graph: &CompiledGraph,
+    (instance, owner): (&Value, Option<&str>),
+    subject: &Subject<'_>,
+) -> Result<Walked, String> {
     let mut observed = subject.observed.clone();
+    if let Some(uid) = owner {
+        observed.owned_by(uid);
+    }
     let mut done: HashMap<ObjectRef, u64> = HashMap::new();
     let mut rounds = 0;
     loop {
         rounds += 1;
-        let plan = graph.plan(&PlanInput {
+        let input = PlanInput {
             instance,
             observed: &observed,
             settings: subject.settings,
-        });
+        };
+        let plan = graph.plan_within(&input, ROUND_STEPS_MAX);
+        let plan = plan.ok_or("its expressions take too long to be foretold")?;
         let mut is_new = false;
         for apply in plan.changes().filter(|_| rounds < ROUND_COUNT_MAX) {
             if done.insert(apply.reference.clone(), apply.digest) == Some(apply.digest) {
@@ -176,7 +207,7 @@ fn walk(graph: &CompiledGraph, instance: &Value, subject: &Subject<'_>) -> Walke
         }
         if !is_new {
             let wanted = plan.applies.clone();
-            return Walked { plan, wanted };
+            return Ok(Walked { plan, wanted });
         }
     }
 }

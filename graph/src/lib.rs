@@ -55,6 +55,7 @@ pub use drift::Applied;
 pub use graph::{ChildKind, CompiledGraph, Node, NodeKind};
 pub use instance::Owner;
 pub use inventory::{Inventory, applyset_id};
+pub use node_status::printable;
 pub use ownership::{Ownership, label_definition, ownership};
 pub use plan::{
     Apply, Change, Claim, InstanceState, NodePlan, NodeReason, NodeState, ObjectRef, Observed,

@@ -276,8 +276,8 @@ fn put_count(status: &mut Map<String, Value>, name: &str, count: usize) {
     }
 }
 
-/// Returns a text without control characters that is not longer than so many bytes.
-fn printable(text: &str, bytes_max: usize) -> String {
+/// Returns a text without control characters that is not longer than so many bytes: what a spoke or an author says may be anything.
+pub fn printable(text: &str, bytes_max: usize) -> String {
     const CUT: &str = "...";
     let plain = |it: char| if it.is_control() { ' ' } else { it };
     if text.len() <= bytes_max {

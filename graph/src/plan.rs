@@ -213,7 +213,12 @@ impl CompiledGraph {
     /// [`CompiledGraph::plan`], if that takes no more steps than a thread that has other work should spend on it: about a
     /// millisecond.
     pub fn plan_quickly(&self, input: &PlanInput<'_>) -> Option<Plan> {
-        let (plan, exhausted) = Planner::new(self, input, QUICK_STEPS_MAX).run();
+        self.plan_within(input, QUICK_STEPS_MAX)
+    }
+
+    /// [`CompiledGraph::plan`], if that takes no more than so many steps.
+    pub(crate) fn plan_within(&self, input: &PlanInput<'_>, steps_max: u64) -> Option<Plan> {
+        let (plan, exhausted) = Planner::new(self, input, steps_max).run();
         (!exhausted).then_some(plan)
     }
 

@@ -20,6 +20,7 @@ mod definitions;
 mod engine;
 mod finalizers;
 mod instances;
+mod preview;
 mod resources;
 mod restoring;
 mod spokes;
@@ -35,6 +36,7 @@ use client::Dynamic;
 use tasks::Tasks;
 use tokio::sync::Semaphore;
 
+pub use self::preview::Previewer;
 pub use self::spokes::Publication;
 pub use crate::state::{brake::Brake, switches::Switches};
 use crate::{

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use api::cluster::LogicalCluster;
@@ -185,6 +185,7 @@ impl Hub {
                 quotas,
                 lifecycle,
                 standings: Standings::default(),
+                previewer: OnceLock::new(),
                 config,
             }),
         };

@@ -10,7 +10,7 @@ use api::{
 };
 use http::request::Parts;
 
-use super::Hub;
+use super::{Hub, preview};
 use crate::{
     authenticate::ServiceAccounts,
     authorize::{Authorized, Judge},
@@ -43,6 +43,8 @@ pub(super) enum Target {
     Backup,
     /// The authorizer.
     Review(Review),
+    /// Who previews definitions, as the caller ([`Hub::preview`]).
+    Preview,
     /// The one who issues tokens of ServiceAccounts.
     Token(LogicalCluster),
     /// The hub's store.
@@ -80,6 +82,9 @@ impl Target {
             let (group, version, resource) = (&info.group, &info.version, &info.resource);
             if kind != ClusterKind::Composite && is_token_request(info) {
                 return Self::Token(cluster.clone());
+            }
+            if preview::is_asked_for(info) {
+                return Self::Preview;
             }
             let scope = registry.lookup(cluster, group, version, resource);
             let is_seen = |scope: &Arc<ResourceScope>| {
@@ -133,6 +138,7 @@ impl Target {
             Self::Page
             | Self::Backup
             | Self::Review(_)
+            | Self::Preview
             | Self::Token(_)
             | Self::Stored(_)
             | Self::NotOverAll
@@ -167,6 +173,8 @@ impl Target {
                 let resource = GroupResource::new(info.group.as_str(), info.resource.as_str());
                 Err(Status::method_not_allowed(&resource, info.verb.as_str()).into())
             }
+            // It is answered where it is known how the caller came.
+            Self::Preview => Err(Refusal::no_such_path()),
             Self::Page => hub.page(request).await,
             Self::Backup => {
                 let parts = &hub.parts;

@@ -108,6 +108,7 @@ fn make(kind: ClusterKind) -> Layer {
         }
     }
     scopes.extend(own(kind));
+    unstored.push(Arc::new(preview()));
     Layer::new(scopes, unstored)
 }
 
@@ -252,6 +253,25 @@ fn served_kind(resource: &Resource, schema: Option<&Arc<Schema>>) -> ServedKind 
         selectable_fields: Vec::new(),
         source: KindSource::BuiltIn,
         gvk,
+    }
+}
+
+/// Previews of definitions, which are created and never stored.
+fn preview() -> ServedKind {
+    let definition = CustomResourceDefinition::from_value(&wheelhouse::preview::definition())
+        .expect("our own definition is one (tested)");
+    let mut spec = definition.spec;
+    spec.set_name_defaults();
+    let names = spec.names.clone();
+    let blueprint = Blueprint::new(spec, names, &BTreeMap::new(), Phase::Served);
+    let installed =
+        install(&Pool::default(), &blueprint, None).expect("our own definition compiles (tested)");
+    let scope = installed.versions.values().next();
+    let kind = &scope.expect("it has one version").kind;
+    ServedKind {
+        verbs: vec!["create".to_owned()],
+        storage_version_hash: String::new(),
+        ..ServedKind::clone(kind)
     }
 }
 

@@ -17,8 +17,11 @@ use std::{
     time::Duration,
 };
 
-use api::{GroupVersion, GroupVersionKind, kro::RgdSpec, validation::is_dns1035_label};
-use client::Path;
+use api::{
+    ClusterScope, GroupVersion, GroupVersionKind, LogicalCluster, kro::RgdSpec,
+    validation::is_dns1035_label,
+};
+use client::{Dynamic, Path};
 use futures::future::join_all;
 use graph::{ResolveError, ResolvedKind, SchemaResolver};
 use schema::Schema;
@@ -109,6 +112,39 @@ pub(crate) async fn fetch(
     Fetched::of(read, engine.definitions.view(key)).with(&generated)
 }
 
+/// Where schemas are read, and as whom.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'a> {
+    pub(crate) dynamic: &'a Dynamic,
+    pub(crate) cluster: &'a LogicalCluster,
+    pub(crate) scope: Option<&'a ClusterScope>,
+}
+
+/// Fetches what a definition names and the built-in kinds do not have from places of the hub, as somebody sees them there.
+pub(crate) async fn fetch_as_seen(sources: &[Source<'_>], spec: &RgdSpec) -> Fetched {
+    let mut wanted = named(spec);
+    wanted.retain(|gvk| ResolvedKind::built_in(gvk).is_none());
+    let mut read: Vec<FetchedSchemas> = Vec::new();
+    for sources in sources.chunks(ASKED_COUNT) {
+        let is_whole = |read: &&FetchedSchemas| read.kinds.len() == wanted.len();
+        if read.iter().filter(is_whole).count() >= VIEW_COUNT || wanted.is_empty() {
+            break;
+        }
+        let asked = sources.iter().map(|source| async {
+            let mut fetched = FetchedSchemas::default();
+            let asked = fetch_all(*source, &wanted, &mut fetched);
+            if tokio::time::timeout(PATIENCE, asked).await.is_err() {
+                let cluster = source.cluster.as_str();
+                let reason = format!("spoke {cluster:?} gives no schemas in time");
+                fetched.unavailable = Some(reason);
+            }
+            fetched
+        });
+        read.extend(join_all(asked).await);
+    }
+    Fetched::of(read, None)
+}
+
 /// Returns the kinds that definitions of the hub serve in a cluster: what they are is known here first, and the cluster
 /// tells of them with delay.
 fn generated(
@@ -146,7 +182,8 @@ async fn ask(target: &Target, wanted: &BTreeSet<GroupVersionKind>) -> FetchedSch
         fetched.unavailable = Some(format!("spoke {cluster:?} gives no schemas in time"));
         return fetched;
     }
-    let asked = tokio::time::timeout(PATIENCE, fetch_all(target, wanted, &mut fetched)).await;
+    let asked =
+        tokio::time::timeout(PATIENCE, fetch_all(source_of(target), wanted, &mut fetched)).await;
     if asked.is_err() {
         target.pause_schemas(PAUSE);
         fetched.unavailable = Some(format!("spoke {cluster:?} gives no schemas in time"));
@@ -154,23 +191,31 @@ async fn ask(target: &Target, wanted: &BTreeSet<GroupVersionKind>) -> FetchedSch
     fetched
 }
 
+fn source_of(target: &Target) -> Source<'_> {
+    Source {
+        dynamic: &target.dynamic,
+        cluster: &target.cluster,
+        scope: target.scope.as_ref(),
+    }
+}
+
 async fn fetch_all(
-    target: &Target,
+    source: Source<'_>,
     wanted: &BTreeSet<GroupVersionKind>,
     fetched: &mut FetchedSchemas,
 ) {
     let versions: BTreeSet<GroupVersion> =
         wanted.iter().map(GroupVersionKind::group_version).collect();
     for version in versions {
-        match fetch_version(target, &version, wanted).await {
+        match fetch_version(source, &version, wanted).await {
             Ok(Some(kinds)) => {
                 fetched.served.insert(version);
                 fetched.kinds.extend(kinds);
             }
             Ok(None) => {}
             Err(error) => {
-                debug!(cluster = %target.cluster, %version, error = error.chain(), "cannot read schemas");
-                let cluster = target.cluster.as_str();
+                debug!(cluster = %source.cluster, %version, error = error.chain(), "cannot read schemas");
+                let cluster = source.cluster.as_str();
                 fetched.unavailable = Some(format!("spoke {cluster:?}: {}", error.chain()));
             }
         }
@@ -196,28 +241,28 @@ fn named(spec: &RgdSpec) -> BTreeSet<GroupVersionKind> {
 
 type Kinds = Vec<(GroupVersionKind, Found)>;
 
-fn openapi(target: &Target) -> Result<Path, client::PathError> {
-    let path = Path::below(target.scope.as_ref());
+fn openapi(source: Source<'_>) -> Result<Path, client::PathError> {
+    let path = Path::below(source.scope);
     path.then("path", "openapi")?.then("path", "v3")
 }
 
 async fn fetch_version(
-    target: &Target,
+    source: Source<'_>,
     version: &GroupVersion,
     wanted: &BTreeSet<GroupVersionKind>,
 ) -> Result<Option<Kinds>, client::Error> {
     // What a definition's author wrote: a version that no path can name is served nowhere.
-    let Ok(path) = Path::below(target.scope.as_ref()).version(version) else {
+    let Ok(path) = Path::below(source.scope).version(version) else {
         return Ok(None);
     };
-    let budget = target.dynamic.client().budget();
-    let resources: Value = match target.dynamic.raw_get(path).await {
+    let budget = source.dynamic.client().budget();
+    let resources: Value = match source.dynamic.raw_get(path).await {
         Ok(bytes) => budget.parse(&bytes).await?,
         Err(error) if error.is_not_found() => return Ok(None),
         Err(error) => return Err(error),
     };
-    let path = openapi(target)?.version(version)?;
-    let bytes = target.dynamic.raw_get(path).await?;
+    let path = openapi(source)?.version(version)?;
+    let bytes = source.dynamic.raw_get(path).await?;
     let document: Value = budget.parse(&bytes).await?;
     let (version, wanted) = (version.clone(), wanted.clone());
     let read = move || kinds_of(&resources, &document, &version, wanted);

@@ -1,0 +1,363 @@
+//! Previews: what a definition would do to the fleet, told before it is applied.
+//!
+//! ```text
+//!   the definition ──► compile, with the schemas that the caller sees ──► the CRD: what breaks
+//!        for each cluster: its instances ──► the new schema: which of them it does not allow
+//!                          their children, what they refer to ──► graph::foresight: what would become of them ──► the brake
+//! ```
+//!
+//! The compiler, the planner and the rules of the brake are those of the controllers; nothing of what the controllers know is looked at.
+//!
+//! # Invariants
+//! - Everything is read over the hub's API, with a client that acts as the caller: who may not read something is told that it was not
+//!   looked at, and nothing about it. A kind that cannot be read is never taken for one that is empty.
+//! - Nothing is written, by any call: the client is given away to nobody who would.
+//! - Time, objects that are read, and what is answered are bounded, and what is left out is told.
+
+mod cluster;
+mod reading;
+mod told;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use api::{
+    LogicalCluster,
+    crd::CustomResourceDefinition,
+    kro::{ResourceGraphDefinition, keys},
+    wheelhouse::{
+        keys as own,
+        preview::{CrdPreview, PreviewStatus, Summary},
+    },
+};
+use client::{Dynamic, apart};
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
+use graph::{CompiledGraph, Owner, compatibility};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::{
+    definitions::resolving::{self, Fetched},
+    resources,
+    state::{
+        actors::Grant,
+        brake::Brake,
+        served::Reaching,
+        switches::{Chosen, Switchboard, Switches},
+    },
+};
+use cluster::{Looked, PLANS_ARE_LONG, Subject};
+use reading::Reader;
+use told::text;
+
+/// How long everything may take that is read, so that there is an answer with what came before a client gives up.
+const READ_TIMEOUT: Duration = Duration::from_secs(25);
+/// Clusters that are looked at. A hub is built for some more than that.
+const CLUSTER_COUNT_MAX: usize = 1_000;
+/// Clusters that are looked at together.
+const TOGETHER: usize = 4;
+/// Texts about what was left out.
+const OMITTED_COUNT_MAX: usize = 64;
+
+/// What previews are made with: what the controllers of this hub were started with.
+#[derive(Clone, Debug)]
+pub struct Previewer {
+    /// Names this hub to other writers of the same spoke.
+    pub hub_id: String,
+    /// When deletions wait to be confirmed.
+    pub brake: Brake,
+    /// kro's switches.
+    pub switches: Switches,
+}
+
+/// A logical cluster that a definition may be for, as far as the caller sees it.
+struct Place {
+    cluster: LogicalCluster,
+    labels: BTreeMap<String, String>,
+    chosen: Arc<Chosen>,
+}
+
+/// A definition as somebody would write it, or as it is.
+struct Draft {
+    graph: Arc<CompiledGraph>,
+    grant: Grant,
+    reaching: Reaching,
+}
+
+// === impl Previewer ===
+
+impl Previewer {
+    /// Tells what would happen if `definition` were written to the logical cluster `home`. `hub` is a client of this hub that acts as the
+    /// caller.
+    pub async fn preview(
+        &self,
+        hub: kube::Client,
+        home: LogicalCluster,
+        definition: Value,
+    ) -> PreviewStatus {
+        let reader = Reader::new(Dynamic::new(hub), Instant::now() + READ_TIMEOUT);
+        let mut status = PreviewStatus::default();
+        if let Err(reason) = self.look(&reader, &home, &definition, &mut status).await {
+            status.accepted = false;
+            status.message = text(&reason);
+        }
+        status
+    }
+
+    /// # Errors
+    /// Why the definition would be refused.
+    async fn look(
+        &self,
+        reader: &Reader,
+        home: &LogicalCluster,
+        definition: &Value,
+        status: &mut PreviewStatus,
+    ) -> Result<(), String> {
+        let typed = typed(definition)?;
+        let places = self.places(reader, home, status).await;
+        let live = reader.definition(home, &typed.metadata.name).await;
+        let live = live.unwrap_or_else(|reason| {
+            let what = "what is there under this name is not compared";
+            omit(status, &format!("{what}: {reason}"));
+            None
+        });
+        let chosen = match places.iter().find(|place| place.cluster == *home) {
+            Some(place) => Arc::clone(&place.chosen),
+            None => self.board().of(home),
+        };
+        let fetched = self.fetch(reader, &places, &typed).await;
+        let fetched = Arc::new(fetched);
+        let new = draft(home, definition, &typed, &fetched, &chosen).await?;
+        status.accepted = true;
+        let before = match live.as_ref().map(|live| (live, self::typed(live))) {
+            Some((live, Ok(typed))) => {
+                let before = draft(home, live, &typed, &fetched, &chosen).await;
+                before.ok() // children are compared with what is there then
+            }
+            Some((_, Err(_))) | None => None,
+        };
+        status.changed = before
+            .as_ref()
+            .is_none_or(|before| before.graph.spec_hash() != new.graph.spec_hash());
+        let uid = live.as_ref().map_or("", |live| api::meta::uid(live));
+        let owner = Owner {
+            name: typed.metadata.name.clone(),
+            uid: uid.to_owned(),
+        };
+        let crd = crd(reader, home, &new, before.as_ref(), &owner, &typed).await;
+        status.crd = Some(crd);
+        let subject = Subject {
+            new: &new,
+            before: before.as_ref(),
+            home,
+            hub_id: &self.hub_id,
+            brake: self.brake,
+        };
+        let looked: Vec<BoxFuture<'_, _>> = places
+            .iter()
+            .map(|place| cluster::look(reader, &subject, place).boxed())
+            .collect();
+        let looked: Vec<Option<Looked>> = stream::iter(looked).buffered(TOGETHER).collect().await;
+        for looked in looked.into_iter().flatten() {
+            add(&mut status.summary, &looked.counts);
+            status.clusters.push(looked.preview);
+        }
+        Ok(())
+    }
+
+    /// Finds the logical clusters that the caller sees.
+    async fn places(
+        &self,
+        reader: &Reader,
+        home: &LogicalCluster,
+        status: &mut PreviewStatus,
+    ) -> Vec<Place> {
+        let board = self.board();
+        let mut places = vec![Place {
+            cluster: home.clone(),
+            labels: BTreeMap::new(),
+            chosen: board.of(home),
+        }];
+        let spokes = match reader.spokes(CLUSTER_COUNT_MAX).await {
+            Ok((spokes, left_count)) => {
+                if left_count > 0 {
+                    omit(
+                        status,
+                        &format!("{left_count} clusters, because there are too many"),
+                    );
+                }
+                spokes
+            }
+            Err(reason) if home.is_root() => {
+                let what = "the clusters of the fleet, because Spokes cannot be listed";
+                omit(status, &format!("{what}: {reason}"));
+                Vec::new()
+            }
+            Err(_) => Vec::new(),
+        };
+        for spoke in spokes {
+            let Ok(cluster) = spoke.metadata.name.parse::<LogicalCluster>() else {
+                continue;
+            };
+            board.note(&cluster, &spoke.spec.kro);
+            if cluster == *home {
+                places[0].chosen = board.of(home);
+            } else if home.is_root() {
+                places.push(Place {
+                    chosen: board.of(&cluster),
+                    labels: spoke.metadata.labels,
+                    cluster,
+                });
+            }
+        }
+        places
+    }
+
+    fn board(&self) -> Switchboard {
+        let label = (own::HUB.to_owned(), self.hub_id.clone());
+        Switchboard::new(self.switches.clone(), BTreeMap::from([label]))
+    }
+
+    async fn fetch(
+        &self,
+        reader: &Reader,
+        places: &[Place],
+        typed: &ResourceGraphDefinition,
+    ) -> Fetched {
+        let scopes: Vec<_> = places
+            .iter()
+            .map(|place| api::ClusterScope::One(place.cluster.clone()))
+            .collect();
+        let sources: Vec<_> = places
+            .iter()
+            .zip(&scopes)
+            .map(|(place, scope)| resolving::Source {
+                dynamic: reader.dynamic(),
+                cluster: &place.cluster,
+                scope: Some(scope),
+            })
+            .collect();
+        resolving::fetch_as_seen(&sources, &typed.spec).await
+    }
+}
+
+fn typed(definition: &Value) -> Result<ResourceGraphDefinition, String> {
+    let typed: ResourceGraphDefinition =
+        serde_json::from_value(definition.clone()).map_err(|error| error.to_string())?;
+    let is_one = typed.kind == api::kro::RGD_KIND && typed.api_version == api::kro::API_VERSION;
+    if !is_one {
+        return Err(format!(
+            "it is no {} of {}",
+            api::kro::RGD_KIND,
+            api::kro::API_VERSION
+        ));
+    }
+    if typed.metadata.name.is_empty() {
+        return Err("it has no name".to_owned());
+    }
+    Ok(typed)
+}
+
+/// Compiles a definition.
+async fn draft(
+    home: &LogicalCluster,
+    definition: &Value,
+    typed: &ResourceGraphDefinition,
+    fetched: &Arc<Fetched>,
+    chosen: &Chosen,
+) -> Result<Draft, String> {
+    let (options, name) = (chosen.settings.compile, typed.metadata.name.clone());
+    let (spec, fetched) = (typed.spec.clone(), Arc::clone(fetched));
+    let compiled = apart::run(PLANS_ARE_LONG, move || {
+        fetched.compile(|schemas| graph::compile_with(&spec, &name, schemas, &options))
+    });
+    let compiled = compiled.await.map_err(|error| error.to_string())?;
+    let (graph, _) = compiled.map_err(|error| error.to_string())?;
+    let metadata = &typed.metadata;
+    Ok(Draft {
+        graph,
+        grant: Grant::of(home, definition)?,
+        reaching: Reaching::of(&metadata.annotations, &metadata.labels)?,
+    })
+}
+
+/// Tells what would become of the CRD in the definition's home.
+async fn crd(
+    reader: &Reader,
+    home: &LogicalCluster,
+    new: &Draft,
+    before: Option<&Draft>,
+    owner: &Owner,
+    typed: &ResourceGraphDefinition,
+) -> CrdPreview {
+    let wanted = new.graph.definition();
+    let name = wanted.metadata.name.clone();
+    let mut preview = CrdPreview {
+        name: name.clone(),
+        ..CrdPreview::default()
+    };
+    // Who may not read CRDs may have read the definition that this one is generated from.
+    let live = match reader.object(home, &resources::crds(), "", &name).await {
+        Ok(live) => live.and_then(|live| CustomResourceDefinition::from_value(&live).ok()),
+        Err(_) => before.map(|before| before.graph.definition().clone()),
+    };
+    let Some(live) = live else {
+        preview.action = "Create".to_owned();
+        return preview;
+    };
+    let is_generated = live.metadata.uid.is_empty(); // it was not read, so nobody can say whose it is
+    let refusal = graph::ownership(&live, owner).refusal(&name);
+    if let Some(reason) = refusal.filter(|_| !is_generated) {
+        preview.action = "Refused".to_owned();
+        preview.message = text(&reason);
+        return preview;
+    }
+    let report = match compatibility::compare(&live, wanted) {
+        Ok(report) => report,
+        Err(reason) => {
+            preview.action = "Refused".to_owned();
+            preview.message = text(&reason);
+            return preview;
+        }
+    };
+    let told = |changes: &[compatibility::Change]| -> Vec<String> {
+        let changes = changes.iter().take(OMITTED_COUNT_MAX);
+        changes
+            .map(|it| text(&format!("{}: {it}", it.path)))
+            .collect()
+    };
+    preview.breaking = told(&report.breaking);
+    preview.other = told(&report.other);
+    let annotations = &typed.metadata.annotations;
+    let is_allowed = annotations
+        .get(keys::ANNOTATION_ALLOW_BREAKING_CHANGES)
+        .is_some_and(|it| it == "true");
+    preview.action = match report.refusal(&name) {
+        Some(reason) if !is_allowed => {
+            preview.message = text(&reason);
+            "Refused"
+        }
+        _ if report.is_empty() => "None",
+        _ => "Update",
+    }
+    .to_owned();
+    preview
+}
+
+fn add(summary: &mut Summary, counts: &Summary) {
+    summary.clusters += counts.clusters;
+    summary.unknown_clusters += counts.unknown_clusters;
+    summary.instances += counts.instances;
+    summary.examined += counts.examined;
+    summary.invalid += counts.invalid;
+    summary.failing += counts.failing;
+    summary.created += counts.created;
+    summary.updated += counts.updated;
+    summary.deleted += counts.deleted;
+    summary.held += counts.held;
+}
+
+fn omit(status: &mut PreviewStatus, what: &str) {
+    if status.omitted.len() < OMITTED_COUNT_MAX {
+        status.omitted.push(text(what));
+    }
+}

@@ -1,0 +1,340 @@
+//! What a definition would do in one logical cluster.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use api::{
+    GroupVersionResource, LogicalCluster,
+    kro::keys,
+    meta,
+    wheelhouse::{
+        keys as own,
+        preview::{ClusterPreview, InstancePreview, Summary},
+    },
+};
+use client::apart;
+use graph::{
+    Observed, ResolvedKind, Wanted,
+    foresight::{self, ChildAction, Foreseen, is_child_of},
+};
+use schema::{Schema, structural, validate};
+use serde_json::Value;
+
+use super::{Draft, Place, reading::Reader, told};
+use crate::state::{brake::Brake, children, switches::Chosen};
+
+/// Instances of one cluster that are read.
+const INSTANCE_COUNT_MAX: usize = 500;
+/// Of those, how many are planned.
+const EXAMINED_COUNT_MAX: usize = 100;
+/// Children of one kind that are read.
+const CHILD_COUNT_MAX: usize = 5_000;
+/// Instances that are told of.
+const TOLD_COUNT_MAX: usize = 50;
+/// Children of one instance that are told of.
+const TOLD_CHILD_COUNT_MAX: usize = 50;
+/// Errors of one instance that are told.
+const ERROR_COUNT_MAX: usize = 8;
+/// Rounds of reading what plans refer to.
+const READ_ROUND_COUNT_MAX: usize = 8;
+/// Plans are made apart from the threads that serve, however small the instance is.
+pub(super) const PLANS_ARE_LONG: usize = usize::MAX;
+
+/// What is previewed.
+pub(super) struct Subject<'a> {
+    pub(super) new: &'a Draft,
+    pub(super) before: Option<&'a Draft>,
+    pub(super) home: &'a LogicalCluster,
+    pub(super) hub_id: &'a str,
+    pub(super) brake: Brake,
+}
+
+/// The children in a cluster, by the set that they say they belong to.
+type Children = HashMap<String, Vec<Arc<Value>>>;
+
+/// What was found in a cluster, with counts of all of it.
+pub(super) struct Looked {
+    pub(super) preview: ClusterPreview,
+    pub(super) counts: Summary,
+}
+
+/// Looks at a cluster; `None` where the definition is not for it, and was not.
+pub(super) async fn look(reader: &Reader, subject: &Subject<'_>, place: &Place) -> Option<Looked> {
+    let is_home = place.cluster == *subject.home;
+    let is_for = |draft: &Draft| is_home || draft.reaching.selects(&place.labels);
+    let was = subject.before.is_some_and(is_for);
+    let serving = match (was, is_for(subject.new)) {
+        (true, true) => "Serves",
+        (false, true) => "Begins",
+        (true, false) => "Ends",
+        (false, false) => return None,
+    };
+    let mut preview = ClusterPreview {
+        cluster: place.cluster.to_string(),
+        serving: serving.to_owned(),
+        ..ClusterPreview::default()
+    };
+    let mut counts = Summary::default();
+    if let Err(reason) = fill(reader, subject, place, (&mut preview, &mut counts)).await {
+        preview.message = told::text(&reason);
+    }
+    counts.clusters = 1;
+    counts.unknown_clusters = u64::from(!preview.message.is_empty());
+    counts.instances = preview.instances;
+    counts.examined = preview.examined;
+    Some(Looked { preview, counts })
+}
+
+/// # Errors
+/// Why nothing more is told of the cluster.
+async fn fill(
+    reader: &Reader,
+    subject: &Subject<'_>,
+    place: &Place,
+    (preview, counts): (&mut ClusterPreview, &mut Summary),
+) -> Result<(), String> {
+    let (cluster, graph) = (&place.cluster, &subject.new.graph);
+    let listed = reader.list(cluster, graph.gvr(), "", None, INSTANCE_COUNT_MAX);
+    let listed = listed.await?;
+    preview.instances = listed.items.len() as u64 + listed.left_count;
+    if listed.items.is_empty() || preview.serving == "Ends" {
+        return Ok(()); // what is not served any more is left as it is
+    }
+    let schema = ResolvedKind::defined(graph.definition(), &graph.gvr().version)?.schema;
+    let children = children(reader, subject, cluster).await;
+    let mut unread = String::new();
+    let children = children.unwrap_or_else(|reason| {
+        unread = format!("children are not compared: {reason}");
+        None
+    });
+    for instance in listed.items.iter().take(EXAMINED_COUNT_MAX) {
+        if reader.is_over() {
+            unread = "not all instances were looked at in time".to_owned();
+            break;
+        }
+        preview.examined += 1;
+        let examined = (instance, &*schema, children.as_ref());
+        let one = examine(reader, subject, place, examined, counts).await;
+        if is_nothing(&one) {
+            continue;
+        }
+        if preview.changes.len() < TOLD_COUNT_MAX {
+            preview.changes.push(one);
+        } else {
+            preview.changes_omitted += 1;
+        }
+    }
+    preview.message = told::text(&unread);
+    Ok(())
+}
+
+fn is_nothing(one: &InstancePreview) -> bool {
+    one.invalid.is_empty()
+        && one.failure.is_empty()
+        && one.confirmation.is_empty()
+        && one.children.is_empty()
+        && one.waiting.is_empty()
+}
+
+/// Reads all children of the definition's kinds, before and after.
+///
+/// # Errors
+/// Why a kind of them cannot be read: without it, what is there would count as absent.
+async fn children(
+    reader: &Reader,
+    subject: &Subject<'_>,
+    cluster: &LogicalCluster,
+) -> Result<Option<Children>, String> {
+    let drafts = subject.before.into_iter().chain([subject.new]);
+    let kinds: BTreeSet<GroupVersionResource> = drafts
+        .flat_map(|draft| draft.graph.child_kinds())
+        .filter(|kind| kind.applied)
+        .map(|kind| kind.gvr)
+        .collect();
+    let mut children = Children::new();
+    for gvr in kinds {
+        let selector = Some(children::owned());
+        let listed = reader.list(cluster, &gvr, "", selector, CHILD_COUNT_MAX);
+        let listed = listed
+            .await
+            .map_err(|reason| format!("{}: {reason}", gvr.group_resource()))?;
+        if listed.left_count > 0 {
+            let resource = gvr.group_resource();
+            return Err(format!("{resource}: there are more than a preview reads"));
+        }
+        for child in listed.items {
+            let set = meta::label(&child, keys::LABEL_APPLYSET_PART_OF);
+            let hub = meta::label(&child, own::HUB);
+            let is_ours = hub.is_none_or(|hub| hub == subject.hub_id);
+            if let Some(set) = set.filter(|_| is_ours).map(str::to_owned) {
+                children.entry(set).or_default().push(Arc::new(child));
+            }
+        }
+    }
+    Ok(Some(children))
+}
+
+async fn examine(
+    reader: &Reader,
+    subject: &Subject<'_>,
+    place: &Place,
+    (instance, schema, children): (&Value, &Schema, Option<&Children>),
+    counts: &mut Summary,
+) -> InstancePreview {
+    let (namespace, name) = told::names(instance);
+    let mut one = InstancePreview {
+        namespace,
+        name,
+        ..InstancePreview::default()
+    };
+    let renewed = match renewed(instance, schema) {
+        Ok(renewed) => renewed,
+        Err(errors) => {
+            counts.invalid += 1;
+            one.invalid = errors;
+            return one;
+        }
+    };
+    let is_left_alone = meta::is_terminating(instance) || graph::instance::is_suspended(instance);
+    let Some(children) = children.filter(|_| !is_left_alone) else {
+        return one;
+    };
+    let mine = children.get(&graph::applyset_id(instance));
+    let mine = mine.cloned().unwrap_or_default();
+    match foresee(reader, subject, place, (instance, renewed), mine.clone()).await {
+        Ok(foreseen) => {
+            tell(&mut one, &foreseen, subject.brake, mine.len());
+            count(counts, &foreseen);
+        }
+        Err(reason) => one.failure = told::text(&reason),
+    }
+    counts.failing += u64::from(!one.failure.is_empty());
+    counts.held += u64::from(!one.confirmation.is_empty());
+    one
+}
+
+/// Returns an instance as the new schema leaves it.
+///
+/// # Errors
+/// Why the schema does not allow it.
+fn renewed(instance: &Value, schema: &Schema) -> Result<Value, Vec<String>> {
+    let mut renewed = instance.clone();
+    structural::prune(&mut renewed, schema);
+    structural::drop_nulls(&mut renewed, schema);
+    structural::default(&mut renewed, schema).map_err(|error| vec![error.to_string()])?;
+    let errors = validate(&renewed, schema, None);
+    if errors.is_empty() {
+        return Ok(renewed);
+    }
+    let errors = errors.iter().take(ERROR_COUNT_MAX);
+    Err(errors.map(|error| told::text(&error.to_string())).collect())
+}
+
+/// Foretells, and answers what that wants to know of other objects, until it asks nothing new.
+async fn foresee(
+    reader: &Reader,
+    subject: &Subject<'_>,
+    place: &Place,
+    (instance, renewed): (&Value, Value),
+    children: Vec<Arc<Value>>,
+) -> Result<Foreseen, String> {
+    let mut observed = Observed::new();
+    for child in &children {
+        observed.child(Arc::clone(child));
+    }
+    if subject.new.grant.adopts() {
+        observed.take_over();
+    }
+    let owner = |draft: &Draft| draft.grant.owns().then(|| meta::uid(instance).to_owned());
+    let owners = (owner(subject.new), subject.before.and_then(owner));
+    let mut answered: BTreeSet<Wanted> = BTreeSet::new();
+    let work = Arc::new((instance.clone(), renewed, children));
+    for _ in 0..READ_ROUND_COUNT_MAX {
+        let asked = Asked {
+            work: Arc::clone(&work),
+            observed: observed.clone(),
+            owners: owners.clone(),
+            new: Arc::clone(&subject.new.graph),
+            before: subject.before.map(|before| Arc::clone(&before.graph)),
+            chosen: Arc::clone(&place.chosen),
+        };
+        let foreseen = apart::run(PLANS_ARE_LONG, move || asked.answer());
+        let foreseen = foreseen.await.map_err(|error| error.to_string())?;
+        let wanted = foreseen.wanted.iter();
+        let new: Vec<Wanted> = wanted
+            .filter(|wanted| answered.insert((*wanted).clone()))
+            .cloned()
+            .collect();
+        if new.is_empty() {
+            return Ok(foreseen);
+        }
+        for wanted in new {
+            match reader.external(&place.cluster, &wanted).await {
+                Ok(found) => {
+                    let found = found.into_iter().map(Arc::new).collect();
+                    observed.external(&wanted, found);
+                }
+                Err(reason) => observed.external_failed(&wanted, reason),
+            }
+        }
+    }
+    Err("it refers to more objects than a preview reads".to_owned())
+}
+
+/// What goes to another thread.
+struct Asked {
+    work: Arc<(Value, Value, Vec<Arc<Value>>)>,
+    observed: Observed,
+    owners: (Option<String>, Option<String>),
+    new: Arc<graph::CompiledGraph>,
+    before: Option<Arc<graph::CompiledGraph>>,
+    chosen: Arc<Chosen>,
+}
+
+// === impl Asked ===
+
+impl Asked {
+    fn answer(self) -> Foreseen {
+        let (instance, renewed, children) = &*self.work;
+        let subject = foresight::Subject {
+            instance,
+            renewed,
+            observed: &self.observed,
+            owner: self.owners.0.as_deref(),
+            owner_before: self.owners.1.as_deref(),
+            children,
+            settings: &self.chosen.settings,
+        };
+        debug_assert!(
+            children.iter().all(|child| is_child_of(child, instance)),
+            "they were chosen by that"
+        );
+        self.new.foresee(self.before.as_deref(), &subject)
+    }
+}
+
+fn tell(one: &mut InstancePreview, foreseen: &Foreseen, brake: Brake, all: usize) {
+    one.failure = told::text(foreseen.failure.as_deref().unwrap_or_default());
+    let going = foreseen.children.iter();
+    let going = going.filter(|it| it.action == ChildAction::Delete).count();
+    if brake.holds(going, all) {
+        let what = format!("{going} of {all} children would be deleted");
+        one.confirmation = format!("{what}: that waits until somebody confirms it");
+    }
+    let told = foreseen.children.iter().take(TOLD_CHILD_COUNT_MAX);
+    one.children = told.map(told::child).collect();
+    one.children_omitted = foreseen.children.len().saturating_sub(one.children.len()) as u64;
+    one.waiting = foreseen.waiting.iter().map(told::node).collect();
+}
+
+fn count(counts: &mut Summary, foreseen: &Foreseen) {
+    for child in &foreseen.children {
+        *match child.action {
+            ChildAction::Create => &mut counts.created,
+            ChildAction::Update => &mut counts.updated,
+            ChildAction::Delete => &mut counts.deleted,
+        } += 1;
+    }
+}
