@@ -23,6 +23,7 @@ mod e2e {
     mod outage;
     mod parting;
     mod played;
+    mod preview;
     mod quickstart;
     mod restored;
     mod streams;

@@ -21,6 +21,7 @@ mod isolation {
     mod host;
     mod hostile_spoke;
     mod joined;
+    mod preview;
     mod profiles;
     mod rbac;
     mod relay;

@@ -57,7 +57,7 @@ macro_rules! assets {
 }
 
 /// All files. A test compares them with the folder.
-static ASSETS: [Asset; 17] = assets![
+static ASSETS: [Asset; 18] = assets![
     "index.html",
     "app.css",
     "app.js",
@@ -71,6 +71,7 @@ static ASSETS: [Asset; 17] = assets![
     "kinds.js",
     "matrix.js",
     "parts.js",
+    "preview.js",
     "session.js",
     "spoke.js",
     "vendor/lit-html.LICENSE",

@@ -28,14 +28,14 @@ export function query(parameters) {
   return text && `?${text}`;
 }
 
-async function send(path, { method = "GET", body, signal, accept = "application/json", isReview = false } = {}) {
+async function send(path, { method = "GET", body, signal, accept = "application/json", isReview = false, isYaml = false } = {}) {
   const headers = { accept, ...credentials() };
-  if (body !== undefined) headers["content-type"] = "application/json";
+  if (body !== undefined) headers["content-type"] = isYaml ? "application/yaml" : "application/json";
   let response;
   try {
     response = await fetch(path, {
       method, headers, signal, redirect: "error", cache: "no-store",
-      body: body === undefined ? undefined : JSON.stringify(body),
+      body: body === undefined || isYaml ? body : JSON.stringify(body),
     });
   } catch (error) {
     if (signal?.aborted) throw error;
@@ -51,6 +51,8 @@ async function send(path, { method = "GET", body, signal, accept = "application/
 
 export const get = async (path, signal) => (await send(path, { signal })).json();
 export const post = async (path, body, signal) => (await send(path, { method: "POST", body, signal })).json();
+/** Creates what a text of YAML says. */
+export const postYaml = async (path, body, signal) => (await send(path, { method: "POST", body, signal, isYaml: true })).json();
 const review = async (path, body) => (await send(path, { method: "POST", body, isReview: true })).json();
 
 /** Who the hub takes the caller for; null for nobody. */

@@ -3,6 +3,7 @@
 import { html, nothing } from "./vendor/lit-html.js";
 import { get, isFinal, waitAfter } from "./api.js";
 import { drawing } from "./graph.js";
+import { preview } from "./preview.js";
 import { chip, condition, conditions, links, list, refusal, source, text, trouble, when, yaml } from "./parts.js";
 
 export const title = ([, name]) => name ?? "Definitions";
@@ -47,6 +48,7 @@ function one(app, [cluster, name]) {
   const ending = new AbortController();
   let failures = 0;
   let due = null;
+  const change = preview(app, cluster);
   const find = () => [...app.definitions.objects.values()].find((it) => text(it.metadata?.name) === name && clusterOf(it) === cluster);
   /** Draws anew where the definition, or what the compiler says of it, has changed. */
   async function draw(version) {
@@ -77,7 +79,8 @@ function one(app, [cluster, name]) {
       ${refusal(error, name)}
       <section aria-label="Graph">${drawing(graph, { chosen, choose: (id) => { chosen = id; app.update(); } })}</section>
       ${node ? html`<section aria-label="Node ${chosen}"><h2>${chosen}</h2><pre tabindex="0"><code>${yaml(node)}</code></pre></section>` : nothing}
+      ${definition ? change.render(definition) : nothing}
       ${definition ? html`<section aria-label="Conditions">${conditions(definition)}</section>${source(definition)}` : nothing}`;
   };
-  return { render, stop() { clearTimeout(due); ending.abort(); } };
+  return { render, stop() { clearTimeout(due); ending.abort(); change.stop(); } };
 }

@@ -22,6 +22,15 @@ function healthOf(child) {
   return { state: "ready", word: "Present" };
 }
 
+/** What the status of an instance says of a node: how it looks, for each state that there is. */
+const TOLD = {
+  SYNCED: { look: "good", word: "Ready" }, SKIPPED: { look: "off", word: "Left out" }, ERROR: { look: "bad", word: "Failed" },
+  WAITING_FOR_READINESS: { look: "busy", word: "Not ready" }, IN_PROGRESS: { look: "busy", word: "In progress" }, DELETING: { look: "busy", word: "Deleting" },
+};
+
+/** Reasons of nodes that only wait for another one. */
+const OF_OTHERS = ["IncludeWhenPending", "DependencyNotReady", "DependencyFailed", "DataPending", "NotReached"];
+
 const LOOK = { ready: "good", inProgress: "busy", deleting: "busy", error: "bad" };
 
 export function page(app, [resource, cluster, space, name]) {
@@ -128,8 +137,17 @@ export function page(app, [resource, cluster, space, name]) {
     return mine.length > 0 && mine.every((object) => healthOf(object).state === "ready");
   };
 
-  /** The state of a node, from what is there for it, and what the definition says of it. */
+  /** What the instance's own status says of a node; without the gate InstanceNodeStatus it says nothing. */
+  const toldOf = (id) => list(instance?.status?.nodes).find((it) => it?.id === id && Object.hasOwn(TOLD, it.state));
+
+  /** The state of a node: as the status has it, and else from what is there for it, and what the definition says of it. */
   function stateOfNode(node) {
+    const told = toldOf(node.id);
+    if (told) {
+      if (OF_OTHERS.includes(told.reason)) return { look: "off", word: "Waits" };
+      const { look, word } = TOLD[told.state];
+      return { look, word: Number.isInteger(told.desired) && told.desired > 1 ? `${text(told.observed)}/${told.desired}` : word };
+    }
     const mine = live().filter((object) => nodeOf(object) === node.id);
     const members = list(ledger?.spec?.members).filter((member) => member?.node === node.id);
     if (mine.length) {
@@ -183,12 +201,13 @@ export function page(app, [resource, cluster, space, name]) {
     const state = instance && stateOf(instance);
     const why = instance && state !== "ready" ? trouble(instance) : null;
     const held = blocking();
+    const heldBy = held && toldOf(held);
     return html`<div class="head"><h1 tabindex="-1">${name}</h1>${isGone ? chip("unknown", "Gone") : state ? chip(state) : nothing}
         <p class="summary">${text(instance?.kind)} in <a href=${links.spoke(cluster)}>${cluster}</a>${namespace ? html`, namespace ${namespace}` : nothing}
         ${instance ? html`<span class="quiet">· ${ago(instance.metadata?.creationTimestamp)} old</span>` : nothing}</p></div>
       ${refusal(error, name)}
       ${isGone && !error ? html`<p class="refusal" role="alert"><b>The instance is gone.</b> What is shown is what was last known of it.</p>` : nothing}
-      ${why ? html`<p class="waits ${state}"><b>${text(why.reason)}</b> ${text(why.message)}${held ? html` <span class="quiet">First node in the way: <b>${held}</b>.</span>` : nothing}</p>` : nothing}
+      ${why ? html`<p class="waits ${state}"><b>${text(why.reason)}</b> ${text(why.message)}${held ? html` <span class="quiet">First node in the way: <b>${held}</b>${heldBy ? html`, ${text(heldBy.reason)}${heldBy.message ? html`: ${text(heldBy.message)}` : nothing}` : nothing}.</span>` : nothing}</p>` : nothing}
       <section aria-label="Graph">${refusal(graphError, "the definition")}
         ${drawing(graph, { stateOf: instance ? stateOfNode : undefined, first: held, chosen, choose: (id) => { chosen = id; app.update(); } })}</section>
       <div class="columns-two">

@@ -124,6 +124,9 @@ pub struct InstancePreview {
     /// Why its deletions would wait to be confirmed.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub confirmation: String,
+    /// Whether what is deleted stays until all nodes are there.
+    #[serde(skip_serializing_if = "is_default")]
+    pub deletions_wait: bool,
     /// Its children that would change.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<ChildPreview>,

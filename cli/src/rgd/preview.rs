@@ -235,6 +235,9 @@ fn of_instance(
         lines.push(format!("  {} more objects", instance.children_omitted));
     }
     if detail == Detail::All {
+        if instance.deletions_wait {
+            lines.push("  deletions wait until all nodes are there".to_owned());
+        }
         let waiting = instance.waiting.iter();
         lines.extend(waiting.map(|it| format!("  ? {}: {}: {}", it.id, it.reason, it.message)));
     }

@@ -323,6 +323,7 @@ fn tell(one: &mut InstancePreview, foreseen: &Foreseen, brake: Brake, all: usize
         let what = format!("{going} of {all} children would be deleted");
         one.confirmation = format!("{what}: that waits until somebody confirms it");
     }
+    one.deletions_wait = going > 0 && foreseen.prune_waits;
     let told = foreseen.children.iter().take(TOLD_CHILD_COUNT_MAX);
     one.children = told.map(told::child).collect();
     one.children_omitted = foreseen.children.len().saturating_sub(one.children.len()) as u64;

@@ -74,3 +74,49 @@ pub(super) fn names(object: &Value) -> (String, String) {
     let name = |text: &str| printable(text, PATH_BYTES_MAX);
     (name(meta::namespace(object)), name(meta::name(object)))
 }
+
+#[cfg(test)]
+mod tests {
+    use api::GroupVersionKind;
+    use graph::{ObjectRef, foresight::ChildAction};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_of_secrets_are_not_told_and_others_are_cut() {
+        let fields = || {
+            let field = |path: &str, to: Value| FieldChange {
+                path: path.to_owned(),
+                from: None,
+                to: Some(to),
+            };
+            vec![
+                field(".stringData.word", json!("xyzzy")),
+                field(".metadata.labels.a", json!("b\u{1b}")),
+                field(".data", json!({"long": "x".repeat(1000)})),
+            ]
+        };
+        let of_kind = |kind: &str| {
+            child(&ChildChange {
+                node: "n".to_owned(),
+                reference: ObjectRef::default(),
+                gvk: GroupVersionKind::new("", "v1", kind),
+                action: ChildAction::Update,
+                fields: fields(),
+            })
+        };
+        let to = |child: &ChildPreview| -> Vec<Option<String>> {
+            child.fields.iter().map(|it| it.to.clone()).collect()
+        };
+        let told = to(&of_kind("Secret"));
+        assert_eq!(told, [None, Some("\"b\\u001b\"".to_owned()), None]);
+        let told = to(&of_kind("ConfigMap"));
+        assert_eq!(told[0].as_deref(), Some("\"xyzzy\""));
+        assert!(
+            told[2]
+                .as_ref()
+                .is_some_and(|it| it.len() <= VALUE_BYTES_MAX)
+        );
+    }
+}

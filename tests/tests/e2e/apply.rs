@@ -136,6 +136,7 @@ async fn an_instance_at_a_path_comes_alive_in_that_spoke_and_in_no_other() {
         Some(0),
         "nothing at west's path"
     );
+    super::preview::what_is_foretold_happens(&hub, &east).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -61,6 +61,7 @@ async fn dev_brings_the_demo_up_and_every_line_that_it_prints_works_as_typed() {
         );
     }
     scrape(&folder.file("wheelhouse-dev/kubeconfig")).await;
+    see_nodes(&folder).await;
     see_fleet(&folder).await;
     stop(&process).await;
     // The second start finds everything there.
@@ -105,6 +106,21 @@ async fn stop(process: &Process) {
         }
     })
     .await;
+}
+
+/// Looks at how the nodes of the demo are, as `kubectl describe` prints them.
+async fn see_nodes(folder: &Scratch) {
+    let kubectl = Kubectl::new(&folder.file("wheelhouse-dev/kubeconfig"));
+    let described = ["--context", "spoke-1", "describe", "webapp", "demo"];
+    let printed = kubectl.must(&described).await;
+    for part in [
+        "Managed Resources:",
+        "Node ID:      deployment",
+        "Reason:                IncludeWhenFalse",
+        "State:                 SYNCED",
+    ] {
+        assert!(printed.contains(part), "{part} is not in {printed}");
+    }
 }
 
 /// Looks at the fleet in a terminal.

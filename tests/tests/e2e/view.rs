@@ -140,11 +140,35 @@ async fn the_fleet_is_seen_in_a_browser_live_and_with_the_rights_of_who_looks() 
     every_page_shows_what_is(&scene, &mut tab).await;
     is_content(&tab);
     what_changes_is_seen(&scene, &mut tab).await;
+    a_change_is_previewed(&mut tab).await;
     nothing_foreign_runs(&scene, &mut tab).await;
     a_tenant_sees_its_own(&scene).await;
     faults::are_survived(&scene).await;
     a_spoke_that_stops_turns_its_tile(&mut scene, &mut tab).await;
     is_content(&tab);
+}
+
+/// Asks on the page of a definition what a change of it would do.
+async fn a_change_is_previewed(tab: &mut Tab) {
+    go(tab, "#/definitions/root/webapp").await;
+    tab.until("document.querySelector('.preview summary')").await;
+    tab.eval("document.querySelector('.preview summary').click()")
+        .await;
+    tab.until("document.querySelector('.preview textarea').value.includes('targetPort: 8080')")
+        .await;
+    tab.eval("(it => { it.value = it.value.replace('targetPort: 8080', 'targetPort: 9090'); })(document.querySelector('.preview textarea'))")
+        .await;
+    tab.eval("document.querySelector('.preview form').requestSubmit()")
+        .await;
+    tab.until(&shows(".spec.ports[0].targetPort")).await;
+    tab.until(&shows("Nothing is written.")).await;
+    tab.screenshot("preview").await;
+    accessible(tab, "preview").await;
+    tab.eval("(it => { it.value = it.value.replace('schema.spec.message', 'nobody.spec'); })(document.querySelector('.preview textarea'))")
+        .await;
+    tab.eval("document.querySelector('.preview form').requestSubmit()")
+        .await;
+    tab.until(&shows("It would be refused.")).await;
 }
 
 async fn strangers_are_let_in_by_a_good_token_alone(scene: &Scene) {

@@ -1,0 +1,88 @@
+// What a change of a definition would do to the fleet: asked of the hub, which writes nothing.
+
+import { html, nothing } from "./vendor/lit-html.js";
+import { at, postYaml } from "./api.js";
+import { links, list, plural, refusal, text, yaml } from "./parts.js";
+
+const SIGN = { Create: "+", Update: "~", Delete: "-" };
+
+/** A definition as somebody would write it. */
+function written(definition) {
+  const { name, labels, annotations } = definition.metadata ?? {};
+  const kept = Object.fromEntries(Object.entries(annotations ?? {}).filter(([key]) => !key.startsWith("internal.") && key !== "kcp.io/cluster"));
+  const metadata = { name, ...(labels ? { labels } : {}), ...(Object.keys(kept).length ? { annotations: kept } : {}) };
+  return yaml({ apiVersion: definition.apiVersion, kind: definition.kind, metadata, spec: definition.spec });
+}
+
+/** The text of a definition within that of a preview. */
+const asked = (definition) => `apiVersion: wheelhouse.dev/v1alpha1
+kind: DefinitionPreview
+spec:
+  definition:
+${definition.replace(/^---.*\n/, "").split("\n").map((line) => `    ${line}`).join("\n")}
+`;
+
+const place = (it) => `${it.namespace ? `${text(it.namespace)}/` : ""}${text(it.name)}`;
+
+const ofChild = (it) => html`<tr><td>${SIGN[it.action] ?? text(it.action)}</td><td>${text(it.nodeID)}</td><td>${text(it.kind)}</td><th scope="row">${place(it)}</th>
+  <td class="prose">${list(it.fields).map((field) => html`<div><code>${text(field?.path)}</code> ${text(field?.from) || "–"} → ${text(field?.to) || "–"}</div>`)}
+    ${it.fieldsOmitted ? html`<div class="quiet">${plural(Number(it.fieldsOmitted), "more field")}</div>` : nothing}</td></tr>`;
+
+const ofInstance = (cluster, it) => html`<h3><a href=${links.spoke(cluster)}>${cluster}</a> ${place(it)}</h3>
+  ${list(it.invalid).map((why) => html`<p class="refusal">Not allowed by the new schema: ${text(why)}</p>`)}
+  ${it.failure ? html`<p class="refusal">Nothing would be written: ${text(it.failure)}</p>` : nothing}
+  ${it.confirmation ? html`<p class="waits error">${text(it.confirmation)}</p>` : nothing}
+  ${list(it.children).length ? html`<table class="plain"><thead><tr><th scope="col">What</th><th scope="col">Node</th><th scope="col">Kind</th><th scope="col">Name</th><th scope="col">Fields</th></tr></thead>
+    <tbody>${list(it.children).map(ofChild)}</tbody></table>` : nothing}
+  ${it.childrenOmitted ? html`<p class="quiet">${plural(Number(it.childrenOmitted), "more object")}</p>` : nothing}
+  ${it.deletionsWait ? html`<p class="quiet">Deletions wait until all nodes are there.</p>` : nothing}
+  ${list(it.waiting).map((node) => html`<p class="quiet">Cannot be told: <b>${text(node?.id)}</b>, ${text(node?.reason)}: ${text(node?.message)}</p>`)}`;
+
+function answered(status) {
+  if (!status.accepted) return html`<p class="refusal" role="alert"><b>It would be refused.</b> ${text(status.message)}</p>`;
+  const { crd, summary = {} } = status;
+  const clusters = list(status.clusters).filter(Boolean);
+  const count = (name) => Number(summary[name] ?? 0);
+  return html`<p role="status"><b>${count("created")}</b> to create, <b>${count("updated")}</b> to change, <b>${count("deleted")}</b> to delete, in ${plural(clusters.length, "cluster")};
+      ${plural(count("examined"), "instance")} of ${count("instances")} examined, ${count("invalid")} invalid, ${count("failing")} failing, ${count("held")} waiting for a confirmation.</p>
+    ${crd?.message ? html`<p class="refusal">${text(crd.message)}</p>` : nothing}
+    ${list(crd?.breaking).map((it) => html`<p class="quiet">Breaking: ${text(it)}</p>`)}
+    ${clusters.filter((it) => it.message).map((it) => html`<p class="quiet"><b>${text(it.cluster)}</b>: ${text(it.message)}</p>`)}
+    ${clusters.map((it) => html`${list(it.changes).map((one) => ofInstance(text(it.cluster), one))}
+      ${it.changesOmitted ? html`<p class="quiet">${text(it.cluster)}: ${plural(Number(it.changesOmitted), "more instance")}</p>` : nothing}`)}
+    ${list(status.omitted).map((it) => html`<p class="quiet">Not looked at: ${text(it)}</p>`)}`;
+}
+
+/** A form for a change of a definition of a logical cluster. */
+export function preview(app, cluster) {
+  let [answer, error, isAsking] = [null, null, false];
+  const ending = new AbortController();
+
+  async function ask(event) {
+    event.preventDefault();
+    const definition = event.target.querySelector("textarea").value;
+    [answer, error, isAsking] = [null, null, true];
+    app.update();
+    try {
+      answer = await postYaml(`${at(cluster)}/apis/wheelhouse.dev/v1alpha1/definitionpreviews`, asked(definition), ending.signal);
+    } catch (failure) {
+      if (ending.signal.aborted) return;
+      error = failure;
+    }
+    isAsking = false;
+    app.update();
+  }
+
+  /** It is filled in when it is opened, so that what is typed stays while the definition changes. */
+  function open(event, definition) {
+    const area = event.target.querySelector("textarea");
+    if (event.target.open && !area.value) area.value = written(definition);
+  }
+
+  const render = (definition) => html`<details class="preview" @toggle=${(event) => open(event, definition)}><summary>Preview a change</summary>
+    <form @submit=${ask}><label>The definition as it would be applied<textarea rows="18" spellcheck="false" autocomplete="off"></textarea></label>
+      <button type="submit" ?disabled=${isAsking}>${isAsking ? "Asking…" : "Preview"}</button> <span class="quiet">Nothing is written.</span></form>
+    ${refusal(error, "the preview")}
+    ${answer ? answered(answer.status ?? {}) : nothing}</details>`;
+  return { render, stop() { ending.abort(); } };
+}
