@@ -356,12 +356,23 @@ pub(crate) struct Fleet {
 pub(crate) enum FleetView {
     /// Show definitions against clusters: how many instances are ready, of how many.
     Matrix(FleetMatrix),
+    /// Show the instances that are not ready, each with the node in the way.
+    Waiting(FleetWaiting),
     /// Show the fleet as it changes, until it is interrupted.
     Watch(FleetWatch),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct FleetMatrix {
+    /// How to print.
+    #[arg(short, long, value_name = "FORMAT")]
+    pub(crate) output: Option<Format>,
+    #[command(flatten)]
+    pub(crate) hub: HubFlags,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FleetWaiting {
     /// How to print.
     #[arg(short, long, value_name = "FORMAT")]
     pub(crate) output: Option<Format>,

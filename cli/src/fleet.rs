@@ -1,10 +1,13 @@
 //! `wheelhouse fleet`: the fleet in a terminal, the spokes in trouble first.
 //!
-//! [`row`] turns a Spoke into what is shown of it, [`matrix`] counts instances by definition and cluster, and [`watch`] shows the
+//! [`row`] turns a Spoke into what is shown of it, [`matrix`] counts instances by definition and cluster, [`waiting`] names
+//! the nodes in the way of those that are not ready, and [`watch`] shows the
 //! fleet until it is ended. Everything is read over the hub's API, with the caller's own rights.
 
+mod held;
 mod matrix;
 mod row;
+mod waiting;
 mod watch;
 
 use anyhow::{Context, Result};
@@ -23,6 +26,7 @@ pub(crate) async fn run(arguments: args::Fleet) -> Result<()> {
     match arguments.view {
         None => show(&arguments).await,
         Some(args::FleetView::Matrix(wanted)) => matrix::show(&wanted).await,
+        Some(args::FleetView::Waiting(wanted)) => waiting::show(&wanted).await,
         Some(args::FleetView::Watch(wanted)) => watch::run(&wanted).await,
     }
 }

@@ -17,7 +17,7 @@ pub use change::{Change, ChangeKind, Report};
 use api::crd::CustomResourceDefinition;
 use serde_json::Value;
 
-use crate::node_status;
+use crate::told;
 use change::ChangeKind::{PrinterColumnsChanged, PropertyRemoved, TypeChanged};
 
 /// Compares a live definition with the one wanted.
@@ -61,7 +61,7 @@ fn compare_versions(live: &Value, wanted: &Value) -> Result<Report, String> {
         return Ok(report);
     }
     let mut live = live.clone();
-    node_status::forgive(&mut live, wanted);
+    told::forgive(&mut live, wanted);
     let live = &live;
     let live_schema =
         schema_of(live).ok_or_else(|| format!("old version {live_name} has no schema"))?;

@@ -36,9 +36,9 @@ use crate::definition::{self, Names};
 use crate::graph::{CompiledGraph, resource_information};
 use crate::hash::hash_spec;
 use crate::naming;
-use crate::node_status::{self, Told};
 use crate::resolve::{ResolveError, SchemaResolver};
 use crate::simple_schema;
+use crate::told::{self, Told};
 
 pub(crate) use crate::compile::resource::json_word;
 
@@ -130,7 +130,7 @@ pub fn compile_with(
         .collect::<Result<Vec<_>, String>>()?;
     let mut status = status::infer(&mut compiler, spec.schema.status.as_ref())?;
     let told = if options.node_status {
-        node_status::declare(&mut status.schema)
+        told::declare(&mut status.schema)
     } else {
         Told::default()
     };

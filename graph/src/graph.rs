@@ -10,7 +10,7 @@ use expressions::{DeclType, Program};
 use serde_json::Value;
 
 use crate::field_path::Segment;
-use crate::node_status::Told;
+use crate::told::Told;
 
 /// A definition that compiled.
 #[derive(Debug)]

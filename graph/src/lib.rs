@@ -19,6 +19,7 @@ mod node_status;
 mod pluralize;
 mod revision;
 mod simple_schema;
+mod told;
 
 mod compile;
 mod declarations;

@@ -82,13 +82,14 @@ impl AsCaller {
         }
     }
 
-    async fn send(&self, mut request: http::Request<RequestBody>) -> Response {
+    pub(super) async fn send(&self, mut request: http::Request<RequestBody>) -> Response {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             let status = Status::bad_request("a preview writes nothing");
             return respond::refuse(&status.into(), Negotiated::JSON, "");
         }
         let headers = request.headers_mut();
-        for name in self.identity.keys() {
+        // What the sender would say of itself is nothing to go by.
+        for name in identity(&self.hub.parts.authenticator, headers).keys() {
             headers.remove(name);
         }
         for (name, value) in self.identity.iter() {

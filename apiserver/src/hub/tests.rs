@@ -4,6 +4,7 @@ mod bypass;
 mod coverage;
 mod credentials;
 mod escalation;
+mod preview;
 mod standing;
 mod view;
 mod world;

@@ -8,7 +8,7 @@ use client::{Dynamic, Endpoint, ListRequest, discovery};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{print, rows};
+use super::{held::Waiting, print, rows};
 use crate::{
     args, connect,
     output::{self, Format},
@@ -17,8 +17,8 @@ use crate::{
 /// A definition, and its instances by cluster.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Line {
-    definition: String,
+pub(super) struct Line {
+    pub(super) definition: String,
     /// The logical cluster that it is in; it serves that one alone, unless it is root.
     cluster: String,
     kind: String,
@@ -29,7 +29,10 @@ struct Line {
     instances: BTreeMap<String, Count>,
     /// Why its instances cannot be counted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    failure: Option<String>,
+    pub(super) failure: Option<String>,
+    /// The instances that are not ready.
+    #[serde(skip)]
+    pub(super) waiting: Vec<Waiting>,
 }
 
 /// Instances of one definition in one cluster.
@@ -57,7 +60,8 @@ pub(super) async fn show(arguments: &args::FleetMatrix) -> Result<()> {
     }
 }
 
-async fn lines(hub: &Dynamic) -> Result<Vec<Line>> {
+/// Reads all definitions, and their instances.
+pub(super) async fn lines(hub: &Dynamic) -> Result<Vec<Line>> {
     let all = ClusterScope::All;
     let definitions = GroupVersionResource::new(kro::GROUP, kro::VERSION, kro::RGD_RESOURCE);
     let listed = hub
@@ -150,6 +154,7 @@ impl Line {
             state: status["state"].as_str().unwrap_or("Unknown").to_owned(),
             instances: BTreeMap::new(),
             failure: None,
+            waiting: Vec::new(),
         }
     }
 
@@ -171,6 +176,7 @@ impl Line {
                     let count = self.instances.entry(cluster.to_owned()).or_default();
                     count.total += 1;
                     count.ready += u64::from(instance["status"]["state"] == "ACTIVE");
+                    self.waiting.extend(Waiting::of(cluster, instance));
                 }
             }
             Err(error) => self.failure = Some(error.chain()),
@@ -203,6 +209,7 @@ mod tests {
                 })
                 .collect(),
             failure: failure.map(str::to_owned),
+            waiting: Vec::new(),
         };
         let spokes = BTreeSet::from(["east".to_owned(), "west".to_owned()]);
         let lines = [

@@ -151,7 +151,8 @@ async fn the_fleet_is_seen_in_a_browser_live_and_with_the_rights_of_who_looks() 
 /// Asks on the page of a definition what a change of it would do.
 async fn a_change_is_previewed(tab: &mut Tab) {
     go(tab, "#/definitions/root/webapp").await;
-    tab.until("document.querySelector('.preview summary')").await;
+    tab.until("document.querySelector('.preview summary')")
+        .await;
     tab.eval("document.querySelector('.preview summary').click()")
         .await;
     tab.until("document.querySelector('.preview textarea').value.includes('targetPort: 8080')")
