@@ -289,16 +289,10 @@ impl Hub {
                 }
                 let facts = Facts::of_authorized(&authorized);
                 let owed = audit::Owed::new(facts.context, facts.info, head.started);
-                let answered = match (target, caller) {
-                    (Target::Preview, Some(caller)) => {
-                        self.preview(caller, &authorized, body).await
-                    }
-                    (target, _) => {
-                        self.dispatch(target, &authorized, body, is_long_running)
-                            .await
-                    }
-                };
-                let answered = answered.map(|answer| hold(answer, permit, running));
+                let answered = self
+                    .dispatch((target, caller), &authorized, body, is_long_running)
+                    .await
+                    .map(|answer| hold(answer, permit, running));
                 owed.settle();
                 self.finish(answered, &facts, head)
             }
@@ -350,11 +344,14 @@ impl Hub {
     /// Lets the target answer, in time.
     async fn dispatch(
         &self,
-        target: Target,
+        (target, caller): (Target, Option<AsCaller>),
         request: &Authorized<Parts>,
         body: RequestBody,
         is_long_running: bool,
     ) -> Result<Response, Refusal> {
+        if let (Target::Preview, Some(caller)) = (&target, caller) {
+            return self.preview(caller, request, body).await;
+        }
         let answer = target.answer(self, request, body);
         if is_long_running {
             return answer.await;

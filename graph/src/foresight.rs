@@ -339,7 +339,7 @@ fn compare_at(
         }
         (Some(Value::Array(one)), Some(Value::Array(other))) => {
             for index in 0..one.len().max(other.len()) {
-                path.push_str(&format!("[{index}]"));
+                path.extend(["[", &index.to_string(), "]"]);
                 compare_at(path, one.get(index), other.get(index), absent, fields);
                 path.truncate(length);
             }
@@ -362,7 +362,7 @@ fn push_key(path: &mut String, key: &str) {
         path.push('.');
         path.push_str(key);
     } else {
-        path.push_str(&format!("[{}]", dialect::quote(key)));
+        path.extend(["[", &dialect::quote(key), "]"]);
     }
 }
 

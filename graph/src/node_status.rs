@@ -8,7 +8,8 @@
 //! transition, and orders are those of the graph and of names. Texts come from spokes and authors: they are cut, and have no
 //! control characters.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
@@ -76,7 +77,7 @@ impl CompiledGraph {
     }
 
     /// Leaves in a status of an instance that is being deleted what is there still: objects by their uids, and no nodes.
-    pub(crate) fn tell_left(&self, status: &mut Map<String, Value>, left: &HashSet<&str>) {
+    pub(crate) fn tell_left(&self, status: &mut Map<String, Value>, left: &BTreeSet<&str>) {
         if self.told.nodes {
             status.remove(NODES);
             status.remove(NODES_OMITTED);
@@ -96,7 +97,7 @@ impl CompiledGraph {
         if let Some(last) = nodes.last().map(|node| node.id.to_string()) {
             let behind = self.nodes.iter().skip(nodes.len());
             nodes.extend(behind.map(|node| NodePlan {
-                id: node.id.clone(),
+                id: Arc::clone(&node.id),
                 kind: node.kind,
                 state: NodeState::InProgress,
                 reason: NodeReason::NotReached,

@@ -8,7 +8,7 @@
 //!
 //! Source: kro `pkg/controller/instance/status.go`.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use api::kro::keys;
 use api::meta;
@@ -139,7 +139,7 @@ pub fn deleting(
     graph: Option<&CompiledGraph>,
     instance: &Value,
     message: &str,
-    left: &HashSet<&str>,
+    left: &BTreeSet<&str>,
     now: &str,
 ) -> Value {
     let mut set = ConditionSet::open(&INSTANCE, instance, now);

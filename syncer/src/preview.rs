@@ -301,20 +301,20 @@ async fn crd(
         Err(_) => before.map(|before| before.graph.definition().clone()),
     };
     let Some(live) = live else {
-        preview.action = "Create".to_owned();
+        preview.action = String::from("Create");
         return preview;
     };
     let is_generated = live.metadata.uid.is_empty(); // it was not read, so nobody can say whose it is
     let refusal = graph::ownership(&live, owner).refusal(&name);
     if let Some(reason) = refusal.filter(|_| !is_generated) {
-        preview.action = "Refused".to_owned();
+        preview.action = String::from("Refused");
         preview.message = text(&reason);
         return preview;
     }
     let report = match compatibility::compare(&live, wanted) {
         Ok(report) => report,
         Err(reason) => {
-            preview.action = "Refused".to_owned();
+            preview.action = String::from("Refused");
             preview.message = text(&reason);
             return preview;
         }
@@ -331,15 +331,15 @@ async fn crd(
     let is_allowed = annotations
         .get(keys::ANNOTATION_ALLOW_BREAKING_CHANGES)
         .is_some_and(|it| it == "true");
-    preview.action = match report.refusal(&name) {
+    let action = match report.refusal(&name) {
         Some(reason) if !is_allowed => {
             preview.message = text(&reason);
             "Refused"
         }
         _ if report.is_empty() => "None",
         _ => "Update",
-    }
-    .to_owned();
+    };
+    preview.action = String::from(action);
     preview
 }
 

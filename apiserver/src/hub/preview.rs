@@ -131,9 +131,9 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+    fn call(&mut self, req: http::Request<B>) -> Self::Future {
         let caller = self.clone();
-        let request = request.map(RequestBody::foreign);
+        let request = req.map(RequestBody::foreign);
         Box::pin(async move { Ok(caller.send(request).await) })
     }
 }

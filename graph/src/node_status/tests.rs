@@ -1,7 +1,5 @@
 //! What instances say of their nodes.
 
-use std::sync::Arc;
-
 use api::kro::RgdSpec;
 
 use super::*;
@@ -237,7 +235,7 @@ fn during_a_deletion_what_is_left_is_told() {
     let (graph, mut instance) = (graph(), instance(2));
     let plan = settle(&graph, &instance, &mut Observed::new(), 3);
     instance["status"] = graph.status(&instance, &plan, NOW);
-    let left = HashSet::from(["uid-of-many-1"]);
+    let left = BTreeSet::from(["uid-of-many-1"]);
     let status =
         crate::status::deleting(Some(&graph), &instance, "deleting resources", &left, LATER);
     assert_eq!(status["nodes"], Value::Null);

@@ -187,7 +187,7 @@ fn deletion_is_told_over_what_was() {
         None,
         &instance,
         "deleting resources",
-        &HashSet::new(),
+        &BTreeSet::new(),
         LATER,
     );
     assert_eq!(status["state"], "DELETING");
@@ -254,7 +254,7 @@ fn the_authors_conditions_stand_in_place_of_kros() {
             graph,
             &instance,
             "deleting resources",
-            &HashSet::new(),
+            &BTreeSet::new(),
             LATER,
         );
         assert_eq!(

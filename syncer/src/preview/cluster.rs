@@ -111,7 +111,7 @@ async fn fill(
     });
     for instance in listed.items.iter().take(EXAMINED_COUNT_MAX) {
         if reader.is_over() {
-            unread = "not all instances were looked at in time".to_owned();
+            unread = String::from("not all instances were looked at in time");
             break;
         }
         preview.examined += 1;
