@@ -37,6 +37,7 @@ use api::{
     wheelhouse,
 };
 use futures::future::BoxFuture;
+use serde_json::Value;
 use tokio::sync::watch;
 
 pub use attributes::{Attributes, Decision};
@@ -60,6 +61,8 @@ use crate::{
 
 /// The verb that the first gate asks for.
 const ACCESS: &str = "access";
+/// How much of what another cluster's authorizer says for its decision is told to the client.
+const REASON_CHAR_COUNT_MAX: usize = 1024;
 /// The group of `spokes`.
 const SPOKE_GROUP: &str = "wheelhouse.dev";
 
@@ -164,6 +167,23 @@ pub(crate) struct Verdict {
     pub(crate) errors: Vec<String>,
     /// Whether the one who decides could not be asked, so that the answer may be another one later.
     pub(crate) undecided: bool,
+}
+
+// === impl SpokeAnswer ===
+
+impl SpokeAnswer {
+    /// Reads the `status` of a SubjectAccessReview that another cluster has answered.
+    pub(crate) fn of_review(status: &Value) -> Self {
+        let reason = status["reason"].as_str().unwrap_or_default();
+        let reason: String = reason.chars().take(REASON_CHAR_COUNT_MAX).collect();
+        Self::Decided(if status["allowed"] == true {
+            Decision::Allow
+        } else if status["denied"] == true {
+            Decision::Deny { reason }
+        } else {
+            Decision::NoOpinion { reason }
+        })
+    }
 }
 
 // === impl Authorizer ===

@@ -747,3 +747,27 @@ fn users_of_a_host_have_names_that_are_nobodys_else() {
         "whom a cluster vouches for the host does not"
     );
 }
+
+#[test]
+fn what_another_clusters_review_says_is_yes_no_or_nothing() {
+    let reason = || "r".repeat(1024);
+    for (status, want) in [
+        (json!({"allowed": true, "reason": "bound"}), Decision::Allow),
+        (
+            json!({"allowed": false, "denied": true, "reason": "r".repeat(2000)}),
+            Decision::Deny { reason: reason() },
+        ),
+        (
+            json!({"allowed": "true", "reason": "r".repeat(2000)}),
+            Decision::NoOpinion { reason: reason() },
+        ),
+        (json!(null), Decision::no_opinion()),
+        (
+            json!({"allowed": false, "reason": 1}),
+            Decision::no_opinion(),
+        ),
+    ] {
+        let want = SpokeAnswer::Decided(want);
+        assert_eq!(SpokeAnswer::of_review(&status), want, "{status}");
+    }
+}

@@ -11,9 +11,6 @@ use super::{
 };
 use crate::authorize::{Attributes, Decision, SpokeAnswer, SpokeReviewer};
 
-/// How much of what a spoke's authorizer says for its decision is told to the client.
-const REASON_CHAR_COUNT_MAX: usize = 1024;
-
 /// Makes the way in which a spoke is asked.
 pub(super) fn reviewer(links: Arc<Links>) -> SpokeReviewer {
     Arc::new(move |attributes: Attributes<'_>| {
@@ -53,18 +50,7 @@ async fn ask(links: &Links, attributes: &Attributes<'_>) -> SpokeAnswer {
         .way
         .ask(async |hub| hub.create(&endpoint, &review).await);
     match asked.await {
-        Ok(answer) => {
-            let status = &answer["status"];
-            let reason = status["reason"].as_str().unwrap_or_default();
-            let reason: String = reason.chars().take(REASON_CHAR_COUNT_MAX).collect();
-            SpokeAnswer::Decided(if status["allowed"] == true {
-                Decision::Allow
-            } else if status["denied"] == true {
-                Decision::Deny { reason }
-            } else {
-                Decision::NoOpinion { reason }
-            })
-        }
+        Ok(answer) => SpokeAnswer::of_review(&answer["status"]),
         Err(error) => {
             let reason = error.chain();
             SpokeAnswer::Unreached {
