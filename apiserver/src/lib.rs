@@ -24,6 +24,7 @@ pub mod serve;
 pub mod tls;
 
 // Before the handlers.
+mod answers;
 pub mod authenticate;
 pub mod authorize;
 mod host;

@@ -1,19 +1,18 @@
 //! What the host's authorizer says of a user of the host: a SubjectAccessReview there, remembered for a while.
 
-use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use client::{Dynamic, Endpoint};
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use tokio::{
-    sync::{OnceCell, Semaphore},
-    time::{Instant, timeout},
+use tokio::{sync::Semaphore, time::timeout};
+
+use crate::{
+    answers::{Answer, Answers, Question},
+    authorize::{Attributes, HostReviewer, SpokeAnswer},
 };
 
-use crate::authorize::{Attributes, Decision, HostReviewer, SpokeAnswer};
-
-/// Answers that are remembered. Full: those that are too old for everyone are forgotten, or else all.
+/// Answers that are remembered.
 const ANSWER_COUNT_MAX: usize = 4096;
 /// How old an answer may be for anyone. Source: `NewDelegatingAuthorizationOptions`, which keeps both yes and no for this long.
 const ANSWER_AGE_MAX: Duration = Duration::from_secs(10);
@@ -23,21 +22,12 @@ const SILENCE_AGE: Duration = Duration::from_secs(1);
 const ASK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Questions at a time.
 const ASK_AT_ONCE: usize = 32;
-/// How much of what the host's authorizer says for its decision is told to the client.
-const REASON_CHAR_COUNT_MAX: usize = 1024;
 
 /// Asks the host, and remembers what it said.
 pub(crate) struct Reviews {
     host: Dynamic,
-    /// Guards answers by the hash of the question. A leaf of the lock order.
-    answers: Mutex<HashMap<[u8; 32], Arc<OnceCell<Answer>>>>,
+    answers: Answers<SpokeAnswer>,
     slots: Semaphore,
-}
-
-#[derive(Clone, Debug)]
-struct Answer {
-    at: Instant,
-    answer: SpokeAnswer,
 }
 
 // === impl Reviews ===
@@ -46,7 +36,7 @@ impl Reviews {
     pub(crate) fn new(host: Dynamic) -> Self {
         Self {
             host: host.with_deadline(ASK_TIMEOUT),
-            answers: Mutex::default(),
+            answers: Answers::new(ANSWER_COUNT_MAX),
             slots: Semaphore::new(ASK_AT_ONCE),
         }
     }
@@ -64,32 +54,13 @@ impl Reviews {
         let user = asked.user;
         let mut review = asked.to_review(&user.username, &user.groups);
         review["spec"]["extra"] = json!(user.extra);
-        let question: [u8; 32] = Sha256::digest(review.to_string()).into();
-        let cell = self.remembered(question, age);
+        let question: Question = Sha256::digest(review.to_string()).into();
+        let cell = self.answers.cell(question, age);
         let answered = cell.get_or_init(|| self.ask_anew(&review)).await;
-        answered.answer.clone()
+        answered.said.clone()
     }
 
-    /// The answer that counts, or that is waited for.
-    fn remembered(&self, question: [u8; 32], age: Duration) -> Arc<OnceCell<Answer>> {
-        let mut answers = self.answers.lock();
-        let now = Instant::now();
-        if answers.len() >= ANSWER_COUNT_MAX {
-            let counts =
-                |it: &OnceCell<Answer>| it.get().is_none_or(|it| it.counts(now, ANSWER_AGE_MAX));
-            answers.retain(|_, cell| counts(cell));
-            if answers.len() >= ANSWER_COUNT_MAX {
-                answers.clear();
-            }
-        }
-        let cell = answers.entry(question).or_default();
-        if cell.get().is_some_and(|it| !it.counts(now, age)) {
-            *cell = Arc::default();
-        }
-        Arc::clone(cell)
-    }
-
-    async fn ask_anew(&self, review: &Value) -> Answer {
+    async fn ask_anew(&self, review: &Value) -> Answer<SpokeAnswer> {
         let gvr = ("authorization.k8s.io", "v1", "subjectaccessreviews");
         let endpoint = Endpoint {
             scope: None,
@@ -101,7 +72,7 @@ impl Reviews {
             Some(self.host.create(&endpoint, review).await)
         };
         let answer = match timeout(ASK_TIMEOUT, asked).await {
-            Ok(Some(Ok(answer))) => decided(&answer["status"]),
+            Ok(Some(Ok(answer))) => SpokeAnswer::of_review(&answer["status"]),
             Ok(Some(Err(error))) => {
                 tracing::warn!(error = %error.chain(), "cannot ask the host what a user may");
                 silent()
@@ -111,10 +82,11 @@ impl Reviews {
                 silent()
             }
         };
-        Answer {
-            at: Instant::now(),
-            answer,
-        }
+        let counts_for = match answer {
+            SpokeAnswer::Decided(_) => ANSWER_AGE_MAX,
+            SpokeAnswer::Unreached { .. } | SpokeAnswer::NotConnected { .. } => SILENCE_AGE,
+        };
+        Answer::now(answer, counts_for)
     }
 }
 
@@ -122,30 +94,6 @@ impl fmt::Debug for Reviews {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reviews").finish_non_exhaustive()
     }
-}
-
-// === impl Answer ===
-
-impl Answer {
-    fn counts(&self, now: Instant, age: Duration) -> bool {
-        let age = match self.answer {
-            SpokeAnswer::Decided(_) => age,
-            SpokeAnswer::Unreached { .. } | SpokeAnswer::NotConnected { .. } => SILENCE_AGE,
-        };
-        now.duration_since(self.at) < age
-    }
-}
-
-fn decided(status: &Value) -> SpokeAnswer {
-    let reason = status["reason"].as_str().unwrap_or_default();
-    let reason: String = reason.chars().take(REASON_CHAR_COUNT_MAX).collect();
-    SpokeAnswer::Decided(if status["allowed"] == true {
-        Decision::Allow
-    } else if status["denied"] == true {
-        Decision::Deny { reason }
-    } else {
-        Decision::NoOpinion { reason }
-    })
 }
 
 /// What is told of a host that does not answer: not where it is, nor with which credential it is asked.

@@ -7,21 +7,17 @@
 //!
 //! Source: `apiserver/pkg/server/options/authentication.go` (`DelegatingAuthenticationOptions`).
 
-use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
-use arc_swap::ArcSwap;
 use client::{Dynamic, Endpoint};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use tokio::{
-    sync::{OnceCell, Semaphore},
-    time::{Instant, timeout},
-};
+use tokio::{sync::Semaphore, time::timeout};
 
 use crate::{
+    answers::{Answer, Answers, Published},
     authenticate::{
         HostTokens, OfHost,
         signed::{Keys, Token},
@@ -37,7 +33,7 @@ const BAD_FOR: Duration = Duration::from_secs(1);
 const ASK_TIMEOUT: Duration = Duration::from_secs(3);
 /// Questions at a time.
 const ASK_AT_ONCE: usize = 16;
-/// Tokens that are remembered. Full: all are forgotten, and asked about again.
+/// Tokens that are remembered.
 const TOKEN_COUNT_MAX: usize = 1024;
 /// Between two readings of the host's keys: as often may somebody make the hub look whether a key is new.
 const KEYS_INTERVAL: Duration = Duration::from_secs(5);
@@ -48,18 +44,10 @@ const KEYS_TYPE: &str = "application/jwk-set+json";
 /// Knows the tokens of the host's ServiceAccounts.
 pub(crate) struct Tokens {
     host: Dynamic,
-    keys: ArcSwap<Keys>,
-    /// The last reading of the keys. Guards when it began and whether it is over. A leaf of the lock order.
-    reading: Mutex<Option<(Instant, Arc<OnceCell<()>>)>>,
-    /// Guards answers by the hash of the token. A leaf of the lock order.
-    answers: Mutex<HashMap<[u8; 32], Arc<OnceCell<Answer>>>>,
+    keys: Published<Keys>,
+    /// By the hash of the token.
+    answers: Answers<OfHost>,
     slots: Semaphore,
-}
-
-#[derive(Debug)]
-struct Answer {
-    said: OfHost,
-    until: Instant,
 }
 
 // === impl Tokens ===
@@ -68,9 +56,8 @@ impl Tokens {
     pub(crate) fn new(host: Dynamic) -> Self {
         Self {
             host: host.with_deadline(ASK_TIMEOUT),
-            keys: ArcSwap::default(),
-            reading: Mutex::default(),
-            answers: Mutex::default(),
+            keys: Published::new(KEYS_INTERVAL),
+            answers: Answers::new(TOKEN_COUNT_MAX),
             slots: Semaphore::new(ASK_AT_ONCE),
         }
     }
@@ -80,69 +67,38 @@ impl Tokens {
             return OfHost::Nobody;
         };
         let hash: [u8; 32] = Sha256::digest(text.as_bytes()).into();
-        let answer = match self.asked(&hash) {
+        let answer = match self.answers.known(&hash, Duration::MAX) {
             Some(answer) => answer,
-            None if self.is_signed(&token).await => self.ask_anew(hash),
+            None if self.is_signed(&token).await => self.answers.cell(hash, Duration::MAX),
             None => return OfHost::Nobody,
         };
         let answer = answer.get_or_init(|| self.ask(text, &token)).await;
         answer.said.clone()
     }
 
-    /// The answer that counts now, or that is waited for.
-    fn asked(&self, hash: &[u8; 32]) -> Option<Arc<OnceCell<Answer>>> {
-        let answers = self.answers.lock();
-        let known = answers.get(hash)?;
-        let counts = known.get().is_none_or(|it| Instant::now() < it.until);
-        counts.then(|| Arc::clone(known))
-    }
-
-    fn ask_anew(&self, hash: [u8; 32]) -> Arc<OnceCell<Answer>> {
-        let mut answers = self.answers.lock();
-        if answers.len() >= TOKEN_COUNT_MAX {
-            answers.clear();
-        }
-        let now = Instant::now();
-        let cell = answers.entry(hash).or_default();
-        if cell.get().is_some_and(|it| now >= it.until) {
-            *cell = Arc::default();
-        }
-        Arc::clone(cell)
-    }
-
     /// Whether the host has signed a token. An unknown key may be new.
     async fn is_signed(&self, token: &Token<'_>) -> bool {
-        if self.keys.load().have_signed(token) {
+        if self.keys.held().have_signed(token) {
             return true;
         }
-        let reading = {
-            let mut reading = self.reading.lock();
-            match &*reading {
-                Some((began, reading)) if began.elapsed() < KEYS_INTERVAL => Arc::clone(reading),
-                _ => {
-                    let cell = Arc::default();
-                    *reading = Some((Instant::now(), Arc::clone(&cell)));
-                    cell
-                }
-            }
-        };
-        reading.get_or_init(|| self.read_keys()).await;
-        self.keys.load().have_signed(token)
+        let keys = self.keys.read(|| self.read_keys()).await;
+        keys.have_signed(token)
     }
 
-    async fn read_keys(&self) {
+    async fn read_keys(&self) -> Option<Keys> {
         let read = self.host.raw_get_as(KEYS_PATH, KEYS_TYPE);
         match timeout(ASK_TIMEOUT, read).await {
-            Ok(Ok(bytes)) => self.keys.store(Arc::new(Keys::parse(&bytes))),
+            Ok(Ok(bytes)) => return Some(Keys::parse(&bytes)),
             Ok(Err(error)) => {
                 tracing::info!(error = %error.chain(), "cannot read the token keys of the host");
             }
             Err(_elapsed) => tracing::info!("timed out reading the token keys of the host"),
         }
+        None
     }
 
     /// Asks the host about a token that it has signed.
-    async fn ask(&self, text: &str, token: &Token<'_>) -> Answer {
+    async fn ask(&self, text: &str, token: &Token<'_>) -> Answer<OfHost> {
         let gvr = ("authentication.k8s.io", "v1", "tokenreviews");
         let endpoint = Endpoint {
             scope: None,
@@ -168,10 +124,7 @@ impl Tokens {
         } else {
             BAD_FOR
         };
-        Answer {
-            said,
-            until: Instant::now() + counts_for,
-        }
+        Answer::now(said, counts_for)
     }
 }
 

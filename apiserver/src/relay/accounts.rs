@@ -17,27 +17,19 @@
 //!   [`ASK_AT_ONCE`] tokens of one spoke.
 //! - Memory is bounded: [`TOKEN_COUNT_MAX`] tokens, [`ACCOUNT_COUNT_MAX`] accounts, and it goes with the link to the spoke.
 
-use std::{
-    collections::{HashMap, HashSet},
-    fmt,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
 
 use api::LogicalCluster;
-use arc_swap::ArcSwap;
 use client::Endpoint;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use tokio::{
-    sync::{OnceCell, Semaphore},
-    time::{Instant, timeout},
-};
+use tokio::{sync::Semaphore, time::timeout};
 
 use super::way::Way;
 use crate::{
+    answers::{Answer, Answers, Published},
     authenticate::signed::{Account, Keys, Token},
     request::UserInfo,
 };
@@ -55,7 +47,7 @@ const KEYS_INTERVAL: Duration = Duration::from_secs(5);
 /// Where a spoke publishes its keys, and as what.
 const KEYS_PATH: &str = "/openid/v1/jwks";
 const KEYS_TYPE: &str = "application/jwk-set+json";
-/// Tokens of one spoke that are remembered. Full: all are forgotten, and asked about again.
+/// Tokens of one spoke that are remembered.
 const TOKEN_COUNT_MAX: usize = 1024;
 /// Accounts of one spoke that are remembered for the time when it is away. Full: all are forgotten.
 const ACCOUNT_COUNT_MAX: usize = 1024;
@@ -66,21 +58,12 @@ const UID_BYTES_MAX: usize = 128;
 
 /// What is known of one spoke's tokens.
 pub(super) struct AccountTokens {
-    keys: ArcSwap<Keys>,
-    /// The last reading of the keys. Guards when it began and whether it is over. A leaf of the lock order.
-    reading: Mutex<Option<(Instant, Arc<OnceCell<()>>)>>,
-    /// Guards answers by the hash of the token. A leaf of the lock order.
-    answers: Mutex<HashMap<[u8; 32], Arc<OnceCell<Answer>>>>,
+    keys: Published<Keys>,
+    /// Whose each token is, or is said to be for the spoke; by the hash of the token.
+    answers: Answers<Option<Arc<UserInfo>>>,
     /// Guards what the spoke has let count. A leaf of the lock order.
     known: Mutex<Known>,
     slots: Semaphore,
-}
-
-/// What a spoke has said of a token, or what is said for it.
-#[derive(Debug)]
-struct Answer {
-    user: Option<Arc<UserInfo>>,
-    until: Instant,
 }
 
 /// What a spoke has let count.
@@ -105,75 +88,28 @@ impl AccountTokens {
             return None;
         }
         let hash: [u8; 32] = Sha256::digest(text.as_bytes()).into();
-        let answer = if let Some(answer) = self.asked(&hash) {
+        let answer = if let Some(answer) = self.answers.known(&hash, Duration::MAX) {
             answer
         } else if self.is_signed(way, token).await {
-            self.ask_anew(hash)
+            self.answers.cell(hash, Duration::MAX)
         } else {
             return None;
         };
         let answer = answer.get_or_init(|| self.ask(way, text, token)).await;
-        answer.user.clone()
-    }
-
-    /// The answer that counts now, or that is waited for.
-    fn asked(&self, hash: &[u8; 32]) -> Option<Arc<OnceCell<Answer>>> {
-        let answers = self.answers.lock();
-        let known = answers.get(hash)?;
-        let counts = known.get().is_none_or(|it| Instant::now() < it.until);
-        counts.then(|| Arc::clone(known))
-    }
-
-    fn ask_anew(&self, hash: [u8; 32]) -> Arc<OnceCell<Answer>> {
-        let mut answers = self.answers.lock();
-        if answers.len() >= TOKEN_COUNT_MAX {
-            answers.clear();
-        }
-        let now = Instant::now();
-        let is_over = |it: &OnceCell<Answer>| it.get().is_some_and(|it| now >= it.until);
-        let cell = answers.entry(hash).or_default();
-        if is_over(cell) {
-            *cell = Arc::default();
-        }
-        Arc::clone(cell)
+        answer.said.clone()
     }
 
     /// Whether the spoke has signed a token. An unknown key may be new.
     async fn is_signed(&self, way: &Way, token: &Token<'_>) -> bool {
-        if self.keys.load().have_signed(token) {
+        if self.keys.held().have_signed(token) {
             return true;
         }
-        let reading = {
-            let mut reading = self.reading.lock();
-            match &*reading {
-                Some((began, reading)) if began.elapsed() < KEYS_INTERVAL => Arc::clone(reading),
-                _ => {
-                    let cell = Arc::default();
-                    *reading = Some((Instant::now(), Arc::clone(&cell)));
-                    cell
-                }
-            }
-        };
-        reading.get_or_init(|| self.read_keys(way)).await;
-        self.keys.load().have_signed(token)
-    }
-
-    async fn read_keys(&self, way: &Way) {
-        let asked = way.ask(async |hub| hub.raw_get_as(KEYS_PATH, KEYS_TYPE).await);
-        let read = timeout(ASK_TIMEOUT, asked).await;
-        match read {
-            Ok(Ok(bytes)) => self.keys.store(Arc::new(Keys::parse(&bytes))),
-            Ok(Err(error)) => {
-                tracing::info!(cluster = %way.cluster(), error = %error.chain(), "cannot read the token keys of a spoke");
-            }
-            Err(_elapsed) => {
-                tracing::info!(cluster = %way.cluster(), "timed out reading the token keys of a spoke");
-            }
-        }
+        let keys = self.keys.read(|| read_keys(way)).await;
+        keys.have_signed(token)
     }
 
     /// Asks the spoke about a token that it has signed.
-    async fn ask(&self, way: &Way, text: &str, token: &Token<'_>) -> Answer {
+    async fn ask(&self, way: &Way, text: &str, token: &Token<'_>) -> Answer<Option<Arc<UserInfo>>> {
         let asked = async {
             let _slot = self.slots.acquire().await.ok()?;
             let (status, is_there) = tokio::join!(review(way, text), are_there(way, token));
@@ -190,10 +126,7 @@ impl AccountTokens {
         };
         let counts_for = if is_good.is_some() { GOOD_FOR } else { BAD_FOR };
         let user = is_good.map(|uid| Arc::new(user_of(token, uid, way.cluster())));
-        Answer {
-            user,
-            until: Instant::now() + counts_for,
-        }
+        Answer::now(user, counts_for)
     }
 
     /// Takes the spoke's answer: the uid of the account, where the token counts.
@@ -242,9 +175,8 @@ impl AccountTokens {
 impl Default for AccountTokens {
     fn default() -> Self {
         Self {
-            keys: ArcSwap::default(),
-            reading: Mutex::default(),
-            answers: Mutex::default(),
+            keys: Published::new(KEYS_INTERVAL),
+            answers: Answers::new(TOKEN_COUNT_MAX),
             known: Mutex::default(),
             slots: Semaphore::new(ASK_AT_ONCE),
         }
@@ -255,6 +187,20 @@ impl fmt::Debug for AccountTokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AccountTokens").finish_non_exhaustive()
     }
+}
+
+async fn read_keys(way: &Way) -> Option<Keys> {
+    let asked = way.ask(async |hub| hub.raw_get_as(KEYS_PATH, KEYS_TYPE).await);
+    match timeout(ASK_TIMEOUT, asked).await {
+        Ok(Ok(bytes)) => return Some(Keys::parse(&bytes)),
+        Ok(Err(error)) => {
+            tracing::info!(cluster = %way.cluster(), error = %error.chain(), "cannot read the token keys of a spoke");
+        }
+        Err(_elapsed) => {
+            tracing::info!(cluster = %way.cluster(), "timed out reading the token keys of a spoke");
+        }
+    }
+    None
 }
 
 /// The user that a token makes, whatever the spoke says of it.

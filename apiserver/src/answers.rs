@@ -1,0 +1,227 @@
+//! What others answer to questions, and what they publish: asked once at a time, remembered for a while, and never without end.
+//!
+//! # Invariants
+//! - One question is under way once, however many wait for its answer.
+//! - Memory is bounded: so many answers, however many questions there are.
+
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use tokio::{sync::OnceCell, time::Instant};
+
+/// The SHA-256 of a question: what was asked about may be a secret, and is not kept.
+pub(crate) type Question = [u8; 32];
+
+/// Answers by question.
+pub(crate) struct Answers<A> {
+    /// A leaf of the lock order.
+    cells: Mutex<HashMap<Question, Cell<A>>>,
+    count_max: usize,
+}
+
+/// An answer, or the wait for it.
+pub(crate) type Cell<A> = Arc<OnceCell<Answer<A>>>;
+
+/// An answer and its time.
+#[derive(Debug)]
+pub(crate) struct Answer<A> {
+    /// What was said.
+    pub(crate) said: A,
+    at: Instant,
+    /// How long it counts for anybody.
+    counts_for: Duration,
+}
+
+/// What somebody publishes and seldom changes, keys for instance: read again where it may be old, but not all the time.
+pub(crate) struct Published<T> {
+    held: ArcSwap<T>,
+    /// The last reading. Guards when it began and whether it is over. A leaf of the lock order.
+    reading: Mutex<Option<(Instant, Arc<OnceCell<()>>)>>,
+    interval: Duration,
+}
+
+// === impl Answers ===
+
+impl<A> Answers<A> {
+    /// Remembers at most `count_max` answers. Full: those that count for nobody are forgotten, or else all.
+    pub(crate) fn new(count_max: usize) -> Self {
+        Self {
+            cells: Mutex::default(),
+            count_max,
+        }
+    }
+
+    /// The answer that counts for one who takes none older than `age`, or that is waited for.
+    pub(crate) fn known(&self, question: &Question, age: Duration) -> Option<Cell<A>> {
+        let cells = self.cells.lock();
+        let cell = cells.get(question)?;
+        let now = Instant::now();
+        let counts = cell.get().is_none_or(|it| it.counts(now, age));
+        counts.then(|| Arc::clone(cell))
+    }
+
+    /// The same, or a place for a new answer.
+    pub(crate) fn cell(&self, question: Question, age: Duration) -> Cell<A> {
+        let mut cells = self.cells.lock();
+        let now = Instant::now();
+        if cells.len() >= self.count_max {
+            let counts = |it: &Answer<A>| it.counts(now, Duration::MAX);
+            cells.retain(|_, cell| cell.get().is_none_or(counts));
+            if cells.len() >= self.count_max {
+                cells.clear();
+            }
+        }
+        let cell = cells.entry(question).or_default();
+        if cell.get().is_some_and(|it| !it.counts(now, age)) {
+            *cell = Arc::default();
+        }
+        Arc::clone(cell)
+    }
+}
+
+impl<A> fmt::Debug for Answers<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answers").finish_non_exhaustive()
+    }
+}
+
+// === impl Answer ===
+
+impl<A> Answer<A> {
+    /// Makes an answer of now.
+    pub(crate) fn now(said: A, counts_for: Duration) -> Self {
+        Self {
+            said,
+            at: Instant::now(),
+            counts_for,
+        }
+    }
+
+    fn counts(&self, now: Instant, age: Duration) -> bool {
+        now.duration_since(self.at) < self.counts_for.min(age)
+    }
+}
+
+// === impl Published ===
+
+impl<T: Default> Published<T> {
+    /// Reads at most once in `interval`: as often may somebody make the hub look whether there is something new.
+    pub(crate) fn new(interval: Duration) -> Self {
+        Self {
+            held: ArcSwap::default(),
+            reading: Mutex::default(),
+            interval,
+        }
+    }
+}
+
+impl<T> Published<T> {
+    /// What was read last.
+    pub(crate) fn held(&self) -> Arc<T> {
+        self.held.load_full()
+    }
+
+    /// Waits for a reading that began in the last interval, or begins one. What cannot be read leaves what was read before.
+    pub(crate) async fn read<R>(&self, read: impl FnOnce() -> R) -> Arc<T>
+    where
+        R: Future<Output = Option<T>>,
+    {
+        let reading = {
+            let mut reading = self.reading.lock();
+            match &*reading {
+                Some((began, reading)) if began.elapsed() < self.interval => Arc::clone(reading),
+                _ => {
+                    let cell = Arc::default();
+                    *reading = Some((Instant::now(), Arc::clone(&cell)));
+                    cell
+                }
+            }
+        };
+        let reads = || async {
+            if let Some(read) = read().await {
+                self.held.store(Arc::new(read));
+            }
+        };
+        reading.get_or_init(reads).await;
+        self.held()
+    }
+}
+
+impl<T> fmt::Debug for Published<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Published").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_counts_for_its_time_and_for_no_longer_than_one_takes_it() {
+        let answers = Answers::new(2);
+        assert!(answers.known(&[1; 32], SECOND).is_none(), "nothing yet");
+        let cell = answers.cell([1; 32], SECOND);
+        let waited_for = answers.known(&[1; 32], SECOND).expect("it is waited for");
+        assert!(Arc::ptr_eq(&cell, &waited_for));
+        let said = |said| async move { Answer::now(said, SECOND * 4) };
+        cell.get_or_init(|| said("yes")).await;
+        for (after, age, want) in [
+            (0, Duration::MAX, true),
+            (3, Duration::MAX, true),
+            (3, SECOND * 2, false),
+            (4, Duration::MAX, false),
+        ] {
+            let answers = Answers::new(2);
+            let cell = answers.cell([1; 32], age);
+            cell.get_or_init(|| said("yes")).await;
+            tokio::time::advance(SECOND * after).await;
+            let known = answers.known(&[1; 32], age);
+            assert_eq!(known.is_some(), want, "{age:?} after {after} s");
+            let place = answers.cell([1; 32], age);
+            assert_eq!(place.get().is_some(), want, "{age:?} after {after} s");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn as_many_answers_are_kept_as_there_is_room_for() {
+        let answers = Answers::new(2);
+        for question in 0..100 {
+            let cell = answers.cell([question; 32], Duration::MAX);
+            cell.get_or_init(|| async { Answer::now((), SECOND) }).await;
+            assert!(answers.cells.lock().len() <= 2, "{question}");
+        }
+        tokio::time::advance(SECOND).await;
+        // Those whose time is up make room; nobody who waits loses their place.
+        let waited_for = answers.cell([100; 32], Duration::MAX);
+        drop(answers.cell([101; 32], Duration::MAX));
+        let known = answers.known(&[100; 32], Duration::MAX);
+        assert!(known.is_some_and(|it| Arc::ptr_eq(&it, &waited_for)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_published_is_read_once_in_an_interval() {
+        let (published, count) = (Published::<usize>::new(SECOND), AtomicUsize::new(0));
+        let read = |found: Option<usize>| {
+            count.fetch_add(1, Ordering::Relaxed);
+            std::future::ready(found)
+        };
+        for (after, found, want, readings) in [
+            (0, Some(1), 1, 1),
+            (0, Some(2), 1, 1),
+            (1, Some(3), 3, 2),
+            // What cannot be read changes nothing.
+            (1, None, 3, 3),
+            (0, Some(4), 3, 3),
+        ] {
+            tokio::time::advance(SECOND * after).await;
+            let got = *published.read(|| read(found)).await;
+            assert_eq!((got, count.load(Ordering::Relaxed)), (want, readings));
+        }
+    }
+}
