@@ -38,6 +38,10 @@ pub const INTERNAL_API_VERSION: &str = "internal.wheelhouse.dev/v1alpha1";
 pub const SPOKE_KIND: &str = "Spoke";
 /// The plural of Spokes.
 pub const SPOKE_RESOURCE: &str = "spokes";
+/// Subresource of spokes that answers with a kubeconfig of the logical cluster.
+pub const KUBECONFIG_SUBRESOURCE: &str = "kubeconfig";
+/// Kind of what that is asked with, and answers.
+pub const KUBECONFIG_REQUEST_KIND: &str = "KubeconfigRequest";
 /// The kind of Inventories.
 pub const INVENTORY_KIND: &str = "Inventory";
 /// The plural of Inventories.

@@ -4,6 +4,8 @@
 //! certificate, the headers of a front proxy ([`front_proxy`]), the bearer token, anonymous. A token or certificate that is presented and not good is 401 where no
 //! other credential is good, also where anonymous requests are allowed.
 //!
+//! A token of an issuer counts where the operator has named the issuer ([`Issuers`]).
+//!
 //! A token of a ServiceAccount of the host counts where there is a host that is asked ([`HostTokens`]).
 //!
 //! At the path of a real spoke a token of one of its own ServiceAccounts counts too; the spoke itself is asked ([`SpokeTokens`]).
@@ -16,9 +18,13 @@
 //! Source: `apiserver/pkg/authentication/request/union`, `.../x509`, `.../bearertoken`, `.../anonymous`.
 
 mod front_proxy;
+mod jws;
+mod oidc;
+mod passes;
 pub mod service_accounts;
 pub(crate) mod signed;
 mod tokens;
+mod webhook;
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -33,17 +39,25 @@ use rustls::pki_types::CertificateDer;
 
 pub(crate) use front_proxy::FrontProxy;
 pub use front_proxy::FrontProxyError;
+pub(crate) use oidc::Issuers;
+#[cfg(feature = "fuzzing")]
+pub(crate) use oidc::users_of;
+pub use oidc::{OidcError, OidcFlags};
+pub(crate) use passes::Passes;
 pub use service_accounts::ServiceAccounts;
 #[cfg(feature = "fuzzing")]
 pub(crate) use service_accounts::TestSigner;
 pub use tokens::{TokenFile, TokenFileError};
+pub(crate) use webhook::TokenWebhook;
+pub use webhook::TokenWebhookError;
 
 use crate::{
     config::Anonymous,
     refusal::Refusal,
     request::{
-        CertificateIdentity, Credential, ForeignCertificate, HeaderNames, HostToken, Peer,
-        RequestContext, RequestInfo, RequestOrigin, SpokeToken, UserInfo, issuer_of, share::Share,
+        CertificateIdentity, Credential, ForeignCertificate, HeaderNames, Origin, Pass, Peer,
+        RequestContext, RequestInfo, RequestOrigin, SecretToken, SpokeToken, UserInfo, issuer_of,
+        share::Share,
     },
     tls::ClientVerifier,
     websocket::{self, MalformedToken},
@@ -66,6 +80,9 @@ pub struct Authenticator {
     spokes: Option<Arc<dyn SpokeTokens>>,
     front_proxy: Option<Arc<FrontProxy>>,
     host: Option<Arc<dyn HostTokens>>,
+    issuers: Option<Arc<Issuers>>,
+    webhook: Option<Arc<TokenWebhook>>,
+    passes: Option<Arc<Passes>>,
 }
 
 /// Knows the tokens of the ServiceAccounts of real spokes, each at its own path.
@@ -83,12 +100,12 @@ pub(crate) trait SpokeTokens: fmt::Debug + Send + Sync {
 /// Knows the tokens of the ServiceAccounts of the host.
 pub(crate) trait HostTokens: fmt::Debug + Send + Sync {
     /// Finds whose token this is; the answer is a few seconds old at most.
-    fn find<'a>(&'a self, token: &'a str, now: Timestamp) -> BoxFuture<'a, OfHost>;
+    fn find<'a>(&'a self, token: &'a str, now: Timestamp) -> BoxFuture<'a, TokenAnswer>;
 }
 
-/// What the host says of a token.
+/// What the host, or a webhook, says of a token.
 #[derive(Clone, Debug)]
-pub(crate) enum OfHost {
+pub(crate) enum TokenAnswer {
     /// It is this user's.
     User(Arc<UserInfo>),
     /// It is nobody's, or another cluster's.
@@ -129,6 +146,9 @@ impl Authenticator {
             spokes: None,
             front_proxy: None,
             host: None,
+            issuers: None,
+            webhook: None,
+            passes: None,
         }
     }
 
@@ -160,6 +180,27 @@ impl Authenticator {
         self
     }
 
+    /// Accepts tokens of issuers that the operator has named.
+    #[must_use]
+    pub(crate) fn with_issuers(mut self, issuers: Option<Arc<Issuers>>) -> Self {
+        self.issuers = issuers;
+        self
+    }
+
+    /// Accepts passes.
+    #[must_use]
+    pub(crate) fn with_passes(mut self, passes: Arc<Passes>) -> Self {
+        self.passes = Some(passes);
+        self
+    }
+
+    /// Accepts tokens that a webhook knows.
+    #[must_use]
+    pub(crate) fn with_webhook(mut self, webhook: Option<Arc<TokenWebhook>>) -> Self {
+        self.webhook = webhook;
+        self
+    }
+
     /// Returns who is at the other end of a connection that showed `chain`, which `verifier` has looked at: a certificate that is no user's may be
     /// a front proxy's.
     pub(crate) fn peer(
@@ -186,7 +227,7 @@ impl Authenticator {
         }
     }
 
-    /// Returns who sends a request with these headers over `peer` to the path of `cluster`.
+    /// Returns who sends a request for `path` with these headers over `peer` to the path of `cluster`.
     ///
     /// # Errors
     /// 401, without a word about what was wrong.
@@ -195,6 +236,7 @@ impl Authenticator {
         headers: &HeaderMap,
         peer: &Peer,
         cluster: &ClusterScope,
+        path: &str,
         now: Timestamp,
     ) -> Result<Sender, Refusal> {
         let network = |user: &Arc<UserInfo>, credential| Sender {
@@ -235,13 +277,16 @@ impl Authenticator {
                 if known.is_none() {
                     known = self.token_of_host(&token, now).await;
                 }
+                if known.is_none() {
+                    known = self.token_of_others(&token, now).await;
+                }
                 known.map(|(user, credential)| network(&user, credential))
             }
             Ok(None) if certificate_is_bad => None,
             Err(MalformedToken) => None,
             Ok(None) => {
-                let anonymous = self.anonymous.as_ref();
-                anonymous.map(|user| network(user, Credential::Lasting))
+                let anonymous = self.anonymous_at(path);
+                anonymous.map(|user| network(&user, Credential::Lasting))
             }
         }
         .ok_or_else(|| Status::unauthorized().into())
@@ -266,11 +311,71 @@ impl Authenticator {
         now: Timestamp,
     ) -> Option<(Arc<UserInfo>, Credential)> {
         if let Some(user) = self.tokens.user(token) {
-            return Some((user, Credential::Lasting));
+            return Some((user, Credential::Line));
         }
         let accounts = self.accounts.as_ref()?;
-        let found = accounts.find(token, cluster.one(), None, now).ok()?;
-        Some((found.user, Credential::Account(found.claims)))
+        if let Ok(found) = accounts.find(token, cluster.one(), None, now) {
+            return Some((found.user, Credential::Account(found.claims)));
+        }
+        let pass = self.pass(token, cluster, now)?;
+        Some((Arc::new(pass.bearer()), Credential::Pass(pass)))
+    }
+
+    /// The pass that is presented at the path of `cluster`, if it counts.
+    fn pass(&self, token: &str, cluster: &ClusterScope, now: Timestamp) -> Option<Arc<Pass>> {
+        let pass = self.passes.as_ref()?.find(token, cluster.one(), now)?;
+        self.still_vouched_for(&pass, now).then_some(pass)
+    }
+
+    /// Whether the credential that a pass was made with would count.
+    fn still_vouched_for(&self, pass: &Pass, now: Timestamp) -> bool {
+        match &pass.origin {
+            // It ends by its time, which the pass does not outlive.
+            Origin::Certificate => true,
+            Origin::Line => self.tokens.names(&pass.user),
+            Origin::Account(claims) => {
+                let accounts = self.accounts.as_ref();
+                accounts.is_some_and(|it| it.still_counts(claims, now))
+            }
+            Origin::Issuer(url) => {
+                let issuers = self.issuers.as_ref();
+                issuers.is_some_and(|it| it.states().iter().any(|it| it.url == *url))
+            }
+        }
+    }
+
+    /// What a pass is made with for the holder of a credential, and when that ends, in seconds since 1970.
+    ///
+    /// # Errors
+    /// Why none can be made.
+    pub(crate) async fn origin_of(
+        &self,
+        credential: &Credential,
+        now: Timestamp,
+    ) -> Result<(Origin, Option<i64>), String> {
+        match credential {
+            Credential::Line => Ok((Origin::Line, None)),
+            Credential::Certificate { not_after } => Ok((Origin::Certificate, Some(*not_after))),
+            Credential::Account(claims) => {
+                let ends = claims.expires_at;
+                Ok((Origin::Account((**claims).clone()), Some(ends)))
+            }
+            Credential::Issued(token) => {
+                let issuers = self.issuers.as_ref().ok_or("for a token without an issuer")?;
+                let found = issuers.find(token.expose(), now).await;
+                let found = found.ok_or("for a token that is not good any more")?;
+                Ok((Origin::Issuer(found.issuer.clone()), Some(found.expires_at)))
+            }
+            Credential::Lasting => Err("without a credential".to_owned()),
+            Credential::Pass(_) => Err("with another one".to_owned()),
+            Credential::FrontProxy(_)
+            | Credential::Host(_)
+            | Credential::Reviewed(_)
+            | Credential::Spoke(_) => Err(
+                "for a credential that another server is asked about at each use: use it itself at the path of the cluster"
+                    .to_owned(),
+            ),
+        }
     }
 
     async fn token_of_spoke(
@@ -294,15 +399,53 @@ impl Authenticator {
         now: Timestamp,
     ) -> Option<(Arc<UserInfo>, Credential)> {
         match self.host.as_ref()?.find(token, now).await {
-            OfHost::User(user) => Some((user, Credential::Host(HostToken::new(token)))),
-            OfHost::Nobody | OfHost::Unknown => None,
+            TokenAnswer::User(user) => Some((user, Credential::Host(SecretToken::new(token)))),
+            TokenAnswer::Nobody | TokenAnswer::Unknown => None,
+        }
+    }
+
+    /// The user of a token that no cluster has signed: an issuer's, or one that the webhook knows.
+    async fn token_of_others(
+        &self,
+        token: &str,
+        now: Timestamp,
+    ) -> Option<(Arc<UserInfo>, Credential)> {
+        if let Some(issuers) = &self.issuers {
+            if let Some(found) = issuers.find(token, now).await {
+                let credential = Credential::Issued(SecretToken::new(token));
+                return Some((Arc::clone(&found.user), credential));
+            }
+            if issuers.claim(token) {
+                return None;
+            }
+        }
+        match self.webhook.as_ref()?.find(token).await {
+            TokenAnswer::User(user) => Some((user, Credential::Reviewed(SecretToken::new(token)))),
+            TokenAnswer::Nobody | TokenAnswer::Unknown => None,
+        }
+    }
+
+    /// Whom a request for a path without credential acts as.
+    fn anonymous_at(&self, path: &str) -> Option<Arc<UserInfo>> {
+        let configured = self
+            .issuers
+            .as_ref()
+            .and_then(|it| it.allows_anonymous(path));
+        match configured {
+            Some(true) => Some(Arc::new(UserInfo::anonymous())),
+            Some(false) => None,
+            None => self.anonymous.clone(),
         }
     }
 
     /// Whether what a sender was known by is good now. A host that does not answer sends nobody away.
     pub(crate) async fn still_good(&self, credential: &Credential, now: Timestamp) -> bool {
         match credential {
-            Credential::Lasting => true,
+            Credential::Lasting | Credential::Line => true,
+            Credential::Pass(pass) => {
+                let passes = self.passes.as_ref();
+                passes.is_some_and(|it| it.is_good(pass, now)) && self.still_vouched_for(pass, now)
+            }
             Credential::Certificate { not_after } => now.as_second() <= *not_after,
             Credential::FrontProxy(certificate) => {
                 let front_proxy = self.front_proxy.as_ref();
@@ -313,7 +456,15 @@ impl Authenticator {
                 .as_ref()
                 .is_some_and(|accounts| accounts.still_counts(claims, now)),
             Credential::Host(token) => match &self.host {
-                Some(host) => !matches!(host.find(token.expose(), now).await, OfHost::Nobody),
+                Some(host) => !matches!(host.find(token.expose(), now).await, TokenAnswer::Nobody),
+                None => false,
+            },
+            Credential::Issued(token) => {
+                let issuers = self.issuers.as_ref();
+                issuers.is_some_and(|it| it.still_good(token.expose(), now))
+            }
+            Credential::Reviewed(token) => match &self.webhook {
+                Some(webhook) => webhook::is_still_good(&webhook.find(token.expose()).await),
                 None => false,
             },
             Credential::Spoke(SpokeToken { cluster, token }) => match &self.spokes {
@@ -327,29 +478,41 @@ impl Authenticator {
     ///
     /// # Errors
     /// Why it is nobody's, in the words of kube-apiserver.
-    pub(crate) fn review(
+    pub(crate) async fn review(
         &self,
         token: &str,
         cluster: &ClusterScope,
         audiences: &[String],
     ) -> Result<Reviewed, service_accounts::TokenError> {
         let wanted = (!audiences.is_empty()).then_some(audiences);
-        if let Some(user) = self.tokens.user(token) {
-            // Such a token is for the API server, whatever that is called.
+        let now = Timestamp::now();
+        // Such a token is for the API server, whatever that is called.
+        let for_server = |user: Arc<UserInfo>| {
             let own = own_audiences(cluster);
             let audiences = service_accounts::in_both(&own, wanted.unwrap_or(&own));
             if audiences.is_empty() {
                 return Err(service_accounts::TokenError::Invalid);
             }
-            return Ok(Reviewed { user, audiences });
+            Ok(Reviewed { user, audiences })
+        };
+        if let Some(user) = self.tokens.user(token) {
+            return for_server(user);
         }
         let accounts = self.accounts.as_ref();
-        let accounts = accounts.ok_or(service_accounts::TokenError::Invalid)?;
-        let found = accounts.find(token, cluster.one(), wanted, Timestamp::now())?;
-        Ok(Reviewed {
-            user: found.user,
-            audiences: found.audiences,
-        })
+        let found = accounts.map(|it| it.find(token, cluster.one(), wanted, now));
+        match found.unwrap_or(Err(service_accounts::TokenError::Invalid)) {
+            Ok(found) => Ok(Reviewed {
+                user: found.user,
+                audiences: found.audiences,
+            }),
+            Err(error) => {
+                if let Some(pass) = self.pass(token, cluster, now) {
+                    return for_server(Arc::new(pass.bearer()));
+                }
+                let (user, _) = self.token_of_others(token, now).await.ok_or(error)?;
+                for_server(user)
+            }
+        }
     }
 }
 

@@ -319,6 +319,21 @@ impl Authorizer {
         self.judge(&Attributes { user, ..*asked }).await
     }
 
+    /// Whether a user passes the first gate of a logical cluster.
+    ///
+    /// # Errors
+    /// 403, whether there is such a cluster or not.
+    pub(crate) async fn may_access(&self, user: &UserInfo, cluster: &str) -> Result<(), Refusal> {
+        let root = ClusterScope::One(LogicalCluster::root());
+        match cluster.parse() {
+            Ok(cluster) => {
+                let cluster = ClusterScope::One(cluster);
+                self.enter_or_ask(user, &cluster, ANSWER_AGE).await
+            }
+            Err(_no_name) => Err(no_access(&access(user, &root, cluster), "").into()),
+        }
+    }
+
     /// All rules that hold for `user`, for a SelfSubjectRulesReview.
     pub(crate) fn rules_for(
         &self,

@@ -5,7 +5,10 @@ use std::{fmt, net::IpAddr, path::PathBuf, time::Duration};
 use rand::{Rng as _, distr::Alphanumeric};
 use spokes::Dialer;
 
-use crate::request::{HeaderNames, share::Limits};
+use crate::{
+    authenticate::OidcFlags,
+    request::{HeaderNames, share::Limits},
+};
 
 /// How a hub is set up. Everything has a default but the directory.
 #[derive(Clone, Debug)]
@@ -28,6 +31,10 @@ pub struct Config {
     pub admin_token: Option<AdminToken>,
     /// The front proxies whose headers say who sends a request; `None` believes none.
     pub request_headers: Option<RequestHeaders>,
+    /// The issuers whose tokens are good, with OpenID Connect.
+    pub issuers: IssuersConfig,
+    /// The webhook that knows tokens that nobody else knows.
+    pub token_webhook: Option<TokenWebhook>,
     /// The cluster whose kube-apiserver carries groups of the hub as its own.
     pub host: HostConfig,
     /// What a request without credential is.
@@ -51,6 +58,27 @@ pub struct RequestHeaders {
     pub allowed_names: Vec<String>,
     /// The headers.
     pub names: HeaderNames,
+}
+
+/// Whose tokens are good, with OpenID Connect.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum IssuersConfig {
+    /// Nobody's.
+    #[default]
+    None,
+    /// Those of the issuers in an AuthenticationConfiguration, which is read again when it changes.
+    File(PathBuf),
+    /// Those of one issuer, as flags say it.
+    Flags(OidcFlags),
+}
+
+/// A webhook that reviews tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenWebhook {
+    /// Says where it is, and as whom the hub asks.
+    pub kubeconfig: PathBuf,
+    /// How long its yes counts.
+    pub good_for: Duration,
 }
 
 /// The groups of the hub itself, which a host carries.
@@ -149,6 +177,8 @@ impl Config {
             token_file: None,
             admin_token: None,
             request_headers: None,
+            issuers: IssuersConfig::default(),
+            token_webhook: None,
             host: HostConfig::default(),
             anonymous: Anonymous::default(),
             limits: Limits::default(),

@@ -211,6 +211,20 @@ pub fn certificate(der: &[u8]) {
     }
 }
 
+/// Reads a configuration of issuers, the keys of one, and what its tokens claim: nobody of Kubernetes or the hub comes of it.
+pub fn issued(configuration: &str, keys: &[u8], claims: &[u8]) {
+    for user in authenticate::users_of(configuration, keys, claims) {
+        assert!(user.in_group(ALL_AUTHENTICATED), "it has signed in");
+        let groups = user.groups.iter().filter(|it| *it != ALL_AUTHENTICATED);
+        for name in groups.chain([&user.username]) {
+            let is_reserved = ["system:", "wheelhouse:"]
+                .iter()
+                .any(|it| name.starts_with(it));
+            assert!(!is_reserved && !name.is_empty(), "{name:?} is nobody's");
+        }
+    }
+}
+
 /// Whether a token is taken as one of a hub whose key no one has.
 pub fn token_is_good(token: &str) -> bool {
     static SIGNER: LazyLock<authenticate::TestSigner> =

@@ -51,7 +51,7 @@ pub use replicas::ShareError;
 
 use crate::{
     audit,
-    authenticate::{Authenticated, Authenticator, ServiceAccounts},
+    authenticate::{Authenticated, Authenticator, Passes, ServiceAccounts},
     authorize::{Authorized, Authorizer, Judge, Reach},
     backup::Backups,
     config::Config,
@@ -90,6 +90,7 @@ struct HubParts {
     handlers: Handlers,
     authenticator: Authenticator,
     accounts: Arc<ServiceAccounts>,
+    passes: Arc<Passes>,
     authorizer: Arc<Authorizer>,
     discovery: discovery::Cache,
     openapi: openapi::Cache,
@@ -246,7 +247,7 @@ impl Hub {
         let identified = self
             .parts
             .authenticator
-            .identify(&parts.headers, peer, &info.cluster, now)
+            .identify(&parts.headers, peer, &info.cluster, &info.path, now)
             .await;
         let (sender, deadline) = match identified
             .and_then(|sender| Ok((sender, deadline::of(&parts, &info, head.started)?)))

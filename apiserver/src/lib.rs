@@ -74,6 +74,9 @@ pub(crate) mod relay;
 pub mod audit;
 pub mod respond;
 
-pub use config::{AdminToken, Anonymous, Config, EtcdConfig, StoreConfig};
+pub use authenticate::OidcFlags;
+pub use config::{
+    AdminToken, Anonymous, Config, EtcdConfig, IssuersConfig, StoreConfig, TokenWebhook,
+};
 pub use hub::{AsCaller, Hub, Previewer};
 pub use request::share::Limits;

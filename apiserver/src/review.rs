@@ -6,6 +6,7 @@
 //!
 //! Source: `kubernetes/pkg/registry/authorization`, `.../authentication`.
 
+pub(crate) mod kubeconfig_request;
 pub(crate) mod token_request;
 
 use api::{
@@ -179,7 +180,7 @@ impl Review {
         let spec = object.get("spec").cloned().unwrap_or_else(|| json!({}));
         match self {
             Self::SelfSubject => Ok(json!({ "userInfo": user.to_value() })),
-            Self::Token => token_status(authenticator, &request.info().cluster, &spec),
+            Self::Token => token_status(authenticator, &request.info().cluster, &spec).await,
             Self::SelfSubjectRules => {
                 let namespace = spec
                     .get("namespace")
@@ -392,7 +393,7 @@ fn resource_rule(rule: &PolicyRule) -> Value {
     value
 }
 
-fn token_status(
+async fn token_status(
     authenticator: &Authenticator,
     cluster: &ClusterScope,
     spec: &Value,
@@ -404,7 +405,8 @@ fn token_status(
         return Err(Status::bad_request(text).into());
     }
     let wanted = spec.audiences.unwrap_or_default();
-    Ok(match authenticator.review(&spec.token, cluster, &wanted) {
+    let reviewed = authenticator.review(&spec.token, cluster, &wanted).await;
+    Ok(match reviewed {
         Ok(reviewed) => json!({
             "authenticated": true,
             "user": reviewed.user.to_value(),

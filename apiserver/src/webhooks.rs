@@ -1,4 +1,5 @@
 //! Calls of webhooks: JSON by POST over HTTPS, bounded in time and size.
+//! Issuers of tokens and authentication webhooks of the operator are reached in the same way ([`Peer`]).
 //!
 //! ```text
 //!   Webhooks::call ──► peer of (cluster, address, caBundle) ──► seat ──► connection ──► POST ──► answer
@@ -16,6 +17,7 @@
 
 mod address;
 mod connection;
+mod peer;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,28 +26,20 @@ use std::time::Duration;
 use api::LogicalCluster;
 use api::admission::WebhookClientConfig;
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, StatusCode, header};
-use http_body_util::{BodyExt as _, Full, Limited};
+use http::{HeaderValue, StatusCode, header};
 use parking_lot::Mutex;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use address::Address;
 pub use address::AllowedHosts;
-use connection::Connection;
+pub(crate) use peer::{ExchangeError, Peer};
 
-/// Calls of one webhook at once; further ones wait within their timeouts.
-const SEATS: usize = 64;
-/// Connections of one webhook that are kept while nothing is called.
-const IDLE_MAX: usize = 4;
 /// Webhooks whose connections are kept. Beyond, those that are not called now are forgotten.
 const PEERS_MAX: usize = 256;
 /// Webhooks of one logical cluster below root whose connections are kept.
 const PEERS_OF_CLUSTER_MAX: usize = 16;
-/// The longest answer: that of the largest request.
-const ANSWER_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 /// Calls webhooks.
 #[derive(Debug)]
@@ -57,15 +51,6 @@ pub(crate) struct Webhooks {
 
 /// Who configured a webhook, and the SHA-256 of how it is reached: a bundle may be long.
 type PeerKey = (LogicalCluster, [u8; 32]);
-
-/// One webhook as it is reached.
-#[derive(Debug)]
-struct Peer {
-    address: Address,
-    seats: Semaphore,
-    /// Connections that answered and are not in use. Leaf lock.
-    idle: Mutex<Vec<Connection>>,
-}
 
 /// Why a call came to no answer.
 #[derive(Debug, thiserror::Error)]
@@ -120,9 +105,9 @@ impl Webhooks {
         deadline: Instant,
     ) -> Result<Value, CallError> {
         let peer = self.peer(cluster, config)?;
-        let url = dialect::quote(peer.address.url());
+        let url = dialect::quote(peer.url());
         let body = Bytes::from(review.to_string());
-        let called = timeout_at(deadline, peer.call(body, deadline)).await;
+        let called = timeout_at(deadline, call(&peer, body, deadline)).await;
         called.unwrap_or(Err(CallError::TimedOut { url }))
     }
 
@@ -136,11 +121,7 @@ impl Webhooks {
             return Ok(Arc::clone(peer));
         }
         let address = Address::of(cluster, config, &self.allowed).map_err(CallError::Refused)?;
-        let peer = Arc::new(Peer {
-            address,
-            seats: Semaphore::new(SEATS),
-            idle: Mutex::default(),
-        });
+        let peer = Arc::new(Peer::new(address));
         let mut peers = self.peers.lock();
         let is_busy = |peer: &Arc<Peer>| Arc::strong_count(peer) > 1;
         let own = peers.keys().filter(|(it, _)| it == cluster).count();
@@ -170,74 +151,28 @@ fn digest(config: &WebhookClientConfig) -> [u8; 32] {
     digest.finalize().into()
 }
 
-// === impl Peer ===
-
-impl Peer {
-    async fn call(&self, body: Bytes, deadline: Instant) -> Result<Value, CallError> {
-        let _seat = self.seats.acquire().await;
-        let unreached = |reason: String| CallError::Unreached {
-            url: dialect::quote(self.address.url()),
+/// Calls a webhook.
+async fn call(peer: &Peer, body: Bytes, deadline: Instant) -> Result<Value, CallError> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let seconds = left.saturating_add(Duration::from_millis(999)).as_secs();
+    let query = format!("timeout={seconds}s");
+    let agent = HeaderValue::from_static("wheelhouse-admission");
+    let headers = [(header::USER_AGENT, agent)];
+    let asked = peer.post(&query, body, headers.into_iter().collect());
+    let (code, bytes) = asked.await.map_err(|error| match error {
+        ExchangeError::Unreached(reason) => CallError::Unreached {
+            url: dialect::quote(peer.url()),
             reason,
-        };
-        // The server may have closed an idle connection meanwhile; what was not sent is sent again.
-        let answer = loop {
-            let idle = self.idle.lock().pop();
-            let is_fresh = idle.is_none();
-            let mut connection = match idle {
-                Some(connection) => connection,
-                None => Connection::open(&self.address).await.map_err(unreached)?,
-            };
-            if !is_fresh && !connection.is_open().await {
-                continue;
-            }
-            match connection.send(self.request(body.clone(), deadline)).await {
-                Ok(answer) => break (connection, answer),
-                Err(error) if !is_fresh && error.is_canceled() => {}
-                Err(error) => return Err(unreached(error.to_string())),
-            }
-        };
-        let (connection, answer) = answer;
-        let code = answer.status();
-        let limited = Limited::new(answer.into_body(), ANSWER_BYTES_MAX);
-        let bytes = limited
-            .collect()
-            .await
-            .map_err(|error| CallError::Answer(format!("the answer cannot be read: {error}")))?;
-        self.keep(connection);
-        if code != StatusCode::OK {
-            return Err(CallError::Code {
-                code: code.as_u16(),
-            });
-        }
-        api::json::parse(&bytes.to_bytes())
-            .map_err(|error| CallError::Answer(format!("the answer is no JSON: {error}")))
+        },
+        ExchangeError::Answer(reason) => CallError::Answer(reason),
+    })?;
+    if code != StatusCode::OK {
+        return Err(CallError::Code {
+            code: code.as_u16(),
+        });
     }
-
-    fn request(&self, body: Bytes, deadline: Instant) -> Request<Full<Bytes>> {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let seconds = left.saturating_add(Duration::from_millis(999)).as_secs();
-        let uri = format!("{}?timeout={seconds}s", self.address.path());
-        let mut request = Request::new(Full::new(body));
-        *request.method_mut() = Method::POST;
-        if let Ok(uri) = uri.parse() {
-            *request.uri_mut() = uri;
-        }
-        let json = HeaderValue::from_static("application/json");
-        let headers = request.headers_mut();
-        headers.insert(header::HOST, self.address.authority().clone());
-        headers.insert(header::ACCEPT, json.clone());
-        headers.insert(header::CONTENT_TYPE, json);
-        let agent = HeaderValue::from_static("wheelhouse-admission");
-        headers.insert(header::USER_AGENT, agent);
-        request
-    }
-
-    fn keep(&self, connection: Connection) {
-        let mut idle = self.idle.lock();
-        if idle.len() < IDLE_MAX {
-            idle.push(connection);
-        }
-    }
+    api::json::parse(&bytes)
+        .map_err(|error| CallError::Answer(format!("the answer is no JSON: {error}")))
 }
 
 #[cfg(test)]

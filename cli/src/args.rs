@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
 
@@ -111,6 +111,10 @@ pub(crate) struct Serve {
     #[arg(long = "allow-webhook-host", value_name = "H")]
     pub(crate) webhook_hosts: Vec<String>,
     #[command(flatten)]
+    pub(crate) issuers: Issuers,
+    #[command(flatten)]
+    pub(crate) token_webhook: TokenWebhook,
+    #[command(flatten)]
     pub(crate) request_headers: RequestHeaders,
     #[command(flatten)]
     pub(crate) host_cluster: Host,
@@ -185,6 +189,107 @@ pub(crate) struct Limits {
     /// Streams of all users, above which each gets a fair part.
     #[arg(long = "max-streams", value_name = "N", default_value_t = apiserver::Limits::default().streams)]
     pub(crate) streams: u32,
+}
+
+/// Whose tokens are good, with the names of kube-apiserver's flags.
+#[derive(Debug, Args)]
+pub(crate) struct Issuers {
+    /// An AuthenticationConfiguration (apiserver.config.k8s.io/v1): the issuers whose tokens are good, and what their claims make of
+    /// the bearer. Read again when it changes.
+    #[arg(long = "authentication-config", value_name = "F")]
+    pub(crate) file: Option<PathBuf>,
+    /// The issuer whose tokens are good, an https URL.
+    #[arg(
+        long = "oidc-issuer-url",
+        value_name = "URL",
+        requires = "client_id",
+        conflicts_with = "file"
+    )]
+    pub(crate) issuer_url: Option<String>,
+    /// The audience that its tokens must be for.
+    #[arg(long = "oidc-client-id", value_name = "ID", requires = "issuer_url")]
+    pub(crate) client_id: Option<String>,
+    /// The authorities that sign the issuer's certificate; by default those of the machine.
+    #[arg(long = "oidc-ca-file", value_name = "F", requires = "issuer_url")]
+    pub(crate) ca_file: Option<PathBuf>,
+    /// The claim that is the name of the user.
+    #[arg(
+        long = "oidc-username-claim",
+        value_name = "CLAIM",
+        default_value = "sub",
+        requires = "issuer_url"
+    )]
+    pub(crate) username_claim: String,
+    /// What is put before the name. By default the URL of the issuer and #, or nothing for the claim email; - is nothing.
+    #[arg(
+        long = "oidc-username-prefix",
+        value_name = "PREFIX",
+        default_value = "",
+        hide_default_value = true,
+        allow_hyphen_values = true,
+        requires = "issuer_url"
+    )]
+    pub(crate) username_prefix: String,
+    /// The claim that names the groups of the user.
+    #[arg(
+        long = "oidc-groups-claim",
+        value_name = "CLAIM",
+        default_value = "",
+        hide_default_value = true,
+        requires = "issuer_url"
+    )]
+    pub(crate) groups_claim: String,
+    /// What is put before each group.
+    #[arg(
+        long = "oidc-groups-prefix",
+        value_name = "PREFIX",
+        default_value = "",
+        hide_default_value = true,
+        requires = "issuer_url"
+    )]
+    pub(crate) groups_prefix: String,
+    /// A claim that tokens must have, with its value; may be repeated.
+    #[arg(long = "oidc-required-claim", value_name = "CLAIM=VALUE", value_parser = label, requires = "issuer_url")]
+    pub(crate) required_claims: Vec<(String, String)>,
+    /// How tokens may be signed: RS256, RS384, RS512, PS256, PS384, PS512, ES256 or ES384.
+    #[arg(
+        long = "oidc-signing-algs",
+        value_name = "ALGS",
+        value_delimiter = ',',
+        default_value = "RS256",
+        requires = "issuer_url"
+    )]
+    pub(crate) signing_algorithms: Vec<String>,
+}
+
+/// The webhook that knows tokens that nobody else knows, with the names of kube-apiserver's flags.
+#[derive(Debug, Args)]
+pub(crate) struct TokenWebhook {
+    /// A kubeconfig that says where the webhook is, and as whom the hub asks it to review tokens.
+    #[arg(
+        id = "webhook_kubeconfig",
+        long = "authentication-token-webhook-config-file",
+        value_name = "F"
+    )]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// How long its yes counts, such as 10s or 2m: as long may a token be good that the webhook does not let count any more.
+    #[arg(
+        long = "authentication-token-webhook-cache-ttl",
+        value_name = "DURATION",
+        default_value = "4s",
+        value_parser = duration,
+        requires = "webhook_kubeconfig"
+    )]
+    pub(crate) good_for: Duration,
+    /// The version of TokenReview that it is sent.
+    #[arg(
+        long = "authentication-token-webhook-version",
+        value_name = "V",
+        default_value = "v1",
+        value_parser = ["v1"],
+        requires = "webhook_kubeconfig"
+    )]
+    pub(crate) version: String,
 }
 
 /// Which front proxies are believed, with the names of kube-apiserver's flags.
@@ -392,6 +497,12 @@ pub(crate) struct Kubeconfig {
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) hub: HubFlags,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed = dialect::Duration::parse(text).ok_or("want a duration such as 10s or 2m")?;
+    let nanos = u64::try_from(parsed.nanos()).map_err(|_negative| "want no negative duration")?;
+    Ok(Duration::from_nanos(nanos))
 }
 
 fn label(text: &str) -> Result<(String, String), String> {

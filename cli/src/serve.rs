@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use api::{validation::is_label_value, wheelhouse::keys};
 use apiserver::{
-    EtcdConfig, Hub, StoreConfig,
+    EtcdConfig, Hub, IssuersConfig, OidcFlags, StoreConfig,
     config::{Encryption, RequestHeaders, Reseal},
     offline,
     request::{HeaderNames, UserInfo},
@@ -54,6 +54,16 @@ pub(crate) struct Running {
 pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
     let mut config = apiserver::Config::new(&arguments.data_dir);
     config.token_file = arguments.token_auth_file;
+    config.issuers = issuers_of(arguments.issuers)?;
+    let args::TokenWebhook {
+        kubeconfig,
+        good_for,
+        version: _,
+    } = arguments.token_webhook;
+    config.token_webhook = kubeconfig.map(|kubeconfig| apiserver::TokenWebhook {
+        kubeconfig,
+        good_for,
+    });
     config.request_headers = request_headers_of(arguments.request_headers)?;
     config.host.authentication_kubeconfig = arguments.host_cluster.authentication;
     config.host.authorization_kubeconfig = arguments.host_cluster.authorization;
@@ -136,6 +146,31 @@ fn access_providers(file: &Path) -> Result<AccessProviders> {
     let context = || format!("--clusterprofile-provider-file {}", file.display());
     let text = std::fs::read_to_string(file).with_context(context)?;
     AccessProviders::parse(&text).with_context(context)
+}
+
+fn issuers_of(flags: args::Issuers) -> Result<IssuersConfig> {
+    if let Some(file) = flags.file {
+        return Ok(IssuersConfig::File(file));
+    }
+    let (Some(issuer_url), Some(client_id)) = (flags.issuer_url, flags.client_id) else {
+        return Ok(IssuersConfig::None);
+    };
+    let certificate_authority = match &flags.ca_file {
+        None => String::new(),
+        Some(file) => std::fs::read_to_string(file)
+            .with_context(|| format!("--oidc-ca-file {}", file.display()))?,
+    };
+    Ok(IssuersConfig::Flags(OidcFlags {
+        issuer_url,
+        client_id,
+        certificate_authority,
+        username_claim: flags.username_claim,
+        username_prefix: flags.username_prefix,
+        groups_claim: flags.groups_claim,
+        groups_prefix: flags.groups_prefix,
+        required_claims: flags.required_claims,
+        signing_algorithms: flags.signing_algorithms,
+    }))
 }
 
 fn request_headers_of(flags: args::RequestHeaders) -> Result<Option<RequestHeaders>> {

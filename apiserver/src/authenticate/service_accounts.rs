@@ -202,6 +202,16 @@ impl ServiceAccounts {
         })
     }
 
+    /// Signs what is no token of a ServiceAccount.
+    pub(super) fn sign_value(&self, payload: &Value) -> Result<String, tls::Error> {
+        self.signer.sign(payload)
+    }
+
+    /// The payload of whatever the hub has signed.
+    pub(super) fn checked_value(&self, token: &str) -> Option<Value> {
+        self.signer.check(token)
+    }
+
     /// The uid of a core object that is there and is not going.
     pub(crate) fn uid_of(
         &self,
@@ -214,10 +224,21 @@ impl ServiceAccounts {
             group: String::new(),
             resource: resource.to_owned(),
         };
+        self.uid_of_resource(cluster, &resource, namespace, name)
+    }
+
+    /// The same for an object of any group.
+    pub(super) fn uid_of_resource(
+        &self,
+        cluster: &LogicalCluster,
+        resource: &GroupResource,
+        namespace: &str,
+        name: &str,
+    ) -> Option<String> {
         if namespace.contains('/') || name.contains('/') {
             return None;
         }
-        let key = ResourcePrefix::new(&resource).key(cluster, namespace, name);
+        let key = ResourcePrefix::new(resource).key(cluster, namespace, name);
         let entry = self.store.get(key.as_bytes())?;
         let identity: Identity = serde_json::from_slice(entry.value()).ok()?;
         let metadata = identity.metadata;

@@ -92,7 +92,7 @@ async fn the_first_good_credential_counts_and_a_bad_one_is_not_anonymous() {
             );
         }
         let sender = authenticator(Anonymous::Allowed)
-            .identify(&headers, peer, &root, now())
+            .identify(&headers, peer, &root, "/", now())
             .await;
         match (sender, want) {
             (Ok(sender), Some(want)) => assert_eq!(sender.user.username, want, "{name}"),
@@ -105,7 +105,13 @@ async fn the_first_good_credential_counts_and_a_bad_one_is_not_anonymous() {
 #[tokio::test]
 async fn nobody_is_anonymous_where_that_is_refused() {
     let refused = authenticator(Anonymous::Refused)
-        .identify(&HeaderMap::new(), &Peer::Unknown, &ClusterScope::All, now())
+        .identify(
+            &HeaderMap::new(),
+            &Peer::Unknown,
+            &ClusterScope::All,
+            "/",
+            now(),
+        )
         .await;
     assert_eq!(
         refused.unwrap_err().status().unwrap().message,

@@ -83,6 +83,11 @@ impl TokenFile {
         self.users.insert(digest, Arc::new(user));
     }
 
+    /// Whether some token is this user's.
+    pub(super) fn names(&self, user: &UserInfo) -> bool {
+        self.users.values().any(|known| **known == *user)
+    }
+
     /// Whose token this is.
     pub(super) fn user(&self, token: &str) -> Option<Arc<UserInfo>> {
         if self.users.is_empty() {

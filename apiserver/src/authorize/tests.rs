@@ -107,6 +107,7 @@ async fn admit_as(
             &parts.headers,
             &Peer::InProcess(Arc::new(user)),
             &cluster,
+            "/",
             jiff::Timestamp::UNIX_EPOCH,
         )
         .await

@@ -19,7 +19,7 @@ use tokio::{sync::Semaphore, time::timeout};
 use crate::{
     answers::{Answer, Answers, Published},
     authenticate::{
-        HostTokens, OfHost,
+        HostTokens, TokenAnswer,
         signed::{Keys, Token},
     },
     request::UserInfo,
@@ -46,7 +46,7 @@ pub(crate) struct Tokens {
     host: Dynamic,
     keys: Published<Keys>,
     /// By the hash of the token.
-    answers: Answers<OfHost>,
+    answers: Answers<TokenAnswer>,
     slots: Semaphore,
 }
 
@@ -62,15 +62,15 @@ impl Tokens {
         }
     }
 
-    async fn look_up(&self, text: &str, now: Timestamp) -> OfHost {
+    async fn look_up(&self, text: &str, now: Timestamp) -> TokenAnswer {
         let Some(token) = Token::parse(text).filter(|token| token.is_in_time(now)) else {
-            return OfHost::Nobody;
+            return TokenAnswer::Nobody;
         };
         let hash: [u8; 32] = Sha256::digest(text.as_bytes()).into();
         let answer = match self.answers.known(&hash, Duration::MAX) {
             Some(answer) => answer,
             None if self.is_signed(&token).await => self.answers.cell(hash, Duration::MAX),
-            None => return OfHost::Nobody,
+            None => return TokenAnswer::Nobody,
         };
         let answer = answer.get_or_init(|| self.ask(text, &token)).await;
         answer.said.clone()
@@ -78,11 +78,11 @@ impl Tokens {
 
     /// Whether the host has signed a token. An unknown key may be new.
     async fn is_signed(&self, token: &Token<'_>) -> bool {
-        if self.keys.held().have_signed(token) {
+        if token.is_signed_by(&self.keys.held()) {
             return true;
         }
         let keys = self.keys.read(|| self.read_keys()).await;
-        keys.have_signed(token)
+        token.is_signed_by(&keys)
     }
 
     async fn read_keys(&self) -> Option<Keys> {
@@ -98,7 +98,7 @@ impl Tokens {
     }
 
     /// Asks the host about a token that it has signed.
-    async fn ask(&self, text: &str, token: &Token<'_>) -> Answer<OfHost> {
+    async fn ask(&self, text: &str, token: &Token<'_>) -> Answer<TokenAnswer> {
         let gvr = ("authentication.k8s.io", "v1", "tokenreviews");
         let endpoint = Endpoint {
             scope: None,
@@ -112,14 +112,16 @@ impl Tokens {
         };
         let said = match timeout(ASK_TIMEOUT, asked).await.ok().flatten() {
             Some(Ok(answer)) => user_of(&answer["status"], &token.username())
-                .map_or(OfHost::Nobody, |user| OfHost::User(Arc::new(user))),
+                .map_or(TokenAnswer::Nobody, |user| {
+                    TokenAnswer::User(Arc::new(user))
+                }),
             Some(Err(error)) => {
                 tracing::warn!(error = %error.chain(), "cannot ask the host to review a token");
-                OfHost::Unknown
+                TokenAnswer::Unknown
             }
-            None => OfHost::Unknown,
+            None => TokenAnswer::Unknown,
         };
-        let counts_for = if matches!(said, OfHost::User(_)) {
+        let counts_for = if matches!(said, TokenAnswer::User(_)) {
             GOOD_FOR
         } else {
             BAD_FOR
@@ -129,7 +131,7 @@ impl Tokens {
 }
 
 impl HostTokens for Tokens {
-    fn find<'a>(&'a self, token: &'a str, now: Timestamp) -> BoxFuture<'a, OfHost> {
+    fn find<'a>(&'a self, token: &'a str, now: Timestamp) -> BoxFuture<'a, TokenAnswer> {
         Box::pin(self.look_up(token, now))
     }
 }
@@ -146,17 +148,5 @@ fn user_of(status: &Value, username: &str) -> Option<UserInfo> {
     if status["authenticated"] != true || user["username"].as_str() != Some(username) {
         return None;
     }
-    let texts = |value: &Value| -> Vec<String> {
-        let texts = value.as_array().into_iter().flatten();
-        texts.filter_map(Value::as_str).map(str::to_owned).collect()
-    };
-    let extra = user["extra"].as_object().into_iter().flatten();
-    UserInfo::of_host(UserInfo::claimed(
-        username.to_owned(),
-        user["uid"].as_str().unwrap_or_default().to_owned(),
-        texts(&user["groups"]),
-        extra
-            .map(|(key, values)| (key.clone(), texts(values)))
-            .collect(),
-    ))
+    UserInfo::of_host(UserInfo::of_review(user))
 }

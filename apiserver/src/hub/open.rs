@@ -19,12 +19,12 @@ use super::{
 };
 use crate::{
     authenticate::{
-        Authenticator, FrontProxy, FrontProxyError, HostTokens, ServiceAccounts, TokenFile,
-        TokenFileError,
+        Authenticator, FrontProxy, FrontProxyError, HostTokens, Issuers, OidcError, Passes,
+        ServiceAccounts, TokenFile, TokenFileError, TokenWebhook, TokenWebhookError,
     },
     authorize::{Authorizer, Policies},
     backup::Backups,
-    config::{Config, EtcdConfig, Reseal, StoreConfig},
+    config::{Config, EtcdConfig, IssuersConfig, Reseal, StoreConfig},
     definitions, discovery, handle,
     handle::Handlers,
     host::{self, HostError},
@@ -66,6 +66,12 @@ pub enum OpenError {
     /// Whose headers are believed.
     #[error("front proxies cannot be known")]
     FrontProxy(#[from] FrontProxyError),
+    /// The issuers.
+    #[error("the issuers of tokens cannot be known")]
+    Issuers(#[from] OidcError),
+    /// The webhook that knows tokens.
+    #[error("the authentication webhook cannot be asked")]
+    TokenWebhook(#[from] TokenWebhookError),
     /// The host.
     #[error("the host cannot be asked")]
     Host(#[from] HostError),
@@ -129,7 +135,6 @@ impl Hub {
             config.hub_id = replicas::share(&store, &config.data_dir, &config.hub_id, now).await?;
         }
         let pki = Pki::open(&config.data_dir, &config.addresses, &config.host_names, now)?;
-        let tokens = read_tokens(&config)?;
         reseal_secrets(&config, &store).await?;
         let registry = Registry::open(&store)?;
         let (policies, follower) =
@@ -160,19 +165,22 @@ impl Hub {
         handlers.start_followers(tasks);
         let lifecycle = Lifecycle::new(config.shutdown_delay);
         let accounts = Arc::new(ServiceAccounts::open(&config.data_dir, Arc::clone(&store))?);
-        let front_proxy = front_proxy_of(&config, &pki, tasks).await?;
-        let host_tokens = host_tokens_of(&config).await?;
+        let passes = Arc::new(Passes::new(Arc::clone(&accounts)));
+        let issuers = issuers_of(&config.issuers, tasks)?;
+        let authenticator = authenticator_of(&config, &pki, tasks)
+            .await?
+            .with_service_accounts(Arc::clone(&accounts))
+            .with_passes(Arc::clone(&passes))
+            .with_issuers(issuers.clone())
+            .with_spoke_tokens(relay.tokens());
         let quotas = Arc::new(Quotas::new(config.limits));
         let hub = Self {
             parts: Arc::new(HubParts {
-                authenticator: Authenticator::new(tokens, config.anonymous)
-                    .with_service_accounts(Arc::clone(&accounts))
-                    .with_front_proxy(front_proxy)
-                    .with_host_tokens(host_tokens)
-                    .with_spoke_tokens(relay.tokens()),
+                authenticator,
                 accounts,
+                passes,
                 backups: Backups::new(Arc::clone(&store), config.hub_id.clone()),
-                health: Health::new(Arc::clone(&store), lifecycle.draining()),
+                health: Health::new(Arc::clone(&store), issuers.clone(), lifecycle.draining()),
                 pki,
                 registry,
                 handlers,
@@ -181,7 +189,7 @@ impl Hub {
                 openapi: openapi::Cache::default(),
                 spokes,
                 relay,
-                metrics: Metrics::new(&store, &quotas, tasks),
+                metrics: Metrics::new(&store, &quotas, issuers, tasks),
                 quotas,
                 lifecycle,
                 standings: Standings::default(),
@@ -269,6 +277,23 @@ impl Hub {
     }
 }
 
+/// Makes an authenticator of what the operator has named beside issuers: tokens, front proxies, a host, a webhook.
+async fn authenticator_of(
+    config: &Config,
+    pki: &Pki,
+    tasks: &Tasks,
+) -> Result<Authenticator, OpenError> {
+    let tokens = read_tokens(config)?;
+    let webhook = match &config.token_webhook {
+        Some(webhook) => Some(Arc::new(TokenWebhook::open(webhook).await?)),
+        None => None,
+    };
+    Ok(Authenticator::new(tokens, config.anonymous)
+        .with_front_proxy(front_proxy_of(config, pki, tasks).await?)
+        .with_host_tokens(host_tokens_of(config).await?)
+        .with_webhook(webhook))
+}
+
 /// Reads which front proxies are believed, and follows it.
 async fn front_proxy_of(
     config: &Config,
@@ -292,6 +317,22 @@ async fn front_proxy_of(
     // Its end would leave a front proxy believed that is not one any more.
     tasks.spawn_with("front proxies", OnPanic::ShutDown, following);
     Ok(Some(front_proxy))
+}
+
+/// Reads which issuers there are, and follows it and their keys.
+fn issuers_of(config: &IssuersConfig, tasks: &Tasks) -> Result<Option<Arc<Issuers>>, OidcError> {
+    let issuers = Arc::new(match config {
+        IssuersConfig::None => return Ok(None),
+        IssuersConfig::File(path) => Issuers::of_file(path)?,
+        IssuersConfig::Flags(flags) => Issuers::of_flags(flags)?,
+    });
+    let shutdown = tasks.child_token();
+    let following = Arc::clone(&issuers).follow(shutdown.clone());
+    // Their end would leave an issuer, or a key, believed that is not to be any more.
+    tasks.spawn_with("issuers", OnPanic::ShutDown, following);
+    let refreshing = Arc::clone(&issuers).refresh(shutdown);
+    tasks.spawn_with("keys of issuers", OnPanic::ShutDown, refreshing);
+    Ok(Some(issuers))
 }
 
 /// Connects to the host that knows tokens of its own, if there is one.

@@ -198,7 +198,7 @@ impl Hub {
         for_spokes
     }
 
-    /// Returns which spoke is to be asked, if one is; root stands for the host.
+    /// Returns which spoke is to be asked, if one is; root stands for the host, and for the webhook that knows tokens.
     async fn look_at(
         &self,
         standing: &Standing,
@@ -218,7 +218,10 @@ impl Hub {
         if let Reconsidered::Lost(refusal) = reconsidered {
             return Err(*refusal);
         }
-        let is_of_host = matches!(standing.credential, Credential::Host(_));
+        let is_of_host = matches!(
+            standing.credential,
+            Credential::Host(_) | Credential::Reviewed(_)
+        );
         let Some(cluster) = info.cluster.one() else {
             return Ok(is_of_host.then(LogicalCluster::root));
         };

@@ -24,7 +24,7 @@ use crate::{
     relay,
     request::{RequestInfo, RequestOrigin, Verb},
     respond::{RequestBody, Response},
-    review::{Review, token_request},
+    review::{Review, kubeconfig_request, token_request},
     served::{KindSource, ServedKinds},
     side,
 };
@@ -47,6 +47,8 @@ pub(super) enum Target {
     Preview,
     /// The one who issues tokens of ServiceAccounts.
     Token(LogicalCluster),
+    /// The one who makes kubeconfigs.
+    Kubeconfig,
     /// The hub's store.
     Stored(Arc<ResourceScope>),
     /// The hub's store and spokes, over all clusters.
@@ -83,8 +85,11 @@ impl Target {
             if kind != ClusterKind::Composite && is_token_request(info) {
                 return Self::Token(cluster.clone());
             }
-            if preview::is_asked_for(info) {
+if preview::is_asked_for(info) {
                 return Self::Preview;
+            }
+            if kubeconfig_request::is_asked_for(info) {
+                return Self::Kubeconfig;
             }
             let scope = registry.lookup(cluster, group, version, resource);
             let is_seen = |scope: &Arc<ResourceScope>| {
@@ -140,6 +145,7 @@ impl Target {
             | Self::Review(_)
             | Self::Preview
             | Self::Token(_)
+            | Self::Kubeconfig
             | Self::Stored(_)
             | Self::NotOverAll
             | Self::Nothing => Judge::Rules,
@@ -188,6 +194,16 @@ impl Target {
             }
             Self::Token(cluster) => {
                 token_request::serve(&hub.parts.accounts, &cluster, request, body).await
+            }
+            Self::Kubeconfig => {
+                let parts = &hub.parts;
+                let issue = kubeconfig_request::Issue {
+                    authenticator: &parts.authenticator,
+                    authorizer: &parts.authorizer,
+                    passes: &parts.passes,
+                    authority_pem: parts.pki.authority.certificate_pem(),
+                };
+                issue.serve(request, body).await
             }
             Self::Spoke => {
                 let parts = &hub.parts;

@@ -17,6 +17,8 @@ use crate::{
 
 /// How long a call waits for a place: as long as others take.
 const PLACE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Which path a call is judged by where requests without credential are let in by their path.
+const VIEW_PATH: &str = "/ui/";
 
 /// The other end of a connection, as whom the hub is asked.
 struct Caller<'a> {
@@ -31,7 +33,8 @@ impl Asker for Caller<'_> {
     async fn place(&self, headers: &HeaderMap, scope: &ClusterScope) -> Result<Held, Refusal> {
         let parts = &self.hub.parts;
         let now = jiff::Timestamp::now();
-        let sender = parts.authenticator.identify(headers, self.peer, scope, now);
+        let authenticator = &parts.authenticator;
+        let sender = authenticator.identify(headers, self.peer, scope, VIEW_PATH, now);
         let sender = sender.await?;
         let user = sender.user();
         let share = match self.seat {

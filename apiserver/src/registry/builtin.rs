@@ -307,14 +307,29 @@ fn own(kind: ClusterKind) -> Vec<ResourceScope> {
         blueprint.strategy = strategy::own(&resource);
         let installed =
             install(&pool, &blueprint, None).expect("our own definitions compile (tested)");
-        scopes.extend(
-            installed
-                .versions
-                .values()
-                .map(|scope| ResourceScope::clone(scope)),
-        );
+        let versions = installed.versions.values();
+        scopes.extend(versions.map(|scope| with_kubeconfig(ResourceScope::clone(scope))));
     }
     scopes
+}
+
+/// Publishes what is answered below a Spoke, beside any strategy.
+fn with_kubeconfig(mut scope: ResourceScope) -> ResourceScope {
+    if scope.gvk().kind != wheelhouse::SPOKE_KIND {
+        return scope;
+    }
+    let mut kind = ServedKind::clone(&scope.kind);
+    kind.subresources.push(ServedSubresource {
+        name: wheelhouse::KUBECONFIG_SUBRESOURCE.to_owned(),
+        gvk: GroupVersionKind::new(
+            wheelhouse::GROUP,
+            wheelhouse::VERSION,
+            wheelhouse::KUBECONFIG_REQUEST_KIND,
+        ),
+        verbs: vec!["create".to_owned()],
+    });
+    scope.kind = Arc::new(kind);
+    scope
 }
 
 #[cfg(test)]

@@ -101,11 +101,11 @@ impl AccountTokens {
 
     /// Whether the spoke has signed a token. An unknown key may be new.
     async fn is_signed(&self, way: &Way, token: &Token<'_>) -> bool {
-        if self.keys.held().have_signed(token) {
+        if token.is_signed_by(&self.keys.held()) {
             return true;
         }
         let keys = self.keys.read(|| read_keys(way)).await;
-        keys.have_signed(token)
+        token.is_signed_by(&keys)
     }
 
     /// Asks the spoke about a token that it has signed.

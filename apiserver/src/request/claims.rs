@@ -14,7 +14,7 @@ use super::UserInfo;
 const ISSUER: &str = "https://wheelhouse.internal";
 
 /// Key of the extra that names the credential.
-const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+pub(crate) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
 /// The claims of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,14 +5,18 @@ use std::{fmt, sync::Arc};
 use api::cluster::LogicalCluster;
 use http::HeaderValue;
 
-use super::{Claims, ForeignCertificate};
+use super::{Claims, ForeignCertificate, Pass};
 
 /// By what a sender is known, as far as it can end while a request goes on.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Credential {
-    /// It does not end before the process does: a controller of this process, a line of the token file, nobody at all.
+    /// It does not end before the process does: a controller of this process, nobody at all.
     #[default]
     Lasting,
+    /// A line of the token file, which lasts as well.
+    Line,
+    /// A pass of the hub's own, with which somebody is themselves in one cluster.
+    Pass(Arc<Pass>),
     /// A client certificate.
     Certificate {
         /// The last second since 1970 in which it is good.
@@ -23,14 +27,18 @@ pub(crate) enum Credential {
     /// A token of a ServiceAccount that the hub stores.
     Account(Arc<Claims>),
     /// A token of a ServiceAccount of the host.
-    Host(HostToken),
+    Host(SecretToken),
+    /// A token that the operator's webhook knows.
+    Reviewed(SecretToken),
+    /// A token of an issuer that the operator has named.
+    Issued(SecretToken),
     /// A token of a ServiceAccount of a real spoke, good at the path of that one.
     Spoke(SpokeToken),
 }
 
-/// A token of the host's own, which goes to the host and nowhere else.
+/// A token that goes to the one who says whose it is, and nowhere else: it is never printed.
 #[derive(Clone)]
-pub(crate) struct HostToken(Arc<str>);
+pub(crate) struct SecretToken(Arc<str>);
 
 /// A token of a spoke's own, which goes to that spoke and nowhere else.
 #[derive(Clone)]
@@ -42,28 +50,28 @@ pub(crate) struct SpokeToken {
 }
 
 impl Credential {
-    /// Whether another cluster has to be asked whether it is still good.
+    /// Whether somebody else has to be asked whether it is still good.
     pub(crate) fn is_known_elsewhere(&self) -> bool {
-        matches!(self, Self::Host(_) | Self::Spoke(_))
+        matches!(self, Self::Host(_) | Self::Reviewed(_) | Self::Spoke(_))
     }
 }
 
-// === impl HostToken ===
+// === impl SecretToken ===
 
-impl HostToken {
+impl SecretToken {
     pub(crate) fn new(token: &str) -> Self {
         Self(token.into())
     }
 
-    /// The token itself, for the host.
+    /// The token itself, for the one who knows it.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
 }
 
-impl fmt::Debug for HostToken {
+impl fmt::Debug for SecretToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HostToken").finish_non_exhaustive()
+        f.debug_struct("SecretToken").finish_non_exhaustive()
     }
 }
 

@@ -27,6 +27,12 @@ pub(crate) const ABROAD_PREFIX: &str = "wheelhouse:root:";
 pub(crate) const HOST_ACCOUNT_PREFIX: &str = "wheelhouse:host:";
 /// What groups of ServiceAccounts are, or begin with before a `:`.
 const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
+/// What begins names that Kubernetes gives out.
+const KUBERNETES_PREFIX: &str = "system:";
+/// Groups of one user whom another than the hub vouches for.
+const GROUP_COUNT_MAX: usize = 1024;
+/// Bytes of all that is said of such a user: what a spoke takes as headers.
+const CLAIMED_BYTES_MAX: usize = 32 * 1024;
 /// What begins names that the hub gives out itself: of its controllers, and of ServiceAccounts in clusters other than their own. A host that
 /// said one would name another user than its own.
 const OWN_PREFIXES: [&str; 2] = ["system:wheelhouse:", "wheelhouse:"];
@@ -58,6 +64,15 @@ enum Realm {
     Hub,
     /// One logical cluster below root.
     Cluster(LogicalCluster),
+}
+
+/// Whether the key of an extra is Kubernetes' own.
+pub(crate) fn is_kubernetes_key(key: &str) -> bool {
+    let (domain, _) = key.split_once('/').unwrap_or_default();
+    ["kubernetes.io", "k8s.io"].iter().any(|reserved| {
+        let below = domain.strip_suffix(reserved);
+        below.is_some_and(|below| below.is_empty() || below.ends_with('.'))
+    })
 }
 
 // === impl UserInfo ===
@@ -94,6 +109,23 @@ impl UserInfo {
             extra,
             ..Self::default()
         }
+    }
+
+    /// Reads a user as a TokenReview describes it.
+    pub(crate) fn of_review(user: &Value) -> Self {
+        let text = |field: &str| user[field].as_str().unwrap_or_default().to_owned();
+        let texts = |value: &Value| -> Vec<String> {
+            let texts = value.as_array().into_iter().flatten();
+            texts.filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        let extra = user["extra"].as_object().into_iter().flatten();
+        let extra = extra.map(|(key, values)| (key.clone(), texts(values)));
+        Self::claimed(
+            text("username"),
+            text("uid"),
+            texts(&user["groups"]),
+            extra.collect(),
+        )
     }
 
     /// Makes the user that stands for nobody in particular.
@@ -159,6 +191,41 @@ impl UserInfo {
         });
         user.at_host = Some(at_host);
         Some(user)
+    }
+
+    /// Makes a user of an issuer or an authentication webhook of the operator's. Those know people, and no name that Kubernetes or the hub gives out:
+    /// whoever they call `system:masters` or `system:serviceaccount:...` would have rights that nobody has granted them.
+    ///
+    /// # Errors
+    /// Which name may not be theirs.
+    pub(crate) fn of_issuer(mut user: Self) -> Result<Self, String> {
+        // What everyone with a good credential is, many webhooks say too.
+        user.groups.retain(|group| group != ALL_AUTHENTICATED);
+        let names = || std::iter::once(&user.username).chain(&user.groups);
+        let is_reserved = |name: &&String| {
+            name.starts_with(KUBERNETES_PREFIX)
+                || OWN_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        };
+        if let Some(name) = names().find(is_reserved) {
+            return Err(format!("the name {name:?} is reserved"));
+        }
+        let is_empty_or_strange = |it: &String| it.is_empty() || it.chars().any(char::is_control);
+        if names().any(is_empty_or_strange) {
+            return Err("a name is empty or has control characters".to_owned());
+        }
+        let extras = user.extra.iter().flat_map(|(key, values)| {
+            let values = values.iter().map(String::len);
+            std::iter::once(key.len()).chain(values)
+        });
+        let bytes: usize = names().map(String::len).chain(extras).sum();
+        let bytes = bytes.saturating_add(user.uid.len());
+        if user.groups.len() > GROUP_COUNT_MAX || bytes > CLAIMED_BYTES_MAX {
+            return Err(format!(
+                "more than {GROUP_COUNT_MAX} groups or {CLAIMED_BYTES_MAX} bytes"
+            ));
+        }
+        user.groups.push(ALL_AUTHENTICATED.to_owned());
+        Ok(user)
     }
 
     /// The user as the host of the hub knows it; `None` where another than the host vouches for it.

@@ -16,6 +16,7 @@ use http::{HeaderValue, StatusCode, header};
 use storage::Store;
 use tokio_util::sync::CancellationToken;
 
+use crate::authenticate::Issuers;
 use crate::refusal::Refusal;
 use crate::respond;
 use crate::respond::Response;
@@ -35,6 +36,7 @@ pub enum Probe {
 #[derive(Debug)]
 pub(crate) struct Health {
     store: Arc<dyn Store>,
+    issuers: Option<Arc<Issuers>>,
     bootstrapped: AtomicBool,
     draining: CancellationToken,
 }
@@ -71,9 +73,14 @@ impl Probe {
 
 impl Health {
     /// Starts as alive and not ready. `draining` is cancelled when the server is about to stop.
-    pub(crate) fn new(store: Arc<dyn Store>, draining: CancellationToken) -> Self {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        issuers: Option<Arc<Issuers>>,
+        draining: CancellationToken,
+    ) -> Self {
         Self {
             store,
+            issuers,
             bootstrapped: AtomicBool::new(false),
             draining,
         }
@@ -94,8 +101,9 @@ impl Health {
         check: &str,
         query: &str,
     ) -> Result<Response, Refusal> {
-        let checks = self.checks(probe);
+        let mut checks = self.checks(probe);
         if !check.is_empty() {
+            checks.extend(self.issuers_check());
             let found = checks
                 .iter()
                 .find(|known| known.name == check)
@@ -130,6 +138,19 @@ impl Health {
             return Ok(no_cache(respond::text(StatusCode::OK, report)));
         }
         Ok(no_cache(respond::text(StatusCode::OK, "ok")))
+    }
+
+    /// Whether the keys of all issuers are known. Only whoever asks for it by its name is told: an issuer that is down is no reason to take the hub
+    /// from those who have other credentials.
+    fn issuers_check(&self) -> Option<Check> {
+        let states = self.issuers.as_ref()?.states();
+        let unread: Vec<_> = states.iter().filter(|it| !it.is_ready).collect();
+        let urls = unread.iter().map(|it| it.url.as_str());
+        Some(Check {
+            name: "issuers",
+            failure: (!unread.is_empty())
+                .then(|| format!("no keys of {}", urls.collect::<Vec<_>>().join(", "))),
+        })
     }
 
     fn checks(&self, probe: Probe) -> Vec<Check> {

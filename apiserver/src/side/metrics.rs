@@ -8,6 +8,7 @@
 //! - Counting a request is a few atomic additions, without a lock and without an allocation ([`requests`]).
 
 mod fleet;
+mod issuer_states;
 mod requests;
 mod sizes;
 
@@ -22,6 +23,7 @@ pub(crate) use requests::Requests;
 
 use super::KUBERNETES_VERSION;
 use crate::{
+    authenticate::Issuers,
     quota::Quotas,
     refusal::Refusal,
     respond::{self, Response},
@@ -39,7 +41,12 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     /// Registers everything that is exposed.
-    pub(crate) fn new(store: &Arc<dyn Store>, quotas: &Arc<Quotas>, tasks: &Tasks) -> Self {
+    pub(crate) fn new(
+        store: &Arc<dyn Store>,
+        quotas: &Arc<Quotas>,
+        issuers: Option<Arc<Issuers>>,
+        tasks: &Tasks,
+    ) -> Self {
         let requests = Arc::new(Requests::new());
         let mut registry = Registry::default();
         registry.register(
@@ -51,6 +58,9 @@ impl Metrics {
             ]),
         );
         registry.register_collector(Box::new(Arc::clone(&requests)));
+        if let Some(issuers) = issuers {
+            registry.register_collector(Box::new(issuer_states::States::new(issuers)));
+        }
         registry.register_collector(Box::new(sizes::Users::new(Arc::clone(quotas))));
         registry.register_collector(Box::new(sizes::Running::new(tasks.clone())));
         tasks.register_queues(&mut registry);

@@ -54,7 +54,7 @@ async fn health_is_told_as_kubernetes_tells_it() {
     let directory = tempfile::tempdir().unwrap();
     let engine = embedded::Engine::open(directory.path(), embedded::Config::default()).unwrap();
     let draining = CancellationToken::new();
-    let health = Health::new(Arc::new(engine), draining.clone());
+    let health = Health::new(Arc::new(engine), None, draining.clone());
     let ask = |probe, check: &'static str, query: &'static str| {
         let answer = health.serve(probe, check, query);
         async move {
@@ -141,7 +141,7 @@ async fn requests_are_counted_under_kubernetes_names_and_tenants_cannot_add_seri
         store.commit(vec![Write::put(key, "{}")]).await.unwrap();
     }
     let quotas = Arc::new(Quotas::new(Limits::default()));
-    let metrics = Metrics::new(&store, &quotas, &Tasks::new());
+    let metrics = Metrics::new(&store, &quotas, None, &Tasks::new());
     let requests = metrics.requests();
     let pods = info(Verb::Get, "", "pods");
     requests.count(Some(&pods), 200, Duration::from_micros(40));

@@ -5,10 +5,8 @@ use std::{collections::BTreeMap, fmt::Write, ops::RangeInclusive};
 use sha2::{Digest, Sha256};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::request::UserInfo;
+use crate::request::{CREDENTIAL_ID, UserInfo};
 
-/// Key of the extra that names the credential.
-const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 /// Attribute of a subject that holds a uid.
 const UID_OID: &str = "1.3.6.1.4.1.57683.2";
 

@@ -44,6 +44,14 @@ pub(super) struct Address {
     reach: Reach,
 }
 
+/// What a URL says.
+struct Place {
+    authority: String,
+    host: String,
+    port: u16,
+    path: String,
+}
+
 /// Which addresses may be connected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reach {
@@ -89,42 +97,41 @@ impl Address {
             ));
         }
         let url = config.url.clone().unwrap_or_default();
-        let uri: Uri = url
-            .parse()
-            .map_err(|error| format!("url {url:?}: {error}"))?;
-        let host = uri.host().unwrap_or_default();
-        let host = host
-            .trim_start_matches('[')
-            .trim_end_matches(']')
-            .to_owned();
-        let port = uri.port_u16().unwrap_or(HTTPS_PORT);
-        let authority = uri.authority().map(http::uri::Authority::as_str);
-        let authority = authority.unwrap_or_default();
-        let is_plain = !authority.contains('@') && uri.query().is_none();
-        if uri.scheme_str() != Some("https") || host.is_empty() || !is_plain {
-            return Err(format!(
-                "url {url:?} is not of the form https://host[/path]"
-            ));
-        }
+        let place = Place::parse(&url)?;
+        let (host, port) = (&place.host, place.port);
         let reach = if cluster.is_root() || host.parse::<IpAddr>().is_ok() {
             Reach::Anywhere
         } else {
             Reach::Elsewhere
         };
-        if !cluster.is_root() && !allowed.allow(&host, port) {
+        if !cluster.is_root() && !allowed.allow(host, port) {
             return Err(format!(
                 "webhooks of logical cluster {cluster} may not be called at {host}:{port}: the hub's operator has to allow \
                  the host (--allow-webhook-host)"
             ));
         }
-        let name = ServerName::try_from(host.clone()).map_err(|error| error.to_string())?;
+        let tls = Arc::new(trust(&config.ca_bundle)?);
+        Self::at(url, place, tls, reach)
+    }
+
+    /// Reads the address of a server that the operator has named, which may be anywhere.
+    ///
+    /// # Errors
+    /// Why it makes no sense.
+    pub(super) fn of_operator(url: &str, tls: Arc<ClientConfig>) -> Result<Self, String> {
+        Self::at(url.to_owned(), Place::parse(url)?, tls, Reach::Anywhere)
+    }
+
+    fn at(url: String, place: Place, tls: Arc<ClientConfig>, reach: Reach) -> Result<Self, String> {
+        let name = ServerName::try_from(place.host.clone()).map_err(|error| error.to_string())?;
+        let authority = HeaderValue::from_str(&place.authority);
         Ok(Self {
-            path: uri.path().to_owned(),
-            authority: HeaderValue::from_str(authority).map_err(|error| error.to_string())?,
-            tls: Arc::new(trust(&config.ca_bundle)?),
+            path: place.path,
+            authority: authority.map_err(|error| error.to_string())?,
+            tls,
             url,
-            host,
-            port,
+            host: place.host,
+            port: place.port,
             name,
             reach,
         })
@@ -163,6 +170,32 @@ impl Address {
             return Err(format!("{host} has no address that may be called"));
         }
         Ok(reachable)
+    }
+}
+
+// === impl Place ===
+
+impl Place {
+    fn parse(url: &str) -> Result<Self, String> {
+        let uri: Uri = url
+            .parse()
+            .map_err(|error| format!("url {url:?}: {error}"))?;
+        let host = uri.host().unwrap_or_default();
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let authority = uri.authority().map(http::uri::Authority::as_str);
+        let authority = authority.unwrap_or_default();
+        let is_plain = !authority.contains('@') && uri.query().is_none();
+        if uri.scheme_str() != Some("https") || host.is_empty() || !is_plain {
+            return Err(format!(
+                "url {url:?} is not of the form https://host[/path]"
+            ));
+        }
+        Ok(Self {
+            authority: authority.to_owned(),
+            host: host.to_owned(),
+            port: uri.port_u16().unwrap_or(HTTPS_PORT),
+            path: uri.path().to_owned(),
+        })
     }
 }
 

@@ -192,7 +192,7 @@ async fn one_that_hangs_does_not_hold_up_another() {
         server(Manner::Hangs).await,
         server(Manner::Says(200, "{}")).await,
     );
-    let calls: Vec<_> = (0..SEATS + 8)
+    let calls: Vec<_> = (0..peer::SEATS + 8)
         .map(|_| call(&webhooks, &hanging, Duration::from_mins(10)))
         .collect();
     let stuck = futures::future::join_all(calls);

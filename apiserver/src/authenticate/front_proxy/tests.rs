@@ -72,7 +72,9 @@ async fn name_of(
     let peer =
         Peer::Certificate(kept.map_or(CertificateIdentity::Bad, CertificateIdentity::Foreign));
     let root = ClusterScope::One(LogicalCluster::root());
-    let sender = authenticator.identify(headers, &peer, &root, now()).await;
+    let sender = authenticator
+        .identify(headers, &peer, &root, "/", now())
+        .await;
     sender.ok().map(|sender| sender.user.username.clone())
 }
 
