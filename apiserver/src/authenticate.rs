@@ -40,9 +40,9 @@ use rustls::pki_types::CertificateDer;
 pub(crate) use front_proxy::FrontProxy;
 pub use front_proxy::FrontProxyError;
 pub(crate) use oidc::Issuers;
+pub use oidc::OidcError;
 #[cfg(feature = "fuzzing")]
 pub(crate) use oidc::users_of;
-pub use oidc::{OidcError, OidcFlags};
 pub(crate) use passes::Passes;
 pub use service_accounts::ServiceAccounts;
 #[cfg(feature = "fuzzing")]

@@ -5,10 +5,7 @@ use std::{fmt, net::IpAddr, path::PathBuf, time::Duration};
 use rand::{Rng as _, distr::Alphanumeric};
 use spokes::Dialer;
 
-use crate::{
-    authenticate::OidcFlags,
-    request::{HeaderNames, share::Limits},
-};
+use crate::request::{HeaderNames, share::Limits};
 
 /// How a hub is set up. Everything has a default but the directory.
 #[derive(Clone, Debug)]
@@ -79,6 +76,29 @@ pub struct TokenWebhook {
     pub kubeconfig: PathBuf,
     /// How long its yes counts.
     pub good_for: Duration,
+}
+
+/// One issuer as kube-apiserver's `--oidc-*` flags say it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OidcFlags {
+    /// `--oidc-issuer-url`.
+    pub issuer_url: String,
+    /// `--oidc-client-id`.
+    pub client_id: String,
+    /// The content of `--oidc-ca-file`; empty for the authorities of the machine.
+    pub certificate_authority: String,
+    /// `--oidc-username-claim`.
+    pub username_claim: String,
+    /// `--oidc-username-prefix`.
+    pub username_prefix: String,
+    /// `--oidc-groups-claim`.
+    pub groups_claim: String,
+    /// `--oidc-groups-prefix`.
+    pub groups_prefix: String,
+    /// `--oidc-required-claim`.
+    pub required_claims: Vec<(String, String)>,
+    /// `--oidc-signing-algs`.
+    pub signing_algorithms: Vec<String>,
 }
 
 /// The groups of the hub itself, which a host carries.

@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use api::cluster::LogicalCluster;
 use base64::{Engine, engine::general_purpose::STANDARD};
-use serde_json::{Value, json};
 
 use crate::{hub::Hub, tls::IssuedCertificate};
 
@@ -50,25 +49,6 @@ pub fn render(
         "users:\n- name: {USER}\n  user:\n    client-certificate-data: {certificate_data}\n    client-key-data: {key_data}"
     );
     text
-}
-
-/// Makes a kubeconfig of one logical cluster, with a token of a user.
-pub(crate) fn with_token(
-    server: &str,
-    authority_pem: &str,
-    cluster: &str,
-    user: &str,
-    token: &str,
-) -> Value {
-    let authority = STANDARD.encode(authority_pem);
-    json!({
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": cluster,
-        "clusters": [{"name": cluster, "cluster": {"server": server, "certificate-authority-data": authority}}],
-        "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": user}}],
-        "users": [{"name": user, "user": {"token": token}}],
-    })
 }
 
 impl Hub {

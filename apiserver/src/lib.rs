@@ -74,9 +74,8 @@ pub(crate) mod relay;
 pub mod audit;
 pub mod respond;
 
-pub use authenticate::OidcFlags;
 pub use config::{
-    AdminToken, Anonymous, Config, EtcdConfig, IssuersConfig, StoreConfig, TokenWebhook,
+    AdminToken, Anonymous, Config, EtcdConfig, IssuersConfig, OidcFlags, StoreConfig, TokenWebhook,
 };
 pub use hub::{AsCaller, Hub, Previewer};
 pub use request::share::Limits;

@@ -276,7 +276,7 @@ pub(crate) struct TokenWebhook {
     #[arg(
         long = "authentication-token-webhook-cache-ttl",
         value_name = "DURATION",
-        default_value = "4s",
+        default_value = "3s",
         value_parser = duration,
         requires = "webhook_kubeconfig"
     )]

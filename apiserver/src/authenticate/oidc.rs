@@ -36,9 +36,9 @@ use tokio_util::sync::CancellationToken;
 use super::jws::{Algorithm, Jws};
 use crate::{
     answers::{Answer, Answers, Question},
+    config::OidcFlags,
     request::UserInfo,
 };
-pub use configuration::OidcFlags;
 use configuration::{AnonymousConfiguration, Configuration};
 use issuer::Issuer;
 use mapping::Mapping;

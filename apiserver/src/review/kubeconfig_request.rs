@@ -6,6 +6,7 @@ use api::{
     FieldError, FieldPath, GroupKind, GroupResource, GroupVersionKind, LogicalCluster, Status,
     meta, wheelhouse,
 };
+use base64::{Engine, engine::general_purpose::STANDARD};
 use dialect::yaml;
 use http::{StatusCode, request::Parts};
 use jiff::Timestamp;
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 use crate::{
     authenticate::{Authenticator, Passes},
     authorize::{Authorized, Authorizer},
-    handle, kubeconfig,
+    handle,
     negotiate::{self, MediaType, Offer},
     refusal::Refusal,
     request::{Pass, RequestInfo, Verb},
@@ -126,7 +127,7 @@ impl Issue<'_> {
         }
         let server = side::base_url(request.request(), &pass.cluster.path_prefix());
         let (name, user) = (pass.cluster.as_str(), &request.context().user.username);
-        let config = kubeconfig::with_token(&server, self.authority_pem, name, user, &token);
+        let config = with_token(&server, self.authority_pem, name, user, &token);
         let config = yaml::to_string(&config).map_err(Refusal::internal)?;
         let expiration = Timestamp::from_second(pass.expires_at).map_err(Refusal::internal)?;
         let gvk = GroupVersionKind::new(wheelhouse::GROUP, wheelhouse::VERSION, KIND);
@@ -157,6 +158,19 @@ async fn read(request: &Authorized<Parts>, body: RequestBody) -> Result<(Value, 
         .map_err(|error| Status::bad_request(format!("spec cannot be read: {error}")))?;
     spec.validate()?;
     Ok((object, spec))
+}
+
+/// Makes a kubeconfig of one logical cluster, with a token of a user.
+fn with_token(server: &str, authority_pem: &str, cluster: &str, user: &str, token: &str) -> Value {
+    let authority = STANDARD.encode(authority_pem);
+    json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": cluster,
+        "clusters": [{"name": cluster, "cluster": {"server": server, "certificate-authority-data": authority}}],
+        "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": user}}],
+        "users": [{"name": user, "user": {"token": token}}],
+    })
 }
 
 // === impl Spec ===

@@ -6,6 +6,8 @@ use dialect::yaml::{self, Aliases};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::config::OidcFlags;
+
 /// The group of the file.
 const GROUP: &str = "apiserver.config.k8s.io";
 /// Its versions, which are all the same to this server.
@@ -102,29 +104,6 @@ pub(super) struct AnonymousConfiguration {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct AnonymousCondition {
     pub(super) path: String,
-}
-
-/// One issuer as kube-apiserver's `--oidc-*` flags say it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OidcFlags {
-    /// `--oidc-issuer-url`.
-    pub issuer_url: String,
-    /// `--oidc-client-id`.
-    pub client_id: String,
-    /// The content of `--oidc-ca-file`; empty for the authorities of the machine.
-    pub certificate_authority: String,
-    /// `--oidc-username-claim`.
-    pub username_claim: String,
-    /// `--oidc-username-prefix`.
-    pub username_prefix: String,
-    /// `--oidc-groups-claim`.
-    pub groups_claim: String,
-    /// `--oidc-groups-prefix`.
-    pub groups_prefix: String,
-    /// `--oidc-required-claim`.
-    pub required_claims: Vec<(String, String)>,
-    /// `--oidc-signing-algs`.
-    pub signing_algorithms: Vec<String>,
 }
 
 // === impl Configuration ===
