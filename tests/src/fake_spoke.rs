@@ -208,7 +208,7 @@ impl FakeSpoke {
     }
 }
 
-fn acceptor(authority: &Authority) -> TlsAcceptor {
+pub(crate) fn acceptor(authority: &Authority) -> TlsAcceptor {
     use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
     let pair = authority.serving();
     let certificate = CertificateDer::from_pem_slice(pair.certificate.as_bytes());

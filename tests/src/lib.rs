@@ -5,8 +5,8 @@
 //! outlive a test), [`pki`], [`spoke`], [`hub`], [`kubectl`], [`wait`],
 //! [`proof`] (recorded histories and faults), [`support`] (users of a hub, for the trials of isolation),
 //! [`openmetrics`] (what `/metrics` returns), [`wire`] (requests byte by byte), [`fake_spoke`] (an API server that lies),
-//! [`kubelet`] and [`backend`] (a node that streams, and what its pods serve), [`manifests`] (what `deploy/` ships), [`typed`] (pages
-//! of the documentation), [`browser`].
+//! [`issuer`] (who signs tokens), [`kubelet`] and [`backend`] (a node that streams, and what its pods serve), [`manifests`] (what
+//! `deploy/` ships), [`typed`] (pages of the documentation), [`browser`].
 //!
 //! # Invariants
 //!
@@ -19,6 +19,7 @@ pub mod backend;
 pub mod browser;
 pub mod fake_spoke;
 pub mod hub;
+pub mod issuer;
 pub mod kubectl;
 pub mod kubelet;
 pub mod manifests;

@@ -20,7 +20,9 @@ mod isolation {
     mod front_proxy;
     mod host;
     mod hostile_spoke;
+    mod issuers;
     mod joined;
+    mod kubeconfigs;
     mod preview;
     mod profiles;
     mod rbac;
