@@ -417,6 +417,31 @@ pub(crate) const JWT: Target = Target {
     ],
 };
 
+/// Configurations of issuers, their key sets, and what their tokens claim.
+pub(crate) const ISSUED: Target = Target {
+    name: "issued",
+    run: |data| {
+        let [configuration, keys, claims] = input::parts::<3>(data);
+        fuzzing::issued(input::text(configuration), keys, claims);
+    },
+    seeds: &[
+        "{apiVersion: apiserver.config.k8s.io/v1, kind: AuthenticationConfiguration, jwt: [{issuer: {url: 'https://a', audiences: [b]}, claimMappings: {username: {claim: sub, prefix: ''}, groups: {claim: groups, prefix: ''}}}]}\n====\n{\"keys\":[{\"kty\":\"RSA\",\"n\":\"AQAB\",\"e\":\"AQAB\",\"use\":\"sig\",\"kid\":\"k\"}]}\n====\n{\"iss\":\"https://a\",\"aud\":\"b\",\"exp\":9,\"sub\":\"bob\",\"groups\":[\"team\",\"system:masters\"]}",
+        "{apiVersion: apiserver.config.k8s.io/v1, kind: AuthenticationConfiguration, jwt: [{issuer: {url: 'https://a', audiences: [b]}, claimValidationRules: [{expression: 'claims.email_verified == true'}], claimMappings: {username: {expression: claims.email}, groups: {expression: 'claims.roles.map(r, \"x:\" + r)'}, uid: {claim: sub}, extra: [{key: a.io/b, valueExpression: claims.sub}]}, userValidationRules: [{expression: \"user.username != ''\"}]}]}\n====\n{\"keys\":[{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"AA\",\"y\":\"AA\"}]}\n====\n{\"aud\":[\"b\"],\"exp\":9.5,\"nbf\":0,\"sub\":\"1\",\"email\":\"a@b\",\"email_verified\":true,\"roles\":[\"r\"],\"jti\":\"j\"}",
+    ],
+    corpus: None,
+    made: None,
+    words: &[
+        "\n====\n",
+        "expression: ",
+        "claims.",
+        "\"groups\":",
+        "system:",
+        "wheelhouse:",
+        "_claim_names",
+        "P-384",
+    ],
+};
+
 /// Client certificates.
 pub(crate) const CERTIFICATE: Target = Target {
     name: "certificate",

@@ -56,6 +56,7 @@ pub const TARGETS: &[&Target] = &[
     &apiserver_targets::CONTINUE_TOKEN,
     &apiserver_targets::TOKEN_FILE,
     &apiserver_targets::JWT,
+    &apiserver_targets::ISSUED,
     &apiserver_targets::CERTIFICATE,
     &apiserver_targets::IMPERSONATION,
     &owner_targets::MERGE_PATCH,
