@@ -358,7 +358,7 @@ impl Authenticator {
             Credential::Certificate { not_after } => Ok((Origin::Certificate, Some(*not_after))),
             Credential::Account(claims) => {
                 let ends = claims.expires_at;
-                Ok((Origin::Account((**claims).clone()), Some(ends)))
+                Ok((Origin::Account(Arc::clone(claims)), Some(ends)))
             }
             Credential::Issued(token) => {
                 let issuers = self.issuers.as_ref().ok_or("for a token without an issuer")?;

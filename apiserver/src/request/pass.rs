@@ -1,5 +1,7 @@
 //! What a pass says: a token that the hub signs for somebody who is known by another credential.
 
+use std::sync::Arc;
+
 use api::LogicalCluster;
 use serde_json::{Value, json};
 
@@ -40,7 +42,7 @@ pub(crate) enum Origin {
     /// A line of the token file.
     Line,
     /// A ServiceAccount of root.
-    Account(Claims),
+    Account(Arc<Claims>),
     /// A token of an issuer.
     Issuer(String),
 }
@@ -82,7 +84,7 @@ impl Pass {
         let origin = match origin["kind"].as_str()? {
             "Certificate" => Origin::Certificate,
             "Line" => Origin::Line,
-            "Account" => Origin::Account(Claims::from_value(&origin["claims"])?),
+            "Account" => Origin::Account(Arc::new(Claims::from_value(&origin["claims"])?)),
             "Issuer" => Origin::Issuer(text(&origin["url"])?),
             _ => return None,
         };
@@ -148,7 +150,7 @@ mod tests {
         for origin in [
             Origin::Certificate,
             Origin::Line,
-            Origin::Account(claims()),
+            Origin::Account(Arc::new(claims())),
             Origin::Issuer("https://issuer".to_owned()),
         ] {
             let pass = pass(origin);
@@ -164,7 +166,7 @@ mod tests {
 
     #[test]
     fn an_account_of_root_has_its_other_name_in_a_cluster() {
-        let bearer = pass(Origin::Account(claims())).bearer();
+        let bearer = pass(Origin::Account(Arc::new(claims()))).bearer();
         assert_eq!(bearer.username, "wheelhouse:root:default:bot");
         let bearer = pass(Origin::Line).bearer();
         assert_eq!(bearer.username, "bob");
