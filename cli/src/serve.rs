@@ -55,15 +55,7 @@ pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
     let mut config = apiserver::Config::new(&arguments.data_dir);
     config.token_file = arguments.token_auth_file;
     config.issuers = issuers_of(arguments.issuers)?;
-    let args::TokenWebhook {
-        kubeconfig,
-        good_for,
-        version: _,
-    } = arguments.token_webhook;
-    config.token_webhook = kubeconfig.map(|kubeconfig| apiserver::TokenWebhook {
-        kubeconfig,
-        good_for,
-    });
+    config.token_webhook = token_webhook_of(arguments.token_webhook);
     config.request_headers = request_headers_of(arguments.request_headers)?;
     config.host.authentication_kubeconfig = arguments.host_cluster.authentication;
     config.host.authorization_kubeconfig = arguments.host_cluster.authorization;
@@ -171,6 +163,21 @@ fn issuers_of(flags: args::Issuers) -> Result<IssuersConfig> {
         required_claims: flags.required_claims,
         signing_algorithms: flags.signing_algorithms,
     }))
+}
+
+fn token_webhook_of(flags: args::TokenWebhook) -> Option<apiserver::TokenWebhook> {
+    let args::TokenWebhook {
+        kubeconfig,
+        good_for,
+        version,
+    } = flags;
+    // The command line takes none but the one that is sent.
+    drop(version);
+    let kubeconfig = kubeconfig?;
+    Some(apiserver::TokenWebhook {
+        kubeconfig,
+        good_for,
+    })
 }
 
 fn request_headers_of(flags: args::RequestHeaders) -> Result<Option<RequestHeaders>> {
