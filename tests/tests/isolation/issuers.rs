@@ -145,7 +145,11 @@ async fn an_issuer_that_is_down_stops_nobody_else(stage: &Stage) {
     let claims = json!({"sub": "bob", "aud": "hub", "groups": ["team"], "jti": "1"});
     let token = stage.plain.token(claims);
     let want = ["team", "system:authenticated"].map(str::to_owned).to_vec();
-    assert_eq!(stage.who(&token).await, Ok(("plain:bob".to_owned(), want)));
+    assert_eq!(
+        stage.who(&token).await,
+        Ok(("plain:bob".to_owned(), want)),
+        "who it is"
+    );
     let admin = stage.fixture.admin().await;
     admin.get("/readyz").await.must(200);
     let told = admin.get("/readyz/issuers").await;
@@ -173,10 +177,19 @@ async fn an_issuer_that_is_down_stops_nobody_else(stage: &Stage) {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}});
     let reviewed = admin.post(REVIEWS, &review).await.must(201);
     let user = &reviewed["status"]["user"];
-    assert_eq!(user["groups"], json!(["role:dev", "system:authenticated"]));
-    assert_eq!(user["extra"]["acme.io/tenant"], json!(["x"]));
+    assert_eq!(
+        user["groups"],
+        json!(["role:dev", "system:authenticated"]),
+        "as it was told"
+    );
+    assert_eq!(
+        user["extra"]["acme.io/tenant"],
+        json!(["x"]),
+        "as it was told"
+    );
 }
 
+#[expect(clippy::too_many_lines, reason = "a table is told in one piece")]
 async fn what_is_not_signed_for_this_hub_is_nobodys(stage: &Stage) {
     let good = || json!({"sub": "bob", "aud": "hub"});
     let with = |field: &str, value: Value| {
@@ -238,7 +251,11 @@ async fn what_is_not_signed_for_this_hub_is_nobodys(stage: &Stage) {
     let (head, _) = signed.rsplit_once('.').expect("it has a signature");
     let forged = format!("{head}.{}", "A".repeat(86));
     assert_eq!(stage.who(&forged).await, Err(401), "forged");
-    assert_eq!(stage.name(&signed).await.as_deref(), Ok("plain:bob"));
+    assert_eq!(
+        stage.name(&signed).await.as_deref(),
+        Ok("plain:bob"),
+        "who it is"
+    );
     let both = stage
         .plain
         .token(json!({"sub": "bob", "aud": ["x", "other-hub"]}));
@@ -330,7 +347,7 @@ async fn forgers_do_not_make_the_hub_ask(stage: &Stage) {
         let token = stage
             .plain
             .token_with(header, json!({"sub": "bob", "aud": "hub"}));
-        assert_eq!(stage.who(&token).await, Err(401));
+        assert_eq!(stage.who(&token).await, Err(401), "who it is");
     }
     let read = stage.plain.reading_count() - before;
     let allowed = begun.elapsed().as_secs() / 5 + 2;
@@ -350,7 +367,8 @@ async fn a_webhook_knows_its_own_tokens_alone(stage: &Stage) {
         .to_vec();
     assert_eq!(
         stage.who("hook-carol").await,
-        Ok(("carol".to_owned(), want))
+        Ok(("carol".to_owned(), want)),
+        "who it is"
     );
     let maps = json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]});
     stage.fixture.grant("root", "carol", "maps", &[maps]).await;
@@ -365,7 +383,7 @@ async fn a_webhook_knows_its_own_tokens_alone(stage: &Stage) {
         "{:?}: {told}",
         begun.elapsed()
     );
-    assert_eq!(stage.who("hook-carol").await, Err(401));
+    assert_eq!(stage.who("hook-carol").await, Err(401), "who it is");
     // Tokens that are others' are not its business, good or not.
     let expired = stage
         .plain
@@ -391,7 +409,7 @@ async fn a_webhook_that_hangs_is_in_nobodys_way(stage: &Stage) {
         let begun = Instant::now();
         for _ in 0..20 {
             let name = stage.name("alice-token").await;
-            assert_eq!(name.as_deref(), Ok("alice"));
+            assert_eq!(name.as_deref(), Ok("alice"), "who it is");
         }
         begun.elapsed()
     };
@@ -514,7 +532,7 @@ async fn kubectl_signs_in_with_a_plug_in_at_root_and_in_a_cluster() {
         .json(&["auth", "whoami"])
         .await
         .expect("the plug-in's token counts");
-    assert_eq!(who["status"]["userInfo"]["username"], "dana");
+    assert_eq!(who["status"]["userInfo"]["username"], "dana", "who it is");
     let refused = east.run(&["get", "configmaps"]).await;
     assert!(
         refused.stderr.contains("User \"dana\" cannot"),

@@ -150,12 +150,17 @@ async fn it_is_given_to_nobody_else(fixture: &Fixture, issuer: &Issuer) {
     );
     let alice = fixture.user("alice").await;
     let admin = fixture.admin().await;
-    assert_eq!(ask(&admin, "c", json!({})).await.status, 404);
+    assert_eq!(
+        ask(&admin, "c", json!({})).await.status,
+        404,
+        "as it was told"
+    );
     assert_eq!(
         ask(&fixture.bearer("nobody", "").await, "a", json!({}))
             .await
             .status,
-        403
+        403,
+        "as it was told"
     );
     for (spec, want) in [
         (json!({"expirationSeconds": 599}), 422),
@@ -226,7 +231,7 @@ async fn it_ends_with_what_it_was_made_with(fixture: &Fixture, issuer: &Issuer, 
         Ok("wheelhouse:root:default:bot"),
         "its name elsewhere"
     );
-    assert_eq!(name(&bobs).await.as_deref(), Ok("oidc:bob"));
+    assert_eq!(name(&bobs).await.as_deref(), Ok("oidc:bob"), "who it is");
     admin
         .send("DELETE", &format!("{ACCOUNTS}/bot"), &[], "")
         .await
@@ -246,7 +251,7 @@ async fn it_ends_with_what_it_was_made_with(fixture: &Fixture, issuer: &Issuer, 
 
 async fn it_ends_with_its_cluster(fixture: &Fixture, issued: &Value) {
     let bearer = fixture.bearer("pass", &token_of(issued)).await;
-    assert_eq!(name(&bearer).await.as_deref(), Ok("alice"));
+    assert_eq!(name(&bearer).await.as_deref(), Ok("alice"), "who it is");
     let admin = fixture.admin().await;
     admin.send("DELETE", &format!("{SPOKES}/a"), &[], "").await;
     admin.until_status(&format!("{SPOKES}/a"), 404).await;
