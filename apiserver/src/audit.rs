@@ -1,28 +1,214 @@
-//! The record of what was changed and what was refused: one event per such request.
+//! The audit: who changed what, and who was refused what, as `audit.k8s.io/v1` events.
 //!
-//! Invariant: bodies, tokens and the causes of refusals are not in it.
+//! ```text
+//!   begin ──► RequestReceived ──► (the request runs) ──► answered ──► ResponseComplete ──► the answer goes out
+//!     │ policy: level, stages            │                  └─► of what lasts: ResponseStarted, and ResponseComplete at its end
+//!     └ None: nothing more costs         └─► dropped before: Panic, or ResponseComplete with 499
+//! ```
+//!
+//! # Invariants
+//! - A request that was answered has its last event in the log before the last byte of its answer goes out: a crash of the process loses
+//!   none (in the modes `blocking` and `blocking-strict`).
+//! - Exactly one last event per request: [`Record`] is written once, by `answered`, or when it is dropped.
+//! - Credentials and the causes of refusals are in no event.
+//!
+//! Source: `apiserver/pkg/endpoints/filters/{audit,authn_audit}.go`.
 
-use http::{HeaderMap, HeaderValue};
-use tokio::time::Instant;
+mod counts;
+mod event;
+mod log;
+mod policy;
+mod webhook;
 
-use crate::request::{RequestContext, RequestInfo};
+use std::{net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use api::status::Status;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, header, request::Parts};
+use jiff::Timestamp;
+use serde_json::Value;
+use tasks::Tasks;
+
+pub(crate) use counts::Metrics;
+pub use log::LogError;
+pub use policy::PolicyError;
+pub use webhook::{Batching, WebhookError};
+
+use crate::{
+    authorize::Authorized,
+    handle,
+    negotiate::MediaType,
+    protobuf,
+    refusal::Refusal,
+    request::{DOCUMENT_BYTES_MAX, Level, ManagedFields, RequestInfo, Trail, UserInfo, Verb},
+    respond::{RequestBody, Response},
+};
+use counts::{Counts, add};
+use event::{Asked, Outcome};
+use log::{Log, Lost, Receipt, Rotation};
+use policy::{Policy, Stage, Stages, Treatment};
+use webhook::{Queue, Sender};
 
 /// Longest id that is taken over from a client.
 const ID_BYTES_MAX: usize = 64;
-
 /// The code of an answer after which both sides say what they like.
 const CODE_SWITCHED: u16 = 101;
-/// The code of a record whose client went away before the answer. Nobody has seen it; what the request has changed stays.
+/// The code of an event whose client went away before the answer. Nobody has seen it; what the request has changed stays.
 const CODE_CLIENT_GONE: u16 = 499;
-/// The code of a record whose request panicked.
-const CODE_PANICKED: u16 = 500;
+/// The largest body that may be a `Status` which tells of success.
+const STATUS_BYTES_MAX: usize = 4096;
+
+/// What is recorded, and where.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// The policy, as kube-apiserver reads it. Without one, changes, refusals, impersonations and streams are recorded, at
+    /// level Metadata.
+    pub policy_file: Option<PathBuf>,
+    /// The log.
+    pub log: Option<LogConfig>,
+    /// The webhook.
+    pub webhook: Option<WebhookConfig>,
+}
+
+/// How the log is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogConfig {
+    /// The file; `-` is standard output.
+    pub path: String,
+    /// Whether requests wait for their events.
+    pub mode: LogMode,
+    /// Mebibytes of a file; 0 sets no limit.
+    pub max_size_mib: u32,
+    /// Days that full files are kept; 0 sets no limit.
+    pub max_age_days: u32,
+    /// Full files that are kept; 0 sets no limit.
+    pub max_backups: usize,
+    /// Whether full files are compressed.
+    pub compresses: bool,
+}
+
+/// Whether requests wait for their events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogMode {
+    /// They do, for a second at most; events that cannot be written are lost.
+    #[default]
+    Blocking,
+    /// A request whose first event cannot be written is refused.
+    BlockingStrict,
+    /// They do not.
+    Batch,
+}
+
+/// How the webhook is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebhookConfig {
+    /// A kubeconfig that names its server.
+    pub kubeconfig: PathBuf,
+    /// In which batches.
+    pub batching: Batching,
+}
+
+/// Why there is no audit.
+#[derive(Debug, thiserror::Error)]
+pub enum AuditError {
+    /// The policy file cannot be read.
+    #[error("{} (--audit-policy-file) cannot be read", path.display())]
+    Read {
+        /// Which one.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The policy file is none.
+    #[error("{} (--audit-policy-file) is no policy", path.display())]
+    Policy {
+        /// Which one.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: PolicyError,
+    },
+    /// The log.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The webhook.
+    #[error(transparent)]
+    Webhook(#[from] WebhookError),
+}
+
+/// Records requests.
+#[derive(Debug)]
+pub(crate) struct Audit {
+    selection: Selection,
+    /// `None` where nothing is recorded.
+    backends: Option<Arc<Backends>>,
+    counts: Arc<Counts>,
+}
+
+/// Which requests are recorded.
+#[derive(Debug)]
+enum Selection {
+    /// Those that change something, are refused, act as somebody else, or become a stream.
+    Changes,
+    /// What a policy says.
+    Policy(Policy),
+}
+
+#[derive(Debug)]
+struct Backends {
+    log: Option<(Log, LogMode)>,
+    webhook: Option<Arc<Queue>>,
+    counts: Arc<Counts>,
+}
+
+/// What is known of a request when it arrives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrived<'a> {
+    pub(crate) audit_id: &'a HeaderValue,
+    pub(crate) parts: &'a Parts,
+    /// What its path says, if it says anything.
+    pub(crate) info: Option<&'a RequestInfo>,
+    /// Who sends it, before impersonation; `None` where nobody knows.
+    pub(crate) user: Option<&'a Arc<UserInfo>>,
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) at: Timestamp,
+}
+
+/// The events of one request. Dropped before it was answered, by a client that went away or by a panic, it is written then: the
+/// request may have changed something.
+#[derive(Debug)]
+pub(crate) struct Record {
+    backends: Arc<Backends>,
+    trail: Arc<Trail>,
+    asked: Asked,
+    omitted: Stages,
+    /// Whether a request that only reads leaves no event if all goes well.
+    is_selective: bool,
+    outcome: Option<Outcome>,
+    /// Whether the last event is written.
+    is_over: bool,
+}
+
+/// How long an answer goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lasting {
+    /// It is there.
+    Whole,
+    /// It may go on for as long as it likes.
+    LongRunning,
+    /// Its sender is not known, or its deadline makes no sense: nothing was recorded of it before.
+    Early,
+}
 
 /// The id of a request: the client's `Audit-ID`, or a fresh UUID.
 pub(crate) fn id_of(headers: &HeaderMap) -> HeaderValue {
-    match headers.get("audit-id") {
-        Some(id) if !id.is_empty() && id.len() <= ID_BYTES_MAX => id.clone(),
-        _ => fresh_id(),
-    }
+    let is_good =
+        |id: &&HeaderValue| !id.is_empty() && id.len() <= ID_BYTES_MAX && id.to_str().is_ok();
+    headers
+        .get("audit-id")
+        .filter(is_good)
+        .map_or_else(fresh_id, Clone::clone)
 }
 
 fn fresh_id() -> HeaderValue {
@@ -32,93 +218,377 @@ fn fresh_id() -> HeaderValue {
     HeaderValue::from_str(text).expect("a UUID is digits, letters and hyphens")
 }
 
-/// Records a request that was answered with `code`, if it changed something, opened a stream, or was refused.
-pub(crate) fn record(context: &RequestContext, info: &RequestInfo, code: u16, latency_ms: u64) {
-    let refused = matches!(code, 401 | 403);
-    let impersonates = context.impersonator.is_some();
-    // `kubectl exec` asks by GET.
-    let is_read = info.verb.is_read_only() && code != CODE_SWITCHED;
-    if is_read && !refused && !impersonates {
-        return;
+// === impl Audit ===
+
+impl Audit {
+    /// Opens what events are written to, and reads which they are.
+    ///
+    /// # Errors
+    /// [`AuditError`].
+    pub(crate) async fn open(config: &Config, tasks: &Tasks) -> Result<Self, AuditError> {
+        let counts = Arc::new(Counts::default());
+        let selection = match &config.policy_file {
+            None => Selection::Changes,
+            Some(path) => Selection::Policy(read_policy(path)?),
+        };
+        let log = match &config.log {
+            None => None,
+            Some(config) => {
+                let rotation = Rotation {
+                    bytes_max: u64::from(config.max_size_mib) << 20,
+                    count_max: config.max_backups,
+                    age_days_max: config.max_age_days,
+                    compresses: config.compresses,
+                };
+                let is_batched = config.mode == LogMode::Batch;
+                let log = Log::open(&config.path, rotation, is_batched, Arc::clone(&counts))?;
+                Some((log, config.mode))
+            }
+        };
+        let webhook = match &config.webhook {
+            None => None,
+            Some(config) => {
+                let queue = Arc::new(Queue::new(config.batching, Arc::clone(&counts)));
+                let sender = Sender::open(&config.kubeconfig, Arc::clone(&queue)).await?;
+                tasks.spawn("audit webhook", sender.run(tasks.child_token()));
+                Some(queue)
+            }
+        };
+        let has_any = log.is_some() || webhook.is_some();
+        let backends = Backends {
+            log,
+            webhook,
+            counts: Arc::clone(&counts),
+        };
+        Ok(Self {
+            selection,
+            backends: has_any.then(|| Arc::new(backends)),
+            counts,
+        })
     }
-    tracing::info!(
-        target: "audit",
-        audit_id = context.audit_id.to_str().unwrap_or_default(),
-        // Texts are quoted and escaped: whoever may impersonate chooses the name, and must not write other fields with it.
-        user = context.user.username,
-        impersonator = context.impersonator.as_ref().map(|user| user.username.as_str()),
-        cluster = %info.cluster,
-        verb = info.verb.as_str(),
-        group = info.group,
-        version = info.version,
-        resource = info.resource,
-        subresource = info.subresource,
-        namespace = info.namespace,
-        name = info.name,
-        http.response.status_code = code,
-        latency_ms,
-        annotations = context.annotations(),
-        "request"
-    );
-}
 
-/// Records a request whose sender is not known.
-pub(crate) fn record_unauthenticated(
-    audit_id: &HeaderValue,
-    info: Option<&RequestInfo>,
-    code: u16,
-) {
-    tracing::info!(
-        target: "audit",
-        audit_id = audit_id.to_str().unwrap_or_default(),
-        cluster = info.map(|info| tracing::field::display(&info.cluster)),
-        verb = info.map(|info| info.verb.as_str()),
-        http.response.status_code = code,
-        "request"
-    );
-}
+    /// What is counted.
+    pub(crate) fn metrics(&self) -> Metrics {
+        Metrics(Arc::clone(&self.counts))
+    }
 
-/// The record that a request still owes. Dropped before it is settled, by a client that went away or by a panic, it is
-/// written then: the request may have changed something.
-pub(crate) struct Owed<'a> {
-    context: &'a RequestContext,
-    info: &'a RequestInfo,
-    started: Instant,
-    settled: bool,
-}
+    /// Begins the record of a request; `None` where it is not recorded.
+    pub(crate) fn begin(&self, arrived: Arrived<'_>) -> Option<Box<Record>> {
+        let backends = self.backends.as_ref()?;
+        let treatment = self.selection.treatment(&arrived);
+        self.counts.level(treatment.level);
+        if treatment.level == Level::None {
+            return None;
+        }
+        let headers = &arrived.parts.headers;
+        Some(Box::new(Record {
+            backends: Arc::clone(backends),
+            trail: Arc::new(Trail::new(treatment.level, treatment.managed_fields)),
+            asked: Asked {
+                level: treatment.level,
+                audit_id: arrived.audit_id.clone(),
+                uri: arrived.parts.uri.clone(),
+                method: arrived.parts.method.clone(),
+                info: arrived.info.cloned(),
+                user: arrived.user.cloned(),
+                addresses: event::addresses(headers, arrived.address),
+                user_agent: headers.get(header::USER_AGENT).cloned(),
+                received: arrived.at,
+            },
+            omitted: treatment.omitted,
+            is_selective: matches!(self.selection, Selection::Changes),
+            outcome: None,
+            is_over: false,
+        }))
+    }
 
-impl<'a> Owed<'a> {
-    /// Begins to owe the record of a request.
-    pub(crate) const fn new(
-        context: &'a RequestContext,
-        info: &'a RequestInfo,
-        started: Instant,
-    ) -> Self {
-        Self {
-            context,
-            info,
-            started,
-            settled: false,
+    /// Waits until everything is in the log that was recorded before.
+    pub(crate) async fn flushed(&self, patience: Duration) {
+        if let Some((log, _)) = self.backends.as_ref().and_then(|it| it.log.as_ref()) {
+            log.flushed(patience).await;
         }
     }
+}
 
-    /// The record is written elsewhere, with the answer.
-    pub(crate) fn settle(mut self) {
-        self.settled = true;
+fn read_policy(path: &PathBuf) -> Result<Policy, AuditError> {
+    let text = std::fs::read_to_string(path).map_err(|source| AuditError::Read {
+        path: path.clone(),
+        source,
+    })?;
+    let policy = Policy::parse(&text).map_err(|source| AuditError::Policy {
+        path: path.clone(),
+        source,
+    })?;
+    for warning in policy.warnings() {
+        tracing::warn!(path = %path.display(), warning, "the audit policy has a field without effect");
+    }
+    Ok(policy)
+}
+
+// === impl Selection ===
+
+impl Selection {
+    fn treatment(&self, arrived: &Arrived<'_>) -> Treatment {
+        match (self, arrived.info) {
+            (Self::Policy(policy), Some(info)) => {
+                policy.treatment(arrived.user.map(|user| &**user), info)
+            }
+            // No rule can be asked about a path that says nothing: a refusal like this is always recorded.
+            (Self::Policy(_), None) | (Self::Changes, _) => Treatment {
+                level: Level::Metadata,
+                omitted: Stages::default().with(Stage::RequestReceived),
+                managed_fields: ManagedFields::Omitted,
+            },
+        }
     }
 }
 
-impl Drop for Owed<'_> {
-    fn drop(&mut self) {
-        if self.settled {
+// === impl Backends ===
+
+impl Backends {
+    fn write(&self, line: Vec<u8>) -> Receipt {
+        add(&self.counts.events, 1);
+        let receipt = match &self.log {
+            None => Receipt::Done(Ok(())),
+            Some((log, LogMode::Batch)) => {
+                drop(log.append(&line));
+                Receipt::Done(Ok(()))
+            }
+            Some((log, LogMode::Blocking | LogMode::BlockingStrict)) => log.append(&line),
+        };
+        if let Some(webhook) = &self.webhook {
+            let mut event = Bytes::from(line);
+            event.truncate(event.len().saturating_sub(1));
+            webhook.push(event);
+        }
+        receipt
+    }
+}
+
+// === impl Record ===
+
+impl Record {
+    /// What the request's way is noted in.
+    pub(crate) fn trail(&self) -> Arc<Trail> {
+        Arc::clone(&self.trail)
+    }
+
+    /// Writes that the request was received.
+    ///
+    /// # Errors
+    /// 500 where that cannot be written, in the mode `blocking-strict`.
+    pub(crate) async fn received(&self) -> Result<(), Refusal> {
+        let written = match self.event(Stage::RequestReceived) {
+            None => return Ok(()),
+            Some(receipt) => receipt.written().await,
+        };
+        let is_strict = matches!(self.backends.log, Some((_, LogMode::BlockingStrict)));
+        if is_strict && written == Err(Lost) {
+            add(&self.backends.counts.rejected, 1);
+            return Err(Status::internal("failed to store audit event").into());
+        }
+        Ok(())
+    }
+
+    /// Writes what came of the request, before its answer may go out. The event of an answer that lasts is written when that has
+    /// ended: the body holds the record until then.
+    pub(crate) async fn answered(
+        mut self: Box<Self>,
+        response: &mut Response,
+        refusal: Option<&Refusal>,
+        lasting: Lasting,
+    ) {
+        let code = response.status().as_u16();
+        let status = refusal.and_then(Refusal::status);
+        let mut outcome = match status {
+            Some(status) => Outcome::of_status(status, code),
+            None => Outcome::of_code(code),
+        };
+        self.read_answer(response, refusal.is_some(), &mut outcome)
+            .await;
+        self.outcome = Some(outcome);
+        if !self.is_wanted() {
+            self.is_over = true;
             return;
         }
-        let code = if std::thread::panicking() {
-            CODE_PANICKED
-        } else {
-            CODE_CLIENT_GONE
-        };
-        let latency_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        record(self.context, self.info, code, latency_ms);
+        let goes_on = refusal.is_none() && code < 400;
+        match lasting {
+            Lasting::LongRunning if goes_on => {
+                if !self.is_selective || code == CODE_SWITCHED {
+                    wait_for(self.event(Stage::ResponseStarted)).await;
+                }
+                response.body_mut().keep_record(self);
+            }
+            Lasting::LongRunning => {
+                if !self.is_selective {
+                    wait_for(self.event(Stage::ResponseStarted)).await;
+                }
+                wait_for(self.end(Stage::ResponseComplete)).await;
+            }
+            Lasting::Whole => wait_for(self.end(Stage::ResponseComplete)).await,
+            Lasting::Early => wait_for(self.end(Stage::ResponseStarted)).await,
+        }
     }
+
+    /// Reads from an answer what the event says of it.
+    async fn read_answer(&self, response: &mut Response, is_refusal: bool, outcome: &mut Outcome) {
+        let info = self.asked.info.as_ref();
+        if self.asked.level == Level::RequestResponse
+            && (is_refusal || info.is_some_and(|info| info.is_resource))
+        {
+            outcome.response = self.answered_document(response).await;
+        }
+        if outcome.status.is_none()
+            && info.is_some_and(|info| matches!(info.verb, Verb::Create | Verb::Delete))
+        {
+            outcome.status = status_of(response);
+        }
+    }
+
+    /// What was answered, as it is recorded.
+    async fn answered_document(&self, response: &mut Response) -> Option<Vec<u8>> {
+        if response.headers().contains_key(header::CONTENT_ENCODING) {
+            return None;
+        }
+        let media = media_of(response.headers())?;
+        let Some(bytes) = response.body_mut().peek(DOCUMENT_BYTES_MAX).await? else {
+            self.trail.note_truncated();
+            return None;
+        };
+        let is_line = media == MediaType::Json && !bytes.contains(&b'\n');
+        if is_line && self.trail.keeps_managed_fields() {
+            return Some(bytes.to_vec());
+        }
+        self.trail.text_of(&value_of(media, &bytes)?)
+    }
+
+    /// Writes the last event.
+    fn end(&mut self, stage: Stage) -> Option<Receipt> {
+        if std::mem::replace(&mut self.is_over, true) || !self.is_wanted() {
+            return None;
+        }
+        self.event(stage)
+    }
+
+    /// Whether a request is recorded without a policy: one that changes something, is refused, acts as somebody else, or became a stream.
+    fn is_wanted(&self) -> bool {
+        let Some(info) = self.asked.info.as_ref().filter(|_| self.is_selective) else {
+            return true;
+        };
+        let code = self.outcome.as_ref().map_or(0, |outcome| outcome.code);
+        !info.verb.is_read_only()
+            || matches!(code, 401 | 403 | CODE_SWITCHED)
+            || self.trail.read(|noted| noted.impersonated.is_some())
+    }
+
+    fn event(&self, stage: Stage) -> Option<Receipt> {
+        if self.omitted.has(stage) {
+            return None;
+        }
+        let at = match stage {
+            Stage::RequestReceived => self.asked.received,
+            Stage::ResponseStarted | Stage::ResponseComplete | Stage::Panic => Timestamp::now(),
+        };
+        let outcome = self.outcome.as_ref();
+        let line = self
+            .trail
+            .read(|noted| event::line(&self.asked, noted, outcome, (stage, at)));
+        Some(self.backends.write(line))
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        let stage = if std::thread::panicking() {
+            let status = Status::internal("the request panicked; the log of the hub says where");
+            self.outcome = Some(Outcome::of_status(&status, 500));
+            Stage::Panic
+        } else {
+            let gone = "the client closed the connection before the answer; what the request has changed stays";
+            self.outcome.get_or_insert_with(|| Outcome {
+                code: CODE_CLIENT_GONE,
+                status: Some(serde_json::json!({"status": "Failure", "message": gone})),
+                response: None,
+            });
+            Stage::ResponseComplete
+        };
+        // Nobody is left who could wait for it.
+        drop(self.end(stage));
+    }
+}
+
+async fn wait_for(receipt: Option<Receipt>) {
+    if let Some(receipt) = receipt {
+        // What is lost or late is counted where it happens.
+        let (Ok(()) | Err(Lost)) = receipt.written().await;
+    }
+}
+
+/// Reads what is about to be relayed, where it is recorded.
+///
+/// # Errors
+/// As [`handle::receive`].
+pub(crate) async fn read_relayed(
+    request: &Authorized<Parts>,
+    body: RequestBody,
+) -> Result<RequestBody, Refusal> {
+    let context = request.context();
+    let Some(trail) = context
+        .trail
+        .as_ref()
+        .filter(|it| it.level() >= Level::Request)
+    else {
+        return Ok(body);
+    };
+    let verb = request.info().verb;
+    if verb.is_read_only() {
+        return Ok(body);
+    }
+    let received = handle::receive(context, body).await?;
+    let media = media_of(&request.request().headers);
+    // What cannot be read the spoke refuses.
+    if let Some(document) = media.and_then(|media| value_of(media, &received)) {
+        match verb {
+            Verb::Create | Verb::Update => trail.note_object(&document),
+            _ => trail.note_document(&document),
+        }
+    }
+    Ok(RequestBody::full(Bytes::clone(&received)))
+}
+
+/// The media type of a body that may hold an object.
+fn media_of(headers: &HeaderMap) -> Option<MediaType> {
+    let content_type = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    let name = content_type.split(';').next().unwrap_or_default().trim();
+    MediaType::ALL
+        .into_iter()
+        .find(|media| media.as_str() == name)
+}
+
+fn value_of(media: MediaType, bytes: &[u8]) -> Option<Value> {
+    match media {
+        MediaType::Protobuf => protobuf::envelope(bytes).ok()?.decode().ok(),
+        MediaType::Yaml | MediaType::ApplyYaml => {
+            let document = dialect::yaml::first_document(bytes).ok()?;
+            Some(document.value)
+        }
+        MediaType::Json
+        | MediaType::JsonPatch
+        | MediaType::MergePatch
+        | MediaType::StrategicMergePatch => serde_json::from_slice(bytes).ok(),
+    }
+}
+
+/// The `Status` that tells of success, as a deletion answers.
+fn status_of(response: &Response) -> Option<Value> {
+    let bytes = response.body().as_full()?;
+    if bytes.len() > STATUS_BYTES_MAX || memchr::memmem::find(bytes, b"Status").is_none() {
+        return None;
+    }
+    let value = value_of(media_of(response.headers())?, bytes)?;
+    let is_status = value["kind"] == "Status" && value["apiVersion"] == "v1";
+    is_status.then(|| event::untyped(value))
 }

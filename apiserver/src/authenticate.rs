@@ -56,8 +56,8 @@ use crate::{
     refusal::Refusal,
     request::{
         CertificateIdentity, Credential, ForeignCertificate, HeaderNames, Origin, Pass, Peer,
-        RequestContext, RequestInfo, RequestOrigin, SecretToken, SpokeToken, UserInfo, issuer_of,
-        share::Share,
+        RequestContext, RequestInfo, RequestOrigin, SecretToken, SpokeToken, Trail, UserInfo,
+        issuer_of, share::Share,
     },
     tls::ClientVerifier,
     websocket::{self, MalformedToken},
@@ -594,9 +594,17 @@ impl<R> Authenticated<R> {
 
     /// Puts another user in the place of the sender, who stays on record. For impersonation, once it is allowed.
     pub(crate) fn acting_as(mut self, user: Arc<UserInfo>) -> Self {
+        if let Some(trail) = &self.context.trail {
+            trail.note_impersonated(&user);
+        }
         let sender = std::mem::replace(&mut self.context.user, user);
         self.context.impersonator = Some(sender);
         self
+    }
+
+    /// Sets what collects the audit event of the request.
+    pub(crate) fn set_trail(&mut self, trail: Arc<Trail>) {
+        self.context.trail = Some(trail);
     }
 
     /// Sets the quota share of the sender.

@@ -63,6 +63,12 @@ use crate::{
 const ACCESS: &str = "access";
 /// How much of what another cluster's authorizer says for its decision is told to the client.
 const REASON_CHAR_COUNT_MAX: usize = 1024;
+/// Why audit events say that a request was let through, where rules are not asked or not alone: the spoke judges what is relayed to it.
+const BY_SPOKE: &str = "wheelhouse: the spoke decides";
+/// Each cluster decides about its part of a request over all.
+const BY_EACH: &str = "wheelhouse: each cluster decides about its part";
+/// Whoever is known may ask who it is.
+const OWN_IDENTITY: &str = "wheelhouse: a user may ask who it is";
 /// The group of `spokes`.
 const SPOKE_GROUP: &str = "wheelhouse.dev";
 
@@ -103,6 +109,14 @@ pub struct Refused<R> {
 struct Passed {
     sight: Option<Sight>,
     spokes: Vec<LogicalCluster>,
+    reason: Cow<'static, str>,
+}
+
+/// Why a request may not be done, for the caller and for the audit event.
+#[derive(Debug)]
+struct Stopped {
+    refusal: Refusal,
+    reason: String,
 }
 
 /// Who judges a request at the second gate.
@@ -224,19 +238,35 @@ impl Authorizer {
             let asked = Attributes::of_request(authenticated.context(), authenticated.info());
             self.pass(&asked, judge).await
         };
-        let (sight, spokes, reach) = match verdict {
-            Ok(Passed { sight, spokes }) => (sight, spokes, Reach::Target),
-            Err(_refusal) if asks_for_itself(&authenticated) => {
-                (None, Vec::new(), Reach::OwnIdentity)
+        let (passed, reach) = match verdict {
+            Ok(passed) => (passed, Reach::Target),
+            Err(_stopped) if asks_for_itself(&authenticated) => {
+                let reason = Cow::Borrowed(OWN_IDENTITY);
+                let passed = Passed {
+                    reason,
+                    ..Passed::default()
+                };
+                (passed, Reach::OwnIdentity)
             }
-            Err(refusal) => {
+            Err(Stopped { refusal, reason }) => {
+                if let Some(trail) = &authenticated.context().trail {
+                    trail.note_forbidden(&reason);
+                }
                 return Err(Box::new(Refused {
                     refusal,
                     authenticated,
                 }));
             }
         };
+        let Passed {
+            sight,
+            spokes,
+            reason,
+        } = passed;
         let (request, info, context) = authenticated.into_parts();
+        if let Some(trail) = &context.trail {
+            trail.note_allowed(&reason);
+        }
         Ok(Authorized {
             request,
             info,
@@ -248,7 +278,7 @@ impl Authorizer {
     }
 
     /// Asks the gates that a request has to pass.
-    async fn pass(&self, asked: &Attributes<'_>, judge: Judge<'_>) -> Result<Passed, Refusal> {
+    async fn pass(&self, asked: &Attributes<'_>, judge: Judge<'_>) -> Result<Passed, Stopped> {
         if let Judge::Each { stored, relayed } = judge {
             let sight = self.sight(asked, stored).await;
             let sees_something = sight.only().is_none_or(|clusters| !clusters.is_empty());
@@ -258,15 +288,30 @@ impl Authorizer {
                 ..Verdict::default()
             };
             refuse_unless_allowed(asked, &verdict)?;
-            let sight = Some(sight);
-            return Ok(Passed { sight, spokes });
+            return Ok(Passed {
+                sight: Some(sight),
+                spokes,
+                reason: Cow::Borrowed(BY_EACH),
+            });
         }
         self.enter_or_ask(asked.user, asked.cluster, ANSWER_AGE)
             .await?;
-        if judge == Judge::Rules {
-            refuse_unless_allowed(asked, &self.judge(asked).await)?;
-        }
-        Ok(Passed::default())
+        let reason = match judge {
+            Judge::Rules => {
+                let verdict = self.judge(asked).await;
+                refuse_unless_allowed(asked, &verdict).map_err(|refusal| Stopped {
+                    refusal,
+                    reason: verdict.reason.clone(),
+                })?;
+                Cow::Owned(verdict.reason)
+            }
+            Judge::Spoke => Cow::Borrowed(BY_SPOKE),
+            Judge::FirstGate | Judge::Each { .. } => Cow::Borrowed(""),
+        };
+        Ok(Passed {
+            reason,
+            ..Passed::default()
+        })
     }
 
     /// Answers whether something may be done, both gates included.
@@ -432,6 +477,18 @@ impl Authorizer {
 impl fmt::Debug for Authorizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Authorizer").finish_non_exhaustive()
+    }
+}
+
+// === impl Stopped ===
+
+impl From<Refusal> for Stopped {
+    /// For refusals about which there is nothing to say but what their message says.
+    fn from(refusal: Refusal) -> Self {
+        Self {
+            refusal,
+            reason: String::new(),
+        }
     }
 }
 

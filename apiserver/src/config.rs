@@ -5,7 +5,10 @@ use std::{fmt, net::IpAddr, path::PathBuf, time::Duration};
 use rand::{Rng as _, distr::Alphanumeric};
 use spokes::Dialer;
 
-use crate::request::{HeaderNames, share::Limits};
+use crate::{
+    audit,
+    request::{HeaderNames, share::Limits},
+};
 
 /// How a hub is set up. Everything has a default but the directory.
 #[derive(Clone, Debug)]
@@ -40,6 +43,8 @@ pub struct Config {
     pub limits: Limits,
     /// How long requests are still taken once readiness fails, so that balancers notice.
     pub shutdown_delay: Duration,
+    /// What is recorded of requests, and where. Nothing by default.
+    pub audit: audit::Config,
     /// Hosts at which webhooks of logical clusters below root may be called, as `host` or `host:port`. None by default.
     pub webhook_hosts: Vec<String>,
     /// Which credentials may be used for spokes, and where they may be sent.
@@ -203,6 +208,7 @@ impl Config {
             anonymous: Anonymous::default(),
             limits: Limits::default(),
             shutdown_delay: Duration::ZERO,
+            audit: audit::Config::default(),
             webhook_hosts: Vec::new(),
             dialer: Dialer::default(),
         }

@@ -50,9 +50,9 @@ pub use preview::{AsCaller, Previewer};
 pub use replicas::ShareError;
 
 use crate::{
-    audit,
+    audit::{self, Arrived, Audit, Lasting, Record},
     authenticate::{Authenticated, Authenticator, Passes, ServiceAccounts},
-    authorize::{Authorized, Authorizer, Judge, Reach},
+    authorize::{Authorized, Authorizer, Judge, Reach, Refused},
     backup::Backups,
     config::Config,
     discovery,
@@ -100,6 +100,7 @@ struct HubParts {
     health: Health,
     metrics: Metrics,
     quotas: Arc<Quotas>,
+    audit: Audit,
     lifecycle: Lifecycle,
     /// What goes on, and who may have it go on.
     standings: Standings,
@@ -121,7 +122,14 @@ struct Facts<'a> {
     parts: &'a Parts,
     info: &'a RequestInfo,
     context: &'a RequestContext,
+    head: &'a Head,
 }
+
+/// The other end of a connection, and the place that it has.
+type Sat<'a> = (&'a Peer, Option<&'a Seat>);
+
+/// How long an answer to a request that panicked waits for the record of it.
+const RECORD_PATIENCE: Duration = Duration::from_secs(1);
 
 // === impl Hub ===
 
@@ -149,6 +157,11 @@ impl Hub {
     /// The connections to all spokes, which everything in this process shares.
     pub fn spokes(&self) -> &Spokes {
         &self.parts.spokes
+    }
+
+    /// Waits until all events are in the audit log, but not for longer than `patience`: before the process ends.
+    pub async fn audit_flushed(&self, patience: Duration) {
+        self.parts.audit.flushed(patience).await;
     }
 
     pub(crate) fn lifecycle(&self) -> &Lifecycle {
@@ -189,11 +202,15 @@ impl Hub {
         let answered = AssertUnwindSafe(self.process(parts, body, (peer, seat), &head))
             .catch_unwind()
             .await;
-        let mut response = answered.unwrap_or_else(|_panic| {
-            // The panic hook has logged where it happened.
-            tracing::error!(audit_id = ?head.audit_id, "request panicked");
-            respond::refuse(&Refusal::internal("panic"), Negotiated::JSON, "")
-        });
+        let mut response = match answered {
+            Ok(response) => response,
+            Err(_panic) => {
+                // The panic hook has logged where it happened.
+                tracing::error!(audit_id = ?head.audit_id, "request panicked");
+                self.parts.audit.flushed(RECORD_PATIENCE).await;
+                respond::refuse(&Refusal::internal("panic"), Negotiated::JSON, "")
+            }
+        };
         response
             .headers_mut()
             .insert(respond::AUDIT_ID, head.audit_id);
@@ -211,7 +228,7 @@ impl Hub {
         &self,
         parts: Parts,
         body: RequestBody,
-        (peer, seat): (&Peer, Option<&Seat>),
+        (peer, seat): Sat<'_>,
         head: &Head,
     ) -> Response {
         if let Some(page) = ui::Page::of(parts.uri.path()) {
@@ -219,7 +236,11 @@ impl Hub {
         }
         let info = match route::route(&parts.method, &parts.uri) {
             Ok(info) => info,
-            Err(refusal) => return self.refuse_early(&parts, None, &refusal, head),
+            Err(refusal) => {
+                return self
+                    .refuse_early(&parts, None, &refusal, (head, seat))
+                    .await;
+            }
         };
         let span = request_span(&info, head);
         self.process_routed((parts, info), body, (peer, seat), head, &span)
@@ -231,14 +252,24 @@ impl Hub {
         &self,
         (mut parts, info): (Parts, RequestInfo),
         body: RequestBody,
-        (peer, seat): (&Peer, Option<&Seat>),
+        (peer, seat): Sat<'_>,
         head: &Head,
         span: &Span,
     ) -> Response {
-        let origin = peer.origin();
-        let target = Target::of(&self.parts.registry, &info, origin);
-        let is_stream = target.switches(&parts, &info);
-        let is_long_running = is_stream || info.is_long_running();
+        let target = Target::of(&self.parts.registry, &info, peer.origin());
+        let kind = if target.switches(&parts, &info) {
+            Kind::Stream
+        } else if info.is_long_running() {
+            Kind::Watch
+        } else {
+            Kind::Request
+        };
+        let is_long_running = kind != Kind::Request;
+        let lasting = if is_long_running {
+            Lasting::LongRunning
+        } else {
+            Lasting::Whole
+        };
         let requests = self.parts.metrics.requests();
         let _in_flight = (!is_long_running).then(|| requests.in_flight(info.verb));
         let running = is_long_running.then(|| requests.long_running(info.verb));
@@ -253,34 +284,42 @@ impl Hub {
             .and_then(|sender| Ok((sender, deadline::of(&parts, &info, head.started)?)))
         {
             Ok(known) => known,
-            Err(refusal) => return self.refuse_early(&parts, Some(&info), &refusal, head),
+            Err(refusal) => {
+                let from = (head, seat);
+                return self.refuse_early(&parts, Some(&info), &refusal, from).await;
+            }
         };
         let cluster = info.cluster.clone();
         let caller =
             matches!(target, Target::Preview).then(|| AsCaller::of(self, peer, &parts.headers));
+        let record = self.parts.audit.begin(Arrived {
+            audit_id: &head.audit_id,
+            parts: &parts,
+            info: Some(&info),
+            user: Some(sender.user()),
+            address: seat.map(Seat::address),
+            at: now,
+        });
         self.parts.authenticator.clear_remote(&mut parts.headers);
         let mut authenticated = sender.authenticate(parts, info, |user| {
             RequestContext::new(user, head.audit_id.clone(), cluster, now, deadline)
         });
         span.record("user", &authenticated.context().user.username);
-        let kind = match (is_stream, is_long_running) {
-            (true, _) => Kind::Stream,
-            (false, true) => Kind::Watch,
-            (false, false) => Kind::Request,
-        };
-        let permit = match self.take_share(&mut authenticated, seat, kind) {
-            Ok(permit) => permit,
-            Err(refusal) => {
-                return self.finish(Err(refusal), &Facts::of_authenticated(&authenticated), head);
-            }
-        };
-        match self
-            .parts
-            .authorizer
-            .admit(authenticated, target.judge())
+        let admitted = match self
+            .take_up(&mut authenticated, record.as_deref(), seat, kind)
             .await
         {
-            Ok(mut authorized) => {
+            Ok(permit) => self
+                .admit(authenticated, target.judge())
+                .await
+                .map(|it| (it, permit)),
+            Err(refusal) => Err(Box::new(Refused {
+                refusal,
+                authenticated,
+            })),
+        };
+        match admitted {
+            Ok((mut authorized, permit)) => {
                 let target = match authorized.reach() {
                     Reach::Target => target,
                     Reach::OwnIdentity => Target::Review(Review::SelfSubject),
@@ -288,20 +327,49 @@ impl Hub {
                 if is_long_running {
                     self.enlist(&mut authorized, target.judge());
                 }
-                let facts = Facts::of_authorized(&authorized);
-                let owed = audit::Owed::new(facts.context, facts.info, head.started);
                 let answered = self
                     .dispatch((target, caller), &authorized, body, is_long_running)
                     .await
                     .map(|answer| hold(answer, permit, running));
-                owed.settle();
-                self.finish(answered, &facts, head)
+                let facts = Facts::of_authorized(&authorized, head);
+                self.finish(answered, &facts, (record, lasting)).await
             }
             Err(refused) => {
-                let facts = Facts::of_authenticated(&refused.authenticated);
-                self.finish(Err(refused.refusal), &facts, head)
+                let Refused {
+                    refusal,
+                    authenticated,
+                } = *refused;
+                let facts = Facts::of_authenticated(&authenticated, head);
+                self.finish(Err(refusal), &facts, (record, lasting)).await
             }
         }
+    }
+
+    /// Records that a request has come, and counts it for its user.
+    ///
+    /// # Errors
+    /// 429, and 500 where the record is required and cannot be written.
+    async fn take_up(
+        &self,
+        request: &mut Authenticated<Parts>,
+        record: Option<&Record>,
+        seat: Option<&Seat>,
+        kind: Kind,
+    ) -> Result<Option<Permit>, Refusal> {
+        if let Some(record) = record {
+            request.set_trail(record.trail());
+            record.received().await?;
+        }
+        self.take_share(request, seat, kind)
+    }
+
+    /// Asks whether the sender may do what it asks for.
+    async fn admit(
+        &self,
+        request: Authenticated<Parts>,
+        judge: Judge<'_>,
+    ) -> Result<Authorized<Parts>, Box<Refused<Parts>>> {
+        self.parts.authorizer.admit(request, judge).await
     }
 
     /// Lets an answer that goes on be ended: by the drain, or by the loss of what lets it go on.
@@ -353,10 +421,16 @@ impl Hub {
         if let (Target::Preview, Some(caller)) = (&target, caller) {
             return self.preview(caller, request, body).await;
         }
-        let answer = target.answer(self, request, body);
         if is_long_running {
-            return answer.await;
+            return target.answer(self, request, body).await;
         }
+        let answer = async {
+            let body = match target {
+                Target::Spoke => audit::read_relayed(request, body).await?,
+                _ => body,
+            };
+            target.answer(self, request, body).await
+        };
         timeout_at(request.context().deadline, answer)
             .await
             .unwrap_or_else(|_elapsed| {
@@ -366,49 +440,67 @@ impl Hub {
     }
 
     /// Turns what came of a request into its answer, and records it.
-    fn finish(
+    async fn finish(
         &self,
         answered: Result<Response, Refusal>,
         facts: &Facts<'_>,
-        head: &Head,
+        (record, lasting): (Option<Box<Record>>, Lasting),
     ) -> Response {
-        let mut response = match answered {
-            Ok(response) => response,
+        let head = facts.head;
+        let (mut response, refusal) = match answered {
+            Ok(response) => (response, None),
             Err(refusal) => {
                 log_cause(&refusal, &head.audit_id);
-                discovery::refuse(&refusal, facts.parts, &facts.info.path).unwrap_or_else(|| {
-                    let form = negotiate::accept_refusal(facts.parts);
-                    respond::refuse(&refusal, form, &facts.info.prefix())
-                })
+                let path = &facts.info.path;
+                let response =
+                    discovery::refuse(&refusal, facts.parts, path).unwrap_or_else(|| {
+                        let form = negotiate::accept_refusal(facts.parts);
+                        respond::refuse(&refusal, form, &facts.info.prefix())
+                    });
+                (response, Some(refusal))
             }
         };
+        if let Some(record) = record {
+            record
+                .answered(&mut response, refusal.as_ref(), lasting)
+                .await;
+        }
         let warnings = facts.context.take_warnings();
         respond::finish(&mut response, &head.audit_id, &warnings, head.takes_gzip);
-        let latency = head.started.elapsed();
-        let code = response.status().as_u16();
         let requests = self.parts.metrics.requests();
-        requests.count(Some(facts.info), code, latency);
-        audit::record(facts.context, facts.info, code, millis(latency));
+        let code = response.status().as_u16();
+        requests.count(Some(facts.info), code, head.started.elapsed());
         response
     }
 
     /// Answers a request of which it is not known who sends it.
-    fn refuse_early(
+    async fn refuse_early(
         &self,
         parts: &Parts,
         info: Option<&RequestInfo>,
         refusal: &Refusal,
-        head: &Head,
+        (head, seat): (&Head, Option<&Seat>),
     ) -> Response {
         log_cause(refusal, &head.audit_id);
         let form = negotiate::accept_refusal(parts);
         let prefix = info.map(RequestInfo::prefix).unwrap_or_default();
         let mut response = respond::refuse(refusal, form, &prefix);
+        let record = self.parts.audit.begin(Arrived {
+            audit_id: &head.audit_id,
+            parts,
+            info,
+            user: None,
+            address: seat.map(Seat::address),
+            at: Timestamp::now(),
+        });
+        if let Some(record) = record {
+            let early = Lasting::Early;
+            record.answered(&mut response, Some(refusal), early).await;
+        }
         respond::finish(&mut response, &head.audit_id, &[], head.takes_gzip);
         let code = response.status().as_u16();
         let requests = self.parts.metrics.requests();
         requests.count(info, code, head.started.elapsed());
-        audit::record_unauthenticated(&head.audit_id, info, code);
         response
     }
 }
@@ -438,19 +530,21 @@ impl Head {
 // === impl Facts ===
 
 impl<'a> Facts<'a> {
-    fn of_authorized(request: &'a Authorized<Parts>) -> Self {
+    fn of_authorized(request: &'a Authorized<Parts>, head: &'a Head) -> Self {
         Self {
             parts: request.request(),
             info: request.info(),
             context: request.context(),
+            head,
         }
     }
 
-    fn of_authenticated(request: &'a Authenticated<Parts>) -> Self {
+    fn of_authenticated(request: &'a Authenticated<Parts>, head: &'a Head) -> Self {
         Self {
             parts: request.request(),
             info: request.info(),
             context: request.context(),
+            head,
         }
     }
 }
@@ -461,8 +555,8 @@ fn hold(mut answer: Response, permit: Option<Permit>, running: Option<LongRunnin
     answer
 }
 
-/// The span of a request, which says what it asks for. Its user is recorded once it is known. Texts are quoted and escaped, as
-/// in [`audit::record`].
+/// The span of a request, which says what it asks for. Its user is recorded once it is known. Texts are quoted and escaped:
+/// nobody writes another field with a name.
 fn request_span(info: &RequestInfo, head: &Head) -> Span {
     tracing::debug_span!(
         "request",
@@ -517,10 +611,6 @@ fn is_chunked(request: &http::Request<RequestBody>) -> bool {
 /// must not be read as a request, so the connection ends with the refusal.
 fn asks_to_switch(request: &http::Request<RequestBody>) -> bool {
     request.version() < http::Version::HTTP_2 && request.headers().contains_key(header::UPGRADE)
-}
-
-fn millis(latency: Duration) -> u64 {
-    u64::try_from(latency.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod peer;
 mod remote;
 mod running;
 pub mod share;
+mod trail;
 mod user;
 
 pub(crate) use claims::{BoundObject, CREDENTIAL_ID, Claims, issuer_of};
@@ -23,5 +24,6 @@ pub(crate) use pass::{Origin, Pass};
 pub use peer::{CertificateIdentity, Peer};
 pub use remote::{HeaderNames, HeaderNamesError};
 pub(crate) use running::LongRunning;
+pub(crate) use trail::{DOCUMENT_BYTES_MAX, Level, ManagedFields, Noted, ObjectNames, Trail};
 pub(crate) use user::{ABROAD_PREFIX, SERVICE_ACCOUNT_PREFIX, is_kubernetes_key};
 pub use user::{ALL_AUTHENTICATED, ALL_UNAUTHENTICATED, ANONYMOUS, SYSTEM_MASTERS, UserInfo};

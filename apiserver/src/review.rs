@@ -138,6 +138,7 @@ impl Review {
         let bytes = handle::receive(request.context(), body).await?;
         let gvk = self.kind();
         let mut object = handle::decode(media_type, &bytes, &gvk)?;
+        request.context().note_object(&object);
         let status = self
             .answer(authorizer, authenticator, request, &object)
             .await?;

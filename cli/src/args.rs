@@ -128,6 +128,8 @@ pub(crate) struct Serve {
     #[command(flatten)]
     pub(crate) limits: Limits,
     #[command(flatten)]
+    pub(crate) audit: crate::audit::AuditFlags,
+    #[command(flatten)]
     pub(crate) etcd: Etcd,
 }
 

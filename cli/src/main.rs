@@ -4,6 +4,7 @@
 //! standard error.
 
 mod args;
+mod audit;
 mod completion;
 mod connect;
 mod dev;

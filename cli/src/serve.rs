@@ -91,6 +91,7 @@ pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
     });
     config.webhook_hosts = arguments.webhook_hosts.clone();
     config.limits = limits_of(&arguments.limits);
+    config.audit = arguments.audit.config();
     for host in arguments.hosts {
         match host.parse() {
             Ok(address) => config.addresses.push(address),
@@ -250,6 +251,7 @@ impl Running {
             .context("the server ended by itself")?
             .context("cannot serve")?;
         self.tasks.shutdown(GRACE).await;
+        self.hub.audit_flushed(GRACE).await;
         if let Some(task) = self.tasks.failed() {
             bail!("the task {task:?} panicked, and the hub cannot go on without it");
         }

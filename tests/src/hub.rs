@@ -82,13 +82,14 @@ impl Hub {
         command.arg(self.data());
         command.arg("--kubeconfig-out").arg(&kubeconfig);
         command.args(&self.settings.arguments);
+        // Events would bury what a failed test wants to know.
+        let is_audited = |argument: &String| argument.starts_with("--audit-log-path");
+        if !self.settings.arguments.iter().any(is_audited) {
+            command.arg("--audit-log-path=");
+        }
         command.env("RUST_BACKTRACE", "1");
         command.env("NO_COLOR", "1");
-        // Requests would bury what a failed test wants to know.
-        command.env(
-            "WHEELHOUSE_LOG",
-            "info,audit=warn,wheelhouse_client::reflector=debug",
-        );
+        command.env("WHEELHOUSE_LOG", "info,wheelhouse_client::reflector=debug");
         command.envs(self.settings.environment.iter().cloned());
         self.process = Some(Process::start(&command, &self.scratch.file("hub.log")));
     }

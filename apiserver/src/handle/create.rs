@@ -21,6 +21,7 @@ pub(super) async fn create(call: &Call<'_>, body: RequestBody) -> Result<Respons
     let bytes = receive(call.context, body).await?;
     let options = CreateOptions::from_query(call.query)?;
     let mut object = decode::object(call, media, &bytes, options.field_validation)?;
+    call.context.note_object(&object);
     call.check_namespace(&mut object)?;
     if !meta::resource_version(&object).is_empty() {
         let text = "resourceVersion should not be set on objects to be created";

@@ -41,6 +41,7 @@ pub(super) async fn patch(call: &Call<'_>, body: RequestBody) -> Result<Response
     let bytes = receive(call.context, body).await?;
     let options = PatchOptions::from_query(call.query, kind)?;
     let patch = parse(kind, &bytes, options)?;
+    call.context.note_document(&patch.body);
     let target = call.target()?;
     let make = |live: Option<&Value>| make(call, &target, &patch, live);
     let applies = kind == PatchKind::Apply;

@@ -47,6 +47,7 @@ pub(super) async fn update(call: &Call<'_>, body: RequestBody) -> Result<Respons
     let bytes = receive(call.context, body).await?;
     let options = UpdateOptions::from_query(call.query)?;
     let mut sent = decode(media, &bytes, &scale_kind())?;
+    call.context.note_object(&sent);
     let target = call.target()?;
     target.check(&mut sent)?;
     let make = |live: Option<&Value>| {
@@ -65,6 +66,7 @@ pub(super) async fn patch(call: &Call<'_>, body: RequestBody) -> Result<Response
     let bytes = receive(call.context, body).await?;
     let options = PatchOptions::from_query(call.query, kind)?;
     let patch = patch::parse(kind, &bytes, options)?;
+    call.context.note_document(&patch.body);
     let target = call.target()?;
     let make = |live: Option<&Value>| {
         let live = live.ok_or_else(|| call.not_found(&target.name))?;

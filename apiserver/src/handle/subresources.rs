@@ -120,7 +120,9 @@ async fn read(
 ) -> Result<Value, Refusal> {
     let media = negotiate::content_type(&call.parts.headers, &MEDIA)?;
     let bytes = receive(call.context, body).await?;
-    decode(media, &bytes, kind)
+    let object = decode(media, &bytes, kind)?;
+    call.context.note_object(&object);
+    Ok(object)
 }
 
 fn created(form: Negotiated) -> Result<Response, Refusal> {

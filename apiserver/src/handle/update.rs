@@ -49,6 +49,7 @@ pub(super) async fn update(call: &Call<'_>, body: RequestBody) -> Result<Respons
     let bytes = receive(call.context, body).await?;
     let options = UpdateOptions::from_query(call.query)?;
     let mut sent = decode::object(call, media, &bytes, options.field_validation)?;
+    call.context.note_object(&sent);
     let target = call.target()?;
     target.check(&mut sent)?;
     fields::drop_repeated_owners(call, &mut sent);

@@ -18,6 +18,7 @@ use super::{
     standing::Standings,
 };
 use crate::{
+    audit::{Audit, AuditError},
     authenticate::{
         Authenticator, FrontProxy, FrontProxyError, HostTokens, Issuers, OidcError, Passes,
         ServiceAccounts, TokenFile, TokenFileError, TokenWebhook, TokenWebhookError,
@@ -105,6 +106,9 @@ pub enum OpenError {
     /// What is served.
     #[error("the definitions cannot be read")]
     Registry(#[from] registry::OpenError),
+    /// Where requests are recorded.
+    #[error("requests cannot be recorded")]
+    Audit(#[from] AuditError),
     /// The objects that everything begins with.
     #[error("the first objects cannot be created")]
     Bootstrap(#[from] BootstrapError),
@@ -174,6 +178,7 @@ impl Hub {
             .with_issuers(issuers.clone())
             .with_spoke_tokens(relay.tokens());
         let quotas = Arc::new(Quotas::new(config.limits));
+        let audit = Audit::open(&config.audit, tasks).await?;
         let hub = Self {
             parts: Arc::new(HubParts {
                 authenticator,
@@ -189,7 +194,8 @@ impl Hub {
                 openapi: openapi::Cache::default(),
                 spokes,
                 relay,
-                metrics: Metrics::new(&store, &quotas, issuers, tasks),
+                metrics: Metrics::new(&store, &quotas, issuers, audit.metrics(), tasks),
+                audit,
                 quotas,
                 lifecycle,
                 standings: Standings::default(),

@@ -85,7 +85,7 @@ impl Target {
             if kind != ClusterKind::Composite && is_token_request(info) {
                 return Self::Token(cluster.clone());
             }
-if preview::is_asked_for(info) {
+            if preview::is_asked_for(info) {
                 return Self::Preview;
             }
             if kubeconfig_request::is_asked_for(info) {

@@ -143,6 +143,11 @@ impl Waiting {
 // === impl Seat ===
 
 impl Seat {
+    /// The address at the other end.
+    pub(crate) const fn address(&self) -> IpAddr {
+        self.address
+    }
+
     /// The share of a user whose request came over the connection.
     pub(crate) fn share(&self, quotas: &Quotas, user: &Arc<UserInfo>) -> Arc<Share> {
         let mut last = self.last.lock();

@@ -3,7 +3,6 @@
 //! Invariant: made once, when the request has been authenticated, and handed on by reference; the only thing that
 //! changes in it is the list of warnings.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use api::{cluster::ClusterScope, status::Status};
@@ -11,13 +10,10 @@ use http::HeaderValue;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::{Credential, UserInfo, share::Share};
+use super::{Credential, Trail, UserInfo, share::Share};
 
 /// Warnings of one answer. Their headers hold 4,096 characters together.
 const WARNINGS_MAX: usize = 256;
-
-/// Bytes of all annotations of one record.
-const ANNOTATIONS_BYTES_MAX: usize = 64 * 1024;
 
 /// Who asks, where and until when; collects the warnings of the answer.
 #[derive(Debug)]
@@ -45,8 +41,8 @@ pub struct RequestContext {
     pub(crate) share: Option<Arc<Share>>,
     /// Guards the texts for `Warning` headers. Never held across an await; innermost lock.
     warnings: Mutex<Vec<String>>,
-    /// Guards what admission adds to the record of the request. Never held across an await; innermost lock.
-    annotations: Mutex<BTreeMap<String, String>>,
+    /// Collects what the audit event says; `None` for a request that is not audited.
+    pub(crate) trail: Option<Arc<Trail>>,
 }
 
 /// Ends an answer that goes on for as long as it likes: because the server drains, or because its receiver may not go on.
@@ -116,7 +112,7 @@ impl RequestContext {
             ending: Ending::of(CancellationToken::new()),
             share: None,
             warnings: Mutex::new(Vec::new()),
-            annotations: Mutex::default(),
+            trail: None,
         }
     }
 
@@ -138,30 +134,25 @@ impl RequestContext {
         }
     }
 
-    /// Adds an annotation to the record of the request. Another value of the same key stands behind the first, as in
-    /// Kubernetes; what would make the record too long is left out.
+    /// Adds an annotation to the audit event of the request.
     pub(crate) fn annotate(&self, key: String, value: String) {
-        let mut annotations = self.annotations.lock();
-        let bytes = |(key, value): (&String, &String)| key.len() + value.len();
-        let used: usize = annotations.iter().map(bytes).sum();
-        if used + key.len() + value.len() > ANNOTATIONS_BYTES_MAX {
-            return;
-        }
-        let known = annotations.entry(key).or_default();
-        if known.is_empty() {
-            *known = value;
-        } else if !known.split(", ").any(|it| it == value) {
-            *known = format!("{known}, {value}");
+        if let Some(trail) = &self.trail {
+            trail.annotate(key, value);
         }
     }
 
-    /// The annotations as JSON; `None` without any.
-    pub(crate) fn annotations(&self) -> Option<String> {
-        let annotations = self.annotations.lock();
-        if annotations.is_empty() {
-            return None;
+    /// Notes the object that the client sent, for the audit event.
+    pub(crate) fn note_object(&self, object: &serde_json::Value) {
+        if let Some(trail) = &self.trail {
+            trail.note_object(object);
         }
-        serde_json::to_string(&*annotations).ok()
+    }
+
+    /// Notes what the client sent that is no object, for the audit event.
+    pub(crate) fn note_document(&self, document: &serde_json::Value) {
+        if let Some(trail) = &self.trail {
+            trail.note_document(document);
+        }
     }
 
     /// Takes the warnings collected so far.

@@ -12,8 +12,11 @@ use std::{
 
 use api::status::Status;
 use bytes::Bytes;
+use futures::StreamExt as _;
 use http_body::{Body as HttpBody, Frame, SizeHint};
-use http_body_util::{BodyExt, LengthLimitError, Limited, combinators::UnsyncBoxBody};
+use http_body_util::{
+    BodyExt, BodyStream, LengthLimitError, Limited, StreamBody, combinators::UnsyncBoxBody,
+};
 use tokio::{
     sync::OwnedSemaphorePermit,
     time::{Instant, timeout_at},
@@ -37,6 +40,8 @@ pub struct Body {
     running: Option<LongRunning>,
     /// What else counts it.
     held: Option<Held>,
+    /// The record of a request that goes on, which ends with its answer.
+    record: Option<Held>,
 }
 
 /// What is kept until a body is sent or dropped.
@@ -94,6 +99,8 @@ pub(crate) struct Stream {
     pub(crate) switched: Switched,
     pub(crate) permit: Option<Permit>,
     pub(crate) running: Option<LongRunning>,
+    /// What is written when it ends.
+    pub(crate) record: Option<Held>,
 }
 
 struct Streaming {
@@ -125,6 +132,7 @@ impl Body {
             permit: None,
             running: None,
             held: None,
+            record: None,
         }
     }
 
@@ -205,6 +213,7 @@ impl Body {
                 switched: *switched,
                 permit: self.permit.take(),
                 running: self.running.take(),
+                record: self.record.take(),
             }),
             kind => {
                 self.kind = kind;
@@ -230,6 +239,49 @@ impl Body {
     /// Keeps something else until the body is sent or dropped.
     pub(crate) fn keep(&mut self, held: Held) {
         self.held = Some(held);
+    }
+
+    /// Keeps the record of the request until the body is sent or dropped.
+    pub(crate) fn keep_record(&mut self, record: Held) {
+        self.record = Some(record);
+    }
+
+    /// Reads a body ahead, which stays as it is: the bytes of one that ends, `Some(None)` where it is longer than `bytes_max`. `None`
+    /// for a body that goes on, or breaks.
+    pub(crate) async fn peek(&mut self, bytes_max: usize) -> Option<Option<Bytes>> {
+        match std::mem::replace(&mut self.kind, BodyKind::Empty) {
+            BodyKind::Empty => Some(Some(Bytes::new())),
+            BodyKind::Full(bytes) => {
+                let found = bytes.clone().unwrap_or_default();
+                self.kind = BodyKind::Full(bytes);
+                Some((found.len() <= bytes_max).then_some(found))
+            }
+            BodyKind::Chunks { mut chunks, length } => {
+                let mut begun = Vec::new();
+                let mut count = 0;
+                while count <= bytes_max
+                    && let Some(chunk) = chunks.next()
+                {
+                    count += chunk.len();
+                    begun.push(chunk);
+                }
+                let whole = (count <= bytes_max).then(|| begun.concat().into());
+                self.kind = BodyKind::Chunks {
+                    chunks: Box::new(begun.into_iter().chain(chunks)),
+                    length,
+                };
+                Some(whole)
+            }
+            BodyKind::Foreign(body) => {
+                let (kind, found) = peek_foreign(body, bytes_max).await;
+                self.kind = kind;
+                found
+            }
+            kind @ (BodyKind::Stream(_) | BodyKind::Switched(_)) => {
+                self.kind = kind;
+                None
+            }
+        }
     }
 
     /// Puts other content into the place of a body; what it holds stays.
@@ -260,6 +312,35 @@ impl Body {
     }
 }
 
+/// Reads another server's body ahead.
+async fn peek_foreign(
+    mut body: UnsyncBoxBody<Bytes, BoxError>,
+    bytes_max: usize,
+) -> (BodyKind, Option<Option<Bytes>>) {
+    let (mut begun, mut bytes) = (Vec::new(), Vec::new());
+    let found = loop {
+        match body.frame().await {
+            None => break Some(Some(bytes.into())),
+            Some(Ok(frame)) => {
+                if let Some(data) = frame.data_ref() {
+                    bytes.extend_from_slice(data);
+                }
+                begun.push(Ok(frame));
+                if bytes.len() > bytes_max {
+                    break Some(None);
+                }
+            }
+            Some(Err(error)) => {
+                begun.push(Err(error));
+                break None;
+            }
+        }
+    };
+    let rest = futures::stream::iter(begun).chain(BodyStream::new(body));
+    let kind = BodyKind::Foreign(StreamBody::new(rest).boxed_unsync());
+    (kind, found)
+}
+
 impl From<BodyKind> for Body {
     fn from(kind: BodyKind) -> Self {
         Self {
@@ -267,6 +348,7 @@ impl From<BodyKind> for Body {
             permit: None,
             running: None,
             held: None,
+            record: None,
         }
     }
 }

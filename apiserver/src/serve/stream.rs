@@ -38,6 +38,7 @@ pub(super) async fn run(on_upgrade: OnUpgrade, stream: Stream, cut: &Cancellatio
         switched,
         permit,
         running,
+        record,
     } = stream;
     let Switched { far, ending } = switched;
     let end = ending.token();
@@ -79,7 +80,7 @@ pub(super) async fn run(on_upgrade: OnUpgrade, stream: Stream, cut: &Cancellatio
         }
     }
     // Until here it counts.
-    drop((permit, running));
+    drop((permit, running, record));
 }
 
 /// Hands the bytes of each to the other until both have said all, or one has and nothing comes of the other for `half_open`. Dropped before,

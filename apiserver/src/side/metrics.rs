@@ -23,6 +23,7 @@ pub(crate) use requests::Requests;
 
 use super::KUBERNETES_VERSION;
 use crate::{
+    audit,
     authenticate::Issuers,
     quota::Quotas,
     refusal::Refusal,
@@ -45,6 +46,7 @@ impl Metrics {
         store: &Arc<dyn Store>,
         quotas: &Arc<Quotas>,
         issuers: Option<Arc<Issuers>>,
+        audit: audit::Metrics,
         tasks: &Tasks,
     ) -> Self {
         let requests = Arc::new(Requests::new());
@@ -58,6 +60,7 @@ impl Metrics {
             ]),
         );
         registry.register_collector(Box::new(Arc::clone(&requests)));
+        registry.register_collector(Box::new(audit));
         if let Some(issuers) = issuers {
             registry.register_collector(Box::new(issuer_states::States::new(issuers)));
         }

@@ -16,7 +16,7 @@ async fn dev_brings_the_demo_up_and_every_line_that_it_prints_works_as_typed() {
     let mut command = Command::new(assets::wheelhouse());
     command
         .args(["dev", "--listen", "127.0.0.1:0"])
-        .env("WHEELHOUSE_LOG", "info,audit=warn")
+        .env("WHEELHOUSE_LOG", "info")
         .current_dir(folder.path());
     let process = Process::start(&command, &folder.file("dev.log"));
     let printed = ready(&process).await;

@@ -94,7 +94,7 @@ impl Replica {
             .arg("--kubeconfig-out")
             .arg(scratch.file("kubeconfig"))
             .env("NO_COLOR", "1")
-            .env("WHEELHOUSE_LOG", "info,audit=warn");
+            .env("WHEELHOUSE_LOG", "info");
         let process = Process::start(&command, &scratch.file("hub.log"));
         let replica = Self { process, scratch };
         eventually("the replica is ready", || async {

@@ -231,7 +231,7 @@ fn definition(kind: &str, expression: &str) -> Value {
 #[expect(clippy::too_many_lines, reason = "one story, told in order")]
 #[tokio::test(flavor = "multi_thread")]
 async fn s22_expressions_of_one_tenant_are_in_nobodys_way_and_end() {
-    let log = "info,audit=warn,wheelhouse_syncer=debug,syncer=debug".to_owned();
+    let log = "info,wheelhouse_syncer=debug,syncer=debug".to_owned();
     let settings = Settings {
         environment: vec![("WHEELHOUSE_LOG".to_owned(), log)],
         ..Settings::default()

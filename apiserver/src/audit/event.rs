@@ -1,0 +1,380 @@
+//! One audit event as a line of JSON.
+//!
+//! # Invariants
+//! - An event is one line: texts are escaped, and documents hold no newline.
+//! - Nothing of a request's headers is in it but the name of the client and the addresses that it came by. What a query calls a
+//!   token is left out.
+//!
+//! Source: `apiserver/pkg/apis/audit/v1/types.go`, `apiserver/pkg/audit/request.go`.
+
+use std::net::IpAddr;
+
+use api::status::Status;
+use http::{HeaderMap, HeaderValue, Uri};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::policy::Stage;
+use crate::request::{Level, Noted, ObjectNames, RequestInfo, UserInfo};
+
+/// Longest name of a client. Source: `maxUserAgentLength`.
+const USER_AGENT_BYTES_MAX: usize = 1024;
+const USER_AGENT_CUT: &str = "...TRUNCATED";
+/// Addresses that a client may say it came by.
+const ADDRESS_COUNT_MAX: usize = 64;
+/// The annotation that names the logical cluster.
+const CLUSTER: &str = "wheelhouse.dev/cluster";
+/// Parameters of a query whose values are credentials. Source: RFC 6750 section 2.3; `token` is what dashboards behind a proxy say.
+const SECRET_PARAMETERS: [&str; 3] = ["access_token", "id_token", "token"];
+/// What stands in the place of such a value.
+const REDACTED: &str = "REDACTED";
+
+/// What an event says of a request's beginning.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) level: Level,
+    pub(super) audit_id: HeaderValue,
+    pub(super) uri: Uri,
+    /// The verb of a request whose path says nothing.
+    pub(super) method: http::Method,
+    pub(super) info: Option<RequestInfo>,
+    pub(super) user: Option<std::sync::Arc<UserInfo>>,
+    pub(super) addresses: Vec<IpAddr>,
+    pub(super) user_agent: Option<HeaderValue>,
+    pub(super) received: Timestamp,
+}
+
+/// What an event says of a request's end.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outcome {
+    pub(super) code: u16,
+    /// The `Status` that was answered, if it was one, without its type.
+    pub(super) status: Option<Value>,
+    /// What was answered, as compact JSON.
+    pub(super) response: Option<Vec<u8>>,
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    pub(super) fn of_code(code: u16) -> Self {
+        Self {
+            code,
+            ..Self::default()
+        }
+    }
+
+    /// The outcome that a `Status` tells, with the code of its answer.
+    pub(super) fn of_status(status: &Status, code: u16) -> Self {
+        Self {
+            code,
+            status: serde_json::to_value(status).ok().map(untyped),
+            response: None,
+        }
+    }
+}
+
+/// A `Status` as events have it.
+pub(super) fn untyped(mut status: Value) -> Value {
+    if let Some(fields) = status.as_object_mut() {
+        for name in ["kind", "apiVersion", "code"] {
+            fields.remove(name);
+        }
+        // A list's position is no news.
+        fields.insert("metadata".to_owned(), Value::Object(serde_json::Map::new()));
+    }
+    status
+}
+
+/// The addresses that a request came by: what proxies say, then the other end of the connection.
+///
+/// Source: `apimachinery/pkg/util/net/http.go` (`SourceIPs`).
+pub(super) fn addresses(headers: &HeaderMap, peer: Option<IpAddr>) -> Vec<IpAddr> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let forwarded = text("x-forwarded-for").unwrap_or_default().split(',');
+    let mut addresses: Vec<IpAddr> = forwarded
+        .filter_map(|part| part.trim().parse().ok())
+        .take(ADDRESS_COUNT_MAX)
+        .collect();
+    if let Some(address) = text("x-real-ip").and_then(|text| text.parse().ok())
+        && !addresses.contains(&address)
+    {
+        addresses.push(address);
+    }
+    if let Some(peer) = peer.map(|it| it.to_canonical())
+        && addresses.last() != Some(&peer)
+    {
+        addresses.push(peer);
+    }
+    addresses
+}
+
+/// Writes an event, with the newline that ends it.
+pub(super) fn line(
+    asked: &Asked,
+    noted: &Noted,
+    outcome: Option<&Outcome>,
+    (stage, at): (Stage, Timestamp),
+) -> Vec<u8> {
+    let mut event = Writer {
+        out: Vec::with_capacity(1024),
+    };
+    event.raw(r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1""#);
+    event.text("level", asked.level.as_str());
+    event.text(
+        "auditID",
+        &String::from_utf8_lossy(asked.audit_id.as_bytes()),
+    );
+    event.text("stage", stage.as_str());
+    event.key("requestURI");
+    event.uri(&asked.uri);
+    match &asked.info {
+        Some(info) => event.text("verb", info.verb.as_str()),
+        None => event.text("verb", &asked.method.as_str().to_ascii_lowercase()),
+    }
+    event.key("user");
+    event.user(asked.user.as_deref());
+    if let Some(user) = &noted.impersonated {
+        event.key("impersonatedUser");
+        event.user(Some(user));
+    }
+    event.addresses(&asked.addresses);
+    if let Some(user_agent) = asked.user_agent.as_ref().filter(|it| !it.is_empty()) {
+        event.text(
+            "userAgent",
+            &cut(&String::from_utf8_lossy(user_agent.as_bytes())),
+        );
+    }
+    if let Some(info) = asked.info.as_ref().filter(|info| info.is_resource) {
+        event.reference(info, &noted.object);
+    }
+    if let Some(outcome) = outcome {
+        event.outcome(outcome);
+    }
+    event.document("requestObject", noted.request.as_deref());
+    event.document(
+        "responseObject",
+        outcome.and_then(|it| it.response.as_deref()),
+    );
+    event.time("requestReceivedTimestamp", asked.received);
+    event.time("stageTimestamp", at);
+    event.annotations(asked, noted);
+    event.raw("}\n");
+    event.out
+}
+
+fn cut(user_agent: &str) -> std::borrow::Cow<'_, str> {
+    if user_agent.len() <= USER_AGENT_BYTES_MAX {
+        return user_agent.into();
+    }
+    let end = user_agent.floor_char_boundary(USER_AGENT_BYTES_MAX);
+    let start = user_agent.get(..end).unwrap_or_default();
+    format!("{start}{USER_AGENT_CUT}").into()
+}
+
+/// A query without the values of parameters that are credentials; `None` where there are none.
+fn redacted(query: &str) -> Option<String> {
+    let is_secret = |pair: &str| {
+        let name = dialect::url::query_pairs(pair).next().map(|(name, _)| name);
+        name.is_some_and(|name| {
+            SECRET_PARAMETERS
+                .iter()
+                .any(|it| name.eq_ignore_ascii_case(it))
+        })
+    };
+    if !query.split('&').any(is_secret) {
+        return None;
+    }
+    let pairs = query.split('&').map(|pair| match pair.split_once('=') {
+        Some((name, _)) if is_secret(pair) => format!("{name}={REDACTED}"),
+        _ => pair.to_owned(),
+    });
+    Some(pairs.collect::<Vec<_>>().join("&"))
+}
+
+/// Writes the fields of an object; each begins with the comma that ends the one before.
+struct Writer {
+    out: Vec<u8>,
+}
+
+// === impl Writer ===
+
+impl Writer {
+    fn raw(&mut self, text: &str) {
+        self.out.extend_from_slice(text.as_bytes());
+    }
+
+    /// A key that is known and needs no escapes.
+    fn key(&mut self, key: &str) {
+        self.raw(",\"");
+        self.raw(key);
+        self.raw("\":");
+    }
+
+    fn string(&mut self, text: &str) {
+        // Writing into memory does not fail, and a text is always JSON.
+        drop(serde_json::to_writer(&mut self.out, text));
+    }
+
+    fn text(&mut self, key: &str, text: &str) {
+        self.key(key);
+        self.string(text);
+    }
+
+    /// The same without a comma before it, in an object that has fields already or not.
+    fn optional(&mut self, is_first: &mut bool, key: &str, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        self.separate(is_first);
+        self.string(key);
+        self.raw(":");
+        self.string(text);
+    }
+
+    fn separate(&mut self, is_first: &mut bool) {
+        if !std::mem::replace(is_first, false) {
+            self.raw(",");
+        }
+    }
+
+    fn uri(&mut self, uri: &Uri) {
+        let path = if uri.path().is_empty() {
+            "/"
+        } else {
+            uri.path()
+        };
+        match uri.query() {
+            None => self.string(path),
+            Some(query) => {
+                let redacted = redacted(query);
+                let query = redacted.as_deref().unwrap_or(query);
+                self.string(&format!("{path}?{query}"));
+            }
+        }
+    }
+
+    fn user(&mut self, user: Option<&UserInfo>) {
+        let Some(user) = user else {
+            return self.raw("{}");
+        };
+        let mut first = true;
+        self.raw("{");
+        self.optional(&mut first, "username", &user.username);
+        self.optional(&mut first, "uid", &user.uid);
+        if !user.groups.is_empty() {
+            self.separate(&mut first);
+            self.raw("\"groups\":");
+            self.list(&user.groups);
+        }
+        if !user.extra.is_empty() {
+            self.separate(&mut first);
+            self.raw("\"extra\":{");
+            let mut first = true;
+            for (key, values) in &user.extra {
+                self.separate(&mut first);
+                self.string(key);
+                self.raw(":");
+                self.list(values);
+            }
+            self.raw("}");
+        }
+        self.raw("}");
+    }
+
+    fn list(&mut self, texts: &[String]) {
+        let mut first = true;
+        self.raw("[");
+        for text in texts {
+            self.separate(&mut first);
+            self.string(text);
+        }
+        self.raw("]");
+    }
+
+    fn addresses(&mut self, addresses: &[IpAddr]) {
+        if addresses.is_empty() {
+            return;
+        }
+        self.key("sourceIPs");
+        let texts: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
+        self.list(&texts);
+    }
+
+    fn reference(&mut self, info: &RequestInfo, object: &ObjectNames) {
+        let either =
+            |said: &str, found: &str| if said.is_empty() { found } else { said }.to_owned();
+        let mut first = true;
+        self.key("objectRef");
+        self.raw("{");
+        self.optional(&mut first, "resource", &info.resource);
+        self.optional(
+            &mut first,
+            "namespace",
+            &either(&info.namespace, &object.namespace),
+        );
+        self.optional(&mut first, "name", &either(&info.name, &object.name));
+        self.optional(&mut first, "uid", &object.uid);
+        self.optional(&mut first, "apiGroup", &info.group);
+        self.optional(&mut first, "apiVersion", &info.version);
+        self.optional(&mut first, "resourceVersion", &object.resource_version);
+        self.optional(&mut first, "subresource", &info.subresource);
+        self.raw("}");
+    }
+
+    fn outcome(&mut self, outcome: &Outcome) {
+        self.key("responseStatus");
+        self.raw("{\"metadata\":{}");
+        let fields = outcome.status.as_ref().and_then(Value::as_object);
+        for (name, value) in fields.into_iter().flatten() {
+            if name != "metadata" {
+                self.key(name);
+                drop(serde_json::to_writer(&mut self.out, value));
+            }
+        }
+        self.raw(",\"code\":");
+        let mut digits = itoa::Buffer::new();
+        self.raw(digits.format(outcome.code));
+        self.raw("}");
+    }
+
+    fn document(&mut self, key: &str, document: Option<&[u8]>) {
+        if let Some(document) = document {
+            self.key(key);
+            self.out.extend_from_slice(document);
+        }
+    }
+
+    fn time(&mut self, key: &str, time: Timestamp) {
+        self.key(key);
+        self.raw("\"");
+        self.raw(&format!("{time:.6}"));
+        self.raw("\"");
+    }
+
+    fn annotations(&mut self, asked: &Asked, noted: &Noted) {
+        let cluster = asked.info.as_ref().map(|info| info.cluster.to_string());
+        if cluster.is_none() && noted.annotations.is_empty() {
+            return;
+        }
+        self.key("annotations");
+        self.raw("{");
+        let mut first = true;
+        for (key, value) in noted.annotations.iter().filter(|(key, _)| *key != CLUSTER) {
+            self.separate(&mut first);
+            self.string(key);
+            self.raw(":");
+            self.string(value);
+        }
+        if let Some(cluster) = cluster {
+            self.separate(&mut first);
+            self.string(CLUSTER);
+            self.raw(":");
+            self.string(&cluster);
+        }
+        self.raw("}");
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! Events are one line of JSON each, whatever clients say.
+
+use std::sync::Arc;
+
+use http::Method;
+use serde_json::json;
+
+use super::*;
+use crate::route;
+
+fn asked(method: Method, uri: &str) -> Asked {
+    let uri: Uri = uri.parse().expect("a URI");
+    Asked {
+        level: Level::Metadata,
+        audit_id: HeaderValue::from_static("id-1"),
+        info: route::route(&method, &uri).ok(),
+        method,
+        uri,
+        user: Some(Arc::new(UserInfo::authenticated("alice", ["dev"]))),
+        addresses: Vec::new(),
+        user_agent: None,
+        received: Timestamp::from_microsecond(1_795_000_000_000_001).expect("a time"),
+    }
+}
+
+fn event(asked: &Asked, noted: &Noted, outcome: Option<&Outcome>) -> Value {
+    let at = Timestamp::from_microsecond(1_795_000_000_500_000).expect("a time");
+    let line = line(asked, noted, outcome, (Stage::ResponseComplete, at));
+    let (end, text) = line.split_last().expect("a line");
+    assert_eq!(*end, b'\n');
+    assert!(!text.contains(&b'\n'), "{}", String::from_utf8_lossy(text));
+    serde_json::from_slice(text).expect("an event is JSON")
+}
+
+/// The form is what kube-apiserver 1.36.3 writes.
+#[test]
+fn an_event_has_the_fields_of_kubernetes() {
+    let mut asked = asked(
+        Method::POST,
+        "/clusters/east/api/v1/namespaces/default/configmaps?dryRun=All",
+    );
+    asked.addresses = vec!["127.0.0.1".parse().expect("an address")];
+    asked.user_agent = Some(HeaderValue::from_static("kubectl/v1.36.3"));
+    let mut noted = Noted {
+        impersonated: Some(Arc::new(UserInfo::authenticated("bob", ["dev"]))),
+        request: Some(b"{\"a\":1}".to_vec()),
+        ..Noted::default()
+    };
+    noted.object.name = "one".to_owned();
+    noted.annotations.insert(
+        "authorization.k8s.io/decision".to_owned(),
+        "allow".to_owned(),
+    );
+    let status = Status::not_found(&api::GroupResource::new("", "configmaps"), "one");
+    let outcome = Outcome::of_status(&status, 404);
+    let groups = json!(["dev", "system:authenticated"]);
+    let want = json!({
+        "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": "id-1",
+        "stage": "ResponseComplete",
+        "requestURI": "/clusters/east/api/v1/namespaces/default/configmaps?dryRun=All",
+        "verb": "create",
+        "user": {"username": "alice", "groups": groups},
+        "impersonatedUser": {"username": "bob", "groups": groups},
+        "sourceIPs": ["127.0.0.1"],
+        "userAgent": "kubectl/v1.36.3",
+        "objectRef": {"resource": "configmaps", "namespace": "default", "name": "one", "apiVersion": "v1"},
+        "responseStatus": {
+            "metadata": {}, "status": "Failure", "reason": "NotFound", "code": 404,
+            "message": "configmaps \"one\" not found", "details": {"kind": "configmaps", "name": "one"},
+        },
+        "requestObject": {"a": 1},
+        "requestReceivedTimestamp": "2026-11-18T11:06:40.000001Z",
+        "stageTimestamp": "2026-11-18T11:06:40.500000Z",
+        "annotations": {"authorization.k8s.io/decision": "allow", "wheelhouse.dev/cluster": "east"},
+    });
+    assert_eq!(event(&asked, &noted, Some(&outcome)), want);
+    // A sender who is not known, and a path that is none.
+    asked.user = None;
+    asked.info = None;
+    let event = event(&asked, &Noted::default(), None);
+    assert_eq!(
+        (&event["user"], &event["verb"]),
+        (&json!({}), &json!("post"))
+    );
+    assert_eq!(event.get("annotations"), None);
+}
+
+#[test]
+fn what_clients_say_ends_no_line_and_no_field() {
+    let mut asked = asked(
+        Method::GET,
+        "/api/v1/namespaces/x%0A%22,%22user%22:%22y/pods",
+    );
+    asked.user = Some(Arc::new(UserInfo::authenticated(
+        "eve\n\"}{\"user\":\"admin\"",
+        ["\u{2028}"],
+    )));
+    let long = format!("{}é", "u".repeat(USER_AGENT_BYTES_MAX - 1));
+    asked.user_agent = HeaderValue::from_bytes(long.as_bytes()).ok();
+    asked.audit_id = HeaderValue::from_bytes(b"\xff\"").expect("a header");
+    let found = event(&asked, &Noted::default(), None);
+    assert_eq!(found["user"]["username"], "eve\n\"}{\"user\":\"admin\"");
+    assert_eq!(found["objectRef"]["namespace"], "x\n\",\"user\":\"y");
+    let cut = format!("{}{USER_AGENT_CUT}", "u".repeat(USER_AGENT_BYTES_MAX - 1));
+    assert_eq!(found["userAgent"], cut);
+}
+
+#[test]
+fn tokens_in_a_query_are_left_out() {
+    for (query, want) in [
+        ("a=b&watch=true", "a=b&watch=true"),
+        ("access_token=secret", "access_token=REDACTED"),
+        ("a=1&Token=secret&b=2", "a=1&Token=REDACTED&b=2"),
+        ("%74oken=secret&x", "%74oken=REDACTED&x"),
+        ("id_token=a=b", "id_token=REDACTED"),
+        ("continue=secret&tokens=x", "continue=secret&tokens=x"),
+    ] {
+        let found = event(
+            &asked(Method::GET, &format!("/version?{query}")),
+            &Noted::default(),
+            None,
+        );
+        assert_eq!(found["requestURI"], format!("/version?{want}"));
+    }
+}
+
+#[test]
+fn addresses_are_those_that_proxies_say_and_the_other_end() {
+    let peer = Some("127.0.0.1".parse().expect("an address"));
+    for (forwarded, real, want) in [
+        ("", "", vec!["127.0.0.1"]),
+        (
+            "1.2.3.4, bogus",
+            "5.6.7.8",
+            vec!["1.2.3.4", "5.6.7.8", "127.0.0.1"],
+        ),
+        (
+            "1.2.3.4,5.6.7.8",
+            "1.2.3.4",
+            vec!["1.2.3.4", "5.6.7.8", "127.0.0.1"],
+        ),
+        ("1.2.3.4, 127.0.0.1", "", vec!["1.2.3.4", "127.0.0.1"]),
+    ] {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [("x-forwarded-for", forwarded), ("x-real-ip", real)] {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        let found = addresses(&headers, peer);
+        let texts: Vec<String> = found.iter().map(IpAddr::to_string).collect();
+        assert_eq!(texts, want);
+    }
+    let many = HeaderValue::from_str(&"1.1.1.1,".repeat(10_000)).expect("a header");
+    let headers = HeaderMap::from_iter([(
+        http::header::HeaderName::from_static("x-forwarded-for"),
+        many,
+    )]);
+    assert_eq!(addresses(&headers, None).len(), ADDRESS_COUNT_MAX);
+}
