@@ -128,6 +128,15 @@ struct Facts<'a> {
 /// The other end of a connection, and the place that it has.
 type Sat<'a> = (&'a Peer, Option<&'a Seat>);
 
+/// The record of a request, if there is one, and how long its answer goes on.
+type Kept = (Option<Box<Record>>, Lasting);
+
+/// What counts a request until its answer is sent.
+struct Counted {
+    permit: Option<Permit>,
+    running: Option<LongRunning>,
+}
+
 /// How long an answer to a request that panicked waits for the record of it.
 const RECORD_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -257,13 +266,7 @@ impl Hub {
         span: &Span,
     ) -> Response {
         let target = Target::of(&self.parts.registry, &info, peer.origin());
-        let kind = if target.switches(&parts, &info) {
-            Kind::Stream
-        } else if info.is_long_running() {
-            Kind::Watch
-        } else {
-            Kind::Request
-        };
+        let kind = kind_of(&target, &parts, &info);
         let is_long_running = kind != Kind::Request;
         let lasting = if is_long_running {
             Lasting::LongRunning
@@ -305,21 +308,35 @@ impl Hub {
             RequestContext::new(user, head.audit_id.clone(), cluster, now, deadline)
         });
         span.record("user", &authenticated.context().user.username);
-        let admitted = match self
+        let taken = self
             .take_up(&mut authenticated, record.as_deref(), seat, kind)
-            .await
-        {
-            Ok(permit) => self
-                .admit(authenticated, target.judge())
-                .await
-                .map(|it| (it, permit)),
-            Err(refusal) => Err(Box::new(Refused {
-                refusal,
-                authenticated,
-            })),
-        };
-        match admitted {
-            Ok((mut authorized, permit)) => {
+            .await;
+        let kept = (record, lasting);
+        match taken {
+            Ok(permit) => {
+                let counted = Counted { permit, running };
+                self.process_authenticated(authenticated, (target, body), counted, kept, head)
+                    .await
+            }
+            Err(refusal) => {
+                let facts = Facts::of_authenticated(&authenticated, head);
+                self.finish(Err(refusal), &facts, kept).await
+            }
+        }
+    }
+
+    async fn process_authenticated(
+        &self,
+        authenticated: Authenticated<Parts>,
+        (target, body): (Target, RequestBody),
+        Counted { permit, running }: Counted,
+        kept: Kept,
+        head: &Head,
+    ) -> Response {
+        let is_long_running = kept.1 == Lasting::LongRunning;
+        let judge = target.judge();
+        match self.parts.authorizer.admit(authenticated, judge).await {
+            Ok(mut authorized) => {
                 let target = match authorized.reach() {
                     Reach::Target => target,
                     Reach::OwnIdentity => Target::Review(Review::SelfSubject),
@@ -332,7 +349,7 @@ impl Hub {
                     .await
                     .map(|answer| hold(answer, permit, running));
                 let facts = Facts::of_authorized(&authorized, head);
-                self.finish(answered, &facts, (record, lasting)).await
+                self.finish(answered, &facts, kept).await
             }
             Err(refused) => {
                 let Refused {
@@ -340,7 +357,7 @@ impl Hub {
                     authenticated,
                 } = *refused;
                 let facts = Facts::of_authenticated(&authenticated, head);
-                self.finish(Err(refusal), &facts, (record, lasting)).await
+                self.finish(Err(refusal), &facts, kept).await
             }
         }
     }
@@ -361,15 +378,6 @@ impl Hub {
             record.received().await?;
         }
         self.take_share(request, seat, kind)
-    }
-
-    /// Asks whether the sender may do what it asks for.
-    async fn admit(
-        &self,
-        request: Authenticated<Parts>,
-        judge: Judge<'_>,
-    ) -> Result<Authorized<Parts>, Box<Refused<Parts>>> {
-        self.parts.authorizer.admit(request, judge).await
     }
 
     /// Lets an answer that goes on be ended: by the drain, or by the loss of what lets it go on.
@@ -444,7 +452,7 @@ impl Hub {
         &self,
         answered: Result<Response, Refusal>,
         facts: &Facts<'_>,
-        (record, lasting): (Option<Box<Record>>, Lasting),
+        (record, lasting): Kept,
     ) -> Response {
         let head = facts.head;
         let (mut response, refusal) = match answered {
@@ -571,6 +579,17 @@ fn request_span(info: &RequestInfo, head: &Head) -> Span {
         namespace = info.namespace,
         name = info.name,
     )
+}
+
+/// As what a request counts.
+fn kind_of(target: &Target, parts: &Parts, info: &RequestInfo) -> Kind {
+    if target.switches(parts, info) {
+        Kind::Stream
+    } else if info.is_long_running() {
+        Kind::Watch
+    } else {
+        Kind::Request
+    }
 }
 
 fn is_health(path: &str) -> bool {

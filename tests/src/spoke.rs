@@ -14,6 +14,9 @@ use crate::{
 /// How long a cluster may take to start, on a machine that has much else to do.
 const PATIENCE: Duration = Duration::from_secs(90);
 
+/// The file of the audit log.
+const AUDIT_LOG: &str = "audit.log";
+
 /// What to run, and how hard it may be driven.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
@@ -23,7 +26,12 @@ pub struct Options {
     pub unthrottled: bool,
     /// Carries extension API servers, as a front proxy with a certificate of its own ([`Spoke::front_proxy`]).
     pub aggregates: bool,
+    /// Writes an audit log ([`Spoke::audit_log`]) by the policy of the fixtures ([`AUDIT_POLICY`]).
+    pub audited: bool,
 }
+
+/// The audit policy of trials.
+pub const AUDIT_POLICY: &str = include_str!("../fixtures/audit-policy.yaml");
 
 /// A running spoke. Dropping it ends its processes and removes its folder.
 #[derive(Debug)]
@@ -117,6 +125,11 @@ impl Spoke {
             certificate: read("front-proxy.crt"),
             key: read("front-proxy.key"),
         }
+    }
+
+    /// Returns the file of its audit log, where it has one ([`Options::audited`]).
+    pub fn audit_log(&self) -> PathBuf {
+        self.scratch.file(AUDIT_LOG)
     }
 
     /// Writes a file beside its own, which goes with it.
@@ -304,6 +317,11 @@ fn api_command(
     command
         .arg("--service-account-signing-key-file")
         .arg(&account_key);
+    if options.audited {
+        let policy = scratch.write("audit-policy.yaml", AUDIT_POLICY);
+        command.arg("--audit-policy-file").arg(policy);
+        command.arg("--audit-log-path").arg(scratch.file(AUDIT_LOG));
+    }
     if options.aggregates {
         carry(&mut command, scratch);
     }

@@ -7,6 +7,7 @@ mod isolation {
     mod admission;
     mod archives;
     mod audit;
+    mod audited;
     mod bounds;
     mod clusters;
     mod conversion;

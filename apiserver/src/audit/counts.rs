@@ -4,7 +4,10 @@
 
 use std::{
     fmt,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use prometheus_client::{
@@ -12,7 +15,6 @@ use prometheus_client::{
     encoding::{DescriptorEncoder, NoLabelSet},
     metrics::MetricType,
 };
-use std::sync::Arc;
 
 use crate::request::Level;
 
@@ -59,8 +61,8 @@ pub(super) fn add(count: &AtomicU64, number: u64) {
 }
 
 /// [`Counts`] as metrics.
-#[derive(Debug)]
-pub(crate) struct Metrics(pub(crate) Arc<Counts>);
+#[derive(Debug, Default)]
+pub(crate) struct Metrics(pub(super) Arc<Counts>);
 
 impl Collector for Metrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {

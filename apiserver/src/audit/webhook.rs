@@ -320,11 +320,11 @@ mod tests {
     const BATCHING: Batching = Batching {
         queue_count_max: 3,
         batch_count_max: 2,
-        wait_max: Duration::from_secs(30),
+        wait_max: Duration::from_secs(2),
         backoff: Duration::from_secs(10),
     };
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_batch_goes_when_it_is_full_or_has_waited() {
         let counts = Arc::new(Counts::default());
         let queue = Queue::new(BATCHING, Arc::clone(&counts));

@@ -146,11 +146,7 @@ impl Hub {
         let spokes = Spokes::new(config.dialer.clone());
         let uids = Uids::open(Arc::clone(&store), tasks).map_err(OpenError::Uids)?;
         let relay = Relay::new(spokes.clone(), uids, Arc::clone(&store), tasks);
-        let mut authorizer = Authorizer::new(policies, registry.clusters());
-        if let Some(kubeconfig) = &config.host.authorization_kubeconfig {
-            let reviews = host::reviewer(kubeconfig).await?;
-            authorizer = authorizer.with_host(reviews.reviewer(), config.host.groups.clone());
-        }
+        let authorizer = with_host(Authorizer::new(policies, registry.clusters()), &config).await?;
         let authorizer = Arc::new(authorizer.with_spoke_reviewer(relay.reviewer()));
         let handlers = Handlers::new(handle::Parts {
             store: Arc::clone(&store),
@@ -298,6 +294,15 @@ async fn authenticator_of(
         .with_front_proxy(front_proxy_of(config, pki, tasks).await?)
         .with_host_tokens(host_tokens_of(config).await?)
         .with_webhook(webhook))
+}
+
+/// Lets a host be asked about its users, if there is one.
+async fn with_host(authorizer: Authorizer, config: &Config) -> Result<Authorizer, HostError> {
+    let Some(kubeconfig) = &config.host.authorization_kubeconfig else {
+        return Ok(authorizer);
+    };
+    let reviews = host::reviewer(kubeconfig).await?;
+    Ok(authorizer.with_host(reviews.reviewer(), config.host.groups.clone()))
 }
 
 /// Reads which front proxies are believed, and follows it.

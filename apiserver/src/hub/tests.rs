@@ -1,5 +1,6 @@
 //! A whole hub from the inside: requests with credentials, as they come from connections.
 
+mod audited;
 mod bypass;
 mod coverage;
 mod credentials;

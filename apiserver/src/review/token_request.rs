@@ -20,6 +20,8 @@ use crate::{
     respond::{self, RequestBody, Response},
 };
 
+/// The audit annotation that names a new token by its id. Source: `apiserver/pkg/authentication/serviceaccount/util.go`.
+const ISSUED_ID: &str = "authentication.kubernetes.io/issued-credential-id";
 /// The shortest life of a token.
 const SECONDS_MIN: i64 = 600;
 /// The longest.
@@ -92,6 +94,8 @@ pub(crate) async fn serve(
         id: uuid::Uuid::new_v4().to_string(),
     };
     let token = accounts.sign(&claims).map_err(Refusal::internal)?;
+    let id = format!("JTI={}", claims.id);
+    request.context().annotate(ISSUED_ID.to_owned(), id);
     let expiration = Timestamp::from_second(claims.expires_at).map_err(Refusal::internal)?;
     meta::set_type(&mut object, &gvk.api_version(), &gvk.kind);
     meta::set_name(&mut object, &info.name);

@@ -141,7 +141,13 @@ async fn requests_are_counted_under_kubernetes_names_and_tenants_cannot_add_seri
         store.commit(vec![Write::put(key, "{}")]).await.unwrap();
     }
     let quotas = Arc::new(Quotas::new(Limits::default()));
-    let metrics = Metrics::new(&store, &quotas, None, &Tasks::new());
+    let metrics = Metrics::new(
+        &store,
+        &quotas,
+        None,
+        crate::audit::Metrics::default(),
+        &Tasks::new(),
+    );
     let requests = metrics.requests();
     let pods = info(Verb::Get, "", "pods");
     requests.count(Some(&pods), 200, Duration::from_micros(40));

@@ -40,6 +40,8 @@ struct Asked {
     seconds: Option<u64>,
     /// Leaves the peers out: to look at ours alone.
     alone: bool,
+    /// Compares ours with and without an audit log.
+    audit: bool,
 }
 
 #[tokio::main]
@@ -60,6 +62,7 @@ async fn main() -> ExitCode {
             "--spokes" => asked.spokes = number(),
             "--seconds" => asked.seconds = number().map(|seconds| seconds as u64),
             "--alone" => asked.alone = true,
+            "--audit" => asked.audit = true,
             "--out" => out = arguments.next(),
             name if names_of(&which).contains(&name) => asked.names.push(flag),
             _ => return usage(),
@@ -70,7 +73,12 @@ async fn main() -> ExitCode {
         "apply" => apply_bench::run(asked.count.unwrap_or(200), &mut report).await,
         "api" => {
             let rounds = asked.rounds.unwrap_or(3);
-            api_bench::run(asked.count.unwrap_or(10_000), rounds, &mut report).await;
+            let count = asked.count.unwrap_or(10_000);
+            if asked.audit {
+                api_bench::run_audited(count, rounds, &mut report).await;
+            } else {
+                api_bench::run(count, rounds, &mut report).await;
+            }
         }
         "store" => store_bench::run(&asked, &mut report).await,
         "fleet" => fleet::run(&asked, &mut report).await,
@@ -95,7 +103,7 @@ fn names_of(which: &str) -> &'static [&'static str] {
 fn usage() -> ExitCode {
     report::say(
         "usage: hack/bench apply|api|store [B01|B02|B03|B12|B20|B21|B22 ..]|fleet [P2|B19|B15|P1 ..] [--count N] \
-         [--rounds N] [--spokes N] [--seconds N] [--alone] [--out FILE]",
+         [--rounds N] [--spokes N] [--seconds N] [--alone] [--audit] [--out FILE]",
     );
     ExitCode::from(2)
 }

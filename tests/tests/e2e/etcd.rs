@@ -87,7 +87,13 @@ impl Replica {
         let scratch = Scratch::new(name);
         let mut command = Command::new(assets::wheelhouse());
         command
-            .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
+            .args([
+                "serve",
+                "--listen",
+                "127.0.0.1:0",
+                "--audit-log-path=",
+                "--data-dir",
+            ])
             .arg(scratch.file("data"))
             .args(["--etcd-servers", &etcd.url()])
             .args(options)

@@ -56,6 +56,7 @@ async fn s17_secrets_stand_nowhere_else() {
             "debug,h2=info,hyper=info,rustls=info".to_owned(),
         )],
         arguments: vec![
+            "--audit-log-path=-".to_owned(),
             "--encryption-key-file".to_owned(),
             key_file.display().to_string(),
         ],
@@ -412,8 +413,8 @@ async fn everywhere(
     }
     let log = process.log();
     assert!(
-        log.contains("DEBUG") && log.contains(" request audit_id="),
-        "the log has debug lines and records"
+        log.contains("DEBUG") && log.contains("{\"kind\":\"Event\""),
+        "the log has debug lines, and audit events between them"
     );
     for span in [" request{audit_id=", " reconcile{controller="] {
         assert!(log.contains(span), "what happens says where: {span}");

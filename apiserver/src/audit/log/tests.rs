@@ -164,7 +164,7 @@ async fn full_files_are_kept_up_to_a_number_and_compressed() {
 }
 
 /// The story: the reader of a pipe stops reading. Requests waited a second each, for ever.
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_pipe_that_nobody_reads_holds_up_requests_once_and_not_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("pipe");

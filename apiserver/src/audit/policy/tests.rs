@@ -21,6 +21,7 @@ fn alice() -> UserInfo {
 }
 
 /// Source: the table of `apiserver/pkg/audit/policy/checker_test.go`, and the comments of `apis/audit/v1/types.go`.
+#[expect(clippy::too_many_lines, reason = "a table")]
 #[test]
 fn a_rule_matches_what_all_of_its_fields_match() {
     let pod = info("GET", "/api/v1/namespaces/default/pods/busybox");

@@ -10,6 +10,7 @@ use tasks::Tasks;
 use tokio::time::Instant;
 
 use crate::Config;
+use crate::audit;
 use crate::hub::Hub;
 use crate::request::Peer;
 use crate::respond::RequestBody;
@@ -50,6 +51,10 @@ pub(super) struct Sent<'a> {
 
 impl World {
     pub(super) async fn new() -> Self {
+        Self::with_audit(audit::Config::default()).await
+    }
+
+    pub(super) async fn with_audit(audit: audit::Config) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let token_file = directory.path().join("tokens.csv");
         let names = ["alice", "bob", "carol", "dave", "eve", "frank", NOBODY];
@@ -60,6 +65,7 @@ impl World {
         let tasks = Tasks::new();
         let config = Config {
             token_file: Some(token_file),
+            audit,
             ..Config::new(directory.path())
         };
         let hub = Hub::open(config, &tasks).await.unwrap();

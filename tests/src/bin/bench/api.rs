@@ -8,7 +8,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use wheelhouse_tests::{Hub, Kubectl, Spoke, eventually, process::Process, spoke::Options};
+use wheelhouse_tests::{
+    Hub, Kubectl, Spoke, eventually,
+    hub::Settings,
+    process::{Process, Scratch},
+    spoke::Options,
+};
 
 use crate::{
     load::Api,
@@ -105,21 +110,49 @@ const FIGURES: [(&str, &str, Better, Read); 11] = [
 pub(crate) async fn run(count: usize, rounds: usize, report: &mut Report) {
     let (mut ours_all, mut peer_all) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        ours_all.push(ours(count).await);
+        ours_all.push(ours(count, Settings::default()).await);
         peer_all.push(peer(count).await);
     }
-    for (what, unit, better, read) in FIGURES {
-        let series = |sides: &[Side]| sides.iter().map(read).collect::<Series>();
-        report.row(what, unit, series(&ours_all), series(&peer_all), better);
-    }
+    tell(&ours_all, &peer_all, report);
     report.note(format!(
         "{rounds} rounds: the median, and the least and the greatest. {count} objects of 1.2 KB; {LOAD_WIDTH} requests \
          under way; {GET_COUNT} gets, {LIST_COUNT} lists, {SELECT_COUNT} by a label, {WATCHER_COUNT} watchers of {EVENT_COUNT} events."
     ));
 }
 
-async fn ours(count: usize) -> Side {
-    let hub = Hub::start().await;
+/// Runs a hub that records every request at level Metadata, and one that records none, in turns.
+pub(crate) async fn run_audited(count: usize, rounds: usize, report: &mut Report) {
+    let scratch = Scratch::new("audit");
+    let policy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n";
+    let policy = scratch.write("policy.yaml", policy);
+    let audited = Settings {
+        arguments: vec![
+            format!("--audit-policy-file={}", policy.display()),
+            format!("--audit-log-path={}", scratch.file("audit.log").display()),
+        ],
+        ..Settings::default()
+    };
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        with.push(ours(count, audited.clone()).await);
+        without.push(ours(count, Settings::default()).await);
+    }
+    tell(&with, &without, report);
+    report.note(format!(
+        "{rounds} rounds. Ours: a hub with an event of each request at level Metadata in its audit log. The peer: the same hub \
+         without an audit log. {count} objects of 1.2 KB; {LOAD_WIDTH} requests under way; {GET_COUNT} gets."
+    ));
+}
+
+fn tell(ours: &[Side], peer: &[Side], report: &mut Report) {
+    for (what, unit, better, read) in FIGURES {
+        let series = |sides: &[Side]| sides.iter().map(read).collect::<Series>();
+        report.row(what, unit, series(ours), series(peer), better);
+    }
+}
+
+async fn ours(count: usize, settings: Settings) -> Side {
+    let hub = Hub::start_with(settings).await;
     define(&hub.root()).await;
     let api = Api::connect(&hub.kubeconfig(), "").await;
     measure(&api, count, &[hub.process()], "ours").await
@@ -130,6 +163,7 @@ async fn peer(count: usize) -> Side {
         without_controllers: true,
         unthrottled: true,
         aggregates: false,
+        audited: false,
     };
     let spoke = Spoke::start_with("peer", options).await;
     define(&spoke.kubectl()).await;

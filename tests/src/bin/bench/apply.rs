@@ -125,6 +125,7 @@ async fn ours(count: usize) -> Side {
         without_controllers: true,
         unthrottled: true,
         aggregates: false,
+        audited: false,
     };
     let (hub, spoke) = tokio::join!(Hub::start(), Spoke::start_with("east", options));
     hub.join(&spoke).await;
@@ -153,6 +154,7 @@ async fn kro(count: usize) -> Side {
         without_controllers: true,
         unthrottled: true,
         aggregates: false,
+        audited: false,
     };
     let spoke = Spoke::start_with("peer", options).await;
     let scratch = Scratch::new("kro");

@@ -75,7 +75,12 @@ async fn ours() -> (f64, f64) {
     let data = scratch.file("data");
     let port = free_port();
     let mut command = Command::new(assets::wheelhouse());
-    command.args(["serve", "--listen", &format!("127.0.0.1:{port}")]);
+    command.args([
+        "serve",
+        "--audit-log-path=",
+        "--listen",
+        &format!("127.0.0.1:{port}"),
+    ]);
     command.arg("--data-dir").arg(&data);
     command.arg("--kubeconfig-out").arg(scratch.file("admin"));
     let start = Instant::now();

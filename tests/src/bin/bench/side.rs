@@ -120,6 +120,7 @@ pub(crate) const OPTIONS: Options = Options {
     without_controllers: true,
     unthrottled: true,
     aggregates: false,
+    audited: false,
 };
 
 async fn define(kubectl: &Kubectl) {
