@@ -477,7 +477,13 @@ impl Hub {
         respond::finish(&mut response, &head.audit_id, &warnings, head.takes_gzip);
         let requests = self.parts.metrics.requests();
         let code = response.status().as_u16();
-        requests.count(Some(facts.info), code, head.started.elapsed());
+        let latency = head.started.elapsed();
+        requests.count(Some(facts.info), code, latency);
+        tracing::debug!(
+            http.response.status_code = code,
+            latency_ms = latency.as_millis(),
+            "request answered"
+        );
         response
     }
 

@@ -18,6 +18,10 @@ const PATIENCE: Duration = Duration::from_secs(90);
 const AUDIT_LOG: &str = "audit.log";
 
 /// What to run, and how hard it may be driven.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "switches that have nothing to do with each other"
+)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
     /// Leaves kube-controller-manager out: benchmarks of objects that need no controller.

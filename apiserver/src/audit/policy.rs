@@ -60,7 +60,7 @@ struct Rule {
 #[derive(Clone, Debug)]
 struct Resources {
     group: String,
-    resources: Vec<String>,
+    patterns: Vec<String>,
     names: Vec<String>,
 }
 
@@ -206,11 +206,11 @@ impl Resources {
         if self.group != "*" && self.group != info.group {
             return false;
         }
-        if self.resources.is_empty() {
+        if self.patterns.is_empty() {
             return true;
         }
         let is_named = self.names.is_empty() || self.names.contains(&info.name);
-        is_named && self.resources.iter().any(|it| resource_matches(it, info))
+        is_named && self.patterns.iter().any(|it| resource_matches(it, info))
     }
 }
 
@@ -327,7 +327,8 @@ impl Reader {
         for (index, pattern) in rule.paths.iter().enumerate() {
             self.check_path(pattern, &format!("{path}.nonResourceURLs[{index}]"));
         }
-        if !rule.paths.is_empty() && !(rule.resources.is_empty() && rule.namespaces.is_empty()) {
+        let is_about_resources = !rule.resources.is_empty() || !rule.namespaces.is_empty();
+        if is_about_resources && !rule.paths.is_empty() {
             let text = "a rule is about resources or about other paths: make two of it";
             self.wrong(&format!("{path}.nonResourceURLs"), text);
         }
@@ -368,16 +369,15 @@ impl Reader {
     fn stages(&mut self, fields: &Map<String, Value>, path: &str) -> Stages {
         let mut stages = Stages::default();
         for (index, text) in self.texts(fields, path, "omitStages").iter().enumerate() {
-            match Stage::ALL.into_iter().find(|stage| stage.as_str() == text) {
-                Some(stage) => stages = stages.with(stage),
-                None => {
-                    let words = Stage::ALL.map(Stage::as_str).join(", ");
-                    self.wrong(
-                        &format!("{}[{index}]", joined(path, "omitStages")),
-                        &format!("there is no stage {text:?}: write one of {words}"),
-                    );
-                }
+            if let Some(stage) = Stage::ALL.into_iter().find(|stage| stage.as_str() == text) {
+                stages = stages.with(stage);
+                continue;
             }
+            let words = Stage::ALL.map(Stage::as_str).join(", ");
+            self.wrong(
+                &format!("{}[{index}]", joined(path, "omitStages")),
+                &format!("there is no stage {text:?}: write one of {words}"),
+            );
         }
         stages
     }
@@ -431,10 +431,10 @@ impl Reader {
             }
             let entry = Resources {
                 group: group.to_owned(),
-                resources: self.texts(fields, &path, "resources"),
+                patterns: self.texts(fields, &path, "resources"),
                 names: self.texts(fields, &path, "resourceNames"),
             };
-            if !entry.names.is_empty() && entry.resources.is_empty() {
+            if !entry.names.is_empty() && entry.patterns.is_empty() {
                 let text = "names need at least one resource: add \"resources\"";
                 self.wrong(&joined(&path, "resourceNames"), text);
             }

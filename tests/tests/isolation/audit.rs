@@ -83,7 +83,7 @@ fn map(name: &str) -> Value {
 /// The events with an id.
 fn records(log: &Path, id: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(log).expect("the hub writes a log");
-    let events = text.lines().map(|line| serde_json::from_str(line));
+    let events = text.lines().map(serde_json::from_str::<Value>);
     let events = events.map(|event| event.expect("each line is an event"));
     events
         .filter(|event: &Value| event["auditID"] == id)

@@ -57,7 +57,11 @@ fn events(log: &Path) -> Vec<Value> {
         .collect();
     lines
         .iter()
-        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .map(|line| {
+            let event = serde_json::from_str::<Value>(line);
+            assert!(event.is_ok(), "a line is an event: {line}");
+            event.unwrap_or_default()
+        })
         .collect()
 }
 
@@ -154,7 +158,14 @@ fn asked() -> Vec<Asked> {
             &format!("{ACCOUNTS}/robot/token"),
             json!({"spec": {}}),
         ),
-        sent("admin", "PATCH", &format!("{ACCOUNTS}/robot"), json!({})),
+        (
+            "admin",
+            "PATCH",
+            format!("{ACCOUNTS}/robot"),
+            MERGE_PATCH,
+            json!({}),
+            vec![],
+        ),
         plain("admin", "GET", "/version"),
         plain("alice", "GET", "/nothing"),
         sent(
@@ -163,7 +174,7 @@ fn asked() -> Vec<Asked> {
             "/apis/none.example.com/v1/things",
             json!({}),
         ),
-        plain("admin", "GET", "/api/v1/nodes/none?pretty=true"),
+        plain("admin", "GET", "/api/v1/namespaces/none?pretty=true"),
     ]
 }
 
@@ -446,8 +457,9 @@ async fn take(mut stream: TcpStream, taken: &Mutex<Vec<Value>>) {
         {
             let body: Vec<u8> = read.drain(..end + 4 + length).skip(end + 4).collect();
             let list: Value = serde_json::from_slice(&body).expect("a list of events");
-            assert_eq!(list["kind"], "EventList");
-            assert!(head.is_some_and(|head| head.starts_with("post /audit http/1.1")));
+            assert_eq!(list["kind"], "EventList", "events come as a list");
+            let is_called = head.is_some_and(|head| head.starts_with("post /audit http/1.1"));
+            assert!(is_called, "it is called at the path of its server");
             let items = list["items"].as_array().expect("it has items").clone();
             taken
                 .lock()

@@ -224,7 +224,7 @@ fn cut_torn_line(mut file: &File, path: &Path) -> io::Result<bool> {
     let from = length.saturating_sub(TAIL_BYTES_MAX);
     file.seek(SeekFrom::Start(from))?;
     let mut tail = Vec::new();
-    file.read_to_end(&mut tail)?;
+    file.take(TAIL_BYTES_MAX).read_to_end(&mut tail)?;
     if tail.last().is_none_or(|byte| *byte == b'\n') {
         return Ok(false);
     }

@@ -146,7 +146,7 @@ async fn full_files_are_kept_up_to_a_number_and_compressed() {
     );
     let last = kept
         .iter()
-        .rfind(|name| name.ends_with(".gz"))
+        .rfind(|name| name.ends_with(".log.gz"))
         .expect("a compressed one");
     let mut text = String::new();
     let compressed = fs::File::open(folder.path().join(last)).expect("a file");
