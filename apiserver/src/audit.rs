@@ -35,13 +35,11 @@ pub use policy::PolicyError;
 pub use webhook::{Batching, WebhookError};
 
 use crate::{
-    authorize::Authorized,
-    handle,
     negotiate::MediaType,
     protobuf,
     refusal::Refusal,
     request::{DOCUMENT_BYTES_MAX, Level, ManagedFields, RequestInfo, Trail, UserInfo, Verb},
-    respond::{RequestBody, Response},
+    respond::Response,
 };
 use counts::{Counts, add};
 use event::{Asked, Outcome};
@@ -527,40 +525,8 @@ async fn wait_for(receipt: Option<Receipt>) {
     }
 }
 
-/// Reads what is about to be relayed, where it is recorded.
-///
-/// # Errors
-/// As [`handle::receive`].
-pub(crate) async fn read_relayed(
-    request: &Authorized<Parts>,
-    body: RequestBody,
-) -> Result<RequestBody, Refusal> {
-    let context = request.context();
-    let Some(trail) = context
-        .trail
-        .as_ref()
-        .filter(|it| it.level() >= Level::Request)
-    else {
-        return Ok(body);
-    };
-    let verb = request.info().verb;
-    if verb.is_read_only() {
-        return Ok(body);
-    }
-    let received = handle::receive(context, body).await?;
-    let media = media_of(&request.request().headers);
-    // What cannot be read the spoke refuses.
-    if let Some(document) = media.and_then(|media| value_of(media, &received)) {
-        match verb {
-            Verb::Create | Verb::Update => trail.note_object(&document),
-            _ => trail.note_document(&document),
-        }
-    }
-    Ok(RequestBody::full(Bytes::clone(&received)))
-}
-
 /// The media type of a body that may hold an object.
-fn media_of(headers: &HeaderMap) -> Option<MediaType> {
+pub(crate) fn media_of(headers: &HeaderMap) -> Option<MediaType> {
     let content_type = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
     let name = content_type.split(';').next().unwrap_or_default().trim();
     MediaType::ALL
@@ -568,7 +534,8 @@ fn media_of(headers: &HeaderMap) -> Option<MediaType> {
         .find(|media| media.as_str() == name)
 }
 
-fn value_of(media: MediaType, bytes: &[u8]) -> Option<Value> {
+/// The document that a body holds; `None` for what cannot be read.
+pub(crate) fn value_of(media: MediaType, bytes: &[u8]) -> Option<Value> {
     match media {
         MediaType::Protobuf => protobuf::envelope(bytes).ok()?.decode().ok(),
         MediaType::Yaml | MediaType::ApplyYaml => {

@@ -21,6 +21,7 @@ mod in_process;
 mod lifecycle;
 mod open;
 mod preview;
+mod relayed;
 mod replicas;
 mod standing;
 mod target;
@@ -315,8 +316,14 @@ impl Hub {
         match taken {
             Ok(permit) => {
                 let counted = Counted { permit, running };
-                self.process_authenticated(authenticated, (target, body), counted, kept, head)
-                    .await
+                self.process_authenticated(
+                    authenticated,
+                    (target, caller, body),
+                    counted,
+                    kept,
+                    head,
+                )
+                .await
             }
             Err(refusal) => {
                 let facts = Facts::of_authenticated(&authenticated, head);
@@ -328,7 +335,7 @@ impl Hub {
     async fn process_authenticated(
         &self,
         authenticated: Authenticated<Parts>,
-        (target, body): (Target, RequestBody),
+        (target, caller, body): (Target, Option<AsCaller>, RequestBody),
         Counted { permit, running }: Counted,
         kept: Kept,
         head: &Head,
@@ -434,7 +441,7 @@ impl Hub {
         }
         let answer = async {
             let body = match target {
-                Target::Spoke => audit::read_relayed(request, body).await?,
+                Target::Spoke => relayed::recorded(request, body).await?,
                 _ => body,
             };
             target.answer(self, request, body).await

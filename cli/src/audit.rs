@@ -77,7 +77,7 @@ impl AuditFlags {
     /// What the hub is told.
     pub(crate) fn config(self) -> Config {
         let Format::Json = self.log_format;
-        let log = (!self.log_path.is_empty()).then(|| LogConfig {
+        let log = (!self.log_path.is_empty()).then_some(LogConfig {
             path: self.log_path,
             mode: match self.log_mode {
                 Mode::Blocking => LogMode::Blocking,

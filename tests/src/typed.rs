@@ -45,14 +45,17 @@ pub fn steps(page: &str) -> Vec<Step> {
             continue;
         };
         let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+        assert!(
+            ["yaml", "sh", "console"].contains(&language),
+            "a block of {language:?}"
+        );
         match language {
             "yaml" => steps.push(Step::Save {
                 name: file_name(&before).to_owned(),
                 content: block.join("\n") + "\n",
             }),
             "sh" => steps.push(Step::Script(block.join("\n"))),
-            "console" => steps.extend(typed(&block)),
-            _ => panic!("a block of {language:?}"),
+            _ => steps.extend(typed(&block)),
         }
         before.clear();
     }
@@ -169,7 +172,7 @@ impl Shell {
         let mut printed = String::new();
         loop {
             let line = self.stdout.next_line().await.expect("the shell prints");
-            let line = line.unwrap_or_else(|| panic!("the shell ended at {command}"));
+            let line = line.expect("the shell goes on");
             if let Some((rest, code)) = line.split_once(end) {
                 printed.push_str(rest);
                 let code = code.to_owned();

@@ -42,8 +42,9 @@ async fn preview(hub: &Hub, scratch: &Scratch, definition: &str) -> (Value, i32)
     let ran = hub
         .wheelhouse(&["rgd", "preview", &file, "-o", "json"])
         .await;
-    let answer: Value = serde_json::from_str(&ran.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {}{}", ran.stdout, ran.stderr));
+    let answer: Result<Value, _> = serde_json::from_str(&ran.stdout);
+    assert!(answer.is_ok(), "an answer in JSON: {ran:?}");
+    let answer = answer.unwrap_or_default();
     (answer["status"].clone(), ran.code)
 }
 
@@ -90,11 +91,13 @@ pub(crate) async fn what_is_foretold_happens(hub: &Hub, east: &Spoke) {
     assert_eq!(of("Update"), updated, "{status}");
     assert_eq!(
         told["Service shop"]["fields"],
-        json!([{"path": ".spec.ports[0].targetPort", "from": "8080", "to": "9090"}])
+        json!([{"path": ".spec.ports[0].targetPort", "from": "8080", "to": "9090"}]),
+        "{status}"
     );
     assert_eq!(
         told["Deployment shop"]["fields"],
-        json!([{"path": ".metadata.labels.tier", "to": "\"front\""}])
+        json!([{"path": ".metadata.labels.tier", "to": "\"front\""}]),
+        "{status}"
     );
     let untouched = children(&spoke).await;
     assert_eq!(
@@ -102,11 +105,22 @@ pub(crate) async fn what_is_foretold_happens(hub: &Hub, east: &Spoke) {
         names(before.keys()),
         "nothing was written"
     );
-    assert_eq!(untouched["Service shop"], before["Service shop"]);
+    let (service, had) = (&untouched["Service shop"], &before["Service shop"]);
+    assert_eq!(service, had, "nothing was changed");
+    is_carried_out(hub, &spoke, &other, (&before, of("Create"), of("Delete"))).await;
+    what_is_refused_is_told(hub, &scratch, &other).await;
+}
 
-    hub.root().apply(&other).await;
+/// Applies the definition and compares what then happens.
+async fn is_carried_out(
+    hub: &Hub,
+    spoke: &Kubectl,
+    other: &str,
+    (before, created, deleted): (&BTreeMap<String, Value>, BTreeSet<&str>, BTreeSet<&str>),
+) {
+    hub.root().apply(other).await;
     let after = eventually("the definition is carried out", || async {
-        let after = children(&spoke).await;
+        let after = children(spoke).await;
         let is_done =
             after.contains_key("ConfigMap shop-extra") && !after.contains_key("Ingress shop");
         if is_done {
@@ -118,27 +132,26 @@ pub(crate) async fn what_is_foretold_happens(hub: &Hub, east: &Spoke) {
     .await;
     let made: BTreeSet<&str> = &names(after.keys()) - &names(before.keys());
     let gone: BTreeSet<&str> = &names(before.keys()) - &names(after.keys());
-    assert_eq!((made, gone), (of("Create"), of("Delete")));
-    assert_eq!(
-        after["Service shop"]["spec"]["ports"][0]["targetPort"],
-        9090
-    );
-    assert_eq!(
-        after["Deployment shop"]["metadata"]["labels"]["tier"],
-        "front"
-    );
+    assert_eq!((made, gone), (created, deleted), "as it was foretold");
+    let port = &after["Service shop"]["spec"]["ports"][0]["targetPort"];
+    assert_eq!(port, 9090, "as it was foretold");
+    let tier = &after["Deployment shop"]["metadata"]["labels"]["tier"];
+    assert_eq!(tier, "front", "as it was foretold");
     let version = |all: &BTreeMap<String, Value>| {
         all["ConfigMap shop-config"]["metadata"]["resourceVersion"].clone()
     };
-    assert_eq!(version(&after), version(&before), "nothing was said of it");
-    let (status, code) = preview(hub, &scratch, &other).await;
+    assert_eq!(version(&after), version(before), "nothing was said of it");
+}
+
+async fn what_is_refused_is_told(hub: &Hub, scratch: &Scratch, other: &str) {
+    let (status, code) = preview(hub, scratch, other).await;
     assert_eq!(code, 0, "{status}");
 
     let strict = other.replace(
         "message: string | required=true",
         "message: string | required=true maxLength=3",
     );
-    let (status, code) = preview(hub, &scratch, &strict).await;
+    let (status, code) = preview(hub, scratch, &strict).await;
     assert_eq!(
         (code, &status["crd"]["action"]),
         (1, &json!("Refused")),
@@ -147,7 +160,7 @@ pub(crate) async fn what_is_foretold_happens(hub: &Hub, east: &Spoke) {
     assert_eq!(status["summary"]["invalid"], 1, "{status}");
     let (status, code) = preview(
         hub,
-        &scratch,
+        scratch,
         &other.replace("${service.spec.clusterIP}", "${nobody.spec}"),
     )
     .await;

@@ -101,7 +101,8 @@ impl Reader {
                 "kind create cluster --name {name} && kind get kubeconfig --name {name} > {name}.config"
             )
         });
-        assert_eq!(script, lines.collect::<Vec<_>>().join("\n"));
+        let expected = lines.collect::<Vec<_>>().join("\n");
+        assert_eq!(script, expected, "the clusters of the page");
     }
 
     /// Types `wheelhouse dev` or `serve` in the other terminal, after Ctrl-C.
@@ -150,9 +151,10 @@ impl Reader {
             return;
         }
         let only_looks = [" get ", "fleet", "get-contexts"];
-        let patience = match only_looks.iter().any(|word| command.contains(word)) {
-            true => wheelhouse_tests::wait::PATIENCE,
-            false => std::time::Duration::ZERO,
+        let patience = if only_looks.iter().any(|word| command.contains(word)) {
+            wheelhouse_tests::wait::PATIENCE
+        } else {
+            std::time::Duration::ZERO
         };
         let end = tokio::time::Instant::now() + patience;
         loop {

@@ -481,31 +481,7 @@ async fn a_file_that_makes_no_sense_changes_nothing(stage: &Stage) {
 async fn kubectl_signs_in_with_a_plug_in_at_root_and_in_a_cluster() {
     let issuer = Issuer::start(Mode::Good).await;
     let scratch = Scratch::new("plugin");
-    let authority = scratch.write("issuer.crt", issuer.certificate());
-    let flags = [
-        "--oidc-issuer-url",
-        &issuer.url(),
-        "--oidc-client-id",
-        "kubectl",
-        "--oidc-ca-file",
-        &authority.display().to_string(),
-        "--oidc-username-prefix",
-        "-",
-        "--oidc-groups-claim",
-        "groups",
-        "--oidc-groups-prefix",
-        "acme:",
-        "--oidc-signing-algs",
-        "ES256",
-        "--oidc-required-claim",
-        "hd=acme.io",
-    ];
-    let settings = Settings {
-        arguments: flags.map(str::to_owned).to_vec(),
-        ..Settings::default()
-    };
-    let fixture = Fixture::start_with(&[], settings).await;
-    fixture.embed("east").await;
+    let fixture = hub_of(&issuer, &scratch).await;
     let claims =
         |groups: Value| json!({"sub": "dana", "aud": "kubectl", "hd": "acme.io", "groups": groups});
     let write = |token: String| {
@@ -515,16 +491,7 @@ async fn kubectl_signs_in_with_a_plug_in_at_root_and_in_a_cluster() {
         scratch.write("credential.json", credential.to_string());
     };
     write(issuer.token(claims(json!(["platform"]))));
-    let mut config: Value =
-        serde_json::from_str(&fixture.kubeconfig(Some("none"))).expect("it is JSON");
-    let file = scratch.file("credential.json");
-    for user in config["users"].as_array_mut().into_iter().flatten() {
-        user["user"] = json!({"exec": {
-            "apiVersion": "client.authentication.k8s.io/v1", "command": "cat", "args": [file], "interactiveMode": "Never",
-        }});
-    }
-    let kubeconfig = scratch.write("kubeconfig", config.to_string());
-    let root = Kubectl::new(&kubeconfig).server(fixture.hub.server());
+    let root = kubectl_of(&fixture, &scratch);
     let east = root
         .clone()
         .server(format!("{}/clusters/east", fixture.hub.server()));
@@ -538,33 +505,7 @@ async fn kubectl_signs_in_with_a_plug_in_at_root_and_in_a_cluster() {
         refused.stderr.contains("User \"dana\" cannot"),
         "{refused:?}"
     );
-    let admin = fixture.hub.root();
-    let access = [
-        "create",
-        "clusterrole",
-        "enter",
-        "--verb=access",
-        "--resource=spokes",
-        "--resource-name=east",
-    ];
-    admin.must(&access).await;
-    for (kubectl, role) in [
-        (&admin, "enter"),
-        (&admin, "view"),
-        (&fixture.hub.at("east"), "edit"),
-    ] {
-        let role = format!("--clusterrole={role}");
-        let name = format!("acme-{}", role.trim_start_matches("--clusterrole="));
-        kubectl
-            .must(&[
-                "create",
-                "clusterrolebinding",
-                &name,
-                &role,
-                "--group=acme:platform",
-            ])
-            .await;
-    }
+    let_in(&fixture).await;
     eventually("the bindings count", || async {
         east.run(&["get", "configmaps"]).await.ok()
     })
@@ -594,6 +535,74 @@ async fn kubectl_signs_in_with_a_plug_in_at_root_and_in_a_cluster() {
     write(issuer.token(other));
     let refused = root.run(&["auth", "whoami"]).await;
     assert!(refused.code != 0, "{refused:?}");
+}
+
+/// A hub that takes tokens of an issuer by flags.
+async fn hub_of(issuer: &Issuer, scratch: &Scratch) -> Fixture {
+    let authority = scratch.write("issuer.crt", issuer.certificate());
+    let flags = [
+        "--oidc-issuer-url",
+        &issuer.url(),
+        "--oidc-client-id",
+        "kubectl",
+        "--oidc-ca-file",
+        &authority.display().to_string(),
+        "--oidc-username-prefix",
+        "-",
+        "--oidc-groups-claim",
+        "groups",
+        "--oidc-groups-prefix",
+        "acme:",
+        "--oidc-signing-algs",
+        "ES256",
+        "--oidc-required-claim",
+        "hd=acme.io",
+    ];
+    let settings = Settings {
+        arguments: flags.map(str::to_owned).to_vec(),
+        ..Settings::default()
+    };
+    let fixture = Fixture::start_with(&[], settings).await;
+    fixture.embed("east").await;
+    fixture
+}
+
+/// kubectl whose plug-in prints `credential.json`.
+fn kubectl_of(fixture: &Fixture, scratch: &Scratch) -> Kubectl {
+    let config = fixture.kubeconfig(Some("none"));
+    let mut config: Value = serde_json::from_str(&config).expect("it is JSON");
+    let file = scratch.file("credential.json");
+    for user in config["users"].as_array_mut().into_iter().flatten() {
+        user["user"] = json!({"exec": {
+            "apiVersion": "client.authentication.k8s.io/v1", "command": "cat", "args": [file], "interactiveMode": "Never",
+        }});
+    }
+    let kubeconfig = scratch.write("kubeconfig", config.to_string());
+    Kubectl::new(&kubeconfig).server(fixture.hub.server())
+}
+
+/// Lets the group `acme:platform` look at root, and edit in east.
+async fn let_in(fixture: &Fixture) {
+    let admin = fixture.hub.root();
+    let access = [
+        "create",
+        "clusterrole",
+        "enter",
+        "--verb=access",
+        "--resource=spokes",
+        "--resource-name=east",
+    ];
+    admin.must(&access).await;
+    for (kubectl, role) in [
+        (&admin, "enter"),
+        (&admin, "view"),
+        (&fixture.hub.at("east"), "edit"),
+    ] {
+        let (name, role) = (format!("acme-{role}"), format!("--clusterrole={role}"));
+        let binding = ["create", "clusterrolebinding", &name, &role];
+        let arguments = [&binding[..], &["--group=acme:platform"]].concat();
+        kubectl.must(&arguments).await;
+    }
 }
 
 /// Asks who somebody is: name and groups, or the code of the refusal.

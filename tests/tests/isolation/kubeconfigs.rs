@@ -38,7 +38,7 @@ async fn s01_s07_s16_a_kubeconfig_is_its_callers_in_one_cluster_for_a_while() {
         "system:serviceaccount:default:bot",
     ] {
         fixture
-            .grant("root", user, "kubeconfigs", &[makes.clone()])
+            .grant("root", user, "kubeconfigs", std::slice::from_ref(&makes))
             .await;
     }
     for user in ["alice", "oidc:bob"] {

@@ -35,11 +35,8 @@ async fn preview(user: &User, path: &str, definition: &Value) -> Value {
 }
 
 fn of_cluster(status: &Value, cluster: &str) -> Option<Value> {
-    let clusters = status["clusters"].as_array().into_iter().flatten();
-    clusters
-        .filter(|it| it["cluster"] == cluster)
-        .cloned()
-        .next()
+    let mut clusters = status["clusters"].as_array().into_iter().flatten();
+    clusters.find(|it| it["cluster"] == cluster).cloned()
 }
 
 fn hides(status: &Value) {
