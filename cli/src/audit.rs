@@ -1,6 +1,10 @@
 //! The flags of the audit, with the names and the defaults of kube-apiserver's.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    io::{self, IsTerminal as _},
+    path::PathBuf,
+    time::Duration,
+};
 
 use apiserver::audit::{Batching, Config, LogConfig, LogMode, WebhookConfig};
 use clap::{Args, ValueEnum};
@@ -11,9 +15,10 @@ pub(crate) struct AuditFlags {
     /// The audit policy, as of kube-apiserver. Without it, changes, refusals, impersonations and streams are recorded, at level Metadata.
     #[arg(long = "audit-policy-file", value_name = "F")]
     policy_file: Option<PathBuf>,
-    /// The file to which audit events are written, one per line; "-" is standard output, "" writes none.
-    #[arg(long = "audit-log-path", value_name = "F", default_value = "-")]
-    log_path: String,
+    /// The file to which audit events are written, one per line; "-" is standard output, "" writes none. By default standard output,
+    /// unless that is a terminal.
+    #[arg(long = "audit-log-path", value_name = "F")]
+    log_path: Option<String>,
     /// The form of the lines.
     #[arg(
         long = "audit-log-format",
@@ -71,14 +76,21 @@ enum Mode {
     Batch,
 }
 
+/// Whoever starts a hub in a terminal reads its log there, and the commands to try next.
+fn default_path() -> String {
+    let path = if io::stdout().is_terminal() { "" } else { "-" };
+    path.to_owned()
+}
+
 // === impl AuditFlags ===
 
 impl AuditFlags {
     /// What the hub is told.
     pub(crate) fn config(self) -> Config {
         let Format::Json = self.log_format;
-        let log = (!self.log_path.is_empty()).then_some(LogConfig {
-            path: self.log_path,
+        let path = self.log_path.unwrap_or_else(default_path);
+        let log = (!path.is_empty()).then_some(LogConfig {
+            path,
             mode: match self.log_mode {
                 Mode::Blocking => LogMode::Blocking,
                 Mode::BlockingStrict => LogMode::BlockingStrict,
