@@ -311,7 +311,7 @@ impl Authenticator {
         now: Timestamp,
     ) -> Option<(Arc<UserInfo>, Credential)> {
         if let Some(user) = self.tokens.user(token) {
-            return Some((user, Credential::Line));
+            return Some((user, Credential::Line(TokenFile::mark(token))));
         }
         let accounts = self.accounts.as_ref()?;
         if let Ok(found) = accounts.find(token, cluster.one(), None, now) {
@@ -332,14 +332,14 @@ impl Authenticator {
         match &pass.origin {
             // It ends by its time, which the pass does not outlive.
             Origin::Certificate => true,
-            Origin::Line => self.tokens.names(&pass.user),
+            Origin::Line(mark) => self.tokens.has(mark, &pass.user),
             Origin::Account(claims) => {
                 let accounts = self.accounts.as_ref();
                 accounts.is_some_and(|it| it.still_counts(claims, now))
             }
-            Origin::Issuer(url) => {
+            Origin::Issuer { url, rules } => {
                 let issuers = self.issuers.as_ref();
-                issuers.is_some_and(|it| it.states().iter().any(|it| it.url == *url))
+                issuers.is_some_and(|it| it.have(url, rules))
             }
         }
     }
@@ -354,7 +354,7 @@ impl Authenticator {
         now: Timestamp,
     ) -> Result<(Origin, Option<i64>), String> {
         match credential {
-            Credential::Line => Ok((Origin::Line, None)),
+            Credential::Line(mark) => Ok((Origin::Line(Arc::clone(mark)), None)),
             Credential::Certificate { not_after } => Ok((Origin::Certificate, Some(*not_after))),
             Credential::Account(claims) => {
                 let ends = claims.expires_at;
@@ -364,7 +364,11 @@ impl Authenticator {
                 let issuers = self.issuers.as_ref().ok_or("for a token without an issuer")?;
                 let found = issuers.find(token.expose(), now).await;
                 let found = found.ok_or("for a token that is not good any more")?;
-                Ok((Origin::Issuer(found.issuer.clone()), Some(found.expires_at)))
+                let origin = Origin::Issuer {
+                    url: found.issuer.clone(),
+                    rules: found.rules.clone(),
+                };
+                Ok((origin, Some(found.expires_at)))
             }
             Credential::Lasting => Err("without a credential".to_owned()),
             Credential::Pass(_) => Err("with another one".to_owned()),
@@ -385,6 +389,10 @@ impl Authenticator {
         now: Timestamp,
     ) -> Option<(Arc<UserInfo>, Credential)> {
         let (spokes, cluster) = (self.spokes.as_ref()?, cluster.one()?);
+        // A spoke may publish whose keys it likes: what others have said to be theirs is not shown to it.
+        if self.issuers.as_ref().is_some_and(|it| it.claim(token)) {
+            return None;
+        }
         let user = spokes.find(token, cluster, now).await?;
         let token = SpokeToken {
             cluster: cluster.clone(),
@@ -441,7 +449,7 @@ impl Authenticator {
     /// Whether what a sender was known by is good now. A host that does not answer sends nobody away.
     pub(crate) async fn still_good(&self, credential: &Credential, now: Timestamp) -> bool {
         match credential {
-            Credential::Lasting | Credential::Line => true,
+            Credential::Lasting | Credential::Line(_) => true,
             Credential::Pass(pass) => {
                 let passes = self.passes.as_ref();
                 passes.is_some_and(|it| it.is_good(pass, now)) && self.still_vouched_for(pass, now)
@@ -487,16 +495,16 @@ impl Authenticator {
         let wanted = (!audiences.is_empty()).then_some(audiences);
         let now = Timestamp::now();
         // Such a token is for the API server, whatever that is called.
-        let for_server = |user: Arc<UserInfo>| {
-            let own = own_audiences(cluster);
-            let audiences = service_accounts::in_both(&own, wanted.unwrap_or(&own));
+        let everywhere = own_audiences(cluster);
+        let for_server = |user: Arc<UserInfo>, own: &[String]| {
+            let audiences = service_accounts::in_both(own, wanted.unwrap_or(own));
             if audiences.is_empty() {
                 return Err(service_accounts::TokenError::Invalid);
             }
             Ok(Reviewed { user, audiences })
         };
         if let Some(user) = self.tokens.user(token) {
-            return for_server(user);
+            return for_server(user, &everywhere);
         }
         let accounts = self.accounts.as_ref();
         let found = accounts.map(|it| it.find(token, cluster.one(), wanted, now));
@@ -507,10 +515,11 @@ impl Authenticator {
             }),
             Err(error) => {
                 if let Some(pass) = self.pass(token, cluster, now) {
-                    return for_server(Arc::new(pass.bearer()));
+                    let own = [issuer_of(&pass.cluster)];
+                    return for_server(Arc::new(pass.bearer()), &own);
                 }
                 let (user, _) = self.token_of_others(token, now).await.ok_or(error)?;
-                for_server(user)
+                for_server(user, &everywhere)
             }
         }
     }

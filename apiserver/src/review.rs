@@ -86,6 +86,21 @@ struct TokenSpec {
     audiences: Option<Vec<String>>,
 }
 
+/// Returns the spec of what was sent, which is an object from then on, also where there was none.
+///
+/// # Errors
+/// 400 for a spec of another type.
+fn spec_of(object: &mut Value) -> Result<Value, Refusal> {
+    let spec = &mut object["spec"];
+    if spec.is_null() {
+        *spec = json!({});
+    }
+    if !spec.is_object() {
+        return Err(Status::bad_request("spec cannot be read: it is no object").into());
+    }
+    Ok(spec.clone())
+}
+
 // === impl Review ===
 
 impl Review {

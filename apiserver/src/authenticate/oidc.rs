@@ -27,9 +27,11 @@ use std::{
 
 use api::field;
 use arc_swap::ArcSwap;
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use futures::future::join_all;
 use jiff::Timestamp;
 use prometheus_client::metrics::counter::Counter;
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
@@ -107,6 +109,8 @@ struct Authenticator {
     /// Those that the operator allows; empty for all that the hub knows.
     algorithms: Vec<Algorithm>,
     mapping: Mapping,
+    /// A digest of all that the configuration says of the issuer.
+    rules: String,
 }
 
 /// Whose a token is.
@@ -115,6 +119,8 @@ pub(crate) struct Found {
     pub(crate) user: Arc<UserInfo>,
     /// The issuer.
     pub(crate) issuer: String,
+    /// A digest of what the configuration says of it.
+    pub(crate) rules: String,
     /// Seconds since 1970 at which the token ends.
     pub(crate) expires_at: i64,
 }
@@ -195,8 +201,15 @@ impl Issuers {
 
     /// Whether a token names one of the issuers: it is theirs or nobody's.
     pub(crate) fn claim(&self, text: &str) -> bool {
-        let token = Jws::parse(text);
-        token.is_some_and(|token| self.state.load().authenticator_of(&token).is_some())
+        let claims = Jws::claims_of(text);
+        claims.is_some_and(|claims| self.state.load().authenticator_for(&claims).is_some())
+    }
+
+    /// Whether an issuer is configured, and as it was.
+    pub(crate) fn have(&self, url: &str, rules: &str) -> bool {
+        let state = self.state.load();
+        let mut all = state.authenticators.iter();
+        all.any(|it| it.issuer.url() == url && it.rules == rules)
     }
 
     /// What the configuration says about requests without a credential, if it says anything: whether one of this path may be.
@@ -345,6 +358,7 @@ impl State {
                 audiences: one.issuer.audiences.clone(),
                 algorithms: algorithms.to_vec(),
                 mapping,
+                rules: URL_SAFE_NO_PAD.encode(Sha256::digest(format!("{one:?} {algorithms:?}"))),
             }
         });
         Ok(Self {
@@ -362,7 +376,11 @@ impl State {
 
     /// The authenticator of the issuer that a token names.
     fn authenticator_of(&self, token: &Jws<'_>) -> Option<&Authenticator> {
-        let issuer = token.claims.get("iss")?.as_str()?;
+        self.authenticator_for(&token.claims)
+    }
+
+    fn authenticator_for(&self, claims: &Value) -> Option<&Authenticator> {
+        let issuer = claims.get("iss")?.as_str()?;
         self.authenticators
             .iter()
             .find(|it| it.issuer.url() == issuer)
@@ -429,6 +447,7 @@ impl Authenticator {
         Ok(Found {
             user: Arc::new(user),
             issuer: self.issuer.url().to_owned(),
+            rules: self.rules.clone(),
             expires_at,
         })
     }

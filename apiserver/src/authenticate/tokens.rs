@@ -8,6 +8,7 @@
 
 use std::{collections::HashMap, fmt, path::Path, sync::Arc};
 
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use sha2::{Digest, Sha256};
 
 use crate::request::UserInfo;
@@ -83,9 +84,15 @@ impl TokenFile {
         self.users.insert(digest, Arc::new(user));
     }
 
-    /// Whether some token is this user's.
-    pub(super) fn names(&self, user: &UserInfo) -> bool {
-        self.users.values().any(|known| **known == *user)
+    /// Whether the line of this mark is there, and this user's.
+    pub(super) fn has(&self, mark: &str, user: &UserInfo) -> bool {
+        let mut lines = self.users.iter();
+        lines.any(|(digest, known)| **known == *user && mark_of(digest) == mark)
+    }
+
+    /// The mark of the line of a token.
+    pub(super) fn mark(token: &str) -> Arc<str> {
+        mark_of(&Sha256::digest(token.as_bytes()).into()).into()
     }
 
     /// Whose token this is.
@@ -104,6 +111,14 @@ impl fmt::Debug for TokenFile {
             .field("count", &self.users.len())
             .finish()
     }
+}
+
+/// What stands for a line where its token may not: nothing that a token could be looked up by.
+fn mark_of(digest: &[u8; 32]) -> String {
+    let mark = Sha256::new()
+        .chain_update("line of the token file")
+        .chain_update(digest);
+    URL_SAFE_NO_PAD.encode(mark.finalize())
 }
 
 /// Splits a line of CSV; `None` for a quote that does not end.
@@ -168,5 +183,16 @@ mod tests {
                 other => panic!("{text} gives {other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn a_line_is_known_by_its_mark_only_while_its_token_stands() {
+        let before = TokenFile::parse("leaked,admin,1,ops\n").unwrap();
+        let after = TokenFile::parse("fresh,admin,1,ops\n").unwrap();
+        let (mark, user) = (TokenFile::mark("leaked"), before.user("leaked").unwrap());
+        assert!(before.has(&mark, &user), "it stands");
+        assert!(!after.has(&mark, &user), "the user has another token");
+        let demoted = TokenFile::parse("leaked,admin,1\n").unwrap();
+        assert!(!demoted.has(&mark, &user), "the user is another");
     }
 }

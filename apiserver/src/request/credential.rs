@@ -13,8 +13,8 @@ pub(crate) enum Credential {
     /// It does not end before the process does: a controller of this process, nobody at all.
     #[default]
     Lasting,
-    /// A line of the token file, which lasts as well.
-    Line,
+    /// A line of the token file, which lasts as well, by its mark.
+    Line(Arc<str>),
     /// A pass of the hub's own, with which somebody is themselves in one cluster.
     Pass(Arc<Pass>),
     /// A client certificate.

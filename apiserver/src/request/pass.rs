@@ -39,12 +39,17 @@ pub(crate) struct Pass {
 pub(crate) enum Origin {
     /// A certificate, which ends by its time alone.
     Certificate,
-    /// A line of the token file.
-    Line,
+    /// A line of the token file, by its mark.
+    Line(Arc<str>),
     /// A ServiceAccount of root.
     Account(Arc<Claims>),
-    /// A token of an issuer.
-    Issuer(String),
+    /// A token of an issuer, and a digest of what the configuration said of that.
+    Issuer {
+        /// The issuer.
+        url: String,
+        /// The digest.
+        rules: String,
+    },
 }
 
 // === impl Pass ===
@@ -54,9 +59,11 @@ impl Pass {
     pub(crate) fn to_value(&self) -> Value {
         let origin = match &self.origin {
             Origin::Certificate => json!({"kind": "Certificate"}),
-            Origin::Line => json!({"kind": "Line"}),
+            Origin::Line(mark) => json!({"kind": "Line", "mark": &**mark}),
             Origin::Account(claims) => json!({"kind": "Account", "claims": claims.to_value()}),
-            Origin::Issuer(url) => json!({"kind": "Issuer", "url": url}),
+            Origin::Issuer { url, rules } => {
+                json!({"kind": "Issuer", "url": url, "rules": rules})
+            }
         };
         json!({
             "iss": issuer(),
@@ -83,9 +90,12 @@ impl Pass {
         let origin = &own["origin"];
         let origin = match origin["kind"].as_str()? {
             "Certificate" => Origin::Certificate,
-            "Line" => Origin::Line,
+            "Line" => Origin::Line(origin["mark"].as_str()?.into()),
             "Account" => Origin::Account(Arc::new(Claims::from_value(&origin["claims"])?)),
-            "Issuer" => Origin::Issuer(text(&origin["url"])?),
+            "Issuer" => Origin::Issuer {
+                url: text(&origin["url"])?,
+                rules: text(&origin["rules"])?,
+            },
             _ => return None,
         };
         Some(Self {
@@ -103,7 +113,7 @@ impl Pass {
     pub(crate) fn bearer(&self) -> UserInfo {
         let mut user = match &self.origin {
             Origin::Account(claims) => claims.user_abroad(),
-            Origin::Certificate | Origin::Line | Origin::Issuer(_) => self.user.clone(),
+            Origin::Certificate | Origin::Line(_) | Origin::Issuer { .. } => self.user.clone(),
         };
         let id = vec![format!("JTI={}", self.id)];
         user.extra.insert(CREDENTIAL_ID.to_owned(), id);
@@ -149,9 +159,12 @@ mod tests {
     fn a_pass_is_read_as_it_was_written_and_is_no_token_of_an_account() {
         for origin in [
             Origin::Certificate,
-            Origin::Line,
+            Origin::Line("m".into()),
             Origin::Account(Arc::new(claims())),
-            Origin::Issuer("https://issuer".to_owned()),
+            Origin::Issuer {
+                url: "https://issuer".to_owned(),
+                rules: "r".to_owned(),
+            },
         ] {
             let pass = pass(origin);
             let value = pass.to_value();
@@ -159,7 +172,7 @@ mod tests {
             assert_eq!(Claims::from_value(&value), None, "{value}");
         }
         assert_eq!(Pass::from_value(&claims().to_value()), None);
-        let mut other = pass(Origin::Line).to_value();
+        let mut other = pass(Origin::Line("m".into())).to_value();
         other["iss"] = json!(issuer_of(&LogicalCluster::root()));
         assert_eq!(Pass::from_value(&other), None, "another issuer");
     }
@@ -168,7 +181,7 @@ mod tests {
     fn an_account_of_root_has_its_other_name_in_a_cluster() {
         let bearer = pass(Origin::Account(Arc::new(claims()))).bearer();
         assert_eq!(bearer.username, "wheelhouse:root:default:bot");
-        let bearer = pass(Origin::Line).bearer();
+        let bearer = pass(Origin::Line("m".into())).bearer();
         assert_eq!(bearer.username, "bob");
         assert_eq!(bearer.extra[CREDENTIAL_ID], ["JTI=7"]);
     }

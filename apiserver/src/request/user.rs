@@ -68,6 +68,8 @@ enum Realm {
 
 /// Whether the key of an extra is Kubernetes' own.
 pub(crate) fn is_kubernetes_key(key: &str) -> bool {
+    // An extra becomes the name of a header, which has no case.
+    let key = key.to_ascii_lowercase();
     let (domain, _) = key.split_once('/').unwrap_or_default();
     ["kubernetes.io", "k8s.io"].iter().any(|reserved| {
         let below = domain.strip_suffix(reserved);

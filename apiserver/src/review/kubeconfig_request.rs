@@ -152,8 +152,8 @@ async fn read(request: &Authorized<Parts>, body: RequestBody) -> Result<(Value, 
     let supported = [MediaType::Json, MediaType::Yaml];
     let media_type = negotiate::content_type(&request.request().headers, &supported)?;
     let gvk = GroupVersionKind::new(wheelhouse::GROUP, wheelhouse::VERSION, KIND);
-    let object = handle::decode(media_type, &bytes, &gvk)?;
-    let spec = object.get("spec").cloned().unwrap_or_else(|| json!({}));
+    let mut object = handle::decode(media_type, &bytes, &gvk)?;
+    let spec = super::spec_of(&mut object)?;
     let spec = Spec::deserialize(&spec)
         .map_err(|error| Status::bad_request(format!("spec cannot be read: {error}")))?;
     spec.validate()?;

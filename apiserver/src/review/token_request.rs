@@ -70,7 +70,7 @@ pub(crate) async fn serve(
     let gvk = GroupVersionKind::new("authentication.k8s.io", "v1", "TokenRequest");
     let mut object = handle::decode(media_type, &bytes, &gvk)?;
     request.context().note_object(&object);
-    let spec = object.get("spec").cloned().unwrap_or_else(|| json!({}));
+    let spec = super::spec_of(&mut object)?;
     let spec = Spec::deserialize(&spec)
         .map_err(|error| Status::bad_request(format!("spec cannot be read: {error}")))?;
     spec.validate()?;

@@ -329,7 +329,7 @@ mod tests {
             "{all:?}"
         );
         assert!(
-            all.iter().any(|line| line.starts_with("east     Serves")),
+            all.iter().any(|line| line.starts_with("east      Serves")),
             "{all:?}"
         );
         assert!(differs(&status_of(&preview)));

@@ -528,3 +528,36 @@ fn requests_without_a_credential_are_let_in_where_the_file_says() {
         assert_eq!(issuers.allows_anonymous(path), want, "{anonymous} {path}");
     }
 }
+
+/// The story: a token that the hub cannot check was taken for nobody's, and shown to the webhook and to spokes.
+#[test]
+fn a_token_is_an_issuers_by_what_it_says_however_it_is_signed() {
+    let issuers = Issuers {
+        state: ArcSwap::from_pointee(state(&configured(json!({}))).unwrap()),
+        file: None,
+        reloads: Reloads::default(),
+    };
+    for algorithm in ["ES256", "EdDSA", "HS256", "none"] {
+        let sign = |claims| Signer::new().sign(&json!({"alg": algorithm}), &claims);
+        assert!(issuers.claim(&sign(claims(json!({})))), "{algorithm}");
+        let other = sign(claims(json!({"iss": "https://other"})));
+        assert!(!issuers.claim(&other), "{algorithm}");
+    }
+    assert!(!issuers.claim("opaque"));
+}
+
+#[test]
+fn a_configuration_is_another_one_when_a_rule_changes() {
+    let rules = |changes| {
+        state(&configured(changes)).unwrap().authenticators[0]
+            .rules
+            .clone()
+    };
+    assert_eq!(rules(json!({})), rules(json!({})));
+    for changes in [
+        json!({"issuer": {"audiences": ["other"]}}),
+        json!({"claimMappings": {"groups": {"claim": "groups", "prefix": ""}}}),
+    ] {
+        assert_ne!(rules(json!({})), rules(changes.clone()), "{changes}");
+    }
+}
