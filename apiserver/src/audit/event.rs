@@ -19,9 +19,14 @@ use crate::request::{Level, Noted, ObjectNames, RequestInfo, UserInfo};
 
 /// Longest name of a client. Source: `maxUserAgentLength`.
 const USER_AGENT_BYTES_MAX: usize = 1024;
-const USER_AGENT_CUT: &str = "...TRUNCATED";
+/// The end of a text that was cut.
+const CUT: &str = "...TRUNCATED";
 /// Addresses that a client may say it came by.
 const ADDRESS_COUNT_MAX: usize = 64;
+/// Bytes of a text in a `Status`: its message quotes what a client sent.
+const STATUS_TEXT_BYTES_MAX: usize = 4096;
+/// Causes of a `Status`.
+const STATUS_CAUSE_COUNT_MAX: usize = 64;
 /// The annotation that names the logical cluster.
 const CLUSTER: &str = "wheelhouse.dev/cluster";
 /// Parameters of a query whose values are credentials. Source: RFC 6750 section 2.3; `token` is what dashboards behind a proxy say.
@@ -74,7 +79,7 @@ impl Outcome {
     }
 }
 
-/// A `Status` as events have it.
+/// A `Status` as events have it: cut to what a line can hold.
 pub(super) fn untyped(mut status: Value) -> Value {
     if let Some(fields) = status.as_object_mut() {
         for name in ["kind", "apiVersion", "code"] {
@@ -83,7 +88,24 @@ pub(super) fn untyped(mut status: Value) -> Value {
         // A list's position is no news.
         fields.insert("metadata".to_owned(), Value::Object(serde_json::Map::new()));
     }
+    cut_status(&mut status);
     status
+}
+
+/// Cuts the texts and lists of a `Status`. It is as deep as its type.
+fn cut_status(value: &mut Value) {
+    match value {
+        Value::String(text) if text.len() > STATUS_TEXT_BYTES_MAX => {
+            text.truncate(text.floor_char_boundary(STATUS_TEXT_BYTES_MAX));
+            text.push_str(CUT);
+        }
+        Value::Array(causes) => {
+            causes.truncate(STATUS_CAUSE_COUNT_MAX);
+            causes.iter_mut().for_each(cut_status);
+        }
+        Value::Object(fields) => fields.values_mut().for_each(cut_status),
+        Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 /// The addresses that a request came by: what proxies say, then the other end of the connection.
@@ -169,7 +191,7 @@ fn cut(user_agent: &str) -> std::borrow::Cow<'_, str> {
     }
     let end = user_agent.floor_char_boundary(USER_AGENT_BYTES_MAX);
     let start = user_agent.get(..end).unwrap_or_default();
-    format!("{start}{USER_AGENT_CUT}").into()
+    format!("{start}{CUT}").into()
 }
 
 /// A query without the values of parameters that are credentials; `None` where there are none.

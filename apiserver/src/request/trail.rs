@@ -18,6 +18,8 @@ use super::UserInfo;
 const ANNOTATIONS_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of an object in an event. Above it the event has [`TRUNCATED`] in its place.
 pub(crate) const DOCUMENT_BYTES_MAX: usize = 4 << 20;
+/// Bytes of a name in an object's metadata. Objects whose names are longer are refused; that a client sent one is recorded all the same.
+const NAME_BYTES_MAX: usize = 253;
 /// The annotation of an event that lacks an object because of its size. Source: `plugin/pkg/audit/truncate/truncate.go`.
 const TRUNCATED: &str = "audit.k8s.io/truncated";
 /// Whether the request may be done. Source: `endpoints/filters/authorization.go`.
@@ -111,10 +113,10 @@ impl Trail {
     /// Notes the object that a client sent.
     pub(crate) fn note_object(&self, object: &Value) {
         let names = ObjectNames {
-            namespace: meta::namespace(object).to_owned(),
-            name: meta::name(object).to_owned(),
-            uid: meta::uid(object).to_owned(),
-            resource_version: meta::resource_version(object).to_owned(),
+            namespace: cut(meta::namespace(object)),
+            name: cut(meta::name(object)),
+            uid: cut(meta::uid(object)),
+            resource_version: cut(meta::resource_version(object)),
         };
         self.noted.lock().object = names;
         self.note_document(object);
@@ -198,6 +200,12 @@ impl Trail {
     }
 }
 
+/// The beginning of a name that nobody has checked yet.
+fn cut(name: &str) -> String {
+    let end = name.floor_char_boundary(NAME_BYTES_MAX);
+    name.get(..end).unwrap_or_default().to_owned()
+}
+
 /// An object, or the objects of a list or table, without who owns their fields.
 fn without_managed_fields(mut document: Value) -> Value {
     let remove = |object: &mut Value| {
@@ -251,6 +259,27 @@ mod tests {
                 assert_eq!(text, wants.then_some(want.as_slice()), "{level:?}");
             });
         }
+    }
+
+    #[test]
+    fn names_that_nobody_has_checked_are_cut() {
+        let trail = Trail::new(Level::Metadata, ManagedFields::Kept);
+        let long = "é".repeat(1 << 20);
+        trail.note_object(&json!({"metadata": {
+            "namespace": long, "name": long, "uid": long, "resourceVersion": long,
+        }}));
+        let want = "é".repeat(126);
+        trail.read(|noted| {
+            let names = &noted.object;
+            for name in [
+                &names.namespace,
+                &names.name,
+                &names.uid,
+                &names.resource_version,
+            ] {
+                assert_eq!(*name, want);
+            }
+        });
     }
 
     #[test]

@@ -101,7 +101,7 @@ fn what_clients_say_ends_no_line_and_no_field() {
     let found = event(&asked, &Noted::default(), None);
     assert_eq!(found["user"]["username"], "eve\n\"}{\"user\":\"admin\"");
     assert_eq!(found["objectRef"]["namespace"], "x\n\",\"user\":\"y");
-    let cut = format!("{}{USER_AGENT_CUT}", "u".repeat(USER_AGENT_BYTES_MAX - 1));
+    let cut = format!("{}{CUT}", "u".repeat(USER_AGENT_BYTES_MAX - 1));
     assert_eq!(found["userAgent"], cut);
 }
 
@@ -155,4 +155,23 @@ fn addresses_are_those_that_proxies_say_and_the_other_end() {
         many,
     )]);
     assert_eq!(addresses(&headers, None).len(), ADDRESS_COUNT_MAX);
+}
+
+#[test]
+fn a_status_is_cut_to_what_a_line_can_hold() {
+    let cause =
+        json!({"reason": "FieldValueInvalid", "message": "é".repeat(1 << 16), "field": "a"});
+    let status = json!({
+        "kind": "Status", "message": "x".repeat(1 << 20), "reason": "Invalid",
+        "details": {"name": "n".repeat(1 << 20), "causes": vec![cause; 1000]},
+    });
+    let status = untyped(status);
+    let texts = |value: &Value| value.as_str().map(str::len);
+    let want = Some(4096 + CUT.len());
+    assert_eq!(texts(&status["message"]), want);
+    assert_eq!(texts(&status["details"]["name"]), want);
+    let causes = status["details"]["causes"].as_array().expect("causes");
+    assert_eq!(causes.len(), 64);
+    assert_eq!(texts(&causes[63]["message"]), want);
+    assert_eq!(status["reason"], "Invalid", "what is short stays");
 }
