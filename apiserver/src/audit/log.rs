@@ -194,7 +194,16 @@ impl Log {
 
     /// Waits until everything is written that was appended before.
     pub(super) async fn flushed(&self, patience: Duration) {
-        let batch = self.shared.state.lock().batch.clone();
+        let batch = {
+            let mut state = self.shared.state.lock();
+            match state.writer {
+                Writer::Nobody => None,
+                // What is being written has left the queue. The next batch, even an empty one, is done after it.
+                Writer::Somebody | Writer::Thread => {
+                    Some(Arc::clone(state.batch.get_or_insert_default()))
+                }
+            }
+        };
         if let Some(batch) = batch {
             // What is late is written by the thread.
             drop(timeout(patience, batch.written()).await);
@@ -299,6 +308,10 @@ impl Shared {
     }
 
     fn write(&self, lines: &[u8], count: u64) -> Result<(), Lost> {
+        if lines.is_empty() {
+            // Somebody waits for what was written before.
+            return Ok(());
+        }
         let written = self.output.lock().write(lines);
         if written.is_ok() {
             if self.stalled.load(Ordering::Relaxed) {

@@ -68,6 +68,8 @@ enum Kind {
         rotation: Rotation,
         /// Whether full files are being looked after.
         is_tidied: Arc<AtomicBool>,
+        /// Whether the file is full and no new one can be made, which is told once.
+        is_stuck: bool,
     },
 }
 
@@ -111,6 +113,7 @@ impl Output {
             bytes,
             rotation,
             is_tidied,
+            is_stuck: false,
         };
         let mut output = of(file, kind);
         output.is_torn = is_torn;
@@ -136,7 +139,7 @@ impl Output {
     }
 
     fn try_write(&mut self, lines: &[u8]) -> io::Result<()> {
-        self.rotate_before(lines.len())?;
+        self.rotate_before(lines.len());
         if self.is_torn {
             self.file.write_all(b"\n")?;
             self.is_torn = false;
@@ -151,31 +154,40 @@ impl Output {
         written
     }
 
-    /// Begins a new file where the lines would make this one too large.
-    fn rotate_before(&mut self, coming: usize) -> io::Result<()> {
+    /// Begins a new file where the lines would make this one too large. Where none can be made, the full one is written on.
+    fn rotate_before(&mut self, coming: usize) {
         let Kind::File {
             path,
             bytes,
             rotation,
             is_tidied,
+            is_stuck,
         } = &mut self.kind
         else {
-            return Ok(());
+            return;
         };
         let is_full = rotation.bytes_max > 0 && *bytes + coming as u64 > rotation.bytes_max;
         if !is_full || *bytes == 0 {
-            return Ok(());
+            return;
         }
-        // Whoever has moved the file away has rotated it.
-        let is_there = fs::metadata(&*path).is_ok();
-        if is_there {
-            fs::rename(&*path, free_name(path, Timestamp::now()))?;
+        match next_file(path) {
+            Ok((file, length)) => {
+                self.file = file;
+                *bytes = length;
+                *is_stuck = false;
+                self.is_torn = false;
+                tidy_apart(path.clone(), *rotation, is_tidied);
+            }
+            Err(error) => {
+                if !std::mem::replace(is_stuck, true) {
+                    tracing::warn!(
+                        path = %path.display(),
+                        error = %error,
+                        "the audit log cannot be rotated and grows beyond its limit: make its folder writable for the hub"
+                    );
+                }
+            }
         }
-        self.file = open(path)?;
-        *bytes = self.file.metadata()?.len();
-        self.is_torn = false;
-        tidy_apart(path.clone(), *rotation, is_tidied);
-        Ok(())
     }
 }
 
@@ -205,6 +217,17 @@ impl Failures {
             self.count = 0;
         }
     }
+}
+
+/// Puts a full file out of the way, and opens the next one, which is as long as told.
+fn next_file(path: &Path) -> io::Result<(File, u64)> {
+    // Whoever has moved the file away has rotated it.
+    if fs::metadata(path).is_ok() {
+        fs::rename(path, free_name(path, Timestamp::now()))?;
+    }
+    let file = open(path)?;
+    let length = file.metadata()?.len();
+    Ok((file, length))
 }
 
 fn open(path: &Path) -> io::Result<File> {

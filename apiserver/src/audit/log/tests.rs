@@ -198,3 +198,44 @@ async fn a_full_disk_loses_events_and_counts_them() {
     assert_eq!(log.append(&line("x")).written().await, Err(Lost));
     assert_eq!(read(&counts.lost_by_log), 1);
 }
+
+/// The story: the hub may write the log, but nothing else in its folder. The first full file was the last.
+#[tokio::test]
+async fn a_full_file_that_cannot_be_renamed_is_written_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // With a time in it, the name is longer than any file system takes.
+    let path = folder.path().join(format!("{}.log", "a".repeat(250)));
+    let rotation = Rotation {
+        bytes_max: 50,
+        ..ROTATION
+    };
+    let (log, counts) = open(&path, rotation);
+    let lines: Vec<Vec<u8>> = (0..10)
+        .map(|index| line(&format!("text-{index}")))
+        .collect();
+    for line in &lines {
+        assert_eq!(log.append(line).written().await, Ok(()));
+    }
+    assert_eq!(fs::read(&path).expect("a log"), lines.concat());
+    assert_eq!(read(&counts.lost_by_log), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn flushing_waits_for_what_is_being_written() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (log, _) = open(&folder.path().join("audit.log"), ROTATION);
+    let patience = Duration::from_secs(60);
+    let began = tokio::time::Instant::now();
+    log.flushed(patience).await;
+    assert_eq!(began.elapsed(), Duration::ZERO, "nothing is being written");
+    // A request is at it: its line has left the queue.
+    log.shared.state.lock().writer = Writer::Somebody;
+    log.flushed(patience).await;
+    assert_eq!(began.elapsed(), patience, "it does not end");
+    let (flushed, ()) = tokio::join!(log.flushed(patience), async {
+        log.shared.drain(TURNS_MAX);
+    });
+    assert_eq!(flushed, ());
+    assert_eq!(began.elapsed(), patience, "it has ended");
+    assert_eq!(log.shared.state.lock().writer, Writer::Nobody);
+}
