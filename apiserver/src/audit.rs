@@ -15,6 +15,7 @@
 //! Source: `apiserver/pkg/endpoints/filters/{audit,authn_audit}.go`.
 
 mod counts;
+mod document;
 mod event;
 mod log;
 mod policy;
@@ -22,12 +23,16 @@ mod webhook;
 
 use std::{net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use api::status::Status;
+use api::{
+    growth::{TREE_BYTES_MAX, tree_bytes_of_json, tree_bytes_of_text},
+    status::Status,
+};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header, request::Parts};
 use jiff::Timestamp;
 use serde_json::Value;
 use tasks::Tasks;
+use tokio::time::Instant;
 
 pub(crate) use counts::Metrics;
 pub use log::LogError;
@@ -389,12 +394,12 @@ impl Record {
     }
 
     /// Writes what came of the request, before its answer may go out. The event of an answer that lasts is written when that has
-    /// ended: the body holds the record until then.
+    /// ended: the body holds the record until then. What is not there by the deadline is not recorded.
     pub(crate) async fn answered(
         mut self: Box<Self>,
         response: &mut Response,
         refusal: Option<&Refusal>,
-        lasting: Lasting,
+        (lasting, deadline): (Lasting, Instant),
     ) {
         let code = response.status().as_u16();
         let status = refusal.and_then(Refusal::status);
@@ -402,8 +407,15 @@ impl Record {
             Some(status) => Outcome::of_status(status, code),
             None => Outcome::of_code(code),
         };
-        self.read_answer(response, refusal.is_some(), &mut outcome)
-            .await;
+        // What goes on may be JSON without end: it is never held back.
+        let is_read = refusal.is_some() || lasting != Lasting::LongRunning;
+        if is_read && self.asked.level == Level::RequestResponse {
+            outcome.response = self.answered_object(response, refusal, deadline).await;
+        }
+        let changes = |info: &RequestInfo| matches!(info.verb, Verb::Create | Verb::Delete);
+        if outcome.status.is_none() && self.asked.info.as_ref().is_some_and(changes) {
+            outcome.status = status_of(response);
+        }
         self.outcome = Some(outcome);
         if !self.is_wanted() {
             self.is_over = true;
@@ -428,36 +440,36 @@ impl Record {
         }
     }
 
-    /// Reads from an answer what the event says of it.
-    async fn read_answer(&self, response: &mut Response, is_refusal: bool, outcome: &mut Outcome) {
-        let info = self.asked.info.as_ref();
-        if self.asked.level == Level::RequestResponse
-            && (is_refusal || info.is_some_and(|info| info.is_resource))
-        {
-            outcome.response = self.answered_document(response).await;
-        }
-        if outcome.status.is_none()
-            && info.is_some_and(|info| matches!(info.verb, Verb::Create | Verb::Delete))
-        {
-            outcome.status = status_of(response);
-        }
-    }
-
     /// What was answered, as it is recorded.
-    async fn answered_document(&self, response: &mut Response) -> Option<Vec<u8>> {
-        if response.headers().contains_key(header::CONTENT_ENCODING) {
+    async fn answered_object(
+        &self,
+        response: &mut Response,
+        refusal: Option<&Refusal>,
+        deadline: Instant,
+    ) -> Option<Vec<u8>> {
+        let is_resource = self.asked.info.as_ref().is_some_and(|it| it.is_resource);
+        let is_encoded = response.headers().contains_key(header::CONTENT_ENCODING);
+        if is_encoded || (refusal.is_none() && !is_resource) {
             return None;
         }
         let media = media_of(response.headers())?;
-        let Some(bytes) = response.body_mut().peek(DOCUMENT_BYTES_MAX).await? else {
+        let body = response.body_mut();
+        let Some(bytes) = body.peek(DOCUMENT_BYTES_MAX, deadline).await? else {
             self.trail.note_truncated();
             return None;
         };
-        let is_line = media == MediaType::Json && !bytes.contains(&b'\n');
-        if is_line && self.trail.keeps_managed_fields() {
-            return Some(bytes.to_vec());
+        if media == MediaType::Json
+            && self.trail.keeps_managed_fields()
+            && let Some(object) = document::object_on_one_line(&bytes)
+        {
+            return Some(object.to_vec());
         }
-        self.trail.text_of(&value_of(media, &bytes)?)
+        if is_too_large_a_tree(&bytes) {
+            self.trail.note_truncated();
+            return None;
+        }
+        let document = value_of(media, &bytes).filter(Value::is_object)?;
+        self.trail.text_of(&document)
     }
 
     /// Writes the last event.
@@ -547,6 +559,11 @@ pub(crate) fn value_of(media: MediaType, bytes: &[u8]) -> Option<Value> {
         | MediaType::MergePatch
         | MediaType::StrategicMergePatch => serde_json::from_slice(bytes).ok(),
     }
+}
+
+/// Whether the tree of a document may take more memory than that of a body that a client sends.
+fn is_too_large_a_tree(bytes: &[u8]) -> bool {
+    tree_bytes_of_text(bytes) > TREE_BYTES_MAX && tree_bytes_of_json(bytes) > TREE_BYTES_MAX
 }
 
 /// The `Status` that tells of success, as a deletion answers.

@@ -476,8 +476,9 @@ impl Hub {
             }
         };
         if let Some(record) = record {
+            let until = (lasting, facts.context.deadline);
             record
-                .answered(&mut response, refusal.as_ref(), lasting)
+                .answered(&mut response, refusal.as_ref(), until)
                 .await;
         }
         let warnings = facts.context.take_warnings();
@@ -515,7 +516,8 @@ impl Hub {
             at: Timestamp::now(),
         });
         if let Some(record) = record {
-            let early = Lasting::Early;
+            // A refusal is there as a whole.
+            let early = (Lasting::Early, Instant::now());
             record.answered(&mut response, Some(refusal), early).await;
         }
         respond::finish(&mut response, &head.audit_id, &[], head.takes_gzip);

@@ -247,8 +247,12 @@ impl Body {
     }
 
     /// Reads a body ahead, which stays as it is: the bytes of one that ends, `Some(None)` where it is longer than `bytes_max`. `None`
-    /// for a body that goes on, or breaks.
-    pub(crate) async fn peek(&mut self, bytes_max: usize) -> Option<Option<Bytes>> {
+    /// for a body that goes on, breaks, or has not ended by the deadline.
+    pub(crate) async fn peek(
+        &mut self,
+        bytes_max: usize,
+        deadline: Instant,
+    ) -> Option<Option<Bytes>> {
         match std::mem::replace(&mut self.kind, BodyKind::Empty) {
             BodyKind::Empty => Some(Some(Bytes::new())),
             BodyKind::Full(bytes) => {
@@ -273,7 +277,7 @@ impl Body {
                 Some(whole)
             }
             BodyKind::Foreign(body) => {
-                let (kind, found) = peek_foreign(body, bytes_max).await;
+                let (kind, found) = peek_foreign(body, bytes_max, deadline).await;
                 self.kind = kind;
                 found
             }
@@ -312,31 +316,37 @@ impl Body {
     }
 }
 
-/// Reads another server's body ahead.
+/// Reads another server's body ahead. What was read goes out as one piece: a peer that sends many small ones costs no more memory.
 async fn peek_foreign(
     mut body: UnsyncBoxBody<Bytes, BoxError>,
     bytes_max: usize,
+    deadline: Instant,
 ) -> (BodyKind, Option<Option<Bytes>>) {
-    let (mut begun, mut bytes) = (Vec::new(), Vec::new());
-    let found = loop {
-        match body.frame().await {
-            None => break Some(Some(bytes.into())),
-            Some(Ok(frame)) => {
-                if let Some(data) = frame.data_ref() {
-                    bytes.extend_from_slice(data);
-                }
-                begun.push(Ok(frame));
-                if bytes.len() > bytes_max {
-                    break Some(None);
-                }
-            }
-            Some(Err(error)) => {
-                begun.push(Err(error));
+    let (mut bytes, mut after) = (Vec::new(), Vec::new());
+    let is_whole = loop {
+        // Cut off while it waits for a frame, it has taken nothing.
+        match timeout_at(deadline, body.frame()).await {
+            Err(_elapsed) => break None,
+            Ok(None) => break Some(true),
+            Ok(Some(Ok(frame))) => match frame.into_data() {
+                Ok(data) => bytes.extend_from_slice(&data),
+                // Trailers end a body.
+                Err(trailers) => after.push(Ok(trailers)),
+            },
+            Ok(Some(Err(error))) => {
+                after.push(Err(error));
                 break None;
             }
         }
+        if bytes.len() > bytes_max {
+            break Some(false);
+        }
     };
-    let rest = futures::stream::iter(begun).chain(BodyStream::new(body));
+    let bytes = Bytes::from(bytes);
+    let found = is_whole.map(|is_whole| is_whole.then(|| bytes.clone()));
+    let begun = (!bytes.is_empty()).then(|| Ok(Frame::data(bytes)));
+    let begun = futures::stream::iter(begun.into_iter().chain(after));
+    let rest = begun.chain(BodyStream::new(body));
     let kind = BodyKind::Foreign(StreamBody::new(rest).boxed_unsync());
     (kind, found)
 }
@@ -539,5 +549,65 @@ impl HttpBody for RequestBody {
 impl fmt::Debug for RequestBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RequestBody").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    fn frame(text: &'static str) -> Result<Frame<Bytes>, BoxError> {
+        Ok(Frame::data(Bytes::from_static(text.as_bytes())))
+    }
+
+    async fn next(body: &mut Body) -> Bytes {
+        let frame = body.frame().await.expect("a frame").expect("no error");
+        frame.into_data().expect("data")
+    }
+
+    /// The story: a spoke sends a head and half a body, and then nothing. The request waited for ever.
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_stalls_is_peeked_until_the_deadline_and_stays_whole() {
+        let (send, rest) = futures::channel::mpsc::unbounded();
+        let foreign = StreamBody::new(rest).boxed_unsync();
+        let mut body = Body::from(BodyKind::Foreign(foreign));
+        send.unbounded_send(frame("{\"a\"")).expect("open");
+        send.unbounded_send(frame(":")).expect("open");
+        let deadline = Instant::now() + Duration::from_secs(60);
+        assert_eq!(body.peek(100, deadline).await, None);
+        assert_eq!(Instant::now(), deadline);
+        assert_eq!(next(&mut body).await, "{\"a\":");
+        assert!(body.frame().now_or_never().is_none(), "it goes on");
+        send.unbounded_send(frame("1}")).expect("open");
+        drop(send);
+        assert_eq!(next(&mut body).await, "1}");
+        assert!(body.frame().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_body_that_was_peeked_is_what_it_was() {
+        for (bytes_max, want) in [
+            (4, Some(Some(Bytes::from_static(b"abcd")))),
+            (3, Some(None)),
+        ] {
+            let frames = [frame("ab"), frame(""), frame("cd")];
+            let foreign = StreamBody::new(futures::stream::iter(frames)).boxed_unsync();
+            let mut body = Body::from(BodyKind::Foreign(foreign));
+            let deadline = Instant::now() + Duration::from_secs(60);
+            assert_eq!(body.peek(bytes_max, deadline).await, want);
+            let sent = body.collect().await.expect("no error").to_bytes();
+            assert_eq!(sent, "abcd");
+        }
+        // What breaks is broken for the client, too.
+        let frames = [frame("ab"), Err("broken".into())];
+        let foreign = StreamBody::new(futures::stream::iter(frames)).boxed_unsync();
+        let mut body = Body::from(BodyKind::Foreign(foreign));
+        assert_eq!(body.peek(100, Instant::now()).await, None);
+        assert_eq!(next(&mut body).await, "ab");
+        assert!(body.frame().await.expect("a frame").is_err());
     }
 }
