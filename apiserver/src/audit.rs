@@ -132,6 +132,9 @@ pub enum AuditError {
         #[source]
         source: PolicyError,
     },
+    /// The mode `blocking-strict` would refuse nothing.
+    #[error("--audit-log-mode=blocking-strict needs events of the stage RequestReceived: {0}")]
+    NotStrict(&'static str),
     /// The log.
     #[error(transparent)]
     Log(#[from] LogError),
@@ -234,6 +237,11 @@ impl Audit {
             None => Selection::Changes,
             Some(path) => Selection::Policy(read_policy(path)?),
         };
+        if let Some(log) = &config.log
+            && log.mode == LogMode::BlockingStrict
+        {
+            selection.check_strict()?;
+        }
         let log = match &config.log {
             None => None,
             Some(config) => {
@@ -331,6 +339,21 @@ fn read_policy(path: &PathBuf) -> Result<Policy, AuditError> {
 // === impl Selection ===
 
 impl Selection {
+    /// Checks that requests can be refused because of their first event: some of them have one.
+    fn check_strict(&self) -> Result<(), AuditError> {
+        match self {
+            Self::Changes => Err(AuditError::NotStrict(
+                "without a policy there are none; give one (--audit-policy-file)",
+            )),
+            Self::Policy(policy) if !policy.records(Stage::RequestReceived) => {
+                Err(AuditError::NotStrict(
+                    "the policy records none; take the stage out of its omitStages",
+                ))
+            }
+            Self::Policy(_) => Ok(()),
+        }
+    }
+
     fn treatment(&self, arrived: &Arrived<'_>) -> Treatment {
         match (self, arrived.info) {
             (Self::Policy(policy), Some(info)) => {
@@ -575,4 +598,30 @@ fn status_of(response: &Response) -> Option<Value> {
     let value = value_of(media_of(response.headers())?, bytes)?;
     let is_status = value["kind"] == "Status" && value["apiVersion"] == "v1";
     is_status.then(|| event::untyped(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strict_mode_needs_a_policy_that_records_what_is_received() {
+        let of = |more: &str| {
+            let head = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n";
+            Selection::Policy(Policy::parse(&format!("{head}{more}")).expect("a policy"))
+        };
+        for (selection, want) in [
+            (of(""), None),
+            (of("omitStages: [ResponseStarted]"), None),
+            (of("omitStages: [RequestReceived]"), Some("omitStages")),
+            (Selection::Changes, Some("--audit-policy-file")),
+        ] {
+            let error = selection.check_strict().err().map(|it| it.to_string());
+            match (&error, want) {
+                (None, None) => {}
+                (Some(error), Some(want)) => assert!(error.contains(want), "{error}"),
+                _ => panic!("{selection:?}: {error:?}"),
+            }
+        }
+    }
 }

@@ -159,6 +159,12 @@ impl Policy {
         &self.warnings
     }
 
+    /// Whether any rule records events of a stage.
+    pub(super) fn records(&self, stage: Stage) -> bool {
+        let mut treatments = self.rules.iter().map(|rule| rule.treatment);
+        treatments.any(|it| it.level != Level::None && !it.omitted.has(stage))
+    }
+
     /// Says what is recorded of a request; `user` is `None` where the sender is not known.
     pub(super) fn treatment(&self, user: Option<&UserInfo>, info: &RequestInfo) -> Treatment {
         let rule = self.rules.iter().find(|rule| rule.matches(user, info));

@@ -249,3 +249,22 @@ fn a_field_that_nobody_knows_does_nothing_and_is_told() {
     let want = ["rules[0].userGroup: nobody knows this field, it does nothing"];
     assert_eq!(policy.warnings(), want);
 }
+
+#[test]
+fn a_policy_records_a_stage_if_one_of_its_rules_does() {
+    for (rules, want) in [
+        ("- {level: Metadata}", true),
+        ("- {level: Metadata, omitStages: [RequestReceived]}", false),
+        (
+            "- {level: Metadata, omitStages: [RequestReceived]}\n- {level: Request}",
+            true,
+        ),
+        ("- {level: Metadata}\nomitStages: [RequestReceived]", false),
+        ("- {level: None}", false),
+    ] {
+        let policy = policy(rules);
+        assert_eq!(policy.records(Stage::RequestReceived), want, "{rules}");
+        let is_silent = rules.contains("None");
+        assert_eq!(policy.records(Stage::Panic), !is_silent, "{rules}");
+    }
+}
