@@ -28,8 +28,8 @@ impl<'de> Deserialize<'de> for Any {
 impl<'de> Visitor<'de> for Any {
     type Value = Self;
 
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a JSON value")
     }
 
     fn visit_unit<E>(self) -> Result<Self, E> {
@@ -56,13 +56,13 @@ impl<'de> Visitor<'de> for Any {
         Ok(self)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self, A::Error> {
-        while let Some(Self) = items.next_element()? {}
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self, A::Error> {
+        while let Some(Self) = seq.next_element()? {}
         Ok(self)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Self, A::Error> {
-        while let Some((Self, Self)) = fields.next_entry()? {}
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
+        while let Some((Self, Self)) = map.next_entry()? {}
         Ok(self)
     }
 }

@@ -560,6 +560,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::unnecessary_wraps, reason = "what a stream of frames holds")]
     fn frame(text: &'static str) -> Result<Frame<Bytes>, BoxError> {
         Ok(Frame::data(Bytes::from_static(text.as_bytes())))
     }
@@ -577,7 +578,7 @@ mod tests {
         let mut body = Body::from(BodyKind::Foreign(foreign));
         send.unbounded_send(frame("{\"a\"")).expect("open");
         send.unbounded_send(frame(":")).expect("open");
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_mins(1);
         assert_eq!(body.peek(100, deadline).await, None);
         assert_eq!(Instant::now(), deadline);
         assert_eq!(next(&mut body).await, "{\"a\":");
@@ -597,7 +598,7 @@ mod tests {
             let frames = [frame("ab"), frame(""), frame("cd")];
             let foreign = StreamBody::new(futures::stream::iter(frames)).boxed_unsync();
             let mut body = Body::from(BodyKind::Foreign(foreign));
-            let deadline = Instant::now() + Duration::from_secs(60);
+            let deadline = Instant::now() + Duration::from_mins(1);
             assert_eq!(body.peek(bytes_max, deadline).await, want);
             let sent = body.collect().await.expect("no error").to_bytes();
             assert_eq!(sent, "abcd");
