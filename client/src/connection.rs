@@ -162,6 +162,11 @@ where
 // === impl Client ===
 
 impl Client {
+    /// Takes a client of the hub for reading what clusters answer through it: what it holds is charged to `budget`.
+    pub const fn within(kube: kube::Client, budget: Arc<Budget>) -> Self {
+        Self { kube, budget }
+    }
+
     /// Borrows the client without its bounds.
     pub const fn kube(&self) -> &kube::Client {
         &self.kube

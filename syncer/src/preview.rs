@@ -29,7 +29,7 @@ use api::{
         preview::{CrdPreview, PreviewStatus, Summary},
     },
 };
-use client::{Dynamic, apart};
+use client::apart;
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
 use graph::{CompiledGraph, Owner, compatibility};
 use serde_json::Value;
@@ -94,7 +94,7 @@ impl Previewer {
         home: LogicalCluster,
         definition: Value,
     ) -> PreviewStatus {
-        let reader = Reader::new(Dynamic::new(hub), Instant::now() + READ_TIMEOUT);
+        let reader = Reader::new(hub, Instant::now() + READ_TIMEOUT);
         let mut status = PreviewStatus::default();
         if let Err(reason) = self.look(&reader, &home, &definition, &mut status).await {
             status.accepted = false;
@@ -227,11 +227,13 @@ impl Previewer {
             .iter()
             .map(|place| api::ClusterScope::One(place.cluster.clone()))
             .collect();
+        let dynamics: Vec<_> = places.iter().map(|_| reader.documents()).collect();
         let sources: Vec<_> = places
             .iter()
             .zip(&scopes)
-            .map(|(place, scope)| resolving::Source {
-                dynamic: reader.dynamic(),
+            .zip(&dynamics)
+            .map(|((place, scope), dynamic)| resolving::Source {
+                dynamic,
                 cluster: &place.cluster,
                 scope: Some(scope),
             })

@@ -77,7 +77,8 @@ pub(super) async fn look(reader: &Reader, subject: &Subject<'_>, place: &Place) 
         ..ClusterPreview::default()
     };
     let mut counts = Summary::default();
-    if let Err(reason) = fill(reader, subject, place, (&mut preview, &mut counts)).await {
+    let reader = reader.anew();
+    if let Err(reason) = fill(&reader, subject, place, (&mut preview, &mut counts)).await {
         preview.message = told::text(&reason);
     }
     counts.clusters = 1;

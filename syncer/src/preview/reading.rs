@@ -1,10 +1,14 @@
 //! What a preview reads of the hub, as its caller and within its time.
 
+use std::sync::Arc;
+
 use api::{
-    ClusterScope, GroupVersionResource, LogicalCluster, selector::Selector, wheelhouse::Spoke,
+    ClusterScope, GroupVersionResource, LogicalCluster, growth::Growth, selector::Selector,
+    wheelhouse::Spoke,
 };
-use client::{Dynamic, Endpoint, ListRequest};
+use client::{Bounds, Budget, Client, Dynamic, Endpoint, ListRequest};
 use graph::{Target, Wanted};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
@@ -16,10 +20,22 @@ const PAGE_SIZE: usize = 250;
 /// Objects that one external reference may select.
 const EXTERNAL_COUNT_MAX: usize = 500;
 
-/// Reads as a caller.
+/// Memory of the objects of one cluster that are kept at a time.
+const KEPT_MIB: u64 = 64;
+/// What is under way from one cluster. The hub hands on what a spoke answers, so no answer is trusted to be small.
+const OBJECTS: Bounds = Bounds {
+    total_bytes_max: 48 << 20,
+    page_bytes_max: 16 << 20,
+    ..Bounds::SPOKE
+};
+
+/// Reads as a caller, within what one cluster may make a preview hold.
 pub(super) struct Reader {
+    kube: kube::Client,
     hub: Dynamic,
     end: Instant,
+    /// Guards what may still be kept. What was kept is given back with the reader.
+    left: Mutex<Growth>,
 }
 
 /// Objects of a collection, as far as they were read, and how many more there are at least.
@@ -31,12 +47,23 @@ pub(super) struct Listed {
 // === impl Reader ===
 
 impl Reader {
-    pub(super) const fn new(hub: Dynamic, end: Instant) -> Self {
-        Self { hub, end }
+    pub(super) fn new(kube: kube::Client, end: Instant) -> Self {
+        Self {
+            hub: within(&kube, OBJECTS),
+            left: Mutex::new(Growth::new(KEPT_MIB << 20)),
+            kube,
+            end,
+        }
     }
 
-    pub(super) const fn dynamic(&self) -> &Dynamic {
-        &self.hub
+    /// Returns a reader for another cluster: what one sends takes nothing from another.
+    pub(super) fn anew(&self) -> Self {
+        Self::new(self.kube.clone(), self.end)
+    }
+
+    /// Returns calls that read the documents of one cluster, as the controllers do.
+    pub(super) fn documents(&self) -> Dynamic {
+        within(&self.kube, Bounds::SPOKE)
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -62,7 +89,10 @@ impl Reader {
     ) -> Result<Option<Value>, String> {
         let endpoint = endpoint(cluster, gvr, namespace);
         match self.timely(self.hub.get(&endpoint, name)).await {
-            Ok(object) => Ok(Some(object)),
+            Ok(object) => {
+                self.keep(&object)?;
+                Ok(Some(object))
+            }
             Err(Unread::Absent) => Ok(None),
             Err(Unread::Because(reason)) => Err(reason),
         }
@@ -108,20 +138,27 @@ impl Reader {
                 }
                 Err(Unread::Because(reason)) => return Err(reason),
             };
-            items.extend(page.items);
-            let next = page.metadata.continue_token;
-            if next.is_empty() || next == token {
-                return Ok(Listed {
-                    items,
-                    left_count: 0,
-                });
+            // A server may send more than it was asked for, and may tell of any number.
+            let beyond = page.items.len().saturating_sub(limit);
+            for item in page.items.into_iter().take(limit) {
+                self.keep(&item)?;
+                items.push(item);
             }
-            token = next;
-            if items.len() >= count_max {
-                let left = page.metadata.remaining_item_count.unwrap_or(1).max(1);
-                let left_count = u64::try_from(left).unwrap_or(1);
+            let next = page.metadata.continue_token;
+            let remaining = match next.is_empty() {
+                true => 0,
+                false => page.metadata.remaining_item_count.unwrap_or(1).max(1),
+            };
+            let left_count = u64::try_from(remaining)
+                .unwrap_or(1)
+                .saturating_add(beyond as u64);
+            if next.is_empty() || beyond > 0 || items.len() >= count_max {
                 return Ok(Listed { items, left_count });
             }
+            if next == token {
+                return Err("the list gives the same continue token again".to_owned());
+            }
+            token = next;
         }
     }
 
@@ -150,6 +187,17 @@ impl Reader {
         }
     }
 
+    /// Counts what is kept.
+    ///
+    /// # Errors
+    /// It would be too much; from then on nothing more of this cluster is kept.
+    fn keep(&self, object: &Value) -> Result<(), String> {
+        let kept = self.left.lock().charge_value(object);
+        kept.map_err(|_| {
+            format!("it was not read: a preview keeps at most {KEPT_MIB} MiB of one cluster")
+        })
+    }
+
     async fn timely<T>(
         &self,
         call: impl Future<Output = Result<T, client::Error>>,
@@ -171,10 +219,86 @@ enum Unread {
     Because(String),
 }
 
+fn within(kube: &kube::Client, bounds: Bounds) -> Dynamic {
+    let budget = Arc::new(Budget::new(bounds));
+    Dynamic::new(Client::within(kube.clone(), budget))
+}
+
 fn endpoint(cluster: &LogicalCluster, gvr: &GroupVersionResource, namespace: &str) -> Endpoint {
     Endpoint {
         scope: Some(ClusterScope::One(cluster.clone())),
         gvr: gvr.clone(),
         namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{convert::Infallible, time::Duration};
+
+    use http::{Request, Response};
+    use http_body_util::Full;
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+
+    /// A reader of a cluster that answers every list with the same page.
+    fn reader(page: &Value) -> Reader {
+        let page = page.to_string();
+        let hub = client::in_process(tower::service_fn(move |_: Request<Body>| {
+            let page = page.clone();
+            async move { Ok::<_, Infallible>(Response::new(Full::<bytes::Bytes>::from(page))) }
+        }));
+        Reader::new(hub, Instant::now() + Duration::from_secs(60))
+    }
+
+    async fn list(reader: &Reader, count_max: usize) -> Result<Listed, String> {
+        let cluster = "east".parse().expect("it is a name");
+        let gvr = GroupVersionResource::new("example.com", "v1", "widgets");
+        reader.list(&cluster, &gvr, "", None, count_max).await
+    }
+
+    #[tokio::test]
+    async fn a_page_longer_than_it_was_asked_for_is_cut() {
+        let items = vec![json!({"kind": "Widget"}); 700];
+        let page = json!({"kind": "WidgetList", "items": items, "metadata": {}});
+        let listed = list(&reader(&page), 500).await.expect("it is read");
+        assert_eq!((listed.items.len(), listed.left_count), (PAGE_SIZE, 450));
+        let metadata = json!({"continue": "c", "remainingItemCount": i64::MAX});
+        let page = json!({"kind": "WidgetList", "items": page["items"], "metadata": metadata});
+        let listed = list(&reader(&page), 500).await.expect("it is read");
+        let left_count = i64::MAX.cast_unsigned() + 450;
+        assert_eq!(
+            (listed.items.len(), listed.left_count),
+            (PAGE_SIZE, left_count)
+        );
+    }
+
+    #[tokio::test]
+    async fn no_list_is_whole_that_begins_anew() {
+        let page = json!({"items": [{"kind": "Widget"}], "metadata": {"continue": "c"}});
+        let listed = list(&reader(&page), 500).await;
+        assert!(listed.is_err_and(|reason| reason.contains("same continue token")));
+    }
+
+    #[tokio::test]
+    async fn what_is_kept_of_a_cluster_is_bounded_and_given_back_with_its_reader() {
+        let items = vec![json!({"kind": "Widget", "data": "x".repeat(1 << 20)}); 12];
+        let page = json!({"kind": "WidgetList", "items": items, "metadata": {}});
+        let one = reader(&page);
+        for round in 0..5 {
+            assert!(list(&one, 500).await.is_ok(), "{round}: 60 MiB fit");
+        }
+        let listed = list(&one, 500).await;
+        assert!(listed.is_err_and(|reason| reason.contains("at most 64 MiB")));
+        assert!(list(&one.anew(), 500).await.is_ok(), "another has its own");
+    }
+
+    #[tokio::test]
+    async fn an_answer_of_a_spoke_is_no_larger_than_a_spokes() {
+        let page = json!({"items": [{"kind": "Widget", "data": "x".repeat(17 << 20)}]});
+        let listed = list(&reader(&page), 500).await;
+        assert!(listed.is_err_and(|reason| reason.contains("larger than 16 MiB")));
     }
 }
