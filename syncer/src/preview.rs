@@ -345,21 +345,42 @@ async fn crd(
     preview
 }
 
+/// Adds counts, some of which are what a spoke says.
 fn add(summary: &mut Summary, counts: &Summary) {
-    summary.clusters += counts.clusters;
-    summary.unknown_clusters += counts.unknown_clusters;
-    summary.instances += counts.instances;
-    summary.examined += counts.examined;
-    summary.invalid += counts.invalid;
-    summary.failing += counts.failing;
-    summary.created += counts.created;
-    summary.updated += counts.updated;
-    summary.deleted += counts.deleted;
-    summary.held += counts.held;
+    let add = |sum: &mut u64, count: u64| *sum = sum.saturating_add(count);
+    add(&mut summary.clusters, counts.clusters);
+    add(&mut summary.unknown_clusters, counts.unknown_clusters);
+    add(&mut summary.instances, counts.instances);
+    add(&mut summary.examined, counts.examined);
+    add(&mut summary.invalid, counts.invalid);
+    add(&mut summary.failing, counts.failing);
+    add(&mut summary.created, counts.created);
+    add(&mut summary.updated, counts.updated);
+    add(&mut summary.deleted, counts.deleted);
+    add(&mut summary.held, counts.held);
 }
 
 fn omit(status: &mut PreviewStatus, what: &str) {
     if status.omitted.len() < OMITTED_COUNT_MAX {
         status.omitted.push(text(what));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_that_spokes_make_up_do_not_overflow() {
+        let mut summary = Summary::default();
+        for _ in 0..3 {
+            let counts = Summary {
+                instances: i64::MAX.cast_unsigned(),
+                deleted: 1,
+                ..Summary::default()
+            };
+            add(&mut summary, &counts);
+        }
+        assert_eq!((summary.instances, summary.deleted), (u64::MAX, 3));
     }
 }

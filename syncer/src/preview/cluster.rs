@@ -99,7 +99,7 @@ async fn fill(
     let (cluster, graph) = (&place.cluster, &subject.new.graph);
     let listed = reader.list(cluster, graph.gvr(), "", None, INSTANCE_COUNT_MAX);
     let listed = listed.await?;
-    preview.instances = listed.items.len() as u64 + listed.left_count;
+    preview.instances = (listed.items.len() as u64).saturating_add(listed.left_count);
     if listed.items.is_empty() || preview.serving == "Ends" {
         return Ok(()); // what is not served any more is left as it is
     }
