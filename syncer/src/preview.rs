@@ -26,7 +26,7 @@ use api::{
     kro::{ResourceGraphDefinition, keys},
     wheelhouse::{
         keys as own,
-        preview::{CrdPreview, PreviewStatus, Summary},
+        preview::{ClusterPreview, CrdPreview, PreviewStatus, Summary},
     },
 };
 use client::apart;
@@ -45,7 +45,7 @@ use crate::{
         switches::{Chosen, Switchboard, Switches},
     },
 };
-use cluster::{Looked, PLANS_ARE_LONG, Subject};
+use cluster::{PLANS_ARE_LONG, Subject};
 use reading::Reader;
 use told::text;
 
@@ -55,6 +55,8 @@ const READ_TIMEOUT: Duration = Duration::from_secs(25);
 const CLUSTER_COUNT_MAX: usize = 1_000;
 /// Clusters that are looked at together.
 const TOGETHER: usize = 4;
+/// Bytes of all changes that are told, as JSON.
+const TOLD_BYTES_MAX: usize = 4 << 20;
 /// Texts about what was left out.
 const OMITTED_COUNT_MAX: usize = 64;
 
@@ -156,10 +158,20 @@ impl Previewer {
             .iter()
             .map(|place| cluster::look(reader, &subject, place).boxed())
             .collect();
-        let looked: Vec<Option<Looked>> = stream::iter(looked).buffered(TOGETHER).collect().await;
-        for looked in looked.into_iter().flatten() {
+        let mut looked = stream::iter(looked).buffered(TOGETHER);
+        let (mut left, mut cut_count) = (TOLD_BYTES_MAX, 0_usize);
+        while let Some(looked) = looked.next().await {
+            let Some(mut looked) = looked else { continue };
             add(&mut status.summary, &looked.counts);
+            cut_count += usize::from(cut(&mut looked.preview, &mut left));
             status.clusters.push(looked.preview);
+        }
+        if cut_count > 0 {
+            let what = format!("changes in {cut_count} clusters");
+            omit(
+                status,
+                &format!("{what}, because there are too many to tell"),
+            );
         }
         Ok(())
     }
@@ -345,6 +357,20 @@ async fn crd(
     preview
 }
 
+/// Leaves out the changes for which no bytes are left; tells whether there were such.
+fn cut(preview: &mut ClusterPreview, left: &mut usize) -> bool {
+    let all = preview.changes.len();
+    preview.changes.retain(|change| {
+        let bytes = serde_json::to_vec(change).map_or(usize::MAX, |text| text.len());
+        // After the first one that does not fit, none does: what is told is the beginning.
+        *left = left.saturating_sub(bytes);
+        *left > 0
+    });
+    let cut_count = all.saturating_sub(preview.changes.len()) as u64;
+    preview.changes_omitted = preview.changes_omitted.saturating_add(cut_count);
+    cut_count > 0
+}
+
 /// Adds counts, some of which are what a spoke says.
 fn add(summary: &mut Summary, counts: &Summary) {
     let add = |sum: &mut u64, count: u64| *sum = sum.saturating_add(count);
@@ -368,7 +394,29 @@ fn omit(status: &mut PreviewStatus, what: &str) {
 
 #[cfg(test)]
 mod tests {
+    use api::wheelhouse::preview::InstancePreview;
+
     use super::*;
+
+    #[test]
+    fn changes_are_told_up_to_a_sum_over_all_clusters() {
+        let change = || InstancePreview {
+            failure: "x".repeat(400),
+            ..InstancePreview::default()
+        };
+        let mut left = 2_000;
+        let mut told = Vec::new();
+        for _ in 0..3 {
+            let mut preview = ClusterPreview {
+                changes: vec![change(); 3],
+                changes_omitted: 1,
+                ..ClusterPreview::default()
+            };
+            let is_cut = cut(&mut preview, &mut left);
+            told.push((preview.changes.len(), preview.changes_omitted, is_cut));
+        }
+        assert_eq!(told, [(3, 1, false), (1, 3, true), (0, 4, true)]);
+    }
 
     #[test]
     fn counts_that_spokes_make_up_do_not_overflow() {
