@@ -250,7 +250,7 @@ impl Previewer {
                 scope: Some(scope),
             })
             .collect();
-        resolving::fetch_as_seen(&sources, &typed.spec).await
+        resolving::fetch_as_seen(&sources, &typed.spec, reader.end()).await
     }
 }
 

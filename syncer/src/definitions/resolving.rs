@@ -26,6 +26,7 @@ use futures::future::join_all;
 use graph::{ResolveError, ResolvedKind, SchemaResolver};
 use schema::Schema;
 use serde_json::Value;
+use tokio::time::Instant;
 use tracing::debug;
 
 use crate::{
@@ -120,8 +121,9 @@ pub(crate) struct Source<'a> {
     pub(crate) scope: Option<&'a ClusterScope>,
 }
 
-/// Fetches what a definition names and the built-in kinds do not have from places of the hub, as somebody sees them there.
-pub(crate) async fn fetch_as_seen(sources: &[Source<'_>], spec: &RgdSpec) -> Fetched {
+/// Fetches what a definition names and the built-in kinds do not have from places of the hub, as somebody sees them there. Nothing is
+/// read after `end`: what is missing then may be there.
+pub(crate) async fn fetch_as_seen(sources: &[Source<'_>], spec: &RgdSpec, end: Instant) -> Fetched {
     let mut wanted = named(spec);
     wanted.retain(|gvk| ResolvedKind::built_in(gvk).is_none());
     let mut read: Vec<FetchedSchemas> = Vec::new();
@@ -130,10 +132,19 @@ pub(crate) async fn fetch_as_seen(sources: &[Source<'_>], spec: &RgdSpec) -> Fet
         if read.iter().filter(is_whole).count() >= VIEW_COUNT || wanted.is_empty() {
             break;
         }
+        if Instant::now() >= end {
+            let reason = "not all clusters were asked for their schemas in time".to_owned();
+            read.push(FetchedSchemas {
+                unavailable: Some(reason),
+                ..FetchedSchemas::default()
+            });
+            break;
+        }
+        let patience = end.min(Instant::now() + PATIENCE);
         let asked = sources.iter().map(|source| async {
             let mut fetched = FetchedSchemas::default();
             let asked = fetch_all(*source, &wanted, &mut fetched);
-            if tokio::time::timeout(PATIENCE, asked).await.is_err() {
+            if tokio::time::timeout_at(patience, asked).await.is_err() {
                 let cluster = source.cluster.as_str();
                 let reason = format!("spoke {cluster:?} gives no schemas in time");
                 fetched.unavailable = Some(reason);
@@ -536,6 +547,32 @@ mod tests {
             kinds: HashMap::from([(gvk("Widget"), Found { kind, fingerprint })]),
             ..FetchedSchemas::default()
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silent_clusters_do_not_take_longer_than_what_is_left() {
+        let hub = client::in_process(tower::service_fn(|_: http::Request<kube::client::Body>| {
+            std::future::pending::<Result<http::Response<kube::client::Body>, std::io::Error>>()
+        }));
+        let dynamic = Dynamic::new(hub);
+        let spec: RgdSpec = serde_json::from_value(json!({
+            "schema": {"apiVersion": "v1", "kind": "App"},
+            "resources": [{"id": "w", "template": {"apiVersion": "example.com/v1", "kind": "Widget"}}],
+        }))
+        .expect("it is a spec");
+        let cluster = "east".parse().expect("it is a name");
+        let source = Source {
+            dynamic: &dynamic,
+            cluster: &cluster,
+            scope: None,
+        };
+        let start = Instant::now();
+        let end = start + Duration::from_secs(7);
+        let fetched = fetch_as_seen(&[source; 100], &spec, end).await;
+        let elapsed = start.elapsed();
+        assert!(elapsed < Duration::from_secs(8), "{elapsed:?}");
+        let resolved = fetched.union.resolve(&gvk("Widget"));
+        assert!(matches!(resolved, Err(ResolveError::Unavailable(_))));
     }
 
     /// The story: a CRD of kro's examples has `required` 25 levels deep, which was cut, and its kind was not found.

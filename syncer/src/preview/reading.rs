@@ -66,6 +66,10 @@ impl Reader {
         within(&self.kube, Bounds::SPOKE)
     }
 
+    pub(super) const fn end(&self) -> Instant {
+        self.end
+    }
+
     pub(super) fn is_over(&self) -> bool {
         Instant::now() >= self.end
     }
