@@ -350,11 +350,7 @@ pub(crate) async fn start(
 /// Lets the hub preview definitions, with the compiler and the planner of the controllers. Every replica does: nothing of what the
 /// controllers know is needed.
 fn set_previewer(hub: &Hub, brake: syncer::Brake, switches: &Switches) {
-    let previewer = Arc::new(syncer::Previewer {
-        hub_id: hub.id().to_owned(),
-        brake,
-        switches: switches.clone(),
-    });
+    let previewer = Arc::new(syncer::Previewer::new(hub.id(), brake, switches));
     hub.set_previewer(Arc::new(move |caller, home, definition| {
         let previewer = Arc::clone(&previewer);
         Box::pin(async move {

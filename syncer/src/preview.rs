@@ -18,7 +18,7 @@ mod cluster;
 mod reading;
 mod told;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, num::NonZero, sync::Arc, thread, time::Duration};
 
 use api::{
     LogicalCluster,
@@ -33,7 +33,10 @@ use client::apart;
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
 use graph::{CompiledGraph, Owner, compatibility};
 use serde_json::Value;
-use tokio::time::Instant;
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout_at},
+};
 
 use crate::{
     definitions::resolving::{self, Fetched},
@@ -45,12 +48,14 @@ use crate::{
         switches::{Chosen, Switchboard, Switches},
     },
 };
-use cluster::{PLANS_ARE_LONG, Subject};
+use cluster::Subject;
 use reading::Reader;
 use told::text;
 
 /// How long everything may take that is read, so that there is an answer with what came before a client gives up.
 const READ_TIMEOUT: Duration = Duration::from_secs(25);
+/// The work is done apart from the threads that serve, however small a definition or an instance is.
+const WORK_IS_LONG: usize = usize::MAX;
 /// Clusters that are looked at. A hub is built for some more than that.
 const CLUSTER_COUNT_MAX: usize = 1_000;
 /// Clusters that are looked at together.
@@ -69,7 +74,13 @@ pub struct Previewer {
     pub brake: Brake,
     /// kro's switches.
     pub switches: Switches,
+    /// All previews together leave room for the work of others.
+    planning: Planning,
 }
+
+/// Turns of compiling and planning; cheap to clone, and the clones share them.
+#[derive(Clone, Debug)]
+struct Planning(Arc<Semaphore>);
 
 /// A logical cluster that a definition may be for, as far as the caller sees it.
 struct Place {
@@ -85,9 +96,50 @@ struct Draft {
     reaching: Reaching,
 }
 
+// === impl Planning ===
+
+impl Planning {
+    /// Runs work apart from the threads that serve, if its turn comes before `end`.
+    ///
+    /// # Errors
+    /// It does not, or the work fails.
+    async fn run<T: Send + 'static>(
+        &self,
+        end: Instant,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, String> {
+        let place = timeout_at(end, Arc::clone(&self.0).acquire_owned()).await;
+        let place = place.map_err(|_elapsed| "its turn did not come in time".to_owned())?;
+        let place = place.map_err(|error| error.to_string())?;
+        let worked = apart::run(WORK_IS_LONG, move || {
+            let _place = place; // a call that is given up does not end the work
+            work()
+        });
+        worked.await.map_err(|error| error.to_string())
+    }
+}
+
+impl Default for Planning {
+    /// Half of the cores.
+    fn default() -> Self {
+        let cores = thread::available_parallelism().map_or(1, NonZero::get);
+        Self(Arc::new(Semaphore::new((cores / 2).max(1))))
+    }
+}
+
 // === impl Previewer ===
 
 impl Previewer {
+    /// Makes previews, with what the controllers were started with.
+    pub fn new(hub_id: &str, brake: Brake, switches: &Switches) -> Self {
+        Self {
+            hub_id: hub_id.to_owned(),
+            brake,
+            switches: switches.clone(),
+            planning: Planning::default(),
+        }
+    }
+
     /// Tells what would happen if `definition` were written to the logical cluster `home`. `hub` is a client of this hub that acts as the
     /// caller.
     pub async fn preview(
@@ -128,11 +180,15 @@ impl Previewer {
         };
         let fetched = self.fetch(reader, &places, &typed).await;
         let fetched = Arc::new(fetched);
-        let new = draft(home, definition, &typed, &fetched, &chosen).await?;
+        let new = self
+            .draft(reader, home, (definition, &typed), (&fetched, &chosen))
+            .await?;
         status.accepted = true;
         let before = match live.as_ref().map(|live| (live, self::typed(live))) {
             Some((live, Ok(typed))) => {
-                let before = draft(home, live, &typed, &fetched, &chosen).await;
+                let before = self
+                    .draft(reader, home, (live, &typed), (&fetched, &chosen))
+                    .await;
                 before.ok() // children are compared with what is there then
             }
             Some((_, Err(_))) | None => None,
@@ -153,6 +209,7 @@ impl Previewer {
             home,
             hub_id: &self.hub_id,
             brake: self.brake,
+            planning: &self.planning,
         };
         let looked: Vec<BoxFuture<'_, _>> = places
             .iter()
@@ -224,6 +281,28 @@ impl Previewer {
         places
     }
 
+    /// Compiles a definition.
+    async fn draft(
+        &self,
+        reader: &Reader,
+        home: &LogicalCluster,
+        (definition, typed): (&Value, &ResourceGraphDefinition),
+        (fetched, chosen): (&Arc<Fetched>, &Chosen),
+    ) -> Result<Draft, String> {
+        let (options, name) = (chosen.settings.compile, typed.metadata.name.clone());
+        let (spec, fetched) = (typed.spec.clone(), Arc::clone(fetched));
+        let compiled = self.planning.run(reader.end(), move || {
+            fetched.compile(|schemas| graph::compile_with(&spec, &name, schemas, &options))
+        });
+        let (graph, _) = compiled.await?.map_err(|error| error.to_string())?;
+        let metadata = &typed.metadata;
+        Ok(Draft {
+            graph,
+            grant: Grant::of(home, definition)?,
+            reaching: Reaching::of(&metadata.annotations, &metadata.labels)?,
+        })
+    }
+
     fn board(&self) -> Switchboard {
         let label = (own::HUB.to_owned(), self.hub_id.clone());
         Switchboard::new(self.switches.clone(), BTreeMap::from([label]))
@@ -269,29 +348,6 @@ fn typed(definition: &Value) -> Result<ResourceGraphDefinition, String> {
         return Err("it has no name".to_owned());
     }
     Ok(typed)
-}
-
-/// Compiles a definition.
-async fn draft(
-    home: &LogicalCluster,
-    definition: &Value,
-    typed: &ResourceGraphDefinition,
-    fetched: &Arc<Fetched>,
-    chosen: &Chosen,
-) -> Result<Draft, String> {
-    let (options, name) = (chosen.settings.compile, typed.metadata.name.clone());
-    let (spec, fetched) = (typed.spec.clone(), Arc::clone(fetched));
-    let compiled = apart::run(PLANS_ARE_LONG, move || {
-        fetched.compile(|schemas| graph::compile_with(&spec, &name, schemas, &options))
-    });
-    let compiled = compiled.await.map_err(|error| error.to_string())?;
-    let (graph, _) = compiled.map_err(|error| error.to_string())?;
-    let metadata = &typed.metadata;
-    Ok(Draft {
-        graph,
-        grant: Grant::of(home, definition)?,
-        reaching: Reaching::of(&metadata.annotations, &metadata.labels)?,
-    })
 }
 
 /// Tells what would become of the CRD in the definition's home.
@@ -397,6 +453,23 @@ mod tests {
     use api::wheelhouse::preview::InstancePreview;
 
     use super::*;
+
+    #[tokio::test]
+    async fn work_waits_for_its_turn_and_no_longer_than_it_may() {
+        let planning = Planning(Arc::new(Semaphore::new(1)));
+        let soon = || Instant::now() + Duration::from_millis(20);
+        let later = Instant::now() + Duration::from_secs(60);
+        let (sender, receiver) = std::sync::mpsc::channel::<()>();
+        let long = planning.run(soon(), move || receiver.recv());
+        let given_up = tokio::time::timeout(Duration::from_millis(20), long).await;
+        assert!(given_up.is_err(), "it is still at work");
+        assert!(
+            planning.run(soon(), || ()).await.is_err(),
+            "and has the place"
+        );
+        sender.send(()).expect("it still waits");
+        assert_eq!(planning.run(later, || 7).await, Ok(7));
+    }
 
     #[test]
     fn changes_are_told_up_to_a_sum_over_all_clusters() {

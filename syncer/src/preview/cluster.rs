@@ -14,7 +14,6 @@ use api::{
         preview::{ClusterPreview, InstancePreview, Summary},
     },
 };
-use client::apart;
 use graph::{
     Observed, ResolvedKind, Wanted,
     foresight::{self, ChildAction, Foreseen, is_child_of},
@@ -22,7 +21,7 @@ use graph::{
 use schema::{Schema, structural, validate};
 use serde_json::Value;
 
-use super::{Draft, Place, reading::Reader, told};
+use super::{Draft, Place, Planning, reading::Reader, told};
 use crate::state::{brake::Brake, children, switches::Chosen};
 
 /// Instances of one cluster that are read.
@@ -39,8 +38,6 @@ const TOLD_CHILD_COUNT_MAX: usize = 50;
 const ERROR_COUNT_MAX: usize = 8;
 /// Rounds of reading what plans refer to.
 const READ_ROUND_COUNT_MAX: usize = 8;
-/// Plans are made apart from the threads that serve, however small the instance is.
-pub(super) const PLANS_ARE_LONG: usize = usize::MAX;
 
 /// What is previewed.
 pub(super) struct Subject<'a> {
@@ -49,6 +46,7 @@ pub(super) struct Subject<'a> {
     pub(super) home: &'a LogicalCluster,
     pub(super) hub_id: &'a str,
     pub(super) brake: Brake,
+    pub(super) planning: &'a Planning,
 }
 
 /// The children in a cluster, by the set that they say they belong to.
@@ -261,8 +259,8 @@ async fn foresee(
             before: subject.before.map(|before| Arc::clone(&before.graph)),
             chosen: Arc::clone(&place.chosen),
         };
-        let foreseen = apart::run(PLANS_ARE_LONG, move || asked.answer());
-        let foreseen = foreseen.await.map_err(|error| error.to_string())?;
+        let foreseen = subject.planning.run(reader.end(), move || asked.answer());
+        let foreseen = foreseen.await?;
         let wanted = foreseen.wanted.iter();
         let new: Vec<Wanted> = wanted
             .filter(|wanted| answered.insert((*wanted).clone()))
