@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use api::{
-    ClusterScope, GroupVersionResource, LogicalCluster, growth::Growth, selector::Selector,
+    ClusterScope, GroupVersionResource, LogicalCluster,
+    growth::{Growth, TooLarge},
+    selector::Selector,
     wheelhouse::Spoke,
 };
 use client::{Bounds, Budget, Client, Dynamic, Endpoint, ListRequest};
@@ -21,7 +23,9 @@ const PAGE_SIZE: usize = 250;
 const EXTERNAL_COUNT_MAX: usize = 500;
 
 /// Memory of the objects of one cluster that are kept at a time.
-const KEPT_MIB: u64 = 64;
+const KEPT_BYTES_MAX: u64 = 64 << 20;
+/// Memory of all Spokes, which are the hub's own, while they are read.
+const SPOKES_BYTES_MAX: u64 = 256 << 20;
 /// What is under way from one cluster. The hub hands on what a spoke answers, so no answer is trusted to be small.
 const OBJECTS: Bounds = Bounds {
     total_bytes_max: 48 << 20,
@@ -50,7 +54,7 @@ impl Reader {
     pub(super) fn new(kube: kube::Client, end: Instant) -> Self {
         Self {
             hub: within(&kube, OBJECTS),
-            left: Mutex::new(Growth::new(KEPT_MIB << 20)),
+            left: Mutex::new(Growth::new(KEPT_BYTES_MAX)),
             kube,
             end,
         }
@@ -105,7 +109,11 @@ impl Reader {
     /// Reads the Spokes that the caller may list; tells how many more there are than `count_max`.
     pub(super) async fn spokes(&self, count_max: usize) -> Result<(Vec<Spoke>, u64), String> {
         let root = LogicalCluster::root();
-        let listed = self
+        let reader = Self {
+            left: Mutex::new(Growth::new(SPOKES_BYTES_MAX)),
+            ..self.anew()
+        };
+        let listed = reader
             .list(&root, &resources::spokes(), "", None, count_max)
             .await?;
         let spokes = listed.items.into_iter();
@@ -197,8 +205,9 @@ impl Reader {
     /// It would be too much; from then on nothing more of this cluster is kept.
     fn keep(&self, object: &Value) -> Result<(), String> {
         let kept = self.left.lock().charge_value(object);
-        kept.map_err(|_| {
-            format!("it was not read: a preview keeps at most {KEPT_MIB} MiB of one cluster")
+        kept.map_err(|TooLarge { bytes_max }| {
+            let mib = bytes_max >> 20;
+            format!("it was not read: a preview keeps at most {mib} MiB of one cluster")
         })
     }
 
