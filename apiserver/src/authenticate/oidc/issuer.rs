@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - Keys are read over HTTPS alone, within [`READ_TIMEOUT`], and no redirect is followed.
-//! - Strangers who present tokens make the hub read at most once in [`KEYS_INTERVAL`].
+//! - Strangers who present tokens make the hub read at most once in [`KEYS_INTERVAL`], also where they do not wait for the answer.
 //! - An issuer that cannot be read keeps the keys that it had.
 //!
 //! Source: OpenID Connect Discovery 1.0 sections 3 and 4.
@@ -119,16 +119,17 @@ impl Issuer {
     }
 
     /// Whether the issuer has signed a token. An unknown key may be new.
-    pub(super) async fn may_have_signed(&self, token: &Jws<'_>) -> bool {
+    pub(super) async fn may_have_signed(self: &Arc<Self>, token: &Jws<'_>) -> bool {
         self.has_signed(token) || self.refresh().await.have_signed(token)
     }
 
     /// Reads the keys, unless they were read just now.
-    pub(super) async fn refresh(&self) -> Arc<Keys> {
-        self.keys.read(|| self.read()).await
+    pub(super) async fn refresh(self: &Arc<Self>) -> Arc<Keys> {
+        let read = || Arc::clone(self).read();
+        self.keys.read_in_task(read).await
     }
 
-    async fn read(&self) -> Option<Keys> {
+    async fn read(self: Arc<Self>) -> Option<Keys> {
         let read = timeout(READ_TIMEOUT, self.read_keys()).await;
         let read = read.unwrap_or_else(|_elapsed| Err("timed out".to_owned()));
         let mut failure = self.failure.lock();
