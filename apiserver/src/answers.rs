@@ -34,6 +34,8 @@ pub(crate) struct Answer<A> {
     at: Instant,
     /// How long it counts for anybody.
     counts_for: Duration,
+    /// Whether it goes first where there is no room.
+    is_spare: bool,
 }
 
 /// What somebody publishes and seldom changes, keys for instance: read again where it may be old, but not all the time.
@@ -49,7 +51,8 @@ pub(crate) struct Published<T> {
 // === impl Answers ===
 
 impl<A> Answers<A> {
-    /// Remembers at most `count_max` answers. Full: those that count for nobody are forgotten, or else all.
+    /// Remembers at most `count_max` answers. Full: those that count for nobody or are spare are forgotten, or else all that were given, or
+    /// else the waits too.
     pub(crate) fn new(count_max: usize) -> Self {
         Self {
             cells: Mutex::default(),
@@ -62,7 +65,10 @@ impl<A> Answers<A> {
         let cells = self.cells.lock();
         let cell = cells.get(question)?;
         let now = Instant::now();
-        let counts = cell.get().is_none_or(|it| it.counts(now, age));
+        let counts = match cell.get() {
+            Some(answer) => answer.counts(now, age),
+            None => is_waited_for(cell),
+        };
         counts.then(|| Arc::clone(cell))
     }
 
@@ -70,12 +76,8 @@ impl<A> Answers<A> {
     pub(crate) fn cell(&self, question: Question, age: Duration) -> Cell<A> {
         let mut cells = self.cells.lock();
         let now = Instant::now();
-        if cells.len() >= self.count_max {
-            let counts = |it: &Answer<A>| it.counts(now, Duration::MAX);
-            cells.retain(|_, cell| cell.get().is_none_or(counts));
-            if cells.len() >= self.count_max {
-                cells.clear();
-            }
+        if !cells.contains_key(&question) {
+            self.make_room(&mut cells, now);
         }
         let cell = cells.entry(question).or_default();
         if cell.get().is_some_and(|it| !it.counts(now, age)) {
@@ -83,6 +85,27 @@ impl<A> Answers<A> {
         }
         Arc::clone(cell)
     }
+
+    fn make_room(&self, cells: &mut HashMap<Question, Cell<A>>, now: Instant) {
+        if cells.len() < self.count_max {
+            return;
+        }
+        cells.retain(|_, cell| match cell.get() {
+            Some(answer) => !answer.is_spare && answer.counts(now, Duration::MAX),
+            None => is_waited_for(cell),
+        });
+        if cells.len() >= self.count_max {
+            cells.retain(|_, cell| cell.get().is_none());
+        }
+        if cells.len() >= self.count_max {
+            cells.clear();
+        }
+    }
+}
+
+/// Whether somebody beside the map has a place. Whoever waited for its answer may have gone away. The caller has the lock.
+fn is_waited_for<A>(cell: &Cell<A>) -> bool {
+    Arc::strong_count(cell) > 1
 }
 
 impl<A> fmt::Debug for Answers<A> {
@@ -100,6 +123,15 @@ impl<A> Answer<A> {
             said,
             at: Instant::now(),
             counts_for,
+            is_spare: false,
+        }
+    }
+
+    /// The same, of one that goes first where there is no room: strangers can cause as many as they like.
+    pub(crate) fn spare(said: A, counts_for: Duration) -> Self {
+        Self {
+            is_spare: true,
+            ..Self::now(said, counts_for)
         }
     }
 
@@ -255,6 +287,42 @@ mod tests {
         drop(answers.cell([101; 32], Duration::MAX));
         let known = answers.known(&[100; 32], Duration::MAX);
         assert!(known.is_some_and(|it| Arc::ptr_eq(&it, &waited_for)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn strangers_push_out_no_good_answer_and_nobody_who_waits() {
+        let answers = Answers::new(4);
+        let good = answers.cell([200; 32], Duration::MAX);
+        good.get_or_init(|| async { Answer::now("yes", SECOND) })
+            .await;
+        drop(good);
+        let waited_for = answers.cell([201; 32], Duration::MAX);
+        for question in 0..100 {
+            let cell = answers.cell([question; 32], Duration::MAX);
+            // Each other one goes away before there is an answer.
+            if question % 2 == 0 {
+                cell.get_or_init(|| async { Answer::spare("no", SECOND) })
+                    .await;
+            }
+            drop(cell);
+            let is_known = answers.known(&[question; 32], Duration::MAX).is_some();
+            assert_eq!(is_known, question % 2 == 0, "{question}");
+            assert!(answers.cells.lock().len() <= 4, "{question}");
+            let good = answers.known(&[200; 32], Duration::MAX);
+            assert!(good.is_some_and(|it| it.get().is_some()), "{question}");
+            let known = answers.known(&[201; 32], Duration::MAX);
+            assert!(known.is_some_and(|it| Arc::ptr_eq(&it, &waited_for)));
+        }
+        // As many as there is room for wait: good answers go, and then all.
+        let waits: Vec<_> = (0..10)
+            .map(|question| {
+                let cell = answers.cell([question; 32], Duration::MAX);
+                assert!(answers.cells.lock().len() <= 4, "{question}");
+                cell
+            })
+            .collect();
+        let last = answers.known(&[9; 32], Duration::MAX);
+        assert!(last.is_some_and(|it| Arc::ptr_eq(&it, &waits[9])));
     }
 
     #[tokio::test(start_paused = true)]

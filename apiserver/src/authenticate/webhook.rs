@@ -5,11 +5,12 @@
 //!   elsewhere or nowhere.
 //! - No webhook makes a user or a group of a name that is Kubernetes' or the hub's own ([`UserInfo::of_issuer`]).
 //! - One token is asked about once at a time, and [`ASK_AT_ONCE`] tokens; [`TOKEN_COUNT_MAX`] are remembered. A webhook that hangs keeps nobody
-//!   waiting longer than [`ASK_TIMEOUT`], and nobody at all whose token is known without it.
+//!   waiting longer than [`SLOT_TIMEOUT`] and [`ASK_TIMEOUT`] together, and nobody at all whose token is known without it.
+//! - However many tokens strangers make up, those that were good before are asked about in [`ASK_AGAIN_AT_ONCE`] slots of their own.
 //!
 //! Source: `apiserver/plugin/pkg/authenticator/token/webhook/webhook.go`.
 
-use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::HashSet, fmt, mem, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use dialect::yaml::{self, Aliases};
@@ -18,9 +19,13 @@ use kube::{
     client::ConfigExt as _,
     config::{KubeConfigOptions, Kubeconfig},
 };
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use tokio::{sync::Semaphore, time::timeout};
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    time::timeout,
+};
 
 use super::{TokenAnswer, jws::Jws};
 use crate::{
@@ -32,10 +37,14 @@ use crate::{
 
 /// How long a no counts, or that there was no answer.
 const BAD_FOR: Duration = Duration::from_secs(1);
-/// How long an answer is waited for.
+/// How long an answer is waited for, from when the webhook is asked.
 const ASK_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a question waits until it can be asked.
+const SLOT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Questions at a time.
 const ASK_AT_ONCE: usize = 32;
+/// Those of them that are about tokens that were good before.
+const ASK_AGAIN_AT_ONCE: usize = 8;
 /// Tokens that are remembered.
 const TOKEN_COUNT_MAX: usize = 4096;
 /// Longer tokens are not shown.
@@ -71,7 +80,23 @@ pub(crate) struct TokenWebhook {
     good_for: Duration,
     /// By the hash of the token.
     answers: Answers<TokenAnswer>,
-    slots: Semaphore,
+    slots: Slots,
+}
+
+/// Room for questions at a time.
+struct Slots {
+    for_any: Semaphore,
+    /// For tokens that were good before, beside the others.
+    for_good: Semaphore,
+    /// A leaf of the lock order.
+    good: Mutex<Good>,
+}
+
+/// The tokens that were good when they were last asked about, by their hash. Full: those that were so longest ago are forgotten.
+#[derive(Default)]
+struct Good {
+    late: HashSet<Question>,
+    before: HashSet<Question>,
 }
 
 // === impl TokenWebhook ===
@@ -97,7 +122,7 @@ impl TokenWebhook {
             headers,
             good_for: config.good_for,
             answers: Answers::new(TOKEN_COUNT_MAX),
-            slots: Semaphore::new(ASK_AT_ONCE),
+            slots: Slots::new(),
         })
     }
 
@@ -108,25 +133,29 @@ impl TokenWebhook {
         }
         let question: Question = Sha256::digest(token.as_bytes()).into();
         let cell = self.answers.cell(question, Duration::MAX);
-        let answer = cell.get_or_init(|| self.ask(token)).await;
+        let answer = cell.get_or_init(|| self.ask(&question, token)).await;
         answer.said.clone()
     }
 
-    async fn ask(&self, token: &str) -> Answer<TokenAnswer> {
+    async fn ask(&self, question: &Question, token: &str) -> Answer<TokenAnswer> {
         let asked = async {
-            let slot = self.slots.acquire().await;
-            let _slot = slot.map_err(|error| error.to_string())?;
-            self.review(token).await
+            let _slot = self.slots.take(question).await?;
+            let reviewed = timeout(ASK_TIMEOUT, self.review(token)).await;
+            reviewed.unwrap_or_else(|_elapsed| Err("timed out".to_owned()))
         };
-        let reviewed = timeout(ASK_TIMEOUT, asked).await;
-        let reviewed = reviewed.unwrap_or_else(|_elapsed| Err("timed out".to_owned()));
-        match reviewed {
-            Ok(Some(user)) => Answer::now(TokenAnswer::User(Arc::new(user)), self.good_for),
-            Ok(None) => Answer::now(TokenAnswer::Nobody, BAD_FOR),
+        match asked.await {
+            Ok(Some(user)) => {
+                self.slots.good.lock().insert(*question);
+                Answer::now(TokenAnswer::User(Arc::new(user)), self.good_for)
+            }
+            Ok(None) => {
+                self.slots.good.lock().remove(question);
+                Answer::spare(TokenAnswer::Nobody, BAD_FOR)
+            }
             Err(error) => {
                 let url = self.peer.url();
                 tracing::warn!(url, error, "cannot have a token reviewed by the webhook");
-                Answer::now(TokenAnswer::Unknown, BAD_FOR)
+                Answer::spare(TokenAnswer::Unknown, BAD_FOR)
             }
         }
     }
@@ -157,6 +186,53 @@ impl TokenWebhook {
 impl fmt::Debug for TokenWebhook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TokenWebhook").finish_non_exhaustive()
+    }
+}
+
+// === impl Slots ===
+
+impl Slots {
+    fn new() -> Self {
+        Self {
+            for_any: Semaphore::new(ASK_AT_ONCE - ASK_AGAIN_AT_ONCE),
+            for_good: Semaphore::new(ASK_AGAIN_AT_ONCE),
+            good: Mutex::default(),
+        }
+    }
+
+    /// Waits for a slot.
+    async fn take(&self, question: &Question) -> Result<SemaphorePermit<'_>, String> {
+        let was_good = self.good.lock().contains(question);
+        let slot = async {
+            tokio::select! {
+                biased;
+                slot = self.for_any.acquire() => slot,
+                slot = self.for_good.acquire(), if was_good => slot,
+            }
+        };
+        let slot = timeout(SLOT_TIMEOUT, slot).await;
+        let slot = slot.map_err(|_elapsed| "too many questions at once".to_owned())?;
+        slot.map_err(|error| error.to_string())
+    }
+}
+
+// === impl Good ===
+
+impl Good {
+    fn contains(&self, question: &Question) -> bool {
+        self.late.contains(question) || self.before.contains(question)
+    }
+
+    fn insert(&mut self, question: Question) {
+        if self.late.len() >= TOKEN_COUNT_MAX / 2 && !self.late.contains(&question) {
+            self.before = mem::take(&mut self.late);
+        }
+        self.late.insert(question);
+    }
+
+    fn remove(&mut self, question: &Question) {
+        self.late.remove(question);
+        self.before.remove(question);
     }
 }
 
@@ -238,6 +314,8 @@ pub(super) const fn is_still_good(said: &TokenAnswer) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
+
     use super::*;
 
     const GOOD: &str = "
@@ -284,6 +362,74 @@ users: [{name: b, user: {token: secret}}]
                 .unwrap_or_else(|| panic!("{to} is taken"));
             assert!(error.contains(want), "{to}: {error}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn strangers_leave_slots_to_tokens_that_were_good() {
+        let slots = Slots::new();
+        slots.good.lock().insert([1; 32]);
+        let stranger = [0; 32];
+        let mut taken = Vec::new();
+        for _ in ASK_AGAIN_AT_ONCE..ASK_AT_ONCE {
+            taken.push(slots.take(&stranger).await.unwrap());
+        }
+        let began = Instant::now();
+        for _ in 0..ASK_AGAIN_AT_ONCE {
+            taken.push(slots.take(&[1; 32]).await.unwrap());
+        }
+        assert_eq!(began.elapsed(), Duration::ZERO, "nobody stands before them");
+        for question in [stranger, [1; 32]] {
+            let began = Instant::now();
+            slots.take(&question).await.unwrap_err();
+            assert_eq!(began.elapsed(), SLOT_TIMEOUT);
+        }
+        // They take those of all too, and are strangers again after a no.
+        drop(taken.remove(0));
+        taken.push(slots.take(&[1; 32]).await.unwrap());
+        drop(taken.remove(ASK_AT_ONCE - ASK_AGAIN_AT_ONCE));
+        slots.good.lock().remove(&[1; 32]);
+        slots.take(&[1; 32]).await.unwrap_err();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_for_an_answer_begins_when_the_webhook_is_asked() {
+        // Connections wait to be accepted without end.
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (peer, headers) = reached(&GOOD.replace("hook.example.com", &address))
+            .await
+            .unwrap();
+        let webhook = TokenWebhook {
+            peer,
+            headers,
+            good_for: Duration::from_secs(3),
+            answers: Answers::new(TOKEN_COUNT_MAX),
+            slots: Slots::new(),
+        };
+        let all = u32::try_from(ASK_AT_ONCE - ASK_AGAIN_AT_ONCE).unwrap();
+        let others = webhook.slots.for_any.acquire_many(all).await.unwrap();
+        let (wait, began) = (Duration::from_secs(4), Instant::now());
+        let others_end = async {
+            tokio::time::sleep(wait).await;
+            drop(others);
+        };
+        let (said, ()) = tokio::join!(webhook.find("opaque"), others_end);
+        assert!(matches!(said, TokenAnswer::Unknown));
+        let took = began.elapsed();
+        assert!(took >= wait + ASK_TIMEOUT, "{took:?}");
+    }
+
+    #[test]
+    fn as_many_good_tokens_are_kept_as_there_is_room_for() {
+        let mut good = Good::default();
+        let question = |number: usize| -> Question { Sha256::digest(number.to_be_bytes()).into() };
+        for number in 0..3 * TOKEN_COUNT_MAX {
+            good.insert(question(number));
+            good.insert(question(0));
+            assert!(good.late.len() + good.before.len() <= TOKEN_COUNT_MAX);
+            assert!(good.contains(&question(0)) && good.contains(&question(number)));
+        }
+        assert!(!good.contains(&question(1)), "long ago");
     }
 
     #[test]
