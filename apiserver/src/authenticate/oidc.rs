@@ -286,7 +286,7 @@ impl Issuers {
                 let all = state.authenticators.iter();
                 all.map(|it| Arc::clone(&it.issuer)).collect()
             };
-            let readings = issuers.iter().map(|issuer| issuer.refresh());
+            let readings = issuers.iter().map(Issuer::refresh);
             let are_ready = tokio::select! {
                 biased;
                 () = shutdown.cancelled() => return,

@@ -61,9 +61,7 @@ impl Metrics {
         );
         registry.register_collector(Box::new(Arc::clone(&requests)));
         registry.register_collector(Box::new(audit));
-        if let Some(issuers) = issuers {
-            registry.register_collector(Box::new(issuer_states::States::new(issuers)));
-        }
+        registry.register_collector(Box::new(issuer_states::States::new(issuers)));
         registry.register_collector(Box::new(sizes::Users::new(Arc::clone(quotas))));
         registry.register_collector(Box::new(sizes::Running::new(tasks.clone())));
         tasks.register_queues(&mut registry);

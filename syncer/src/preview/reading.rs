@@ -157,9 +157,10 @@ impl Reader {
                 items.push(item);
             }
             let next = page.metadata.continue_token;
-            let remaining = match next.is_empty() {
-                true => 0,
-                false => page.metadata.remaining_item_count.unwrap_or(1).max(1),
+            let remaining = if next.is_empty() {
+                0
+            } else {
+                page.metadata.remaining_item_count.unwrap_or(1).max(1)
             };
             let left_count = u64::try_from(remaining)
                 .unwrap_or(1)
@@ -263,7 +264,7 @@ mod tests {
             let page = page.clone();
             async move { Ok::<_, Infallible>(Response::new(Full::<bytes::Bytes>::from(page))) }
         }));
-        Reader::new(hub, Instant::now() + Duration::from_secs(60))
+        Reader::new(hub, Instant::now() + Duration::from_mins(1))
     }
 
     async fn list(reader: &Reader, count_max: usize) -> Result<Listed, String> {

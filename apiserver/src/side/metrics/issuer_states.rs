@@ -10,14 +10,14 @@ use prometheus_client::{
 
 use crate::authenticate::Issuers;
 
-/// Issuers of tokens.
+/// Issuers of tokens, if the operator has named any.
 #[derive(Debug)]
-pub(super) struct States(Arc<Issuers>);
+pub(super) struct States(Option<Arc<Issuers>>);
 
 // === impl States ===
 
 impl States {
-    pub(super) const fn new(issuers: Arc<Issuers>) -> Self {
+    pub(super) const fn new(issuers: Option<Arc<Issuers>>) -> Self {
         Self(issuers)
     }
 }
@@ -30,7 +30,7 @@ impl Collector for States {
             None,
             MetricType::Gauge,
         )?;
-        for state in self.0.states() {
+        for state in self.0.iter().flat_map(|it| it.states()) {
             let labels = [("issuer", state.url.as_str())];
             let is_ready = i64::from(state.is_ready);
             family.encode_family(&labels)?.encode_gauge(&is_ready)?;
@@ -41,8 +41,9 @@ impl Collector for States {
             None,
             MetricType::Counter,
         )?;
-        let reloads = self.0.reloads();
-        for (status, count) in [("success", &reloads.good), ("failure", &reloads.bad)] {
+        let reloads = self.0.iter().map(|it| it.reloads());
+        let counts = reloads.flat_map(|it| [("success", &it.good), ("failure", &it.bad)]);
+        for (status, count) in counts {
             let labels = [("status", status)];
             let mut encoder = family.encode_family(&labels)?;
             encoder.encode_counter::<NoLabelSet, _, u64>(&count.get(), None)?;
