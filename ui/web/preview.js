@@ -6,10 +6,13 @@ import { links, list, plural, refusal, text, yaml } from "./parts.js";
 
 const SIGN = { Create: "+", Update: "~", Delete: "-" };
 
+/** Annotations that nobody writes. */
+const NOT_WRITTEN = ["kcp.io/cluster", "kubectl.kubernetes.io/last-applied-configuration"];
+
 /** A definition as somebody would write it. */
 function written(definition) {
   const { name, labels, annotations } = definition.metadata ?? {};
-  const kept = Object.fromEntries(Object.entries(annotations ?? {}).filter(([key]) => !key.startsWith("internal.") && key !== "kcp.io/cluster"));
+  const kept = Object.fromEntries(Object.entries(annotations ?? {}).filter(([key]) => !key.startsWith("internal.") && !NOT_WRITTEN.includes(key)));
   const metadata = { name, ...(labels ? { labels } : {}), ...(Object.keys(kept).length ? { annotations: kept } : {}) };
   return yaml({ apiVersion: definition.apiVersion, kind: definition.kind, metadata, spec: definition.spec });
 }
