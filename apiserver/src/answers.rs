@@ -41,10 +41,8 @@ pub(crate) struct Answer<A> {
 /// What somebody publishes and seldom changes, keys for instance: read again where it may be old, but not all the time.
 pub(crate) struct Published<T> {
     held: Arc<ArcSwap<T>>,
-    /// The last reading in a caller. Guards when it began and whether it is over. A leaf of the lock order.
-    reading: Mutex<Option<(Instant, Arc<OnceCell<()>>)>>,
-    /// The last reading in a task: when it began, and what closes when it is over. A leaf of the lock order.
-    task: Mutex<Option<(Instant, watch::Receiver<()>)>>,
+    /// The last reading: when it began, and what closes when it is over. A leaf of the lock order.
+    reading: Mutex<Option<(Instant, watch::Receiver<()>)>>,
     interval: Duration,
 }
 
@@ -148,7 +146,6 @@ impl<T: Default> Published<T> {
         Self {
             held: Arc::default(),
             reading: Mutex::default(),
-            task: Mutex::default(),
             interval,
         }
     }
@@ -162,45 +159,20 @@ impl<T> Published<T> {
 
     /// Waits for a reading that began in the last interval, or begins one. What cannot be read leaves what was read before.
     ///
-    /// The reading is the caller's own: where the caller goes away, the next one begins another, in the same interval too.
+    /// The reading has a task of its own: whoever waits for it may go away, and neither ends it nor makes anybody begin another. It has to
+    /// end by itself.
     pub(crate) async fn read<R>(&self, read: impl FnOnce() -> R) -> Arc<T>
-    where
-        R: Future<Output = Option<T>>,
-    {
-        let reading = {
-            let mut reading = self.reading.lock();
-            match &*reading {
-                Some((began, reading)) if began.elapsed() < self.interval => Arc::clone(reading),
-                _ => {
-                    let cell = Arc::default();
-                    *reading = Some((Instant::now(), Arc::clone(&cell)));
-                    cell
-                }
-            }
-        };
-        let reads = || async {
-            if let Some(read) = read().await {
-                self.held.store(Arc::new(read));
-            }
-        };
-        reading.get_or_init(reads).await;
-        self.held()
-    }
-
-    /// The same, with the reading in a task of its own: whoever waits for it may go away, and neither ends it nor makes anybody begin another.
-    /// It has to end by itself.
-    pub(crate) async fn read_in_task<R>(&self, read: impl FnOnce() -> R) -> Arc<T>
     where
         R: Future<Output = Option<T>> + Send + 'static,
         T: Send + Sync + 'static,
     {
         let mut over = {
-            let mut task = self.task.lock();
-            match &*task {
+            let mut reading = self.reading.lock();
+            match &*reading {
                 Some((began, over)) if began.elapsed() < self.interval => over.clone(),
                 _ => {
                     let over = self.begin(read());
-                    *task = Some((Instant::now(), over.clone()));
+                    *reading = Some((Instant::now(), over.clone()));
                     over
                 }
             }
@@ -347,27 +319,6 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_reading_in_a_task_is_once_in_an_interval() {
-        let (published, count) = (Published::<usize>::new(SECOND), AtomicUsize::new(0));
-        let read = |found: Option<usize>| {
-            count.fetch_add(1, Ordering::Relaxed);
-            std::future::ready(found)
-        };
-        for (after, found, want, readings) in [
-            (0, Some(1), 1, 1),
-            (0, Some(2), 1, 1),
-            (1, Some(3), 3, 2),
-            // What cannot be read changes nothing.
-            (1, None, 3, 3),
-            (0, Some(4), 3, 3),
-        ] {
-            tokio::time::advance(SECOND * after).await;
-            let got = *published.read_in_task(|| read(found)).await;
-            assert_eq!((got, count.load(Ordering::Relaxed)), (want, readings));
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
     async fn a_caller_that_goes_away_ends_no_reading_and_makes_nobody_begin_another() {
         let (published, count) = (Published::<usize>::new(SECOND * 5), AtomicUsize::new(0));
         let read = || {
@@ -378,23 +329,23 @@ mod tests {
             }
         };
         for _ in 0..3 {
-            let gone = tokio::time::timeout(SECOND / 2, published.read_in_task(read)).await;
+            let gone = tokio::time::timeout(SECOND / 2, published.read(read)).await;
             assert!(gone.is_err(), "it goes in the middle of the reading");
         }
         let began = Instant::now();
-        assert_eq!(*published.read_in_task(read).await, 1);
+        assert_eq!(*published.read(read).await, 1);
         assert_eq!(began.elapsed(), SECOND / 2, "the rest of the one reading");
         assert_eq!(count.load(Ordering::Relaxed), 1);
         tokio::time::advance(SECOND * 3).await;
-        assert_eq!(*published.read_in_task(read).await, 2, "the next interval");
+        assert_eq!(*published.read(read).await, 2, "the next interval");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_reading_that_panics_keeps_nobody_waiting() {
         let published = Published::<usize>::new(SECOND);
         let panics = || async { panic!("in the trial") };
-        assert_eq!(*published.read_in_task(panics).await, 0);
+        assert_eq!(*published.read(panics).await, 0);
         tokio::time::advance(SECOND).await;
-        assert_eq!(*published.read_in_task(async || Some(1)).await, 1);
+        assert_eq!(*published.read(async || Some(1)).await, 1);
     }
 }

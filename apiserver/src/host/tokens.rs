@@ -81,20 +81,8 @@ impl Tokens {
         if token.is_signed_by(&self.keys.held()) {
             return true;
         }
-        let keys = self.keys.read(|| self.read_keys()).await;
+        let keys = self.keys.read(|| read_keys(self.host.clone())).await;
         token.is_signed_by(&keys)
-    }
-
-    async fn read_keys(&self) -> Option<Keys> {
-        let read = self.host.raw_get_as(KEYS_PATH, KEYS_TYPE);
-        match timeout(ASK_TIMEOUT, read).await {
-            Ok(Ok(bytes)) => return Some(Keys::parse(&bytes)),
-            Ok(Err(error)) => {
-                tracing::info!(error = %error.chain(), "cannot read the token keys of the host");
-            }
-            Err(_elapsed) => tracing::info!("timed out reading the token keys of the host"),
-        }
-        None
     }
 
     /// Asks the host about a token that it has signed.
@@ -140,6 +128,18 @@ impl fmt::Debug for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tokens").finish_non_exhaustive()
     }
+}
+
+async fn read_keys(host: Dynamic) -> Option<Keys> {
+    let read = host.raw_get_as(KEYS_PATH, KEYS_TYPE);
+    match timeout(ASK_TIMEOUT, read).await {
+        Ok(Ok(bytes)) => return Some(Keys::parse(&bytes)),
+        Ok(Err(error)) => {
+            tracing::info!(error = %error.chain(), "cannot read the token keys of the host");
+        }
+        Err(_elapsed) => tracing::info!("timed out reading the token keys of the host"),
+    }
+    None
 }
 
 /// The user that the host has found, if it is the one whom the token names.

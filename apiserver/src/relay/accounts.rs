@@ -104,7 +104,7 @@ impl AccountTokens {
         if token.is_signed_by(&self.keys.held()) {
             return true;
         }
-        let keys = self.keys.read(|| read_keys(way)).await;
+        let keys = self.keys.read(|| read_keys(way.clone())).await;
         token.is_signed_by(&keys)
     }
 
@@ -189,7 +189,7 @@ impl fmt::Debug for AccountTokens {
     }
 }
 
-async fn read_keys(way: &Way) -> Option<Keys> {
+async fn read_keys(way: Way) -> Option<Keys> {
     let asked = way.ask(async |hub| hub.raw_get_as(KEYS_PATH, KEYS_TYPE).await);
     match timeout(ASK_TIMEOUT, asked).await {
         Ok(Ok(bytes)) => return Some(Keys::parse(&bytes)),

@@ -16,8 +16,8 @@ const STREAM_COUNT_MAX: usize = 1_000;
 /// Seconds after which a client that was refused a stream may try again.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
-/// The way to one spoke.
-#[derive(Debug)]
+/// The way to one spoke. Clones lead there by the same connection.
+#[derive(Clone, Debug)]
 pub(super) struct Way {
     link: Arc<spokes::Link>,
     spokes: Spokes,

@@ -126,7 +126,7 @@ impl Issuer {
     /// Reads the keys, unless they were read just now.
     pub(super) async fn refresh(self: &Arc<Self>) -> Arc<Keys> {
         let read = || Arc::clone(self).read();
-        self.keys.read_in_task(read).await
+        self.keys.read(read).await
     }
 
     async fn read(self: Arc<Self>) -> Option<Keys> {
