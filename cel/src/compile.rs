@@ -26,6 +26,7 @@ mod literals;
 mod lower;
 mod macros;
 mod names;
+mod objects;
 mod operators;
 mod source;
 mod unify;

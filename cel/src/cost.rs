@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use crate::declarations::Declarations;
 use crate::library::opaque::Opaque;
-use crate::node::{Arithmetic, Demand, Loop, Node, OptionalMap, Relation, Yields};
+use crate::node::{Arithmetic, Construct, Demand, Loop, Node, OptionalMap, Relation, Yields};
 use crate::program::Program;
 use crate::types::DeclType;
 use crate::value::{Kind, Value};
@@ -65,6 +65,7 @@ const CALL: u64 = 1;
 const NAME: u64 = 1;
 const LIST: u64 = 10;
 const MAP: u64 = 30;
+const OBJECT: u64 = 40;
 /// What a character costs.
 const TRAVERSAL: f64 = 0.1;
 
@@ -142,6 +143,7 @@ impl<'a> Estimate<'a> {
                 let entries = entries.map(|it| (self.node(&it.key), self.node(&it.value)));
                 map(&entries.collect::<Vec<_>>())
             }
+            Node::Object(made) => self.construct(made),
             Node::Call(call) => {
                 let args: Vec<_> = call.args.iter().map(|it| self.node(it)).collect();
                 calls::known(call, &args, self.root)
@@ -202,15 +204,22 @@ impl<'a> Estimate<'a> {
                 let ty = DeclType::Type(DeclType::Dyn.into());
                 return Known::new(NAME, ty).at(Place::At(self.root));
             }
-            Kind::List(_) | Kind::Map(_) | Kind::Optional(_) | Kind::Opaque(_) => {
-                (0, DeclType::Dyn, None)
-            }
+            Kind::List(_)
+            | Kind::Map(_)
+            | Kind::Object(_)
+            | Kind::Optional(_)
+            | Kind::Opaque(_) => (0, DeclType::Dyn, None),
         };
         let known = Known::new(cost, ty);
         match max {
             Some(length) => known.sized(Size::exactly(length)),
             None => known,
         }
+    }
+
+    fn construct(&mut self, made: &Construct) -> Known<'a> {
+        let fields = made.fields.iter().map(|it| self.node(&it.value).cost);
+        Known::new(fields.fold(OBJECT, add), DeclType::Dyn)
     }
 
     fn select(&self, operand: &Known<'a>, field: &str, demand: Demand) -> Known<'a> {

@@ -4,11 +4,13 @@
 //! which give way to the operand that decides; a spent budget passes through these too. The depth
 //! of the walk is bounded by the depth of the program, which the compiler bounds.
 
+use std::sync::Arc;
+
 use crate::bindings::{Bindings, Composed};
 use crate::budget::{Budget, Meter};
 use crate::error::Failure;
-use crate::node::{Call, Element, Entry, Node, OptionalMap, OrElse};
-use crate::value::{Key, Kind, Map, Value};
+use crate::node::{Call, Construct, Element, Entry, Node, OptionalMap, OrElse};
+use crate::value::{Key, Kind, Map, Object, Text, Value};
 
 mod arithmetic;
 mod loops;
@@ -70,6 +72,7 @@ impl<'v> Evaluator<'_, 'v> {
             Node::Relation(relation, operands) => self.relation(*relation, operands),
             Node::List(elements) => self.list(elements),
             Node::Map(entries) => self.map(entries),
+            Node::Object(made) => self.construct(made),
             Node::Call(call) => self.call(call),
             Node::Loop(each) => self.visit(each),
             Node::Bind(operands) => self.bind(operands),
@@ -183,6 +186,24 @@ impl<'v> Evaluator<'_, 'v> {
                 key.value()
             ))),
         }
+    }
+
+    fn construct(&mut self, made: &Construct) -> Evaluated<'v> {
+        self.meter.grow(ENTRY_BYTES * made.fields.len() as u64)?;
+        let mut fields = Vec::with_capacity(made.fields.len());
+        for field in &made.fields {
+            let value = match (field.optional, self.evaluate(&field.value)?) {
+                (false, value) => value,
+                (true, Value(Kind::Optional(Some(value)))) => (*value).clone(),
+                (true, Value(Kind::Optional(None))) => continue,
+                (true, value) => return Err(not_optional(&value)),
+            };
+            fields.push((Text::Shared(Arc::clone(&field.name)), value));
+        }
+        Ok(Value(Kind::Object(Arc::new(Object {
+            name: Arc::clone(&made.name),
+            fields: Map::of_text(fields),
+        }))))
     }
 
     fn call(&mut self, call: &Call) -> Evaluated<'v> {

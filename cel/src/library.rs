@@ -16,6 +16,7 @@ pub(crate) mod authorization;
 mod convert;
 mod encoders;
 mod format;
+mod json_patch;
 mod kro;
 mod lists;
 mod named_formats;
@@ -114,6 +115,9 @@ pub(crate) const VALIDATION: &[Libraries] = &[
 
 /// The libraries of admission: policies, and the conditions of webhooks.
 pub(crate) const ADMISSION: &[Libraries] = &[&[authorization::FUNCTIONS]];
+
+/// What the mutations of admission policies have beside them.
+pub(crate) const MUTATION: &[Libraries] = &[&[json_patch::FUNCTIONS]];
 
 /// Describes `f(x)`.
 const fn global(

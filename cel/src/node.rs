@@ -3,6 +3,8 @@
 //! Names are resolved (variables by name, locals by position), macros are loops, functions are
 //! pointers, and literal patterns are compiled. A node holds no lifetime but its own.
 
+use std::sync::Arc;
+
 use crate::library::Implementation;
 use crate::types::DeclType;
 use crate::value::Value;
@@ -27,6 +29,8 @@ pub(crate) enum Node {
     Relation(Relation, Box<[Self; 2]>),
     List(Box<[Element]>),
     Map(Box<[Entry]>),
+    /// `Name{field: value}`.
+    Object(Box<Construct>),
     Call(Box<Call>),
     Loop(Box<Loop>),
     /// `cel.bind`: the value of the local, and the body.
@@ -99,6 +103,21 @@ pub(crate) struct Element {
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) key: Node,
+    pub(crate) value: Node,
+    pub(crate) optional: bool,
+}
+
+/// The construction of an object of a named type; `{?field: value}` is left out where `value` is empty.
+#[derive(Debug)]
+pub(crate) struct Construct {
+    pub(crate) name: Arc<str>,
+    pub(crate) fields: Box<[Field]>,
+}
+
+/// A field that a construction sets.
+#[derive(Debug)]
+pub(crate) struct Field {
+    pub(crate) name: Arc<str>,
     pub(crate) value: Node,
     pub(crate) optional: bool,
 }

@@ -101,6 +101,7 @@ fn visit(node: &Node, see: &mut dyn FnMut(&Node)) {
                 visit_all([key, value], see);
             }
         }
+        Node::Object(made) => visit_all(made.fields.iter().map(|field| &field.value), see),
         Node::Call(call) => visit_all(&*call.args, see),
         Node::Loop(each) => {
             visit(&each.range, see);

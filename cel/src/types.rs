@@ -126,6 +126,26 @@ impl DeclType {
         }))
     }
 
+    /// Makes the type of objects that a mutation makes: `Object`, `Object.spec` and so on, of which any field may be set, and
+    /// `JSONPatch`. `None` for any other name.
+    ///
+    /// Source: `k8s.io/apiserver/pkg/cel/mutation/typeresolver.go`.
+    pub fn of_patch(name: &str) -> Option<Self> {
+        if name == JSON_PATCH {
+            let texts = ["op", "path", "from"].map(|field| (field.to_owned(), Self::String));
+            let fields = texts.into_iter().chain([("value".to_owned(), Self::Dyn)]);
+            return Some(Self::object(JSON_PATCH, fields));
+        }
+        let below = name.strip_prefix(OBJECT)?;
+        (below.is_empty() || below.starts_with('.')).then(|| {
+            Self::Object(Arc::new(ObjectType {
+                name: name.to_owned(),
+                fields: BTreeMap::new(),
+                open: true,
+            }))
+        })
+    }
+
     /// Whether nothing is known of the value.
     pub fn is_dyn(&self) -> bool {
         matches!(self, Self::Dyn)
@@ -184,6 +204,11 @@ impl PartialEq for ObjectType {
 }
 
 impl Eq for ObjectType {}
+
+/// The type of the object that a mutation makes, and the beginning of the names of the types of its fields.
+pub(crate) const OBJECT: &str = "Object";
+/// The type of an operation of a JSON patch.
+pub(crate) const JSON_PATCH: &str = "JSONPatch";
 
 /// The words that CEL keeps for itself; as property names they are escaped.
 const RESERVED: [&str; 21] = [

@@ -22,12 +22,14 @@ mod json;
 mod list;
 mod map;
 mod number;
+mod object;
 mod output;
 
 pub(crate) use json::owned as owned_json;
 pub(crate) use list::List;
 pub(crate) use map::Map;
 pub(crate) use number::{INT_END, UINT_END, double_to_int};
+pub(crate) use object::Object;
 
 /// What an expression evaluates to.
 #[derive(Clone, Debug)]
@@ -45,6 +47,8 @@ pub(crate) enum Kind<'v> {
     Bytes(Arc<[u8]>),
     List(List<'v>),
     Map(Map<'v>),
+    /// What `Name{…}` made.
+    Object(Arc<Object<'v>>),
     Timestamp(Timestamp),
     Duration(Duration),
     /// A type, by its name at run time.
@@ -136,6 +140,7 @@ impl<'v> Value<'v> {
             Kind::Bytes(_) => "bytes",
             Kind::List(_) => "list",
             Kind::Map(_) => "map",
+            Kind::Object(object) => object.type_name(),
             Kind::Timestamp(_) => "google.protobuf.Timestamp",
             Kind::Duration(_) => "google.protobuf.Duration",
             Kind::Type(_) => "type",

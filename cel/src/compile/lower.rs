@@ -51,6 +51,19 @@ pub(super) struct Lowering<'e> {
     positions: &'e SourceInfo,
     syntax: Vec<Issue>,
     types: Vec<Issue>,
+    /// Types in literals that must be the same once everything is known.
+    alike: Vec<Alike>,
+}
+
+/// Two elements of a literal that must be of one type.
+#[derive(Debug)]
+struct Alike {
+    first: DeclType,
+    other: DeclType,
+    /// Where the other one is.
+    id: u64,
+    /// What the first one is part of: of a list, only the first element of another type is told.
+    list: Option<u64>,
 }
 
 /// What is named but does not exist, in order.
@@ -83,6 +96,7 @@ impl<'e> Lowering<'e> {
             positions,
             syntax: Vec::new(),
             types: Vec::new(),
+            alike: Vec::new(),
         }
     }
 
@@ -91,12 +105,30 @@ impl<'e> Lowering<'e> {
         if !self.syntax.is_empty() {
             return Err(self.source.error(self.syntax, CompileErrorKind::Syntax));
         }
+        if self.types.is_empty() {
+            self.judge_literals();
+        }
         if !self.types.is_empty() {
             let kind = self.unknown.kind();
             return Err(self.source.error(self.types, kind));
         }
         dedup(&mut self.uses.paths);
         Ok((self.mapping.resolve(ty), self.uses))
+    }
+
+    /// Refuses literals of lists and maps whose elements are of several types, `dyn` among them.
+    ///
+    /// Source: `ValidateHomogeneousAggregateLiterals` in `cel-go/cel/validator.go`.
+    fn judge_literals(&mut self) {
+        let mut told = BTreeSet::new();
+        for alike in std::mem::take(&mut self.alike) {
+            let first = self.mapping.resolve(&alike.first).to_string();
+            let other = self.mapping.resolve(&alike.other).to_string();
+            if first != other && alike.list.is_none_or(|list| told.insert(list)) {
+                let text = format!("expected type '{first}' but found '{other}'");
+                self.mistyped(alike.id, text);
+            }
+        }
     }
 
     /// Ends a walk without declarations.
@@ -120,10 +152,7 @@ impl<'e> Lowering<'e> {
             Expr::Call(call) => self.call(expr.id, call),
             Expr::List(list) => self.list(list),
             Expr::Map(map) => self.map(map),
-            Expr::Struct(made) => {
-                self.undeclared_identifier(expr.id, made.type_name.trim_start_matches('.'));
-                placeholder()
-            }
+            Expr::Struct(made) => self.construct(expr.id, made),
             Expr::Comprehension(_) | Expr::Unspecified => {
                 self.misused(expr.id, "unsupported expression");
                 placeholder()
@@ -131,9 +160,31 @@ impl<'e> Lowering<'e> {
         }
     }
 
+    /// Takes note that two elements of a literal must be of one type, where literals are strict.
+    fn must_be_alike(
+        &mut self,
+        (list, id): (Option<u64>, u64),
+        first: &mut Option<DeclType>,
+        ty: &DeclType,
+    ) {
+        if !self.environment.rules().strict_literals || self.within_format {
+            return;
+        }
+        match first {
+            None => *first = Some(ty.clone()),
+            Some(first) => self.alike.push(Alike {
+                first: first.clone(),
+                other: ty.clone(),
+                id,
+                list,
+            }),
+        }
+    }
+
     fn list(&mut self, list: &ListExpr) -> Lowered {
         let mut elements = Vec::with_capacity(list.elements.len());
-        let mut joined: Option<DeclType> = None;
+        let head = list.elements.first().map(|first| first.id);
+        let (mut joined, mut first): (Option<DeclType>, Option<DeclType>) = (None, None);
         // The indices are in order.
         let mut optional = list.optional_indices.iter().peekable();
         for (index, element) in list.elements.iter().enumerate() {
@@ -142,7 +193,8 @@ impl<'e> Lowering<'e> {
             if optional {
                 ty = self.unwrap_optional(element.id, &ty);
             }
-            joined = Some(self.join(element.id, joined, ty));
+            self.must_be_alike((head, element.id), &mut first, &ty);
+            joined = Some(self.join(joined, ty));
             elements.push(Element { value, optional });
         }
         let element = joined.unwrap_or_else(|| self.mapping.fresh());
@@ -152,18 +204,21 @@ impl<'e> Lowering<'e> {
     fn map(&mut self, map: &MapExpr) -> Lowered {
         let mut entries = Vec::with_capacity(map.entries.len());
         let (mut key_ty, mut value_ty): (Option<DeclType>, Option<DeclType>) = (None, None);
+        let (mut first_key, mut first_value): (Option<DeclType>, Option<DeclType>) = (None, None);
         for entry in &map.entries {
             let EntryExpr::MapEntry(entry) = &entry.expr else {
                 self.misused(entry.id, "unsupported entry of a map");
                 continue;
             };
             let (key, ty) = self.lower(&entry.key);
-            key_ty = Some(self.join(entry.key.id, key_ty, ty));
+            self.must_be_alike((None, entry.key.id), &mut first_key, &ty);
+            key_ty = Some(self.join(key_ty, ty));
             let (value, mut ty) = self.lower(&entry.value);
             if entry.optional {
                 ty = self.unwrap_optional(entry.value.id, &ty);
             }
-            value_ty = Some(self.join(entry.value.id, value_ty, ty));
+            self.must_be_alike((None, entry.value.id), &mut first_value, &ty);
+            value_ty = Some(self.join(value_ty, ty));
             entries.push(Entry {
                 key,
                 value,
@@ -176,7 +231,7 @@ impl<'e> Lowering<'e> {
     }
 
     /// The type inside the optional that `[?a]` and `{?k: a}` want.
-    fn unwrap_optional(&mut self, id: u64, ty: &DeclType) -> DeclType {
+    pub(super) fn unwrap_optional(&mut self, id: u64, ty: &DeclType) -> DeclType {
         match self.mapping.substitute(ty) {
             DeclType::Optional(inner) => (*inner).clone(),
             DeclType::Dyn | DeclType::Param(_) => DeclType::Dyn,
@@ -189,20 +244,12 @@ impl<'e> Lowering<'e> {
     }
 
     /// The type of a collection that already holds `previous` and takes `current`.
-    fn join(&mut self, id: u64, previous: Option<DeclType>, current: DeclType) -> DeclType {
+    fn join(&mut self, previous: Option<DeclType>, current: DeclType) -> DeclType {
         let Some(previous) = previous else {
             return current;
         };
         if self.mapping.assign(&previous, &current) {
             return most_general(&previous, &current);
-        }
-        if self.environment.rules().strict_literals && !self.within_format {
-            let previous = self.mapping.resolve(&previous);
-            let current = self.mapping.resolve(&current);
-            self.mistyped(
-                id,
-                format!("expected type '{previous}' but found '{current}'"),
-            );
         }
         DeclType::Dyn
     }

@@ -92,6 +92,7 @@ fn wrap(found: Found<'_>) -> Evaluated<'_> {
 fn field<'v>(operand: &Value<'v>, name: &str) -> Found<'v> {
     match &operand.0 {
         Kind::Map(map) => map.field(name),
+        Kind::Object(object) => object.fields.field(name),
         Kind::Opaque(Opaque::Condition(condition)) => match condition.field(name) {
             Some(text) => Ok(Some(Value::string(text))),
             None => Err(Failure::new(format!("Condition: no such field {name:?}"))),

@@ -151,7 +151,7 @@ fn text(value: &Value<'_>, meter: &mut Meter) -> Result<String, Failure> {
                 .collect();
             format!("{{{}}}", parts.join(", "))
         }
-        Kind::Optional(_) | Kind::Opaque(_) => return Err(refusal('s', value)),
+        Kind::Object(_) | Kind::Optional(_) | Kind::Opaque(_) => return Err(refusal('s', value)),
     })
 }
 

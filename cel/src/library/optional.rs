@@ -61,6 +61,7 @@ fn is_zero(value: &Value<'_>) -> bool {
         Kind::Bytes(bytes) => bytes.is_empty(),
         Kind::List(list) => list.len() == 0,
         Kind::Map(map) => map.len() == 0,
+        Kind::Object(object) => object.fields.len() == 0,
         Kind::Timestamp(at) => at.is_zero(),
         Kind::Duration(span) => span.nanos() == 0,
         Kind::Type(_) | Kind::Optional(_) | Kind::Opaque(_) => false,

@@ -32,6 +32,9 @@ impl Value<'_> {
             }
             (Kind::List(left), Kind::List(right)) => lists_equal(left, right, meter)?,
             (Kind::Map(left), Kind::Map(right)) => maps_equal(left, right, meter)?,
+            (Kind::Object(left), Kind::Object(right)) => {
+                left.name == right.name && maps_equal(&left.fields, &right.fields, meter)?
+            }
             (Kind::Timestamp(left), Kind::Timestamp(right)) => left == right,
             (Kind::Duration(left), Kind::Duration(right)) => left == right,
             (Kind::Type(left), Kind::Type(right)) => left == right,

@@ -44,6 +44,11 @@ impl<'v> List<'v> {
         }
     }
 
+    /// Whether an expression made it, rather than a binding.
+    pub(super) fn is_made(&self) -> bool {
+        matches!(self.items, Items::Values(_))
+    }
+
     pub(crate) fn len(&self) -> usize {
         match &self.items {
             Items::Json(items) => items.len(),

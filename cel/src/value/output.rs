@@ -63,6 +63,7 @@ impl Value<'_> {
             }
             Kind::List(list) => return self::list(list, meter),
             Kind::Map(map) => return self::map(map, meter),
+            Kind::Object(object) => return map(&object.fields, meter),
             Kind::Timestamp(at) if at.is_zero() => Json::Null,
             Kind::Timestamp(at) => Json::String(at.to_seconds_text()),
             Kind::Duration(span) => Json::String(span.to_string()),

@@ -13,7 +13,7 @@ fn sets_formats_and_normalized_versions() {
     all_true(
         &env,
         &[
-            "sets.contains([1, 2, 3], [2, dyn(3u)]) && !sets.contains([1], [2])",
+            "sets.contains([1, 2, 3], [dyn(2), dyn(3u)]) && !sets.contains([1], [2])",
             "sets.equivalent([1, 2, 2], [2, 1]) && sets.intersects([1, 2], [2]) && !sets.intersects([], [1])",
             "!format.dns1123Label().validate('my-name').hasValue()",
             "format.dns1123Label().validate('My').value()[0].startsWith('a lowercase RFC 1123 label')",
@@ -44,6 +44,10 @@ fn literals_are_judged_when_compiled() {
             (
                 "[1, 'a'].size() == 2",
                 "ERROR: <input>:1:5: expected type 'int' but found 'string'",
+            ),
+            (
+                "[1, dyn(2), 'a'].size() == 2",
+                "ERROR: <input>:1:8: expected type 'int' but found 'dyn'",
             ),
             (
                 "{'a': 1, 'b': 'c'}.size() == 2",

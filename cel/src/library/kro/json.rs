@@ -70,7 +70,7 @@ fn write_value(out: &mut String, value: &Value<'_>, meter: &mut Meter) -> Result
             out.push(']');
         }
         Kind::Map(map) => write_map(out, map, meter)?,
-        Kind::Type(_) | Kind::Opaque(_) => {
+        Kind::Object(_) | Kind::Type(_) | Kind::Opaque(_) => {
             return Err(Failure::new(format!(
                 "json.marshal failed to convert value: unsupported type: {}",
                 value.type_name()
