@@ -11,6 +11,7 @@
 //!
 //! Source: `apimachinery/pkg/util/managedfields`, `structured-merge-diff`; api-compat 3.
 
+mod atomic;
 mod cap;
 mod codec;
 mod collect;
@@ -273,6 +274,28 @@ pub fn apply(input: ApplyInput<'_>) -> Result<ApplyOutcome, ApplyError> {
     set_managed_fields(&mut object, managers);
     changed = changed || live.is_none() || managed_fields(&object) != managed_fields(live_object);
     Ok(ApplyOutcome { object, changed })
+}
+
+/// Merges a configuration into an object whose owners stay as they are, as admission policies do. `managedFields` are left
+/// out of what is returned.
+///
+/// # Errors
+/// The configuration has fields that the schema does not know, sets a list, map or struct that can only be set as a whole, or
+/// says who owns its fields; the object is not what its schema says. In Kubernetes' words.
+///
+/// Source: `ApplyStructuredMergeDiff` in `apiserver/pkg/admission/plugin/policy/mutating/patch/smd.go`.
+pub fn merge_unowned(schema: &Schema, live: &Value, config: Value) -> Result<Value, String> {
+    let place = Place::Root(schema);
+    typed::check(place, &config, Duplicates::Refused)
+        .map_err(|errors| format!("failed to convert patch object to typed object: {errors}"))?;
+    let atomic = atomic::places(place, &config);
+    if !atomic.is_empty() {
+        let text = "invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs";
+        return Err(format!("{text}: {}", atomic.join(", ")));
+    }
+    typed::check(place, live, Duplicates::Allowed)
+        .map_err(|errors| format!("failed to convert original object to typed object: {errors}"))?;
+    Ok(merge::merge(place, live, config))
 }
 
 /// What an object holds at the leaves of a set: what a manager has applied, given its fields. Keys of list items are
