@@ -13,6 +13,10 @@ pub const GROUP: &str = "admissionregistration.k8s.io";
 pub const VALIDATING_POLICIES: &str = "validatingadmissionpolicies";
 /// The resource of the bindings of validating policies.
 pub const VALIDATING_BINDINGS: &str = "validatingadmissionpolicybindings";
+/// The resource of [`MutatingPolicySpec`].
+pub const MUTATING_POLICIES: &str = "mutatingadmissionpolicies";
+/// The resource of the bindings of mutating policies.
+pub const MUTATING_BINDINGS: &str = "mutatingadmissionpolicybindings";
 /// The resource of webhooks that may change objects.
 pub const MUTATING_WEBHOOKS: &str = "mutatingwebhookconfigurations";
 /// The resource of webhooks that may only refuse.
@@ -202,10 +206,61 @@ pub struct ValidatingPolicySpec {
     pub variables: Vec<Variable>,
 }
 
-/// What a ValidatingAdmissionPolicyBinding says.
+/// How a MutatingAdmissionPolicy changes an object.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(tag = "patchType", rename_all_fields = "camelCase")]
+pub enum Mutation {
+    /// By fields that are merged into it, as server-side apply merges them.
+    ApplyConfiguration {
+        /// Makes the fields.
+        apply_configuration: PatchExpression,
+    },
+    /// By the operations of a JSON patch.
+    JSONPatch {
+        /// Makes the operations.
+        json_patch: PatchExpression,
+    },
+}
+
+/// An expression that makes a patch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct ValidatingBindingSpec {
+pub struct PatchExpression {
+    /// The expression.
+    #[serde(deserialize_with = "or_default")]
+    pub expression: String,
+}
+
+/// What a MutatingAdmissionPolicy says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MutatingPolicySpec {
+    /// The kind of its parameters, if it has any.
+    pub param_kind: Option<ParamKind>,
+    /// Which requests it means.
+    #[serde(deserialize_with = "or_default")]
+    pub match_constraints: MatchResources,
+    /// Expressions that the others use.
+    #[serde(deserialize_with = "or_default")]
+    pub variables: Vec<Variable>,
+    /// How it changes objects, in this order.
+    #[serde(deserialize_with = "or_default")]
+    pub mutations: Vec<Mutation>,
+    /// What becomes of requests whose object it fails to change.
+    #[serde(deserialize_with = "or_default")]
+    pub failure_policy: FailurePolicy,
+    /// What must hold for a request to be meant.
+    #[serde(deserialize_with = "or_default")]
+    pub match_conditions: Vec<MatchCondition>,
+    /// Whether it is evaluated once more where others changed the object after it.
+    #[serde(deserialize_with = "or_default")]
+    pub reinvocation_policy: ReinvocationPolicy,
+}
+
+/// What the binding of a policy says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct BindingSpec {
     /// The policy that it puts into force.
     #[serde(deserialize_with = "or_default")]
     pub policy_name: String,
@@ -213,7 +268,7 @@ pub struct ValidatingBindingSpec {
     pub param_ref: Option<ParamRef>,
     /// For which requests, of those that the policy means.
     pub match_resources: Option<MatchResources>,
-    /// What follows where a validation does not hold.
+    /// What follows where a validation does not hold; only bindings of validating policies have it.
     #[serde(deserialize_with = "or_default")]
     pub validation_actions: Vec<ValidationAction>,
 }
@@ -270,7 +325,7 @@ pub struct Webhook {
     pub match_conditions: Vec<MatchCondition>,
 }
 
-/// Whether a webhook is called once more where others changed the object after it.
+/// Whether a webhook or a mutating policy is asked once more where others changed the object after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum ReinvocationPolicy {
     /// It is not.

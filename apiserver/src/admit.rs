@@ -3,13 +3,17 @@
 //! There are five admissions, in this order: [`namespace`] (a namespace must be there, and not on its way out), [`Grant`]
 //! (nobody gives away rights that they do not have), [`origin`] (where an instance was made), [`author`] (who wrote it,
 //! where that matters later) and, in the kinds' own strategies ([`crate::strategy`]), what Kubernetes' default plug-ins do
-//! for single kinds. Before rights are looked at, webhooks may change the object ([`webhooks`]). Behind validation stand
-//! ValidatingAdmissionPolicies ([`policies`]) and the other webhooks, which change nothing and see the object as it will
-//! be stored.
+//! for single kinds. Before rights are looked at, MutatingAdmissionPolicies and webhooks may change the object ([`mutate`]).
+//! Behind validation stand ValidatingAdmissionPolicies ([`policies`]) and the other webhooks ([`webhooks`]), which change
+//! nothing and see the object as it will be stored.
 //!
 //! Invariant: admission sees the object that is stored, its fields already attributed; what it changes belongs to no manager.
 
 pub(crate) mod author;
+mod changes;
+mod meant;
+mod mutate;
+mod mutations;
 pub(crate) mod namespace;
 mod occasion;
 pub(crate) mod origin;
@@ -50,7 +54,7 @@ pub(crate) async fn admit_create(
         dry_run,
         deletion: None,
     };
-    webhooks::mutate(call, target, write, object).await?;
+    mutate::mutate(call, target, write, object).await?;
     if target.name.is_empty() {
         call.check_namespace(object)?;
     } else {
@@ -78,7 +82,7 @@ pub(crate) async fn admit_update(
             dry_run,
             deletion: None,
         };
-        webhooks::mutate(call, target, write, object).await?;
+        mutate::mutate(call, target, write, object).await?;
         target.check(object)?;
     }
     admit_grant(call, object, Some(live)).await?;
@@ -156,7 +160,7 @@ pub(crate) async fn validate_delete(
         dry_run: options.dry_run,
         deletion: Some(options),
     };
-    webhooks::mutate(call, target, write, &mut Value::Null).await?;
+    mutate::mutate(call, target, write, &mut Value::Null).await?;
     policies::admit(call, target, write).await?;
     webhooks::validate(call, target, write).await
 }

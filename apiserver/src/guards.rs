@@ -8,6 +8,8 @@ pub(crate) mod attributes;
 pub(crate) mod configurations;
 pub(crate) mod expressions;
 pub(crate) mod matching;
+pub(crate) mod mutating_policy;
+pub(crate) mod policy;
 pub(crate) mod validating_policy;
 pub(crate) mod webhook;
 
@@ -16,8 +18,8 @@ use std::sync::Arc;
 
 use api::LogicalCluster;
 use api::admission::{
-    MUTATING_WEBHOOKS, VALIDATING_BINDINGS, VALIDATING_POLICIES, VALIDATING_WEBHOOKS,
-    ValidatingBindingSpec, ValidatingPolicySpec,
+    BindingSpec, MUTATING_BINDINGS, MUTATING_POLICIES, MUTATING_WEBHOOKS, MutatingPolicySpec,
+    VALIDATING_BINDINGS, VALIDATING_POLICIES, VALIDATING_WEBHOOKS, ValidatingPolicySpec,
 };
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -25,7 +27,9 @@ use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use configurations::Configurations;
-use validating_policy::{ValidatingBinding, ValidatingPolicy};
+use mutating_policy::MutatingPolicy;
+use policy::Binding;
+use validating_policy::ValidatingPolicy;
 use webhook::CompiledWebhook;
 
 /// How many writes of one logical cluster may be judged at once; further ones wait.
@@ -34,8 +38,10 @@ const JUDGED_AT_ONCE: usize = 2;
 /// The guards of all logical clusters.
 #[derive(Debug)]
 pub(crate) struct Guards {
-    pub(crate) policies: Configurations<ValidatingPolicy>,
-    pub(crate) bindings: Configurations<ValidatingBinding>,
+    pub(crate) validating_policies: Configurations<ValidatingPolicy>,
+    pub(crate) validating_bindings: Configurations<Binding>,
+    pub(crate) mutating_policies: Configurations<MutatingPolicy>,
+    pub(crate) mutating_bindings: Configurations<Binding>,
     pub(crate) mutating_webhooks: Configurations<Vec<CompiledWebhook>>,
     pub(crate) validating_webhooks: Configurations<Vec<CompiledWebhook>>,
     /// Leaf lock.
@@ -47,14 +53,16 @@ pub(crate) struct Guards {
 impl Guards {
     pub(crate) fn new() -> Self {
         Self {
-            policies: Configurations::new(VALIDATING_POLICIES, |name, object| {
+            validating_policies: Configurations::new(VALIDATING_POLICIES, |name, object| {
                 let spec = spec_of::<ValidatingPolicySpec>(object)?;
                 Ok(ValidatingPolicy::compile(name, spec))
             }),
-            bindings: Configurations::new(VALIDATING_BINDINGS, |name, object| {
-                let spec = spec_of::<ValidatingBindingSpec>(object)?;
-                Ok(ValidatingBinding::new(name, spec))
+            validating_bindings: Configurations::new(VALIDATING_BINDINGS, binding_of),
+            mutating_policies: Configurations::new(MUTATING_POLICIES, |name, object| {
+                let spec = spec_of::<MutatingPolicySpec>(object)?;
+                Ok(MutatingPolicy::compile(name, spec))
             }),
+            mutating_bindings: Configurations::new(MUTATING_BINDINGS, binding_of),
             mutating_webhooks: Configurations::new(MUTATING_WEBHOOKS, |_name, object| {
                 CompiledWebhook::of_configuration(object)
             }),
@@ -83,6 +91,11 @@ impl Guards {
         };
         seats.acquire_owned().await.ok()
     }
+}
+
+fn binding_of(name: &str, object: &Value) -> Result<Binding, String> {
+    let spec = spec_of::<BindingSpec>(object)?;
+    Ok(Binding::new(name, spec))
 }
 
 fn spec_of<'a, T: Deserialize<'a>>(object: &'a Value) -> Result<T, String> {

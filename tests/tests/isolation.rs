@@ -24,6 +24,7 @@ mod isolation {
     mod issuers;
     mod joined;
     mod kubeconfigs;
+    mod mutations;
     mod preview;
     mod profiles;
     mod rbac;

@@ -1,33 +1,30 @@
-//! ValidatingAdmissionPolicies: which of them judge a write, with which parameters, and what follows.
+//! ValidatingAdmissionPolicies: which of them judge a write, and what follows.
 //!
 //! Which policies and bindings mean a write is found out here; their expressions are evaluated on a thread that serves no
 //! requests, a bounded number at a time for each logical cluster.
 //!
 //! # Invariants
-//! - Parameters are read in the cluster that holds the policy, and nowhere else.
 //! - A write that its policies could not judge in time is not done.
 //!
 //! Source: `apiserver/pkg/admission/plugin/policy/validating/dispatcher.go`, `.../policy/generic/policy_dispatcher.go`.
 
 use std::sync::Arc;
 
-use api::admission::{FailurePolicy, ParamKind, ParamRef, ParameterNotFound, ValidationAction};
-use api::selector::LabelSelector;
-use api::{ClusterScope, LogicalCluster, Status, StatusCause, StatusReason, meta};
+use api::admission::{FailurePolicy, ValidationAction};
+use api::{Status, StatusCause, StatusReason};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::meant::{Setup, bindings_of, meant};
 use super::occasion::{Occasion, Write, out_of_time};
 use super::questions::Questions;
 use crate::call::{Call, Target};
 use crate::guards::attributes::Attributes;
 use crate::guards::configurations::acting;
 use crate::guards::expressions::{Authorizer, Facts, visible_namespace};
-use crate::guards::matching::Face;
-use crate::guards::validating_policy::{Decision, Judgement, ValidatingBinding, ValidatingPolicy};
-use crate::handle::convert;
+use crate::guards::policy::Binding;
+use crate::guards::validating_policy::{Decision, Judgement, ValidatingPolicy};
 use crate::refusal::Refusal;
-use crate::registry::ResourceScope;
 
 /// The longest annotation. Source: `maxAuditAnnotationValueLength`.
 const ANNOTATION_BYTES_MAX: usize = 10 * 1024;
@@ -35,7 +32,7 @@ const ANNOTATION_BYTES_MAX: usize = 10 * 1024;
 /// A policy that judges a write by a binding.
 struct Case {
     policy: Arc<ValidatingPolicy>,
-    binding: Option<Arc<ValidatingBinding>>,
+    binding: Option<Arc<Binding>>,
     outcome: Outcome,
 }
 
@@ -43,15 +40,9 @@ enum Outcome {
     /// It cannot judge the write as it is set up.
     Misconfigured(String),
     /// It is yet to judge it, once for each parameter.
-    Pending(Pending),
+    Pending(Setup),
     /// It has judged it.
     Judged(Vec<Judgement>),
-}
-
-struct Pending {
-    face: Face,
-    attributes: Arc<Attributes>,
-    params: Vec<Value>,
 }
 
 /// Lets a write pass that its policies do not refuse.
@@ -67,9 +58,13 @@ pub(crate) async fn admit(
     let mut sets = Vec::new();
     for cluster in acting(&target.cluster) {
         let store = call.shared.store.as_ref();
-        let bindings = guards.bindings.of(store, &cluster)?;
+        let bindings = guards.validating_bindings.of(store, &cluster)?;
         if !bindings.is_empty() {
-            sets.push((guards.policies.of(store, &cluster)?, bindings, cluster));
+            sets.push((
+                guards.validating_policies.of(store, &cluster)?,
+                bindings,
+                cluster,
+            ));
         }
     }
     if sets.is_empty() || Occasion::is_exempt(call, &write) {
@@ -79,178 +74,23 @@ pub(crate) async fn admit(
     let mut cases = Vec::new();
     for (of_cluster, bindings, cluster) in sets {
         for policy in of_cluster.iter() {
-            let bindings = bindings
-                .iter()
-                .filter(|it| it.spec.policy_name == policy.name);
-            let bindings: Vec<_> = bindings.map(Arc::clone).collect();
-            if !bindings.is_empty() {
-                cases.extend(cases_of(&occasion, &cluster, policy, bindings).await?);
+            let bindings = bindings_of(&bindings, &policy.head);
+            if bindings.is_empty() {
+                continue;
+            }
+            for found in meant(&occasion, &cluster, &policy.head, bindings).await? {
+                cases.push(Case {
+                    policy: Arc::clone(policy),
+                    binding: found.binding,
+                    outcome: found
+                        .setup
+                        .map_or_else(Outcome::Misconfigured, Outcome::Pending),
+                });
             }
         }
     }
     let cases = evaluate(&occasion, cases).await?;
     conclude(&occasion, &cases)
-}
-
-/// Finds the bindings by which a policy judges a write.
-async fn cases_of(
-    occasion: &Occasion<'_>,
-    cluster: &LogicalCluster,
-    policy: &Arc<ValidatingPolicy>,
-    bindings: Vec<Arc<ValidatingBinding>>,
-) -> Result<Vec<Case>, Refusal> {
-    let others = occasion.other_faces();
-    let case = |binding: Option<&Arc<ValidatingBinding>>, outcome| Case {
-        policy: Arc::clone(policy),
-        binding: binding.map(Arc::clone),
-        outcome,
-    };
-    let misconfigured = |error: String| vec![case(None, Outcome::Misconfigured(error))];
-    let face = match &policy.constraints {
-        Ok(constraints) => match told(occasion.judge(constraints, &others).await)? {
-            Ok(Some(face)) => face,
-            Ok(None) => return Ok(Vec::new()),
-            Err(error) => return Ok(misconfigured(error)),
-        },
-        Err(error) => return Ok(misconfigured(error.clone())),
-    };
-    if let Some(kind) = &policy.param_kind
-        && let Err(error) = param_scope(occasion, cluster, kind)
-    {
-        return Ok(misconfigured(error));
-    }
-    let mut cases = Vec::new();
-    for binding in &bindings {
-        let meant = match &binding.constraints {
-            Ok(None) => Ok(true),
-            Ok(Some(constraints)) => {
-                told(occasion.judge(constraints, &others).await)?.map(|face| face.is_some())
-            }
-            Err(error) => Err(error.clone()),
-        };
-        let outcome = match meant {
-            Ok(false) => continue,
-            Ok(true) => pending(occasion, cluster, (policy, binding), &face).await,
-            Err(error) => Err(error),
-        };
-        cases.push(case(
-            Some(binding),
-            outcome.map_or_else(Outcome::Misconfigured, Outcome::Pending),
-        ));
-    }
-    Ok(cases)
-}
-
-/// What a policy says of a namespace that is not there is a fault of its configuration, as in Kubernetes; a namespace that
-/// cannot be read now refuses the write.
-fn told<T>(judged: Result<T, Refusal>) -> Result<Result<T, String>, Refusal> {
-    match judged {
-        Ok(judged) => Ok(Ok(judged)),
-        Err(refusal) => match refusal.status() {
-            Some(status) if status.is_not_found() => Ok(Err(status.message.clone())),
-            _ => Err(refusal),
-        },
-    }
-}
-
-async fn pending(
-    occasion: &Occasion<'_>,
-    cluster: &LogicalCluster,
-    (policy, binding): (&ValidatingPolicy, &ValidatingBinding),
-    face: &Face,
-) -> Result<Pending, String> {
-    let kind = policy.param_kind.as_ref();
-    let params = params(occasion, cluster, kind, binding.spec.param_ref.as_ref()).await?;
-    let attributes = occasion
-        .objects_as(face)
-        .await
-        .map_err(|refusal| format!("failed to convert object version: {refusal}"))?;
-    Ok(Pending {
-        face: face.clone(),
-        attributes,
-        params,
-    })
-}
-
-/// How a cluster serves the kind of parameters.
-fn param_scope(
-    occasion: &Occasion<'_>,
-    cluster: &LogicalCluster,
-    kind: &ParamKind,
-) -> Result<Arc<ResourceScope>, String> {
-    let shared = occasion.call.shared;
-    let (group, version) = kind
-        .api_version
-        .split_once('/')
-        .unwrap_or(("", kind.api_version.as_str()));
-    let unknown = || {
-        let shown = format!("{group}/{version}, Kind={}", kind.kind);
-        format!("failed to find resource referenced by paramKind: '{shown}'")
-    };
-    let served = shared.registry.served(&ClusterScope::One(cluster.clone()));
-    let served = served.ok_or_else(unknown)?;
-    let mut kinds = served.of_group_version(group, version);
-    let resource = kinds
-        .find(|it| it.gvk.kind == kind.kind)
-        .ok_or_else(unknown)?;
-    let resource = resource.gvr.resource.as_str();
-    let scope = shared.registry.lookup(cluster, group, version, resource);
-    scope.ok_or_else(unknown)
-}
-
-/// Reads the parameters of a binding; null is one that it does not have. Source: `CollectParams`.
-async fn params(
-    occasion: &Occasion<'_>,
-    cluster: &LogicalCluster,
-    kind: Option<&ParamKind>,
-    reference: Option<&ParamRef>,
-) -> Result<Vec<Value>, String> {
-    let (Some(kind), Some(reference)) = (kind, reference) else {
-        return Ok(vec![Value::Null]);
-    };
-    let shared = occasion.call.shared;
-    let scope = param_scope(occasion, cluster, kind)?;
-    let namespace = match (scope.kind.namespaced, reference.namespace.as_str()) {
-        (true, "") if occasion.attributes.namespace.is_empty() => {
-            let text = "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources";
-            return Err(text.to_owned());
-        }
-        (true, "") => occasion.attributes.namespace.as_str(),
-        (true, namespace) => namespace,
-        (false, "") => "",
-        (false, _) => {
-            let text = "paramRef.namespace must not be provided for a cluster-scoped `paramKind`";
-            return Err(text.to_owned());
-        }
-    };
-    let store = shared.store.as_ref();
-    let prefix = &scope.rules.prefix;
-    let entries = if reference.selector.is_none() {
-        Vec::from_iter(store.get(&prefix.key(cluster, namespace, &reference.name)))
-    } else {
-        let range = prefix.range(&ClusterScope::One(cluster.clone()), Some(namespace));
-        let found = store.range(storage::RangeQuery::of(range));
-        found.map_err(|error| error.to_string())?.entries
-    };
-    let selector = reference.selector.as_ref();
-    let selector = selector.map(LabelSelector::to_selector);
-    let selector = selector.transpose().map_err(|error| error.to_string())?;
-    let deadline = occasion.call.context.deadline;
-    let entries = convert::ready(shared, &scope, entries, deadline).await;
-    let entries = entries.map_err(|error| error.to_string())?;
-    let mut params = Vec::new();
-    for entry in entries {
-        let object = convert::served_value(&scope, &entry).map_err(|error| error.to_string())?;
-        let labels = meta::labels(&object).cloned().unwrap_or_default();
-        if selector.as_ref().is_none_or(|it| it.matches(&labels)) {
-            params.push(object);
-        }
-    }
-    if params.is_empty() && reference.parameter_not_found_action == ParameterNotFound::Deny {
-        let text = "no params found for policy binding with `Deny` parameterNotFoundAction";
-        return Err(text.to_owned());
-    }
-    Ok(params)
 }
 
 /// Evaluates the expressions of all cases.
@@ -289,7 +129,7 @@ fn judge_all(
     for case in cases {
         let outcome = match case.outcome {
             Outcome::Pending(pending) => {
-                let Pending {
+                let Setup {
                     face,
                     attributes,
                     params,
@@ -331,7 +171,7 @@ fn conclude(occasion: &Occasion<'_>, cases: &[Case]) -> Result<(), Refusal> {
     let context = occasion.call.context;
     for case in cases {
         match &case.outcome {
-            Outcome::Misconfigured(_) if case.policy.failure == FailurePolicy::Ignore => {}
+            Outcome::Misconfigured(_) if case.policy.head.failure == FailurePolicy::Ignore => {}
             Outcome::Misconfigured(error) => {
                 let part = if case.binding.is_some() {
                     "binding"
@@ -345,7 +185,7 @@ fn conclude(occasion: &Occasion<'_>, cases: &[Case]) -> Result<(), Refusal> {
                 for judgement in judgements {
                     follow(occasion, case, judgement, &mut deny);
                     for (key, value) in &judgement.annotations {
-                        let key = format!("{}/{key}", case.policy.name);
+                        let key = format!("{}/{key}", case.policy.head.name);
                         context.annotate(key, shortened(value));
                     }
                     for error in &judgement.failed_annotations {
@@ -376,7 +216,7 @@ fn follow(
         if binding.does(ValidationAction::Deny) {
             deny(case, message, reason);
         }
-        let (policy, name) = (&case.policy.name, &binding.name);
+        let (policy, name) = (&case.policy.head.name, &binding.name);
         if binding.does(ValidationAction::Warn) {
             context.warn(format!(
                 "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{name}': {message}"
@@ -397,7 +237,7 @@ fn follow(
 
 /// The refusal of a write by a policy.
 fn refusal(attributes: &Attributes, case: &Case, message: &str, reason: &str) -> Refusal {
-    let policy = &case.policy.name;
+    let policy = &case.policy.head.name;
     let message = match &case.binding {
         Some(binding) => format!(
             "ValidatingAdmissionPolicy '{policy}' with binding '{}' denied request: {message}",

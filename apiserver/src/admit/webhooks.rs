@@ -4,16 +4,17 @@
 //!
 //! Source: `apiserver/pkg/admission/plugin/webhook/{generic/webhook.go,mutating/dispatcher.go,validating/dispatcher.go}`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::admission::{FailurePolicy, ReinvocationPolicy};
 use api::query::FieldValidation;
-use api::wheelhouse::keys::ANNOTATION_AUTHOR;
-use api::{LogicalCluster, Status, meta};
+use api::{LogicalCluster, Status};
 use futures::future::join_all;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::changes::{Outcome, Round, keep, replace, shown};
 use super::occasion::{Occasion, Write};
 use super::questions::Questions;
 use crate::call::{Call, Target};
@@ -36,29 +37,52 @@ struct Invocation<'a> {
 /// Webhooks of the clusters that act on a write, root's first.
 type Sets = Vec<(LogicalCluster, Arc<[Arc<Vec<CompiledWebhook>>]>)>;
 
-/// Lets webhooks change an object that is to be written.
-///
-/// # Errors
-/// One of them refuses, fails with `failurePolicy: Fail`, or produces an invalid object.
-pub(crate) async fn mutate(
-    call: &Call<'_>,
-    target: &Target,
-    write: Write<'_>,
-    object: &mut Value,
-) -> Result<(), Refusal> {
-    let sets = sets(call, target, Mutates::Yes)?;
-    if sets.is_empty() || Occasion::is_exempt(call, &shown(write, object)) {
-        return Ok(());
+/// The webhooks that may change an object, and which of them were called.
+pub(super) struct MutatingWebhooks {
+    sets: Sets,
+    /// By their place among all, and whether the object was changed since.
+    called: BTreeMap<usize, IsStale>,
+}
+
+/// Whether a webhook has not seen the object as it is now.
+type IsStale = bool;
+
+// === impl MutatingWebhooks ===
+
+impl MutatingWebhooks {
+    /// Those that act on a write.
+    pub(super) fn of(call: &Call<'_>, target: &Target) -> Result<Self, Refusal> {
+        let (sets, called) = (sets(call, target, Mutates::Yes)?, BTreeMap::new());
+        Ok(Self { sets, called })
     }
-    // Webhooks that were called, and whether another one has changed the object since.
-    let mut called: Vec<(&CompiledWebhook, bool)> = Vec::new();
-    for round in [Round::First, Round::Again] {
-        for (cluster, webhook) in each(&sets) {
-            let known = called.iter().position(|(it, _)| std::ptr::eq(*it, webhook));
-            let is_stale = known.and_then(|at| called.get(at)).is_some_and(|it| it.1);
-            let is_due =
-                webhook.spec.reinvocation_policy == ReinvocationPolicy::IfNeeded && is_stale;
-            if round == Round::Again && !is_due {
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.sets.is_empty()
+    }
+
+    /// Takes note that something else changed the object.
+    pub(super) fn see_change(&mut self) {
+        for is_stale in self.called.values_mut() {
+            *is_stale = true;
+        }
+    }
+
+    /// Lets them change the object: in the second round those that want to be called again where it was changed after them.
+    ///
+    /// # Errors
+    /// One of them refuses, fails with `failurePolicy: Fail`, or produces an invalid object.
+    pub(super) async fn run(
+        &mut self,
+        call: &Call<'_>,
+        target: &Target,
+        (write, object): (Write<'_>, &mut Value),
+        round: Round,
+    ) -> Result<(), Refusal> {
+        let sets = self.sets.clone();
+        for (place, (cluster, webhook)) in each(&sets).enumerate() {
+            let wants = webhook.spec.reinvocation_policy == ReinvocationPolicy::IfNeeded;
+            let is_stale = self.called.get(&place).copied().unwrap_or_default();
+            if round == Round::Again && !(wants && is_stale) {
                 continue;
             }
             let occasion = Occasion::new(call, target, shown(write, object));
@@ -67,36 +91,13 @@ pub(crate) async fn mutate(
             };
             let verdict = ask(&occasion, &invocation, Mutates::Yes).await?;
             let patch = verdict.map(|verdict| verdict.patch).unwrap_or_default();
-            let changed = apply(&occasion, &invocation, &patch, object).await?;
-            if changed {
-                for (_, is_stale) in &mut called {
-                    *is_stale = true;
-                }
+            if apply(&occasion, &invocation, &patch, object).await? == Outcome::Changed {
+                self.see_change();
             }
-            match known.and_then(|at| called.get_mut(at)) {
-                Some(known) => known.1 = false,
-                None => called.push((webhook, false)),
-            }
+            self.called.insert(place, false);
         }
+        Ok(())
     }
-    Ok(())
-}
-
-/// A write with the object as it is now.
-fn shown<'a>(write: Write<'a>, object: &'a Value) -> Write<'a> {
-    let object = match write.operation {
-        Operation::Delete => None,
-        Operation::Create | Operation::Update => Some(object),
-    };
-    Write { object, ..write }
-}
-
-/// The rounds of those that change objects.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Round {
-    First,
-    /// Those that want to see what others changed after them.
-    Again,
 }
 
 /// Lets a write pass that no webhook refuses.
@@ -270,15 +271,15 @@ async fn call(
     verdict.map_err(|error| format!("received invalid webhook response: {error}"))
 }
 
-/// Applies the patch of a webhook; tells whether it changed anything.
+/// Applies the patch of a webhook.
 async fn apply(
     occasion: &Occasion<'_>,
     invocation: &Invocation<'_>,
     patch: &[Value],
     object: &mut Value,
-) -> Result<bool, Refusal> {
+) -> Result<Outcome, Refusal> {
     if patch.is_empty() {
-        return Ok(false);
+        return Ok(Outcome::Unchanged);
     }
     let name = dialect::quote(&invocation.webhook.spec.name);
     if occasion.attributes.operation == Operation::Delete {
@@ -311,46 +312,5 @@ async fn apply(
         })
     })?;
     keep(object, &mut changed);
-    let differs = changed != *object;
-    *object = changed;
-    Ok(differs)
-}
-
-/// Restores what is not a webhook's to say: who owns which field, and in whose name children are made.
-fn keep(before: &Value, changed: &mut Value) {
-    let managed = meta::metadata(before).and_then(|metadata| metadata.get("managedFields"));
-    match managed.cloned() {
-        Some(managed) => {
-            meta::metadata_mut(changed).insert("managedFields".to_owned(), managed);
-        }
-        None => {
-            meta::remove_field(changed, "managedFields");
-        }
-    }
-    match meta::annotation(before, ANNOTATION_AUTHOR) {
-        Some(author) => meta::set_annotation(changed, ANNOTATION_AUTHOR, author),
-        None => meta::remove_annotation(changed, ANNOTATION_AUTHOR),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_webhook_names_neither_owners_of_fields_nor_authors() {
-        let author = |name: &str| json!({"annotations": {ANNOTATION_AUTHOR: name, "a": "b"}, "managedFields": [name]});
-        let plain = json!({"annotations": {"a": "b"}});
-        for (before, changed) in [
-            (author("alice"), author("admin")),
-            (author("alice"), plain.clone()),
-            (plain, author("admin")),
-        ] {
-            let (before, mut changed) = (json!({"metadata": before}), json!({"metadata": changed}));
-            keep(&before, &mut changed);
-            assert_eq!(changed, before);
-        }
-    }
+    Ok(replace(object, changed))
 }

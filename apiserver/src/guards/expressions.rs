@@ -40,6 +40,10 @@ pub(crate) enum Returns {
     Text,
     TextOrNull,
     Anything,
+    /// An `Object`, to be applied.
+    Object,
+    /// A list of `JSONPatch`.
+    JsonPatch,
 }
 
 /// A compiled expression, or why it does not compile.
@@ -117,7 +121,11 @@ pub(crate) fn declare_variable(declarations: &mut Declarations, name: &str, ty: 
 /// # Errors
 /// In Kubernetes' words.
 pub(crate) fn compile(source: &str, declarations: &Declarations, returns: Returns) -> Compiled {
-    let program = Environment::admission()
+    let environment = match returns {
+        Returns::Object | Returns::JsonPatch => Environment::mutation(),
+        _ => Environment::admission(),
+    };
+    let program = environment
         .compile(source, declarations)
         .map_err(|error| format!("compilation failed: {error}"))?;
     let found = program.result_type();
@@ -128,6 +136,14 @@ pub(crate) fn compile(source: &str, declarations: &Declarations, returns: Return
         Returns::TextOrNull => (
             matches!(found, DeclType::String | DeclType::Null),
             "one of [string null_type]",
+        ),
+        Returns::Object => (
+            Some(found) == DeclType::of_patch("Object").as_ref(),
+            "Object",
+        ),
+        Returns::JsonPatch => (
+            DeclType::of_patch("JSONPatch").map(DeclType::list).as_ref() == Some(found),
+            "list(JSONPatch)",
         ),
     };
     if fits {

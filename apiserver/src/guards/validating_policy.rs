@@ -2,17 +2,13 @@
 //!
 //! Source: `apiserver/pkg/admission/plugin/policy/validating/{plugin,validator}.go`.
 
-use api::admission::{
-    AuditAnnotation, FailurePolicy, ParamKind, ValidatingBindingSpec, ValidatingPolicySpec,
-    Validation, ValidationAction,
-};
+use api::admission::{AuditAnnotation, FailurePolicy, ValidatingPolicySpec, Validation};
 use expressions::{Bindings, Declarations};
 
 use super::expressions::{
-    BINDING_STEPS_MAX, Compiled, Conditions, Facts, Names, Problem, Returns, Variables, compile,
-    compile_variables, declarations, evaluate,
+    BINDING_STEPS_MAX, Compiled, Facts, Names, Problem, Returns, compile, declarations, evaluate,
 };
-use super::matching::Constraints;
+use super::policy::{HeadSpec, PolicyHead};
 
 /// The longest message that an expression may make. Source: `MaxEvaluatedMessageExpressionSizeBytes`.
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
@@ -20,22 +16,9 @@ const MESSAGE_BYTES_MAX: usize = 5 * 1024;
 /// A policy.
 #[derive(Debug)]
 pub(crate) struct ValidatingPolicy {
-    pub(crate) name: String,
-    pub(crate) constraints: Result<Constraints, String>,
-    pub(crate) failure: FailurePolicy,
-    pub(crate) param_kind: Option<ParamKind>,
-    conditions: Conditions,
-    variables: Variables,
+    pub(crate) head: PolicyHead,
     validations: Vec<(Validation, Compiled, Option<Compiled>)>,
     annotations: Vec<(AuditAnnotation, Compiled)>,
-}
-
-/// A binding.
-#[derive(Debug)]
-pub(crate) struct ValidatingBinding {
-    pub(crate) name: String,
-    pub(crate) constraints: Result<Option<Constraints>, String>,
-    pub(crate) spec: ValidatingBindingSpec,
 }
 
 /// What a policy says to a write, with one parameter.
@@ -63,38 +46,22 @@ pub(crate) enum Decision {
     },
 }
 
-// === impl ValidatingBinding ===
-
-impl ValidatingBinding {
-    pub(crate) fn new(name: &str, spec: ValidatingBindingSpec) -> Self {
-        let resources = spec.match_resources.as_ref();
-        Self {
-            name: name.to_owned(),
-            constraints: resources.map(Constraints::of).transpose(),
-            spec,
-        }
-    }
-
-    pub(crate) fn does(&self, action: ValidationAction) -> bool {
-        self.spec.validation_actions.contains(&action)
-    }
-}
-
 // === impl ValidatingPolicy ===
 
 impl ValidatingPolicy {
     pub(crate) fn compile(name: &str, spec: ValidatingPolicySpec) -> Self {
-        let params = spec.param_kind.is_some();
-        let names = Names {
-            params,
-            authorizer: true,
-        };
-        let mut declared = declarations(names);
-        let variables = compile_variables(&spec.variables, &mut declared);
         let unauthorized = Names {
-            params,
+            params: spec.param_kind.is_some(),
             authorizer: false,
         };
+        let head = HeadSpec {
+            constraints: &spec.match_constraints,
+            failure: spec.failure_policy,
+            param_kind: spec.param_kind,
+            conditions: &spec.match_conditions,
+            variables: &spec.variables,
+        };
+        let (head, declared) = PolicyHead::compile(name, head);
         let mut for_messages = declarations(unauthorized);
         copy_variables(&declared, &mut for_messages);
         let validations = spec.validations.into_iter().map(|validation| {
@@ -110,24 +77,19 @@ impl ValidatingPolicy {
             (annotation, program)
         });
         Self {
-            name: name.to_owned(),
-            constraints: Constraints::of(&spec.match_constraints),
-            failure: spec.failure_policy,
-            conditions: Conditions::compile(&spec.match_conditions, names),
+            head,
             validations: validations.collect(),
             annotations: annotations.collect(),
-            variables,
-            param_kind: spec.param_kind,
         }
     }
 
     /// Judges a write.
     pub(crate) fn judge(&self, facts: Facts<'_>) -> Judgement {
-        match self.conditions.hold(facts) {
+        match self.head.conditions.hold(facts) {
             Ok(true) => {}
             Ok(false) => return Judgement::default(),
             // Under `Ignore` a condition that fails is one that does not hold.
-            Err(_) if self.failure == FailurePolicy::Ignore => return Judgement::default(),
+            Err(_) if self.head.failure == FailurePolicy::Ignore => return Judgement::default(),
             Err(error) => return self.failed(error),
         }
         let mut judgement = match self.decide(facts) {
@@ -151,7 +113,7 @@ impl ValidatingPolicy {
     }
 
     fn failure_decision(&self, message: String) -> Decision {
-        match self.failure {
+        match self.head.failure {
             FailurePolicy::Ignore => Decision::Admit,
             FailurePolicy::Fail => Decision::Deny {
                 message,
@@ -162,7 +124,7 @@ impl ValidatingPolicy {
 
     fn decide(&self, facts: Facts<'_>) -> Result<Vec<Decision>, &'static str> {
         let mut steps_left = BINDING_STEPS_MAX;
-        let bindings = facts.bindings(&self.variables);
+        let bindings = facts.bindings(&self.head.variables);
         let mut results = Vec::with_capacity(self.validations.len());
         for (validation, program, _) in &self.validations {
             match evaluate(&validation.expression, program, &bindings, &mut steps_left) {
@@ -175,7 +137,7 @@ impl ValidatingPolicy {
             authorizer: None,
             ..facts
         };
-        let bindings = messages.bindings(&self.variables);
+        let bindings = messages.bindings(&self.head.variables);
         let decisions = self.validations.iter().zip(results).map(|(it, result)| {
             let (validation, _, message) = it;
             match result {
@@ -200,12 +162,12 @@ impl ValidatingPolicy {
 
     fn annotate(&self, facts: Facts<'_>, judgement: &mut Judgement) -> Result<(), &'static str> {
         let mut steps_left = BINDING_STEPS_MAX;
-        let bindings = facts.bindings(&self.variables);
+        let bindings = facts.bindings(&self.head.variables);
         for (annotation, program) in &self.annotations {
             let source = &annotation.value_expression;
             match evaluate(source, program, &bindings, &mut steps_left) {
                 Err(Problem::Budget(error)) => return Err(error),
-                Err(Problem::Failed(error)) if self.failure == FailurePolicy::Fail => {
+                Err(Problem::Failed(error)) if self.head.failure == FailurePolicy::Fail => {
                     judgement.failed_annotations.push(error);
                 }
                 Err(Problem::Failed(_)) => {}

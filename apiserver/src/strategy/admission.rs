@@ -39,21 +39,17 @@ const VALIDATING_BINDINGS: Strategy = Strategy {
     ..OF_GROUP
 };
 
-/// What everyone who uses the kinds is told: an object that looks like a guard and is none must not go unnoticed.
-const NOT_ACTING: &str = "MutatingAdmissionPolicies are stored and do not act: this hub evaluates ValidatingAdmissionPolicies and webhooks alone";
-
 const MUTATING_POLICIES: Strategy = Strategy {
     grants: Grants::ParamKind,
-    deprecation: Some(NOT_ACTING),
+    validate: |object, live| expressions::validate_mutating_policy(object, live),
     ..OF_GROUP
 };
 
 const MUTATING_BINDINGS: Strategy = Strategy {
-    deprecation: Some(NOT_ACTING),
     grants: Grants::ParamRef {
-        policies: "mutatingadmissionpolicies",
+        policies: api::admission::MUTATING_POLICIES,
     },
-    validate: |object, _live| validate_binding(object, Actions::Absent),
+    validate: |object, _live| validate_mutating_binding(object),
     ..OF_GROUP
 };
 
@@ -74,8 +70,8 @@ pub(super) fn of(resource: &str) -> &'static Strategy {
     match resource {
         api::admission::VALIDATING_POLICIES => &VALIDATING_POLICIES,
         api::admission::VALIDATING_BINDINGS => &VALIDATING_BINDINGS,
-        "mutatingadmissionpolicies" => &MUTATING_POLICIES,
-        "mutatingadmissionpolicybindings" => &MUTATING_BINDINGS,
+        api::admission::MUTATING_POLICIES => &MUTATING_POLICIES,
+        api::admission::MUTATING_BINDINGS => &MUTATING_BINDINGS,
         api::admission::MUTATING_WEBHOOKS | api::admission::VALIDATING_WEBHOOKS => &WEBHOOKS,
         _ => &OF_GROUP,
     }
@@ -125,6 +121,16 @@ fn validate_binding(object: &Value, actions: Actions) -> Vec<FieldError> {
         let (found, at) = (&spec["validationActions"], path.child("validationActions"));
         errors.extend(validate_actions(found, &at));
     }
+    errors
+}
+
+fn validate_mutating_binding(object: &Value) -> Vec<FieldError> {
+    let mut errors = validate_binding(object, Actions::Absent);
+    let at = FieldPath::new("spec").child("matchResources");
+    errors.extend(rules::validate_mutating(
+        &object["spec"]["matchResources"],
+        &at,
+    ));
     errors
 }
 

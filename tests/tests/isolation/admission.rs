@@ -15,7 +15,7 @@ use wheelhouse_tests::hub::Settings;
 use wheelhouse_tests::wire::{FakeSpoke, json_answer};
 
 use super::support::{Answer, Fixture, User};
-use super::{conversion, costs};
+use super::{conversion, costs, mutations};
 
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -51,6 +51,7 @@ async fn s33_policies_and_webhooks_decide_as_in_a_real_kube_apiserver() {
     costs::estimate_the_same(&pair).await;
     conversion::convert_the_same(&pair, &server).await;
     pair.judge_the_same().await;
+    mutations::mutate_the_same(&pair, &server).await;
     pair.call_the_same(&server).await;
     let different = pair.different.into_inner().expect("nothing panicked");
     assert!(different.is_empty(), "{}", different.join("\n\n"));

@@ -58,8 +58,24 @@ pub(super) fn unknown_members(operations: &[Value]) -> Vec<String> {
     found
 }
 
+/// Whether all operations were applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tested {
+    Applied,
+    /// A `test` did not hold, and ended them.
+    Failed,
+}
+
 /// Applies operations in their order; what was changed before one that fails is thrown away by the caller.
 pub(crate) fn apply(object: &mut Value, operations: &[Value]) -> Result<(), Refusal> {
+    match apply_tested(object, operations)? {
+        Tested::Applied => Ok(()),
+        Tested::Failed => Err(not_applicable()),
+    }
+}
+
+/// Applies operations as [`apply`] does, but for a `test` that does not hold, which is no error.
+pub(crate) fn apply_tested(object: &mut Value, operations: &[Value]) -> Result<Tested, Refusal> {
     let mut bounds = Bounds::new();
     for operation in operations {
         let parsed = PatchOperation::deserialize(operation)
@@ -72,9 +88,17 @@ pub(crate) fn apply(object: &mut Value, operations: &[Value]) -> Result<(), Refu
             }
             other => other,
         };
-        json_patch::patch(object, &[parsed]).map_err(|error| not_applicable().because(error))?;
+        let tested = match &parsed {
+            PatchOperation::Test(test) => has_parent(object, test.path.as_str()),
+            _ => false,
+        };
+        match json_patch::patch(object, &[parsed]) {
+            Ok(()) => {}
+            Err(_) if tested => return Ok(Tested::Failed),
+            Err(error) => return Err(not_applicable().because(error)),
+        }
     }
-    Ok(())
+    Ok(Tested::Applied)
 }
 
 /// What the operations of one patch may still do.
@@ -222,6 +246,12 @@ fn adds(object: &Value, path: &str) -> bool {
         .rsplit_once('/')
         .and_then(|(parent, _)| object.pointer(parent));
     parent.is_some_and(Value::is_object)
+}
+
+/// Whether what holds the member at the end of a path is there.
+fn has_parent(object: &Value, path: &str) -> bool {
+    let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
+    object.pointer(parent).is_some()
 }
 
 /// The refusal of a patch that would make too much out of too little: Kubernetes' own, which says no more than that the

@@ -50,25 +50,8 @@ struct Declared {
 /// Judges a ValidatingAdmissionPolicy.
 pub(super) fn validate_policy(object: &Value, live: Option<&Value>) -> Vec<FieldError> {
     let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
-    let mut errors = Vec::new();
-    let at = path.child("failurePolicy");
-    errors.extend(one_of(&spec["failurePolicy"], &at, &["Fail", "Ignore"]));
-    errors.extend(validate_param_kind(
-        &spec["paramKind"],
-        &path.child("paramKind"),
-    ));
-    errors.extend(validate_constraints(&spec["matchConstraints"], &path));
     let mut declared = Declared::of(spec);
-    let same = |field: &str| live.is_some_and(|live| live["spec"][field] == spec[field]);
-    if !(same("paramKind") && same("matchConditions")) {
-        let at = path.child("matchConditions");
-        let found = validate_conditions(&spec["matchConditions"], &at, &declared.conditions);
-        errors.extend(found);
-    }
-    for (index, variable) in items(&spec["variables"]).iter().enumerate() {
-        let at = path.child("variables").index(index);
-        errors.extend(declared.variable(variable, &at));
-    }
+    let mut errors = validate_head(spec, live, &path, &mut declared);
     let (validations, annotations) = (&spec["validations"], &spec["auditAnnotations"]);
     if items(validations).is_empty() && items(annotations).is_empty() {
         let detail = "validations or auditAnnotations must contain at least one item";
@@ -83,6 +66,57 @@ pub(super) fn validate_policy(object: &Value, live: Option<&Value>) -> Vec<Field
     }
     let at = path.child("auditAnnotations");
     errors.extend(declared.annotations(meta::name(object), annotations, &at));
+    errors
+}
+
+/// Judges a MutatingAdmissionPolicy.
+pub(super) fn validate_mutating_policy(object: &Value, live: Option<&Value>) -> Vec<FieldError> {
+    let (path, spec) = (FieldPath::new("spec"), &object["spec"]);
+    let mut declared = Declared::of(spec);
+    let mut errors = validate_head(spec, live, &path, &mut declared);
+    let at = path.child("matchConstraints");
+    errors.extend(rules::validate_mutating(&spec["matchConstraints"], &at));
+    let (mutations, at) = (items(&spec["mutations"]), path.child("mutations"));
+    if mutations.is_empty() {
+        let detail = "mutations must contain at least one item";
+        errors.push(FieldError::required(&at, detail));
+    }
+    for (index, mutation) in mutations.iter().enumerate() {
+        errors.extend(declared.mutation(mutation, &at.index(index)));
+    }
+    let (policy, at) = (
+        &spec["reinvocationPolicy"],
+        path.child("reinvocationPolicy"),
+    );
+    errors.extend(one_of(policy, &at, &["IfNeeded", "Never"]));
+    errors
+}
+
+/// Judges what policies of both kinds have, and declares their variables.
+fn validate_head(
+    spec: &Value,
+    live: Option<&Value>,
+    path: &FieldPath,
+    declared: &mut Declared,
+) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let at = path.child("failurePolicy");
+    errors.extend(one_of(&spec["failurePolicy"], &at, &["Fail", "Ignore"]));
+    errors.extend(validate_param_kind(
+        &spec["paramKind"],
+        &path.child("paramKind"),
+    ));
+    errors.extend(validate_constraints(&spec["matchConstraints"], path));
+    let same = |field: &str| live.is_some_and(|live| live["spec"][field] == spec[field]);
+    if !(same("paramKind") && same("matchConditions")) {
+        let at = path.child("matchConditions");
+        let found = validate_conditions(&spec["matchConditions"], &at, &declared.conditions);
+        errors.extend(found);
+    }
+    for (index, variable) in items(&spec["variables"]).iter().enumerate() {
+        let at = path.child("variables").index(index);
+        errors.extend(declared.variable(variable, &at));
+    }
     errors
 }
 
@@ -237,6 +271,42 @@ impl Declared {
                 reason,
                 REASONS,
             ));
+        }
+        errors
+    }
+
+    fn mutation(&self, mutation: &Value, path: &FieldPath) -> Vec<FieldError> {
+        const KINDS: [(&str, &str, Returns); 2] = [
+            ("ApplyConfiguration", "applyConfiguration", Returns::Object),
+            ("JSONPatch", "jsonPatch", Returns::JsonPatch),
+        ];
+        let (kind, at) = (text(&mutation["patchType"]), path.child("patchType"));
+        let names = KINDS.map(|(name, ..)| name);
+        let mut errors = Vec::from_iter(one_of(&mutation["patchType"], &at, &names));
+        if !errors.is_empty() {
+            return errors;
+        }
+        // What the type demands is told before what it forbids.
+        let (wanted, others): (Vec<_>, Vec<_>) = KINDS.into_iter().partition(|it| it.0 == kind);
+        for (_, field, returns) in wanted {
+            let (given, at) = (&mutation[field], path.child(field));
+            let source = text(&given["expression"]).trim();
+            if given.is_null() {
+                let detail = format!("must be specified when patchType is {kind}");
+                errors.push(FieldError::required(&at, detail));
+            } else if source.is_empty() {
+                errors.push(FieldError::required(&at.child("expression"), ""));
+            } else {
+                let at = at.child("expression");
+                errors.extend(judge(source, &self.authorized, returns, &at));
+            }
+        }
+        for (_, field, _) in others {
+            if !mutation[field].is_null() {
+                let detail = format!("must not be specified when patchType is {kind}");
+                let at = path.child(field);
+                errors.push(FieldError::invalid(&at, format!("{{{field}}}"), detail));
+            }
         }
         errors
     }

@@ -37,6 +37,18 @@ pub(super) fn validate_match(resources: &Value, path: &FieldPath) -> Vec<FieldEr
     errors
 }
 
+/// Judges what only rules of mutating policies are bound to: a deletion has no object that could be changed.
+pub(super) fn validate_mutating(resources: &Value, path: &FieldPath) -> Vec<FieldError> {
+    let at = path.child("resourceRules").child("operations");
+    let rules = items(&resources["resourceRules"]).iter();
+    let operations = rules.flat_map(|rule| items(&rule["operations"])).map(text);
+    let known = ["*", "CONNECT", "CREATE", "UPDATE"];
+    operations
+        .filter(|operation| !known.contains(operation))
+        .map(|operation| FieldError::not_supported(&at, operation, known))
+        .collect()
+}
+
 fn validate_names(names: &Value, path: &FieldPath) -> Vec<FieldError> {
     let (mut errors, mut seen) = (Vec::new(), HashSet::new());
     for (index, name) in items(names).iter().map(text).enumerate() {
