@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use api::status::{Status, StatusReason};
+use api::status::{Status, StatusDetails, StatusReason};
 
 /// An error of any kind: the cause of a refusal, or what breaks a body while it is sent or received.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -45,6 +45,22 @@ impl Refusal {
         Self {
             content: Content::NoSuchPath,
             cause: None,
+        }
+    }
+
+    /// Refuses a method that a path does not have: 405, in the words of Kubernetes' handlers.
+    pub fn no_such_method() -> Self {
+        let text = "the server does not allow this method on the requested resource";
+        let status = Status::failure(405, StatusReason::MethodNotAllowed, text);
+        status.with_details(StatusDetails::default()).into()
+    }
+
+    /// Whether it says that nothing is there.
+    pub fn is_not_found(&self) -> bool {
+        match &self.content {
+            Content::NoSuchPath => true,
+            Content::Status(status) => status.code == 404,
+            Content::MovedTo(_) => false,
         }
     }
 

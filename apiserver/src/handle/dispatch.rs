@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use api::query::Query;
-use api::{Status, StatusDetails, StatusReason};
 use http::Method;
 
 use super::{create, delete, delete_collection, get, list, patch, scale, subresources};
@@ -56,17 +55,14 @@ pub(super) async fn serve(
         call.context.warn(warning.as_str());
     }
     let named = call.info.names_object;
+    if !is_served(&call) {
+        return Err(Refusal::no_such_method());
+    }
     if matches!(call.endpoint, Endpoint::Running | Endpoint::Balanced) {
         return subresources::running(&call);
     }
     if !allows(&call) {
         return Err(call.not_allowed());
-    }
-    if call.info.verb == Verb::Watch && call.parts.method != Method::GET {
-        // The legacy paths below /watch/ are watches whatever is sent to them.
-        let text = "the server does not allow this method on the requested resource";
-        let status = Status::failure(405, StatusReason::MethodNotAllowed, text);
-        return Err(status.with_details(StatusDetails::default()).into());
     }
     catch_up(&call).await?;
     match (call.info.verb, call.endpoint) {
@@ -86,6 +82,16 @@ pub(super) async fn serve(
             delete_collection::delete_collection(&call, body).await
         }
         _ => Err(call.not_allowed()),
+    }
+}
+
+/// Whether the path has the method. HEAD is authorized as the GET that it is about, and answered nowhere.
+fn is_served(call: &Call<'_>) -> bool {
+    match call.parts.method {
+        // The legacy paths below /watch/ are watches whatever is sent to them.
+        _ if call.info.verb == Verb::Watch => call.parts.method == Method::GET,
+        Method::GET | Method::POST | Method::PUT | Method::PATCH | Method::DELETE => true,
+        _ => false,
     }
 }
 

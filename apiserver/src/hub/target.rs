@@ -8,7 +8,7 @@ use api::{
     query::Query,
     status::Status,
 };
-use http::request::Parts;
+use http::{Method, request::Parts};
 
 use super::{Hub, preview};
 use crate::{
@@ -264,6 +264,15 @@ fn is_published(path: &str) -> bool {
     discovery::Page::of(path).is_some() || openapi::Page::of(path).is_some()
 }
 
+/// Whether a page knows no other method than GET: those that Kubernetes serves by its REST library.
+fn is_for_get_alone(path: &str) -> bool {
+    use discovery::Page::{Core, CoreVersion, GroupVersion};
+    use side::Page::{Issuer, Keys, Version};
+    let is_side = matches!(side::Page::of(path), Some(Version | Issuer | Keys));
+    let page = discovery::Page::of(path);
+    is_side || matches!(page, Some(Core | CoreVersion(_) | GroupVersion(..)))
+}
+
 /// Whether a path of a spoke's logical cluster is answered for this process all the same.
 fn is_of_process(path: &str) -> bool {
     matches!(side::Page::of(path), Some(side::Page::Health(..)))
@@ -284,13 +293,21 @@ pub(super) fn no_such_cluster(info: &RequestInfo) -> Refusal {
 }
 
 impl Hub {
-    /// Answers what is not about objects.
+    /// Answers what is not about objects. Some pages are answered whatever the method is, as in a kube-apiserver.
     async fn page(&self, request: &Authorized<Parts>) -> Result<Response, Refusal> {
+        let answered = self.page_by_get(request).await;
+        if request.request().method == Method::GET || !is_for_get_alone(&request.info().path) {
+            return answered;
+        }
+        match answered {
+            Err(refusal) if refusal.is_not_found() => Err(refusal),
+            Ok(_) | Err(_) => Err(Refusal::no_such_method()),
+        }
+    }
+
+    async fn page_by_get(&self, request: &Authorized<Parts>) -> Result<Response, Refusal> {
         let (parts, info) = (request.request(), request.info());
         let page = side::Page::of(&info.path);
-        if !matches!(info.verb, Verb::Get | Verb::Head) {
-            return Err(Refusal::no_such_path());
-        }
         let query = parts.uri.query().unwrap_or_default();
         match page {
             Some(side::Page::Health(probe, check)) => {

@@ -10,6 +10,7 @@ use super::stage::Stage;
 mod discovery;
 mod ending;
 mod messages;
+mod methods;
 mod roles;
 mod selected;
 mod websocket;
@@ -220,6 +221,7 @@ pub(crate) async fn requests_are_answered_alike(stage: &Stage, embedded: &str) {
     ending::a_watch_ends_with_its_definition(&hub, &spoke, embedded).await;
     selected::fields_that_are_not_set_are_selected_alike(&hub, &spoke, embedded).await;
     roles::aggregating_roles_show_their_rules(&hub, &spoke, embedded).await;
+    methods::methods_are_refused_alike(&hub, &spoke, embedded).await;
     discovery::subresources_are_named_alike(&hub, &spoke, embedded).await;
     messages::messages_are_those_of_kubernetes(
         (&hub, &spoke),
