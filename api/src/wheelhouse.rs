@@ -16,12 +16,16 @@ pub mod author;
 mod definitions;
 mod discovery_record;
 pub mod keys;
+mod migration;
 pub mod origin;
 pub mod preview;
 
 pub use definitions::definitions;
 pub use discovery_record::{
     DISCOVERY_RECORD_KIND, DISCOVERY_RECORD_RESOURCE, DiscoveryRecord, DiscoveryRecordSpec,
+};
+pub use migration::{
+    ChildCount, MigratedDefinition, Migration, MigrationState, MigrationStatus, MigrationTarget,
 };
 
 /// The group of Spokes.
@@ -100,6 +104,9 @@ pub struct SpokeSpec {
     /// What differs here from the switches that the hub was started with, which are kro's.
     #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub kro: KroSwitches,
+    /// Who is to run the definitions that are in the spoke itself; absent where nobody asks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub migration: Option<Migration>,
 }
 
 /// kro's switches for one logical cluster, as far as they differ from the hub's own. The names are those of the values of
@@ -243,6 +250,9 @@ pub struct SpokeStatus {
     /// How many instances there are, by state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instances: Option<InstanceCounts>,
+    /// How a migration from or to a kro of the spoke is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub migration: Option<MigrationStatus>,
     /// What is wrong, in one sentence; empty while nothing is.
     #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub message: String,

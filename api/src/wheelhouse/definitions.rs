@@ -84,6 +84,7 @@ fn spoke_spec() -> Value {
                 "type": "boolean",
             },
             "kro": kro_switches(),
+            "migration": migration(),
         },
         "x-kubernetes-validations": [{
             "rule": "!has(self.provider) || self.provider != 'Kubeconfig' || has(self.connection)",
@@ -133,6 +134,64 @@ fn kro_switches() -> Value {
     })
 }
 
+fn migration() -> Value {
+    json!({
+        "description": "Who is to run the definitions that are in the spoke itself, and ran there under a kro.",
+        "type": "object",
+        "required": ["to"],
+        "properties": {
+            "to": {
+                "description": "Plan, PlanReturn: nothing changes, and the status says what would. Hub: the hub takes them over. Kro: the hub gives them back.",
+                "type": "string", "enum": ["Plan", "Hub", "PlanReturn", "Kro"],
+            },
+            "serviceAccount": {
+                "description": "The ServiceAccount of the spoke, as <namespace>/<name>, in whose name children are written; by default the one of kro's Deployment.",
+                "type": "string", "maxLength": 317,
+            },
+        },
+    })
+}
+
+fn migration_status() -> Value {
+    let text = |description: &str| json!({"type": "string", "description": description});
+    let count = |description: &str| json!({"type": "integer", "format": "int64", "description": description});
+    let texts = |description: &str| json!({"type": "array", "items": {"type": "string"}, "description": description});
+    json!({
+        "description": "How a migration from or to a kro of the spoke is.",
+        "type": "object",
+        "properties": {
+            "state": {
+                "type": "string", "enum": ["Planned", "Taking", "Hub", "Returning", "Kro"],
+                "description": "Planned: nothing was changed. Taking, Returning: under way. Hub, Kro: who runs the definitions.",
+            },
+            "observedGeneration": count("The generation of the Spoke that this is about."),
+            "kroVersion": text("The version that kro's labels in the spoke name."),
+            "hubVersion": text("The version that the hub writes there."),
+            "serviceAccount": text("The ServiceAccount in whose name children are written."),
+            "definitions": {
+                "description": "The definitions in the spoke.", "type": "array",
+                "items": {
+                    "type": "object", "required": ["name"],
+                    "properties": {
+                        "name": text("The name."), "kind": text("The kind that it defines."),
+                        "state": text("What kro says of it."),
+                        "revisions": count("How many revisions it has."), "instances": count("How many instances it has."),
+                    },
+                },
+            },
+            "children": {
+                "description": "Their children, by kind.", "type": "array",
+                "items": {
+                    "type": "object", "required": ["kind"],
+                    "properties": {"kind": text("The kind."), "count": count("How many there are.")},
+                },
+            },
+            "obstacles": texts("What keeps it from going on."),
+            "notes": texts("What an administrator should know."),
+        },
+    })
+}
+
 fn connection() -> Value {
     json!({
         "description": "How the spoke is reached.",
@@ -176,7 +235,7 @@ fn spoke_status() -> Value {
         "type": "object",
         "properties": {
             "conditions": {
-                "description": "Reachable, Identified, WithinBounds, CredentialCurrent, Continuous, Synced, CRDsDistributed and Ready.",
+                "description": "Reachable, Identified, WithinBounds, CredentialCurrent, Continuous, Synced, CRDsDistributed, Migrated and Ready.",
                 "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"],
                 "items": {
                     "type": "object",
@@ -232,6 +291,7 @@ fn spoke_status() -> Value {
                     "later": count("Instances that are looked at again later."),
                 },
             },
+            "migration": migration_status(),
             "message": {"type": "string", "description": "What is wrong, in one sentence."},
         },
     })

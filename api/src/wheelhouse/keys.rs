@@ -45,6 +45,17 @@ pub const ANNOTATION_PARTING: &str = "wheelhouse.dev/parting";
 /// The ConfigMaps, in [`RESTORE_NAMESPACE`] of root, that name what was left in abandoned spokes begin with this.
 pub const REMAINS_PREFIX: &str = "wheelhouse-remains-";
 
+/// On a definition in a spoke: the id of the hub that has taken it over from kro, and runs it since.
+pub const ANNOTATION_TAKEN_BY: &str = "wheelhouse.dev/taken-by";
+/// On a definition or revision that the hub has taken over from kro, or gives back: how far it is with it. Only the server says so.
+pub const ANNOTATION_MIGRATION: &str = "internal.wheelhouse.dev/migration";
+/// The value of [`ANNOTATION_MIGRATION`] while not all is there that belongs to a definition.
+pub const MIGRATION_TAKING: &str = "taking";
+/// The same once the hub runs it.
+pub const MIGRATION_TAKEN: &str = "taken";
+/// The same once the hub runs it no more.
+pub const MIGRATION_RETURNING: &str = "returning";
+
 /// The finalizer, in the spoke, of instances that were made there: their children go first.
 pub const FINALIZER_IMPORTED: &str = "wheelhouse.dev/instance";
 /// The finalizer of mirrors in spokes.
@@ -108,5 +119,7 @@ pub const CONDITION_CREDENTIAL_CURRENT: &str = "CredentialCurrent";
 pub const CONDITION_CONTINUOUS: &str = "Continuous";
 /// Of a spoke that was found, or whose name was: what became of that.
 pub const CONDITION_FOUND: &str = "Found";
+/// Of a spoke where a kro ran: the hub runs its definitions.
+pub const CONDITION_MIGRATED: &str = "Migrated";
 /// Of a spoke: all of the others.
 pub const CONDITION_READY: &str = "Ready";
