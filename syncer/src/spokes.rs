@@ -1,13 +1,14 @@
 //! Spokes: targets made of their connections, probed, described in their status.
 //!
 //! In reading order: [`reconcile`] (one Spoke), [`found`] (those that a source has found), [`left`] (what the hub has for one), [`parting`] (its
-//! end while there is something), [`heartbeat`], [`namespaces`], [`census`] (its status), [`published`] and [`profile`] (ClusterProfiles
+//! end while there is something), [`migration`] (from a kro that ran there, and back), [`heartbeat`], [`namespaces`], [`census`] (its status), [`published`] and [`profile`] (ClusterProfiles
 //! of them). The connections are those of the crate [`spokes`], which the path of a spoke has too.
 
 mod census;
 mod found;
 mod heartbeat;
 mod left;
+mod migration;
 mod namespaces;
 mod parting;
 mod profile;

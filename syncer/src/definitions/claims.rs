@@ -75,24 +75,34 @@ pub(crate) async fn stand(
     uid: &str,
     kind: &GroupResource,
 ) -> Result<Standing, client::Error> {
-    let claims = &engine.definitions.claims;
-    let holder = claims.holder(&key.cluster, kind);
-    let standing = match holder.filter(|holder| is_there(engine, holder, kind)) {
-        Some(holder) if holder != *key => Standing::Refused(holder),
-        held => {
-            let held = held.is_some();
-            match of_root(engine, key, kind).await? {
-                Some(root) if held => Standing::HoldsAgainst(root),
-                Some(root) => Standing::Refused(root),
-                None => Standing::Holds,
-            }
-        }
-    };
-    claims.note(key, &standing);
+    let standing = foresee(engine, key, kind).await?;
+    engine.definitions.claims.note(key, &standing);
     if !matches!(standing, Standing::Refused(_)) {
         record(engine, key, uid, kind).await?;
     }
     Ok(standing)
+}
+
+/// Finds out how a definition would stand with a kind, and records nothing.
+pub(crate) async fn foresee(
+    engine: &Engine,
+    key: &DefinitionKey,
+    kind: &GroupResource,
+) -> Result<Standing, client::Error> {
+    let holder = engine.definitions.claims.holder(&key.cluster, kind);
+    Ok(
+        match holder.filter(|holder| is_there(engine, holder, kind)) {
+            Some(holder) if holder != *key => Standing::Refused(holder),
+            held => {
+                let held = held.is_some();
+                match of_root(engine, key, kind).await? {
+                    Some(root) if held => Standing::HoldsAgainst(root),
+                    Some(root) => Standing::Refused(root),
+                    None => Standing::Holds,
+                }
+            }
+        },
+    )
 }
 
 /// Lets go what a definition holds, but for one kind, and has everyone who is concerned looked at.

@@ -10,6 +10,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use api::kro::{ResourceGraphDefinition, RgdSpec};
+use api::wheelhouse::keys::{ANNOTATION_MIGRATION, MIGRATION_RETURNING, MIGRATION_TAKING};
 use client::Patch;
 use graph::{
     CompiledGraph, Owner,
@@ -88,15 +89,16 @@ async fn step(engine: &Arc<Engine>, key: &DefinitionKey) -> Result<(), client::E
         Err(error) => return Err(error),
     };
     let revisions = revisions::list(engine, key).await?;
+    if is_moving(&object) {
+        return leave(engine, key, &object, &revisions).await;
+    }
     if api::meta::deletion_timestamp(&object).is_some() {
         return end(engine, key, &object, &revisions).await;
     }
     if !api::meta::has_finalizer(&object, api::kro::keys::FINALIZER) {
         let patch = finalizers::add(&object, api::kro::keys::FINALIZER);
-        object = engine
-            .hub
-            .patch(&endpoint, &key.name, None, Patch::Json(&patch))
-            .await?;
+        let patch = Patch::Json(&patch);
+        object = engine.hub.patch(&endpoint, &key.name, None, patch).await?;
     }
     let now = Engine::now();
     let mut set = ConditionSet::open(&DEFINITION, &object, &now);
@@ -166,6 +168,28 @@ async fn end(
     }
     withdraw(engine, key);
     leaving.delete(engine).await?;
+    revisions::collect(engine, key, revisions, Keep::None).await?;
+    claims::release(engine, key, None).await?;
+    release(engine, key, object).await
+}
+
+/// Whether a definition is between a kro and the hub: neither runs it.
+fn is_moving(object: &Value) -> bool {
+    let said = api::meta::annotation(object, ANNOTATION_MIGRATION);
+    said.is_some_and(|said| said == MIGRATION_TAKING || said == MIGRATION_RETURNING)
+}
+
+/// Leaves alone what another runs, or will run: its CRD and its instances stay, and if the definition is deleted it goes alone.
+async fn leave(
+    engine: &Engine,
+    key: &DefinitionKey,
+    object: &Value,
+    revisions: &[Revision],
+) -> Result<(), client::Error> {
+    withdraw(engine, key);
+    if api::meta::deletion_timestamp(object).is_none() {
+        return Ok(());
+    }
     revisions::collect(engine, key, revisions, Keep::None).await?;
     claims::release(engine, key, None).await?;
     release(engine, key, object).await

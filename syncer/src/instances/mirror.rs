@@ -15,6 +15,7 @@ use std::{
 };
 
 use api::{
+    kro::keys::FINALIZER as KRO,
     meta::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN},
     query::Propagation,
     wheelhouse::{
@@ -514,15 +515,17 @@ pub(crate) fn releasing(mirror: &Value) -> Option<Value> {
     is_held.then(|| finalizers::remove_all(mirror, &ours))
 }
 
-/// Takes the hub's finalizers off an object in the spoke: a copy that somebody made of a mirror has that of a mirror, too.
+/// Takes the hub's finalizers off an object in the spoke that goes: a copy that somebody made of a mirror has that of a mirror, too. What
+/// a kro had before the hub has the finalizer of kro, which nobody else would take off.
 pub(crate) async fn release_finalizers(
     target: &Target,
     endpoint: &Endpoint,
     mirror: &Value,
 ) -> Result<(), Pause> {
-    let Some(patch) = releasing(mirror) else {
+    if releasing(mirror).is_none() {
         return Ok(());
-    };
+    }
+    let patch = finalizers::remove_all(mirror, &[MIRROR, FINALIZER_IMPORTED, KRO]);
     finalizers::apply(&target.dynamic, endpoint, mirror, &patch).await?;
     Ok(())
 }

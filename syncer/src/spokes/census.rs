@@ -6,7 +6,7 @@ use api::{Condition, LogicalCluster, wheelhouse::keys};
 use client::Patch;
 use serde_json::{Value, json};
 
-use super::{found, row::Row};
+use super::{found, migration, row::Row};
 use crate::{
     engine::Engine,
     resources, restoring,
@@ -32,7 +32,11 @@ const QUEUE: &str = "queue";
 const HEARTBEAT_AGE: jiff::SignedDuration = jiff::SignedDuration::from_secs(25);
 
 /// Conditions that are there only while there is something to say.
-const PASSING: [&str; 2] = [keys::CONDITION_RESTORE_CONFIRMED, keys::CONDITION_FOUND];
+const PASSING: [&str; 3] = [
+    keys::CONDITION_RESTORE_CONFIRMED,
+    keys::CONDITION_FOUND,
+    keys::CONDITION_MIGRATED,
+];
 
 /// How much of a message a Spoke's status has.
 const MESSAGE_BYTES_MAX: usize = 4096;
@@ -205,6 +209,7 @@ fn notes(engine: &Engine, target: &Target, object: &Value) -> Vec<Row> {
         });
     }
     notes.extend(found::row(engine, object));
+    notes.extend(migration::row(object));
     notes
 }
 

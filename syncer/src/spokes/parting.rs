@@ -161,14 +161,14 @@ async fn abandon(
 }
 
 /// Ends what runs for a spoke, and waits until nobody works on an instance of it: nothing is made meanwhile that is not known.
-async fn quiesce(engine: &Engine, cluster: &LogicalCluster) {
+pub(super) async fn quiesce(engine: &Engine, cluster: &LogicalCluster) {
     engine.fleet.disconnect(cluster);
     engine.turns.idle(|(of, _)| of == cluster).await;
     engine.mirror_turns.idle(|(of, _)| of == cluster).await;
 }
 
 /// Deletes instances and their ledgers on the hub, and nothing else.
-async fn forget(
+pub(super) async fn forget(
     engine: &Arc<Engine>,
     cluster: &LogicalCluster,
     held: &[Held],

@@ -16,7 +16,7 @@ use tracing::{debug, info, warn};
 use super::{
     census,
     found::{self, Kept},
-    heartbeat, left, namespaces,
+    heartbeat, left, migration, namespaces,
     parting::Parting,
 };
 use crate::{
@@ -96,13 +96,27 @@ async fn step(
     match &entry.state {
         State::Pending => {}
         State::Embedded => connect_embedded(engine, cluster).await?,
-        State::Connected(link) => connect(engine, cluster, link, &object).await?,
+        State::Connected(link) => {
+            if !is_ending && migration::is_returning(&object) {
+                object = migration::give_back(engine, cluster, link, object).await?;
+                if migration::is_returning(&object) {
+                    return Ok(()); // nothing runs there before all of it is given back
+                }
+            }
+            connect(engine, cluster, link, &object).await?;
+        }
         State::Refused(_) => engine.fleet.disconnect(cluster),
     }
     match &entry.state {
         _ if is_ending => Ok(()), // what is waited for was written
         State::Pending => Ok(()),
-        State::Embedded | State::Connected(_) => census::write(engine, cluster, &object).await,
+        State::Embedded => census::write(engine, cluster, &object).await,
+        State::Connected(_) => {
+            let migrated = migration::step(engine, cluster, object.clone()).await;
+            let object = migrated.as_ref().unwrap_or(&object);
+            census::write(engine, cluster, object).await?;
+            migrated.map(drop)
+        }
         State::Refused(fault) => census::refuse(engine, &object, &fault.to_string()).await,
     }
 }
