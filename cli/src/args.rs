@@ -394,6 +394,8 @@ pub(crate) enum Spoke {
     Remove(SpokeRemove),
     /// Remove a spoke and forget its instances. Nothing is deleted in the cluster; a ConfigMap in root names what is left there.
     Abandon(SpokeAbandon),
+    /// Take over what a kro ran in a spoke, without making or deleting anything there. Prints the plan; --yes carries it out.
+    Migrate(SpokeMigrate),
 }
 
 #[derive(Debug, Args)]
@@ -443,6 +445,26 @@ pub(crate) struct SpokeRemove {
 pub(crate) struct SpokeAbandon {
     /// The name of the spoke.
     pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) hub: HubFlags,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SpokeMigrate {
+    /// The name of the spoke.
+    pub(crate) name: String,
+    /// Carry the plan out.
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Give the definitions of the spoke back to a kro there, which is to be started afterwards.
+    #[arg(long)]
+    pub(crate) back: bool,
+    /// The ServiceAccount of the spoke in whose name children are written; by default that of kro's Deployment.
+    #[arg(long, value_name = "NS/NAME", conflicts_with = "back")]
+    pub(crate) service_account: Option<String>,
+    /// How long to wait for the hub.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    pub(crate) timeout: u64,
     #[command(flatten)]
     pub(crate) hub: HubFlags,
 }
@@ -531,6 +553,8 @@ mod tests {
             "wheelhouse serve --data-dir d --spoke-kubeconfig a --spoke-kubeconfig b --cluster-api-namespace capi",
             "wheelhouse serve --data-dir d --cluster-profile-namespace a --clusterprofile-provider-file f --publish-cluster-profiles b --plugin-env AWS_*",
             "wheelhouse serve --data-dir d --max-watches-per-user 100 --max-requests-per-user 50 --max-requests 400",
+            "wheelhouse spoke migrate east --back --yes",
+            "wheelhouse spoke migrate east --service-account kro-system/kro",
             "wheelhouse serve --data-dir d --feature-gates=CELOmitFunction=true --allow-crd-deletion --rgd-max-graph-revisions=8 --kro-version v0.9.3",
             "wheelhouse dev --allow-crd-deletion=true --rgd-max-collection-size 50 --rgd-max-collection-dimension-size 3",
             "wheelhouse rgd lint --feature-gates CELOmitFunction=true a.yaml",

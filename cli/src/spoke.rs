@@ -1,4 +1,6 @@
-//! `wheelhouse spoke`: join, list and remove spokes, over the hub's API.
+//! `wheelhouse spoke`: join, list, migrate and remove spokes, over the hub's API.
+
+mod migrate;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -29,6 +31,7 @@ pub(crate) async fn run(arguments: args::Spoke) -> Result<()> {
             leave(&remove.hub, &remove.name, parting).await
         }
         args::Spoke::Abandon(abandon) => leave(&abandon.hub, &abandon.name, Some("abandon")).await,
+        args::Spoke::Migrate(migrate) => migrate::run(migrate).await,
     }
 }
 
