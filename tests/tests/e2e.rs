@@ -20,6 +20,7 @@ mod e2e {
     mod judged;
     mod kro;
     mod kubectl;
+    mod migrated;
     mod outage;
     mod parting;
     mod played;

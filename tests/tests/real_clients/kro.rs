@@ -7,6 +7,7 @@
 
 mod compare;
 mod examples;
+mod migration;
 mod scenario;
 mod side;
 
