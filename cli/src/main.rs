@@ -11,7 +11,6 @@ mod dev;
 mod fleet;
 mod kro;
 mod kubeconfig;
-mod leadership;
 mod output;
 mod process;
 mod rgd;

@@ -19,7 +19,7 @@ use apiserver::{
 };
 use client::Bounds;
 use spokes::{AccessProviders, Dialer, Policy, Servers};
-use syncer::{Publication, Switches};
+use syncer::{Publication, Sharing, Switches};
 use tasks::{OnPanic, Tasks};
 use tokio::{
     net::{TcpListener, TcpSocket},
@@ -28,7 +28,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::{args, kubeconfig, leadership, output, process};
+use crate::{args, kubeconfig, output, process};
+
+/// The user that writes the Leases by which replicas share the fleet.
+const SHARING_USER: &str = "system:wheelhouse:sharing";
 
 /// How long what is left may take once all connections have drained.
 const GRACE: Duration = Duration::from_secs(5);
@@ -321,21 +324,26 @@ pub(crate) async fn start(
         tasks.spawn("serve", async move { hub.serve(listener, drain).await })
     };
     if hub.is_alone() {
-        start_syncer(&hub, (brake, switches), &tasks, publication);
+        start_syncer(&hub, (brake, switches, publication), None, &tasks);
     } else {
-        let lease = client(&hub, leadership::USER);
-        let (looked_at, led) = (hub.clone(), hub.clone());
-        let elected = leadership::run(
-            lease,
+        let leases = client(&hub, SHARING_USER);
+        let (looked_at, live) = (hub.clone(), hub.clone());
+        let shared = syncer::run_shared(
+            leases,
             tasks.clone(),
             move || looked_at.epoch(),
-            move |tasks| {
-                led.start_controllers(tasks);
-                start_syncer(&led, (brake, switches.clone()), tasks, publication.clone());
+            move |tasks, member| {
+                let led = live.clone();
+                let sharing = Sharing {
+                    member,
+                    lead: Arc::new(move |tasks| led.start_controllers(tasks)),
+                };
+                let settings = (brake, switches.clone(), publication.clone());
+                start_syncer(&live, settings, Some(sharing), tasks);
             },
         );
-        // Without it nobody would notice that this replica leads no more.
-        tasks.spawn_with("leadership", OnPanic::ShutDown, elected);
+        // Without it nobody would notice that this replica takes part no more.
+        tasks.spawn_with("shared-work", OnPanic::ShutDown, shared);
     }
     Ok(Running {
         hub,
@@ -381,9 +389,9 @@ fn reached(config: &apiserver::Config, listens: SocketAddr) -> String {
 
 fn start_syncer(
     hub: &Hub,
-    (brake, switches): (syncer::Brake, Switches),
+    (brake, switches, publication): (syncer::Brake, Switches, Option<Publication>),
+    sharing: Option<Sharing>,
     tasks: &Tasks,
-    publication: Option<Publication>,
 ) {
     let config = syncer::Config {
         hub: client(hub, keys::USER_SYNCER),
@@ -392,6 +400,7 @@ fn start_syncer(
         switches,
         spokes: hub.spokes().clone(),
         publication,
+        sharing,
     };
     syncer::start(config, tasks);
 }

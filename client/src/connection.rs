@@ -30,7 +30,7 @@ use switch::Switch;
 pub use kubeconfig::CredentialSources;
 
 /// What those who do not say otherwise are called, as the `User-Agent`.
-const USER_AGENT: &str = concat!("wheelhouse/", env!("CARGO_PKG_VERSION"));
+pub(crate) const USER_AGENT: &str = concat!("wheelhouse/", env!("CARGO_PKG_VERSION"));
 
 /// How a connection behaves.
 #[derive(Clone, Debug)]
@@ -227,7 +227,9 @@ impl Connection {
         anonymous.auth_info = kube::config::AuthInfo::default();
         let as_request = Switch::new(stack(&anonymous, options)?);
         let service = ServiceBuilder::new()
-            .map_request(|request: Request<kube::client::Body>| request.map(request_body))
+            .map_request(|request: Request<kube::client::Body>| {
+                crate::term::guard(request.map(request_body))
+            })
             .service(as_kubeconfig.clone());
         let client = Client {
             kube: kube::Client::new(service, config.default_namespace),

@@ -114,6 +114,7 @@ impl Fleet {
             brake: syncer::Brake::default(),
             spokes: hub.spokes().clone(),
             publication: None,
+            sharing: None,
         };
         syncer::start(config, &tasks);
         self.process = Some(Process { hub, tasks });

@@ -1,7 +1,8 @@
 //! ResourceGraphDefinitions: compiled, recorded as GraphRevisions, published as CRDs.
 //!
 //! In reading order: [`reconcile`] (one definition), [`claims`] (who holds a kind), [`resolving`] (the schemas that it is compiled
-//! against), [`revisions`], [`held`] (revisions that kro holds), [`distribution`] (its CRD in every target), [`leaving`] (its CRD
+//! against), [`revisions`], [`following`] (a definition of root, where another process
+//! reconciles it), [`held`] (revisions that kro holds), [`distribution`] (its CRD in every target), [`leaving`] (its CRD
 //! where it may go with it).
 //!
 //! A definition in root is for all spokes, or for those that its annotation selects; one authored
@@ -9,6 +10,7 @@
 
 pub(crate) mod claims;
 pub(crate) mod distribution;
+mod following;
 mod held;
 mod leaving;
 pub(crate) mod reconcile;
@@ -56,13 +58,29 @@ pub(crate) fn start(engine: &Arc<Engine>) {
                 let (cluster, name) = (&key.cluster, key.name.as_str());
                 let span =
                     debug_span!("reconcile", controller = "definition", %cluster, key = name);
-                reconcile::run(&engine, &key).instrument(span).await;
+                if engine.shares.hold(&key.cluster) {
+                    reconcile::run(&engine, &key).instrument(span).await;
+                } else {
+                    following::run(&engine, &key).instrument(span).await;
+                }
                 engine.definition_queue.done(&key);
             });
         }
     });
+    if engine.shares.are_shared() {
+        claims::follow(engine);
+    }
     held::start(engine);
     distribution::start(engine);
+}
+
+/// Has the definitions of a logical cluster looked at that is this process's from now on, or is no more.
+pub(crate) fn changed_hands(engine: &Engine, cluster: &LogicalCluster) {
+    for key in engine.definitions.keys() {
+        if key.cluster == *cluster {
+            engine.definition_queue.add(key);
+        }
+    }
 }
 
 fn take(engine: &Engine, event: Event) {

@@ -12,8 +12,8 @@ use tokio::sync::Semaphore;
 
 use crate::state::{
     brake::Brake, definitions::Definitions, fleet::Fleet, instances::InstanceCache,
-    keys::InstanceKey, restored::Restored, served::DefinitionKey, switches::Switchboard,
-    turns::Turns,
+    keys::InstanceKey, restored::Restored, served::DefinitionKey, shares::Shares,
+    switches::Switchboard, target::Target, turns::Turns,
 };
 
 /// How long counts of instances may change before a Spoke's status is written once.
@@ -21,8 +21,14 @@ const CENSUS_DELAY: Duration = Duration::from_secs(1);
 
 /// The shared parts, one for each hub.
 pub(crate) struct Engine {
-    /// The hub, as its own system user.
+    /// The hub, as its own system user. Each write is sent in the term of the logical cluster that it is for.
     pub(crate) hub: Dynamic,
+    /// The same for what is written elsewhere than at the path of the logical cluster that it is for.
+    pub(crate) hub_anywhere: Dynamic,
+    /// Which logical clusters this process looks after.
+    pub(crate) shares: Arc<Shares>,
+    /// Root, for reading: as a target it is connected where this process looks after it.
+    pub(crate) root: Arc<Target>,
     /// Names this hub to other writers of the same spoke.
     pub(crate) hub_id: String,
     /// kro's switches, in each logical cluster.

@@ -8,7 +8,7 @@
 //! state, the queues and the hub. On top the controllers: [`spokes`] (a target for each connected spoke),
 //! [`definitions`] (RGD to GraphRevision to CRD), [`instances`] (from an instance to its children and back), [`accounts`]
 //! (what the hub's own namespaces need), and what they have in common: [`acting`] (in whose name), [`restoring`],
-//! [`finalizers`], [`resources`]. A controller asks another one for work by a queue of the engine.
+//! [`finalizers`], [`resources`]. [`sharing`] decides which of it this process does, where there are several. A controller asks another one for work by a queue of the engine.
 //!
 //! **Invariant:** nothing is deleted because a read failed, was partial, or discovery shrank.
 //! **Invariant:** after a restore nothing is deleted in a spoke before it is confirmed ([`restoring`]).
@@ -23,6 +23,7 @@ mod instances;
 mod preview;
 mod resources;
 mod restoring;
+mod sharing;
 mod spokes;
 mod state;
 #[cfg(test)]
@@ -37,11 +38,13 @@ use tasks::Tasks;
 use tokio::sync::Semaphore;
 
 pub use self::preview::Previewer;
+pub use self::sharing::{Lead, Member, Sharing, run as run_shared};
 pub use self::spokes::Publication;
 pub use crate::state::{brake::Brake, switches::Switches};
 use crate::{
     engine::Engine,
     state::{
+        shares::{self, Shares},
         switches::Switchboard,
         target::{Target, TargetSort},
     },
@@ -62,6 +65,8 @@ pub struct Config {
     pub spokes: Spokes,
     /// Where the spokes are published as ClusterProfiles, if they are.
     pub publication: Option<Publication>,
+    /// How the fleet is shared with other replicas; `None` where this process is alone, and looks after everything.
+    pub sharing: Option<Sharing>,
 }
 
 // === impl Config ===
@@ -75,27 +80,46 @@ impl fmt::Debug for Config {
 }
 
 /// Starts all controllers. They end with `tasks`.
-pub fn start(config: Config, tasks: &Tasks) {
-    let (engine, publication) = engine_of(config, tasks);
+pub fn start(mut config: Config, tasks: &Tasks) {
+    let (sharing, publication) = (config.sharing.take(), config.publication.take());
+    let engine = engine_of(config, sharing.is_some(), tasks);
     restoring::start(&engine);
-    let root = Target::new(
-        LogicalCluster::root(),
-        TargetSort::Root,
-        engine.hub.clone(),
-        tasks,
-        tasks.child_token(),
-    );
-    spokes::start_target(&engine, &Arc::new(root));
     definitions::start(&engine);
-    spokes::start(&engine, publication);
+    spokes::start(&engine);
+    match sharing {
+        Some(sharing) => sharing::start(&engine, sharing, publication),
+        None => start_for_fleet(&engine, publication),
+    }
+}
+
+/// Starts what one process does for the whole fleet.
+fn start_for_fleet(engine: &Arc<Engine>, publication: Option<Publication>) {
+    spokes::start_target(engine, &engine.root);
+    spokes::start_for_fleet(engine, publication);
 }
 
 /// Makes what all controllers share; nothing of it is known yet.
-fn engine_of(config: Config, tasks: &Tasks) -> (Arc<Engine>, Option<Publication>) {
+fn engine_of(config: Config, is_shared: bool, tasks: &Tasks) -> Arc<Engine> {
+    let shares = Arc::new(if is_shared {
+        Shares::shared()
+    } else {
+        Shares::default()
+    });
+    let hub = shares::hub_in_terms(&shares, &config.hub);
+    let root = Target::new(
+        LogicalCluster::root(),
+        TargetSort::Root,
+        hub.clone(),
+        tasks,
+        tasks.child_token(),
+    );
     let hub_label = (api::wheelhouse::keys::HUB.to_owned(), config.hub_id.clone());
     let switches = Switchboard::new(config.switches, BTreeMap::from([hub_label]));
-    let engine = Arc::new(Engine {
-        hub: Dynamic::new(config.hub),
+    Arc::new(Engine {
+        hub,
+        hub_anywhere: Dynamic::new(config.hub),
+        shares,
+        root: Arc::new(root),
         hub_id: config.hub_id,
         spokes: config.spokes,
         identities: Identities::default(),
@@ -112,6 +136,5 @@ fn engine_of(config: Config, tasks: &Tasks) -> (Arc<Engine>, Option<Publication>
         mirror_turns: Arc::default(),
         planning: Semaphore::new(engine::LONG_PLANS_MAX),
         tasks: tasks.clone(),
-    });
-    (engine, config.publication)
+    })
 }

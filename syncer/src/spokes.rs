@@ -30,14 +30,29 @@ pub(crate) use reconcile::start as start_target;
 
 use crate::{engine::Engine, restoring};
 
-/// Follows the spokes that are known, and starts the worker that reconciles them.
-pub(crate) fn start(engine: &Arc<Engine>, publication: Option<Publication>) {
+/// Starts what one process does for the whole fleet.
+pub(crate) fn start_for_fleet(engine: &Arc<Engine>, publication: Option<Publication>) {
     if publication.is_some() || engine.spokes.reads_cluster_profiles() {
         published::start_definition(engine);
     }
     if let Some(publication) = publication {
         published::start(engine, publication);
     }
+}
+
+/// Has a logical cluster looked at that is this process's from now on. With root come the clusters that were found, and that
+/// have no Spoke yet.
+pub(crate) fn taken(engine: &Engine, cluster: &LogicalCluster) {
+    if !cluster.is_root() {
+        return engine.spoke_queue.add(cluster.clone());
+    }
+    for found in engine.spokes.sightings().names() {
+        engine.spoke_queue.add(found);
+    }
+}
+
+/// Follows the spokes that are known, and starts the worker that reconciles them.
+pub(crate) fn start(engine: &Arc<Engine>) {
     let follower = Arc::clone(engine);
     let end = engine.tasks.child_token();
     engine.tasks.spawn("spokes", async move {

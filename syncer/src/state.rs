@@ -4,7 +4,7 @@
 //! In reading order: [`keys`], [`collection`] (what of a watch and of our own writes is believed), [`children`],
 //! [`mirrors`] and [`externals`] (what there is in a target), [`claims`] (what is an instance's own), [`actors`] (in whose
 //! name), [`served`], [`kinds`], [`kind_claims`] and [`definitions`], [`instances`], [`switches`], [`target`] and [`fleet`],
-//! [`turns`], [`restored`], [`revision`].
+//! [`turns`], [`restored`], [`revision`], [`shares`] (what of all this is this process's).
 
 pub(crate) mod actors;
 pub(crate) mod admission;
@@ -23,6 +23,7 @@ pub(crate) mod mirrors;
 pub(crate) mod restored;
 pub(crate) mod revision;
 pub(crate) mod served;
+pub(crate) mod shares;
 pub(crate) mod switches;
 pub(crate) mod target;
 pub(crate) mod turns;

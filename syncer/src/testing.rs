@@ -274,8 +274,9 @@ impl World {
             switches: Switches::default(),
             spokes: Spokes::new(Dialer::default()),
             publication: None,
+            sharing: None,
         };
-        let engine = crate::engine_of(config, &tasks).0;
+        let engine = crate::engine_of(config, false, &tasks);
         let dynamic = Dynamic::new(spoke.client());
         let token = tasks.child_token();
         let mut target = Target::new(east(), TargetSort::Mirrored, dynamic, &tasks, token);

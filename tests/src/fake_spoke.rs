@@ -70,6 +70,18 @@ pub(crate) struct Shared {
     /// The bearer tokens that are accepted; all where none is named.
     tokens: Mutex<Vec<String>>,
     seen: Mutex<VecDeque<Seen>>,
+    written: Mutex<Vec<Wrote>>,
+}
+
+/// A write as it was done: the request had arrived as a whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wrote {
+    /// What the client calls itself.
+    pub agent: String,
+    /// Its method.
+    pub method: Method,
+    /// Its path and query.
+    pub path: String,
 }
 
 /// A request as it came.
@@ -107,6 +119,7 @@ impl FakeSpoke {
             connection_count: AtomicUsize::new(0),
             tokens: Mutex::default(),
             seen: Mutex::default(),
+            written: Mutex::default(),
         });
         let acceptor = acceptor(&authority);
         let mut tasks = JoinSet::new();
@@ -175,6 +188,11 @@ impl FakeSpoke {
     /// Returns the last requests.
     pub fn seen(&self) -> Vec<Seen> {
         lock(&self.shared.seen).iter().cloned().collect()
+    }
+
+    /// Returns all writes since it was started, in their order.
+    pub fn wrote(&self) -> Vec<Wrote> {
+        lock(&self.shared.written).clone()
     }
 
     /// Returns the paths of all objects that are stored.
@@ -274,8 +292,20 @@ async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> Response<Bo
     if !is_accepted(&lock(&shared.tokens), &asked.headers) {
         return status(401, "Unauthorized");
     }
-    let body = body.collect().await.map(Collected::to_bytes);
-    let body = body.unwrap_or_default();
+    let Ok(body) = body.collect().await.map(Collected::to_bytes) else {
+        return status(400, "BadRequest"); // the client left in the middle of it
+    };
+    if !matches!(asked.method, Method::GET | Method::HEAD) {
+        let agent = asked.headers.get("user-agent");
+        lock(&shared.written).push(Wrote {
+            agent: agent
+                .and_then(|it| it.to_str().ok())
+                .unwrap_or_default()
+                .to_owned(),
+            method: asked.method.clone(),
+            path: asked.path.clone(),
+        });
+    }
     if let Some(answer) = hostile::answer(&mode, shared, &asked).await {
         return answer;
     }

@@ -26,6 +26,7 @@ mod e2e {
     mod played;
     mod preview;
     mod quickstart;
+    mod replicas;
     mod restored;
     mod streams;
     mod tour;

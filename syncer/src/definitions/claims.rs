@@ -12,18 +12,25 @@
 //! # Invariants
 //! - Nothing is decided before all records have been read.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use api::{GroupResource, LogicalCluster};
-use client::{DeleteRequest, Endpoint, ListRequest, Patch};
+use client::{
+    DeleteRequest, Endpoint, ListRequest, Patch,
+    reflector::{self, Event, RawObject},
+};
 use serde_json::{Value, json};
-use tracing::warn;
+use tracing::{debug, warn};
 
 use crate::{
     engine::Engine,
     instances, resources,
     state::{
-        keys::text,
+        keys::{cluster_of, text},
         kind_claims::{Holder, Standing},
         served::{DefinitionKey, Reaching},
     },
@@ -31,6 +38,85 @@ use crate::{
 
 /// The wait after a failure of the hub itself, which is rare and passes.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// Reads the records of one logical cluster anew, as the process that has written them last left them.
+pub(crate) async fn reload(engine: &Engine, cluster: &LogicalCluster) -> Result<(), client::Error> {
+    let endpoint = Engine::hub_endpoint(cluster, &resources::kind_claims(), "");
+    let listed = engine.hub.list(&endpoint, &ListRequest::default()).await?;
+    let held = listed.items.iter().map(|record| of_record(record));
+    engine.definitions.claims.replace(cluster, held.collect());
+    Ok(())
+}
+
+/// Follows the records that other processes write.
+pub(crate) fn follow(engine: &Arc<Engine>) {
+    let source = engine.everywhere(&resources::kind_claims());
+    let mut events = reflector::start(source, &engine.tasks, engine.tasks.child_token());
+    let engine = Arc::clone(engine);
+    let tasks = engine.tasks.clone();
+    tasks.spawn("kind-claims", async move {
+        while let Some(event) = events.recv().await {
+            take(&engine, event);
+        }
+    });
+}
+
+fn take(engine: &Engine, event: Event) {
+    let claims = &engine.definitions.claims;
+    let note = |object: &RawObject, is_there: bool| {
+        let cluster = cluster_of(object)?;
+        if engine.shares.hold(&cluster) {
+            return None; // what this process has written itself is newer
+        }
+        let (kind, holder) = of_record(&object.value().ok()?);
+        let key = DefinitionKey {
+            cluster,
+            name: holder.name.clone(),
+        };
+        if is_there {
+            claims.put(&key.cluster, kind.clone(), holder);
+        } else if claims.record(&key.cluster, &kind) == Some(holder) {
+            claims.remove(&key.cluster, &kind);
+        }
+        engine.definition_queue.add(key.clone());
+        changed_hands(engine, &key, &kind);
+        Some(key.cluster)
+    };
+    match event {
+        Event::Restarted { objects, .. } => {
+            let seen: BTreeSet<(LogicalCluster, GroupResource)> = objects
+                .iter()
+                .filter_map(|it| Some((cluster_of(it)?, of_record(&it.value().ok()?).0)))
+                .collect();
+            for (cluster, kind) in claims.all() {
+                let is_gone = !seen.contains(&(cluster.clone(), kind.clone()));
+                if is_gone && !engine.shares.hold(&cluster) {
+                    claims.remove(&cluster, &kind);
+                }
+            }
+            for object in objects {
+                note(&object, true);
+            }
+        }
+        Event::Applied(object) => drop(note(&object, true)),
+        Event::Deleted(object) => drop(note(&object, false)),
+        Event::Interrupted(reason) => debug!(reason, "watch of kind claims interrupted"),
+        Event::Resumed => {}
+    }
+}
+
+/// Reads a record: the kind, and who holds it.
+fn of_record(record: &Value) -> (GroupResource, Holder) {
+    let kind = GroupResource::new(
+        text(record, &["spec", "group"]),
+        text(record, &["spec", "resource"]),
+    );
+    let holder = Holder {
+        name: text(record, &["spec", "definition", "name"]).to_owned(),
+        uid: text(record, &["spec", "definition", "uid"]).to_owned(),
+    };
+    (kind, holder)
+}
 
 /// Reads all records; until that has succeeded nobody asks. Claims of definitions that are gone are let go.
 pub(crate) async fn load(engine: &Engine) {
@@ -52,14 +138,7 @@ pub(crate) async fn load(engine: &Engine) {
         let annotations = &record["metadata"]["annotations"];
         let cluster = text(annotations, &[api::cluster::ANNOTATION]).parse::<LogicalCluster>();
         let Ok(cluster) = cluster else { continue };
-        let kind = GroupResource::new(
-            text(record, &["spec", "group"]),
-            text(record, &["spec", "resource"]),
-        );
-        let holder = Holder {
-            name: text(record, &["spec", "definition", "name"]).to_owned(),
-            uid: text(record, &["spec", "definition", "uid"]).to_owned(),
-        };
+        let (kind, holder) = of_record(record);
         engine.definition_queue.add(DefinitionKey {
             cluster: cluster.clone(),
             name: holder.name.clone(),

@@ -18,8 +18,14 @@ use crate::{
     state::{keys::cluster_of, served::DefinitionKey},
 };
 
+/// On a revision: the definition that it is of.
+const LABEL_DEFINITION: &str = "kro.run/resource-graph-definition-name";
+
 /// The wait after a failure of the hub itself, which is rare and passes.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// The wait before a revision is looked at again that another process is to let go: that may be gone by then.
+const OTHERS_DELAY: Duration = Duration::from_secs(10);
 
 /// Starts the watch of revisions over all logical clusters, and the worker that lets them go.
 pub(super) fn start(engine: &Arc<Engine>) {
@@ -27,7 +33,9 @@ pub(super) fn start(engine: &Arc<Engine>) {
     let mut events = reflector::start(source, &engine.tasks, engine.tasks.child_token());
     let queue: Arc<WorkQueue<DefinitionKey>> = Arc::new(engine.tasks.queue("revision"));
     let going = Arc::clone(&queue);
+    let follower = Arc::clone(engine);
     engine.tasks.spawn("revisions", async move {
+        let engine = follower;
         while let Some(event) = events.recv().await {
             let seen = match event {
                 Event::Restarted { objects, .. } => objects,
@@ -38,6 +46,12 @@ pub(super) fn start(engine: &Arc<Engine>) {
                 }
                 Event::Deleted(_) | Event::Resumed => continue,
             };
+            for key in seen.iter().filter_map(|object| recorded(object)) {
+                // Who follows a definition serves what was recorded of it last.
+                if !engine.shares.hold(&key.cluster) {
+                    engine.definition_queue.add(key);
+                }
+            }
             for key in seen.iter().filter_map(|object| held(object)) {
                 going.add(key);
             }
@@ -48,7 +62,11 @@ pub(super) fn start(engine: &Arc<Engine>) {
     let tasks = engine.tasks.clone();
     tasks.spawn("revision-worker", async move {
         while let Some(key) = queue.next_until(&token).await {
-            if let Err(error) = release(&engine, &key).await {
+            let released = release(&engine, &key).await;
+            if let Ok(Released::Others) = released {
+                queue.add_after(key.clone(), OTHERS_DELAY);
+            }
+            if let Err(error) = released {
                 let (cluster, name) = (&key.cluster, key.name.as_str());
                 if error.is_routine() {
                     debug!(%cluster, name, error = %error, "cannot let a revision go yet");
@@ -74,16 +92,36 @@ fn held(revision: &RawObject) -> Option<DefinitionKey> {
     })
 }
 
+/// Names the definition that a revision is of.
+fn recorded(revision: &RawObject) -> Option<DefinitionKey> {
+    Some(DefinitionKey {
+        cluster: cluster_of(revision)?,
+        name: revision.labels.get(LABEL_DEFINITION)?.clone(),
+    })
+}
+
+/// Whose it is to let a revision go.
+enum Released {
+    /// This process's, which has.
+    Done,
+    /// Another one's.
+    Others,
+}
+
 /// Takes kro's finalizer off a revision that is being deleted.
-async fn release(engine: &Engine, key: &DefinitionKey) -> Result<(), client::Error> {
+async fn release(engine: &Engine, key: &DefinitionKey) -> Result<Released, client::Error> {
     let endpoint = Engine::hub_endpoint(&key.cluster, &resources::revisions(), "");
     let live = match engine.hub.get(&endpoint, &key.name).await {
         Ok(live) => live,
-        Err(error) if error.is_not_found() => return Ok(()),
+        Err(error) if error.is_not_found() => return Ok(Released::Done),
         Err(error) => return Err(error),
     };
     if !api::meta::is_terminating(&live) {
-        return Ok(()); // another one has its name by now
+        return Ok(Released::Done); // another one has its name by now
     }
-    finalizers::take_off(&engine.hub, &endpoint, &live, FINALIZER).await
+    if !engine.shares.hold(&key.cluster) {
+        return Ok(Released::Others);
+    }
+    finalizers::take_off(&engine.hub, &endpoint, &live, FINALIZER).await?;
+    Ok(Released::Done)
 }

@@ -460,6 +460,19 @@ async fn serve_last_good(
     if engine.definitions.served(key).is_some() {
         return;
     }
+    if let Some(served) = publish_last_good(engine, key, object, revisions, fetched) {
+        distribution::spread(engine, &served).await;
+    }
+}
+
+/// Serves the newest of some revisions that compiles and whose kind the definition holds.
+pub(super) fn publish_last_good(
+    engine: &Arc<Engine>,
+    key: &DefinitionKey,
+    object: &Value,
+    revisions: &[Revision],
+    fetched: &resolving::Fetched,
+) -> Option<Arc<Served>> {
     let holds = |graph: &CompiledGraph| {
         let kind = graph.gvr().group_resource();
         engine.definitions.claims.holds(key, &kind)
@@ -468,17 +481,14 @@ async fn serve_last_good(
     let last_good = fetched.compile(|schemas| {
         revisions::last_good(key, revisions, schemas, &options, holds).ok_or(())
     });
-    if let Ok(((graph, author), _)) = last_good
-        && let Ok(grant) = Grant::of(&key.cluster, object)
-        // Its own author's: who has written the definition since has not written this.
-        && let grant = grant.of_revision(&key.cluster, author)
-        && let Ok(served) = publish(engine, key, object, &graph, grant)
-    {
-        distribution::spread(engine, &served).await;
-    }
+    let ((graph, author), _) = last_good.ok()?;
+    let grant = Grant::of(&key.cluster, object).ok()?;
+    // Its own author's: who has written the definition since has not written this.
+    let grant = grant.of_revision(&key.cluster, author);
+    publish(engine, key, object, &graph, grant).ok()
 }
 
-fn withdraw(engine: &Engine, key: &DefinitionKey) {
+pub(super) fn withdraw(engine: &Engine, key: &DefinitionKey) {
     if let Some(served) = engine.definitions.withdraw(key) {
         // The CRD and the instances stay, as with kro; deletion of an instance needs no graph.
         info!(cluster = %key.cluster, name = key.name, "definition is no longer served");

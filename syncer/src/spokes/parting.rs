@@ -34,6 +34,7 @@ use crate::{
     state::{
         keys::text,
         mirrors::{self, Maker},
+        shares,
         target::{Reach, Target},
     },
 };
@@ -253,7 +254,9 @@ async fn name_remains(
         &resources::core("configmaps"),
         keys::RESTORE_NAMESPACE,
     );
-    let known = match engine.hub.get(&endpoint, &name).await {
+    // In root, and in the name of the spoke.
+    let hub = shares::in_term_of(&engine.shares, cluster, &engine.hub_anywhere);
+    let known = match hub.get(&endpoint, &name).await {
         Ok(known) => Some(known),
         Err(error) if error.is_not_found() => None,
         Err(error) => return Err(error),
@@ -264,9 +267,7 @@ async fn name_remains(
     let objects = remains(before, ledgers);
     if known.is_some() {
         let patch = json!({"data": {"objects": objects}});
-        let patched = engine
-            .hub
-            .patch(&endpoint, &name, None, Patch::Merge(&patch));
+        let patched = hub.patch(&endpoint, &name, None, Patch::Merge(&patch));
         return patched.await.map(drop);
     }
     let object = json!({
@@ -279,7 +280,7 @@ async fn name_remains(
             "objects": objects,
         },
     });
-    engine.hub.create(&endpoint, &object).await.map(drop)
+    hub.create(&endpoint, &object).await.map(drop)
 }
 
 /// Names what ledgers name, a line for each object, beside the lines that there are.

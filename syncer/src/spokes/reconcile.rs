@@ -8,7 +8,7 @@
 use std::{sync::Arc, time::Duration};
 
 use api::LogicalCluster;
-use client::{DeleteRequest, ListRequest, Patch};
+use client::{DeleteRequest, ListRequest, Patch, reflector::RawObject};
 use serde_json::Value;
 use spokes::{Entry, Link, State};
 use tracing::{debug, info, warn};
@@ -24,7 +24,10 @@ use crate::{
     definitions::distribution,
     engine::Engine,
     finalizers, instances, resources,
-    state::target::{Target, TargetSort},
+    state::{
+        shares,
+        target::{Target, TargetSort},
+    },
 };
 
 /// Holds a Spoke until its instances are gone.
@@ -42,7 +45,11 @@ pub(super) async fn run(engine: &Arc<Engine>, cluster: &LogicalCluster) {
         None => {
             engine.fleet.disconnect(cluster);
             engine.switches.forget(cluster);
-            found::make(engine, cluster).await
+            if engine.shares.hold(&LogicalCluster::root()) {
+                found::make(engine, cluster).await
+            } else {
+                Ok(())
+            }
         }
     };
     if let Err(error) = done {
@@ -61,6 +68,11 @@ async fn step(
     entry: &Entry,
 ) -> Result<(), client::Error> {
     let known = &entry.known.object;
+    if !engine.shares.hold(cluster) {
+        engine.fleet.disconnect(cluster);
+        note_labels(engine, cluster, known);
+        return Ok(());
+    }
     let endpoint = Engine::hub_endpoint(&LogicalCluster::root(), &resources::spokes(), "");
     let mut object = match engine.hub.get(&endpoint, &known.name).await {
         Ok(object) => object,
@@ -82,13 +94,7 @@ async fn step(
             .patch(&endpoint, &known.name, None, Patch::Json(&patch))
             .await?;
     }
-    if engine.definitions.note_spoke(cluster, &known.labels) {
-        engine.distribution_queue.add(cluster.clone());
-        // What root has for this cluster may be other kinds now.
-        for key in engine.definitions.claims.concerned(cluster, None) {
-            engine.definition_queue.add(key);
-        }
-    }
+    note_labels(engine, cluster, known);
     note_switches(engine, cluster, entry);
     if !entry.is_current() {
         return Ok(()); // what comes of the Spoke as it is now names it again
@@ -121,6 +127,17 @@ async fn step(
     }
 }
 
+/// Notes the labels of a Spoke, by which definitions select it.
+fn note_labels(engine: &Engine, cluster: &LogicalCluster, known: &RawObject) {
+    if engine.definitions.note_spoke(cluster, &known.labels) {
+        engine.distribution_queue.add(cluster.clone());
+        // What root has for this cluster may be other kinds now.
+        for key in engine.definitions.claims.concerned(cluster, None) {
+            engine.definition_queue.add(key);
+        }
+    }
+}
+
 /// Notes kro's switches of a cluster. Where they change, all that they are for is looked at again.
 fn note_switches(engine: &Engine, cluster: &LogicalCluster, entry: &Entry) {
     let Ok(spoke) = &entry.known.spoke else {
@@ -145,22 +162,24 @@ async fn connect_embedded(
     engine: &Arc<Engine>,
     cluster: &LogicalCluster,
 ) -> Result<(), client::Error> {
+    let term = engine.shares.term(cluster);
     if engine
         .fleet
         .get(cluster)
-        .is_none_or(|target| target.sort != TargetSort::Embedded)
+        .is_none_or(|target| target.sort != TargetSort::Embedded || target.term != term)
     {
         // This hub is its API server.
         let version = engine.hub.raw_get("/version").await?;
         let token = engine.tasks.child_token();
         let dynamic = engine.hub.clone();
-        let target = Target::new(
+        let mut target = Target::new(
             cluster.clone(),
             TargetSort::Embedded,
             dynamic,
             &engine.tasks,
             token,
         );
+        target.term = term;
         target.note_version(&version);
         start(engine, &Arc::new(target));
     }
@@ -174,7 +193,10 @@ async fn connect(
     link: &Arc<Link>,
     object: &Value,
 ) -> Result<(), client::Error> {
-    let is_the_same = |target: &Target| target.link().is_some_and(|it| Arc::ptr_eq(it, link));
+    let term = engine.shares.term(cluster);
+    let is_the_same = |target: &Target| {
+        target.link().is_some_and(|it| Arc::ptr_eq(it, link)) && target.term == term
+    };
     if engine.fleet.get(cluster).is_some_and(|it| is_the_same(&it)) {
         return Ok(());
     }
@@ -183,7 +205,9 @@ async fn connect(
     let token = engine.tasks.child_token();
     let link = Arc::clone(link);
     let (hub, created) = (engine.hub.clone(), created.unwrap_or_default());
-    let target = Target::mirrored(link, hub, kept, created, &engine.tasks, token);
+    let mut target = Target::mirrored(link, hub, kept, created, &engine.tasks, token);
+    target.dynamic = shares::in_term_of(&engine.shares, cluster, &target.dynamic);
+    target.term = term;
     target.recall_revision(&object["status"]);
     start(engine, &Arc::new(target));
     Ok(())

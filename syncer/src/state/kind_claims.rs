@@ -1,7 +1,8 @@
 //! Who holds a kind, as it is stored.
 //!
 //! # Invariants
-//! - What is kept here is what is stored: only this process writes records, one at a time.
+//! - What is kept here is what is stored: of a logical cluster that this process looks after, it alone writes records, one at a
+//!   time; those of others are followed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -114,6 +115,20 @@ impl KindClaims {
     pub(crate) fn put(&self, cluster: &LogicalCluster, kind: GroupResource, holder: Holder) {
         let mut state = self.state.write();
         state.holders.insert((cluster.clone(), kind), holder);
+    }
+
+    /// Takes up all records of a cluster.
+    pub(crate) fn replace(&self, cluster: &LogicalCluster, held: Vec<(GroupResource, Holder)>) {
+        let mut state = self.state.write();
+        state.holders.retain(|(of, _), _| of != cluster);
+        for (kind, holder) in held {
+            state.holders.insert((cluster.clone(), kind), holder);
+        }
+    }
+
+    /// Returns all kinds that are held.
+    pub(crate) fn all(&self) -> Vec<(LogicalCluster, GroupResource)> {
+        self.state.read().holders.keys().cloned().collect()
     }
 
     /// Notes that a record is gone.

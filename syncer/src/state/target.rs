@@ -15,7 +15,7 @@ use api::{
     ClusterScope, GroupResource, GroupVersionKind, GroupVersionResource, LogicalCluster,
     selector::Selector, wheelhouse::InventorySpec,
 };
-use client::{Dynamic, Endpoint, reflector};
+use client::{Dynamic, Endpoint, Term, reflector};
 use graph::{Applied, ObjectRef};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -109,6 +109,8 @@ pub(crate) struct Target {
     pub(crate) planning: Semaphore,
     /// Held by who writes CRDs here.
     pub(crate) defining: tokio::sync::Mutex<()>,
+    /// In which term it is looked after; `None` where nobody else could.
+    pub(crate) term: Option<Term>,
     /// The connection of a real spoke.
     link: Option<Arc<Link>>,
     /// When its Spoke was made, as the wire writes it; empty for root.
@@ -226,6 +228,7 @@ impl Target {
             probe,
             planning: Semaphore::new(1),
             defining: tokio::sync::Mutex::default(),
+            term: None,
             link: None,
             created: String::new(),
             tasks: tasks.clone(),

@@ -11,7 +11,7 @@ use wheelhouse_tests::{
 };
 
 /// Etcd, on a folder that outlives it.
-struct Etcd {
+pub(super) struct Etcd {
     process: Option<Process>,
     client_port: u16,
     peer_port: u16,
@@ -19,15 +19,15 @@ struct Etcd {
 }
 
 /// One process of the hub.
-struct Replica {
-    process: Process,
-    scratch: Scratch,
+pub(super) struct Replica {
+    pub(super) process: Process,
+    pub(super) scratch: Scratch,
 }
 
 // === impl Etcd ===
 
 impl Etcd {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let mut etcd = Self {
             process: None,
             client_port: free_port(),
@@ -79,7 +79,7 @@ impl Etcd {
 
 impl Replica {
     /// Starts a replica on an empty folder and waits until it is ready.
-    async fn start(etcd: &Etcd, name: &str) -> Self {
+    pub(super) async fn start(etcd: &Etcd, name: &str) -> Self {
         Self::start_with(etcd, name, &[]).await
     }
 

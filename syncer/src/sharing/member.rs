@@ -1,0 +1,138 @@
+//! A replica that takes part: it renews a Lease of its own, and writes only while that is recent.
+
+use std::time::Duration;
+
+use client::{Lifetime, Moment, Term};
+use tasks::Shutdown;
+use tokio::time::{sleep, timeout};
+use tracing::{debug, warn};
+
+use super::lease::{Lease, Leases, name_of_replica};
+
+/// How long others wait before they take what a replica has. With [`super::TURN_PERIOD`], and what it takes to connect a spoke,
+/// it is less than ten seconds.
+pub(super) const LEASE_DURATION: Duration = Duration::from_secs(7);
+
+/// How long a replica writes after it has last begun to renew its Lease. What is left until others write is for what has
+/// left the machine by then.
+pub(super) const RENEW_DEADLINE: Duration = Duration::from_secs(5);
+
+/// How often a Lease is renewed.
+const RENEW_PERIOD: Duration = Duration::from_secs(1);
+
+/// How soon is tried again what failed.
+const RETRY_PERIOD: Duration = Duration::from_millis(500);
+
+/// One replica, from when it has its Lease until it loses it. Another one of the same process has another name.
+#[derive(Clone, Debug)]
+pub struct Member {
+    pub(super) identity: String,
+    pub(super) leases: Leases,
+    lease: Lease,
+    lifetime: Lifetime,
+}
+
+// === impl Member ===
+
+impl Member {
+    /// Waits until it takes part; `None` where it is told to stop before.
+    pub(super) async fn enter(hub: &kube::Client, stop: &Shutdown) -> Option<Self> {
+        let leases = Leases::new(hub.clone());
+        let host = std::env::var("HOSTNAME").unwrap_or_else(|_unset| "wheelhouse".to_owned());
+        loop {
+            let id = rand::random::<u64>();
+            let identity = format!("{host}_{id:016x}");
+            let began = Moment::now();
+            let name = name_of_replica(id);
+            let made = tokio::select! {
+                biased;
+                () = stop.cancelled() => return None,
+                made = leases.create(&name, &identity, Some(LEASE_DURATION)) => made,
+            };
+            match made {
+                Ok(lease) => {
+                    return Some(Self {
+                        identity,
+                        leases,
+                        lease,
+                        lifetime: Lifetime::begin(RENEW_DEADLINE, began),
+                    });
+                }
+                Err(error) => {
+                    warn!(error = error.chain(), "cannot take part in the work");
+                }
+            }
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return None,
+                () = sleep(RETRY_PERIOD.mul_f64(rand::random_range(1.0..2.0))) => {}
+            }
+        }
+    }
+
+    /// Begins to look after something.
+    pub(super) fn term(&self) -> Term {
+        Term::begin(&self.lifetime, &self.identity)
+    }
+
+    /// Whether it may write.
+    pub(super) fn holds(&self) -> bool {
+        self.lifetime.holds()
+    }
+
+    /// Lets nothing be written any more.
+    pub(super) fn end(&self) {
+        self.lifetime.end();
+    }
+
+    /// Renews the Lease until it cannot in time, or others have sent this replica away.
+    pub(super) async fn renewed(&self) {
+        let mut lease = self.lease.clone();
+        loop {
+            sleep(RENEW_PERIOD.min(self.lifetime.left())).await;
+            // What was stopped goes on here: its time may be over, which a timer would tell too late.
+            if !self.lifetime.holds() {
+                return;
+            }
+            let began = Moment::now();
+            let renewed = timeout(self.lifetime.left(), self.leases.renew(&lease)).await;
+            let error = match renewed {
+                Ok(Ok(latest)) => {
+                    lease = latest;
+                    self.lifetime.renew(began);
+                    continue;
+                }
+                Ok(Err(error)) => error,
+                Err(_elapsed) => return,
+            };
+            if error.is_not_found() {
+                return;
+            }
+            debug!(
+                error = error.chain(),
+                "cannot renew the lease of this replica"
+            );
+            // Whether it was written may not be known, and somebody may have edited it.
+            match timeout(self.lifetime.left(), self.leases.get(&lease.name)).await {
+                Ok(Ok(latest)) if latest.uid == lease.uid && latest.holder == self.identity => {
+                    lease = latest;
+                }
+                Ok(Ok(_)) => return,
+                Ok(Err(error)) if error.is_not_found() => return,
+                Ok(Err(_)) => sleep(RETRY_PERIOD.min(self.lifetime.left())).await,
+                Err(_elapsed) => return,
+            }
+        }
+    }
+
+    /// Takes no part any more: others may have at once what it had. To be called once nothing is under way.
+    pub(super) async fn leave(&self) {
+        self.end();
+        if let Err(error) = self.leases.remove(&self.lease).await {
+            debug!(
+                error = error.chain(),
+                "cannot remove the lease of this replica"
+            );
+        }
+    }
+}
