@@ -55,8 +55,8 @@ use crate::{
     config::Anonymous,
     refusal::Refusal,
     request::{
-        CertificateIdentity, Credential, ForeignCertificate, HeaderNames, Origin, Pass, Peer,
-        RequestContext, RequestInfo, RequestOrigin, SecretToken, SpokeToken, Trail, UserInfo,
+        CertificateIdentity, Credential, Fence, ForeignCertificate, HeaderNames, Origin, Pass,
+        Peer, RequestContext, RequestInfo, RequestOrigin, SecretToken, SpokeToken, Trail, UserInfo,
         issuer_of, share::Share,
     },
     tls::ClientVerifier,
@@ -573,6 +573,7 @@ impl Sender {
         let mut context = context(self.user);
         context.origin = self.origin;
         context.credential = self.credential;
+        context.fence = Fence::of(&request.headers);
         // Nothing behind this point may see or relay the header.
         request.headers.remove(header::AUTHORIZATION);
         Authenticated {

@@ -19,7 +19,7 @@ use crate::negotiate::{self, Messages, Negotiated, Offer};
 use crate::protobuf;
 use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
-use crate::request::{RequestContext, RequestInfo, Verb};
+use crate::request::{Fence, RequestContext, RequestInfo, Verb};
 use crate::served::KindSource;
 use crate::strategy::Holder;
 use crate::strategy::endpoint::Endpoint;
@@ -60,6 +60,8 @@ pub(crate) struct Access<'a> {
     /// For messages.
     pub(crate) verb: &'a str,
     pub(crate) reading: Reading,
+    /// In which term it is written, if in one.
+    pub(crate) fence: Option<&'a Fence>,
 }
 
 /// How objects are read and written whose versions a webhook converts.
@@ -257,6 +259,7 @@ impl<'a> Call<'a> {
             deadline: self.context.deadline,
             verb: self.info.verb.as_str(),
             reading: Reading::Served,
+            fence: self.context.fence.as_ref(),
         }
     }
 

@@ -5,6 +5,7 @@
 mod claims;
 mod context;
 mod credential;
+mod fence;
 mod foreign;
 mod info;
 mod pass;
@@ -18,6 +19,7 @@ mod user;
 pub(crate) use claims::{BoundObject, CREDENTIAL_ID, Claims, issuer_of};
 pub use context::{Ending, RequestContext, RequestOrigin};
 pub(crate) use credential::{Credential, SecretToken, SpokeToken};
+pub(crate) use fence::Fence;
 pub use foreign::ForeignCertificate;
 pub use info::{ClusterPath, RequestInfo, Verb};
 pub(crate) use pass::{Origin, Pass};

@@ -173,6 +173,13 @@ impl Spokes {
         (&self.dialer, &self.table)
     }
 
+    /// Waits until every Spoke of the hub is known, also where there is none.
+    pub async fn listed(&self) {
+        let mut listed = self.table.listed.subscribe();
+        // The sender lives as long as the table.
+        let _listed = listed.wait_for(|listed| *listed).await.is_ok();
+    }
+
     /// Returns a subscription that begins with every spoke that is known.
     pub fn subscribe(&self) -> Changes {
         let mut inner = self.table.inner.lock();

@@ -38,6 +38,10 @@ pub(super) const CASES: &[Case] = &[
         run: |f| Box::pin(malformed(f)),
     },
     Case {
+        name: "a batch happens only while what it keeps is as it was",
+        run: |f| Box::pin(kept(f)),
+    },
+    Case {
         name: "of many creators of a key one wins",
         run: |f| Box::pin(one_creator(f)),
     },
@@ -208,6 +212,47 @@ async fn expectations(fixture: &dyn Fixture) {
         "a refusal changes nothing"
     );
     done(store.commit(vec![write("/a").expecting(Expect::Revision(latest))])).await;
+}
+
+async fn kept(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let term = put(&*store, "/term", "1").await;
+    let batch =
+        |value: &str, term: Revision| vec![Write::put("/a", value), Write::keep("/term", term)];
+    let made = done(store.commit(batch("1", term))).await;
+    let keys: Vec<_> = made.entries.iter().map(|entry| text(entry.key())).collect();
+    assert_eq!(keys, ["/a"], "what is kept makes no entry");
+    let now = store.get(b"/term").expect("it is there");
+    assert_eq!(now.modified(), term, "and has no new revision");
+
+    let next = put(&*store, "/term", "2").await;
+    match refused(store.commit(batch("2", term))).await {
+        Error::Conflict { key, current } => {
+            assert_eq!(&*key, b"/term", "the key that is in conflict");
+            assert_eq!(current.map(|it| it.modified()), Some(next));
+        }
+        error => panic!("another refusal: {error}"),
+    }
+    delete(&*store, "/term").await;
+    match refused(store.commit(batch("3", next))).await {
+        Error::NotFound { key } => assert_eq!(&*key, b"/term", "it is gone"),
+        error => panic!("another refusal: {error}"),
+    }
+    assert_eq!(
+        everything(&*store),
+        pairs(&[("/a", "1")]),
+        "nothing else happened"
+    );
+    for malformed in [
+        vec![Write::keep("/a", made.revision)],
+        vec![
+            Write::put("/b", ""),
+            Write::keep("/a", next).expecting(Expect::Any),
+        ],
+    ] {
+        let error = refused(store.commit(malformed)).await;
+        assert!(matches!(error, Error::Malformed { .. }), "{error}");
+    }
 }
 
 async fn batches(fixture: &dyn Fixture) {

@@ -266,7 +266,10 @@ impl Store for Engine {
 /// Checks what can be checked without knowing the order of commits, and lays the records out.
 fn propose(writes: Vec<Write>) -> Result<Vec<Proposal>, Error> {
     bounded("batch (writes)", writes.len(), BATCH_COUNT_MAX)?;
-    if writes.is_empty() {
+    if writes
+        .iter()
+        .all(|write| matches!(write.change, Change::Keep))
+    {
         return Err(Error::Malformed {
             reason: "the batch is empty",
         });
@@ -294,13 +297,20 @@ fn propose_one(write: Write) -> Result<Proposal, Error> {
         change,
         expect,
     } = write;
+    let is_kept = matches!(change, Change::Keep);
     let (op, value, stamp, tag) = match change {
         Change::Put { value, stamp, tag } => (Op::Put, value, stamp, Some(tag)),
         Change::Delete { last } => {
             let (value, stamp) = last.unwrap_or_default();
             (Op::Delete, value, stamp, None)
         }
+        Change::Keep => (Op::Put, Vec::new(), None, None),
     };
+    if is_kept && !matches!(expect, Expect::Revision(_)) {
+        return Err(Error::Malformed {
+            reason: "what is kept has a revision",
+        });
+    }
     bounded("key", key.len(), KEY_BYTES_MAX)?;
     bounded("value", value.len(), VALUE_BYTES_MAX)?;
     if op == Op::Delete && expect == Expect::Absent {
@@ -322,6 +332,7 @@ fn propose_one(write: Write) -> Result<Proposal, Error> {
         draft: Draft::new(op, &key, &value, stamp),
         expect,
         tag,
+        is_kept,
     })
 }
 

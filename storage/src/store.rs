@@ -120,6 +120,9 @@ pub enum Change {
         /// before.
         last: Option<(Vec<u8>, Option<usize>)>,
     },
+    /// Leaves the key as it is, and makes no entry: the batch happens only while the key is as expected, which is a revision.
+    /// A batch has something else beside.
+    Keep,
 }
 
 /// What must hold for a write, judged in commit order against all writes before it.
@@ -138,7 +141,7 @@ pub enum Expect {
 pub struct Committed {
     /// The revision of the batch.
     pub revision: Revision,
-    /// The states that it made, in the order of the writes.
+    /// The states that it made, in the order of the writes that change something.
     pub entries: Vec<Entry>,
 }
 
@@ -204,6 +207,15 @@ impl Write {
         }
     }
 
+    /// Lets a batch happen only while this revision is the latest one of a key.
+    pub fn keep(key: impl Into<Key>, revision: Revision) -> Self {
+        Self {
+            key: key.into(),
+            change: Change::Keep,
+            expect: Expect::Revision(revision),
+        }
+    }
+
     /// The same write, if this holds.
     #[must_use]
     pub fn expecting(self, expect: Expect) -> Self {
@@ -227,6 +239,7 @@ impl Debug for Change {
                 .debug_struct("Delete")
                 .field("last_bytes", &last.as_ref().map(|(value, _)| value.len()))
                 .finish(),
+            Self::Keep => f.write_str("Keep"),
         }
     }
 }

@@ -148,7 +148,7 @@ impl Sharer {
             biased;
             () = end.cancelled() => return,
             // All Spokes are known from then on: one that is not there has gone.
-            _all = changes.next() => {}
+            () = self.engine.spokes.listed() => {}
         }
         let mut turns = interval(TURN_PERIOD);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -34,6 +34,7 @@ pub(crate) fn access<'a>(
         deadline,
         verb: "update",
         reading: Reading::Stored,
+        fence: None,
     }
 }
 

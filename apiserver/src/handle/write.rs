@@ -1,17 +1,18 @@
 //! Handing a write over to the store, and bringing a new object into it.
 
 use api::growth::depth;
-use api::{Status, meta};
+use api::{GroupResource, LogicalCluster, Status, StatusReason, meta};
 use serde_json::Value;
-use storage::{Change, Entry, Expect, Key, Write};
+use storage::{Change, Entry, Expect, Key, Revision, Write};
 
 use super::limits::{OBJECT_BYTES_MAX, OBJECT_DEPTH_MAX, too_deep, too_much_memory};
 use super::output::Shown;
 use super::{convert, prepare, tried};
 use crate::admit;
 use crate::call::{Access, Call, Target};
-use crate::objects::Encoded;
+use crate::objects::{Encoded, ResourcePrefix};
 use crate::refusal::Refusal;
+use crate::request::Fence;
 use crate::strategy::fields::fill_system_fields;
 use crate::strategy::rules::AfterCommit;
 
@@ -165,8 +166,11 @@ pub(super) async fn remove(
 }
 
 /// Commits a batch whose first write is the object's.
-async fn commit(access: &Access<'_>, writes: Vec<Write>) -> Result<Entry, Failure> {
+async fn commit(access: &Access<'_>, mut writes: Vec<Write>) -> Result<Entry, Failure> {
     let own = writes.first().map(|write| write.key.clone());
+    let fence = access.fence.map(kept_by);
+    writes.extend(fence.clone());
+    let is_fence = |key: &Key| fence.as_ref().is_some_and(|fence| fence.key == *key);
     let answer = access.shared.store.commit(writes);
     let raced = |key: Key, current| {
         Err(if Some(key) == own {
@@ -177,6 +181,11 @@ async fn commit(access: &Access<'_>, writes: Vec<Write>) -> Result<Entry, Failur
     };
     let committed = match tokio::time::timeout_at(access.deadline, answer).await {
         Ok(Ok(committed)) => committed,
+        Ok(Err(storage::Error::Conflict { key, .. } | storage::Error::NotFound { key }))
+            if is_fence(&key) =>
+        {
+            return Err(over().into());
+        }
         Ok(Err(storage::Error::Conflict { key, current })) => return raced(key, current),
         Ok(Err(storage::Error::NotFound { key })) => return raced(key, None),
         Ok(Err(error)) => return Err(Failure::Refused(error.into())),
@@ -193,6 +202,23 @@ async fn commit(access: &Access<'_>, writes: Vec<Write>) -> Result<Entry, Failur
     }
     let entry = committed.entries.into_iter().next();
     entry.ok_or_else(|| Failure::Refused(Refusal::internal("the store committed nothing")))
+}
+
+/// Lets a request be committed only in its term.
+fn kept_by(fence: &Fence) -> Write {
+    let leases = ResourcePrefix::new(&GroupResource::new("coordination.k8s.io", "leases"));
+    let key = leases.key(&LogicalCluster::root(), FENCE_NAMESPACE, &fence.lease);
+    Write::keep(key, Revision(fence.revision))
+}
+
+/// Where the Leases are that requests name as their terms.
+const FENCE_NAMESPACE: &str = "kube-system";
+
+/// The refusal of a request whose term is over. Who sent it is to try no more.
+fn over() -> Status {
+    let text =
+        "the term in which the request was sent is over: another process looks after this cluster";
+    Status::failure(409, StatusReason::Conflict, text)
 }
 
 /// How long a writer of a definition waits for it to be seen; it takes well below a millisecond.

@@ -10,7 +10,7 @@ use http::HeaderValue;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::{Credential, Trail, UserInfo, share::Share};
+use super::{Credential, Fence, Trail, UserInfo, share::Share};
 
 /// Warnings of one answer. Their headers hold 4,096 characters together.
 const WARNINGS_MAX: usize = 256;
@@ -41,6 +41,8 @@ pub struct RequestContext {
     pub(crate) share: Option<Arc<Share>>,
     /// Guards the texts for `Warning` headers. Never held across an await; innermost lock.
     warnings: Mutex<Vec<String>>,
+    /// In which term it is sent, if in one.
+    pub(crate) fence: Option<Fence>,
     /// Collects what the audit event says; `None` for a request that is not audited.
     pub(crate) trail: Option<Arc<Trail>>,
 }
@@ -112,6 +114,7 @@ impl RequestContext {
             ending: Ending::of(CancellationToken::new()),
             share: None,
             warnings: Mutex::new(Vec::new()),
+            fence: None,
             trail: None,
         }
     }

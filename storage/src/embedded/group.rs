@@ -33,6 +33,8 @@ pub(crate) struct Proposal {
     pub(crate) expect: Expect,
     /// `None` for a deletion, which keeps the tag of the state before.
     pub(crate) tag: Option<u64>,
+    /// Whether it only expects.
+    pub(crate) is_kept: bool,
 }
 
 /// A group that was judged.
@@ -136,8 +138,7 @@ fn judge_batch(
     revision: Revision,
     current: impl Fn(&[u8]) -> Option<Entry>,
 ) -> Result<Vec<Entry>, Error> {
-    let count = u32::try_from(proposals.len()).expect("a batch is bounded when it is proposed");
-    let judged = proposals
+    let mut judged = proposals
         .into_iter()
         .map(|proposal| {
             let state = current(proposal.draft.key());
@@ -145,6 +146,8 @@ fn judge_batch(
             Ok((proposal, state))
         })
         .collect::<Result<Vec<_>, Error>>()?;
+    judged.retain(|(proposal, _)| !proposal.is_kept);
+    let count = u32::try_from(judged.len()).expect("a batch is bounded when it is proposed");
     let sealed = judged
         .into_iter()
         .zip(0_u32..)
@@ -215,7 +218,12 @@ mod tests {
         let tag = (op == Op::Put).then_some(5);
         (
             Submission {
-                proposals: vec![Proposal { draft, expect, tag }],
+                proposals: vec![Proposal {
+                    draft,
+                    expect,
+                    tag,
+                    is_kept: false,
+                }],
                 responder,
             },
             answer,

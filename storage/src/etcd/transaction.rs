@@ -59,7 +59,8 @@ impl Fence {
 pub(crate) fn check(writes: &[Write]) -> Result<(), Error> {
     bounded("batch (writes)", writes.len(), BATCH_COUNT_MAX)?;
     let malformed = |reason| Err(Error::Malformed { reason });
-    if writes.is_empty() {
+    let is_kept = |write: &Write| matches!(write.change, Change::Keep);
+    if writes.iter().all(is_kept) {
         return malformed("the batch is empty");
     }
     let mut keys = HashSet::with_capacity(writes.len());
@@ -69,7 +70,7 @@ pub(crate) fn check(writes: &[Write]) -> Result<(), Error> {
             return malformed("a key is written twice in one batch");
         }
         let (value, stamp) = match &write.change {
-            Change::Delete { last: None } => (&[][..], None),
+            Change::Delete { last: None } | Change::Keep => (&[][..], None),
             Change::Put { value, stamp, .. }
             | Change::Delete {
                 last: Some((value, stamp)),
@@ -79,6 +80,9 @@ pub(crate) fn check(writes: &[Write]) -> Result<(), Error> {
         bounded("value", value.len(), VALUE_BYTES_MAX)?;
         if matches!(write.change, Change::Delete { .. }) && write.expect == Expect::Absent {
             return malformed("what is absent cannot be deleted");
+        }
+        if is_kept(write) && !matches!(write.expect, Expect::Revision(_)) {
+            return malformed("what is kept has a revision");
         }
         let end = stamp.map(|stamp| stamp.saturating_add(STAMP_BYTES));
         if end.is_some_and(|end| end > value.len()) {
@@ -144,7 +148,7 @@ pub(crate) fn request(
     Ok(request)
 }
 
-/// The put of a write; `None` for a deletion.
+/// The put of a write; `None` for a deletion, and for what is kept.
 pub(crate) fn put_of(
     layout: &Layout,
     write: &Write,

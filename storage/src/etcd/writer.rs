@@ -28,7 +28,7 @@ use crate::entry::Entry;
 use crate::error::Error;
 use crate::key::{Key, KeyRange};
 use crate::revision::Revision;
-use crate::store::{Committed, RangeQuery, Write};
+use crate::store::{Change, Committed, RangeQuery, Write};
 
 /// Batches and reads that wait. Full: writes are refused.
 pub(crate) const QUEUE_COUNT_MAX: usize = 8192;
@@ -277,7 +277,10 @@ impl Committing {
         writes: &[Write],
     ) -> Result<Committed, Error> {
         let entries = self.shared.view().changes(revision);
-        if !is_told || entries.len() != writes.len() {
+        let changes = writes
+            .iter()
+            .filter(|write| !matches!(write.change, Change::Keep));
+        if !is_told || entries.len() != changes.count() {
             return Err(Error::Unknown {
                 source: Arc::new(Failure::WatchLags {
                     revision: i64::try_from(revision.number()).unwrap_or(i64::MAX),
@@ -376,7 +379,9 @@ impl Tails {
             before: Vec::new(),
             done: Vec::with_capacity(writes.len()),
         };
-        for write in writes {
+        // What is kept is changed by nobody's batch before or after.
+        let changed = |write: &&Write| !matches!(write.change, Change::Keep);
+        for write in writes.iter().filter(changed) {
             let (sender, done) = oneshot::channel();
             let tail = Tail {
                 number: self.number,

@@ -6,7 +6,7 @@ use std::{
 };
 
 use api::{ClusterScope, GroupVersionResource};
-use client::{Dynamic, Endpoint, ListRequest, Options};
+use client::{Dynamic, Endpoint, Lifetime, ListRequest, Moment, Options, Term, Verdict};
 use serde_json::{Value, json};
 use wheelhouse_tests::{FakeSpoke, assets, eventually, wait::within};
 
@@ -189,4 +189,105 @@ async fn replicas_share_the_spokes_and_those_of_one_that_is_killed_move() {
     stage.make(&root, "last").await;
     stage.converged("last").await;
     let _end = second;
+}
+
+/// Returns the Lease of a spoke, or of those controllers that run once.
+async fn lease(root: &Dynamic, name: &str) -> Result<Value, String> {
+    let leases = ("coordination.k8s.io", "v1", "leases");
+    let leases = endpoint("root", leases, "kube-system");
+    let lease = root.get(&leases, name).await;
+    lease.map_err(|error| error.chain())
+}
+
+/// The story: a replica hung in the middle of its work, and others took its spokes over. When it went on, what it had begun was
+/// written after all.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_hung_writes_nothing_once_its_spokes_were_taken() {
+    let (stage, first, root) = Stage::start().await;
+    shared(&root, &[6]).await;
+    let second = Replica::start(&stage.etcd, "second").await;
+    let root = calls(&second).await;
+    shared(&root, &[3, 3]).await;
+    stage.make(&root, "before").await;
+    stage.converged("before").await;
+    let controllers = lease(&root, "wheelhouse-controllers").await;
+    let controllers = controllers.expect("somebody leads");
+    let hung = controllers["spec"]["holderIdentity"].as_str();
+    let hung = hung.expect("it was here first").to_owned();
+    let of_hung = |spoke: &FakeSpoke| {
+        let wrote = spoke.wrote().into_iter();
+        let number = wrote.filter(|it| it.agent.contains(&hung)).count();
+        number
+    };
+    let count = || stage.spokes.iter().map(of_hung).sum::<usize>();
+    let before = count();
+    assert!(before > 0, "it has written, and under its name");
+
+    // It is stopped in the middle of what these make it do.
+    let names: Vec<String> = (0..10).map(|number| format!("many-{number}")).collect();
+    let making = async {
+        for name in &names {
+            stage.make(&root, name).await;
+        }
+    };
+    let stopping = async {
+        within(PATIENCE, "it is at work", || async {
+            let written = count();
+            if written > before + 3 {
+                return Ok(());
+            }
+            Err(format!("{written} writes, {before} before"))
+        })
+        .await;
+        first.process.signal("STOP");
+        Instant::now()
+    };
+    let ((), stopped) = tokio::join!(making, stopping);
+    shared(&root, &[6]).await;
+    let took = stopped.elapsed();
+    assert!(took <= HANDOVER_MAX, "they moved after {took:?}");
+    for name in &names {
+        stage.converged(name).await;
+    }
+    let written = count();
+    first.process.signal("CONT");
+    // It takes part again, under another name.
+    shared(&root, &[3, 3]).await;
+    stage.make(&root, "after").await;
+    stage.converged("after").await;
+    assert_eq!(count(), written, "what it had begun was not written");
+    let shares = shares(&root).await.expect("Leases");
+    assert!(!shares.contains_key(&hung), "{hung} is gone: {shares:?}");
+}
+
+/// What the hub compares in the commit of each write of a syncer.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_hub_commits_nothing_in_a_term_that_is_over() {
+    let (stage, _first, root) = Stage::start().await;
+    shared(&root, &[6]).await;
+    let name = format!("wheelhouse-spoke-{}", stage.spokes[0].name());
+    let held = lease(&root, &name).await.expect("it is looked after");
+    let version = api::meta::resource_version(&held).to_owned();
+    let lifetime = Lifetime::begin(PATIENCE, Moment::now());
+    let maps = endpoint("root", ("", "v1", "configmaps"), "default");
+    let write = async |name: &str, lease: &str, version: &str| {
+        let term = Term::begin(&lifetime, "test");
+        term.note_fence(lease, version);
+        let calls = client::in_terms(root.client(), move |_, _| Verdict::Within(term.clone()));
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+        Dynamic::new(calls).create(&maps, &object).await
+    };
+    let written = write("in-time", &name, &version).await;
+    written.expect("the term is the latest one");
+    for (case, lease, version) in [
+        ("another version", name.as_str(), "1"),
+        ("another lease", "wheelhouse-spoke-none", version.as_str()),
+        ("no version", name.as_str(), "latest"),
+    ] {
+        let refused = write("late", lease, version).await.expect_err(case);
+        assert!(refused.is_conflict(), "{case}: {}", refused.chain());
+        assert!(refused.to_string().contains("term"), "{case}: {refused}");
+    }
+    let late = root.get(&maps, "late").await.expect_err("not written");
+    assert!(late.is_not_found(), "{late}");
 }
