@@ -382,6 +382,9 @@ pub(crate) struct Etcd {
     /// The key of that certificate.
     #[arg(long = "etcd-keyfile", value_name = "F", requires = "certfile")]
     pub(crate) keyfile: Option<PathBuf>,
+    /// Only answer requests: other replicas over this etcd look after the spokes and run the controllers.
+    #[arg(long, requires = "servers")]
+    pub(crate) no_syncer: bool,
 }
 
 #[derive(Debug, Subcommand)]

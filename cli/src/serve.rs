@@ -71,6 +71,11 @@ pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
             Reseal::No
         },
     });
+    let work = if arguments.etcd.no_syncer {
+        Work::Answers
+    } else {
+        Work::All
+    };
     config.store = store_of(arguments.etcd);
     config.dialer = Dialer::new(Policy {
         secrets_namespace: arguments.spokes.secrets_namespace,
@@ -109,6 +114,7 @@ pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
         brake,
         switches: arguments.kro.switches(),
         publish_in: arguments.spokes.publish_profiles,
+        work,
     };
     let running = start(config, arguments.listen, controllers).await?;
     if let Some(file) = &arguments.kubeconfig_out {
@@ -280,6 +286,18 @@ pub(crate) struct Controllers {
     pub(crate) switches: Switches,
     /// The namespace of root in which the spokes are published, if they are.
     pub(crate) publish_in: Option<String>,
+    /// What this process does.
+    pub(crate) work: Work,
+}
+
+/// What a process of the hub does.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// It answers requests, and looks after the fleet, or after its share of it.
+    #[default]
+    All,
+    /// It answers requests.
+    Answers,
 }
 
 /// Opens the store, starts to serve, and starts the syncer.
@@ -292,6 +310,7 @@ pub(crate) async fn start(
         brake,
         switches,
         publish_in,
+        work,
     } = controllers;
     let tasks = Tasks::new();
     if !listen.ip().is_unspecified() {
@@ -325,25 +344,8 @@ pub(crate) async fn start(
     };
     if hub.is_alone() {
         start_syncer(&hub, (brake, switches, publication), None, &tasks);
-    } else {
-        let leases = client(&hub, SHARING_USER);
-        let (looked_at, live) = (hub.clone(), hub.clone());
-        let shared = syncer::run_shared(
-            leases,
-            tasks.clone(),
-            move || looked_at.epoch(),
-            move |tasks, member| {
-                let led = live.clone();
-                let sharing = Sharing {
-                    member,
-                    lead: Arc::new(move |tasks| led.start_controllers(tasks)),
-                };
-                let settings = (brake, switches.clone(), publication.clone());
-                start_syncer(&live, settings, Some(sharing), tasks);
-            },
-        );
-        // Without it nobody would notice that this replica takes part no more.
-        tasks.spawn_with("shared-work", OnPanic::ShutDown, shared);
+    } else if work == Work::All {
+        take_part(&hub, (brake, switches, publication), &tasks);
     }
     Ok(Running {
         hub,
@@ -385,6 +387,32 @@ fn reached(config: &apiserver::Config, listens: SocketAddr) -> String {
             SocketAddr::new(loopback, listens.port()).to_string()
         }
     }
+}
+
+/// Takes part in the work that replicas share.
+fn take_part(
+    hub: &Hub,
+    (brake, switches, publication): (syncer::Brake, Switches, Option<Publication>),
+    tasks: &Tasks,
+) {
+    let leases = client(hub, SHARING_USER);
+    let (looked_at, live) = (hub.clone(), hub.clone());
+    let shared = syncer::run_shared(
+        leases,
+        tasks.clone(),
+        move || looked_at.epoch(),
+        move |tasks, member| {
+            let led = live.clone();
+            let sharing = Sharing {
+                member,
+                lead: Arc::new(move |tasks| led.start_controllers(tasks)),
+            };
+            let settings = (brake, switches.clone(), publication.clone());
+            start_syncer(&live, settings, Some(sharing), tasks);
+        },
+    );
+    // Without it nobody would notice that this replica takes part no more.
+    tasks.spawn_with("shared-work", OnPanic::ShutDown, shared);
 }
 
 fn start_syncer(

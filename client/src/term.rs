@@ -18,7 +18,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -157,9 +157,7 @@ impl Moment {
         Self {
             monotonic: read(ClockId::Monotonic),
             boot: read(ClockId::Boottime),
-            real: SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .unwrap_or_default(),
+            real: read(ClockId::Realtime),
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! In reading order: [`reconcile`] (one definition), [`claims`] (who holds a kind), [`resolving`] (the schemas that it is compiled
 //! against), [`revisions`], [`following`] (a definition of root, where another process
-//! reconciles it), [`held`] (revisions that kro holds), [`distribution`] (its CRD in every target), [`leaving`] (its CRD
+//! reconciles it), [`held`] (revisions that kro holds), [`distribution`] (its CRD in every target), [`elsewhere`] (how
+//! far it is in those of other processes), [`leaving`] (its CRD
 //! where it may go with it).
 //!
 //! A definition in root is for all spokes, or for those that its annotation selects; one authored
@@ -10,6 +11,7 @@
 
 pub(crate) mod claims;
 pub(crate) mod distribution;
+mod elsewhere;
 mod following;
 mod held;
 mod leaving;

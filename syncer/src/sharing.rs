@@ -304,12 +304,11 @@ impl Sharer {
     /// Looks after a logical cluster that nobody looks after. Returns its Lease.
     async fn take(&self, cluster: LogicalCluster) -> Option<Lease> {
         let member = &self.sharing.member;
-        let taken = match self.view.lease(&cluster) {
-            Some(lease) => member.leases.hand(lease, &member.identity).await,
-            None => {
-                let name = lease::name_of(&cluster);
-                member.leases.create(&name, &member.identity, None).await
-            }
+        let taken = if let Some(lease) = self.view.lease(&cluster) {
+            member.leases.hand(lease, &member.identity).await
+        } else {
+            let name = lease::name_of(&cluster);
+            member.leases.create(&name, &member.identity, None).await
         };
         let lease = match taken {
             Ok(lease) => lease,

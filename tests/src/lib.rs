@@ -17,6 +17,7 @@
 pub mod assets;
 pub mod backend;
 pub mod browser;
+pub mod cable;
 pub mod fake_spoke;
 pub mod hub;
 pub mod issuer;
@@ -34,6 +35,7 @@ pub mod typed;
 pub mod wait;
 pub mod wire;
 
+pub use cable::Cable;
 pub use fake_spoke::FakeSpoke;
 pub use hub::Hub;
 pub use kubectl::Kubectl;

@@ -28,6 +28,7 @@ mod e2e {
     mod quickstart;
     mod replicas;
     mod restored;
+    mod shares;
     mod streams;
     mod tour;
     mod view;

@@ -43,7 +43,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 pub(crate) async fn reload(engine: &Engine, cluster: &LogicalCluster) -> Result<(), client::Error> {
     let endpoint = Engine::hub_endpoint(cluster, &resources::kind_claims(), "");
     let listed = engine.hub.list(&endpoint, &ListRequest::default()).await?;
-    let held = listed.items.iter().map(|record| of_record(record));
+    let held = listed.items.iter().map(of_record);
     engine.definitions.claims.replace(cluster, held.collect());
     Ok(())
 }

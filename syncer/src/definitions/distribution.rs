@@ -28,6 +28,7 @@ use spokes::Trouble;
 use tokio::time::Instant;
 use tracing::{Instrument as _, debug, debug_span, info, warn};
 
+use super::elsewhere;
 use crate::{
     engine::Engine,
     instances::{self, imported},
@@ -48,6 +49,9 @@ const RETRY_DELAY: Duration = Duration::from_secs(2);
 /// The wait until a kind that was refused is tried again. What refuses it, a CRD that somebody else made for example, is
 /// not labelled as ours, so that no watch tells when it goes.
 const REFUSED_DELAY: Duration = Duration::from_secs(10);
+
+/// The wait until it is looked again how far a kind is in a spoke of another process, of which nothing tells.
+const ELSEWHERE_DELAY: Duration = Duration::from_millis(300);
 
 /// Lets a breaking change of a CRD through. Source: kro.
 const ALLOW_BREAKING: &str = keys::ANNOTATION_ALLOW_BREAKING_CHANGES;
@@ -93,6 +97,13 @@ pub(crate) async fn spread(engine: &Arc<Engine>, served: &Arc<Served>) -> Spread
             Standing::Away(trouble) => away = Some(trouble),
             Standing::Refused(reason) => refused = Some(reason),
         }
+    }
+    let elsewhere = elsewhere::waiting(engine, served).await;
+    if !elsewhere.is_empty()
+        && let Some(left) = engine.root.kinds.awaits(served, Instant::now())
+    {
+        waiting.extend(elsewhere);
+        delay = delay.min(left).min(ELSEWHERE_DELAY);
     }
     match (refused, away) {
         (Some(reason), _) => Spread::Refused(reason),
@@ -488,7 +499,7 @@ fn is_as_wanted(live: &Value, wanted: &Value) -> bool {
 }
 
 /// Returns whether all of a wanted part is in a live one.
-fn covers(live: &Value, wanted: &Value) -> bool {
+pub(super) fn covers(live: &Value, wanted: &Value) -> bool {
     match (live, wanted) {
         (Value::Object(live), Value::Object(wanted)) => {
             wanted

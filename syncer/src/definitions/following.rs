@@ -10,8 +10,11 @@ use std::{sync::Arc, time::Duration};
 
 use tracing::{debug, warn};
 
-use super::{reconcile, resolving, revisions};
+use super::{leaving::Leaving, reconcile, resolving, revisions};
 use crate::{engine::Engine, state::served::DefinitionKey};
+
+/// The wait until it is looked again whether a definition that is deleted has instances left.
+const LEAVING_DELAY: Duration = Duration::from_secs(2);
 
 /// The wait until a revision is tried again that could not be compiled, or was not recorded yet.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -40,6 +43,17 @@ async fn step(engine: &Arc<Engine>, key: &DefinitionKey) -> Result<(), client::E
     let Ok(object) = known.value() else {
         return Ok(()); // who reconciles it says so
     };
+    if api::meta::is_terminating(&object) {
+        let leaving = Leaving::of(engine, key, &object);
+        if leaving.used(engine).await?.is_empty() {
+            reconcile::withdraw(engine, key);
+            return leaving.delete(engine).await;
+        }
+        // Its instances are looked after to their end.
+        engine
+            .definition_queue
+            .add_after(key.clone(), LEAVING_DELAY);
+    }
     let recorded = revisions::list(engine, key).await?;
     let Some(latest) = revisions::latest(&recorded) else {
         return Ok(()); // its first revision names it again

@@ -10,10 +10,13 @@
 
 use std::sync::Arc;
 
-use api::{GroupVersionResource, crd::CustomResourceDefinition, kro::RgdSpec};
+use api::{
+    ClusterScope, GroupVersionResource, LogicalCluster, crd::CustomResourceDefinition, kro::RgdSpec,
+};
 use client::{DeleteRequest, Dynamic, Endpoint, ListRequest};
 use graph::{Owner, Ownership};
 use serde_json::Value;
+use spokes::State;
 use tracing::info;
 
 use crate::{
@@ -31,6 +34,16 @@ pub(super) struct Leaving {
     gvr: GroupVersionResource,
     owner: Owner,
     targets: Vec<Arc<Target>>,
+    /// Those of other processes, which delete the CRDs there: for reading.
+    elsewhere: Vec<Elsewhere>,
+}
+
+/// A cluster that another process looks after.
+#[derive(Debug)]
+struct Elsewhere {
+    cluster: LogicalCluster,
+    dynamic: Dynamic,
+    scope: Option<ClusterScope>,
 }
 
 // === impl Leaving ===
@@ -55,15 +68,26 @@ impl Leaving {
                 uid: api::meta::uid(definition).to_owned(),
             },
             targets,
+            elsewhere: elsewhere(engine, key),
         }
     }
 
-    /// Says what is waited for: instances, until which the CRDs stay.
+    /// Says what is waited for: instances, until which the CRDs stay, and other processes, until they have deleted theirs.
     pub(super) async fn waits(&self, engine: &Engine) -> Result<Option<String>, client::Error> {
-        let mut waiting = Vec::new();
-        for target in &self.targets {
-            if self.live(target).await?.is_some() && self.is_used(engine, target).await? {
-                waiting.push(target.cluster.to_string());
+        let mut waiting = self.used(engine).await?;
+        for Elsewhere {
+            cluster,
+            dynamic,
+            scope,
+        } in &self.elsewhere
+        {
+            let endpoint = Endpoint {
+                scope: scope.clone(),
+                gvr: resources::crds(),
+                namespace: None,
+            };
+            if self.live_at(dynamic, &endpoint).await?.is_some() {
+                waiting.push(cluster.to_string());
             }
         }
         Ok((!waiting.is_empty()).then(|| {
@@ -75,7 +99,18 @@ impl Leaving {
         }))
     }
 
-    /// Deletes the CRDs. One that has got an instance meanwhile stays.
+    /// Names the clusters of this process in which there are instances.
+    pub(super) async fn used(&self, engine: &Engine) -> Result<Vec<String>, client::Error> {
+        let mut used = Vec::new();
+        for target in &self.targets {
+            if self.live(target).await?.is_some() && self.is_used(engine, target).await? {
+                used.push(target.cluster.to_string());
+            }
+        }
+        Ok(used)
+    }
+
+    /// Deletes the CRDs of this process's clusters. One that has got an instance meanwhile stays.
     pub(super) async fn delete(&self, engine: &Engine) -> Result<(), client::Error> {
         for target in &self.targets {
             let Some(uid) = self.live(target).await? else {
@@ -106,11 +141,19 @@ impl Leaving {
 
     /// Returns the uid of the CRD in a target, if it is the definition's own and stays so far.
     async fn live(&self, target: &Target) -> Result<Option<String>, client::Error> {
+        let endpoint = target.endpoint(&resources::crds(), "");
+        self.live_at(&target.dynamic, &endpoint).await
+    }
+
+    async fn live_at(
+        &self,
+        dynamic: &Dynamic,
+        endpoint: &Endpoint,
+    ) -> Result<Option<String>, client::Error> {
         if self.gvr.resource.is_empty() {
             return Ok(None);
         }
-        let endpoint = target.endpoint(&resources::crds(), "");
-        let live = match target.dynamic.get(&endpoint, &self.name()).await {
+        let live = match dynamic.get(endpoint, &self.name()).await {
             Ok(live) => live,
             Err(error) if error.is_not_found() => return Ok(None),
             Err(error) => return Err(error),
@@ -130,6 +173,36 @@ impl Leaving {
         let there = target.endpoint(&self.gvr, "");
         Ok(target.sort == TargetSort::Mirrored && has_objects(&target.dynamic, &there).await?)
     }
+}
+
+/// Finds the clusters of other processes that answer, and let a definition's CRD go with it.
+fn elsewhere(engine: &Engine, key: &DefinitionKey) -> Vec<Elsewhere> {
+    let mut elsewhere = Vec::new();
+    if !engine.shares.are_shared() || !engine.shares.hold(&key.cluster) || !key.cluster.is_root() {
+        return elsewhere;
+    }
+    for cluster in engine.spokes.names() {
+        let allowed = engine.switches.of(&cluster).allow_crd_deletion;
+        if engine.fleet.get(&cluster).is_some() || !allowed {
+            continue;
+        }
+        let (dynamic, scope) = match engine.spokes.get(&cluster).map(|it| it.state) {
+            Some(State::Connected(link)) if link.trouble().is_none() => {
+                (link.for_controllers(), None)
+            }
+            Some(State::Embedded) => {
+                let scope = ClusterScope::One(cluster.clone());
+                (engine.hub.clone(), Some(scope))
+            }
+            _ => continue,
+        };
+        elsewhere.push(Elsewhere {
+            cluster,
+            dynamic,
+            scope,
+        });
+    }
+    elsewhere
 }
 
 async fn has_objects(dynamic: &Dynamic, endpoint: &Endpoint) -> Result<bool, client::Error> {

@@ -26,6 +26,7 @@ use futures::future::join_all;
 use graph::{ResolveError, ResolvedKind, SchemaResolver};
 use schema::Schema;
 use serde_json::Value;
+use spokes::State;
 use tokio::time::Instant;
 use tracing::debug;
 
@@ -110,7 +111,50 @@ pub(crate) async fn fetch(
             }
         }
     }
+    let is_whole = |read: &FetchedSchemas| read.kinds.len() == wanted.len();
+    if home.sort == TargetSort::Root && !wanted.is_empty() && !read.iter().any(is_whole) {
+        read.extend(fetch_elsewhere(engine, &wanted).await);
+    }
     Fetched::of(read, engine.definitions.view(key)).with(&generated)
+}
+
+/// Asks spokes that other processes look after, until one serves everything.
+async fn fetch_elsewhere(
+    engine: &Engine,
+    wanted: &BTreeSet<GroupVersionKind>,
+) -> Vec<FetchedSchemas> {
+    let mut read = Vec::new();
+    if !engine.shares.are_shared() {
+        return read;
+    }
+    for cluster in engine.spokes.names() {
+        let entry = engine.spokes.get(&cluster);
+        let Some(State::Connected(link)) = entry.map(|entry| entry.state) else {
+            continue;
+        };
+        if engine.fleet.get(&cluster).is_some() || link.trouble().is_some() {
+            continue;
+        }
+        let mut fetched = FetchedSchemas::default();
+        let source = Source {
+            dynamic: &link.for_controllers(),
+            cluster: &cluster,
+            scope: None,
+        };
+        let asked = fetch_all(source, wanted, &mut fetched);
+        if tokio::time::timeout(PATIENCE, asked).await.is_err() {
+            fetched.unavailable = Some(format!(
+                "spoke {:?} gives no schemas in time",
+                cluster.as_str()
+            ));
+        }
+        let is_whole = fetched.kinds.len() == wanted.len();
+        read.push(fetched);
+        if is_whole {
+            break;
+        }
+    }
+    read
 }
 
 /// Where schemas are read, and as whom.

@@ -71,6 +71,7 @@ async fn step(
     if !engine.shares.hold(cluster) {
         engine.fleet.disconnect(cluster);
         note_labels(engine, cluster, known);
+        note_switches(engine, cluster, entry);
         return Ok(());
     }
     let endpoint = Engine::hub_endpoint(&LogicalCluster::root(), &resources::spokes(), "");

@@ -70,6 +70,11 @@ impl Etcd {
         holds(&self.scratch.file("data"), text.as_bytes())
     }
 
+    /// Returns the port for clients.
+    pub(super) const fn port(&self) -> u16 {
+        self.client_port
+    }
+
     fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.client_port)
     }
@@ -84,6 +89,11 @@ impl Replica {
     }
 
     async fn start_with(etcd: &Etcd, name: &str, options: &[&str]) -> Self {
+        Self::start_at(&etcd.url(), name, options).await
+    }
+
+    /// Starts a replica that reaches etcd at a URL.
+    pub(super) async fn start_at(etcd: &str, name: &str, options: &[&str]) -> Self {
         let scratch = Scratch::new(name);
         let mut command = Command::new(assets::wheelhouse());
         command
@@ -95,7 +105,7 @@ impl Replica {
                 "--data-dir",
             ])
             .arg(scratch.file("data"))
-            .args(["--etcd-servers", &etcd.url()])
+            .args(["--etcd-servers", etcd])
             .args(options)
             .arg("--kubeconfig-out")
             .arg(scratch.file("kubeconfig"))

@@ -21,13 +21,13 @@ const HANDOVER_MAX: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Calls of a replica as its administrator.
-async fn calls(replica: &Replica) -> Dynamic {
+pub(super) async fn calls(replica: &Replica) -> Dynamic {
     let text = std::fs::read_to_string(replica.scratch.file("kubeconfig")).expect("it is ready");
     let connection = client::connect(&text, Some("root"), &Options::default()).await;
     Dynamic::new(connection.expect("a kubeconfig").client())
 }
 
-fn endpoint(cluster: &str, gvr: (&str, &str, &str), namespace: &str) -> Endpoint {
+pub(super) fn endpoint(cluster: &str, gvr: (&str, &str, &str), namespace: &str) -> Endpoint {
     let scope = cluster.parse().expect("a logical cluster");
     Endpoint {
         scope: Some(ClusterScope::One(scope)),
@@ -41,9 +41,9 @@ fn boxes(cluster: &str) -> Endpoint {
 }
 
 /// Etcd, with spokes that were joined.
-struct Stage {
-    etcd: Etcd,
-    spokes: Vec<FakeSpoke>,
+pub(super) struct Stage {
+    pub(super) etcd: Etcd,
+    pub(super) spokes: Vec<FakeSpoke>,
 }
 
 impl Stage {
@@ -51,12 +51,18 @@ impl Stage {
     async fn start() -> (Self, Replica, Dynamic) {
         let etcd = Etcd::start();
         let replica = Replica::start(&etcd, "first").await;
+        let (stage, root) = Self::join(etcd, &replica, SPOKE_COUNT).await;
+        (stage, replica, root)
+    }
+
+    /// Joins spokes to a replica, with a definition for all of them.
+    pub(super) async fn join(etcd: Etcd, replica: &Replica, count: usize) -> (Self, Dynamic) {
         let mut spokes = Vec::new();
-        for number in 0..SPOKE_COUNT {
+        for number in 0..count {
             spokes.push(FakeSpoke::start(&format!("spoke-{number}")).await);
         }
         let stage = Self { etcd, spokes };
-        let root = calls(&replica).await;
+        let root = calls(replica).await;
         for spoke in &stage.spokes {
             let added = tokio::process::Command::new(assets::wheelhouse())
                 .args(["spoke", "add", spoke.name(), "--from"])
@@ -85,11 +91,11 @@ impl Stage {
         let definitions = endpoint("root", definitions, "");
         let made = root.create(&definitions, &definition).await;
         made.expect("a definition");
-        (stage, replica, root)
+        (stage, root)
     }
 
     /// Makes an instance in each spoke.
-    async fn make(&self, root: &Dynamic, name: &str) {
+    pub(super) async fn make(&self, root: &Dynamic, name: &str) {
         for spoke in &self.spokes {
             let object = json!({
                 "apiVersion": "kro.run/v1alpha1", "kind": "Box",
@@ -109,7 +115,7 @@ impl Stage {
     }
 
     /// Waits until the children of an instance are in every spoke.
-    async fn converged(&self, name: &str) {
+    pub(super) async fn converged(&self, name: &str) {
         let path = format!("/api/v1/namespaces/default/configmaps/{name}");
         for spoke in &self.spokes {
             within(PATIENCE, "the child is in its spoke", || async {
@@ -122,7 +128,7 @@ impl Stage {
 }
 
 /// Returns which spokes each replica that takes part looks after.
-async fn shares(root: &Dynamic) -> Result<BTreeMap<String, Vec<String>>, String> {
+pub(super) async fn shares(root: &Dynamic) -> Result<BTreeMap<String, Vec<String>>, String> {
     let leases = ("coordination.k8s.io", "v1", "leases");
     let leases = endpoint("root", leases, "kube-system");
     let listed = root.list(&leases, &ListRequest::default()).await;
@@ -147,8 +153,46 @@ async fn shares(root: &Dynamic) -> Result<BTreeMap<String, Vec<String>>, String>
     Ok(shares)
 }
 
+/// Checks that a definition that is Ready is served in all spokes, whoever looks after them.
+async fn ready_everywhere(stage: &Stage, root: &Dynamic) {
+    let definitions = ("kro.run", "v1alpha1", "resourcegraphdefinitions");
+    let definitions = endpoint("root", definitions, "");
+    let definition = json!({
+        "apiVersion": "kro.run/v1alpha1",
+        "kind": "ResourceGraphDefinition",
+        "metadata": {"name": "crates"},
+        "spec": {
+            "schema": {"apiVersion": "v1alpha1", "kind": "Crate", "spec": {"text": "string"}},
+            "resources": [],
+        },
+    });
+    let made = root.create(&definitions, &definition).await;
+    made.expect("a definition");
+    within(PATIENCE, "the definition is ready", || async {
+        let found = root.get(&definitions, "crates").await;
+        let found = found.map_err(|error| error.chain())?;
+        let conditions = found["status"]["conditions"].as_array();
+        let is_ready = |it: &Value| it["type"] == "Ready" && it["status"] == "True";
+        if conditions.into_iter().flatten().any(is_ready) {
+            return Ok(());
+        }
+        Err(found["status"].to_string())
+    })
+    .await;
+    let object = json!({
+        "apiVersion": "kro.run/v1alpha1", "kind": "Crate",
+        "metadata": {"name": "one", "namespace": "default"},
+        "spec": {"text": "a"},
+    });
+    for spoke in &stage.spokes {
+        let crates = endpoint(spoke.name(), ("kro.run", "v1alpha1", "crates"), "default");
+        let made = root.create(&crates, &object).await;
+        made.expect("its kind is served, at once");
+    }
+}
+
 /// Waits until the spokes are shared in such counts.
-async fn shared(root: &Dynamic, counts: &[usize]) -> BTreeMap<String, Vec<String>> {
+pub(super) async fn shared(root: &Dynamic, counts: &[usize]) -> BTreeMap<String, Vec<String>> {
     within(PATIENCE, "the spokes are shared", || async {
         let shares = shares(root).await?;
         let mut found: Vec<usize> = shares.values().map(Vec::len).collect();
@@ -169,6 +213,7 @@ async fn replicas_share_the_spokes_and_those_of_one_that_is_killed_move() {
     shared(&root, &[3, 3]).await;
     stage.make(&root, "before").await;
     stage.converged("before").await;
+    ready_everywhere(&stage, &root).await;
 
     // The first one leads as well: definitions, found clusters and the sweeps of the hub move with the spokes.
     let root = calls(&second).await;
@@ -192,7 +237,7 @@ async fn replicas_share_the_spokes_and_those_of_one_that_is_killed_move() {
 }
 
 /// Returns the Lease of a spoke, or of those controllers that run once.
-async fn lease(root: &Dynamic, name: &str) -> Result<Value, String> {
+pub(super) async fn lease(root: &Dynamic, name: &str) -> Result<Value, String> {
     let leases = ("coordination.k8s.io", "v1", "leases");
     let leases = endpoint("root", leases, "kube-system");
     let lease = root.get(&leases, name).await;
