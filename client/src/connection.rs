@@ -30,7 +30,7 @@ use switch::Switch;
 pub use kubeconfig::CredentialSources;
 
 /// What those who do not say otherwise are called, as the `User-Agent`.
-pub(crate) const USER_AGENT: &str = concat!("wheelhouse/", env!("CARGO_PKG_VERSION"));
+const USER_AGENT: &str = concat!("wheelhouse/", env!("CARGO_PKG_VERSION"));
 
 /// How a connection behaves.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 //!
 //! In reading order: [`transport`] is HTTP over connections that notice a dead peer; [`connection`] is one cluster
 //! and one credential; [`dynamic`] is the calls on objects, [`impersonation`] those in another's name; [`reflector`] follows
-//! a collection; [`term`] sends writes only while the sender may; [`discovery`] tells what a server serves; [`bounds`] is how much a cluster may make its client hold, and `pace` how fast it is read; [`apart`]
+//! a collection; [`term`] is how long somebody may write, [`judged`] clients that heed it; [`discovery`] tells what a server serves; [`bounds`] is how much a cluster may make its client hold, and `pace` how fast it is read; [`apart`]
 //! is where large answers are decoded.
 //!
 //! **Invariant:** every call has a deadline, except those whose end is for the caller to decide: a watch, and what
@@ -21,6 +21,7 @@ pub mod error;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod impersonation;
+pub mod judged;
 mod pace;
 pub mod reflector;
 pub mod term;
@@ -38,5 +39,6 @@ pub use dynamic::{
 };
 pub use error::{BoundError, Error};
 pub use impersonation::acting_as;
-pub use term::{FENCE_HEADER, Lifetime, Moment, Term, TermError, Verdict, in_terms};
+pub use judged::{Verdict, in_terms};
+pub use term::{FENCE_HEADER, Lifetime, Moment, Term, TermError};
 pub use transport::{Protocol, Switched, Upgrade, Upgraded};

@@ -1,7 +1,7 @@
 //! Terms: a write is sent only while whoever sends it may.
 //!
 //! Who renews a lease lets a [`Lifetime`] begin anew each time. A [`Term`] is the right to write somewhere during such a
-//! lifetime, until it is closed. A client that was made by [`in_terms`] asks for the term of each write:
+//! lifetime, until it is closed. A client that was made by [`in_terms`](crate::in_terms) asks for the term of each write:
 //!
 //! ```text
 //!   write ──► is there a term? ──► does it hold? ──► headers ──► does it still hold? ──► body ──► answer
@@ -22,7 +22,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Method, Request, Uri, header};
+use http::{HeaderName, HeaderValue, Request, header};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
@@ -31,10 +31,10 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::BoxError;
 
-use crate::{
-    connection::{Client, USER_AGENT},
-    transport::RequestBody,
-};
+use crate::transport::RequestBody;
+
+/// What a client calls itself, before the name of who writes.
+const USER_AGENT: &str = concat!("wheelhouse/", env!("CARGO_PKG_VERSION"));
 
 /// Says in which term a request to the hub is sent: `NAME/REVISION` of a Lease in the namespace `kube-system` of root. The
 /// hub commits the request only while that revision of the Lease is the latest one.
@@ -90,46 +90,10 @@ struct Office {
     fence: Mutex<Option<HeaderValue>>,
 }
 
-/// What becomes of a request that changes something.
-#[derive(Clone, Debug)]
-pub enum Verdict {
-    /// It is sent: it needs no term.
-    Free,
-    /// It is sent in this term.
-    Within(Term),
-    /// It is not sent: nobody here has the right.
-    Refused,
-}
-
 /// The body of a write, which is there only while its term holds.
 struct Guarded {
     inner: RequestBody,
     term: Term,
-}
-
-/// Makes a client whose writes are sent as `judge` says. Reads are always sent.
-pub fn in_terms(
-    client: &Client,
-    judge: impl Fn(&Method, &Uri) -> Verdict + Send + Sync + 'static,
-) -> Client {
-    let judge = Arc::new(judge);
-    let (shared, inner) = (client.clone(), client.kube().clone());
-    let service = tower::service_fn(move |request: Request<Body>| {
-        let inner = inner.clone();
-        let verdict = if is_read(request.method()) {
-            Verdict::Free
-        } else {
-            judge(request.method(), request.uri())
-        };
-        async move {
-            match verdict {
-                Verdict::Free => inner.send(request).await.map_err(BoxError::from),
-                Verdict::Within(term) => term.send(inner, request).await,
-                Verdict::Refused => Err(TermError.into()),
-            }
-        }
-    });
-    shared.through(kube::Client::new(service, "default"))
 }
 
 /// Lets the body of a request that is sent in a term go to the connection while that holds.
@@ -138,10 +102,6 @@ pub(crate) fn guard(mut request: Request<RequestBody>) -> Request<RequestBody> {
         Some(term) => request.map(|inner| Guarded { inner, term }.boxed_unsync()),
         None => request,
     }
-}
-
-const fn is_read(method: &Method) -> bool {
-    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
 }
 
 // === impl Moment ===
@@ -261,7 +221,7 @@ impl Term {
         self.office.ended.cancel();
     }
 
-    async fn send(
+    pub(crate) async fn send(
         self,
         client: kube::Client,
         mut request: Request<Body>,
@@ -324,13 +284,7 @@ impl http_body::Body for Guarded {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-    use crate::{
-        dynamic::{Dynamic, Endpoint},
-        testing::{Server, json as answer_json},
-    };
 
     const HOUR: Duration = Duration::from_hours(1);
 
@@ -377,38 +331,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn writes_are_sent_in_a_term_and_reads_always() {
-        let server = Server::start(|_request| answer_json(200, &json!({"kind": "X"}))).await;
-        let client = server.connect().await.client();
-        let lifetime = Lifetime::begin(HOUR, Moment::now());
-        let term = Term::begin(&lifetime, "one");
-        let given = term.clone();
-        let client = in_terms(&client, move |_method, uri| {
-            if uri.path().contains("others") {
-                return Verdict::Refused;
-            }
-            Verdict::Within(given.clone())
-        });
-        let dynamic = Dynamic::new(client);
-        let endpoint = |resource: &str| Endpoint {
-            gvr: api::GroupVersionResource::new("", "v1", resource),
-            ..Endpoint::default()
-        };
-        let object = json!({"metadata": {"name": "x"}});
-        let ours = endpoint("ours");
-        dynamic
-            .create(&ours, &object)
-            .await
-            .expect("the term holds");
-        let refused = dynamic.create(&endpoint("others"), &object).await;
-        assert!(refused.expect_err("no term").chain().contains("is over"));
-        lifetime.end();
-        let over = dynamic.create(&ours, &object).await;
-        assert!(over.expect_err("no lease").chain().contains("is over"));
-        dynamic.get(&ours, "x").await.expect("a read is no write");
-    }
-
-    #[tokio::test]
     async fn a_body_is_not_sent_once_the_term_is_over() {
         let lifetime = Lifetime::begin(HOUR, Moment::now());
         let guarded = |term: &Term| Guarded {
@@ -424,31 +346,5 @@ mod tests {
         term.close();
         let error = body.collect().await;
         assert!(error.is_err(), "the process was stopped in between");
-    }
-
-    #[tokio::test]
-    async fn a_term_that_ends_cancels_what_is_under_way() {
-        let (begun, mut begins) = tokio::sync::mpsc::unbounded_channel();
-        let hanging = tower::service_fn(move |_request: Request<Body>| {
-            begun.send(()).expect("the test listens");
-            std::future::pending::<Result<http::Response<Body>, BoxError>>()
-        });
-        let term = Term::begin(&Lifetime::begin(HOUR, Moment::now()), "one");
-        let given = term.clone();
-        let client = Client::from(kube::Client::new(hanging, "default"));
-        let client = in_terms(&client, move |_, _| Verdict::Within(given.clone()));
-        let write = tokio::spawn(async move {
-            let endpoint = Endpoint {
-                gvr: api::GroupVersionResource::new("", "v1", "ours"),
-                ..Endpoint::default()
-            };
-            Dynamic::new(client).create(&endpoint, &json!({})).await
-        });
-        begins.recv().await.expect("it is under way");
-        term.close();
-        term.end();
-        let error = write.await.expect("no panic").expect_err("cancelled");
-        assert!(error.chain().contains("is over"), "{}", error.chain());
-        term.settled().await;
     }
 }

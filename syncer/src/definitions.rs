@@ -3,7 +3,7 @@
 //! In reading order: [`reconcile`] (one definition), [`claims`] (who holds a kind), [`resolving`] (the schemas that it is compiled
 //! against), [`revisions`], [`following`] (a definition of root, where another process
 //! reconciles it), [`held`] (revisions that kro holds), [`distribution`] (its CRD in every target), [`elsewhere`] (how
-//! far it is in those of other processes), [`leaving`] (its CRD
+//! far it is in those of other processes), [`wanted`] (whether a CRD is as it is to be), [`leaving`] (its CRD
 //! where it may go with it).
 //!
 //! A definition in root is for all spokes, or for those that its annotation selects; one authored
@@ -18,6 +18,7 @@ mod leaving;
 pub(crate) mod reconcile;
 pub(crate) mod resolving;
 pub(crate) mod revisions;
+mod wanted;
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -28,7 +28,7 @@ use spokes::Trouble;
 use tokio::time::Instant;
 use tracing::{Instrument as _, debug, debug_span, info, warn};
 
-use super::elsewhere;
+use super::{elsewhere, wanted::is_as_wanted};
 use crate::{
     engine::Engine,
     instances::{self, imported},
@@ -478,44 +478,6 @@ fn established(live: &Value) -> bool {
     conditions
         .into_iter()
         .any(|condition| condition["type"] == "Established" && condition["status"] == "True")
-}
-
-/// Parts of a definition of which nothing more may be there than is wanted: the server adds nothing to them.
-const EXACT: &[&str] = &[
-    "openAPIV3Schema",
-    "additionalPrinterColumns",
-    "shortNames",
-    "categories",
-];
-
-/// Returns whether a live definition is as wanted already, so that nothing has to be written.
-fn is_as_wanted(live: &Value, wanted: &Value) -> bool {
-    let metadata = |definition: &Value, part: &str| definition["metadata"][part].clone();
-    covers(&live["spec"], &wanted["spec"])
-        && ["labels", "annotations"].iter().all(|part| {
-            let wanted = metadata(wanted, part);
-            wanted.is_null() || covers(&metadata(live, part), &wanted)
-        })
-}
-
-/// Returns whether all of a wanted part is in a live one.
-pub(super) fn covers(live: &Value, wanted: &Value) -> bool {
-    match (live, wanted) {
-        (Value::Object(live), Value::Object(wanted)) => {
-            wanted
-                .iter()
-                .all(|(key, value)| live.get(key).is_some_and(|live| covers(live, value)))
-                && EXACT.iter().all(|key| live.get(*key) == wanted.get(*key))
-        }
-        (Value::Array(live), Value::Array(wanted)) => {
-            live.len() == wanted.len()
-                && live
-                    .iter()
-                    .zip(wanted)
-                    .all(|(live, wanted)| covers(live, wanted))
-        }
-        _ => live == wanted,
-    }
 }
 
 /// Records on the hub that it serves this kind at the spoke's path: a new record only to take up what is there, a known one in the state

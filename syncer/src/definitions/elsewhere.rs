@@ -6,7 +6,7 @@ use api::{
 };
 use serde_json::Value;
 
-use super::distribution::covers;
+use super::wanted::covers;
 use crate::{engine::Engine, resources, state::served::Served};
 
 /// Names the spokes that answer, are looked after by others, and are to serve a definition that they do not serve yet. A

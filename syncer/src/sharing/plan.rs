@@ -97,8 +97,10 @@ mod tests {
         before: &BTreeMap<LogicalCluster, String>,
         after: &BTreeMap<LogicalCluster, String>,
     ) -> usize {
-        let same = |(spoke, member): &(&LogicalCluster, &String)| after.get(spoke) == Some(member);
-        before.iter().filter(|it| !same(it)).count()
+        before
+            .iter()
+            .filter(|&(spoke, member)| after.get(spoke) != Some(member))
+            .count()
     }
 
     #[test]

@@ -1,13 +1,11 @@
 //! Replicas over one etcd share the spokes: evenly, each spoke's with one of them, and those of one that is gone move.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use api::{ClusterScope, GroupVersionResource};
 use client::{Dynamic, Endpoint, Lifetime, ListRequest, Moment, Options, Term, Verdict};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use wheelhouse_tests::{FakeSpoke, assets, eventually, wait::within};
 
 use super::etcd::{Etcd, Replica};
@@ -261,8 +259,7 @@ async fn a_replica_that_hung_writes_nothing_once_its_spokes_were_taken() {
     let hung = hung.expect("it was here first").to_owned();
     let of_hung = |spoke: &FakeSpoke| {
         let wrote = spoke.wrote().into_iter();
-        let number = wrote.filter(|it| it.agent.contains(&hung)).count();
-        number
+        wrote.filter(|it| it.agent.contains(&hung)).count()
     };
     let count = || stage.spokes.iter().map(of_hung).sum::<usize>();
     let before = count();

@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use client::{
@@ -12,6 +12,7 @@ use client::{
     reflector::{self, Event, RawObject, Tasks},
 };
 use storage_conformance::{Random, Trial};
+use tokio::time::Instant;
 use wheelhouse_tests::{Cable, FakeSpoke, wait::within};
 
 use super::{

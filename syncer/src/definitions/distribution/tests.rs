@@ -1,4 +1,5 @@
 use super::*;
+use crate::definitions::wanted::covers;
 use crate::{
     state::kinds::Kinds,
     testing::{World, served},
