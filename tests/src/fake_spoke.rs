@@ -71,6 +71,17 @@ pub(crate) struct Shared {
     tokens: Mutex<Vec<String>>,
     seen: Mutex<VecDeque<Seen>>,
     written: Mutex<Vec<Wrote>>,
+    /// Whether writes are done and not answered.
+    holds_answers: watch::Sender<bool>,
+}
+
+/// Which answers are held back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    /// None.
+    Nothing,
+    /// Those to writes.
+    Writes,
 }
 
 /// A write as it was done: the request had arrived as a whole.
@@ -120,6 +131,7 @@ impl FakeSpoke {
             tokens: Mutex::default(),
             seen: Mutex::default(),
             written: Mutex::default(),
+            holds_answers: watch::Sender::new(false),
         });
         let acceptor = acceptor(&authority);
         let mut tasks = JoinSet::new();
@@ -188,6 +200,11 @@ impl FakeSpoke {
     /// Returns the last requests.
     pub fn seen(&self) -> Vec<Seen> {
         lock(&self.shared.seen).iter().cloned().collect()
+    }
+
+    /// Does writes and does not answer them from now on, or answers them all.
+    pub fn hold_answers(&self, hold: Hold) {
+        self.shared.holds_answers.send_replace(hold == Hold::Writes);
     }
 
     /// Returns all writes since it was started, in their order.
@@ -309,7 +326,12 @@ async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> Response<Bo
     if let Some(answer) = hostile::answer(&mode, shared, &asked).await {
         return answer;
     }
-    store::answer(shared, &asked, &body)
+    let answer = store::answer(shared, &asked, &body);
+    if !matches!(asked.method, Method::GET | Method::HEAD) {
+        let mut held = shared.holds_answers.subscribe();
+        drop(held.wait_for(|held| !*held).await);
+    }
+    answer
 }
 
 fn is_accepted(tokens: &[String], headers: &HeaderMap) -> bool {
