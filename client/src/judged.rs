@@ -109,17 +109,18 @@ mod tests {
         let given = term.clone();
         let client = Client::from(kube::Client::new(hanging, "default"));
         let client = in_terms(&client, move |_, _| Verdict::Within(given.clone()));
-        let write = tokio::spawn(async move {
-            let endpoint = Endpoint {
-                gvr: api::GroupVersionResource::new("", "v1", "ours"),
-                ..Endpoint::default()
-            };
-            Dynamic::new(client).create(&endpoint, &json!({})).await
-        });
-        begins.recv().await.expect("it is under way");
-        term.close();
-        term.end();
-        let error = write.await.expect("no panic").expect_err("cancelled");
+        let endpoint = Endpoint {
+            gvr: api::GroupVersionResource::new("", "v1", "ours"),
+            ..Endpoint::default()
+        };
+        let (calls, object) = (Dynamic::new(client), json!({}));
+        let ending = async {
+            begins.recv().await.expect("it is under way");
+            term.close();
+            term.end();
+        };
+        let (written, ()) = tokio::join!(calls.create(&endpoint, &object), ending);
+        let error = written.expect_err("cancelled");
         assert!(error.chain().contains("is over"), "{}", error.chain());
         term.settled().await;
     }
