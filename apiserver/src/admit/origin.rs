@@ -52,8 +52,16 @@ pub(super) fn stamp(call: &Call<'_>, object: &mut Value, live: Option<&Value>) {
     let by_syncer = author::is_syncer(call.context);
     let origin = kept_origin(object, live, by_syncer).map(str::to_owned);
     set(object, ANNOTATION_ORIGIN, origin);
-    let migration = kept_migration(object, live, by_syncer).map(str::to_owned);
+    // What a template says of a definition that it makes is applied, and is not the syncer's word.
+    let says = by_syncer && !is_apply(call);
+    let migration = kept_migration(object, live, says).map(str::to_owned);
     set(object, ANNOTATION_MIGRATION, migration);
+}
+
+/// Whether a request applies a configuration.
+fn is_apply(call: &Call<'_>) -> bool {
+    let media = call.parts.headers.get(http::header::CONTENT_TYPE);
+    media.is_some_and(|media| media.as_bytes().starts_with(b"application/apply-patch"))
 }
 
 fn set(object: &mut Value, annotation: &str, value: Option<String>) {
@@ -79,7 +87,6 @@ fn kept_migration<'v>(
 ) -> Option<&'v str> {
     let known = live.and_then(|live| meta::annotation(live, ANNOTATION_MIGRATION));
     let is_import = live.is_none() && !meta::uid(object).is_empty();
-    // What a template says of a definition that it makes is not the syncer's word.
     if !by_syncer || !(is_import || live.is_some()) {
         return known;
     }

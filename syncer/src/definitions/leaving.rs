@@ -24,6 +24,7 @@ use crate::{
     resources,
     state::{
         served::DefinitionKey,
+        shares::in_term_of,
         target::{Reach, Target, TargetSort},
     },
 };
@@ -188,7 +189,9 @@ fn elsewhere(engine: &Engine, key: &DefinitionKey) -> Vec<Elsewhere> {
         }
         let (dynamic, scope) = match engine.spokes.get(&cluster).map(|it| it.state) {
             Some(State::Connected(link)) if link.trouble().is_none() => {
-                (link.for_controllers(), None)
+                // Whoever decides about root's definitions does so in root's term, whose spoke it may be.
+                let calls = link.for_controllers();
+                (in_term_of(&engine.shares, &key.cluster, &calls), None)
             }
             Some(State::Embedded) => {
                 let scope = ClusterScope::One(cluster.clone());

@@ -100,7 +100,8 @@ pub(super) async fn give_back(
 ) -> Result<Value, client::Error> {
     let (token, kept) = (engine.tasks.child_token(), HashSet::new());
     let hub = engine.hub.clone();
-    let target = Target::mirrored(Arc::clone(link), hub, kept, "", &engine.tasks, token);
+    let (shares, tasks) = (&engine.shares, &engine.tasks);
+    let target = Target::mirrored(Arc::clone(link), hub, shares, kept, "", tasks, token);
     let mut status = status(&spoke);
     let done = match require_identity(&target, &spoke).await {
         Ok(()) => returning::step(engine, &target).await,

@@ -24,10 +24,7 @@ use crate::{
     definitions::distribution,
     engine::Engine,
     finalizers, instances, resources,
-    state::{
-        shares,
-        target::{Target, TargetSort},
-    },
+    state::target::{Target, TargetSort},
 };
 
 /// Holds a Spoke until its instances are gone.
@@ -206,9 +203,8 @@ async fn connect(
     let token = engine.tasks.child_token();
     let link = Arc::clone(link);
     let (hub, created) = (engine.hub.clone(), created.unwrap_or_default());
-    let mut target = Target::mirrored(link, hub, kept, created, &engine.tasks, token);
-    target.dynamic = shares::in_term_of(&engine.shares, cluster, &target.dynamic);
-    target.term = term;
+    let (shares, tasks) = (&engine.shares, &engine.tasks);
+    let target = Target::mirrored(link, hub, shares, kept, created, tasks, token);
     target.recall_revision(&object["status"]);
     start(engine, &Arc::new(target));
     Ok(())

@@ -39,6 +39,7 @@ use super::{
     kinds::Kinds,
     mirrors::MirrorCache,
     revision::Revision,
+    shares::{self, Shares},
 };
 
 /// What sort of cluster is behind a logical cluster.
@@ -247,17 +248,21 @@ impl Target {
         }
     }
 
-    /// Makes the target of a real spoke without contacting it.
+    /// Makes the target of a real spoke without contacting it. What it writes there is written in the term of now, or not at all.
     pub(crate) fn mirrored(
         link: Arc<Link>,
         hub: Dynamic,
+        shares: &Arc<Shares>,
         kept: HashSet<GroupResource>,
         created: &str,
         tasks: &Tasks,
         token: CancellationToken,
     ) -> Self {
-        let (cluster, dynamic) = (link.spoke().clone(), link.for_controllers());
+        let cluster = link.spoke().clone();
+        let term = shares.term(&cluster);
+        let dynamic = shares::in_term_of(shares, &cluster, &link.for_controllers());
         let mut target = Self::new(cluster, TargetSort::Mirrored, dynamic, tasks, token);
+        target.term = term;
         created.clone_into(&mut target.created);
         target.probe = Arc::clone(link.probe());
         target.signals = reflector::Signals::new(Arc::clone(&target.probe));
