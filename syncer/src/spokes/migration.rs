@@ -101,7 +101,7 @@ pub(super) async fn give_back(
     let (token, kept) = (engine.tasks.child_token(), HashSet::new());
     let hub = engine.hub.clone();
     let (shares, tasks) = (&engine.shares, &engine.tasks);
-    let target = Target::mirrored(Arc::clone(link), hub, shares, kept, "", tasks, token);
+    let target = Target::mirrored(Arc::clone(link), (hub, shares), kept, "", tasks, token);
     let mut status = status(&spoke);
     let done = match require_identity(&target, &spoke).await {
         Ok(()) => returning::step(engine, &target).await,

@@ -204,7 +204,7 @@ async fn connect(
     let link = Arc::clone(link);
     let (hub, created) = (engine.hub.clone(), created.unwrap_or_default());
     let (shares, tasks) = (&engine.shares, &engine.tasks);
-    let target = Target::mirrored(link, hub, shares, kept, created, tasks, token);
+    let target = Target::mirrored(link, (hub, shares), kept, created, tasks, token);
     target.recall_revision(&object["status"]);
     start(engine, &Arc::new(target));
     Ok(())

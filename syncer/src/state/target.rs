@@ -251,8 +251,7 @@ impl Target {
     /// Makes the target of a real spoke without contacting it. What it writes there is written in the term of now, or not at all.
     pub(crate) fn mirrored(
         link: Arc<Link>,
-        hub: Dynamic,
-        shares: &Arc<Shares>,
+        (hub, shares): (Dynamic, &Arc<Shares>),
         kept: HashSet<GroupResource>,
         created: &str,
         tasks: &Tasks,

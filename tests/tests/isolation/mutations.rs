@@ -64,7 +64,7 @@ async fn with_a_webhook(pair: &Pair, server: &FakeSpoke) {
     end(pair, 1).await;
     let path = format!("{GROUP}/mutatingwebhookconfigurations/guard");
     let (left, right) = pair.send("DELETE", &path, &Value::Null).await;
-    assert_eq!((left.status, right.status), (200, 200));
+    assert_eq!((left.status, right.status), (200, 200), "{path}");
 }
 
 /// Sends a request to both until they answer the same, or have not for long.
@@ -215,6 +215,7 @@ fn appends(text: &str) -> String {
 }
 
 /// Policies that are refused.
+#[expect(clippy::too_many_lines, reason = "it is a table")]
 fn unsound() -> Vec<(&'static str, Value)> {
     let fields = "Object{data: {'a': 'b'}}";
     let with = |edit: &dyn Fn(&mut Value)| {
@@ -253,7 +254,7 @@ fn unsound() -> Vec<(&'static str, Value)> {
         (
             "both patches",
             with(&|it| {
-                it["mutations"][0]["jsonPatch"] = json!({"expression": "[JSONPatch{op: 'test'}]"})
+                it["mutations"][0]["jsonPatch"] = json!({"expression": "[JSONPatch{op: 'test'}]"});
             }),
         ),
         (
@@ -264,7 +265,7 @@ fn unsound() -> Vec<(&'static str, Value)> {
             "deletions",
             with(&|it| {
                 it["matchConstraints"]["resourceRules"][0]["operations"] =
-                    json!(["CREATE", "DELETE"])
+                    json!(["CREATE", "DELETE"]);
             }),
         ),
         (
@@ -274,7 +275,8 @@ fn unsound() -> Vec<(&'static str, Value)> {
         (
             "a condition of a patch",
             with(&|it| {
-                it["matchConditions"] = json!([{"name": "c", "expression": "Object{} == Object{}"}])
+                it["matchConditions"] =
+                    json!([{"name": "c", "expression": "Object{} == Object{}"}]);
             }),
         ),
         ("a map", expression("ApplyConfiguration", "{'data': {}}")),
@@ -399,6 +401,7 @@ fn made() -> Vec<Case> {
 }
 
 /// Patches that do not fit.
+#[expect(clippy::too_many_lines, reason = "it is a table")]
 fn failing() -> Vec<Case> {
     let one = |name, spec, requests| Case {
         name,
@@ -484,6 +487,7 @@ fn failing() -> Vec<Case> {
 }
 
 /// When policies are evaluated, and with what.
+#[expect(clippy::too_many_lines, reason = "it is a table")]
 fn invoked() -> Vec<Case> {
     let one = |name, spec, requests| Case {
         name,
