@@ -78,6 +78,9 @@ pub(super) async fn plan(
             Err(error) => return Err(error),
         }
     }
+    let text =
+        "kro writes the children of these definitions with its own rights, whoever wrote them";
+    status.notes.push(text.to_owned());
     if status.obstacles.is_empty() {
         definitions(engine, target, &own, &mut status).await?;
         instances(target, &own, &mut status).await?;
@@ -218,7 +221,11 @@ pub(super) async fn step(engine: &Arc<Engine>, target: &Target) -> Result<Given,
     for definition in &own.definitions {
         send_to_spoke(engine, cluster, definition).await?;
     }
-    parting::forget(engine, cluster, &own.held, &own.ledgers).await?;
+    let last = self::own(engine, cluster).await?;
+    for held in last.changed_since(&own) {
+        give_instance(engine, target, &last, held).await?;
+    }
+    parting::forget(engine, cluster, &last.held, &last.ledgers).await?;
     let endpoint = Engine::hub_endpoint(cluster, &resources::definitions(), "");
     for definition in &own.definitions {
         let request = DeleteRequest {
@@ -314,6 +321,17 @@ impl Own {
             .filter(move |it| it["spec"]["snapshot"]["name"] == name.as_str())
     }
 
+    /// Returns the instances that somebody has made or changed since `earlier` was read.
+    fn changed_since<'a>(&'a self, earlier: &'a Self) -> impl Iterator<Item = &'a Held> {
+        fn version(held: &Held) -> (&str, &str) {
+            let object = &held.object;
+            (meta::uid(object), meta::resource_version(object))
+        }
+        let given: BTreeSet<(&str, &str)> = earlier.held.iter().map(version).collect();
+        let held = self.held.iter();
+        held.filter(move |held| !given.contains(&version(held)))
+    }
+
     /// Returns the uid that an instance has in the spoke; empty where it is not known.
     fn uid_there<'a>(&'a self, held: &'a Held) -> &'a str {
         let uid = meta::uid(&held.object);
@@ -351,6 +369,9 @@ async fn say_returning(
 }
 
 /// Writes on an instance in the spoke what kro knows it by, and takes off what the hub held it by.
+///
+/// What was written at the hub's path and did not get into the spoke before the hub stopped to run there goes there now: a spec, or
+/// an instance as a whole, of which kro makes the children.
 async fn give_instance(
     engine: &Engine,
     target: &Target,
@@ -362,8 +383,14 @@ async fn give_instance(
     endpoint.namespace.clone_from(&held.endpoint.namespace);
     let live = match target.dynamic.get(&endpoint, meta::name(object)).await {
         Ok(live) => live,
-        // Somebody has deleted it: kro has nothing to do with it then.
-        Err(error) if error.is_not_found() => return Ok(()),
+        Err(error) if error.is_not_found() => {
+            let was_never_there = own.uid_there(held).is_empty();
+            if !was_never_there || meta::is_terminating(object) {
+                return Ok(()); // somebody has deleted it: kro has nothing to do with it then
+            }
+            let created = target.dynamic.create(&endpoint, &as_of_user(object)).await;
+            return created.map(drop);
+        }
         Err(error) => return Err(error),
     };
     if meta::uid(&live) != own.uid_there(held) {
@@ -392,13 +419,17 @@ async fn give_instance(
     if !finalizers.contains(&kro_keys::FINALIZER) && !meta::is_terminating(&live) {
         finalizers.push(kro_keys::FINALIZER);
     }
-    let patch = json!([
-        {"op": "test", "path": "/metadata/uid", "value": meta::uid(&live)},
-        {"op": "test", "path": "/metadata/resourceVersion", "value": meta::resource_version(&live)},
-        {"op": "add", "path": "/metadata/labels", "value": labels},
-        {"op": "add", "path": "/metadata/annotations", "value": annotations},
-        {"op": "add", "path": "/metadata/finalizers", "value": finalizers},
-    ]);
+    let mut patch = vec![
+        json!({"op": "test", "path": "/metadata/uid", "value": meta::uid(&live)}),
+        json!({"op": "test", "path": "/metadata/resourceVersion", "value": meta::resource_version(&live)}),
+        json!({"op": "add", "path": "/metadata/labels", "value": labels}),
+        json!({"op": "add", "path": "/metadata/annotations", "value": annotations}),
+        json!({"op": "add", "path": "/metadata/finalizers", "value": finalizers}),
+    ];
+    if !origin::is_of_spoke(object) && live["spec"] != object["spec"] {
+        patch.push(json!({"op": "add", "path": "/spec", "value": object["spec"]}));
+    }
+    let patch = Value::from(patch);
     let patched = target
         .dynamic
         .patch(&endpoint, meta::name(&live), None, Patch::Json(&patch));
@@ -552,6 +583,21 @@ fn as_of_kro(object: &Value) -> Value {
     })
 }
 
+/// Makes the object out of one of the hub that its user would have made in the spoke.
+fn as_of_user(object: &Value) -> Value {
+    let mut made = as_of_kro(object);
+    if let Some(metadata) = made["metadata"].as_object_mut() {
+        metadata.remove("finalizers");
+        if !meta::namespace(object).is_empty() {
+            metadata.insert("namespace".to_owned(), json!(meta::namespace(object)));
+        }
+    }
+    if let Some(labels) = made["metadata"]["labels"].as_object_mut() {
+        labels.retain(|key, _| !key.starts_with(kro_keys::PREFIX));
+    }
+    made
+}
+
 /// Takes off definitions in the spoke the word that the hub runs them.
 async fn unmark(engine: &Engine, target: &Target) -> Result<(), client::Error> {
     let endpoint = there(&resources::definitions());
@@ -675,5 +721,36 @@ mod tests {
             "name": "a", "labels": {"team": "x"}, "annotations": {"note": "n"}, "finalizers": ["kro.run/finalizer"],
         }, "spec": {"resources": []}});
         assert_eq!(as_of_kro(&object), want);
+    }
+
+    #[test]
+    fn what_was_written_after_it_was_read_is_given_too() {
+        let held = |uid: &str, version: &str| Held {
+            endpoint: Endpoint::default(),
+            object: json!({"metadata": {"uid": uid, "resourceVersion": version}}),
+        };
+        let own = |held: Vec<Held>| Own {
+            definitions: Vec::new(),
+            revisions: Vec::new(),
+            held,
+            ledgers: Vec::new(),
+        };
+        let earlier = own(vec![held("a", "1"), held("b", "2"), held("gone", "3")]);
+        let last = own(vec![held("a", "1"), held("b", "4"), held("new", "5")]);
+        let changed = last.changed_since(&earlier);
+        let uids: Vec<&str> = changed.map(|held| meta::uid(&held.object)).collect();
+        assert_eq!(uids, ["b", "new"]);
+    }
+
+    #[test]
+    fn an_instance_that_never_got_there_is_made_as_its_user_made_it() {
+        let object = json!({"apiVersion": "kro.run/v1alpha1", "kind": "App", "metadata": {
+            "name": "a", "namespace": "n", "uid": "u", "resourceVersion": "7", "finalizers": ["kro.run/finalizer"],
+            "labels": {"team": "x", "kro.run/owned": "true"}, "annotations": {"internal.wheelhouse.dev/author": "{}"},
+        }, "spec": {"x": 1}, "status": {"state": "ACTIVE"}});
+        let want = json!({"apiVersion": "kro.run/v1alpha1", "kind": "App", "metadata": {
+            "name": "a", "namespace": "n", "labels": {"team": "x"}, "annotations": {},
+        }, "spec": {"x": 1}});
+        assert_eq!(as_of_user(&object), want);
     }
 }
