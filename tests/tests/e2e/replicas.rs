@@ -18,10 +18,18 @@ const HANDOVER_MAX: Duration = Duration::from_secs(10);
 /// How long the work may take on a machine that has much else to do.
 const PATIENCE: Duration = Duration::from_secs(90);
 
+/// What the trial itself is called in a `User-Agent`. Until a kind is the hub's at the path of a spoke, a user's request goes on
+/// to the spoke, under the agent of the user.
+pub(super) const AGENT: &str = "trial";
+
 /// Calls of a replica as its administrator.
 pub(super) async fn calls(replica: &Replica) -> Dynamic {
     let text = std::fs::read_to_string(replica.scratch.file("kubeconfig")).expect("it is ready");
-    let connection = client::connect(&text, Some("root"), &Options::default()).await;
+    let options = Options {
+        user_agent: AGENT.to_owned(),
+        ..Options::default()
+    };
+    let connection = client::connect(&text, Some("root"), &options).await;
     Dynamic::new(connection.expect("a kubeconfig").client())
 }
 

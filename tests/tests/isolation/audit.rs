@@ -165,7 +165,7 @@ fn failing_changes(admin: &User, nobody: &User) -> Vec<Case> {
             admin,
             "POST",
             "/version",
-            404,
+            405,
         ),
         case("a change without a right", nobody, "POST", MAPS, 403)
             .body(JSON, &map("two"))
