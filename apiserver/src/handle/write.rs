@@ -1,16 +1,16 @@
 //! Handing a write over to the store, and bringing a new object into it.
 
 use api::growth::depth;
-use api::{GroupResource, LogicalCluster, Status, StatusReason, meta};
+use api::{Status, StatusReason, meta};
 use serde_json::Value;
-use storage::{Change, Entry, Expect, Key, Revision, Write};
+use storage::{Change, Entry, Expect, Key, Write};
 
 use super::limits::{OBJECT_BYTES_MAX, OBJECT_DEPTH_MAX, too_deep, too_much_memory};
 use super::output::Shown;
 use super::{convert, prepare, tried};
 use crate::admit;
 use crate::call::{Access, Call, Target};
-use crate::objects::{Encoded, ResourcePrefix};
+use crate::objects::Encoded;
 use crate::refusal::Refusal;
 use crate::request::Fence;
 use crate::strategy::fields::fill_system_fields;
@@ -168,7 +168,7 @@ pub(super) async fn remove(
 /// Commits a batch whose first write is the object's.
 async fn commit(access: &Access<'_>, mut writes: Vec<Write>) -> Result<Entry, Failure> {
     let own = writes.first().map(|write| write.key.clone());
-    let fence = access.fence.map(kept_by);
+    let fence = access.fence.map(Fence::write);
     writes.extend(fence.clone());
     let is_fence = |key: &Key| fence.as_ref().is_some_and(|fence| fence.key == *key);
     let answer = access.shared.store.commit(writes);
@@ -203,16 +203,6 @@ async fn commit(access: &Access<'_>, mut writes: Vec<Write>) -> Result<Entry, Fa
     let entry = committed.entries.into_iter().next();
     entry.ok_or_else(|| Failure::Refused(Refusal::internal("the store committed nothing")))
 }
-
-/// Lets a request be committed only in its term.
-fn kept_by(fence: &Fence) -> Write {
-    let leases = ResourcePrefix::new(&GroupResource::new("coordination.k8s.io", "leases"));
-    let key = leases.key(&LogicalCluster::root(), FENCE_NAMESPACE, &fence.lease);
-    Write::keep(key, Revision(fence.revision))
-}
-
-/// Where the Leases are that requests name as their terms.
-const FENCE_NAMESPACE: &str = "kube-system";
 
 /// The refusal of a request whose term is over. Who sent it is to try no more.
 fn over() -> Status {

@@ -1,6 +1,13 @@
 //! The term in which a request is sent: it is committed only while that is the latest.
 
+use api::{GroupResource, LogicalCluster};
 use http::{HeaderMap, HeaderName};
+use storage::{Revision, Write};
+
+use crate::objects::ResourcePrefix;
+
+/// Where the Leases are that requests name as their terms.
+const NAMESPACE: &str = "kube-system";
 
 /// Names a Lease in the namespace `kube-system` of root, and a version of it: `NAME/VERSION`. Whoever sends it lets the hub
 /// refuse the request once another has taken the Lease; it gives no right.
@@ -32,6 +39,13 @@ impl Fence {
                 .filter(|_| is_name)
                 .unwrap_or_default(),
         })
+    }
+
+    /// Lets a batch be committed only in the term.
+    pub(crate) fn write(&self) -> Write {
+        let leases = ResourcePrefix::new(&GroupResource::new("coordination.k8s.io", "leases"));
+        let key = leases.key(&LogicalCluster::root(), NAMESPACE, &self.lease);
+        Write::keep(key, Revision(self.revision))
     }
 }
 
