@@ -20,6 +20,7 @@ use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
 use crate::bounds::Budget;
 use crate::error::Error;
+use crate::term::USER_AGENT;
 use crate::transport::{Protocol, RequestBody, ResponseBody, Timing, Transport, Upgrade, upgrade};
 
 mod kubeconfig;
@@ -28,9 +29,6 @@ mod switch;
 use switch::Switch;
 
 pub use kubeconfig::CredentialSources;
-
-/// What those who do not say otherwise are called, as the `User-Agent`.
-const USER_AGENT: &str = concat!("wheelhouse/", env!("CARGO_PKG_VERSION"));
 
 /// How a connection behaves.
 #[derive(Clone, Debug)]

@@ -33,8 +33,8 @@ use tower::BoxError;
 
 use crate::transport::RequestBody;
 
-/// What a client calls itself, before the name of who writes.
-const USER_AGENT: &str = concat!("wheelhouse/", env!("CARGO_PKG_VERSION"));
+/// What clients that do not say otherwise are called, as the `User-Agent`; the name of who writes in a term follows it.
+pub(crate) const USER_AGENT: &str = concat!("wheelhouse/", env!("CARGO_PKG_VERSION"));
 
 /// Says in which term a request to the hub is sent: `NAME/REVISION` of a Lease in the namespace `kube-system` of root. The
 /// hub commits the request only while that revision of the Lease is the latest one.

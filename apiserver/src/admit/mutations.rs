@@ -195,6 +195,7 @@ impl Mutations {
                 meta::namespace(params).to_owned(),
                 meta::name(params).to_owned(),
             ];
+            // They have left the object once: this is the second round.
             if self.left.is_some() && !self.due.remove(&key) {
                 continue;
             }

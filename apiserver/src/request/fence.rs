@@ -1,17 +1,14 @@
 //! The term in which a request is sent: it is committed only while that is the latest.
 
 use api::{GroupResource, LogicalCluster};
-use http::{HeaderMap, HeaderName};
+use client::FENCE_HEADER;
+use http::HeaderMap;
 use storage::{Revision, Write};
 
 use crate::objects::ResourcePrefix;
 
 /// Where the Leases are that requests name as their terms.
 const NAMESPACE: &str = "kube-system";
-
-/// Names a Lease in the namespace `kube-system` of root, and a version of it: `NAME/VERSION`. Whoever sends it lets the hub
-/// refuse the request once another has taken the Lease; it gives no right.
-pub(crate) const HEADER: HeaderName = HeaderName::from_static("wheelhouse-fence");
 
 /// What is compared in the commit of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,9 +22,10 @@ pub(crate) struct Fence {
 // === impl Fence ===
 
 impl Fence {
-    /// Reads the header. One that cannot be read is a term that never was.
+    /// Reads the header. Whoever sends it lets the hub refuse the request once another has taken the Lease; it gives no
+    /// right. One that cannot be read is a term that never was.
     pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
-        let value = headers.get(HEADER)?;
+        let value = headers.get(FENCE_HEADER)?;
         let text = value.to_str().unwrap_or_default();
         let (lease, revision) = text.split_once('/').unwrap_or_default();
         let is_name = api::validation::is_dns_subdomain(lease).is_empty();
@@ -64,7 +62,7 @@ mod tests {
             ("../7", Some(0)),
             ("", Some(0)),
         ] {
-            let headers = HeaderMap::from_iter([(HEADER, HeaderValue::from_static(text))]);
+            let headers = HeaderMap::from_iter([(FENCE_HEADER, HeaderValue::from_static(text))]);
             let revision = Fence::of(&headers).map(|fence| fence.revision);
             assert_eq!(revision, want, "{text:?}");
         }

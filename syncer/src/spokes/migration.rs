@@ -68,8 +68,9 @@ pub(super) async fn step(
         {
             Ok(spoke.clone())
         }
-        (MigrationTarget::Plan, _) => plan(engine, &target, &spoke, &wanted, known).await,
-        (MigrationTarget::Hub, _) => take(engine, &target, &spoke, &wanted, known).await,
+        (MigrationTarget::Plan | MigrationTarget::Hub, _) => {
+            plan(engine, &target, &spoke, &wanted, known).await
+        }
         (MigrationTarget::PlanReturn | MigrationTarget::Kro, _) => {
             plan_return(engine, &target, &spoke, &wanted, known).await
         }
@@ -193,26 +194,8 @@ pub(super) fn row(spoke: &Value) -> Option<Row> {
     }
 }
 
+/// Plans what would be taken over, and takes it over where that is wanted and nothing keeps the hub from it.
 async fn plan(
-    engine: &Arc<Engine>,
-    target: &Arc<Target>,
-    spoke: &Value,
-    wanted: &Migration,
-    known: MigrationStatus,
-) -> Result<Value, client::Error> {
-    let found = found::read(target).await?;
-    let kro = kro::look(target).await?;
-    let plan = plan::make(engine, target, wanted, &found, &kro).await?;
-    let mut status = plan.status;
-    status.state = known.state;
-    if !status.obstacles.is_empty() {
-        let cluster = target.cluster.clone();
-        engine.spoke_queue.add_after(cluster, OBSTACLE_INTERVAL);
-    }
-    write(engine, spoke, status).await
-}
-
-async fn take(
     engine: &Arc<Engine>,
     target: &Arc<Target>,
     spoke: &Value,
@@ -223,22 +206,23 @@ async fn take(
     let found = found::read(target).await?;
     let kro = kro::look(target).await?;
     let plan = plan::make(engine, target, wanted, &found, &kro).await?;
-    let mut status = plan.status;
-    let Some(author) = plan.author.filter(|_| status.obstacles.is_empty()) else {
-        let cluster = target.cluster.clone();
+    let (mut status, cluster) = (plan.status, target.cluster.clone());
+    status.state = known.state;
+    if !status.obstacles.is_empty() {
         engine.spoke_queue.add_after(cluster, OBSTACLE_INTERVAL);
-        status.state = known.state;
-        return write(engine, spoke, status).await;
-    };
-    let waiting = taking::step(engine, target, &found, &author).await?;
-    status.state = if waiting.is_empty() {
-        MigrationState::Hub
-    } else {
-        let (cluster, pause) = (target.cluster.clone(), begun.elapsed().max(LOOK_INTERVAL));
-        engine.spoke_queue.add_after(cluster, pause);
-        MigrationState::Taking
-    };
-    status.notes.extend(waiting);
+    } else if wanted.to == MigrationTarget::Hub
+        && let Some(author) = plan.author
+    {
+        let waiting = taking::step(engine, target, &found, &author).await?;
+        status.state = if waiting.is_empty() {
+            MigrationState::Hub
+        } else {
+            let pause = begun.elapsed().max(LOOK_INTERVAL);
+            engine.spoke_queue.add_after(cluster, pause);
+            MigrationState::Taking
+        };
+        status.notes.extend(waiting);
+    }
     write(engine, spoke, status).await
 }
 
