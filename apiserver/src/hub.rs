@@ -242,7 +242,7 @@ impl Hub {
         head: &Head,
     ) -> Response {
         if let Some(page) = ui::Page::of(parts.uri.path()) {
-            return self.view(page, &parts, (peer, seat), head).await;
+            return Box::pin(self.view(page, &parts, (peer, seat), head)).await;
         }
         let info = match route::route(&parts.method, &parts.uri) {
             Ok(info) => info,
@@ -316,14 +316,10 @@ impl Hub {
         match taken {
             Ok(permit) => {
                 let counted = Counted { permit, running };
-                self.process_authenticated(
-                    authenticated,
-                    (target, caller, body),
-                    counted,
-                    kept,
-                    head,
-                )
-                .await
+                let asked = (target, caller, body);
+                // Boxed: what is around it is moved several times before it is first polled.
+                Box::pin(self.process_authenticated(authenticated, asked, counted, kept, head))
+                    .await
             }
             Err(refusal) => {
                 let facts = Facts::of_authenticated(&authenticated, head);
@@ -434,7 +430,7 @@ impl Hub {
         is_long_running: bool,
     ) -> Result<Response, Refusal> {
         if let (Target::Preview, Some(caller)) = (&target, caller) {
-            return self.preview(caller, request, body).await;
+            return Box::pin(self.preview(caller, request, body)).await;
         }
         if is_long_running {
             return target.answer(self, request, body).await;

@@ -169,11 +169,13 @@ impl Target {
     ) -> Result<Response, Refusal> {
         let info = request.info();
         match self {
+            // The most frequent. What is awaited otherwise is boxed: a request does not carry the sizes of answers that it
+            // does not get.
             Self::Stored(scope) => hub.parts.handlers.serve(scope, request, body).await,
             Self::Each { .. } => {
-                let gathered = gathered(hub, request).await?;
+                let gathered = Box::pin(gathered(hub, request)).await?;
                 let handlers = &hub.parts.handlers;
-                handlers.serve_each(request, body, gathered).await
+                Box::pin(handlers.serve_each(request, body, gathered)).await
             }
             Self::NotOverAll => {
                 let resource = GroupResource::new(info.group.as_str(), info.resource.as_str());
@@ -181,19 +183,19 @@ impl Target {
             }
             // It is answered where it is known how the caller came.
             Self::Preview => Err(Refusal::no_such_path()),
-            Self::Page => hub.page(request).await,
+            Self::Page => Box::pin(hub.page(request)).await,
             Self::Backup => {
                 let parts = &hub.parts;
-                parts.backups.serve(&parts.authorizer, request).await
+                Box::pin(parts.backups.serve(&parts.authorizer, request)).await
             }
             Self::Review(review) => {
                 let parts = &hub.parts;
-                review
-                    .serve(&parts.authorizer, &parts.authenticator, request, body)
-                    .await
+                let (authorizer, authenticator) = (&parts.authorizer, &parts.authenticator);
+                Box::pin(review.serve(authorizer, authenticator, request, body)).await
             }
             Self::Token(cluster) => {
-                token_request::serve(&hub.parts.accounts, &cluster, request, body).await
+                let accounts = &hub.parts.accounts;
+                Box::pin(token_request::serve(accounts, &cluster, request, body)).await
             }
             Self::Kubeconfig => {
                 let parts = &hub.parts;
@@ -203,17 +205,18 @@ impl Target {
                     passes: &parts.passes,
                     authority_pem: parts.pki.authority.certificate_pem(),
                 };
-                issue.serve(request, body).await
+                Box::pin(issue.serve(request, body)).await
             }
             Self::Spoke => {
                 let parts = &hub.parts;
                 let served = parts.registry.served(&info.cluster);
                 let served = served.ok_or_else(|| no_such_cluster(info))?;
                 let stand_in = || parts.registry.stand_in();
-                parts
+                let openapi = &parts.openapi;
+                let relayed = parts
                     .relay
-                    .answer(request, body, &served, &stand_in, &parts.openapi)
-                    .await
+                    .answer(request, body, &served, &stand_in, openapi);
+                Box::pin(relayed).await
             }
             Self::NoSuchCluster => hub
                 .stand_in(request)

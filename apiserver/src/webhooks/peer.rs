@@ -70,8 +70,7 @@ impl Peer {
     pub(crate) async fn get(&self) -> Result<(StatusCode, Bytes), ExchangeError> {
         let agent = HeaderValue::from_static(concat!("wheelhouse/", env!("CARGO_PKG_VERSION")));
         let headers = [(header::USER_AGENT, agent)].into_iter().collect();
-        self.exchange(Method::GET, "", &Bytes::new(), &headers)
-            .await
+        Box::pin(self.exchange(Method::GET, "", &Bytes::new(), &headers)).await
     }
 
     /// Posts JSON to the URL. The caller bounds the time.
@@ -85,9 +84,10 @@ impl Peer {
         mut headers: HeaderMap,
     ) -> Result<(StatusCode, Bytes), ExchangeError> {
         headers.insert(header::CONTENT_TYPE, JSON);
-        self.exchange(Method::POST, query, &body, &headers).await
+        Box::pin(self.exchange(Method::POST, query, &body, &headers)).await
     }
 
+    /// Large, and seldom awaited: callers box it, for every request carries it otherwise.
     async fn exchange(
         &self,
         method: Method,
