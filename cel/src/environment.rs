@@ -102,6 +102,13 @@ impl Environment {
         self.functions.get(name).map_or(&[], Vec::as_slice)
     }
 
+    /// Every function, by name.
+    #[cfg(test)]
+    pub(crate) fn named_functions(&self) -> impl Iterator<Item = (&'static str, &[Function])> {
+        let functions = self.functions.iter();
+        functions.map(|(name, functions)| (*name, functions.as_slice()))
+    }
+
     pub(crate) fn rules(&self) -> Rules {
         self.rules
     }

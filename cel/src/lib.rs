@@ -25,6 +25,8 @@ mod budget;
 mod compile;
 mod cost;
 mod declarations;
+#[cfg(test)]
+mod differential;
 mod environment;
 mod error;
 mod evaluate;

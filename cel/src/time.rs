@@ -72,6 +72,12 @@ impl Timestamp {
         self.seconds
     }
 
+    /// The seconds since 1970 with nine digits of a fraction.
+    #[cfg(test)]
+    pub(crate) fn unix_text(self) -> String {
+        format!("{}.{:09}", self.seconds, self.nanos)
+    }
+
     /// Whether this is Go's zero time, the first second of year 1.
     pub(crate) fn is_zero(self) -> bool {
         self.seconds == SECONDS_MIN && self.nanos == 0
