@@ -1,5 +1,3 @@
-//go:build kro
-
 package main
 
 import (
@@ -9,10 +7,6 @@ import (
 
 func environment() (*cel.Env, error) {
 	return krocel.DefaultEnvironment()
-}
-
-func program(env *cel.Env, ast *cel.Ast) (cel.Program, error) {
-	return env.Program(ast)
 }
 
 // estimate: kro judges no expression by its cost.

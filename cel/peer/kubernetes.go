@@ -1,5 +1,3 @@
-//go:build !kro
-
 package main
 
 import (
@@ -13,10 +11,6 @@ import (
 // environment is that of rules in stored objects, which have every library.
 func environment() (*cel.Env, error) {
 	return celenvironment.MustBaseEnvSet(version.MajorMinor(1, 36)).StoredExpressionsEnv(), nil
-}
-
-func program(env *cel.Env, ast *cel.Ast) (cel.Program, error) {
-	return env.Program(ast)
 }
 
 // estimate gives what the expression costs at most, by the estimator that kube-apiserver judges definitions with.

@@ -2,7 +2,8 @@
 //
 // Reads one JSON object per line, {"expression": …, "variables": {NAME: {"type": …, "value": …}}}, and writes one per line,
 // {"class": "ok" | "compile-error" | "runtime-error", "type": …, "value": …, "cost": …, "error": …}. The environment is
-// chosen when it is built, because the two need different versions of cel-go: `-tags kro` or none (see hack/differential-cel).
+// chosen when it is built, with kubernetes.go or kro.go, because the two have different versions of cel-go. See
+// hack/differential-cel.
 package main
 
 import (
@@ -83,10 +84,9 @@ func ask(base *cel.Env, line []byte) (reply answer) {
 	}
 	reply.Type = ast.OutputType().String()
 	reply.Cost = estimate(env, ast)
-	program, err := program(env, ast)
-	if err != nil {
-		reply.Class, reply.Error = "runtime-error", err.Error()
-		return reply
+	program, err := env.Program(ast)
+	if err != nil { // both refuse the definition then, as for an expression that does not compile
+		return answer{Class: "compile-error", Error: err.Error()}
 	}
 	value, _, err := program.Eval(values)
 	switch {

@@ -106,7 +106,6 @@ pub(crate) const VALIDATION: &[Libraries] = &[
     &[
         times::IN_UTC,
         operators::MIXED,
-        lists::INCLUDES,
         semver::NORMALIZE,
         sets::FUNCTIONS,
         named_formats::FUNCTIONS,

@@ -197,6 +197,8 @@ impl Lowering<'_> {
                 {
                     match Pattern::compile(text) {
                         Ok(pattern) => *value = Value::opaque(Opaque::Pattern(pattern)),
+                        // The program itself cannot be made: `OptimizeRegex` in Kubernetes' library of patterns.
+                        Err(_) if &*call.name != "matches" => self.invalid(ids, 1, &call.name),
                         Err(_) => self.bad_literal(ids, 1, &call.name),
                     }
                 }
@@ -210,15 +212,38 @@ impl Lowering<'_> {
                     }
                 }
             }
+            "bool" | "bytes" | "double" | "int" | "string" | "uint" => {
+                self.convert_literal(ids, &call)
+            }
             _ => {}
         }
         Node::Call(Box::new(call))
     }
 
+    /// Refuses a literal that cannot be converted, where literals are strict, even if it would never be evaluated.
+    ///
+    /// Source: `decOptimize` in `cel-go/interpreter/decorators.go`.
+    fn convert_literal(&mut self, ids: &[u64], call: &Call) {
+        let [Node::Literal(value)] = &*call.args else {
+            return;
+        };
+        let mut meter = Meter::new(Budget::default());
+        let converted = call.candidates.iter();
+        let mut converted =
+            converted.map(|convert| convert(std::slice::from_ref(value), &mut meter));
+        if converted.all(|it| it.is_err()) {
+            self.bad_literal(ids, 0, &call.name);
+        }
+    }
+
     fn bad_literal(&mut self, ids: &[u64], argument: usize, function: &str) {
-        if self.environment.rules().strict_literals
-            && let Some(id) = ids.get(argument)
-        {
+        if self.environment.rules().strict_literals {
+            self.invalid(ids, argument, function);
+        }
+    }
+
+    fn invalid(&mut self, ids: &[u64], argument: usize, function: &str) {
+        if let Some(id) = ids.get(argument) {
             self.mistyped(*id, format!("invalid {function} argument"));
         }
     }

@@ -49,9 +49,6 @@ pub(super) const KUBERNETES: &[Entry] = &[
     member("lastIndexOf", FIND, last_index_of),
 ];
 
-/// What version 1 of Kubernetes' library adds.
-pub(super) const INCLUDES: &[Entry] = &[member("includes", &["(dyn, dyn) -> bool"], includes)];
-
 fn slice<'v>(args: &[Value<'v>], meter: &mut Meter) -> Returned<'v> {
     let [
         Value(Kind::List(list)),
@@ -340,15 +337,4 @@ fn last_index_of<'v>(args: &[Value<'v>], meter: &mut Meter) -> Returned<'v> {
         }
     }
     Ok(Value::int(-1))
-}
-
-fn includes<'v>(args: &[Value<'v>], meter: &mut Meter) -> Returned<'v> {
-    let [target, wanted] = args else {
-        return Err(Failure::NoOverload);
-    };
-    let found = match &target.0 {
-        Kind::List(list) => list.contains(wanted, meter)?,
-        _ => target.equals(wanted, meter)?,
-    };
-    Ok(Value::bool(found))
 }
