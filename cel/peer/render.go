@@ -10,6 +10,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
+	"k8s.io/apimachinery/pkg/api/resource"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 )
 
@@ -64,15 +65,23 @@ func render(value ref.Val) string {
 func library(value ref.Val) string {
 	switch value := value.(type) {
 	case *apiservercel.Quantity:
-		return value.Quantity.String()
+		return plain(*value.Quantity)
 	case apiservercel.Quantity:
-		return value.Quantity.String()
+		return plain(*value.Quantity)
 	case apiservercel.IP:
 		return value.Addr.String()
 	case apiservercel.CIDR:
 		return value.Prefix.String()
 	}
 	return ""
+}
+
+// plain writes a quantity without how it was written.
+func plain(quantity resource.Quantity) string {
+	quantity = quantity.DeepCopy()
+	quantity.Format = resource.DecimalSI
+	quantity.Add(*resource.NewQuantity(0, resource.DecimalSI)) // forgets its text
+	return quantity.String()
 }
 
 func quote(text string) string {

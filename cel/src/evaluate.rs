@@ -179,13 +179,7 @@ impl<'v> Evaluator<'_, 'v> {
             };
             made.push((map_key(&key)?, value));
         }
-        match Map::of(made) {
-            Ok(map) => Ok(Value(Kind::Map(map))),
-            Err(key) => Err(Failure::new(format!(
-                "Failed with repeated key: {}",
-                key.value()
-            ))),
-        }
+        Ok(Value(Kind::Map(Map::of_last(made))))
     }
 
     fn construct(&mut self, made: &Construct) -> Evaluated<'v> {

@@ -1,18 +1,18 @@
 //! Calls: operators, macros, functions, and the choice among overloads.
 
-use std::iter;
+use std::{iter, mem};
 
-use cel::common::ast::{CallExpr, IdedExpr};
+use cel::common::ast::{CallExpr, Expr, IdedExpr};
 
 use super::lower::{Lowered, Lowering, Names, placeholder};
 use super::names::chain;
 use super::unify::instantiate;
 use crate::budget::{Budget, Meter};
 use crate::environment::Function;
-use crate::library::{Implementation, Pattern, Style, opaque::Opaque};
+use crate::library::{Implementation, Pattern, Style, format, lists, opaque::Opaque};
 use crate::node::{Call, Node, OrElse};
 use crate::types::DeclType;
-use crate::value::Value;
+use crate::value::{Kind, Value};
 
 // === impl Lowering ===
 
@@ -61,8 +61,19 @@ impl Lowering<'_> {
         let outer = self.within_format;
         self.within_format |= name == "format";
         let (nodes, types) = self.arguments(args);
+        let elements = mem::take(&mut self.elements);
         let (receiver, receiver_ty) = self.lower(target);
         self.within_format = outer;
+        if let ("format", Node::Literal(pattern), [list]) = (name, &receiver, args)
+            && let (Some(pattern), Expr::List(list)) = (pattern.as_str(), &list.expr)
+        {
+            let types: Vec<_> = elements.iter().map(|ty| self.mapping.resolve(ty)).collect();
+            let first = self.environment.rules().strict_literals;
+            if let Err((argument, message)) = format::judge(pattern, &types, first) {
+                let argument = argument.and_then(|index| list.elements.get(index));
+                self.mistyped(argument.map_or(id, |it| it.id), message);
+            }
+        }
         if !self.environment.has_function(name) {
             self.undeclared_function(id, name, Style::Member);
             return placeholder();
@@ -95,12 +106,17 @@ impl Lowering<'_> {
                 Err(_wrong_count) => placeholder(),
             };
         }
+        let yields = self.mapping.substitute(&ty);
+        let mut candidates = self.candidates(name, Style::Member, nodes.len());
+        if let ("sum", Some(sum)) = (name, lists::sum_of(&yields)) {
+            candidates = Box::new([sum]);
+        }
         let call = Call {
             name: name.into(),
-            candidates: self.candidates(name, Style::Member, nodes.len()),
+            candidates,
             args: nodes.into(),
             is_member: true,
-            yields: self.mapping.substitute(&ty),
+            yields,
         };
         (self.fold_literal(ids, call), ty)
     }
@@ -204,7 +220,9 @@ impl Lowering<'_> {
                 }
             }
             "duration" | "timestamp" => {
-                if let ([Node::Literal(value)], [convert, ..]) = (&*call.args, &*call.candidates) {
+                if let ([Node::Literal(value)], [convert, ..]) = (&*call.args, &*call.candidates)
+                    && matches!(value.0, Kind::String(_) | Kind::Int(_))
+                {
                     let mut meter = Meter::new(Budget::default());
                     match convert(std::slice::from_ref(value), &mut meter) {
                         Ok(converted) => return Node::Literal(converted),

@@ -47,6 +47,8 @@ pub(super) struct Lowering<'e> {
     pub(super) within_chain: bool,
     /// Whether the walk is within a call of `format`, whose arguments may be of several types.
     pub(super) within_format: bool,
+    /// The types of the elements of the list that was lowered last.
+    pub(super) elements: Vec<DeclType>,
     source: Source<'e>,
     positions: &'e SourceInfo,
     syntax: Vec<Issue>,
@@ -92,6 +94,7 @@ impl<'e> Lowering<'e> {
             unknown: Unknown::default(),
             within_chain: false,
             within_format: false,
+            elements: Vec::new(),
             source,
             positions,
             syntax: Vec::new(),
@@ -183,6 +186,7 @@ impl<'e> Lowering<'e> {
 
     fn list(&mut self, list: &ListExpr) -> Lowered {
         let mut elements = Vec::with_capacity(list.elements.len());
+        let mut types = Vec::with_capacity(list.elements.len());
         let head = list.elements.first().map(|first| first.id);
         let (mut joined, mut first): (Option<DeclType>, Option<DeclType>) = (None, None);
         // The indices are in order.
@@ -194,10 +198,12 @@ impl<'e> Lowering<'e> {
                 ty = self.unwrap_optional(element.id, &ty);
             }
             self.must_be_alike((head, element.id), &mut first, &ty);
+            types.push(ty.clone());
             joined = Some(self.join(joined, ty));
             elements.push(Element { value, optional });
         }
         let element = joined.unwrap_or_else(|| self.mapping.fresh());
+        self.elements = types;
         (Node::List(elements.into()), DeclType::list(element))
     }
 

@@ -11,6 +11,10 @@ use crate::value::{Kind, Value};
 const PATTERN: f64 = 0.25;
 /// Source: `MaxNameFormatRegexSize`.
 const NAMED_FORMAT_PATTERN_COST: u64 = 32;
+/// How many requirements a character of a selector makes, what each of them costs, and what costs a selector without any.
+const SELECTOR_REQUIREMENTS: f64 = 0.5;
+const SELECTOR_REQUIREMENT: f64 = 50.0;
+const SELECTOR: u64 = 10;
 /// One check of rights: two fit into one expression.
 const CHECK: u64 = 350_000;
 
@@ -72,6 +76,15 @@ fn read(size: Size, factor: f64) -> u64 {
     scaled(size.max, factor)
 }
 
+/// What it costs to read a selector of so many characters.
+///
+/// Source: `selectorCostEstimate` in `apiserver/pkg/cel/library/cost.go`.
+fn selector(size: Size) -> u64 {
+    let requirements = scaled(size.max, SELECTOR_REQUIREMENTS);
+    let requirements = scaled(requirements, SELECTOR_REQUIREMENT);
+    add(add(SELECTOR, read(size, TRAVERSAL)), requirements)
+}
+
 fn matched(text: Size, pattern: Size) -> u64 {
     // One more, so that a long pattern is not free on an empty text.
     let text = scaled(add(text.max, 1), TRAVERSAL);
@@ -88,6 +101,7 @@ impl Parts<'_, '_> {
         let first = self.args.first().map(size_of);
         Some(match (name, target, first) {
             ("check", ..) => (CHECK, None),
+            ("fieldSelector" | "labelSelector", Some(_), Some(size)) => (selector(size), None),
             ("isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf", Some(size), _) => {
                 (self.searched(size), None)
             }
@@ -190,7 +204,7 @@ impl Parts<'_, '_> {
                 Some((add(scaled(product.max, 2.0), CALL), None))
             }
             ("lists.range", None, [_]) => {
-                let count = self.call.args.first().and_then(integer);
+                let count = self.call.args.first().and_then(natural);
                 let count = count.unwrap_or(u64::MAX);
                 made(
                     Size {
@@ -202,9 +216,10 @@ impl Parts<'_, '_> {
             }
             ("reverse", Some(size), []) if self.items().is_some() => made(size, 1.0),
             ("slice", Some(size), [_, _]) => {
-                let bound = |index| self.call.args.get(index).and_then(integer);
+                let bound = |index| self.call.args.get(index).and_then(natural);
                 let (start, end) = (bound(1).unwrap_or(0), bound(2).unwrap_or(size.max));
-                let count = end.saturating_sub(start);
+                // It runs over below zero, as in Go.
+                let count = end.wrapping_sub(start);
                 made(
                     Size {
                         min: count,
@@ -215,7 +230,7 @@ impl Parts<'_, '_> {
             }
             ("flatten", Some(size), []) => made(size, 1.0),
             ("flatten", Some(size), [_]) => {
-                let depth = self.call.args.get(1).and_then(integer).unwrap_or(u64::MAX);
+                let depth = self.call.args.get(1).and_then(natural).unwrap_or(u64::MAX);
                 let cost = size.max.saturating_mul(depth);
                 Some((add(cost, CALL + LIST), Some(size)))
             }
@@ -229,7 +244,12 @@ impl Parts<'_, '_> {
             }
             ("@sortByAssociatedKeys", Some(_), [keys]) => {
                 let size = size_of(keys);
-                made(size.times(size), 2.0)
+                let is_text = matches!(&keys.ty, DeclType::List(list)
+                    if matches!(list.element, DeclType::String | DeclType::Bytes));
+                made(
+                    size.times(size),
+                    if is_text { 2.0 + TRAVERSAL } else { 2.0 },
+                )
             }
             _ => None,
         }
@@ -285,6 +305,14 @@ fn replaced(size: Size, old: Size, new: Size) -> Size {
         (size.max.div_ceil(old.min), 0)
     };
     Size::up_to(add(count.saturating_mul(new.max), kept))
+}
+
+/// An integer that is written down, or zero for one below zero.
+fn natural(node: &Node) -> Option<u64> {
+    match node {
+        Node::Literal(Value(Kind::Int(value))) => Some(u64::try_from(*value).unwrap_or(0)),
+        _ => None,
+    }
 }
 
 /// An integer that is written down.

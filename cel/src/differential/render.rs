@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::error::Failure;
-use crate::library::opaque::Opaque;
+use crate::library::opaque::{Opaque, Quantity};
 use crate::types::DeclType;
 use crate::value::{Kind, Value};
 
@@ -41,7 +41,8 @@ pub(super) fn render(value: &Value<'_>) -> Result<String, Failure> {
             let text = match opaque {
                 Opaque::Ip(ip) => ip.to_string(),
                 Opaque::Cidr(cidr) => cidr.to_string(),
-                Opaque::Quantity(quantity) => quantity.to_string(),
+                // How it was written does not count.
+                Opaque::Quantity(quantity) => Quantity::from(0).plus(quantity).to_string(),
                 _ => String::new(),
             };
             format!("{}({text})", opaque.type_name())

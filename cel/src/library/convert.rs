@@ -127,8 +127,11 @@ fn to_double<'v>(args: &[Value<'v>], _: &mut Meter) -> Returned<'v> {
         [Value(Kind::Uint(value))] => Ok(Value::double(*value as f64)),
         [Value(Kind::String(text))] => text
             .parse()
+            .ok()
+            // Go refuses digits that are beyond a double, and takes the word `inf`.
+            .filter(|value: &f64| value.is_finite() || !text.contains(|c: char| c.is_ascii_digit()))
             .map(Value::double)
-            .map_err(|_not_a_number| conversion("string", "double")),
+            .ok_or_else(|| conversion("string", "double")),
         _ => Err(Failure::NoOverload),
     }
 }

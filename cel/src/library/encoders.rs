@@ -19,6 +19,8 @@ fn decode<'v>(args: &[Value<'v>], _: &mut Meter) -> Returned<'v> {
     let [Value(Kind::String(text))] = args else {
         return Err(Failure::NoOverload);
     };
+    // Go reads over the ends of lines.
+    let text: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
     STANDARD
         .decode(text.as_bytes())
         .or_else(|_padded| STANDARD_NO_PAD.decode(text.as_bytes()))

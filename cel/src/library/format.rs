@@ -9,7 +9,8 @@ use std::fmt::Write as _;
 
 use super::{Entry, Returned, member};
 use crate::budget::Meter;
-use crate::error::Failure;
+use crate::error::{EvaluateError, Failure};
+use crate::types::DeclType;
 use crate::value::{Kind, List, Value};
 
 pub(super) const FUNCTIONS: &[Entry] =
@@ -82,7 +83,7 @@ impl Formatter<'_, '_> {
                 )));
             }
         };
-        formatted.ok_or_else(|| refusal(verb, &value))
+        formatted.ok_or_else(|| Failure::new(refusal(verb, value.type_name())))
     }
 
     fn precision(&mut self) -> Result<Option<usize>, Failure> {
@@ -109,6 +110,80 @@ impl Formatter<'_, '_> {
         }
         Ok(Some(precision))
     }
+}
+
+/// Judges a pattern by the types of its arguments, before there are values. `first` is the formatter that Kubernetes has,
+/// whose clauses take other types. An error says which argument it is about, where it is about one.
+///
+/// Source: `stringFormatValidator` in `cel-go/ext/{formatting,formatting_v2}.go`.
+pub(crate) fn judge(
+    pattern: &str,
+    types: &[DeclType],
+    first: bool,
+) -> Result<(), (Option<usize>, String)> {
+    let plain = |message: String| (None, message);
+    let mut formatter = Formatter {
+        rest: pattern.chars(),
+        values: &List::of(Vec::new()),
+        used: 0,
+    };
+    while let Some(c) = formatter.rest.next() {
+        if c != '%' {
+            continue;
+        }
+        if formatter.rest.as_str().starts_with('%') {
+            formatter.rest.next();
+            continue;
+        }
+        if formatter.rest.as_str().is_empty() {
+            return Err(plain("unexpected end of string".to_owned()));
+        }
+        let index = formatter.used;
+        let Some(ty) = types.get(index) else {
+            return Err(plain(format!("index {index} out of range")));
+        };
+        formatter.used += 1;
+        let precision = formatter.precision();
+        precision.map_err(|failure| plain(EvaluateError::from(failure).message))?;
+        let verb = formatter.rest.next();
+        let verb = verb.ok_or_else(|| plain("unexpected end of string".to_owned()))?;
+        let Some(fits) = takes(verb, ty, first) else {
+            return Err(plain(format!(
+                "could not parse formatting clause: unrecognized formatting clause \"{verb}\""
+            )));
+        };
+        if !fits {
+            return Err((Some(index), refusal(verb, &ty.to_string())));
+        }
+    }
+    if types.len() > formatter.used {
+        return Err(plain(format!(
+            "too many arguments supplied to string.format (expected {}, got {})",
+            formatter.used,
+            types.len()
+        )));
+    }
+    Ok(())
+}
+
+/// Whether a clause takes values of a type; `None` for one that does not exist.
+fn takes(verb: char, ty: &DeclType, first: bool) -> Option<bool> {
+    if matches!(ty, DeclType::Dyn | DeclType::Param(_)) {
+        return "sdfebxXo".contains(verb).then_some(true);
+    }
+    let whole = matches!(ty, DeclType::Int | DeclType::Uint);
+    let double = *ty == DeclType::Double;
+    let text = *ty == DeclType::String;
+    Some(match verb {
+        's' => !matches!(ty, DeclType::Optional(_) | DeclType::Opaque(_)),
+        'd' => whole || (double && !first),
+        'f' | 'e' if first => double || text,
+        'f' | 'e' => whole || double,
+        'b' => whole || *ty == DeclType::Bool,
+        'x' | 'X' => whole || text || *ty == DeclType::Bytes,
+        'o' => whole,
+        _ => return None,
+    })
 }
 
 /// Formats `%s`, of anything that has a text.
@@ -151,7 +226,9 @@ fn text(value: &Value<'_>, meter: &mut Meter) -> Result<String, Failure> {
                 .collect();
             format!("{{{}}}", parts.join(", "))
         }
-        Kind::Object(_) | Kind::Optional(_) | Kind::Opaque(_) => return Err(refusal('s', value)),
+        Kind::Object(_) | Kind::Optional(_) | Kind::Opaque(_) => {
+            return Err(Failure::new(refusal('s', value.type_name())));
+        }
     })
 }
 
@@ -258,7 +335,7 @@ fn signed(value: i64, digits: String) -> String {
     }
 }
 
-fn refusal(verb: char, value: &Value<'_>) -> Failure {
+fn refusal(verb: char, given: &str) -> String {
     let rule = match verb {
         'd' => "decimal clause can only be used on ints, uints, and doubles",
         'f' => "fixed-point clause can only be used on ints, uints, and doubles",
@@ -271,8 +348,5 @@ fn refusal(verb: char, value: &Value<'_>) -> Failure {
              types, durations, and timestamps"
         }
     };
-    Failure::new(format!(
-        "error during formatting: {rule}, was given {}",
-        value.type_name()
-    ))
+    format!("error during formatting: {rule}, was given {given}")
 }

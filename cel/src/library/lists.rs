@@ -4,10 +4,11 @@
 
 use std::cmp::Ordering;
 
-use super::{Entry, Returned, global, member};
+use super::{Entry, Implementation, Returned, global, member};
 use crate::budget::{Budget, Meter};
 use crate::error::Failure;
 use crate::time::Duration;
+use crate::types::DeclType;
 use crate::value::{Kind, List, Value};
 
 const SELECT: &[&str] = &["(list({comparable})) -> {comparable}"];
@@ -232,7 +233,25 @@ fn is_sorted<'v>(args: &[Value<'v>], meter: &mut Meter) -> Returned<'v> {
 ///
 /// In cel-go an empty list of a declared other type has that type's zero; the type is not known
 /// here.
+/// The sum where the type of the elements is known, which an empty list has a zero of.
+///
+/// Source: `summableTypes` in `k8s.io/apiserver/pkg/cel/library/lists.go`.
+pub(crate) fn sum_of(ty: &DeclType) -> Option<Implementation> {
+    Some(match ty {
+        DeclType::Uint => |args, meter| sum_from(args, meter, Value(Kind::Uint(0))),
+        DeclType::Double => |args, meter| sum_from(args, meter, Value(Kind::Double(0.0))),
+        DeclType::Duration => {
+            |args, meter| sum_from(args, meter, Value(Kind::Duration(Duration::from_nanos(0))))
+        }
+        _ => return None,
+    })
+}
+
 fn sum<'v>(args: &[Value<'v>], meter: &mut Meter) -> Returned<'v> {
+    sum_from(args, meter, Value::int(0))
+}
+
+fn sum_from<'v>(args: &[Value<'v>], meter: &mut Meter, zero: Value<'v>) -> Returned<'v> {
     let [Value(Kind::List(list))] = args else {
         return Err(Failure::NoOverload);
     };
@@ -245,7 +264,7 @@ fn sum<'v>(args: &[Value<'v>], meter: &mut Meter) -> Returned<'v> {
             Some(total) => add(total, &value)?,
         });
     }
-    Ok(total.unwrap_or(Value::int(0)))
+    Ok(total.unwrap_or(zero))
 }
 
 fn zero_like<'v>(value: &Value<'v>) -> Returned<'v> {

@@ -48,10 +48,18 @@ impl<'v> Map<'v> {
 
     /// Makes a map of text keys; of equal keys the last wins.
     pub(crate) fn of_text(entries: Vec<(Text<'v>, Value<'v>)>) -> Self {
-        let mut sorted: Vec<(Key<'v>, Value<'v>)> = entries
-            .into_iter()
-            .map(|(key, value)| (Key::String(key), value))
-            .collect();
+        let entries = entries.into_iter();
+        Self::of_last(
+            entries
+                .map(|(key, value)| (Key::String(key), value))
+                .collect(),
+        )
+    }
+
+    /// Makes a map; of equal keys the last wins.
+    ///
+    /// Source: `evalMap` in `cel-go/interpreter/interpretable.go`.
+    pub(crate) fn of_last(mut sorted: Vec<(Key<'v>, Value<'v>)>) -> Self {
         sorted.sort_by(|(left, _), (right, _)| left.order(right));
         sorted.reverse();
         sorted.dedup_by(|(left, _), (right, _)| left.order(right).is_eq());
