@@ -104,7 +104,7 @@ impl Sides {
 
     fn compare(&mut self, count: usize, seed: u64) -> usize {
         let mut generator = Generator::new(&self.ours.environment, self.name == "kro", seed);
-        let (mut equal, mut accepted, mut left) = (0, 0, BTreeMap::new());
+        let (mut equal, mut accepted, mut known, mut left) = (0, 0, 0, BTreeMap::new());
         let mut classes: BTreeMap<String, usize> = BTreeMap::new();
         let mut told = 0;
         for _ in 0..count {
@@ -123,15 +123,16 @@ impl Sides {
             };
             let text = small.text();
             let (ours, theirs) = (self.ours.ask(&text), self.peer.ask(&text));
-            if agreed(self.name, what, &text, &theirs).is_some() {
-                accepted += 1;
+            if let Some(reason) = agreed(self.name, what, &text, &theirs) {
+                let is_open = reason.starts_with("open:");
+                *(if is_open { &mut known } else { &mut accepted }) += 1;
             } else {
                 left.entry((what, text)).or_insert((ours, theirs));
             }
         }
-        let open = count - equal - accepted;
+        let open = count - equal - accepted - known;
         println!(
-            "{}: {count} compared, {equal} equal {classes:?}, {accepted} agreed, {open} differ",
+            "{}: {count} compared, {equal} equal {classes:?}, {accepted} agreed, {known} known, {open} differ",
             self.name
         );
         for ((what, text), (ours, theirs)) in &left {

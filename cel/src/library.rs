@@ -79,13 +79,13 @@ const COMMON: Libraries = &[
     quantity::FUNCTIONS,
     network::FUNCTIONS,
     semver::FUNCTIONS,
+    times::FUNCTIONS,
 ];
 
 /// The libraries of kro's expressions.
 pub(crate) const KRO: &[Libraries] = &[
     COMMON,
     &[
-        times::IN_OWN_ZONE,
         strings::REVERSE,
         encoders::FUNCTIONS,
         kro::random::FUNCTIONS,
@@ -104,7 +104,6 @@ pub(crate) const KRO_OMIT: &[Libraries] = &[&[kro::omit::FUNCTIONS]];
 pub(crate) const VALIDATION: &[Libraries] = &[
     COMMON,
     &[
-        times::IN_UTC,
         operators::MIXED,
         semver::NORMALIZE,
         sets::FUNCTIONS,

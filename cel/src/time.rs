@@ -87,11 +87,6 @@ impl Timestamp {
         i64::from(self.nanos) / 1_000_000
     }
 
-    /// The offset that the timestamp was written with.
-    pub(crate) fn zone(self) -> Zone {
-        Zone::Fixed(self.offset)
-    }
-
     pub(crate) fn civil(self, zone: Zone) -> Civil {
         let local = self.seconds + i64::from(zone.offset_at(self.seconds));
         let days = local.div_euclid(SECONDS_PER_DAY);

@@ -214,7 +214,7 @@ impl Parts<'_, '_> {
                     1.0,
                 )
             }
-            ("reverse", Some(size), []) if self.items().is_some() => made(size, 1.0),
+            ("reverse", Some(size), []) => made(size, 1.0),
             ("slice", Some(size), [_, _]) => {
                 let bound = |index| self.call.args.get(index).and_then(natural);
                 let (start, end) = (bound(1).unwrap_or(0), bound(2).unwrap_or(size.max));
@@ -276,9 +276,10 @@ impl Parts<'_, '_> {
                 (read(size, TRAVERSAL), Some(made))
             }
             ("strings.quote", None, Some(size)) => {
+                // It runs over, as in Go.
                 let made = Size {
                     min: add(size.min, 2),
-                    max: add(size.max.saturating_mul(2), 2),
+                    max: size.max.wrapping_mul(2).wrapping_add(2),
                 };
                 (read(size, TRAVERSAL), Some(made))
             }

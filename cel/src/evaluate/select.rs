@@ -47,8 +47,13 @@ impl<'v> Evaluator<'_, 'v> {
 
     pub(super) fn index(&mut self, index: &Index) -> Evaluated<'v> {
         let operand = self.evaluate(&index.operand)?;
+        let operand = unwrap(operand, index.demand);
+        // Nothing has no elements, whatever the key would be.
+        if matches!(operand, Operand::Empty) {
+            return Ok(Value::NONE);
+        }
         let key = self.evaluate(&index.key)?;
-        match unwrap(operand, index.demand) {
+        match operand {
             Operand::Empty => Ok(Value::NONE),
             Operand::Optional(value) => wrap(element(&value, &key)),
             Operand::Plain(value) => match element(&value, &key)? {
@@ -82,8 +87,6 @@ fn unwrap(operand: Value<'_>, demand: Demand) -> Operand<'_> {
 
 fn wrap(found: Found<'_>) -> Evaluated<'_> {
     Ok(match found? {
-        // A value that is optional itself is not wrapped again.
-        Some(value @ Value(Kind::Optional(_))) => value,
         Some(value) => Value::some(value),
         None => Value::NONE,
     })

@@ -237,6 +237,10 @@ fn to_uint<'v>(args: &[Value<'v>], _: &mut Meter) -> Returned<'v> {
         [value @ Value(Kind::Uint(_))] => return Ok(value.clone()),
         [Value(Kind::Int(value))] => u64::try_from(*value).map_err(|_negative| overflow())?,
         [Value(Kind::Double(value))] => truncate_to_uint(*value).ok_or_else(overflow)?,
+        // Unlike Go's reader of signed integers, that of unsigned ones takes no sign.
+        [Value(Kind::String(text))] if text.starts_with('+') => {
+            return Err(conversion("string", "uint"));
+        }
         [Value(Kind::String(text))] => text
             .parse()
             .map_err(|_not_a_number| conversion("string", "uint"))?,

@@ -1,7 +1,7 @@
 //! The parts of timestamps and durations.
 //!
-//! Without a zone argument kro reads a timestamp in the offset that it was written with, and
-//! Kubernetes in UTC (`cel.DefaultUTCTimeZone`), so there are two tables.
+//! Without a zone argument they answer in UTC, whatever offset the timestamp was written with: Kubernetes says so
+//! (`cel.DefaultUTCTimeZone`), and the newer cel-go of kro has it as its default.
 //!
 //! Source: `cel-go/common/types/{timestamp,duration}.go`.
 
@@ -18,86 +18,78 @@ const OF_BOTH: &[&str] = &[
     "(duration) -> int",
 ];
 
-/// The accessors that answer in a timestamp's own offset.
-pub(super) const IN_OWN_ZONE: &[Entry] = &table::<false>();
+pub(super) const FUNCTIONS: &[Entry] = &[
+    member("getFullYear", OF_TIMESTAMP, full_year),
+    member("getMonth", OF_TIMESTAMP, month),
+    member("getDayOfYear", OF_TIMESTAMP, day_of_year),
+    member("getDayOfMonth", OF_TIMESTAMP, day_of_month),
+    member("getDate", OF_TIMESTAMP, date),
+    member("getDayOfWeek", OF_TIMESTAMP, day_of_week),
+    member("getHours", OF_BOTH, hours),
+    member("getMinutes", OF_BOTH, minutes),
+    member("getSeconds", OF_BOTH, seconds),
+    member("getMilliseconds", OF_BOTH, milliseconds),
+];
 
-/// The accessors that answer in UTC.
-pub(super) const IN_UTC: &[Entry] = &table::<true>();
-
-const fn table<const UTC: bool>() -> [Entry; 10] {
-    [
-        member("getFullYear", OF_TIMESTAMP, full_year::<UTC>),
-        member("getMonth", OF_TIMESTAMP, month::<UTC>),
-        member("getDayOfYear", OF_TIMESTAMP, day_of_year::<UTC>),
-        member("getDayOfMonth", OF_TIMESTAMP, day_of_month::<UTC>),
-        member("getDate", OF_TIMESTAMP, date::<UTC>),
-        member("getDayOfWeek", OF_TIMESTAMP, day_of_week::<UTC>),
-        member("getHours", OF_BOTH, hours::<UTC>),
-        member("getMinutes", OF_BOTH, minutes::<UTC>),
-        member("getSeconds", OF_BOTH, seconds::<UTC>),
-        member("getMilliseconds", OF_BOTH, milliseconds::<UTC>),
-    ]
-}
-
-fn full_year<'v, const UTC: bool>(args: &[Value<'v>], _: &mut Meter) -> Returned<'v> {
-    let (at, zone) = timestamp::<UTC>(args)?;
+fn full_year<'v>(args: &[Value<'v>], _: &mut Meter) -> Returned<'v> {
+    let (at, zone) = timestamp(args)?;
     Ok(Value::int(at.civil(zone).year))
 }
 
-fn month<'v, const UTC: bool>(args: &[Value<'v>], _: &mut Meter) -> Returned<'v> {
-    let (at, zone) = timestamp::<UTC>(args)?;
+fn month<'v>(args: &[Value<'v>], _: &mut Meter) -> Returned<'v> {
+    let (at, zone) = timestamp(args)?;
     Ok(Value::int(at.civil(zone).month - 1))
 }
 
-fn day_of_year<'v, const UTC: bool>(args: &[Value<'v>], _: &mut Meter) -> Returned<'v> {
-    let (at, zone) = timestamp::<UTC>(args)?;
+fn day_of_year<'v>(args: &[Value<'v>], _: &mut Meter) -> Returned<'v> {
+    let (at, zone) = timestamp(args)?;
     Ok(Value::int(at.civil(zone).day_of_year))
 }
 
-fn day_of_month<'v, const UTC: bool>(args: &[Value<'v>], _: &mut Meter) -> Returned<'v> {
-    let (at, zone) = timestamp::<UTC>(args)?;
+fn day_of_month<'v>(args: &[Value<'v>], _: &mut Meter) -> Returned<'v> {
+    let (at, zone) = timestamp(args)?;
     Ok(Value::int(at.civil(zone).day - 1))
 }
 
-fn date<'v, const UTC: bool>(args: &[Value<'v>], _: &mut Meter) -> Returned<'v> {
-    let (at, zone) = timestamp::<UTC>(args)?;
+fn date<'v>(args: &[Value<'v>], _: &mut Meter) -> Returned<'v> {
+    let (at, zone) = timestamp(args)?;
     Ok(Value::int(at.civil(zone).day))
 }
 
-fn day_of_week<'v, const UTC: bool>(args: &[Value<'v>], _: &mut Meter) -> Returned<'v> {
-    let (at, zone) = timestamp::<UTC>(args)?;
+fn day_of_week<'v>(args: &[Value<'v>], _: &mut Meter) -> Returned<'v> {
+    let (at, zone) = timestamp(args)?;
     Ok(Value::int(at.civil(zone).weekday))
 }
 
-fn hours<'v, const UTC: bool>(args: &[Value<'v>], _: &mut Meter) -> Returned<'v> {
+fn hours<'v>(args: &[Value<'v>], _: &mut Meter) -> Returned<'v> {
     if let Some(span) = duration(args) {
         return Ok(Value::int(span.nanos() / 3_600_000_000_000));
     }
-    let (at, zone) = timestamp::<UTC>(args)?;
+    let (at, zone) = timestamp(args)?;
     Ok(Value::int(at.civil(zone).hour))
 }
 
-fn minutes<'v, const UTC: bool>(args: &[Value<'v>], _: &mut Meter) -> Returned<'v> {
+fn minutes<'v>(args: &[Value<'v>], _: &mut Meter) -> Returned<'v> {
     if let Some(span) = duration(args) {
         return Ok(Value::int(span.nanos() / 60_000_000_000));
     }
-    let (at, zone) = timestamp::<UTC>(args)?;
+    let (at, zone) = timestamp(args)?;
     Ok(Value::int(at.civil(zone).minute))
 }
 
-fn seconds<'v, const UTC: bool>(args: &[Value<'v>], _: &mut Meter) -> Returned<'v> {
+fn seconds<'v>(args: &[Value<'v>], _: &mut Meter) -> Returned<'v> {
     if let Some(span) = duration(args) {
         return Ok(Value::int(span.nanos() / 1_000_000_000));
     }
-    let (at, zone) = timestamp::<UTC>(args)?;
+    let (at, zone) = timestamp(args)?;
     Ok(Value::int(at.civil(zone).second))
 }
 
-fn milliseconds<'v, const UTC: bool>(args: &[Value<'v>], _: &mut Meter) -> Returned<'v> {
+fn milliseconds<'v>(args: &[Value<'v>], _: &mut Meter) -> Returned<'v> {
     if let Some(span) = duration(args) {
         return Ok(Value::int(span.nanos() / 1_000_000));
     }
-    let (at, _) = timestamp::<UTC>(args)?;
+    let (at, _) = timestamp(args)?;
     Ok(Value::int(at.milliseconds()))
 }
 
@@ -108,10 +100,9 @@ fn duration(args: &[Value<'_>]) -> Option<Duration> {
     }
 }
 
-fn timestamp<const UTC: bool>(args: &[Value<'_>]) -> Result<(Timestamp, Zone), Failure> {
+fn timestamp(args: &[Value<'_>]) -> Result<(Timestamp, Zone), Failure> {
     match args {
-        [Value(Kind::Timestamp(at))] if UTC => Ok((*at, Zone::Fixed(0))),
-        [Value(Kind::Timestamp(at))] => Ok((*at, at.zone())),
+        [Value(Kind::Timestamp(at))] => Ok((*at, Zone::Fixed(0))),
         [Value(Kind::Timestamp(at)), Value(Kind::String(zone))] => {
             Ok((*at, Zone::parse(zone).map_err(Failure::new)?))
         }
