@@ -231,7 +231,7 @@ impl Lowering<'_> {
                 }
             }
             "bool" | "bytes" | "double" | "int" | "string" | "uint" => {
-                self.convert_literal(ids, &call)
+                self.convert_literal(ids, &call);
             }
             _ => {}
         }

@@ -214,7 +214,6 @@ impl Parts<'_, '_> {
                     1.0,
                 )
             }
-            ("reverse", Some(size), []) => made(size, 1.0),
             ("slice", Some(size), [_, _]) => {
                 let bound = |index| self.call.args.get(index).and_then(natural);
                 let (start, end) = (bound(1).unwrap_or(0), bound(2).unwrap_or(size.max));
@@ -228,7 +227,7 @@ impl Parts<'_, '_> {
                     1.0,
                 )
             }
-            ("flatten", Some(size), []) => made(size, 1.0),
+            ("reverse" | "flatten", Some(size), []) => made(size, 1.0),
             ("flatten", Some(size), [_]) => {
                 let depth = self.call.args.get(1).and_then(natural).unwrap_or(u64::MAX);
                 let cost = size.max.saturating_mul(depth);

@@ -134,7 +134,6 @@ impl Generator {
             3 => DeclType::Double,
             4 | 5 => DeclType::String,
             6 => DeclType::Bytes,
-            7 | 8 => DeclType::Bool,
             9 => DeclType::Timestamp,
             10 => DeclType::Duration,
             11 => DeclType::Opaque("kubernetes.Quantity"),
@@ -272,6 +271,7 @@ impl Generator {
         format!("v{}", self.names)
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each type of result")]
     fn made_by_macro(&mut self, ty: &DeclType, depth: usize) -> Tree {
         if self.below(5) == 0 {
             return self.bound(ty, depth);
@@ -286,7 +286,7 @@ impl Generator {
             (DeclType::list(element.clone()), DeclType::Int)
         };
         let single = if is_map { key } else { element.clone() };
-        let one = [(x.clone(), single.clone())];
+        let one = [(x.clone(), single)];
         let two = [(x.clone(), first.clone()), (y.clone(), element)];
         let range = self.tree(&range_ty, depth);
         match ty {
@@ -498,13 +498,13 @@ fn template(name: &str, style: Style, count: usize) -> String {
 /// Whether a signature's type can be a wanted one, and what its variables are then.
 fn unify(pattern: &DeclType, wanted: &DeclType, bound: &mut Vec<(u32, DeclType)>) -> bool {
     match (pattern, wanted) {
-        (DeclType::Param(param), _) => match bound.iter().find(|(it, _)| it == param) {
-            Some((_, ty)) => ty == wanted,
-            None => {
-                bound.push((*param, wanted.clone()));
-                true
+        (DeclType::Param(param), _) => {
+            if let Some((_, ty)) = bound.iter().find(|(it, _)| it == param) {
+                return ty == wanted;
             }
-        },
+            bound.push((*param, wanted.clone()));
+            true
+        }
         (DeclType::List(left), DeclType::List(right)) => {
             unify(&left.element, &right.element, bound)
         }

@@ -2,6 +2,7 @@
 
 use crate::types::DeclType;
 
+#[expect(clippy::too_many_lines, reason = "a table")]
 pub(super) fn literals(ty: &DeclType) -> &'static [&'static str] {
     match ty {
         DeclType::Null => &["null"],
@@ -187,6 +188,7 @@ const PATTERNS: &[&str] = &[
 ];
 
 /// What the string at a position of a function is good to be.
+#[expect(clippy::too_many_lines, reason = "a table")]
 pub(super) fn texts(name: &str, position: usize) -> &'static [&'static str] {
     match (name, position) {
         ("int" | "uint" | "double", 0) => NUMBERS,

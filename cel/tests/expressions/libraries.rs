@@ -178,7 +178,7 @@ fn encodings_urls_and_regular_expressions() {
                 "url('p')",
                 "URL parse error during conversion from string: parse \"p\": invalid URI for request",
             ),
-            ("'a'.find('(')", "Illegal regex"),
+            ("'a'.find('(')", "invalid find argument"),
         ],
     );
 }
