@@ -53,6 +53,7 @@ pub use webhook::TokenWebhookError;
 
 use crate::{
     config::Anonymous,
+    config::Syncers,
     refusal::Refusal,
     request::{
         CertificateIdentity, Credential, Fence, ForeignCertificate, HeaderNames, Origin, Pass,
@@ -83,6 +84,7 @@ pub struct Authenticator {
     issuers: Option<Arc<Issuers>>,
     webhook: Option<Arc<TokenWebhook>>,
     passes: Option<Arc<Passes>>,
+    syncers: Syncers,
 }
 
 /// Knows the tokens of the ServiceAccounts of real spokes, each at its own path.
@@ -149,6 +151,7 @@ impl Authenticator {
             issuers: None,
             webhook: None,
             passes: None,
+            syncers: Syncers::Refused,
         }
     }
 
@@ -194,6 +197,13 @@ impl Authenticator {
         self
     }
 
+    /// Lets syncers in processes of their own come, or not.
+    #[must_use]
+    pub(crate) const fn with_syncers(mut self, syncers: Syncers) -> Self {
+        self.syncers = syncers;
+        self
+    }
+
     /// Accepts tokens that a webhook knows.
     #[must_use]
     pub(crate) fn with_webhook(mut self, webhook: Option<Arc<TokenWebhook>>) -> Self {
@@ -230,7 +240,7 @@ impl Authenticator {
     /// Returns who sends a request for `path` with these headers over `peer` to the path of `cluster`.
     ///
     /// # Errors
-    /// 401, without a word about what was wrong.
+    /// 401, without a word about what was wrong. 403 for a syncer that may not come: it would write what another writes.
     pub(crate) async fn identify(
         &self,
         headers: &HeaderMap,
@@ -255,8 +265,17 @@ impl Authenticator {
             Peer::Certificate(CertificateIdentity::Good { user, not_after })
                 if now.as_second() <= *not_after =>
             {
-                let not_after = *not_after;
-                return Ok(network(user, Credential::Certificate { not_after }));
+                let origin = peer.origin();
+                if origin == RequestOrigin::Syncer && self.syncers == Syncers::Refused {
+                    return Err(syncer_refused());
+                }
+                return Ok(Sender {
+                    user: Arc::clone(user),
+                    origin,
+                    credential: Credential::Certificate {
+                        not_after: *not_after,
+                    },
+                });
             }
             Peer::Certificate(CertificateIdentity::Foreign(certificate)) => {
                 if let Some(user) = self.proxied(headers, certificate, now) {
@@ -630,3 +649,10 @@ impl<R> Authenticated<R> {
 
 #[cfg(test)]
 mod tests;
+
+/// The refusal of a syncer where the hub itself looks after everything.
+fn syncer_refused() -> Refusal {
+    let text = "this hub looks after its spokes itself, and shares them with no syncer of another process: start it with \
+                --no-syncer";
+    Status::failure(403, api::StatusReason::Forbidden, text).into()
+}

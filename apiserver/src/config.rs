@@ -49,6 +49,18 @@ pub struct Config {
     pub webhook_hosts: Vec<String>,
     /// Which credentials may be used for spokes, and where they may be sent.
     pub dialer: Dialer,
+    /// Whether syncers in processes of their own may come.
+    pub syncers: Syncers,
+}
+
+/// Whether syncers in processes of their own may come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Syncers {
+    /// None: this process looks after everything, and shares it with nobody.
+    #[default]
+    Refused,
+    /// They share the fleet by Leases, with those of the hub's processes that have a syncer.
+    Welcome,
 }
 
 /// Which front proxies are believed, and what they say in which headers.
@@ -211,6 +223,7 @@ impl Config {
             audit: audit::Config::default(),
             webhook_hosts: Vec::new(),
             dialer: Dialer::default(),
+            syncers: Syncers::Refused,
         }
     }
 }

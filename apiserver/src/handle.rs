@@ -52,7 +52,6 @@ use crate::call::{Each, Gathered, NamespaceView, Shared, SpokeWrites, StoredName
 use crate::guards::Guards;
 use crate::refusal::Refusal;
 use crate::registry::{Registry, ResourceScope};
-use crate::request::RequestOrigin;
 use crate::respond::{RequestBody, Response};
 use crate::webhooks::{AllowedHosts, Webhooks};
 
@@ -150,7 +149,7 @@ impl Handlers {
     ) -> Result<Response, Refusal> {
         let each = Each::new(&self.shared, request)?;
         let context = request.context();
-        let waits = context.origin == RequestOrigin::InProcess
+        let waits = context.origin.is_controller()
             && context.user.username == api::wheelhouse::keys::USER_SYNCER;
         let unknown: Vec<_> = each.unknown().collect();
         if !unknown.is_empty() {

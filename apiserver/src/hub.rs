@@ -24,6 +24,7 @@ mod preview;
 mod relayed;
 mod replicas;
 mod standing;
+mod syncers;
 mod target;
 mod view;
 
@@ -65,7 +66,7 @@ use crate::{
     registry::Registry,
     relay::Relay,
     request::{
-        Ending, LongRunning, Peer, RequestContext, RequestInfo, RequestOrigin, UserInfo,
+        Ending, LongRunning, Peer, RequestContext, RequestInfo, UserInfo,
         share::{Kind, Permit},
     },
     respond::{self, Body, RequestBody, Response},
@@ -403,7 +404,7 @@ impl Hub {
         seat: Option<&Seat>,
         kind: Kind,
     ) -> Result<Option<Permit>, Refusal> {
-        if request.context().origin == RequestOrigin::InProcess || is_health(&request.info().path) {
+        if request.context().origin.is_controller() || is_health(&request.info().path) {
             return Ok(None);
         }
         let user = Arc::clone(&request.context().user);

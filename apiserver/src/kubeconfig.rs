@@ -1,21 +1,28 @@
-//! The kubeconfig with which the first administrator reaches a hub: one context per logical cluster.
+//! The kubeconfigs that a hub makes: the first administrator's, with one context per logical cluster, and that of syncers.
 
 use std::fmt::Write;
 
-use api::cluster::LogicalCluster;
+use api::{cluster::LogicalCluster, wheelhouse::keys::USER_SYNCER};
 use base64::{Engine, engine::general_purpose::STANDARD};
+use jiff::Timestamp;
 
-use crate::{hub::Hub, tls::IssuedCertificate};
+use crate::{
+    hub::Hub,
+    request::SYSTEM_MASTERS,
+    tls::{self, IssuedCertificate},
+};
 
-/// Name of the user in the kubeconfig.
-const USER: &str = "admin";
+/// Name of the administrator in the kubeconfig.
+const ADMIN: &str = "admin";
+/// Name of syncers in theirs.
+const SYNCER: &str = "syncer";
 
 /// Writes a kubeconfig for `server` (`https://host:port`), with a context per cluster, of which the first is the current
 /// one. Each context and each cluster entry has the name of its logical cluster.
 pub fn render(
     server: &str,
     authority_pem: &str,
-    certificate: &IssuedCertificate,
+    (user, certificate): (&str, &IssuedCertificate),
     clusters: &[LogicalCluster],
 ) -> String {
     let mut text = String::from("apiVersion: v1\nkind: Config\npreferences: {}\n");
@@ -39,14 +46,14 @@ pub fn render(
     for cluster in clusters {
         let _infallible = writeln!(
             text,
-            "- name: {cluster}\n  context:\n    cluster: {cluster}\n    user: {USER}"
+            "- name: {cluster}\n  context:\n    cluster: {cluster}\n    user: {user}"
         );
     }
     let certificate_data = STANDARD.encode(&certificate.certificate_pem);
     let key_data = STANDARD.encode(&certificate.key_pem);
     let _infallible = writeln!(
         text,
-        "users:\n- name: {USER}\n  user:\n    client-certificate-data: {certificate_data}\n    client-key-data: {key_data}"
+        "users:\n- name: {user}\n  user:\n    client-certificate-data: {certificate_data}\n    client-key-data: {key_data}"
     );
     text
 }
@@ -67,8 +74,21 @@ impl Hub {
         render(
             server,
             pki.authority.certificate_pem(),
-            &pki.admin,
+            (ADMIN, &pki.admin),
             &clusters,
         )
+    }
+
+    /// A kubeconfig for syncers in processes of their own, with a certificate that is made for it. Whoever has it is the hub to
+    /// the hub and to every spoke.
+    ///
+    /// # Errors
+    /// [`tls::Error::Certificate`].
+    pub fn syncer_kubeconfig(&self, server: &str, now: Timestamp) -> Result<String, tls::Error> {
+        let authority = &self.pki().authority;
+        let certificate = authority.issue_client(USER_SYNCER, Some(SYSTEM_MASTERS), now)?;
+        let pem = authority.certificate_pem();
+        let root = [LogicalCluster::root()];
+        Ok(render(server, pem, (SYNCER, &certificate), &root))
     }
 }

@@ -21,6 +21,8 @@ pub(crate) enum Command {
     Dev(Dev),
     /// Run a hub.
     Serve(Serve),
+    /// Run a syncer of a hub, in a process of its own: it looks after spokes, together with all others that do.
+    Syncer(Syncer),
     /// Join, list and remove spokes.
     #[command(subcommand)]
     Spoke(Spoke),
@@ -47,7 +49,7 @@ impl Command {
     /// Returns what is logged without `WHEELHOUSE_LOG`: the life cycle of a hub, errors of other commands.
     pub(crate) fn log_level(&self) -> &'static str {
         match self {
-            Self::Serve(_) => "info",
+            Self::Serve(_) | Self::Syncer(_) => "info",
             Self::Dev(_)
             | Self::Spoke(_)
             | Self::Fleet(_)
@@ -131,10 +133,12 @@ pub(crate) struct Serve {
     pub(crate) audit: crate::audit::AuditFlags,
     #[command(flatten)]
     pub(crate) etcd: Etcd,
+    #[command(flatten)]
+    pub(crate) syncers: Syncers,
 }
 
 /// What Spokes may do.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct Spokes {
     /// The namespace whose Secrets any Spoke may name. A Secret elsewhere must be labelled wheelhouse.dev/spoke=NAME.
     #[arg(long = "spoke-secrets-namespace", value_name = "NS", default_value = spokes::SECRETS_NAMESPACE)]
@@ -382,9 +386,33 @@ pub(crate) struct Etcd {
     /// The key of that certificate.
     #[arg(long = "etcd-keyfile", value_name = "F", requires = "certfile")]
     pub(crate) keyfile: Option<PathBuf>,
-    /// Only answer requests: other replicas over this etcd look after the spokes and run the controllers.
-    #[arg(long, requires = "servers")]
+}
+
+/// Who looks after the spokes.
+#[derive(Debug, Args)]
+pub(crate) struct Syncers {
+    /// Look after no spokes: other replicas over the same etcd do, or syncers in processes of their own.
+    #[arg(long)]
     pub(crate) no_syncer: bool,
+    /// Where to write a kubeconfig for `wheelhouse syncer`, once the hub is ready. Whoever has it is the hub, to the hub and to
+    /// every spoke. Each start writes another one, which is good for a year.
+    #[arg(long, value_name = "F")]
+    pub(crate) syncer_kubeconfig_out: Option<PathBuf>,
+}
+
+/// A syncer in a process of its own.
+#[derive(Debug, Args)]
+pub(crate) struct Syncer {
+    /// The kubeconfig that the hub has written with --syncer-kubeconfig-out.
+    #[arg(long, value_name = "KUBECONFIG")]
+    pub(crate) hub: PathBuf,
+    #[command(flatten)]
+    pub(crate) spokes: Spokes,
+    /// Ask for a confirmation before more than this percentage of the children of an instance are deleted at once; 100 never asks.
+    #[arg(long, value_name = "PERCENT", default_value_t = syncer::Brake::default().percent, value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub(crate) confirm_deletions_above: u8,
+    #[command(flatten)]
+    pub(crate) kro: crate::kro::Flags,
 }
 
 #[derive(Debug, Subcommand)]

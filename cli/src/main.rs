@@ -17,6 +17,7 @@ mod rgd;
 mod serve;
 mod spoke;
 mod store;
+mod syncer_alone;
 
 use std::process::ExitCode;
 
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
     let outcome = process::run(async {
         match arguments.command {
             Command::Serve(serve) => serve::run(serve).await,
+            Command::Syncer(syncer) => syncer_alone::run(syncer).await,
             Command::Dev(dev) => dev::run(dev).await,
             Command::Spoke(spoke) => spoke::run(spoke).await,
             Command::Fleet(fleet) => fleet::run(fleet).await,

@@ -12,14 +12,14 @@ use std::{
 use anyhow::{Context, Result, bail};
 use api::{validation::is_label_value, wheelhouse::keys};
 use apiserver::{
-    EtcdConfig, Hub, IssuersConfig, OidcFlags, StoreConfig,
+    EtcdConfig, Hub, IssuersConfig, OidcFlags, StoreConfig, Syncers,
     config::{Encryption, RequestHeaders, Reseal},
     offline,
     request::{HeaderNames, UserInfo},
 };
 use client::Bounds;
 use spokes::{AccessProviders, Dialer, Policy, Servers};
-use syncer::{Publication, Sharing, Switches};
+use syncer::{Member, Publication, Switches};
 use tasks::{OnPanic, Tasks};
 use tokio::{
     net::{TcpListener, TcpSocket},
@@ -41,6 +41,9 @@ const GRACE: Duration = Duration::from_secs(5);
 ///
 /// Source: `net.core.somaxconn`, ip-sysctl.
 const BACKLOG_COUNT_MAX: u32 = 4096;
+
+/// What a syncer is told.
+type Settings = (syncer::Brake, Switches, Option<Publication>);
 
 /// A running hub, with its syncer.
 pub(crate) struct Running {
@@ -71,32 +74,23 @@ pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
             Reseal::No
         },
     });
-    let work = if arguments.etcd.no_syncer {
+    let work = if arguments.syncers.no_syncer {
         Work::Answers
     } else {
         Work::All
     };
     config.store = store_of(arguments.etcd);
-    config.dialer = Dialer::new(Policy {
-        secrets_namespace: arguments.spokes.secrets_namespace,
-        cluster_api_namespaces: arguments.spokes.cluster_api_namespaces,
-        kubeconfig_files: arguments.spokes.kubeconfig_files,
-        cluster_profile_namespaces: arguments.spokes.cluster_profile_namespaces,
-        access_providers: match &arguments.spokes.access_providers {
-            Some(file) => access_providers(file)?,
-            None => AccessProviders::default(),
-        },
-        plugin_variables: arguments.spokes.plugin_variables,
-        servers: if arguments.spokes.allow_insecure {
-            Servers::Any
-        } else {
-            Servers::Verified
-        },
-        bounds: Bounds {
-            total_bytes_max: (arguments.spokes.memory_mib as usize).saturating_mul(1 << 20),
-            ..Bounds::SPOKE
-        },
-    });
+    if let (Work::All, StoreConfig::Directory, Some(_)) = (
+        work,
+        &config.store,
+        &arguments.syncers.syncer_kubeconfig_out,
+    ) {
+        bail!(
+            "--syncer-kubeconfig-out needs --no-syncer, or --etcd-servers: a hub over a directory that has a syncer shares with no \
+             other"
+        );
+    }
+    config.dialer = dialer(&arguments.spokes)?;
     config.webhook_hosts = arguments.webhook_hosts.clone();
     config.limits = limits_of(&arguments.limits);
     config.audit = arguments.audit.config();
@@ -117,6 +111,12 @@ pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
         work,
     };
     let running = start(config, arguments.listen, controllers).await?;
+    if let Some(file) = &arguments.syncers.syncer_kubeconfig_out {
+        let now = jiff::Timestamp::now();
+        let kubeconfig = running.hub.syncer_kubeconfig(&running.server, now);
+        kubeconfig::publish(&kubeconfig.context("a certificate for syncers")?, file)?;
+    }
+    // The last: whoever waits for it finds everything in its place.
     if let Some(file) = &arguments.kubeconfig_out {
         kubeconfig::publish(&running.kubeconfig(), file)?;
     }
@@ -142,6 +142,31 @@ fn greet(server: &str, file: Option<&Path>) -> Result<()> {
          Join a cluster:\n\n  {program} spoke add NAME --from KUBECONFIG\n\nThe fleet view, with a token to sign in:\n\n{server}/ui/",
         file.display()
     ))
+}
+
+/// Returns what dials spokes as the flags allow it.
+pub(crate) fn dialer(flags: &args::Spokes) -> Result<Dialer> {
+    let flags = flags.clone();
+    Ok(Dialer::new(Policy {
+        secrets_namespace: flags.secrets_namespace,
+        cluster_api_namespaces: flags.cluster_api_namespaces,
+        kubeconfig_files: flags.kubeconfig_files,
+        cluster_profile_namespaces: flags.cluster_profile_namespaces,
+        access_providers: match &flags.access_providers {
+            Some(file) => access_providers(file)?,
+            None => AccessProviders::default(),
+        },
+        plugin_variables: flags.plugin_variables,
+        servers: if flags.allow_insecure {
+            Servers::Any
+        } else {
+            Servers::Verified
+        },
+        bounds: Bounds {
+            total_bytes_max: (flags.memory_mib as usize).saturating_mul(1 << 20),
+            ..Bounds::SPOKE
+        },
+    }))
 }
 
 fn access_providers(file: &Path) -> Result<AccessProviders> {
@@ -328,6 +353,11 @@ pub(crate) async fn start(
     } else {
         format!("https://{address}")
     };
+    config.syncers = if work == Work::All && config.store == StoreConfig::Directory {
+        Syncers::Refused
+    } else {
+        Syncers::Welcome
+    };
     let hub = Hub::open(config, &tasks)
         .await
         .with_context(|| format!("cannot open {}", data_dir.display()))?;
@@ -342,10 +372,14 @@ pub(crate) async fn start(
         let (hub, drain) = (hub.clone(), drain.clone());
         tasks.spawn("serve", async move { hub.serve(listener, drain).await })
     };
-    if hub.is_alone() {
-        start_syncer(&hub, (brake, switches, publication), None, &tasks);
-    } else if work == Work::All {
-        take_part(&hub, (brake, switches, publication), &tasks);
+    let settings = (brake, switches, publication);
+    match (hub.is_alone(), work) {
+        (true, Work::All) => look_after_all(&hub, settings, &tasks),
+        (false, Work::All) => take_part(&hub, settings, &tasks),
+        (_, Work::Answers) => {}
+    }
+    if !hub.is_alone() {
+        take_turns(&hub, &tasks);
     }
     Ok(Running {
         hub,
@@ -389,12 +423,31 @@ fn reached(config: &apiserver::Config, listens: SocketAddr) -> String {
     }
 }
 
-/// Takes part in the work that replicas share.
-fn take_part(
-    hub: &Hub,
-    (brake, switches, publication): (syncer::Brake, Switches, Option<Publication>),
-    tasks: &Tasks,
-) {
+/// Looks after everything, without Leases: the hub refuses other syncers.
+fn look_after_all(hub: &Hub, settings: Settings, tasks: &Tasks) {
+    let (hub, group) = (hub.clone(), tasks.clone());
+    let start = async move {
+        syncer::others_ended(&client(&hub, SHARING_USER), &group.child_token()).await;
+        start_syncer(&hub, settings, None, &group);
+    };
+    // Without it there is a hub that does nothing.
+    tasks.spawn_with("syncer-start", OnPanic::ShutDown, start);
+}
+
+/// Runs the API server's own controllers while no other replica does.
+fn take_turns(hub: &Hub, tasks: &Tasks) {
+    let (leases, looked_at, live) = (client(hub, SHARING_USER), hub.clone(), hub.clone());
+    let elected = syncer::run_elected(
+        leases,
+        tasks.clone(),
+        move || looked_at.epoch(),
+        move |tasks| live.start_controllers(tasks),
+    );
+    tasks.spawn_with("hub-controllers", OnPanic::ShutDown, elected);
+}
+
+/// Takes part in the work that syncers share.
+fn take_part(hub: &Hub, (brake, switches, publication): Settings, tasks: &Tasks) {
     let leases = client(hub, SHARING_USER);
     let (looked_at, live) = (hub.clone(), hub.clone());
     let shared = syncer::run_shared(
@@ -402,13 +455,8 @@ fn take_part(
         tasks.clone(),
         move || looked_at.epoch(),
         move |tasks, member| {
-            let led = live.clone();
-            let sharing = Sharing {
-                member,
-                lead: Arc::new(move |tasks| led.start_controllers(tasks)),
-            };
             let settings = (brake, switches.clone(), publication.clone());
-            start_syncer(&live, settings, Some(sharing), tasks);
+            start_syncer(&live, settings, Some(member), tasks);
         },
     );
     // Without it nobody would notice that this replica takes part no more.
@@ -417,8 +465,8 @@ fn take_part(
 
 fn start_syncer(
     hub: &Hub,
-    (brake, switches, publication): (syncer::Brake, Switches, Option<Publication>),
-    sharing: Option<Sharing>,
+    (brake, switches, publication): Settings,
+    sharing: Option<Member>,
     tasks: &Tasks,
 ) {
     let config = syncer::Config {

@@ -38,7 +38,7 @@ use tasks::Tasks;
 use tokio::sync::Semaphore;
 
 pub use self::preview::Previewer;
-pub use self::sharing::{Lead, Member, Sharing, run as run_shared};
+pub use self::sharing::{Member, others_ended, run as run_shared, run_elected};
 pub use self::spokes::Publication;
 pub use crate::state::{brake::Brake, switches::Switches};
 use crate::{
@@ -66,7 +66,7 @@ pub struct Config {
     /// Where the spokes are published as ClusterProfiles, if they are.
     pub publication: Option<Publication>,
     /// How the fleet is shared with other replicas; `None` where this process is alone, and looks after everything.
-    pub sharing: Option<Sharing>,
+    pub sharing: Option<Member>,
 }
 
 // === impl Config ===

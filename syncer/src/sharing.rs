@@ -26,12 +26,12 @@ mod member;
 mod plan;
 mod view;
 
-use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use api::LogicalCluster;
 use client::{Term, reflector};
 use futures::{StreamExt as _, stream};
-use tasks::{OnPanic, Tasks};
+use tasks::{OnPanic, Shutdown, Tasks};
 use tokio::{
     sync::mpsc,
     time::{Instant, MissedTickBehavior, interval, sleep, timeout},
@@ -57,18 +57,6 @@ const PARTING_GRACE: Duration = Duration::from_secs(2);
 
 /// Leases that are written at the same time.
 const WRITES_MAX: usize = 16;
-
-/// What the replica does beside that one that does it for the whole fleet.
-pub type Lead = Arc<dyn Fn(&Tasks) + Send + Sync>;
-
-/// How a syncer shares the fleet with others.
-#[derive(Clone)]
-pub struct Sharing {
-    /// This replica.
-    pub member: Member,
-    /// Called once where this replica is the one that does what is done once for the fleet.
-    pub lead: Lead,
-}
 
 /// Runs `live` in a group of tasks of its own whenever this replica takes part, and ends that group when it does no more.
 /// Ends with `tasks`.
@@ -107,6 +95,80 @@ pub async fn run(
     }
 }
 
+/// Runs `live`, in a group of tasks of its own, in the one process of the hub that does what those do once for all: the
+/// controllers of the API server. A syncer in a process of its own does not have them. Ends with `tasks`, and beginnings anew are as
+/// in [`run`].
+pub async fn run_elected(
+    hub: kube::Client,
+    tasks: Tasks,
+    epoch: impl Fn() -> u64 + Send,
+    live: impl Fn(&Tasks) + Send,
+) {
+    let stop = tasks.child_token();
+    while let Some(member) = Member::elected(&hub, &stop).await {
+        info!(name = member.identity, "running the hub's controllers");
+        let group = tasks.subgroup();
+        let begun = epoch();
+        let ended = group.token();
+        live(&group);
+        tokio::select! {
+            biased;
+            () = ended.cancelled() => {}
+            () = changed(&epoch, begun) => {}
+            () = member.renewed() => {}
+        }
+        group.shutdown(GRACE).await;
+        member.leave().await;
+        if stop.is_cancelled() {
+            return;
+        }
+        warn!(
+            name = member.identity,
+            "no longer running the hub's controllers"
+        );
+    }
+}
+
+/// Waits until no syncer writes any more that shared the fleet, for a hub that is to be looked after without Leases: it refuses those
+/// that are still there, which then go on for as long as their Leases are good for.
+pub async fn others_ended(hub: &kube::Client, stop: &Shutdown) {
+    let leases = lease::Leases::new(hub.clone());
+    let mut has_waited = false;
+    loop {
+        let pause = match leases.replicas().await {
+            Ok(left) if left.is_empty() => return,
+            Ok(left) if has_waited => {
+                for lease in left {
+                    if let Err(error) = leases.remove(&lease).await {
+                        debug!(
+                            error = error.chain(),
+                            "cannot remove the lease of a replica"
+                        );
+                    }
+                }
+                return;
+            }
+            Ok(left) => {
+                info!(
+                    count = left.len(),
+                    "waiting until syncers of other processes have stopped"
+                );
+                has_waited = true;
+                LEASE_DURATION
+            }
+            Err(error) => {
+                warn!(error = error.chain(), "cannot see who shared the work");
+                TURN_PERIOD
+            }
+        };
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            () = sleep(pause) => {}
+        }
+    }
+}
+
 /// Waits until the epoch is another one.
 async fn changed(epoch: &(impl Fn() -> u64 + Send), begun: u64) {
     while epoch() == begun {
@@ -117,18 +179,18 @@ async fn changed(epoch: &(impl Fn() -> u64 + Send), begun: u64) {
 /// Takes what is this replica's, and lets go what is not.
 struct Sharer {
     engine: Arc<Engine>,
-    sharing: Sharing,
+    member: Member,
     publication: Option<Publication>,
     view: View,
 }
 
 /// Starts to share. Without it nothing is looked after.
-pub(crate) fn start(engine: &Arc<Engine>, sharing: Sharing, publication: Option<Publication>) {
-    let source = sharing.member.leases.source();
+pub(crate) fn start(engine: &Arc<Engine>, member: Member, publication: Option<Publication>) {
+    let source = member.leases.source();
     let events = reflector::start(source, &engine.tasks, engine.tasks.child_token());
     let sharer = Sharer {
         engine: Arc::clone(engine),
-        sharing,
+        member,
         publication,
         view: View::default(),
     };
@@ -175,14 +237,14 @@ impl Sharer {
 
     /// Goes as far as it can go now.
     async fn turn(&mut self) {
-        let member = &self.sharing.member;
+        let member = &self.member;
         if !self.view.is_listed() || !member.holds() {
             return;
         }
         self.lose();
         let expired = self.view.expired(LEASE_DURATION, Instant::now());
         for lease in expired {
-            if lease.holder != self.sharing.member.identity {
+            if lease.holder != self.member.identity {
                 self.send_away(lease).await;
             }
         }
@@ -190,7 +252,7 @@ impl Sharer {
         let holders = self.view.holders();
         let all = self.engine.spokes.names();
         let plan = plan::assign(&members, &all, &holders);
-        let me = &self.sharing.member.identity;
+        let me = &self.member.identity;
         let is_mine = |cluster: &LogicalCluster| plan.get(cluster) == Some(me);
         let held: BTreeSet<LogicalCluster> = self.engine.shares.terms().into_keys().collect();
         let leaving = held.iter().filter(|it| !it.is_root() && !is_mine(it));
@@ -225,7 +287,7 @@ impl Sharer {
 
     /// Ends the terms that others have taken, and notes what was written to the Leases of the others meanwhile.
     fn lose(&self) {
-        let me = &self.sharing.member.identity;
+        let me = &self.member.identity;
         for (cluster, term) in self.engine.shares.terms() {
             match self.view.lease(&cluster) {
                 Some(lease) if lease.holder == *me => {
@@ -253,7 +315,7 @@ impl Sharer {
 
     /// Sends a replica away whose Lease has not changed for too long.
     async fn send_away(&mut self, lease: Lease) {
-        let leases = self.sharing.member.leases.clone();
+        let leases = self.member.leases.clone();
         let sent_away = if lease.holder.is_empty() {
             Ok(lease.clone())
         } else {
@@ -287,7 +349,7 @@ impl Sharer {
         }
         let lease = self.view.lease(&cluster).cloned();
         self.end(&cluster, &term);
-        let leases = &self.sharing.member.leases;
+        let leases = &self.member.leases;
         let handed = leases.hand(&lease?, "").await;
         match handed {
             Ok(lease) => {
@@ -303,7 +365,7 @@ impl Sharer {
 
     /// Looks after a logical cluster that nobody looks after. Returns its Lease.
     async fn take(&self, cluster: LogicalCluster) -> Option<Lease> {
-        let member = &self.sharing.member;
+        let member = &self.member;
         let taken = if let Some(lease) = self.view.lease(&cluster) {
             member.leases.hand(lease, &member.identity).await
         } else {
@@ -328,9 +390,8 @@ impl Sharer {
         self.engine.shares.begin(cluster.clone(), term);
         info!(%cluster, transitions = lease.transitions, "looking after a cluster");
         if cluster.is_root() {
-            info!("started leading: this replica runs the controllers");
+            info!("started leading: this syncer does what is done once for the fleet");
             crate::start_for_fleet(&self.engine, self.publication.clone());
-            (self.sharing.lead)(&self.engine.tasks);
         }
         spokes::taken(&self.engine, &cluster);
         definitions::changed_hands(&self.engine, &cluster);
@@ -344,17 +405,9 @@ impl Sharer {
             !cluster.is_root() && !spokes.contains(cluster) && !holders.contains_key(cluster)
         });
         for (cluster, lease) in needless {
-            if let Err(error) = self.sharing.member.leases.remove(lease).await {
+            if let Err(error) = self.member.leases.remove(lease).await {
                 debug!(%cluster, error = error.chain(), "cannot remove the lease of a spoke");
             }
         }
-    }
-}
-
-impl fmt::Debug for Sharing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sharing")
-            .field("member", &self.member)
-            .finish_non_exhaustive()
     }
 }

@@ -4,8 +4,8 @@
 //! object says. It is set at creation and whenever the desired state changes; a client that sends another one is
 //! ignored in silence, as with every field of the system.
 //!
-//! Invariant: only a request of this process may say the author itself, and only the syncer does, as itself: what it writes in
-//! somebody's name is that user's.
+//! Invariant: only a request of one of the hub's controllers ([`crate::request::RequestOrigin`]) may say the author itself, and only
+//! the syncer does, as itself: what it writes in somebody's name is that user's.
 //!
 //! Invariant: whoever changes anything that steers what is done in the author's name becomes the author, so that nobody's
 //! wish is carried out with another's rights.
@@ -17,7 +17,7 @@ use api::wheelhouse::origin;
 use serde_json::{Map, Value};
 
 use crate::call::Call;
-use crate::request::{RequestContext, RequestOrigin, SYSTEM_MASTERS, UserInfo};
+use crate::request::{RequestContext, SYSTEM_MASTERS, UserInfo};
 use crate::strategy::rules::AuthorStamp;
 use crate::strategy::version::StatusMode;
 
@@ -53,7 +53,7 @@ pub(super) fn stamp(call: &Call<'_>, object: &mut Value, live: Option<&Value>) {
 
 /// Whether a request is the syncer's own, and not made in somebody's name.
 pub(super) fn is_syncer(context: &RequestContext) -> bool {
-    context.origin == RequestOrigin::InProcess
+    context.origin.is_controller()
         && context.impersonator.is_none()
         && Author::is_hub(&context.user.username)
 }

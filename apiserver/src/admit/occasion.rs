@@ -14,7 +14,6 @@ use crate::guards::matching::{Constraints, Face, Matched, own_face};
 use crate::handle::convert;
 use crate::refusal::Refusal;
 use crate::registry::ClusterKind;
-use crate::request::RequestOrigin;
 use crate::strategy::namespaces;
 use crate::strategy::version::StatusMode;
 
@@ -202,7 +201,7 @@ impl<'a> Occasion<'a> {
             return true;
         }
         let context = call.context;
-        if context.origin == RequestOrigin::Network || context.impersonator.is_some() {
+        if !context.origin.is_controller() || context.impersonator.is_some() {
             return false;
         }
         let is_childs_maker = api::wheelhouse::author::Author::is_hub(&context.user.username);

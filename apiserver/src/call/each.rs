@@ -97,7 +97,7 @@ impl Each {
             return None;
         }
         let scope = self.registry.lookup_by_name(cluster, &self.gvr)?;
-        if !scope.is_served() && self.origin != RequestOrigin::InProcess {
+        if !scope.is_served() && !self.origin.is_controller() {
             return None;
         }
         let fits = self.info.namespace.is_empty() || scope.kind.namespaced;

@@ -89,7 +89,7 @@ pub(super) fn watch(call: &Call<'_>) -> Result<Response, Refusal> {
 
 /// The headers of a 101 for a client that asks for the events over WebSocket.
 fn switched_headers(call: &Call<'_>) -> Result<Option<http::HeaderMap>, Refusal> {
-    let is_asked_for = call.context.origin == RequestOrigin::Network
+    let is_asked_for = call.context.origin != RequestOrigin::InProcess
         && websocket::is_asked_for(call.parts.version, &call.parts.headers);
     let headers = is_asked_for.then(|| websocket::accept(call.parts));
     headers.transpose()

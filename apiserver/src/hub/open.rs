@@ -225,8 +225,8 @@ impl Hub {
         self.parts.relay.start(client, tasks);
     }
 
-    /// Whether this process is the whole hub. Where it is one replica of several, whoever runs it elects one that
-    /// calls [`Hub::start_controllers`].
+    /// Whether this process is the whole hub, but for syncers. Where it is one replica of several, whoever runs it elects one
+    /// that calls [`Hub::start_controllers`].
     pub fn is_alone(&self) -> bool {
         self.parts.config.store == StoreConfig::Directory
     }
@@ -291,6 +291,7 @@ async fn authenticator_of(
         None => None,
     };
     Ok(Authenticator::new(tokens, config.anonymous)
+        .with_syncers(config.syncers)
         .with_front_proxy(front_proxy_of(config, pki, tasks).await?)
         .with_host_tokens(host_tokens_of(config).await?)
         .with_webhook(webhook))

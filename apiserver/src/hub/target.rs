@@ -10,7 +10,7 @@ use api::{
 };
 use http::{Method, request::Parts};
 
-use super::{Hub, preview};
+use super::{Hub, preview, syncers};
 use crate::{
     authenticate::ServiceAccounts,
     authorize::{Authorized, Judge},
@@ -41,6 +41,8 @@ pub(super) enum Target {
     Page,
     /// The store, all of it.
     Backup,
+    /// What syncers are told of the hub.
+    Syncer,
     /// The authorizer.
     Review(Review),
     /// Who previews definitions, as the caller ([`Hub::preview`]).
@@ -92,9 +94,7 @@ impl Target {
                 return Self::Kubeconfig;
             }
             let scope = registry.lookup(cluster, group, version, resource);
-            let is_seen = |scope: &Arc<ResourceScope>| {
-                scope.is_served() || origin == RequestOrigin::InProcess
-            };
+            let is_seen = |scope: &Arc<ResourceScope>| scope.is_served() || origin.is_controller();
             if let Some(scope) = scope.filter(is_seen) {
                 return Self::Stored(scope);
             }
@@ -105,6 +105,9 @@ impl Target {
         }
         if backup::is_asked_for(info) {
             return Self::Backup;
+        }
+        if syncers::is_asked_for(info) {
+            return Self::Syncer;
         }
         if kind == ClusterKind::Composite && !is_of_process(&info.path) {
             return Self::Spoke;
@@ -142,6 +145,7 @@ impl Target {
         match self {
             Self::Page
             | Self::Backup
+            | Self::Syncer
             | Self::Review(_)
             | Self::Preview
             | Self::Token(_)
@@ -188,6 +192,7 @@ impl Target {
                 let parts = &hub.parts;
                 Box::pin(parts.backups.serve(&parts.authorizer, request)).await
             }
+            Self::Syncer => syncers::serve(hub.id(), request),
             Self::Review(review) => {
                 let parts = &hub.parts;
                 let (authorizer, authenticator) = (&parts.authorizer, &parts.authenticator);
@@ -233,7 +238,7 @@ impl Target {
 /// 405 for a watch, unless the client takes a part: there is no version of all spokes to go on from.
 async fn gathered(hub: &Hub, request: &Authorized<Parts>) -> Result<Option<Gathered>, Refusal> {
     let info = request.info();
-    if request.spokes().is_empty() || request.context().origin == RequestOrigin::InProcess {
+    if request.spokes().is_empty() || request.context().origin.is_controller() {
         return Ok(None);
     }
     if info.verb == Verb::Watch {

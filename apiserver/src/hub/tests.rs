@@ -7,5 +7,6 @@ mod credentials;
 mod escalation;
 mod preview;
 mod standing;
+mod syncers;
 mod view;
 mod world;

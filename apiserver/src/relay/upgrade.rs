@@ -68,7 +68,7 @@ pub(super) async fn forward(
     let context = request.context();
     check(request.request(), protocol, &body)?;
     drop(body);
-    if context.origin != RequestOrigin::Network {
+    if context.origin == RequestOrigin::InProcess {
         return Err(Status::bad_request("there is no connection to switch").into());
     }
     let (mut outgoing, sent_as) = forward::as_user(way, request)?;

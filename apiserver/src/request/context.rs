@@ -30,7 +30,7 @@ pub struct RequestContext {
     pub now: jiff::Timestamp,
     /// When an answer that is not a watch must have begun.
     pub deadline: tokio::time::Instant,
-    /// Whether the request came from a controller in this process. Only such a request may send what clients cannot set
+    /// Whether the request came from a controller of the hub's. Only such a request may send what clients cannot set
     /// (the author of an object).
     pub origin: RequestOrigin,
     /// By what the sender is known.
@@ -62,6 +62,8 @@ pub enum RequestOrigin {
     Network,
     /// From a controller in this process.
     InProcess,
+    /// Over a connection, from a syncer in a process of its own: it has shown the certificate that the hub makes for it.
+    Syncer,
 }
 
 // === impl Ending ===
@@ -88,6 +90,18 @@ impl Ending {
     /// Why it has to end; `None` where the server drains.
     pub(crate) fn reason(&self) -> Option<&Status> {
         self.reason.as_ref()?.get().map(|status| &**status)
+    }
+}
+
+// === impl RequestOrigin ===
+
+impl RequestOrigin {
+    /// Whether it comes from one of the hub's controllers, wherever that runs.
+    pub(crate) const fn is_controller(self) -> bool {
+        match self {
+            Self::Network => false,
+            Self::InProcess | Self::Syncer => true,
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use api::wheelhouse::author::Author;
+
 use super::{ForeignCertificate, RequestOrigin, UserInfo};
 
 /// The other end of a connection.
@@ -35,9 +37,15 @@ pub enum CertificateIdentity {
 
 impl Peer {
     /// Where its requests come from.
-    pub(crate) const fn origin(&self) -> RequestOrigin {
+    ///
+    /// A syncer in a process of its own is known by its certificate alone: nothing that is in a request makes one, and the
+    /// hub signs that certificate for nobody else ([`crate::tls::Authority::issue_client`]).
+    pub(crate) fn origin(&self) -> RequestOrigin {
         match self {
             Self::InProcess(_) => RequestOrigin::InProcess,
+            Self::Certificate(CertificateIdentity::Good { user, .. }) if is_syncer(user) => {
+                RequestOrigin::Syncer
+            }
             Self::Unknown | Self::Certificate(_) => RequestOrigin::Network,
         }
     }
@@ -52,4 +60,9 @@ impl Peer {
             }
         }
     }
+}
+
+/// Whether a certificate names the syncer, as the hub writes it.
+fn is_syncer(user: &UserInfo) -> bool {
+    Author::is_hub(&user.username) && user.is_master_of_hub()
 }

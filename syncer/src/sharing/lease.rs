@@ -5,13 +5,16 @@
 //! | `wheelhouse-replica-ID` | a replica | every second, while the replica takes part |
 //! | `wheelhouse-controllers` | the replica that does what is done once for the fleet | when it changes hands |
 //! | `wheelhouse-spoke-NAME` | the replica that looks after the spoke | when it changes hands |
+//! | `wheelhouse-hub-controllers` | the process of the hub that runs the API server's controllers | every second |
 //!
 //! The second and third count only while their holder has a Lease of the first sort. `leaseTransitions` counts the hands.
 
 use std::time::Duration;
 
 use api::{GroupVersionResource, LogicalCluster};
-use client::{Client, DeleteRequest, Dynamic, Endpoint, Patch, reflector, reflector::RawObject};
+use client::{
+    Client, DeleteRequest, Dynamic, Endpoint, ListRequest, Patch, reflector, reflector::RawObject,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -20,6 +23,11 @@ const NAMESPACE: &str = "kube-system";
 const REPLICA_PREFIX: &str = "wheelhouse-replica-";
 const SPOKE_PREFIX: &str = "wheelhouse-spoke-";
 const CONTROLLERS: &str = "wheelhouse-controllers";
+/// Who runs the controllers of the API server, which are in its processes alone.
+pub(super) const HUB_CONTROLLERS: &str = "wheelhouse-hub-controllers";
+
+/// How many revisions an epoch of the hub's store has: a version is `epoch x 10^13 + n`.
+const EPOCH_LENGTH: u64 = 10_u64.pow(13);
 
 /// How long a call may take: less than a lease is good for, so that another attempt is left.
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -99,6 +107,11 @@ impl Lease {
         Self::of_value(&object.value().ok()?)
     }
 
+    /// Returns the epoch of the store in which it was written: history was set back where it is another one.
+    pub(super) const fn epoch(&self) -> u64 {
+        self.revision / EPOCH_LENGTH
+    }
+
     fn of_value(object: &Value) -> Option<Self> {
         let record = Record::deserialize(&object["spec"]).unwrap_or_default();
         Some(Self {
@@ -134,6 +147,17 @@ impl Leases {
             field_selector: None,
             name: "hub/leases".to_owned(),
         }
+    }
+
+    /// Reads those of all replicas.
+    pub(super) async fn replicas(&self) -> Result<Vec<Lease>, client::Error> {
+        let listed = self
+            .dynamic
+            .list(&self.endpoint, &ListRequest::default())
+            .await?;
+        let leases = listed.items.iter().filter_map(Lease::of_value);
+        let is_replica = |it: &Lease| Purpose::of(&it.name) == Some(Purpose::Replica);
+        Ok(leases.filter(is_replica).collect())
     }
 
     /// Reads one.

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use client::{Lifetime, Moment, Term};
 use tasks::Shutdown;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, warn};
 
-use super::lease::{Lease, Leases, name_of_replica};
+use super::lease::{HUB_CONTROLLERS, Lease, Leases, name_of_replica};
 
 /// How long others wait before they take what a replica has. With [`super::TURN_PERIOD`], and what it takes to connect a spoke,
 /// it is less than ten seconds.
@@ -38,10 +38,9 @@ impl Member {
     /// Waits until it takes part; `None` where it is told to stop before.
     pub(super) async fn enter(hub: &kube::Client, stop: &Shutdown) -> Option<Self> {
         let leases = Leases::new(hub.clone());
-        let host = std::env::var("HOSTNAME").unwrap_or_else(|_unset| "wheelhouse".to_owned());
         loop {
             let id = rand::random::<u64>();
-            let identity = format!("{host}_{id:016x}");
+            let identity = identity_of(id);
             let began = Moment::now();
             let name = name_of_replica(id);
             let made = tokio::select! {
@@ -61,6 +60,54 @@ impl Member {
                 Err(error) => {
                     warn!(error = error.chain(), "cannot take part in the work");
                 }
+            }
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return None,
+                () = sleep(RETRY_PERIOD.mul_f64(rand::random_range(1.0..2.0))) => {}
+            }
+        }
+    }
+
+    /// Waits until it is the one that has what processes of the hub do once for all; `None` where it is told to stop before.
+    pub(super) async fn elected(hub: &kube::Client, stop: &Shutdown) -> Option<Self> {
+        let leases = Leases::new(hub.clone());
+        let identity = identity_of(rand::random::<u64>());
+        let mut seen: Option<(Lease, Instant)> = None;
+        loop {
+            let began = Moment::now();
+            let lease = match leases.get(HUB_CONTROLLERS).await {
+                Ok(found) => {
+                    let is_known = seen.as_ref().is_some_and(|(it, _)| *it == found);
+                    if !is_known {
+                        seen = Some((found.clone(), Instant::now()));
+                    }
+                    let is_expired =
+                        |(_, since): &(Lease, Instant)| since.elapsed() >= LEASE_DURATION;
+                    if found.holder.is_empty() || seen.as_ref().is_some_and(is_expired) {
+                        Some(leases.hand(&found, &identity).await)
+                    } else {
+                        None
+                    }
+                }
+                Err(error) if error.is_not_found() => {
+                    let duration = Some(LEASE_DURATION);
+                    Some(leases.create(HUB_CONTROLLERS, &identity, duration).await)
+                }
+                Err(error) => Some(Err(error)),
+            };
+            match lease {
+                Some(Ok(lease)) => {
+                    return Some(Self {
+                        identity,
+                        leases,
+                        lease,
+                        lifetime: Lifetime::begin(RENEW_DEADLINE, began),
+                    });
+                }
+                // Another one was first, or the store does not answer.
+                Some(Err(error)) => debug!(error = error.chain(), "not elected"),
+                None => {}
             }
             tokio::select! {
                 biased;
@@ -97,6 +144,8 @@ impl Member {
             let began = Moment::now();
             let renewed = timeout(self.lifetime.left(), self.leases.renew(&lease)).await;
             let error = match renewed {
+                // History was set back: what is remembered is of another line.
+                Ok(Ok(latest)) if latest.epoch() != self.lease.epoch() => return,
                 Ok(Ok(latest)) => {
                     lease = latest;
                     self.lifetime.renew(began);
@@ -135,4 +184,10 @@ impl Member {
             );
         }
     }
+}
+
+/// Names a replica, with the machine that it is on.
+fn identity_of(id: u64) -> String {
+    let host = std::env::var("HOSTNAME").unwrap_or_else(|_unset| "wheelhouse".to_owned());
+    format!("{host}_{id:016x}")
 }

@@ -88,7 +88,7 @@ impl Replica {
         Self::start_with(etcd, name, &[]).await
     }
 
-    async fn start_with(etcd: &Etcd, name: &str, options: &[&str]) -> Self {
+    pub(super) async fn start_with(etcd: &Etcd, name: &str, options: &[&str]) -> Self {
         Self::start_at(&etcd.url(), name, options).await
     }
 
@@ -125,7 +125,7 @@ impl Replica {
         replica
     }
 
-    fn kubectl(&self) -> Kubectl {
+    pub(super) fn kubectl(&self) -> Kubectl {
         Kubectl::new(&self.scratch.file("kubeconfig"))
     }
 
@@ -149,7 +149,7 @@ impl Replica {
     fn leads(&self) -> bool {
         self.process
             .log()
-            .contains("started leading: this replica runs the controllers")
+            .contains("started leading: this syncer does what is done once for the fleet")
     }
 
     fn shared_files(&self) -> Vec<String> {

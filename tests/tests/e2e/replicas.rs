@@ -46,9 +46,9 @@ fn boxes(cluster: &str) -> Endpoint {
     endpoint(cluster, ("kro.run", "v1alpha1", "boxes"), "default")
 }
 
-/// Etcd, with spokes that were joined.
+/// Spokes that were joined, with etcd where the hub has its store there.
 pub(super) struct Stage {
-    pub(super) etcd: Etcd,
+    etcd: Option<Etcd>,
     pub(super) spokes: Vec<FakeSpoke>,
 }
 
@@ -63,6 +63,15 @@ impl Stage {
 
     /// Joins spokes to a replica, with a definition for all of them.
     pub(super) async fn join(etcd: Etcd, replica: &Replica, count: usize) -> (Self, Dynamic) {
+        Self::join_to(Some(etcd), replica, count).await
+    }
+
+    /// Joins spokes to a hub, which may be over etcd, with a definition for all of them.
+    pub(super) async fn join_to(
+        etcd: Option<Etcd>,
+        replica: &Replica,
+        count: usize,
+    ) -> (Self, Dynamic) {
         let mut spokes = Vec::new();
         for number in 0..count {
             spokes.push(FakeSpoke::start(&format!("spoke-{number}")).await);
@@ -102,6 +111,11 @@ impl Stage {
         let made = root.create(&definitions, &definition).await;
         made.expect("a definition");
         (stage, root)
+    }
+
+    /// Returns the etcd of the hub.
+    pub(super) fn etcd(&self) -> &Etcd {
+        self.etcd.as_ref().expect("the hub is over etcd")
     }
 
     /// Makes an instance in each spoke.
@@ -219,7 +233,7 @@ pub(super) async fn shared(root: &Dynamic, counts: &[usize]) -> BTreeMap<String,
 async fn replicas_share_the_spokes_and_those_of_one_that_is_killed_move() {
     let (stage, first, root) = Stage::start().await;
     shared(&root, &[6]).await;
-    let second = Replica::start(&stage.etcd, "second").await;
+    let second = Replica::start(stage.etcd(), "second").await;
     shared(&root, &[3, 3]).await;
     stage.make(&root, "before").await;
     stage.converged("before").await;
@@ -235,7 +249,7 @@ async fn replicas_share_the_spokes_and_those_of_one_that_is_killed_move() {
     stage.make(&root, "after").await;
     stage.converged("after").await;
 
-    let third = Replica::start(&stage.etcd, "third").await;
+    let third = Replica::start(stage.etcd(), "third").await;
     shared(&root, &[3, 3]).await;
     // One that is shut down in order leaves what it has at once.
     second.process.signal("TERM");
@@ -260,7 +274,7 @@ pub(super) async fn lease(root: &Dynamic, name: &str) -> Result<Value, String> {
 async fn a_replica_that_hung_writes_nothing_once_its_spokes_were_taken() {
     let (stage, first, root) = Stage::start().await;
     shared(&root, &[6]).await;
-    let second = Replica::start(&stage.etcd, "second").await;
+    let second = Replica::start(stage.etcd(), "second").await;
     let root = calls(&second).await;
     shared(&root, &[3, 3]).await;
     stage.make(&root, "before").await;

@@ -202,7 +202,7 @@ async fn suffer(
         "{fault:?} of {gone}: they moved after {took:?}"
     );
     match fault {
-        Fault::Kill => places[victim] = Place::start(&stage.etcd, &format!("again-{round}")).await,
+        Fault::Kill => places[victim] = Place::start(stage.etcd(), &format!("again-{round}")).await,
         Fault::Hang => process.signal("CONT"),
         Fault::Cut => places[victim].cable.mend(),
     }
@@ -225,13 +225,13 @@ async fn r20_spokes_are_written_by_their_replica_alone_under_kills_hangs_and_cut
         let mut places = vec![Place::start(&etcd, "replica-0").await];
         let (stage, root) = Stage::join(etcd, &places[0].replica, spoke_count).await;
         for number in 1..REPLICA_COUNT {
-            places.push(Place::start(&stage.etcd, &format!("replica-{number}")).await);
+            places.push(Place::start(stage.etcd(), &format!("replica-{number}")).await);
         }
         spread(&root, (REPLICA_COUNT, spoke_count), &[]).await;
         // Leases are followed at etcd's own end: by a replica that nothing happens to.
         let tasks = Tasks::new();
         let watcher = Replica::start_at(
-            &format!("http://127.0.0.1:{}", stage.etcd.port()),
+            &format!("http://127.0.0.1:{}", stage.etcd().port()),
             "watcher",
             &["--no-syncer"],
         )

@@ -3,21 +3,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::wheelhouse::keys::USER_SYNCER;
 use http::{HeaderMap, Method, Request, header};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tasks::Tasks;
 use tokio::time::Instant;
 
-use crate::Config;
 use crate::audit;
 use crate::hub::Hub;
 use crate::request::Peer;
 use crate::respond::RequestBody;
+use crate::{Config, Syncers};
 
 pub(super) const ADMIN: &str = "admin";
 /// Known, and allowed nothing but what everyone is.
 pub(super) const NOBODY: &str = "nobody";
+/// Known by a token under the name of the syncer, with all rights.
+pub(super) const NAMESAKE: &str = "namesake";
 /// No credential at all.
 pub(super) const ANONYMOUS: &str = "";
 
@@ -54,18 +57,30 @@ impl World {
         Self::with_audit(audit::Config::default()).await
     }
 
+    /// A hub that syncers of other processes may come to.
+    pub(super) async fn with_syncers() -> Self {
+        Self::of(audit::Config::default(), Syncers::Welcome).await
+    }
+
     pub(super) async fn with_audit(audit: audit::Config) -> Self {
+        Self::of(audit, Syncers::Refused).await
+    }
+
+    async fn of(audit: audit::Config, syncers: Syncers) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let token_file = directory.path().join("tokens.csv");
         let names = ["alice", "bob", "carol", "dave", "eve", "frank", NOBODY];
         let admin = format!("{ADMIN},{ADMIN},1,\"system:masters\"\n");
         let others = names.map(|name| format!("{name},{name},{name}\n"));
-        let tokens = admin + &others.concat();
+        // Only its name is the syncer's.
+        let namesake = format!("{NAMESAKE},{USER_SYNCER},2,\"system:masters\"\n");
+        let tokens = admin + &namesake + &others.concat();
         std::fs::write(&token_file, tokens).unwrap();
         let tasks = Tasks::new();
         let config = Config {
             token_file: Some(token_file),
             audit,
+            syncers,
             ..Config::new(directory.path())
         };
         let hub = Hub::open(config, &tasks).await.unwrap();
@@ -95,6 +110,11 @@ impl World {
     }
 
     pub(super) async fn send(&self, sent: Sent<'_>) -> Answer {
+        self.send_over(&Peer::Unknown, sent).await
+    }
+
+    /// Sends over a connection to a certain other end.
+    pub(super) async fn send_over(&self, peer: &Peer, sent: Sent<'_>) -> Answer {
         let media = if sent.method == Method::PATCH {
             "application/merge-patch+json"
         } else {
@@ -117,7 +137,7 @@ impl World {
         };
         let response = self
             .hub
-            .answer(request.body(body).unwrap(), &Peer::Unknown, None)
+            .answer(request.body(body).unwrap(), peer, None)
             .await;
         let code = response.status().as_u16();
         let headers = response.headers().clone();

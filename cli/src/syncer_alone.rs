@@ -1,0 +1,144 @@
+//! `wheelhouse syncer`: a syncer in a process of its own.
+//!
+//! The same as in a hub's process, but that its client of the hub comes by the network. It always shares: what it looks after, and
+//! in which term, is in Leases of the hub, whether other syncers are there or not.
+
+use std::{path::Path, time::Duration};
+
+use anyhow::{Context, Result, bail};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use client::{Dynamic, Options};
+use serde::Deserialize;
+use serde_json::Value;
+use spokes::Spokes;
+use syncer::{Brake, Publication};
+use tasks::{OnPanic, Tasks};
+use tokio::time::sleep;
+use tracing::{info, warn};
+
+use crate::{
+    args,
+    connect::{self, Kubeconfig},
+    process, serve,
+};
+
+/// What a syncer is told of a hub.
+const SYNCER_PATH: &str = "/wheelhouse/syncer";
+
+/// How often a hub that does not answer is asked again.
+const RETRY_PERIOD: Duration = Duration::from_secs(1);
+
+/// How long controllers get to stop.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A hub, as its kubeconfig for syncers reaches it.
+struct Reached {
+    client: kube::Client,
+    hub_id: String,
+    server: String,
+    certificate_authority: Vec<u8>,
+}
+
+/// Runs a syncer until it is told to stop.
+pub(crate) async fn run(arguments: args::Syncer) -> Result<()> {
+    let dialer = serve::dialer(&arguments.spokes)?;
+    let Some(reached) = reach(&arguments.hub).await? else {
+        return Ok(());
+    };
+    let tasks = Tasks::new();
+    let spokes = Spokes::new(dialer);
+    spokes.start(reached.client.clone(), &tasks);
+    let brake = Brake {
+        percent: arguments.confirm_deletions_above,
+        ..Brake::default()
+    };
+    let switches = arguments.kro.switches();
+    let publication = arguments
+        .spokes
+        .publish_profiles
+        .map(|namespace| Publication {
+            namespace,
+            server: reached.server.clone(),
+            certificate_authority: reached.certificate_authority.clone(),
+        });
+    let (client, hub_id) = (reached.client, reached.hub_id);
+    let leases = client.clone();
+    let live = move |tasks: &Tasks, member| {
+        let config = syncer::Config {
+            hub: client.clone(),
+            hub_id: hub_id.clone(),
+            brake,
+            switches: switches.clone(),
+            spokes: spokes.clone(),
+            publication: publication.clone(),
+            sharing: Some(member),
+        };
+        syncer::start(config, tasks);
+    };
+    // The versions of its own Lease tell whether history was set back.
+    let shared = syncer::run_shared(leases, tasks.clone(), || 0, live);
+    tasks.spawn_with("shared-work", OnPanic::ShutDown, shared);
+    info!(hub = reached.server, "ready");
+    let ended = tasks.token();
+    tokio::select! {
+        stopped = process::stopped() => stopped?,
+        () = ended.cancelled() => {}
+    }
+    tasks.shutdown(GRACE).await;
+    if let Some(task) = tasks.failed() {
+        bail!("the task {task:?} panicked, and the syncer cannot go on without it");
+    }
+    Ok(())
+}
+
+/// Connects to the hub of a kubeconfig, and waits until it answers; `None` where the process is told to stop before.
+async fn reach(file: &Path) -> Result<Option<Reached>> {
+    let origin = || file.display().to_string();
+    let found = Kubeconfig::read(file).context("--hub")?;
+    let config = connect::embedded_credential(&found, None).with_context(origin)?;
+    let options = Options::default();
+    let connection = client::connect(&config, None, &options).await;
+    let connection = connection.with_context(origin)?;
+    let client = connection.client().kube().clone();
+    let parts: Value = serde_json::from_str(&config).with_context(origin)?;
+    let cluster = &parts["clusters"][0]["cluster"];
+    let server = cluster["server"].as_str().unwrap_or_default().to_owned();
+    let authority = cluster["certificate-authority-data"].as_str();
+    let authority = STANDARD.decode(authority.unwrap_or_default());
+    let stopped = process::stopped();
+    tokio::pin!(stopped);
+    let hub_id = loop {
+        match hub_id(&Dynamic::new(client.clone())).await {
+            Ok(id) => break id,
+            Err(error) if error.unreachable() => {
+                warn!(error = error.chain(), "the hub does not answer");
+            }
+            Err(error) => return Err(error).context(server),
+        }
+        tokio::select! {
+            stopped = &mut stopped => {
+                stopped?;
+                return Ok(None);
+            }
+            () = sleep(RETRY_PERIOD) => {}
+        }
+    };
+    Ok(Some(Reached {
+        client,
+        hub_id,
+        server,
+        certificate_authority: authority.with_context(origin)?,
+    }))
+}
+
+/// Asks a hub for its id.
+async fn hub_id(hub: &Dynamic) -> Result<String, client::Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Told {
+        hub_id: String,
+    }
+    let answer = hub.raw_get(SYNCER_PATH).await?;
+    let told: Told = serde_json::from_slice(&answer).map_err(client::Error::Decode)?;
+    Ok(told.hub_id)
+}
