@@ -265,7 +265,7 @@ impl Authenticator {
             Peer::Certificate(CertificateIdentity::Good { user, not_after })
                 if now.as_second() <= *not_after =>
             {
-                let origin = peer.origin();
+                let origin = peer.origin(now);
                 if origin == RequestOrigin::Syncer && self.syncers == Syncers::Refused {
                     return Err(syncer_refused());
                 }

@@ -267,7 +267,8 @@ impl Hub {
         head: &Head,
         span: &Span,
     ) -> Response {
-        let target = Target::of(&self.parts.registry, &info, peer.origin());
+        let now = Timestamp::now();
+        let target = Target::of(&self.parts.registry, &info, peer.origin(now));
         let kind = kind_of(&target, &parts, &info);
         let is_long_running = kind != Kind::Request;
         let lasting = if is_long_running {
@@ -279,7 +280,6 @@ impl Hub {
         let _in_flight = (!is_long_running).then(|| requests.in_flight(info.verb));
         let running = is_long_running.then(|| requests.long_running(info.verb));
         let _under_way = (!is_long_running).then(|| self.parts.lifecycle.request());
-        let now = Timestamp::now();
         let identified = self
             .parts
             .authenticator

@@ -28,7 +28,7 @@ use super::{
 use crate::{
     authorize::Authorized,
     refusal::Refusal,
-    request::{Credential, Ending, RequestContext, RequestInfo, RequestOrigin, UserInfo},
+    request::{Credential, Ending, RequestContext, RequestInfo, UserInfo},
     respond::{Body, RequestBody, Response},
     route,
 };
@@ -232,11 +232,11 @@ pub(super) fn bad_gateway(way: &Way, reason: &str) -> Status {
     Status::failure(502, api::StatusReason::Unknown, text)
 }
 
-/// Returns the identity under which a request enters a spoke. Only a controller of this process that acts as itself is the hub there: a name
+/// Returns the identity under which a request enters a spoke. Only a controller of the hub's that acts as itself is the hub there: a name
 /// alone, which someone may impersonate or be given, is not enough.
 fn sender_of(context: &RequestContext, trusts_masters: bool) -> Identity {
     let acts_as_itself = context.impersonator.is_none();
-    if context.origin == RequestOrigin::InProcess && acts_as_itself {
+    if context.origin.is_controller() && acts_as_itself {
         return Identity::Hub;
     }
     match identity_of(&context.user, trusts_masters) {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use api::wheelhouse::author::Author;
+use jiff::Timestamp;
 
 use super::{ForeignCertificate, RequestOrigin, UserInfo};
 
@@ -40,10 +41,12 @@ impl Peer {
     ///
     /// A syncer in a process of its own is known by its certificate alone: nothing that is in a request makes one, and the
     /// hub signs that certificate for nobody else ([`crate::tls::Authority::issue_client`]).
-    pub(crate) fn origin(&self) -> RequestOrigin {
+    pub(crate) fn origin(&self, now: Timestamp) -> RequestOrigin {
         match self {
             Self::InProcess(_) => RequestOrigin::InProcess,
-            Self::Certificate(CertificateIdentity::Good { user, .. }) if is_syncer(user) => {
+            Self::Certificate(CertificateIdentity::Good { user, not_after })
+                if now.as_second() <= *not_after && is_syncer(user) =>
+            {
                 RequestOrigin::Syncer
             }
             Self::Unknown | Self::Certificate(_) => RequestOrigin::Network,

@@ -195,6 +195,11 @@ async fn a_hub_that_has_a_syncer_again_writes_only_once_the_other_has_stopped() 
     let root = calls(&hub).await;
     stage.make(&root, "after").await;
     stage.converged("after").await;
+    let log = hub.process.log();
+    assert!(
+        log.contains("waiting until syncers of other processes"),
+        "{log}"
+    );
     let mut hands = writers(spoke);
     hands.dedup();
     assert_eq!(hands, ["one", ""], "one after the other");

@@ -23,6 +23,14 @@ fn certificate(username: &str, groups: &[&str]) -> Peer {
     })
 }
 
+/// The syncer's, which has run out.
+fn ended() -> Peer {
+    Peer::Certificate(CertificateIdentity::Good {
+        user: Arc::new(UserInfo::authenticated(USER_SYNCER, [SYSTEM_MASTERS])),
+        not_after: 1,
+    })
+}
+
 fn get<'a>(token: &'a str, path: &'a str, headers: &'a [(&'a str, &'a str)]) -> Sent<'a> {
     Sent {
         token,
@@ -34,6 +42,7 @@ fn get<'a>(token: &'a str, path: &'a str, headers: &'a [(&'a str, &'a str)]) -> 
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a table is told in one piece")]
 async fn only_the_certificate_makes_a_syncer() {
     let world = World::with_syncers().await;
     // Whoever may do everything in a cluster of a tenant may not therefore do so in root.
@@ -61,6 +70,7 @@ async fn only_the_certificate_makes_a_syncer() {
         ("the syncer", &syncer, "", &[][..], true),
         ("the syncer, as somebody", &syncer, "", &as_alice, false),
         ("the syncer, with a token", &syncer, NOBODY, &[], true),
+        ("one that has run out", &ended(), ADMIN, &[], false),
         ("an administrator", &admin, "", &[], false),
         ("an administrator, as it", &admin, "", &as_syncer, false),
         (

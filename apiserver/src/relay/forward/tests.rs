@@ -1,7 +1,9 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::request::{ALL_AUTHENTICATED as AUTHENTICATED, SYSTEM_MASTERS as MASTERS};
+use crate::request::{
+    ALL_AUTHENTICATED as AUTHENTICATED, RequestOrigin, SYSTEM_MASTERS as MASTERS,
+};
 
 fn user(name: &str, groups: &[&str]) -> UserInfo {
     let groups = groups.iter().map(|group| (*group).to_owned()).collect();
@@ -170,7 +172,7 @@ fn a_name_that_a_header_would_change_does_not_enter() {
 /// A request may bear the name of a controller by impersonation, or by a certificate; the hub's own credential is
 /// for the controllers themselves.
 #[test]
-fn only_a_controller_of_this_process_is_the_hub_in_a_spoke() {
+fn only_a_controller_of_the_hubs_is_the_hub_in_a_spoke() {
     let controller = || Arc::new(UserInfo::system("system:wheelhouse:syncer"));
     let context = || {
         RequestContext::new(
@@ -183,12 +185,15 @@ fn only_a_controller_of_this_process_is_the_hub_in_a_spoke() {
     };
     let mut itself = context();
     itself.origin = RequestOrigin::InProcess;
+    let mut apart = context();
+    apart.origin = RequestOrigin::Syncer;
     let mut acting = context();
     acting.origin = RequestOrigin::InProcess;
     acting.impersonator = Some(controller());
     for (name, context, is_hub) in [
         ("from the network", context(), false),
         ("a controller", itself, true),
+        ("a syncer of another process", apart, true),
         ("a controller that acts as another", acting, false),
     ] {
         let identity = sender_of(&context, true);
