@@ -3,8 +3,12 @@
 //! ```text
 //!   begin ──► RequestReceived ──► (the request runs) ──► answered ──► ResponseComplete ──► the answer goes out
 //!     │ policy: level, stages            │                  └─► of what lasts: ResponseStarted, and ResponseComplete at its end
-//!     └ None: nothing more costs         └─► dropped before: Panic, or ResponseComplete with 499
+//!     ├ None: nothing more costs         └─► dropped before: Panic, or ResponseComplete with 499
+//!     └ only some answers are recorded ──► begin_late
 //! ```
+//!
+//! Without a policy a request that only reads is recorded for its answer's sake alone (refused, or switched to a stream), and
+//! has no record before: what is answered as it should be costs nothing.
 //!
 //! # Invariants
 //! - A request that was answered has its last event in the log before the last byte of its answer goes out: a crash of the process loses
@@ -28,7 +32,7 @@ use api::{
     status::Status,
 };
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, header, request::Parts};
+use http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts};
 use jiff::Timestamp;
 use serde_json::Value;
 use tasks::Tasks;
@@ -43,7 +47,10 @@ use crate::{
     negotiate::MediaType,
     protobuf,
     refusal::Refusal,
-    request::{DOCUMENT_BYTES_MAX, Level, ManagedFields, RequestInfo, Trail, UserInfo, Verb},
+    request::{
+        DOCUMENT_BYTES_MAX, Decided, Level, ManagedFields, RequestContext, RequestInfo, Trail,
+        UserInfo, Verb,
+    },
     respond::Response,
 };
 use counts::{Counts, add};
@@ -58,6 +65,8 @@ const ID_BYTES_MAX: usize = 64;
 const CODE_SWITCHED: u16 = 101;
 /// The code of an event whose client went away before the answer. Nobody has seen it; what the request has changed stays.
 const CODE_CLIENT_GONE: u16 = 499;
+/// How the names of all headers begin that make a request somebody else's.
+const IMPERSONATION_PREFIX: &str = "impersonate-";
 /// The largest body that may be a `Status` which tells of success.
 const STATUS_BYTES_MAX: usize = 4096;
 
@@ -283,16 +292,59 @@ impl Audit {
         Metrics(Arc::clone(&self.counts))
     }
 
-    /// Begins the record of a request; `None` where it is not recorded.
+    /// Begins the record of a request; `None` where it is not recorded, or only if its answer says so.
     pub(crate) fn begin(&self, arrived: Arrived<'_>) -> Option<Box<Record>> {
-        let backends = self.backends.as_ref()?;
-        let treatment = self.selection.treatment(&arrived);
-        self.counts.level(treatment.level);
-        if treatment.level == Level::None {
+        let (backends, treatment) = self.treatment(&arrived)?;
+        let is_for_its_answer =
+            matches!(self.selection, Selection::Changes) && arrived.only_reads();
+        (!is_for_its_answer).then(|| self.record(backends, treatment, arrived))
+    }
+
+    /// Begins the record of a request that is refused before it is known who sends it.
+    pub(crate) fn begin_refused(&self, arrived: Arrived<'_>) -> Option<Box<Record>> {
+        let (backends, treatment) = self.treatment(&arrived)?;
+        Some(self.record(backends, treatment, arrived))
+    }
+
+    /// Begins the record of a request that had none yet, once it is answered with `code`; `None` where that is no reason to record
+    /// it.
+    pub(crate) fn begin_late(
+        &self,
+        arrived: Arrived<'_>,
+        context: &RequestContext,
+        code: StatusCode,
+    ) -> Option<Box<Record>> {
+        let Selection::Changes = self.selection else {
             return None;
+        };
+        let backends = self
+            .backends
+            .as_ref()
+            .filter(|_| is_telling(code.as_u16()))?;
+        // It was counted when it arrived.
+        let record = self.record(backends, self.selection.treatment(&arrived), arrived);
+        if let Some(Decided { allowed, reason }) = &context.decided {
+            record.trail.note_decision(*allowed, reason);
         }
+        Some(record)
+    }
+
+    /// What is recorded of a request, and where; counts it.
+    fn treatment(&self, arrived: &Arrived<'_>) -> Option<(&Arc<Backends>, Treatment)> {
+        let backends = self.backends.as_ref()?;
+        let treatment = self.selection.treatment(arrived);
+        self.counts.level(treatment.level);
+        (treatment.level != Level::None).then_some((backends, treatment))
+    }
+
+    fn record(
+        &self,
+        backends: &Arc<Backends>,
+        treatment: Treatment,
+        arrived: Arrived<'_>,
+    ) -> Box<Record> {
         let headers = &arrived.parts.headers;
-        Some(Box::new(Record {
+        Box::new(Record {
             backends: Arc::clone(backends),
             trail: Arc::new(Trail::new(treatment.level, treatment.managed_fields)),
             asked: Asked {
@@ -310,7 +362,7 @@ impl Audit {
             is_selective: matches!(self.selection, Selection::Changes),
             outcome: None,
             is_over: false,
-        }))
+        })
     }
 
     /// Waits until everything is in the log that was recorded before.
@@ -366,6 +418,19 @@ impl Selection {
                 managed_fields: ManagedFields::Omitted,
             },
         }
+    }
+}
+
+// === impl Arrived ===
+
+impl Arrived<'_> {
+    /// Whether the request changes nothing, and is of nobody but its sender.
+    fn only_reads(&self) -> bool {
+        let headers = &self.parts.headers;
+        self.info.is_some_and(|info| info.verb.is_read_only())
+            && !headers
+                .keys()
+                .any(|name| name.as_str().starts_with(IMPERSONATION_PREFIX))
     }
 }
 
@@ -510,7 +575,7 @@ impl Record {
         };
         let code = self.outcome.as_ref().map_or(0, |outcome| outcome.code);
         !info.verb.is_read_only()
-            || matches!(code, 401 | 403 | CODE_SWITCHED)
+            || is_telling(code)
             || self.trail.read(|noted| noted.impersonated.is_some())
     }
 
@@ -551,6 +616,11 @@ impl Drop for Record {
         // Nobody is left who could wait for it.
         drop(self.end(stage));
     }
+}
+
+/// Whether a request is recorded for the sake of its answer: it was refused, or became a stream.
+const fn is_telling(code: u16) -> bool {
+    matches!(code, 401 | 403 | CODE_SWITCHED)
 }
 
 async fn wait_for(receipt: Option<Receipt>) {

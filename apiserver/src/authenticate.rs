@@ -636,6 +636,11 @@ impl<R> Authenticated<R> {
         self.context.trail = Some(trail);
     }
 
+    /// Notes what the authorizer says, for the audit event of the request.
+    pub(crate) fn note_decision(&mut self, allowed: bool, reason: Cow<'static, str>) {
+        self.context.note_decision(allowed, reason);
+    }
+
     /// Sets the quota share of the sender.
     pub(crate) fn set_share(&mut self, share: &Arc<Share>) {
         self.context.share = Some(Arc::clone(share));

@@ -233,7 +233,7 @@ impl Authorizer {
         authenticated: Authenticated<http::request::Parts>,
         judge: Judge<'_>,
     ) -> Result<Authorized<http::request::Parts>, Box<Refused<http::request::Parts>>> {
-        let authenticated = impersonate::apply(self, authenticated)?;
+        let mut authenticated = impersonate::apply(self, authenticated)?;
         let verdict = {
             let asked = Attributes::of_request(authenticated.context(), authenticated.info());
             self.pass(&asked, judge).await
@@ -249,9 +249,7 @@ impl Authorizer {
                 (passed, Reach::OwnIdentity)
             }
             Err(Stopped { refusal, reason }) => {
-                if let Some(trail) = &authenticated.context().trail {
-                    trail.note_forbidden(&reason);
-                }
+                authenticated.note_decision(false, Cow::Owned(reason));
                 return Err(Box::new(Refused {
                     refusal,
                     authenticated,
@@ -263,10 +261,8 @@ impl Authorizer {
             spokes,
             reason,
         } = passed;
-        let (request, info, context) = authenticated.into_parts();
-        if let Some(trail) = &context.trail {
-            trail.note_allowed(&reason);
-        }
+        let (request, info, mut context) = authenticated.into_parts();
+        context.note_decision(true, reason);
         Ok(Authorized {
             request,
             info,

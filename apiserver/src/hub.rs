@@ -30,6 +30,7 @@ mod view;
 
 use std::{
     fmt,
+    net::IpAddr,
     panic::AssertUnwindSafe,
     sync::{Arc, OnceLock},
     time::Duration,
@@ -113,6 +114,8 @@ struct HubParts {
 /// What is known of a request from its head alone, for its answer and its record.
 struct Head {
     audit_id: HeaderValue,
+    /// The other end of the connection, if there is one.
+    address: Option<IpAddr>,
     omits_body: bool,
     takes_gzip: bool,
     closes: bool,
@@ -208,7 +211,7 @@ impl Hub {
         peer: &Peer,
         seat: Option<&Seat>,
     ) -> Response {
-        let head = Head::of(&request);
+        let head = Head::of(&request, seat);
         let (parts, body) = request.into_parts();
         let answered = AssertUnwindSafe(self.process(parts, body, (peer, seat), &head))
             .catch_unwind()
@@ -248,9 +251,7 @@ impl Hub {
         let info = match route::route(&parts.method, &parts.uri) {
             Ok(info) => info,
             Err(refusal) => {
-                return self
-                    .refuse_early(&parts, None, &refusal, (head, seat))
-                    .await;
+                return self.refuse_early(&parts, None, &refusal, head).await;
             }
         };
         let span = request_span(&info, head);
@@ -290,8 +291,7 @@ impl Hub {
         {
             Ok(known) => known,
             Err(refusal) => {
-                let from = (head, seat);
-                return self.refuse_early(&parts, Some(&info), &refusal, from).await;
+                return self.refuse_early(&parts, Some(&info), &refusal, head).await;
             }
         };
         let cluster = info.cluster.clone();
@@ -302,7 +302,7 @@ impl Hub {
             parts: &parts,
             info: Some(&info),
             user: Some(sender.user()),
-            address: seat.map(Seat::address),
+            address: head.address,
             at: now,
         });
         self.parts.authenticator.clear_remote(&mut parts.headers);
@@ -472,7 +472,12 @@ impl Hub {
                 (response, Some(refusal))
             }
         };
-        if let Some(record) = record {
+        let late = || {
+            self.parts
+                .audit
+                .begin_late(facts.arrived(), facts.context, response.status())
+        };
+        if let Some(record) = record.or_else(late) {
             let until = (lasting, facts.context.deadline);
             record
                 .answered(&mut response, refusal.as_ref(), until)
@@ -498,18 +503,18 @@ impl Hub {
         parts: &Parts,
         info: Option<&RequestInfo>,
         refusal: &Refusal,
-        (head, seat): (&Head, Option<&Seat>),
+        head: &Head,
     ) -> Response {
         log_cause(refusal, &head.audit_id);
         let form = negotiate::accept_refusal(parts);
         let prefix = info.map(RequestInfo::prefix).unwrap_or_default();
         let mut response = respond::refuse(refusal, form, &prefix);
-        let record = self.parts.audit.begin(Arrived {
+        let record = self.parts.audit.begin_refused(Arrived {
             audit_id: &head.audit_id,
             parts,
             info,
             user: None,
-            address: seat.map(Seat::address),
+            address: head.address,
             at: Timestamp::now(),
         });
         if let Some(record) = record {
@@ -536,9 +541,10 @@ impl fmt::Debug for Hub {
 // === impl Head ===
 
 impl Head {
-    fn of(request: &http::Request<RequestBody>) -> Self {
+    fn of(request: &http::Request<RequestBody>, seat: Option<&Seat>) -> Self {
         Self {
             audit_id: audit::id_of(request.headers()),
+            address: seat.map(Seat::address),
             omits_body: *request.method() == Method::HEAD,
             takes_gzip: respond::accepts_gzip(request.headers()),
             closes: is_chunked(request) || asks_to_switch(request),
@@ -565,6 +571,18 @@ impl<'a> Facts<'a> {
             info: request.info(),
             context: request.context(),
             head,
+        }
+    }
+
+    /// The request as it arrived.
+    fn arrived(&self) -> Arrived<'a> {
+        Arrived {
+            audit_id: &self.head.audit_id,
+            parts: self.parts,
+            info: Some(self.info),
+            user: Some(&self.context.user),
+            address: self.head.address,
+            at: self.context.now,
         }
     }
 }

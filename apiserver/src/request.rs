@@ -17,6 +17,7 @@ mod trail;
 mod user;
 
 pub(crate) use claims::{BoundObject, CREDENTIAL_ID, Claims, issuer_of};
+pub(crate) use context::Decided;
 pub use context::{Ending, RequestContext, RequestOrigin};
 pub(crate) use credential::{Credential, SecretToken, SpokeToken};
 pub(crate) use fence::Fence;

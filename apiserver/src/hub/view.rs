@@ -77,7 +77,7 @@ impl Hub {
                 requests.count(None, code, head.started.elapsed());
                 response
             }
-            Err(refusal) => self.refuse_early(parts, None, &refusal, (head, seat)).await,
+            Err(refusal) => self.refuse_early(parts, None, &refusal, head).await,
         }
     }
 }

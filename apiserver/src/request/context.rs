@@ -3,7 +3,10 @@
 //! Invariant: made once, when the request has been authenticated, and handed on by reference; the only thing that
 //! changes in it is the list of warnings.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    borrow::Cow,
+    sync::{Arc, OnceLock},
+};
 
 use api::{cluster::ClusterScope, status::Status};
 use http::HeaderValue;
@@ -43,8 +46,17 @@ pub struct RequestContext {
     warnings: Mutex<Vec<String>>,
     /// In which term it is sent, if in one.
     pub(crate) fence: Option<Fence>,
-    /// Collects what the audit event says; `None` for a request that is not audited.
+    /// Collects what the audit event says; `None` for a request that is not audited, or only if its answer says so.
     pub(crate) trail: Option<Arc<Trail>>,
+    /// What the authorizer said of a request without a trail.
+    pub(crate) decided: Option<Decided>,
+}
+
+/// Whether a request may be done, and why: for an audit event that is only made once there is an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Decided {
+    pub(crate) allowed: bool,
+    pub(crate) reason: Cow<'static, str>,
 }
 
 /// Ends an answer that goes on for as long as it likes: because the server drains, or because its receiver may not go on.
@@ -130,6 +142,7 @@ impl RequestContext {
             warnings: Mutex::new(Vec::new()),
             fence: None,
             trail: None,
+            decided: None,
         }
     }
 
@@ -155,6 +168,14 @@ impl RequestContext {
     pub(crate) fn annotate(&self, key: String, value: String) {
         if let Some(trail) = &self.trail {
             trail.annotate(key, value);
+        }
+    }
+
+    /// Notes what the authorizer says, for the audit event.
+    pub(crate) fn note_decision(&mut self, allowed: bool, reason: Cow<'static, str>) {
+        match &self.trail {
+            Some(trail) => trail.note_decision(allowed, &reason),
+            None => self.decided = Some(Decided { allowed, reason }),
         }
     }
 

@@ -1,7 +1,8 @@
 //! What the audit event of a request says beside its head: noted on its way, by whoever knows it.
 //!
 //! # Invariants
-//! - For a request that is not audited nothing is noted, encoded or allocated: its context has no trail.
+//! - For a request that is not audited nothing is noted, encoded or allocated: its context has no trail. One that is audited only
+//!   if its answer says so has one from then on.
 //! - What a client can make arbitrarily large is bounded here.
 //!
 //! Source: `apiserver/pkg/audit/request.go`, `.../context.go`.
@@ -160,15 +161,9 @@ impl Trail {
         self.noted.lock().impersonated = Some(Arc::clone(user));
     }
 
-    /// Notes that the request may be done, and why.
-    pub(crate) fn note_allowed(&self, reason: &str) {
-        self.set(DECISION, "allow");
-        self.set(REASON, reason);
-    }
-
-    /// Notes that the request may not be done, and why.
-    pub(crate) fn note_forbidden(&self, reason: &str) {
-        self.set(DECISION, "forbid");
+    /// Notes whether the request may be done, and why.
+    pub(crate) fn note_decision(&self, allowed: bool, reason: &str) {
+        self.set(DECISION, if allowed { "allow" } else { "forbid" });
         self.set(REASON, reason);
     }
 

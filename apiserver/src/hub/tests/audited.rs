@@ -145,3 +145,49 @@ async fn a_policy_says_what_is_recorded_and_strict_mode_refuses_what_cannot_be()
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_only_reads_is_recorded_if_its_answer_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.log");
+    let config = Config {
+        log: Some(log_at(&path, LogMode::Blocking)),
+        ..Config::default()
+    };
+    let world = World::with_audit(config).await;
+    let get = |id: &str, token: &str, alias: Option<&str>| {
+        let mut request = request(id, token, RequestBody::full(""));
+        *request.method_mut() = Method::GET;
+        if let Some(alias) = alias {
+            let alias = alias.parse().unwrap();
+            request.headers_mut().insert("impersonate-user", alias);
+        }
+        request
+    };
+    for (id, token, alias, code, decision) in [
+        ("read", ADMIN, None, 200, None),
+        ("refused", "nobody", None, 403, Some(json!("forbid"))),
+        ("unknown", "", None, 401, Some(Value::Null)),
+        ("alias", ADMIN, Some("bob"), 403, Some(json!("forbid"))),
+    ] {
+        let mut request = get(id, token, alias);
+        if token.is_empty() {
+            let wrong = "Bearer a.b.c".parse().unwrap();
+            request.headers_mut().insert(header::AUTHORIZATION, wrong);
+        }
+        let answered = answer(&world, request).await;
+        assert_eq!(answered.status(), code, "{id}");
+        let found = events(&path, id);
+        let decisions: Vec<Value> = found
+            .iter()
+            .map(|it| it["annotations"]["authorization.k8s.io/decision"].clone())
+            .collect();
+        assert_eq!(decisions, Vec::from_iter(decision), "{id}: {found:#?}");
+        for event in &found {
+            assert_eq!(event["responseStatus"]["code"], code, "{event:#}");
+            assert_eq!(event["verb"], "list", "{event:#}");
+            let alias = alias.map_or(Value::Null, |alias| json!(alias));
+            assert_eq!(event["impersonatedUser"]["username"], alias, "{event:#}");
+        }
+    }
+}
