@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use api::{GroupVersionResource, LogicalCluster, wheelhouse};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::Args;
 use client::{CredentialSources, Dynamic, Endpoint, ListRequest, Options, Path, PathError};
 use serde_json::{Value, json};
@@ -34,6 +35,12 @@ pub(crate) struct HubFlags {
 /// A hub, as its kubeconfig reaches it.
 pub(crate) struct HubConnection {
     pub(crate) dynamic: Dynamic,
+    cluster: Value,
+    user: Value,
+}
+
+/// A cluster and a credential for it, with nothing left in files.
+pub(crate) struct Embedded {
     cluster: Value,
     user: Value,
 }
@@ -80,31 +87,6 @@ pub(crate) async fn hub(flags: &HubFlags) -> Result<HubConnection> {
     })
 }
 
-/// Makes a kubeconfig whose credential stands in it, with one context: what can be copied into a
-/// Secret.
-pub(crate) fn embedded_credential(from: &Kubeconfig, context: Option<&str>) -> Result<String> {
-    let Parts {
-        mut cluster,
-        mut user,
-    } = from.parts(context)?;
-    inline(&mut cluster, "certificate-authority")?;
-    for field in ["client-certificate", "client-key"] {
-        inline(&mut user, field)?;
-    }
-    if let Some(file) = user["tokenFile"].as_str().map(str::to_owned) {
-        let token = std::fs::read_to_string(&file).with_context(|| file.clone())?;
-        user["token"] = Value::from(token.trim());
-        remove(&mut user, "tokenFile");
-    }
-    if !user["exec"].is_null() || !user["auth-provider"].is_null() {
-        bail!(
-            "the user of this context logs in by a plug-in; a hub needs a credential of its own: \
-             make a ServiceAccount with a token and pass a kubeconfig that holds it"
-        );
-    }
-    Ok(single("spoke", &cluster, &user).to_string())
-}
-
 /// The path of all Spokes.
 fn spokes_path() -> Result<Path, PathError> {
     Path::collection(&Endpoint {
@@ -112,6 +94,56 @@ fn spokes_path() -> Result<Path, PathError> {
         gvr: spokes(),
         namespace: None,
     })
+}
+
+// === impl Embedded ===
+
+impl Embedded {
+    /// Reads the content of the files that a context names.
+    ///
+    /// # Errors
+    /// A file that cannot be read, and a user who logs in by a plug-in.
+    pub(crate) fn of(from: &Kubeconfig, context: Option<&str>) -> Result<Self> {
+        let Parts {
+            mut cluster,
+            mut user,
+        } = from.parts(context)?;
+        inline(&mut cluster, "certificate-authority")?;
+        for field in ["client-certificate", "client-key"] {
+            inline(&mut user, field)?;
+        }
+        if let Some(file) = user["tokenFile"].as_str().map(str::to_owned) {
+            let token = std::fs::read_to_string(&file).with_context(|| file.clone())?;
+            user["token"] = Value::from(token.trim());
+            remove(&mut user, "tokenFile");
+        }
+        if !user["exec"].is_null() || !user["auth-provider"].is_null() {
+            bail!(
+                "the user of this context logs in by a plug-in; a hub needs a credential of its own: \
+                 make a ServiceAccount with a token and pass a kubeconfig that holds it"
+            );
+        }
+        Ok(Self { cluster, user })
+    }
+
+    /// Returns a kubeconfig with one context: what can be copied into a Secret.
+    pub(crate) fn kubeconfig(&self) -> String {
+        single("spoke", &self.cluster, &self.user).to_string()
+    }
+
+    /// Returns the URL of the server.
+    pub(crate) fn server(&self) -> Result<&str> {
+        self.cluster["server"]
+            .as_str()
+            .context("the cluster of this context has no server")
+    }
+
+    /// Returns the authorities that sign the server's certificate, as PEM; empty for those of the machine.
+    pub(crate) fn authorities(&self) -> Result<Vec<u8>> {
+        let field = "certificate-authority-data";
+        let data = self.cluster[field].as_str().unwrap_or_default();
+        STANDARD.decode(data).context(field)
+    }
 }
 
 // === impl HubConnection ===
@@ -185,7 +217,6 @@ async fn names(dynamic: &Dynamic) -> Result<Vec<String>> {
 /// Puts the content of a file that a field names into the field for the content, unless that has
 /// some: it counts then, as in kubectl.
 fn inline(part: &mut Value, field: &str) -> Result<()> {
-    use base64::{Engine, engine::general_purpose::STANDARD};
     let Some(file) = part[field].as_str().map(str::to_owned) else {
         return Ok(());
     };
@@ -251,13 +282,16 @@ contexts:
     }
 
     fn embedded(config: &Kubeconfig, context: Option<&str>) -> Value {
-        let text = embedded_credential(config, context).expect("a credential");
-        serde_json::from_str(&text).expect("JSON")
+        let found = Embedded::of(config, context).expect("a credential");
+        serde_json::from_str(&found.kubeconfig()).expect("JSON")
     }
 
     #[test]
     fn the_files_beside_a_kubeconfig_are_put_into_the_credential() {
         let (_folder, config) = kubeconfig();
+        let found = Embedded::of(&config, None).expect("a credential");
+        assert_eq!(found.server().ok(), Some("https://c"));
+        assert_eq!(found.authorities().ok(), Some(b"the ca".to_vec()));
         let credential = embedded(&config, None);
         let cluster = &credential["clusters"][0]["cluster"];
         let user = &credential["users"][0]["user"];
@@ -281,7 +315,7 @@ contexts:
     #[test]
     fn a_credential_that_needs_a_plug_in_is_refused_with_what_to_do() {
         let (_folder, config) = kubeconfig();
-        let refused = embedded_credential(&config, Some("b")).expect_err("exec");
+        let refused = Embedded::of(&config, Some("b")).err().expect("exec");
         assert!(refused.to_string().contains("ServiceAccount"), "{refused}");
     }
 }

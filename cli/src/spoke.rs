@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     args,
-    connect::{self, HubFlags},
+    connect::{self, Embedded, HubFlags},
     output::{self, Columns, Format},
 };
 
@@ -41,8 +41,9 @@ async fn join(arguments: args::SpokeAdd) -> Result<()> {
         bail!("root is the hub's own logical cluster; choose another name");
     }
     let from = connect::Kubeconfig::read(&arguments.from)?;
-    let credential = connect::embedded_credential(&from, arguments.from_context.as_deref())
-        .with_context(|| arguments.from.display().to_string())?;
+    let found = Embedded::of(&from, arguments.from_context.as_deref());
+    let found = found.with_context(|| arguments.from.display().to_string())?;
+    let credential = found.kubeconfig();
     let hub = connect::hub(&arguments.hub).await?;
     if !arguments.skip_contact {
         let hint = "the cluster was not joined; with --skip-contact it is joined without being contacted from here";

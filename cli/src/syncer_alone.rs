@@ -3,13 +3,15 @@
 //! The same as in a hub's process, but that its client of the hub comes by the network. It always shares: what it looks after, and
 //! in which term, is in Leases of the hub, whether other syncers are there or not.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::Path,
+    pin::{Pin, pin},
+    time::Duration,
+};
 
 use anyhow::{Context, Result, bail};
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use client::{Dynamic, Options};
 use serde::Deserialize;
-use serde_json::Value;
 use spokes::Spokes;
 use syncer::{Brake, Publication};
 use tasks::{OnPanic, Tasks};
@@ -18,7 +20,7 @@ use tracing::{info, warn};
 
 use crate::{
     args,
-    connect::{self, Kubeconfig},
+    connect::{Embedded, Kubeconfig},
     process, serve,
 };
 
@@ -42,7 +44,9 @@ struct Reached {
 /// Runs a syncer until it is told to stop.
 pub(crate) async fn run(arguments: args::Syncer) -> Result<()> {
     let dialer = serve::dialer(&arguments.spokes)?;
-    let Some(reached) = reach(&arguments.hub).await? else {
+    // One for both waits: a signal between two would be lost.
+    let mut stopped = pin!(process::stopped());
+    let Some(reached) = reach(&arguments.hub, stopped.as_mut()).await? else {
         return Ok(());
     };
     let tasks = Tasks::new();
@@ -81,7 +85,7 @@ pub(crate) async fn run(arguments: args::Syncer) -> Result<()> {
     info!(hub = reached.server, "ready");
     let ended = tasks.token();
     tokio::select! {
-        stopped = process::stopped() => stopped?,
+        stopped = stopped => stopped?,
         () = ended.cancelled() => {}
     }
     tasks.shutdown(GRACE).await;
@@ -92,31 +96,32 @@ pub(crate) async fn run(arguments: args::Syncer) -> Result<()> {
 }
 
 /// Connects to the hub of a kubeconfig, and waits until it answers; `None` where the process is told to stop before.
-async fn reach(file: &Path) -> Result<Option<Reached>> {
+async fn reach(
+    file: &Path,
+    mut stopped: Pin<&mut impl Future<Output = Result<()>>>,
+) -> Result<Option<Reached>> {
     let origin = || file.display().to_string();
     let found = Kubeconfig::read(file).context("--hub")?;
-    let config = connect::embedded_credential(&found, None).with_context(origin)?;
+    let found = Embedded::of(&found, None).with_context(origin)?;
+    let server = found.server().with_context(origin)?.to_owned();
+    let certificate_authority = found.authorities().with_context(origin)?;
     let options = Options::default();
-    let connection = client::connect(&config, None, &options).await;
-    let connection = connection.with_context(origin)?;
-    let client = connection.client().kube().clone();
-    let parts: Value = serde_json::from_str(&config).with_context(origin)?;
-    let cluster = &parts["clusters"][0]["cluster"];
-    let server = cluster["server"].as_str().unwrap_or_default().to_owned();
-    let authority = cluster["certificate-authority-data"].as_str();
-    let authority = STANDARD.decode(authority.unwrap_or_default());
-    let stopped = process::stopped();
-    tokio::pin!(stopped);
+    let connection = client::connect(&found.kubeconfig(), None, &options).await;
+    let client = connection.with_context(origin)?.client().kube().clone();
     let hub_id = loop {
         match hub_id(&Dynamic::new(client.clone())).await {
             Ok(id) => break id,
             Err(error) if error.unreachable() => {
-                warn!(error = error.chain(), "the hub does not answer");
+                warn!(
+                    hub = server,
+                    error = error.chain(),
+                    "the hub does not answer"
+                );
             }
             Err(error) => return Err(error).context(server),
         }
         tokio::select! {
-            stopped = &mut stopped => {
+            stopped = stopped.as_mut() => {
                 stopped?;
                 return Ok(None);
             }
@@ -127,7 +132,7 @@ async fn reach(file: &Path) -> Result<Option<Reached>> {
         client,
         hub_id,
         server,
-        certificate_authority: authority.with_context(origin)?,
+        certificate_authority,
     }))
 }
 
