@@ -23,7 +23,7 @@ pub(crate) struct Rules {
     /// Whether literals of lists and maps must be of one type, and literal durations, timestamps
     /// and patterns well formed.
     pub(crate) strict_literals: bool,
-    /// Whether `runtime` is a variable and `cel.bind` a macro.
+    /// Whether `runtime` is a variable and `cel.bind` a macro, and numbers of two types are compared only after a macro.
     pub(crate) kro: bool,
     /// Whether `Object{…}`, `Object.<field>{…}` and `JSONPatch{…}` make objects.
     pub(crate) patch_types: bool,

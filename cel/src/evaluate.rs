@@ -17,6 +17,8 @@ mod loops;
 mod relation;
 mod select;
 
+pub(crate) use select::is_qualifier;
+
 /// An entry of a map that is made, in its list and in its final place.
 const ENTRY_BYTES: u64 = 128;
 

@@ -22,7 +22,7 @@ pub(crate) mod lists;
 mod named_formats;
 mod network;
 pub(crate) mod opaque;
-mod operators;
+pub(crate) mod operators;
 mod optional;
 mod quantity;
 mod regex;
@@ -67,6 +67,7 @@ pub(crate) type Libraries = &'static [&'static [Entry]];
 /// What both environments have.
 const COMMON: Libraries = &[
     operators::FUNCTIONS,
+    operators::MIXED,
     standard::FUNCTIONS,
     convert::FUNCTIONS,
     strings::FUNCTIONS,
@@ -103,12 +104,7 @@ pub(crate) const KRO_OMIT: &[Libraries] = &[&[kro::omit::FUNCTIONS]];
 /// The libraries of `x-kubernetes-validations`.
 pub(crate) const VALIDATION: &[Libraries] = &[
     COMMON,
-    &[
-        operators::MIXED,
-        semver::NORMALIZE,
-        sets::FUNCTIONS,
-        named_formats::FUNCTIONS,
-    ],
+    &[semver::NORMALIZE, sets::FUNCTIONS, named_formats::FUNCTIONS],
 ];
 
 /// The libraries of admission: policies, and the conditions of webhooks.

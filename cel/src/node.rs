@@ -40,6 +40,19 @@ pub(crate) enum Node {
     OptionalMap(Box<OptionalMap>),
 }
 
+// === impl Node ===
+
+impl Node {
+    /// The value, where it is known before any other: a literal, or what conversions make of one.
+    pub(crate) fn constant(&self) -> Option<&Value<'static>> {
+        match self {
+            Self::Literal(value) => Some(value),
+            Self::Call(call) => call.constant.as_ref(),
+            _ => None,
+        }
+    }
+}
+
 /// Whether a selection asks or demands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Demand {
@@ -132,6 +145,8 @@ pub(crate) struct Call {
     pub(crate) is_member: bool,
     /// The type of the value, as far as it is known.
     pub(crate) yields: DeclType,
+    /// The value, where the call converts a literal, or the value of such a call.
+    pub(crate) constant: Option<Value<'static>>,
 }
 
 /// A macro that visits a list or a map.

@@ -9,7 +9,7 @@ use super::names::chain;
 use super::unify::instantiate;
 use crate::budget::{Budget, Meter};
 use crate::environment::Function;
-use crate::library::{Implementation, Pattern, Style, format, lists, opaque::Opaque};
+use crate::library::{Implementation, Pattern, Style, format, lists, opaque::Opaque, operators};
 use crate::node::{Call, Node, OrElse};
 use crate::types::DeclType;
 use crate::value::{Kind, Value};
@@ -51,6 +51,7 @@ impl Lowering<'_> {
             candidates: self.candidates(name, Style::Global, nodes.len()),
             args: nodes.into(),
             is_member: false,
+            constant: None,
             yields: self.mapping.substitute(&ty),
         };
         let ids: Vec<u64> = args.iter().map(|arg| arg.id).collect();
@@ -116,6 +117,7 @@ impl Lowering<'_> {
             candidates,
             args: nodes.into(),
             is_member: true,
+            constant: None,
             yields,
         };
         (self.fold_literal(ids, call), ty)
@@ -157,13 +159,15 @@ impl Lowering<'_> {
             return DeclType::Dyn;
         }
         let environment = self.environment;
+        let mixed = !environment.rules().kro || self.scoped;
         let mut result: Option<DeclType> = None;
         let overloads = environment
             .functions(name)
             .iter()
             .filter(|function| function.style == style)
             .flat_map(|function: &Function| &function.overloads)
-            .filter(|overload| overload.params.len() == args.len());
+            .filter(|overload| overload.params.len() == args.len())
+            .filter(|overload| mixed || !operators::is_mixed_order(name, &overload.params));
         for overload in overloads {
             let mut types = overload.params.clone();
             types.push(overload.result.clone());
@@ -208,6 +212,15 @@ impl Lowering<'_> {
     fn fold_literal(&mut self, ids: &[u64], mut call: Call) -> Node {
         match &*call.name {
             "matches" | "find" | "findAll" => {
+                // Kubernetes judges the first argument, which of a global call is the text.
+                if !call.is_member
+                    && let Some(Node::Literal(text)) = call.args.first()
+                    && text
+                        .as_str()
+                        .is_some_and(|it| Pattern::compile(it).is_err())
+                {
+                    self.bad_literal(ids, 0, &call.name);
+                }
                 if let Some(Node::Literal(value)) = call.args.get_mut(1)
                     && let Some(text) = value.as_str()
                 {
@@ -220,38 +233,41 @@ impl Lowering<'_> {
                 }
             }
             "duration" | "timestamp" => {
-                if let ([Node::Literal(value)], [convert, ..]) = (&*call.args, &*call.candidates)
+                self.convert_literal(ids, &mut call);
+                if let ([Node::Literal(value)], Some(converted)) = (&*call.args, &call.constant)
                     && matches!(value.0, Kind::String(_) | Kind::Int(_))
                 {
-                    let mut meter = Meter::new(Budget::default());
-                    match convert(std::slice::from_ref(value), &mut meter) {
-                        Ok(converted) => return Node::Literal(converted),
-                        Err(_) => self.bad_literal(ids, 0, &call.name),
-                    }
+                    return Node::Literal(converted.clone());
                 }
             }
-            "bool" | "bytes" | "double" | "int" | "string" | "uint" => {
-                self.convert_literal(ids, &call);
+            "bool" | "bytes" | "double" | "dyn" | "int" | "string" | "type" | "uint" => {
+                self.convert_literal(ids, &mut call);
             }
             _ => {}
         }
         Node::Call(Box::new(call))
     }
 
-    /// Refuses a literal that cannot be converted, where literals are strict, even if it would never be evaluated.
+    /// Converts a literal, or what was converted from one, and refuses what cannot be converted where literals are strict,
+    /// even if it would never be evaluated.
     ///
     /// Source: `decOptimize` in `cel-go/interpreter/decorators.go`.
-    fn convert_literal(&mut self, ids: &[u64], call: &Call) {
-        let [Node::Literal(value)] = &*call.args else {
+    fn convert_literal(&mut self, ids: &[u64], call: &mut Call) {
+        let [value] = &*call.args else {
+            return;
+        };
+        let Some(value) = value.constant() else {
             return;
         };
         let mut meter = Meter::new(Budget::default());
         let converted = call.candidates.iter();
-        let mut converted =
-            converted.map(|convert| convert(std::slice::from_ref(value), &mut meter));
-        if converted.all(|it| it.is_err()) {
+        let converted = converted
+            .map(|convert| convert(std::slice::from_ref(value), &mut meter))
+            .find_map(Result::ok);
+        if converted.is_none() {
             self.bad_literal(ids, 0, &call.name);
         }
+        call.constant = converted;
     }
 
     fn bad_literal(&mut self, ids: &[u64], argument: usize, function: &str) {

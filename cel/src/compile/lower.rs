@@ -47,6 +47,8 @@ pub(super) struct Lowering<'e> {
     pub(super) within_chain: bool,
     /// Whether the walk is within a call of `format`, whose arguments may be of several types.
     pub(super) within_format: bool,
+    /// Whether a macro with a variable was entered, which makes comparisons of mixed numbers known from there on.
+    pub(super) scoped: bool,
     /// The types of the elements of the list that was lowered last.
     pub(super) elements: Vec<DeclType>,
     source: Source<'e>,
@@ -94,6 +96,7 @@ impl<'e> Lowering<'e> {
             unknown: Unknown::default(),
             within_chain: false,
             within_format: false,
+            scoped: false,
             elements: Vec::new(),
             source,
             positions,

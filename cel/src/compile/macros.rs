@@ -85,6 +85,7 @@ impl Lowering<'_> {
         let (first, second) = self.element_types(visit.range.id, &range_ty, names.len() == 2);
         let base = self.locals.len();
         let types = [first.clone(), second];
+        self.scoped = true;
         self.locals.extend(names.iter().cloned().zip(types));
         let filter = visit.filter.map(|filter| self.filter(visit.id, filter));
         let (body, body_ty) = self.lower(visit.body);
@@ -255,6 +256,7 @@ impl Lowering<'_> {
             return placeholder();
         };
         let held = self.locals.len();
+        self.scoped = true;
         self.locals.push(("@sorted".to_owned(), list_ty.clone()));
         let (element, _) = self.element_types(target.id, &list_ty, false);
         let (key, key_ty) = self.with_local(name, element, key);
@@ -274,6 +276,7 @@ impl Lowering<'_> {
     }
 
     fn with_local(&mut self, name: String, ty: DeclType, body: &IdedExpr) -> Lowered {
+        self.scoped = true;
         self.locals.push((name, ty));
         let lowered = self.lower(body);
         self.locals.pop();

@@ -3,8 +3,10 @@
 use cel::common::ast::{Expr, IdedExpr, LiteralValue};
 
 use super::lower::{Lowered, Lowering, placeholder};
+use crate::evaluate::is_qualifier;
 use crate::node::{Arithmetic, Demand, Index, Node, Relation, Select};
 use crate::types::DeclType;
+use crate::value::{Kind, Value};
 
 // === impl Lowering ===
 
@@ -98,7 +100,15 @@ impl Lowering<'_> {
 
     fn index(&mut self, id: u64, operand: &IdedExpr, key: &IdedExpr, demand: Demand) -> Lowered {
         let (operand, operand_ty) = self.lower(operand);
-        let (key, key_ty) = self.lower(key);
+        let (key_id, (key, key_ty)) = (key.id, self.lower(key));
+        let strict = self.environment.rules().strict_literals;
+        if let Some(value) = key.constant()
+            && !is_qualifier(value)
+            && (strict || matches!(key, Node::Literal(Value(Kind::Null | Kind::Bytes(_)))))
+        {
+            let text = format!("invalid qualifier type: {}", value.type_name());
+            self.mistyped(key_id, text);
+        }
         let name = match demand {
             Demand::Required => "_[_]",
             Demand::Optional => "_[?_]",

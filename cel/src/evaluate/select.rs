@@ -106,6 +106,10 @@ fn field<'v>(operand: &Value<'v>, name: &str) -> Found<'v> {
 }
 
 fn element<'v>(operand: &Value<'v>, key: &Value<'v>) -> Found<'v> {
+    if !is_qualifier(key) {
+        let text = format!("invalid qualifier type: {}", key.type_name());
+        return Err(Failure::new(text));
+    }
     match &operand.0 {
         Kind::Map(map) => map.get(key),
         Kind::List(list) => {
@@ -125,6 +129,16 @@ fn element<'v>(operand: &Value<'v>, key: &Value<'v>) -> Found<'v> {
             None => Ok(None),
         },
     }
+}
+
+/// Whether a value can stand between the brackets of an index, whatever is indexed.
+///
+/// Source: `newQualifier` in `cel-go/interpreter/attributes.go`.
+pub(crate) fn is_qualifier(key: &Value<'_>) -> bool {
+    matches!(
+        key.0,
+        Kind::Bool(_) | Kind::Int(_) | Kind::Uint(_) | Kind::Double(_) | Kind::String(_)
+    )
 }
 
 fn unsupported_index(key: &Value<'_>) -> Failure {

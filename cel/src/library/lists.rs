@@ -218,21 +218,22 @@ fn is_sorted<'v>(args: &[Value<'v>], meter: &mut Meter) -> Returned<'v> {
     };
     meter.charge_items(list.len())?;
     let values = list.values()?;
-    for pair in values.windows(2) {
+    for (index, value) in values.iter().enumerate() {
         meter.charge(1)?;
-        if let [left, right] = pair
-            && left.order(right, meter)?.is_gt()
-        {
-            return Ok(Value::bool(false));
+        if !value.is_ordered() {
+            return Err(Failure::NoOverload);
+        }
+        let before = index.checked_sub(1).and_then(|index| values.get(index));
+        // Kubernetes does not look at the error of values of two types.
+        match before.map(|before| before.order(value, meter)) {
+            Some(Ok(Ordering::Greater)) => return Ok(Value::bool(false)),
+            Some(Err(failure)) if failure.is_final() => return Err(failure),
+            _ => {}
         }
     }
     Ok(Value::bool(true))
 }
 
-/// Adds up a list; the sum of no elements is the integer 0.
-///
-/// In cel-go an empty list of a declared other type has that type's zero; the type is not known
-/// here.
 /// The sum where the type of the elements is known, which an empty list has a zero of.
 ///
 /// Source: `summableTypes` in `k8s.io/apiserver/pkg/cel/library/lists.go`.

@@ -1,12 +1,13 @@
 //! The signatures of the operators.
 //!
 //! Operators have their own nodes in a program and are evaluated there; this table is for the
-//! checker alone. The comparisons of mixed number types are a second table, because only
-//! Kubernetes' environment checks them as allowed; at run time they always work.
+//! checker alone. The comparisons of mixed number types are a second table, because the checker of
+//! kro knows them only after a macro with a variable; at run time they always work.
 
 use super::{Entry, Returned, global};
 use crate::budget::Meter;
 use crate::error::Failure;
+use crate::types::DeclType;
 use crate::value::Value;
 
 const ORDER: &[&str] = &["({comparable}, {comparable}) -> bool"];
@@ -108,6 +109,16 @@ pub(super) const MIXED: &[Entry] = &[
     global("_>_", MIXED_ORDER, evaluated_as_node),
     global("_>=_", MIXED_ORDER, evaluated_as_node),
 ];
+
+/// Whether an overload compares numbers of two types.
+///
+/// cel-go takes them out of the environment where `CrossTypeNumericComparisons` is off, but the environment of a nested scope
+/// is made without that, and so is the one after it.
+///
+/// Source: `enterScope`, `exitScope` in `cel-go/checker/env.go`.
+pub(crate) fn is_mixed_order(name: &str, params: &[DeclType]) -> bool {
+    MIXED.iter().any(|entry| entry.name == name) && matches!(params, [left, right] if left != right)
+}
 
 fn evaluated_as_node<'v>(_: &[Value<'v>], _: &mut Meter) -> Returned<'v> {
     Err(Failure::NoOverload)

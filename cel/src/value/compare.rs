@@ -52,6 +52,18 @@ impl Value<'_> {
         })
     }
 
+    /// Whether values of this type have an order.
+    pub(crate) fn is_ordered(&self) -> bool {
+        matches!(
+            self.0,
+            Kind::Bool(_)
+                | Kind::String(_)
+                | Kind::Bytes(_)
+                | Kind::Timestamp(_)
+                | Kind::Duration(_)
+        ) || self.0.is_number()
+    }
+
     /// Orders two values.
     ///
     /// # Errors
