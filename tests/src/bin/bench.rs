@@ -12,6 +12,8 @@ mod fleet;
 mod load;
 #[path = "bench/measure.rs"]
 mod measure;
+#[path = "bench/replicas.rs"]
+mod replicas_bench;
 #[path = "bench/report.rs"]
 mod report;
 #[path = "bench/side.rs"]
@@ -82,6 +84,7 @@ async fn main() -> ExitCode {
         }
         "store" => store_bench::run(&asked, &mut report).await,
         "fleet" => fleet::run(&asked, &mut report).await,
+        "replicas" => store_bench::on_one_thread(&asked, &mut report, replicas_bench::run),
         _ => return usage(),
     }
     report.print();
@@ -102,8 +105,8 @@ fn names_of(which: &str) -> &'static [&'static str] {
 
 fn usage() -> ExitCode {
     report::say(
-        "usage: hack/bench apply|api|store [B01|B02|B03|B12|B20|B21|B22 ..]|fleet [P2|B19|B15|P1 ..] [--count N] \
-         [--rounds N] [--spokes N] [--seconds N] [--alone] [--audit] [--out FILE]",
+        "usage: hack/bench apply|api|store [B01|B02|B03|B12|B20|B21|B22 ..]|fleet [P2|B19|B15|P1 ..]|replicas \
+         [--count N] [--rounds N] [--spokes N] [--seconds N] [--alone] [--audit] [--out FILE]",
     );
     ExitCode::from(2)
 }

@@ -19,8 +19,7 @@ use futures::{StreamExt as _, stream};
 use serde_json::{Value, json};
 use wheelhouse_tests::{Hub, wait::within};
 
-use spokes::Spokes;
-pub(crate) use spokes::{SERVE, serve};
+pub(crate) use spokes::{Priority, SERVE, Spokes, serve};
 
 use crate::{
     Asked,
@@ -43,13 +42,13 @@ const QUIET: Duration = Duration::from_secs(2);
 
 const SPOKES: &str = "/apis/wheelhouse.dev/v1alpha1/spokes";
 /// Where the Secrets of spokes are.
-const CREDENTIALS: &str = "kube-system";
+pub(crate) const CREDENTIALS: &str = "kube-system";
 const JSON: &str = "application/json";
 
 /// A definition whose instances have [`CHILDREN`] ConfigMaps, of which a stamp changes one.
 const DEFINITIONS: &str = "/apis/kro.run/v1alpha1/resourcegraphdefinitions";
 /// Children of an instance.
-const CHILDREN: usize = 10;
+pub(crate) const CHILDREN: usize = 10;
 
 /// Runs what is asked for.
 pub(crate) async fn run(asked: &Asked, report: &mut Report) {
@@ -74,7 +73,7 @@ async fn wire(hub: &Hub) -> Wire {
 }
 
 /// Sends requests with bodies of JSON, many at a time; each must be answered with this code.
-async fn send_all(
+pub(crate) async fn send_all(
     wire: &Wire,
     method: &str,
     code: u16,
@@ -92,7 +91,7 @@ async fn send_all(
 }
 
 /// Joins spokes by their kubeconfigs, and waits until all are Ready.
-async fn join(wire: &Wire, spokes: &[(String, String)]) {
+pub(crate) async fn join(wire: &Wire, spokes: &[(String, String)]) {
     let secrets = spokes.iter().map(|(name, kubeconfig)| {
         let secret = json!({"apiVersion": "v1", "kind": "Secret",
             "metadata": {"name": name, "namespace": CREDENTIALS, "labels": {"wheelhouse.dev/spoke": name}},
@@ -156,7 +155,7 @@ fn is_ready(spoke: &Value) -> bool {
 }
 
 /// Makes the definition, and waits until it is Active.
-async fn define(wire: &Wire) {
+pub(crate) async fn define(wire: &Wire) {
     let map = |index: usize| {
         let mut data = json!({"text": "${schema.spec.text}"});
         if index == 0 {
@@ -194,12 +193,12 @@ async fn settled(spokes: &Spokes) {
 }
 
 /// The path of a spoke's instances.
-fn batches(spoke: &str) -> String {
+pub(crate) fn batches(spoke: &str) -> String {
     format!("/clusters/{spoke}/apis/kro.run/v1alpha1/namespaces/default/batches")
 }
 
 /// An instance of the definition.
-fn batch(index: usize) -> Value {
+pub(crate) fn batch(index: usize) -> Value {
     json!({"apiVersion": "kro.run/v1alpha1", "kind": "Batch",
         "metadata": {"name": format!("batch-{index}"), "namespace": "default"},
         "spec": {"text": "x".repeat(200), "stamp": ""}})

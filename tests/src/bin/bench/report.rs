@@ -86,8 +86,10 @@ impl Report {
 
     fn text(&self) -> String {
         let mut text = format!("Command: `{}`\n\n", self.command);
-        text.push_str("| what | unit | ours | peer | we are better by | wanted |\n");
-        text.push_str("|---|---|---|---|---|---|\n");
+        if !self.rows.is_empty() {
+            text.push_str("| what | unit | ours | peer | we are better by | wanted |\n");
+            text.push_str("|---|---|---|---|---|---|\n");
+        }
         for row in &self.rows {
             text.push_str(&row.text());
             text.push('\n');
@@ -135,7 +137,7 @@ const fn met(met: bool) -> &'static str {
 }
 
 /// The median, and from where to where the rounds went.
-fn cell(series: &Series) -> String {
+pub(crate) fn cell(series: &Series) -> String {
     if series.is_empty() {
         return String::new();
     }

@@ -123,7 +123,8 @@ pub(crate) const OPTIONS: Options = Options {
     audited: false,
 };
 
-async fn define(kubectl: &Kubectl) {
+/// Serves the kind of the benchmark, and waits until it is served.
+pub(crate) async fn define(kubectl: &Kubectl) {
     kubectl
         .apply(include_str!("../../../fixtures/widget.yaml"))
         .await;
@@ -173,6 +174,11 @@ impl Etcd {
     /// Its process.
     pub(crate) fn processes(&self) -> Processes {
         vec![("etcd", self.process.pid())]
+    }
+
+    /// Its URL for clients.
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
     }
 
     /// A client.

@@ -36,30 +36,30 @@ const SOCKET: &str = "control";
 const KUBECONFIGS: &str = "kubeconfigs";
 
 /// The ways in which spokes misbehave, in turn.
-pub(super) const MODES: [&str; 3] = ["hung", "flooding", "lying"];
+pub(crate) const MODES: [&str; 3] = ["hung", "flooding", "lying"];
 
 /// Some fake spokes, which end when this is dropped.
-pub(super) struct Spokes {
+pub(crate) struct Spokes {
     process: Process,
     scratch: Scratch,
     /// Names and kubeconfigs.
-    pub(super) all: Vec<(String, String)>,
+    pub(crate) all: Vec<(String, String)>,
 }
 
 /// What the spokes have.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Written {
+pub(crate) struct Written {
     /// Writes that they were sent, mirrors and definitions too.
-    pub(super) writes: u64,
+    pub(crate) writes: u64,
     /// ConfigMaps that they hold.
-    pub(super) objects: usize,
+    pub(crate) objects: usize,
 }
 
 // === impl Spokes ===
 
 impl Spokes {
     /// Starts spokes that are named after a prefix.
-    pub(super) async fn start(prefix: &str, count: usize, priority: Priority) -> Self {
+    pub(crate) async fn start(prefix: &str, count: usize, priority: Priority) -> Self {
         let scratch = Scratch::new(prefix);
         let bench = std::env::current_exe().expect("it runs");
         let mut command = match priority {
@@ -89,12 +89,12 @@ impl Spokes {
     }
 
     /// The process that serves them.
-    pub(super) const fn pid(&self) -> u32 {
+    pub(crate) const fn pid(&self) -> u32 {
         self.process.pid()
     }
 
     /// Tells what was written.
-    pub(super) async fn written(&self) -> Written {
+    pub(crate) async fn written(&self) -> Written {
         let answer = self.tell("written").await;
         let (writes, objects) = answer.split_once(' ').expect("two numbers");
         Written {
@@ -104,14 +104,14 @@ impl Spokes {
     }
 
     /// Takes what is known of the time between stamps and their arrival, in microseconds.
-    pub(super) async fn latencies(&self) -> Vec<u64> {
+    pub(crate) async fn latencies(&self) -> Vec<u64> {
         let answer = self.tell("latencies").await;
         let numbers = answer.split_whitespace();
         numbers.map(|it| it.parse().expect("a number")).collect()
     }
 
     /// Changes how they answer: `honest`, `hostile` (each in one of [`MODES`]), or one of those.
-    pub(super) async fn set(&self, mode: &str) {
+    pub(crate) async fn set(&self, mode: &str) {
         let answer = self.tell(&format!("set {mode}")).await;
         assert_eq!(answer, "ok", "{mode}");
     }
@@ -131,7 +131,7 @@ impl Spokes {
 
 /// Who gets a processor first.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Priority {
+pub(crate) enum Priority {
     /// As the hub does.
     Normal,
     /// Only when nobody else wants it: what a hostile spoke computes itself is not to count.
@@ -139,7 +139,7 @@ pub(super) enum Priority {
 }
 
 /// A stamp of now: microseconds since 1970.
-pub(super) fn stamp() -> String {
+pub(crate) fn stamp() -> String {
     now_us().to_string()
 }
 

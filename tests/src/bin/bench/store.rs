@@ -12,6 +12,8 @@ mod restart;
 mod soak;
 mod watcher;
 
+pub(crate) use watcher::{Watcher, newest};
+
 use crate::{Asked, report::Report};
 
 /// The benchmarks, by the names that the plan gives them.

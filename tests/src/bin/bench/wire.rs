@@ -259,6 +259,17 @@ impl Body {
 // === impl Wire ===
 
 impl Wire {
+    /// Connects to several servers, `count` times in all: the servers follow each other.
+    pub(crate) async fn over(targets: &[Target], count: usize) -> Self {
+        let mut connections = Vec::new();
+        for (index, target) in targets.iter().cycle().take(count).enumerate() {
+            connections.push(target.connect(index).await.expect("the server accepts"));
+        }
+        Self {
+            connections: connections.into(),
+        }
+    }
+
     /// The connection of a request.
     pub(crate) fn connection(&self, index: usize) -> &Connection {
         &self.connections[index % self.connections.len()]
