@@ -4,12 +4,16 @@
 
 mod health;
 mod metrics;
+mod pages;
 
 use api::{Status, StatusDetails, StatusReason};
 use http::{HeaderValue, StatusCode, header, request::Parts};
 use serde_json::{Value, json};
 
-pub(crate) use health::{Health, Probe};
+pub use health::{Check, Probe};
+pub use pages::Pages;
+
+pub(crate) use health::Health;
 pub(crate) use metrics::Metrics;
 
 use crate::{

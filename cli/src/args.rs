@@ -406,6 +406,9 @@ pub(crate) struct Syncer {
     /// The kubeconfig that the hub has written with --syncer-kubeconfig-out.
     #[arg(long, value_name = "KUBECONFIG")]
     pub(crate) hub: PathBuf,
+    /// Where to serve /metrics, /healthz, /livez and /readyz, over http and to everybody; port 0 takes a free one, which the log names.
+    #[arg(long, value_name = "A:P", default_value = "127.0.0.1:0")]
+    pub(crate) metrics_bind_address: SocketAddr,
     #[command(flatten)]
     pub(crate) spokes: Spokes,
     /// Ask for a confirmation before more than this percentage of the children of an instance are deleted at once; 100 never asks.
@@ -584,6 +587,7 @@ mod tests {
             "wheelhouse serve --data-dir d --spoke-kubeconfig a --spoke-kubeconfig b --cluster-api-namespace capi",
             "wheelhouse serve --data-dir d --cluster-profile-namespace a --clusterprofile-provider-file f --publish-cluster-profiles b --plugin-env AWS_*",
             "wheelhouse serve --data-dir d --max-watches-per-user 100 --max-requests-per-user 50 --max-requests 400",
+            "wheelhouse syncer --hub f --metrics-bind-address 0.0.0.0:8080 --spoke-kubeconfig a --confirm-deletions-above 30",
             "wheelhouse spoke migrate east --back --yes",
             "wheelhouse spoke migrate east --service-account kro-system/kro",
             "wheelhouse serve --data-dir d --feature-gates=CELOmitFunction=true --allow-crd-deletion --rgd-max-graph-revisions=8 --kro-version v0.9.3",

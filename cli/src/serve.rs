@@ -19,7 +19,7 @@ use apiserver::{
 };
 use client::Bounds;
 use spokes::{AccessProviders, Dialer, Policy, Servers};
-use syncer::{Member, Publication, Switches};
+use syncer::{Member, Publication, ShareMetrics, Switches};
 use tasks::{OnPanic, Tasks};
 use tokio::{
     net::{TcpListener, TcpSocket},
@@ -367,6 +367,8 @@ pub(crate) async fn start(
         certificate_authority: hub.pki().authority.certificate_pem().as_bytes().to_vec(),
     });
     set_previewer(&hub, brake, &switches);
+    let metrics = ShareMetrics::default();
+    hub.set_other_metrics(Box::new(metrics.clone()));
     let drain = CancellationToken::new();
     let serving = {
         let (hub, drain) = (hub.clone(), drain.clone());
@@ -375,7 +377,7 @@ pub(crate) async fn start(
     let settings = (brake, switches, publication);
     match (hub.is_alone(), work) {
         (true, Work::All) => look_after_all(&hub, settings, &tasks),
-        (false, Work::All) => take_part(&hub, settings, &tasks),
+        (false, Work::All) => take_part(&hub, settings, metrics, &tasks),
         (_, Work::Answers) => {}
     }
     if !hub.is_alone() {
@@ -447,12 +449,18 @@ fn take_turns(hub: &Hub, tasks: &Tasks) {
 }
 
 /// Takes part in the work that syncers share.
-fn take_part(hub: &Hub, (brake, switches, publication): Settings, tasks: &Tasks) {
+fn take_part(
+    hub: &Hub,
+    (brake, switches, publication): Settings,
+    metrics: ShareMetrics,
+    tasks: &Tasks,
+) {
     let leases = client(hub, SHARING_USER);
     let (looked_at, live) = (hub.clone(), hub.clone());
     let shared = syncer::run_shared(
         leases,
         tasks.clone(),
+        metrics,
         move || looked_at.epoch(),
         move |tasks, member| {
             let settings = (brake, switches.clone(), publication.clone());

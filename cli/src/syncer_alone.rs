@@ -4,18 +4,24 @@
 //! in which term, is in Leases of the hub, whether other syncers are there or not.
 
 use std::{
+    net::SocketAddr,
     path::Path,
     pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
+use apiserver::side::{Check, Pages};
 use client::{Dynamic, Options};
 use serde::Deserialize;
 use spokes::Spokes;
-use syncer::{Brake, Publication};
+use syncer::{Brake, Publication, ShareMetrics};
 use tasks::{OnPanic, Tasks};
-use tokio::time::sleep;
+use tokio::{net::TcpListener, time::sleep};
 use tracing::{info, warn};
 
 use crate::{
@@ -44,12 +50,16 @@ struct Reached {
 /// Runs a syncer until it is told to stop.
 pub(crate) async fn run(arguments: args::Syncer) -> Result<()> {
     let dialer = serve::dialer(&arguments.spokes)?;
+    let tasks = Tasks::new();
+    let metrics = ShareMetrics::default();
+    let answers = Arc::new(AtomicBool::new(false));
+    serve_pages(arguments.metrics_bind_address, &metrics, &answers, &tasks).await?;
     // One for both waits: a signal between two would be lost.
     let mut stopped = pin!(process::stopped());
     let Some(reached) = reach(&arguments.hub, stopped.as_mut()).await? else {
         return Ok(());
     };
-    let tasks = Tasks::new();
+    answers.store(true, Ordering::Release);
     let spokes = Spokes::new(dialer);
     spokes.start(reached.client.clone(), &tasks);
     let brake = Brake {
@@ -80,7 +90,7 @@ pub(crate) async fn run(arguments: args::Syncer) -> Result<()> {
         syncer::start(config, tasks);
     };
     // The versions of its own Lease tell whether history was set back.
-    let shared = syncer::run_shared(leases, tasks.clone(), || 0, live);
+    let shared = syncer::run_shared(leases, tasks.clone(), metrics, || 0, live);
     tasks.spawn_with("shared-work", OnPanic::ShutDown, shared);
     info!(hub = reached.server, "ready");
     let ended = tasks.token();
@@ -92,6 +102,39 @@ pub(crate) async fn run(arguments: args::Syncer) -> Result<()> {
     if let Some(task) = tasks.failed() {
         bail!("the task {task:?} panicked, and the syncer cannot go on without it");
     }
+    Ok(())
+}
+
+/// Serves health and metrics. The process is ready once the hub has answered, and while it takes part in the work.
+async fn serve_pages(
+    address: SocketAddr,
+    metrics: &ShareMetrics,
+    answers: &Arc<AtomicBool>,
+    tasks: &Tasks,
+) -> Result<()> {
+    let context = || format!("cannot listen on {address} (--metrics-bind-address)");
+    let listener = TcpListener::bind(address).await.with_context(context)?;
+    let address = listener.local_addr().with_context(context)?;
+    let (of_share, answers) = (metrics.clone(), Arc::clone(answers));
+    let checks = move || {
+        let check = |name, is_good: bool, failure: &str| Check {
+            name,
+            failure: (!is_good).then(|| failure.to_owned()),
+        };
+        let has_answered = answers.load(Ordering::Acquire);
+        let takes_part = of_share.takes_part();
+        vec![
+            check("hub", has_answered, "the hub has not answered yet"),
+            check("share", takes_part, "not taking part in the work"),
+        ]
+    };
+    let pages = Pages::new(tasks, Box::new(metrics.clone()), checks);
+    tasks.spawn_with(
+        "pages",
+        OnPanic::ShutDown,
+        pages.serve(listener, tasks.child_token()),
+    );
+    info!(%address, "serving health and metrics");
     Ok(())
 }
 

@@ -38,7 +38,7 @@ use tasks::Tasks;
 use tokio::sync::Semaphore;
 
 pub use self::preview::Previewer;
-pub use self::sharing::{Member, others_ended, run as run_shared, run_elected};
+pub use self::sharing::{Member, ShareMetrics, others_ended, run as run_shared, run_elected};
 pub use self::spokes::Publication;
 pub use crate::state::{brake::Brake, switches::Switches};
 use crate::{

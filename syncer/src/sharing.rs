@@ -23,6 +23,7 @@
 
 mod lease;
 mod member;
+mod metrics;
 mod plan;
 mod view;
 
@@ -39,8 +40,9 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 pub use member::Member;
+pub use metrics::ShareMetrics;
 
-use self::{lease::Lease, member::LEASE_DURATION, view::View};
+use self::{lease::Lease, member::LEASE_DURATION, metrics::Change, view::View};
 use crate::{Publication, definitions, engine::Engine, spokes};
 
 /// How often it is looked whether a replica is gone, or failed attempts are repeated.
@@ -66,12 +68,14 @@ const WRITES_MAX: usize = 16;
 pub async fn run(
     hub: kube::Client,
     tasks: Tasks,
+    metrics: ShareMetrics,
     epoch: impl Fn() -> u64 + Send,
     live: impl Fn(&Tasks, Member) + Send,
 ) {
     let stop = tasks.child_token();
-    while let Some(member) = Member::enter(&hub, &stop).await {
+    while let Some(member) = Member::enter(&hub, metrics.clone(), &stop).await {
         info!(name = member.identity, "taking part in the work");
+        metrics.begin();
         let group = tasks.subgroup();
         let begun = epoch();
         let ended = group.token();
@@ -83,6 +87,7 @@ pub async fn run(
             // Nothing more leaves this machine, before anybody is even told.
             () = member.renewed() => member.end(),
         }
+        metrics.end();
         group.shutdown(GRACE).await;
         member.leave().await;
         if stop.is_cancelled() {
@@ -280,7 +285,13 @@ impl Sharer {
         for lease in done.into_iter().chain(taken) {
             self.view.put(lease, Instant::now());
         }
-        if held.contains(&root) {
+        let held: BTreeSet<LogicalCluster> = self.engine.shares.terms().into_keys().collect();
+        let leads = held.contains(&root);
+        if self.member.holds() {
+            let spoke_count = held.len() - usize::from(leads);
+            self.member.metrics.have(spoke_count, leads);
+        }
+        if leads {
             self.remove_needless(&all).await;
         }
     }
@@ -295,6 +306,7 @@ impl Sharer {
                 }
                 Some(_) | None => {
                     warn!(%cluster, "another replica looks after a cluster");
+                    self.member.metrics.count(Change::Lost);
                     self.end(&cluster, &term);
                 }
             }
@@ -354,6 +366,7 @@ impl Sharer {
         match handed {
             Ok(lease) => {
                 info!(%cluster, "left a cluster to another replica");
+                self.member.metrics.count(Change::Left);
                 Some(lease)
             }
             Err(error) => {
@@ -389,6 +402,7 @@ impl Sharer {
         term.note_fence(&lease.name, &lease.revision.to_string());
         self.engine.shares.begin(cluster.clone(), term);
         info!(%cluster, transitions = lease.transitions, "looking after a cluster");
+        member.metrics.count(Change::Taken);
         if cluster.is_root() {
             info!("started leading: this syncer does what is done once for the fleet");
             crate::start_for_fleet(&self.engine, self.publication.clone());

@@ -8,6 +8,7 @@ use std::{
 
 use api::cluster::LogicalCluster;
 use futures::FutureExt as _;
+use prometheus_client::collector::Collector;
 use spokes::Spokes;
 use storage::{Store, embedded, etcd};
 use tasks::{OnPanic, Tasks};
@@ -237,6 +238,11 @@ impl Hub {
         let shared = self.parts.handlers.shared();
         definitions::start(shared, tasks);
         sweep::start(shared, tasks);
+    }
+
+    /// Exposes at `/metrics` what else counts in this process. The first one stays.
+    pub fn set_other_metrics(&self, others: Box<dyn Collector>) {
+        self.parts.metrics.set_others(others);
     }
 
     /// The epoch of the store; it rises when history was set back.

@@ -42,9 +42,12 @@ pub(crate) struct Health {
 }
 
 /// One check: its name and why it fails.
-struct Check {
-    name: &'static str,
-    failure: Option<String>,
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// The name, which is the end of a path.
+    pub name: &'static str,
+    /// Why it fails; `None` where it does not.
+    pub failure: Option<String>,
 }
 
 // === impl Probe ===
@@ -104,40 +107,8 @@ impl Health {
         let mut checks = self.checks(probe);
         if !check.is_empty() {
             checks.extend(self.issuers_check());
-            let found = checks
-                .iter()
-                .find(|known| known.name == check)
-                .ok_or_else(Refusal::no_such_path)?;
-            return Ok(no_cache(match &found.failure {
-                None => respond::text(StatusCode::OK, "ok"),
-                Some(failure) => respond::text(
-                    StatusCode::INTERNAL_SERVER_ERROR,
-                    format!("internal server error: {failure}\n"),
-                ),
-            }));
         }
-        let query = Query::parse(query);
-        let excluded: Vec<&str> = query.all("exclude").collect();
-        let failed = checks
-            .iter()
-            .any(|check| check.failure.is_some() && !excluded.contains(&check.name));
-        if failed {
-            for check in &checks {
-                if let Some(failure) = &check.failure {
-                    tracing::debug!(reason = failure, name = check.name, "health check failed");
-                }
-            }
-            let report = report(probe, &checks, &excluded, true);
-            return Ok(no_cache(respond::text(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                report,
-            )));
-        }
-        if query.contains("verbose") {
-            let report = report(probe, &checks, &excluded, false);
-            return Ok(no_cache(respond::text(StatusCode::OK, report)));
-        }
-        Ok(no_cache(respond::text(StatusCode::OK, "ok")))
+        answer(probe, &checks, check, query)
     }
 
     /// Whether the keys of all issuers are known. Only whoever asks for it by its name is told: an issuer that is down is no reason to take the hub
@@ -187,6 +158,53 @@ impl Health {
         }
         checks
     }
+}
+
+/// Answers `probe` from checks, all or the one that is named.
+///
+/// # Errors
+/// The plain 404 for a check that there is not.
+pub(super) fn answer(
+    probe: Probe,
+    checks: &[Check],
+    check: &str,
+    query: &str,
+) -> Result<Response, Refusal> {
+    if !check.is_empty() {
+        let found = checks
+            .iter()
+            .find(|known| known.name == check)
+            .ok_or_else(Refusal::no_such_path)?;
+        return Ok(no_cache(match &found.failure {
+            None => respond::text(StatusCode::OK, "ok"),
+            Some(failure) => respond::text(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                format!("internal server error: {failure}\n"),
+            ),
+        }));
+    }
+    let query = Query::parse(query);
+    let excluded: Vec<&str> = query.all("exclude").collect();
+    let failed = checks
+        .iter()
+        .any(|check| check.failure.is_some() && !excluded.contains(&check.name));
+    if failed {
+        for check in checks {
+            if let Some(failure) = &check.failure {
+                tracing::debug!(reason = failure, name = check.name, "health check failed");
+            }
+        }
+        let report = report(probe, checks, &excluded, true);
+        return Ok(no_cache(respond::text(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            report,
+        )));
+    }
+    if query.contains("verbose") {
+        let report = report(probe, checks, &excluded, false);
+        return Ok(no_cache(respond::text(StatusCode::OK, report)));
+    }
+    Ok(no_cache(respond::text(StatusCode::OK, "ok")))
 }
 
 fn report(probe: Probe, checks: &[Check], excluded: &[&str], failed: bool) -> String {

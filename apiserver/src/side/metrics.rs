@@ -12,10 +12,18 @@ mod issuer_states;
 mod requests;
 mod sizes;
 
-use std::sync::Arc;
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use http::{HeaderValue, StatusCode, header};
-use prometheus_client::{encoding::text, metrics::info::Info, registry::Registry};
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, text},
+    metrics::info::Info,
+    registry::Registry,
+};
 use storage::Store;
 use tasks::Tasks;
 
@@ -35,8 +43,13 @@ use crate::{
 pub(crate) struct Metrics {
     requests: Arc<Requests>,
     registry: Arc<Registry>,
+    others: Others,
     tasks: Tasks,
 }
+
+/// What else counts in the process, from when it is there.
+#[derive(Clone, Debug, Default)]
+struct Others(Arc<OnceLock<Box<dyn Collector>>>);
 
 // === impl Metrics ===
 
@@ -50,27 +63,21 @@ impl Metrics {
         tasks: &Tasks,
     ) -> Self {
         let requests = Arc::new(Requests::new());
+        let others = Others::default();
         let mut registry = Registry::default();
-        registry.register(
-            "wheelhouse_build",
-            "The version of the hub, and of the Kubernetes whose behaviour it serves",
-            Info::new(vec![
-                ("version", env!("CARGO_PKG_VERSION")),
-                ("kubernetes_version", KUBERNETES_VERSION),
-            ]),
-        );
+        register_process(&mut registry, tasks);
         registry.register_collector(Box::new(Arc::clone(&requests)));
         registry.register_collector(Box::new(audit));
         registry.register_collector(Box::new(issuer_states::States::new(issuers)));
         registry.register_collector(Box::new(sizes::Users::new(Arc::clone(quotas))));
-        registry.register_collector(Box::new(sizes::Running::new(tasks.clone())));
-        tasks.register_queues(&mut registry);
+        registry.register_collector(Box::new(others.clone()));
         register_store(&mut registry, store.metrics());
         registry.register_collector(Box::new(sizes::Stored::new(Arc::clone(store))));
         registry.register_collector(Box::new(fleet::Fleet::new(Arc::clone(store))));
         Self {
             requests,
             registry: Arc::new(registry),
+            others,
             tasks: tasks.clone(),
         }
     }
@@ -80,25 +87,63 @@ impl Metrics {
         &self.requests
     }
 
-    /// Answers `/metrics`. Encodes on a thread that may block: objects are counted one by one.
+    /// Exposes what else counts in the process. The first one stays.
+    pub(crate) fn set_others(&self, others: Box<dyn Collector>) {
+        let _already_set = self.others.0.set(others);
+    }
+
+    /// Answers `/metrics`.
     ///
     /// # Errors
-    /// 500 where that thread panics.
+    /// As [`exposition`].
     pub(crate) async fn serve(&self) -> Result<Response, Refusal> {
-        let registry = Arc::clone(&self.registry);
-        let encoding = self.tasks.spawn_blocking("metrics", move || {
-            let mut exposition = String::new();
-            text::encode(&mut exposition, &registry).map(|()| exposition)
-        });
-        let exposition = encoding.await.map_err(Refusal::internal)?;
-        let exposition = exposition.map_err(Refusal::internal)?;
-        let mut response = respond::text(StatusCode::OK, exposition);
-        response.headers_mut().insert(
-            header::CONTENT_TYPE,
-            HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8"),
-        );
-        Ok(response)
+        exposition(&self.registry, &self.tasks).await
     }
+}
+
+// === impl Others ===
+
+impl Collector for Others {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        self.0.get().map_or(Ok(()), |others| others.encode(encoder))
+    }
+}
+
+/// Answers with what is registered. Encodes on a thread that may block: objects are counted one by one.
+///
+/// # Errors
+/// 500 where that thread panics.
+pub(super) async fn exposition(
+    registry: &Arc<Registry>,
+    tasks: &Tasks,
+) -> Result<Response, Refusal> {
+    let registry = Arc::clone(registry);
+    let encoding = tasks.spawn_blocking("metrics", move || {
+        let mut exposition = String::new();
+        text::encode(&mut exposition, &registry).map(|()| exposition)
+    });
+    let exposition = encoding.await.map_err(Refusal::internal)?;
+    let exposition = exposition.map_err(Refusal::internal)?;
+    let mut response = respond::text(StatusCode::OK, exposition);
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8"),
+    );
+    Ok(response)
+}
+
+/// Registers what every process counts: its version, its tasks and their queues.
+pub(super) fn register_process(registry: &mut Registry, tasks: &Tasks) {
+    registry.register(
+        "wheelhouse_build",
+        "The version of the process, and of the Kubernetes whose behaviour a hub serves",
+        Info::new(vec![
+            ("version", env!("CARGO_PKG_VERSION")),
+            ("kubernetes_version", KUBERNETES_VERSION),
+        ]),
+    );
+    registry.register_collector(Box::new(sizes::Running::new(tasks.clone())));
+    tasks.register_queues(registry);
 }
 
 /// Registers what the store counts as it works.

@@ -7,7 +7,10 @@ use tasks::Shutdown;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, warn};
 
-use super::lease::{HUB_CONTROLLERS, Lease, Leases, name_of_replica};
+use super::{
+    lease::{HUB_CONTROLLERS, Lease, Leases, name_of_replica},
+    metrics::ShareMetrics,
+};
 
 /// How long others wait before they take what a replica has. With [`super::TURN_PERIOD`], and what it takes to connect a spoke,
 /// it is less than ten seconds.
@@ -28,6 +31,7 @@ const RETRY_PERIOD: Duration = Duration::from_millis(500);
 pub struct Member {
     pub(super) identity: String,
     pub(super) leases: Leases,
+    pub(super) metrics: ShareMetrics,
     lease: Lease,
     lifetime: Lifetime,
 }
@@ -36,7 +40,11 @@ pub struct Member {
 
 impl Member {
     /// Waits until it takes part; `None` where it is told to stop before.
-    pub(super) async fn enter(hub: &kube::Client, stop: &Shutdown) -> Option<Self> {
+    pub(super) async fn enter(
+        hub: &kube::Client,
+        metrics: ShareMetrics,
+        stop: &Shutdown,
+    ) -> Option<Self> {
         let leases = Leases::new(hub.clone());
         loop {
             let id = rand::random::<u64>();
@@ -53,6 +61,7 @@ impl Member {
                     return Some(Self {
                         identity,
                         leases,
+                        metrics,
                         lease,
                         lifetime: Lifetime::begin(RENEW_DEADLINE, began),
                     });
@@ -101,6 +110,8 @@ impl Member {
                     return Some(Self {
                         identity,
                         leases,
+                        // It shares nothing.
+                        metrics: ShareMetrics::default(),
                         lease,
                         lifetime: Lifetime::begin(RENEW_DEADLINE, began),
                     });
@@ -152,8 +163,12 @@ impl Member {
                     continue;
                 }
                 Ok(Err(error)) => error,
-                Err(_elapsed) => return,
+                Err(_elapsed) => {
+                    self.metrics.count_failed_renewal();
+                    return;
+                }
             };
+            self.metrics.count_failed_renewal();
             if error.is_not_found() {
                 return;
             }

@@ -84,6 +84,21 @@ const VARIANTS: &[(&str, &[&str], usize)] = &[
         2,
     ),
     (
+        "syncers of their own",
+        &[
+            r#"syncers={"enabled":true,"replicas":3,"kubeconfigSecret":{"name":"syncer"},"extraArgs":["--confirm-deletions-above=30","--spoke-kubeconfig=/etc/spokes/config"],"metricsFrom":[{"namespaceSelector":{}}]}"#,
+            r#"extraVolumes=[{"name":"spokes","secret":{"secretName":"spokes"}}]"#,
+            r#"extraVolumeMounts=[{"name":"spokes","mountPath":"/etc/spokes"}]"#,
+            r#"networkPolicy.egress=[{"to":[{"podSelector":{}}]}]"#,
+        ],
+        7,
+    ),
+    (
+        "syncers whose metrics nobody reads",
+        &[r#"syncers={"enabled":true,"kubeconfigSecret":{"name":"syncer"}}"#],
+        7,
+    ),
+    (
         "watched by Prometheus",
         &[
             r#"serviceMonitor={"enabled":true,"labels":{"release":"prometheus"},"tokenSecret":{"name":"t"},"caSecret":{"name":"c"}}"#,
@@ -115,6 +130,11 @@ const REFUSED: &[(&[&str], &str)] = &[
     (&[r#"log="""#], "/log"),
     (&["serviceMonitor.enabled=true"], "/serviceMonitor"),
     (&["backup.enabled=true"], "/backup"),
+    (&["syncers.enabled=true"], "/syncers"),
+    (
+        &[r#"syncers={"enabled":true,"kubeconfigSecret":{"name":"s"},"extraArgs":["syncer"]}"#],
+        "/syncers/extraArgs/0",
+    ),
     (&["podDisruptionBudget.maxUnavailable=0"], "maxUnavailable"),
 ];
 
@@ -164,7 +184,10 @@ async fn every_variant_of_the_chart_is_taken_by_a_kube_apiserver_and_by_the_hub(
         assert_eq!(objects.len(), *count, "{name}: {manifest}");
         admitted(&kubectl, &manifest).await.expect(name);
         for object in &objects {
-            if matches!(object["kind"].as_str(), Some("StatefulSet" | "CronJob")) {
+            if matches!(
+                object["kind"].as_str(),
+                Some("StatefulSet" | "Deployment" | "CronJob")
+            ) {
                 let pod = pod(object);
                 admitted(&kubectl, &pod.to_string()).await.expect(name);
                 takes_arguments(&pod).await;

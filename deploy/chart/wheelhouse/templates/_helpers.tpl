@@ -17,6 +17,12 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: hub
 {{- end -}}
 
+{{- define "wheelhouse.syncerSelector" -}}
+app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: syncer
+{{- end -}}
+
 {{- define "wheelhouse.labels" -}}
 app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -66,6 +72,21 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end -}}
 
+{{- define "wheelhouse.egress" -}}
+{{- with .Values.networkPolicy.egress -}}
+{{ toYaml . }}
+{{- else -}}
+- ports:
+  - {port: 53, protocol: UDP}
+  - {port: 53, protocol: TCP}
+# Spokes, etcd and webhooks may be anywhere, but not where machines ask for their own credentials.
+- to:
+  - namespaceSelector: {}
+  - ipBlock: {cidr: 0.0.0.0/0, except: [169.254.0.0/16]}
+  - ipBlock: {cidr: "::/0", except: ["fe80::/10"]}
+{{- end }}
+{{- end -}}
+
 {{- define "wheelhouse.args" -}}
 {{- $name := include "wheelhouse.fullname" . -}}
 - serve
@@ -89,6 +110,10 @@ capabilities: {drop: [ALL]}
 - --etcd-keyfile=/etc/wheelhouse/etcd/tls.key
 {{- end }}
 {{- end }}
+{{- end }}
+{{- if .Values.syncers.enabled }}
+- --no-syncer
+- --syncer-kubeconfig-out=/run/wheelhouse/syncer.kubeconfig
 {{- end }}
 {{- if .Values.tokenAuth.secretName }}
 - --token-auth-file=/etc/wheelhouse/tokens/{{ .Values.tokenAuth.key }}
