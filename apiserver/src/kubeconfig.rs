@@ -1,6 +1,6 @@
 //! The kubeconfigs that a hub makes: the first administrator's, with one context per logical cluster, and that of syncers.
 
-use std::fmt::Write;
+use std::{fmt::Write, time::Duration};
 
 use api::{cluster::LogicalCluster, wheelhouse::keys::USER_SYNCER};
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -79,14 +79,20 @@ impl Hub {
         )
     }
 
-    /// A kubeconfig for syncers in processes of their own, with a certificate that is made for it. Whoever has it is the hub to
-    /// the hub and to every spoke.
+    /// A kubeconfig for syncers in processes of their own, with a certificate that is made for it and good for `lifetime`.
+    /// Whoever has it is the hub to the hub and to every spoke.
     ///
     /// # Errors
     /// [`tls::Error::Certificate`].
-    pub fn syncer_kubeconfig(&self, server: &str, now: Timestamp) -> Result<String, tls::Error> {
+    pub fn syncer_kubeconfig(
+        &self,
+        server: &str,
+        now: Timestamp,
+        lifetime: Duration,
+    ) -> Result<String, tls::Error> {
         let authority = &self.pki().authority;
-        let certificate = authority.issue_client(USER_SYNCER, Some(SYSTEM_MASTERS), now)?;
+        let masters = Some(SYSTEM_MASTERS);
+        let certificate = authority.issue_client_for(USER_SYNCER, masters, now, lifetime)?;
         let pem = authority.certificate_pem();
         let root = [LogicalCluster::root()];
         Ok(render(server, pem, (SYNCER, &certificate), &root))

@@ -395,15 +395,18 @@ pub(crate) struct Syncers {
     #[arg(long)]
     pub(crate) no_syncer: bool,
     /// Where to write a kubeconfig for `wheelhouse syncer`, once the hub is ready. Whoever has it is the hub, to the hub and to
-    /// every spoke. Each start writes another one, which is good for a year.
+    /// every spoke. It is written again at each start, and before its certificate ends.
     #[arg(long, value_name = "F")]
     pub(crate) syncer_kubeconfig_out: Option<PathBuf>,
+    /// How long the certificate in it is good, such as 24h; at least 10s.
+    #[arg(long, value_name = "DURATION", default_value = "8760h", value_parser = lifetime, requires = "syncer_kubeconfig_out")]
+    pub(crate) syncer_kubeconfig_duration: Duration,
 }
 
 /// A syncer in a process of its own.
 #[derive(Debug, Args)]
 pub(crate) struct Syncer {
-    /// The kubeconfig that the hub has written with --syncer-kubeconfig-out.
+    /// The kubeconfig that the hub has written with --syncer-kubeconfig-out. Read again when it changes.
     #[arg(long, value_name = "KUBECONFIG")]
     pub(crate) hub: PathBuf,
     /// Where to serve /metrics, /healthz, /livez and /readyz, over http and to everybody; port 0 takes a free one, which the log names.
@@ -563,6 +566,14 @@ fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_nanos(nanos))
 }
 
+fn lifetime(text: &str) -> Result<Duration, String> {
+    let parsed = duration(text)?;
+    if parsed < Duration::from_secs(10) {
+        return Err("want at least 10s".to_owned());
+    }
+    Ok(parsed)
+}
+
 fn label(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("want KEY=VALUE")?;
     Ok((key.to_owned(), value.to_owned()))
@@ -588,6 +599,7 @@ mod tests {
             "wheelhouse serve --data-dir d --cluster-profile-namespace a --clusterprofile-provider-file f --publish-cluster-profiles b --plugin-env AWS_*",
             "wheelhouse serve --data-dir d --max-watches-per-user 100 --max-requests-per-user 50 --max-requests 400",
             "wheelhouse syncer --hub f --metrics-bind-address 0.0.0.0:8080 --spoke-kubeconfig a --confirm-deletions-above 30",
+            "wheelhouse serve --data-dir d --no-syncer --syncer-kubeconfig-out f --syncer-kubeconfig-duration 24h",
             "wheelhouse spoke migrate east --back --yes",
             "wheelhouse spoke migrate east --service-account kro-system/kro",
             "wheelhouse serve --data-dir d --feature-gates=CELOmitFunction=true --allow-crd-deletion --rgd-max-graph-revisions=8 --kro-version v0.9.3",

@@ -18,6 +18,7 @@ mod serve;
 mod spoke;
 mod store;
 mod syncer_alone;
+mod syncer_credential;
 
 use std::process::ExitCode;
 

@@ -28,7 +28,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::{args, kubeconfig, output, process};
+use crate::{args, kubeconfig, output, process, syncer_credential::Renewal};
 
 /// The user that writes the Leases by which replicas share the fleet.
 const SHARING_USER: &str = "system:wheelhouse:sharing";
@@ -112,9 +112,13 @@ pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
     };
     let running = start(config, arguments.listen, controllers).await?;
     if let Some(file) = &arguments.syncers.syncer_kubeconfig_out {
-        let now = jiff::Timestamp::now();
-        let kubeconfig = running.hub.syncer_kubeconfig(&running.server, now);
-        kubeconfig::publish(&kubeconfig.context("a certificate for syncers")?, file)?;
+        let renewal = Renewal {
+            hub: running.hub.clone(),
+            server: running.server.clone(),
+            file: file.clone(),
+            lifetime: arguments.syncers.syncer_kubeconfig_duration,
+        };
+        renewal.start(&running.tasks)?;
     }
     // The last: whoever waits for it finds everything in its place.
     if let Some(file) = &arguments.kubeconfig_out {

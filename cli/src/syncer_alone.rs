@@ -16,36 +16,19 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use apiserver::side::{Check, Pages};
-use client::{Dynamic, Options};
-use serde::Deserialize;
 use spokes::Spokes;
 use syncer::{Brake, Publication, ShareMetrics};
 use tasks::{OnPanic, Tasks};
 use tokio::{net::TcpListener, time::sleep};
 use tracing::{info, warn};
 
-use crate::{
-    args,
-    connect::{Embedded, Kubeconfig},
-    process, serve,
-};
-
-/// What a syncer is told of a hub.
-const SYNCER_PATH: &str = "/wheelhouse/syncer";
+use crate::{args, process, serve, syncer_credential::Credential};
 
 /// How often a hub that does not answer is asked again.
 const RETRY_PERIOD: Duration = Duration::from_secs(1);
 
 /// How long controllers get to stop.
 const GRACE: Duration = Duration::from_secs(5);
-
-/// A hub, as its kubeconfig for syncers reaches it.
-struct Reached {
-    client: kube::Client,
-    hub_id: String,
-    server: String,
-    certificate_authority: Vec<u8>,
-}
 
 /// Runs a syncer until it is told to stop.
 pub(crate) async fn run(arguments: args::Syncer) -> Result<()> {
@@ -56,12 +39,13 @@ pub(crate) async fn run(arguments: args::Syncer) -> Result<()> {
     serve_pages(arguments.metrics_bind_address, &metrics, &answers, &tasks).await?;
     // One for both waits: a signal between two would be lost.
     let mut stopped = pin!(process::stopped());
-    let Some(reached) = reach(&arguments.hub, stopped.as_mut()).await? else {
+    let Some((credential, hub_id)) = reach(&arguments.hub, stopped.as_mut()).await? else {
         return Ok(());
     };
     answers.store(true, Ordering::Release);
     let spokes = Spokes::new(dialer);
-    spokes.start(reached.client.clone(), &tasks);
+    let client = credential.connection.client().kube().clone();
+    spokes.start(client.clone(), &tasks);
     let brake = Brake {
         percent: arguments.confirm_deletions_above,
         ..Brake::default()
@@ -72,10 +56,16 @@ pub(crate) async fn run(arguments: args::Syncer) -> Result<()> {
         .publish_profiles
         .map(|namespace| Publication {
             namespace,
-            server: reached.server.clone(),
-            certificate_authority: reached.certificate_authority.clone(),
+            server: credential.server.clone(),
+            certificate_authority: credential.authorities.clone(),
         });
-    let (client, hub_id) = (reached.client, reached.hub_id);
+    let server = credential.server.clone();
+    // Without it the syncer would end with its certificate.
+    tasks.spawn_with(
+        "hub-kubeconfig",
+        OnPanic::ShutDown,
+        credential.follow(hub_id.clone(), tasks.child_token()),
+    );
     let leases = client.clone();
     let live = move |tasks: &Tasks, member| {
         let config = syncer::Config {
@@ -92,7 +82,7 @@ pub(crate) async fn run(arguments: args::Syncer) -> Result<()> {
     // The versions of its own Lease tell whether history was set back.
     let shared = syncer::run_shared(leases, tasks.clone(), metrics, || 0, live);
     tasks.spawn_with("shared-work", OnPanic::ShutDown, shared);
-    info!(hub = reached.server, "ready");
+    info!(hub = server, "ready");
     let ended = tasks.token();
     tokio::select! {
         stopped = stopped => stopped?,
@@ -142,26 +132,19 @@ async fn serve_pages(
 async fn reach(
     file: &Path,
     mut stopped: Pin<&mut impl Future<Output = Result<()>>>,
-) -> Result<Option<Reached>> {
-    let origin = || file.display().to_string();
-    let found = Kubeconfig::read(file).context("--hub")?;
-    let found = Embedded::of(&found, None).with_context(origin)?;
-    let server = found.server().with_context(origin)?.to_owned();
-    let certificate_authority = found.authorities().with_context(origin)?;
-    let options = Options::default();
-    let connection = client::connect(&found.kubeconfig(), None, &options).await;
-    let client = connection.with_context(origin)?.client().kube().clone();
-    let hub_id = loop {
-        match hub_id(&Dynamic::new(client.clone())).await {
-            Ok(id) => break id,
+) -> Result<Option<(Credential, String)>> {
+    let credential = Credential::read(file).await.context("--hub")?;
+    loop {
+        match credential.hub_id().await {
+            Ok(id) => return Ok(Some((credential, id))),
             Err(error) if error.unreachable() => {
                 warn!(
-                    hub = server,
+                    hub = credential.server,
                     error = error.chain(),
                     "the hub does not answer"
                 );
             }
-            Err(error) => return Err(error).context(server),
+            Err(error) => return Err(error).context(credential.server),
         }
         tokio::select! {
             stopped = stopped.as_mut() => {
@@ -170,23 +153,5 @@ async fn reach(
             }
             () = sleep(RETRY_PERIOD) => {}
         }
-    };
-    Ok(Some(Reached {
-        client,
-        hub_id,
-        server,
-        certificate_authority,
-    }))
-}
-
-/// Asks a hub for its id.
-async fn hub_id(hub: &Dynamic) -> Result<String, client::Error> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Told {
-        hub_id: String,
     }
-    let answer = hub.raw_get(SYNCER_PATH).await?;
-    let told: Told = serde_json::from_slice(&answer).map_err(client::Error::Decode)?;
-    Ok(told.hub_id)
 }

@@ -30,6 +30,7 @@ mod e2e {
     mod restored;
     mod shares;
     mod streams;
+    mod syncer_keys;
     mod syncers;
     mod tour;
     mod view;

@@ -40,7 +40,7 @@ impl Peer {
     /// Where its requests come from.
     ///
     /// A syncer in a process of its own is known by its certificate alone: nothing that is in a request makes one, and the
-    /// hub signs that certificate for nobody else ([`crate::tls::Authority::issue_client`]).
+    /// hub signs that certificate for nobody else ([`crate::hub::Hub::syncer_kubeconfig`]).
     pub(crate) fn origin(&self, now: Timestamp) -> RequestOrigin {
         match self {
             Self::InProcess(_) => RequestOrigin::InProcess,

@@ -12,11 +12,10 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use super::{Error, files};
 
-const DAY_SECONDS: u64 = 24 * 60 * 60;
 /// How long the authority is good for.
-const AUTHORITY_DAYS: u64 = 3650;
+const AUTHORITY_LIFETIME: Duration = Duration::from_hours(3650 * 24);
 /// How long what it signs is good for.
-const LEAF_DAYS: u64 = 365;
+const LEAF_LIFETIME: Duration = Duration::from_hours(365 * 24);
 /// A certificate with less time left than this is made anew at the next start.
 const RENEW_SECONDS: i64 = 30 * 24 * 60 * 60;
 /// A certificate is good from this long before it was made: clocks differ.
@@ -83,7 +82,7 @@ impl Authority {
             KeyUsagePurpose::CrlSign,
             KeyUsagePurpose::DigitalSignature,
         ];
-        set_validity(&mut params, now, AUTHORITY_DAYS);
+        set_validity(&mut params, now, AUTHORITY_LIFETIME);
         let certificate = params
             .self_signed(&key)
             .map_err(|error| failed("make", WHAT, error))?;
@@ -112,6 +111,20 @@ impl Authority {
         group: Option<&str>,
         now: Timestamp,
     ) -> Result<IssuedCertificate, Error> {
+        self.issue_client_for(username, group, now, LEAF_LIFETIME)
+    }
+
+    /// [`Authority::issue_client`], for as long as the caller says.
+    ///
+    /// # Errors
+    /// [`Error::Certificate`].
+    pub fn issue_client_for(
+        &self,
+        username: &str,
+        group: Option<&str>,
+        now: Timestamp,
+        lifetime: Duration,
+    ) -> Result<IssuedCertificate, Error> {
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();
         if let Some(group) = group {
@@ -121,7 +134,7 @@ impl Authority {
         }
         params.distinguished_name.push(DnType::CommonName, username);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        self.sign(params, "client certificate", now)
+        self.sign(params, "client certificate", now, lifetime)
     }
 
     /// The certificate of the first administrator, kept in `directory`.
@@ -159,7 +172,7 @@ impl Authority {
             .distinguished_name
             .push(DnType::CommonName, "wheelhouse");
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        let issued = self.sign(params, "serving certificate", now)?;
+        let issued = self.sign(params, "serving certificate", now, LEAF_LIFETIME)?;
         issued.write(directory, "server")?;
         Ok(issued)
     }
@@ -169,13 +182,14 @@ impl Authority {
         mut params: CertificateParams,
         what: &'static str,
         now: Timestamp,
+        lifetime: Duration,
     ) -> Result<IssuedCertificate, Error> {
         params.key_usages = vec![
             KeyUsagePurpose::DigitalSignature,
             KeyUsagePurpose::KeyEncipherment,
         ];
         params.use_authority_key_identifier_extension = true;
-        set_validity(&mut params, now, LEAF_DAYS);
+        set_validity(&mut params, now, lifetime);
         let key = KeyPair::generate().map_err(|error| failed("make", what, error))?;
         let certificate = params
             .signed_by(&key, &self.issuer)
@@ -329,11 +343,11 @@ fn seconds_left(certificate_pem: &str, now: Timestamp) -> Option<i64> {
     Some(certificate.validity().not_after.timestamp() - now.as_second())
 }
 
-fn set_validity(params: &mut CertificateParams, now: Timestamp, days: u64) {
+fn set_validity(params: &mut CertificateParams, now: Timestamp, lifetime: Duration) {
     let now = Duration::from_secs(u64::try_from(now.as_second()).unwrap_or_default());
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
     params.not_before = epoch + now.saturating_sub(Duration::from_secs(CLOCK_SKEW_SECONDS));
-    params.not_after = epoch + now + Duration::from_secs(days * DAY_SECONDS);
+    params.not_after = epoch + now + lifetime;
 }
 
 fn failed(

@@ -75,7 +75,7 @@ impl Etcd {
         self.client_port
     }
 
-    fn url(&self) -> String {
+    pub(super) fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.client_port)
     }
 }

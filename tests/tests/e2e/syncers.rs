@@ -33,8 +33,8 @@ const HANDOVER_MAX: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A syncer in a process of its own.
-struct Syncer {
-    process: Process,
+pub(super) struct Syncer {
+    pub(super) process: Process,
     _scratch: Scratch,
 }
 
@@ -42,7 +42,7 @@ struct Syncer {
 
 impl Syncer {
     /// Starts one, whose writes are to be told by its name.
-    fn start(hub: &Path, name: &str) -> Self {
+    pub(super) fn start(hub: &Path, name: &str) -> Self {
         let scratch = Scratch::new(name);
         let mut command = Command::new(assets::wheelhouse());
         command
@@ -82,7 +82,7 @@ impl Syncer {
     }
 
     /// Waits until a page is answered with a code and a text.
-    async fn says(&self, path: &str, code: u16, text: &str) {
+    pub(super) async fn says(&self, path: &str, code: u16, text: &str) {
         within(PATIENCE, path, || async {
             let (found, body) = self.page(path).await;
             let is_said = found == code && body.contains(text);
@@ -92,7 +92,7 @@ impl Syncer {
     }
 
     /// Waits until a metric has a value.
-    async fn counts(&self, sample: &str, want: impl Fn(f64) -> bool) {
+    pub(super) async fn counts(&self, sample: &str, want: impl Fn(f64) -> bool) {
         within(PATIENCE, sample, || async {
             let (code, text) = self.page("/metrics").await;
             assert_eq!(code, 200, "{text}");
@@ -181,15 +181,15 @@ async fn syncers_of_their_own_share_the_spokes_and_those_of_one_that_is_killed_m
 }
 
 /// A hub over a directory.
-struct Alone {
-    scratch: Scratch,
+pub(super) struct Alone {
+    pub(super) scratch: Scratch,
     port: u16,
 }
 
 // === impl Alone ===
 
 impl Alone {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             scratch: Scratch::new("alone"),
             port: free_port(),
@@ -214,7 +214,7 @@ impl Alone {
         command
     }
 
-    async fn start(&self, options: &[&str]) -> Replica {
+    pub(super) async fn start(&self, options: &[&str]) -> Replica {
         let log = Scratch::new("alone-log");
         let _absent = std::fs::remove_file(self.kubeconfig());
         let process = Process::start(&self.command(options), &log.file("hub.log"));
