@@ -30,9 +30,17 @@ impl Trial {
         (first..).take(count).collect()
     }
 
-    /// The command that repeats a run.
+    /// The command that repeats a run, at its size.
     pub fn repeat(self, seed: u64) -> String {
-        format!("hack/soak {} --seed {seed}", self.0)
+        self.repeat_at(seed, Self::factor())
+    }
+
+    fn repeat_at(self, seed: u64, factor: usize) -> String {
+        let name = self.0;
+        match factor {
+            1 => format!("hack/soak {name} --seed {seed}"),
+            _ => format!("hack/soak {name} --seed {seed} --factor {factor}"),
+        }
     }
 
     /// Checks a recording.
@@ -62,4 +70,19 @@ impl Trial {
 
 fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {
     std::env::var(name).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_repeated_at_the_size_at_which_it_was_found() {
+        for (factor, want) in [
+            (1, "hack/soak R20 --seed 7"),
+            (10, "hack/soak R20 --seed 7 --factor 10"),
+        ] {
+            assert_eq!(Trial("R20").repeat_at(7, factor), want);
+        }
+    }
 }
