@@ -253,6 +253,9 @@ pub struct SpokeStatus {
     /// How a migration from or to a kro of the spoke is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub migration: Option<MigrationStatus>,
+    /// Who looks after it, by the name that is in its Lease; empty where one process looks after all spokes.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
+    pub syncer: String,
     /// What is wrong, in one sentence; empty while nothing is.
     #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub message: String,

@@ -84,7 +84,9 @@ struct Office {
     ended: CancellationToken,
     /// Writes that are under way.
     writes: TaskTracker,
-    /// Who writes, as the `User-Agent` says: audits of spokes tell replicas apart.
+    /// Who writes.
+    identity: String,
+    /// The same, as the `User-Agent` says: audits of spokes tell replicas apart.
     agent: Option<HeaderValue>,
     /// What the hub is told, if anything. Guards one value.
     fence: Mutex<Option<HeaderValue>>,
@@ -189,6 +191,7 @@ impl Term {
                 closed: CancellationToken::new(),
                 ended: CancellationToken::new(),
                 writes,
+                identity: identity.to_owned(),
                 agent: HeaderValue::try_from(format!("{USER_AGENT} ({identity})")).ok(),
                 fence: Mutex::default(),
             }),
@@ -198,6 +201,11 @@ impl Term {
     /// Notes which revision of which Lease the hub is to find.
     pub fn note_fence(&self, name: &str, revision: &str) {
         *self.office.fence.lock() = HeaderValue::try_from(format!("{name}/{revision}")).ok();
+    }
+
+    /// Names who writes.
+    pub fn identity(&self) -> &str {
+        &self.office.identity
     }
 
     /// Whether something may be written.

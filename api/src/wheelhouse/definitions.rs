@@ -35,6 +35,8 @@ fn spoke() -> Value {
         {"name": "QUEUE", "type": "integer", "jsonPath": ".status.queue.ready", "priority": 1,
          "description": "Instances that are worked on or wait for it."},
         {"name": "PROVIDER", "type": "string", "jsonPath": ".spec.provider", "priority": 1},
+        {"name": "SYNCER", "type": "string", "jsonPath": ".status.syncer", "priority": 1,
+         "description": "The process that looks after it, where several share the spokes."},
         {"name": "HEARTBEAT", "type": "date", "jsonPath": ".status.lastHeartbeatTime", "priority": 1},
         {"name": "MESSAGE", "type": "string", "jsonPath": ".status.message", "priority": 1},
         {"name": "AGE", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
@@ -292,6 +294,7 @@ fn spoke_status() -> Value {
                 },
             },
             "migration": migration_status(),
+            "syncer": {"type": "string", "description": "The process that looked after it when the status was last written, as its Lease names it. Absent where one process looks after all spokes."},
             "message": {"type": "string", "description": "What is wrong, in one sentence."},
         },
     })

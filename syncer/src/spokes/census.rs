@@ -24,6 +24,9 @@ const NEXT_PROBE: &str = "nextProbeTime";
 /// The latest revision of its store, which is written as the next probe is.
 const REVISION: &str = "storeRevision";
 
+/// Who looks after it.
+const SYNCER: &str = "syncer";
+
 /// How much is to be done for it, which is written with other news.
 const QUEUE: &str = "queue";
 
@@ -279,12 +282,20 @@ async fn put(
         api::meta::set_condition(&mut conditions, condition, &now);
     }
     status["conditions"] = json!(conditions);
+    let name = api::meta::name(object);
+    let term = name
+        .parse()
+        .ok()
+        .and_then(|cluster| engine.shares.term(&cluster));
+    match term {
+        Some(term) => status[SYNCER] = json!(term.identity()),
+        None => drop(status.as_object_mut().map(|it| it.remove(SYNCER))),
+    }
     if !is_news(&object["status"], &status) {
         return Ok(());
     }
     let endpoint = Engine::hub_endpoint(&LogicalCluster::root(), &resources::spokes(), "");
     let patch = json!([{"op": "add", "path": "/status", "value": status}]);
-    let name = api::meta::name(object);
     match engine
         .hub
         .patch(&endpoint, name, Some("status"), Patch::Json(&patch))

@@ -159,6 +159,13 @@ async fn syncers_of_their_own_share_the_spokes_and_those_of_one_that_is_killed_m
     shared(&root, &[SPOKE_COUNT]).await;
     let took = killed.elapsed();
     assert!(took <= HANDOVER_MAX, "they moved after {took:?}");
+    within(PATIENCE, "the Spokes say who has them", || async {
+        let wide = ["get", "spokes", "-o", "wide", "--no-headers"];
+        let told = hub.kubectl().must(&wide).await;
+        let of_two = told.lines().filter(|line| line.contains(" two_")).count();
+        (of_two == SPOKE_COUNT).then_some(()).ok_or(told)
+    })
+    .await;
     two.counts("wheelhouse_share_leads ", |value| value > 0.0)
         .await;
     stage.make(&root, "after").await;
