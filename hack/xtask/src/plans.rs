@@ -46,7 +46,11 @@ fn plant(root: &Path, plan: &str) -> Result<(), String> {
     let path = root.join(file);
     let before =
         std::fs::read_to_string(&path).map_err(|_error| format!("there is no file {file}"))?;
-    let is_key = |line: &&str| ["file: ", "test: "].iter().any(|key| line.starts_with(key));
+    let is_key = |line: &&str| {
+        ["file: ", "test: ", "binary: "]
+            .iter()
+            .any(|key| line.starts_with(key))
+    };
     let edit: Vec<&str> = lines.filter(|line| !is_key(line)).collect();
     let planted = Command::new("perl")
         .args(["-0777", "-p", "-e", &edit.join("\n")])
@@ -78,6 +82,8 @@ mod tests {
         assert!(stale.contains("is not as the plan expects it"), "{stale}");
         let gone = plant(&root, "file: a/b.rs\ns/a/b/").expect_err("no such file");
         assert_eq!(gone, "there is no file a/b.rs");
+        let elsewhere = plan("binary: e2e\ns/fn plant/fn planted/");
+        assert_eq!(plant(&root, &elsewhere), Ok(()), "a key is no substitution");
         let broken = plant(&root, &plan("s/(/a/")).expect_err("no pattern");
         assert!(broken.contains("Unmatched ("), "{broken}");
     }

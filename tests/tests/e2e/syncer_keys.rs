@@ -76,6 +76,11 @@ async fn a_syncer_goes_on_with_the_key_that_the_hub_has_renewed_and_the_one_befo
     let hub = alone.start(&options).await;
     let first = read(&file);
     let id = asked(&first).await.expect("it is good");
+    let admin = as_user_of(&read(&hub.scratch.file("kubeconfig")), &first);
+    let refused = asked(&admin)
+        .await
+        .expect_err("an administrator is no syncer");
+    assert_eq!(refused.status().map(|it| it.code), Some(403), "{refused}");
     let syncer = Syncer::start(&file, "one");
     let (stage, root) = Stage::join_to(None, &hub, 1).await;
     stage.make(&root, "before").await;
@@ -90,9 +95,8 @@ async fn a_syncer_goes_on_with_the_key_that_the_hub_has_renewed_and_the_one_befo
             .ok_or(log)
     })
     .await;
-    let admin = read(&hub.scratch.file("kubeconfig"));
-    std::fs::write(&file, as_user_of(&admin, &first)).expect("it is writable");
-    within(PATIENCE, "an administrator is no syncer", || async {
+    std::fs::write(&file, &admin).expect("it is writable");
+    within(PATIENCE, "it is not used", || async {
         let log = syncer.process.log();
         log.contains("the hub does not take it")
             .then_some(())
