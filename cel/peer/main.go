@@ -59,6 +59,10 @@ func main() {
 func ask(base *cel.Env, line []byte) (reply answer) {
 	defer func() {
 		if cause := recover(); cause != nil {
+			if failed, ok := cause.(*types.Err); ok {
+				reply.Class, reply.Error = "runtime-error", failed.Error()
+				return
+			}
 			reply = answer{Class: "panic", Error: fmt.Sprint(cause)}
 		}
 	}()

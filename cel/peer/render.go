@@ -17,6 +17,8 @@ import (
 // render writes a value so that two values have one text only if they are the same: 1, 1u and 1.0 differ.
 func render(value ref.Val) string {
 	switch value := value.(type) {
+	case *types.Err: // in an optional or a list, where it fails once it is read
+		panic(value)
 	case types.Null:
 		return "null"
 	case types.Bool, types.Int:

@@ -93,9 +93,12 @@ fn compile(
     let (expr, positions) = parse(source, text)?;
     let names = declarations.map_or(Names::Any, Names::Declared);
     let mut lowering = Lowering::new(environment, names, source, &positions);
-    let (node, ty) = lowering.lower(&expr);
+    let (mut node, ty) = lowering.lower(&expr);
+    // What a call yields may be known only by what stands around it: `o.flatten().sum()` sums integers.
+    node.for_each_type(&mut |ty| *ty = lowering.mapping.resolve(ty));
     let (ty, uses) = lowering.finish(&ty)?;
-    Ok(Program::new(text, node, ty, uses))
+    let flattens = !environment.rules().kro;
+    Ok(Program::new(text, node, ty, uses, flattens))
 }
 
 /// Reads what an expression uses.

@@ -44,7 +44,7 @@ enum Place<'s> {
     Nowhere,
     /// This one.
     At(&'s Sizes),
-    /// A key of a map.
+    /// A key of a map that is a part of them.
     Key,
     /// One of which nothing is known.
     Unknown,
@@ -143,6 +143,7 @@ impl<'a> Estimate<'a> {
                 let entries = entries.map(|it| (self.node(&it.key), self.node(&it.value)));
                 map(&entries.collect::<Vec<_>>())
             }
+            Node::Empty(ty) => empty(ty),
             Node::Object(made) => self.construct(made),
             Node::Call(call) => {
                 let args: Vec<_> = call.args.iter().map(|it| self.node(it)).collect();
@@ -174,10 +175,15 @@ impl<'a> Estimate<'a> {
 
     fn local(&self, position: usize) -> Known<'a> {
         match self.locals.get(position) {
-            Some(local) => Known {
-                cost: NAME,
-                ..local.clone()
-            },
+            // Where it is comes before how large it was made.
+            Some(local) => {
+                let place = Known::new(NAME, local.ty.clone()).at(local.place);
+                Known {
+                    size: place.size.or(local.size),
+                    element: local.element,
+                    ..place
+                }
+            }
             None => Known::new(NAME, DeclType::Dyn),
         }
     }
@@ -245,6 +251,10 @@ impl<'a> Estimate<'a> {
         if demand == Demand::Optional || matches!(operand.ty, DeclType::Optional(_)) {
             return Known::new(cost, DeclType::optional(ty));
         }
+        // `null` has no element that would be known: it may be an optional.
+        if operand.ty == DeclType::Null {
+            return Known::new(cost, ty);
+        }
         let known = Known::new(cost, ty).at(operand.place.element(self.root));
         match operand.element {
             Some(size) => known.sized(size),
@@ -260,6 +270,10 @@ impl<'a> Estimate<'a> {
         let mut types = element_types(&range.ty, visit.two);
         self.locals
             .extend(self.variables(&range, &mut types, visit.two));
+        let key = self
+            .locals
+            .get(base)
+            .map_or(DeclType::Dyn, |it| it.ty.clone());
         let filter = visit.filter.as_ref().map(|filter| self.node(filter).cost);
         let body = self.node(&visit.body);
         self.locals.truncate(base);
@@ -283,10 +297,8 @@ impl<'a> Estimate<'a> {
                 element: Some(Size { min: 0, ..of_body }),
                 ..Known::new(cost, DeclType::list(body.ty)).sized(range_size)
             },
-            Yields::Map | Yields::MapEntry => {
-                let ty = DeclType::map(DeclType::Dyn, DeclType::Dyn);
-                Known::new(cost, ty).sized(range_size)
-            }
+            Yields::Map => Known::new(cost, DeclType::map(key, body.ty)).sized(range_size),
+            Yields::MapEntry => Known::new(cost, body.ty).sized(range_size),
         }
     }
 
@@ -294,11 +306,12 @@ impl<'a> Estimate<'a> {
     fn variables(&self, range: &Known<'a>, types: &mut Vec<DeclType>, two: bool) -> Vec<Known<'a>> {
         let is_list = matches!(range.ty, DeclType::List(_));
         let element = range.place.element(self.root);
+        let key = range.place.key(self.root);
         let places = match (two, is_list) {
             (true, true) => vec![Place::Unknown, element],
-            (true, false) => vec![Place::Key, element],
+            (true, false) => vec![key, element],
             (false, true) => vec![element],
-            (false, false) => vec![Place::Key],
+            (false, false) => vec![key],
         };
         let variables = types.drain(..).zip(places);
         let variables = variables.map(|(ty, place)| {
@@ -446,6 +459,15 @@ fn map<'s>(entries: &[(Known<'s>, Known<'s>)]) -> Known<'s> {
     }
 }
 
+fn empty<'s>(ty: &DeclType) -> Known<'s> {
+    let made = match ty {
+        DeclType::Map(_) => map(&[]),
+        _ => list(&[]),
+    };
+    let ty = ty.clone();
+    Known { ty, ..made }
+}
+
 fn element_types(range: &DeclType, two: bool) -> Vec<DeclType> {
     match (range, two) {
         (DeclType::List(list), true) => vec![DeclType::Int, list.element.clone()],
@@ -551,6 +573,15 @@ impl<'s> Place<'s> {
         match self {
             Self::Nowhere => Self::At(root),
             Self::At(sizes) => sizes.element.as_deref().map_or(Self::Unknown, Self::At),
+            Self::Key | Self::Unknown => Self::Unknown,
+        }
+    }
+
+    /// The place of the keys.
+    fn key(self, root: &'s Sizes) -> Self {
+        match self {
+            Self::Nowhere => Self::At(root),
+            Self::At(_) => Self::Key,
             Self::Key | Self::Unknown => Self::Unknown,
         }
     }

@@ -10,6 +10,7 @@ use crate::bindings::{Bindings, Composed};
 use crate::budget::{Budget, Meter};
 use crate::error::Failure;
 use crate::node::{Call, Construct, Element, Entry, Node, OptionalMap, OrElse};
+use crate::types::DeclType;
 use crate::value::{Key, Kind, Map, Object, Text, Value};
 
 mod arithmetic;
@@ -30,6 +31,7 @@ type Evaluated<'v> = Result<Value<'v>, Failure>;
 /// Evaluates a program and takes what it used from the budget.
 pub(crate) fn evaluate<'v>(
     node: &Node,
+    flattens: bool,
     bindings: &Bindings<'v>,
     budget: &mut Budget,
 ) -> Evaluated<'v> {
@@ -38,6 +40,7 @@ pub(crate) fn evaluate<'v>(
         locals: Vec::new(),
         meter: Meter::new(*budget),
         composed_depth: 0,
+        flattens,
     };
     let result = evaluator.evaluate(node);
     *budget = evaluator.meter.rest();
@@ -51,6 +54,8 @@ struct Evaluator<'e, 'v> {
     meter: Meter,
     /// The variables that are being evaluated, each for the one before.
     composed_depth: usize,
+    /// Whether optionals in optionals become one where they are read.
+    flattens: bool,
 }
 
 // === impl Evaluator ===
@@ -74,6 +79,7 @@ impl<'v> Evaluator<'_, 'v> {
             Node::Relation(relation, operands) => self.relation(*relation, operands),
             Node::List(elements) => self.list(elements),
             Node::Map(entries) => self.map(entries),
+            Node::Empty(ty) => Ok(empty(ty)),
             Node::Object(made) => self.construct(made),
             Node::Call(call) => self.call(call),
             Node::Loop(each) => self.visit(each),
@@ -89,6 +95,7 @@ impl<'v> Evaluator<'_, 'v> {
             Some(composed) => self.composed(name, composed),
             None => bindings.get(name),
         }
+        .map(|value| self.read(value))
     }
 
     fn composed(&mut self, name: &str, composed: &Composed<'v>) -> Evaluated<'v> {
@@ -111,7 +118,7 @@ impl<'v> Evaluator<'_, 'v> {
 
     fn local(&self, position: usize) -> Evaluated<'v> {
         match self.locals.get(position) {
-            Some(value) => value.clone(),
+            Some(value) => value.clone().map(|value| self.read(value)),
             None => Err(Failure::new("a local variable is not in scope")),
         }
     }
@@ -144,11 +151,30 @@ impl<'v> Evaluator<'_, 'v> {
     }
 
     fn conditional(&mut self, operands: &[Node; 3]) -> Evaluated<'v> {
+        let side = self.side(operands)?;
+        self.evaluate(side).map(|value| self.read(value))
+    }
+
+    /// The side of a choice that is chosen.
+    fn side<'n>(&mut self, operands: &'n [Node; 3]) -> Result<&'n Node, Failure> {
         let [condition, then, otherwise] = operands;
         match self.evaluate(condition)?.0 {
-            Kind::Bool(true) => self.evaluate(then),
-            Kind::Bool(false) => self.evaluate(otherwise),
+            Kind::Bool(true) => Ok(then),
+            Kind::Bool(false) => Ok(otherwise),
             _ => Err(Failure::NoOverload),
+        }
+    }
+
+    /// What comes of a value that is read from a variable or chosen: the cel-go of Kubernetes makes one optional of one in
+    /// another, and of an empty one in another one with `null`.
+    ///
+    /// Source: `applyQualifiers` in `cel-go/interpreter/attributes.go` (0.26).
+    fn read(&self, value: Value<'v>) -> Value<'v> {
+        match &value.0 {
+            Kind::Optional(Some(inner)) if self.flattens && is_flattened(inner) => {
+                Value::some(flattened(inner))
+            }
+            _ => value,
         }
     }
 
@@ -231,6 +257,9 @@ impl<'v> Evaluator<'_, 'v> {
                 _ => {}
             }
         }
+        if let Some(price) = call.price {
+            self.meter.charge(price(args))?;
+        }
         for candidate in &call.candidates {
             match candidate(args, &mut self.meter) {
                 Err(Failure::NoOverload) => {}
@@ -265,6 +294,8 @@ impl<'v> Evaluator<'_, 'v> {
             (Value(Kind::Optional(Some(value))), OrElse::Value) => Ok((*value).clone()),
             (value @ Value(Kind::Optional(Some(_))), OrElse::Optional) => Ok(value),
             (Value(Kind::Optional(None)), _) => self.evaluate(right),
+            // The cel-go of Kubernetes does not look at what it is.
+            (value, _) if self.flattens => Ok(value),
             _ => Err(Failure::NoOverload),
         }
     }
@@ -276,11 +307,33 @@ impl<'v> Evaluator<'_, 'v> {
             _ => return Err(Failure::NoOverload),
         };
         let result = self.with_local(Ok(value), &map.body)?;
-        Ok(if map.flat {
+        Ok(self.read(if map.flat {
             result
         } else {
             Value::some(result)
-        })
+        }))
+    }
+}
+
+/// The empty list or map of a type.
+fn empty<'v>(ty: &DeclType) -> Value<'v> {
+    match ty {
+        DeclType::Map(_) => Value(Kind::Map(Map::of_last(Vec::new()))),
+        _ => Value::list(Vec::new()),
+    }
+}
+
+/// Whether a value of an optional changes where it is read.
+fn is_flattened(value: &Value<'_>) -> bool {
+    matches!(value.0, Kind::Optional(_) | Kind::Type(_))
+}
+
+fn flattened<'v>(value: &Value<'v>) -> Value<'v> {
+    match &value.0 {
+        Kind::Optional(Some(inner)) => flattened(inner),
+        Kind::Optional(None) => Value::NULL,
+        Kind::Type(name) => Value::string(*name),
+        _ => value.clone(),
     }
 }
 

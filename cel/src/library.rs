@@ -40,6 +40,9 @@ pub(crate) use signature::{Overload, parse as parse_signatures};
 /// What a function does with its arguments; a member's receiver comes first.
 pub(crate) type Implementation = for<'v> fn(&[Value<'v>], &mut Meter) -> Result<Value<'v>, Failure>;
 
+/// What a call with these arguments costs.
+pub(crate) type Price = for<'a, 'v> fn(&'a [Value<'v>]) -> u64;
+
 /// The result of an implementation.
 pub(crate) type Returned<'v> = Result<Value<'v>, Failure>;
 
@@ -67,11 +70,9 @@ pub(crate) type Libraries = &'static [&'static [Entry]];
 /// What both environments have.
 const COMMON: Libraries = &[
     operators::FUNCTIONS,
-    operators::MIXED,
     standard::FUNCTIONS,
     convert::FUNCTIONS,
     strings::FUNCTIONS,
-    format::FUNCTIONS,
     optional::FUNCTIONS,
     lists::EXTENSION,
     lists::KUBERNETES,
@@ -88,6 +89,7 @@ pub(crate) const KRO: &[Libraries] = &[
     COMMON,
     &[
         strings::REVERSE,
+        format::FUNCTIONS,
         encoders::FUNCTIONS,
         kro::random::FUNCTIONS,
         kro::maps::FUNCTIONS,
@@ -103,8 +105,14 @@ pub(crate) const KRO_OMIT: &[Libraries] = &[&[kro::omit::FUNCTIONS]];
 
 /// The libraries of `x-kubernetes-validations`.
 pub(crate) const VALIDATION: &[Libraries] = &[
+    &[strings::INDEX_OF_NOTHING, format::FIRST],
     COMMON,
-    &[semver::NORMALIZE, sets::FUNCTIONS, named_formats::FUNCTIONS],
+    &[
+        semver::NORMALIZE,
+        sets::FUNCTIONS,
+        named_formats::FUNCTIONS,
+        convert::INT_TO_DURATION,
+    ],
 ];
 
 /// The libraries of admission: policies, and the conditions of webhooks.
@@ -112,6 +120,17 @@ pub(crate) const ADMISSION: &[Libraries] = &[&[authorization::FUNCTIONS]];
 
 /// What the mutations of admission policies have beside them.
 pub(crate) const MUTATION: &[Libraries] = &[&[json_patch::FUNCTIONS]];
+
+/// What calls cost in Kubernetes where that is more than their work, whatever comes of them.
+///
+/// Source: `CallCost` in `apiserver/pkg/cel/library/cost.go`, `trackListFlatten` in `cel-go/ext/lists.go`.
+pub(crate) fn price(name: &str) -> Option<Price> {
+    match name {
+        "check" => Some(|_| authorization::CHECK_PRICE),
+        "flatten" => Some(lists::flatten_price),
+        _ => None,
+    }
+}
 
 /// Describes `f(x)`.
 const fn global(

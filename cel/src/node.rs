@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use crate::library::Implementation;
+use crate::library::{Implementation, Price};
 use crate::types::DeclType;
-use crate::value::Value;
+use crate::value::{Key, Kind, Map, Value};
 
 /// One step of an evaluation.
 #[derive(Debug)]
@@ -29,6 +29,8 @@ pub(crate) enum Node {
     Relation(Relation, Box<[Self; 2]>),
     List(Box<[Element]>),
     Map(Box<[Entry]>),
+    /// `[]` or `{}`, of which only the type can tell what it holds.
+    Empty(Box<DeclType>),
     /// `Name{field: value}`.
     Object(Box<Construct>),
     Call(Box<Call>),
@@ -43,13 +45,84 @@ pub(crate) enum Node {
 // === impl Node ===
 
 impl Node {
-    /// The value, where it is known before any other: a literal, or what conversions make of one.
-    pub(crate) fn constant(&self) -> Option<&Value<'static>> {
+    /// Calls `see` with every type in it.
+    pub(crate) fn for_each_type(&mut self, see: &mut dyn FnMut(&mut DeclType)) {
         match self {
-            Self::Literal(value) => Some(value),
-            Self::Call(call) => call.constant.as_ref(),
+            Self::Literal(_) | Self::Variable(_) | Self::Local(_) => {}
+            Self::Empty(ty) => see(ty),
+            Self::Select(select) | Self::Has(select) => select.operand.for_each_type(see),
+            Self::Index(index) => {
+                index.operand.for_each_type(see);
+                index.key.for_each_type(see);
+            }
+            Self::Not(operand) | Self::Negate(operand) => operand.for_each_type(see),
+            Self::And(operands)
+            | Self::Or(operands)
+            | Self::Arithmetic(_, operands)
+            | Self::Relation(_, operands)
+            | Self::Bind(operands)
+            | Self::OrElse(_, operands) => each(&mut **operands, see),
+            Self::Conditional(operands) => each(&mut **operands, see),
+            Self::List(elements) => each(elements.iter_mut().map(|it| &mut it.value), see),
+            Self::Map(entries) => {
+                each(
+                    entries
+                        .iter_mut()
+                        .flat_map(|it| [&mut it.key, &mut it.value]),
+                    see,
+                );
+            }
+            Self::Object(made) => each(made.fields.iter_mut().map(|it| &mut it.value), see),
+            Self::Call(call) => {
+                see(&mut call.yields);
+                each(&mut *call.args, see);
+            }
+            Self::Loop(visit) => {
+                visit.range.for_each_type(see);
+                each(&mut visit.filter, see);
+                visit.body.for_each_type(see);
+            }
+            Self::OptionalMap(map) => {
+                map.operand.for_each_type(see);
+                map.body.for_each_type(see);
+            }
+        }
+    }
+
+    /// The value, where it is known before any other: a literal, a list or map of such, or what conversions make of one.
+    ///
+    /// Source: `maybeBuildListLiteral`, `maybeBuildMapLiteral` in `cel-go/interpreter/decorators.go`.
+    pub(crate) fn constant(&self) -> Option<Value<'static>> {
+        match self {
+            Self::Literal(value) => Some(value.clone()),
+            Self::Call(call) => call.constant.clone(),
+            Self::List(elements) => {
+                let values = elements.iter().map(|it| {
+                    let value = it.value.constant();
+                    value.filter(|_| !it.optional)
+                });
+                values.collect::<Option<_>>().map(Value::list)
+            }
+            Self::Map(entries) => {
+                let entries = entries.iter().map(|it| {
+                    let entry = (Key::of(&it.key.constant()?)?, it.value.constant()?);
+                    Some(entry).filter(|_| !it.optional)
+                });
+                let entries = entries.collect::<Option<_>>()?;
+                Some(Value(Kind::Map(Map::of_last(entries))))
+            }
+            Self::Empty(ty) if matches!(**ty, DeclType::Map(_)) => {
+                Some(Value(Kind::Map(Map::of_last(Vec::new()))))
+            }
+            Self::Empty(_) => Some(Value::list(Vec::new())),
             _ => None,
         }
+    }
+}
+
+fn each<'n>(nodes: impl IntoIterator<Item = &'n mut Node>, see: &mut dyn FnMut(&mut DeclType)) {
+    for node in nodes {
+        node.for_each_type(see);
     }
 }
 
@@ -145,6 +218,8 @@ pub(crate) struct Call {
     pub(crate) is_member: bool,
     /// The type of the value, as far as it is known.
     pub(crate) yields: DeclType,
+    /// What the call costs before it is made, where that decides which programs Kubernetes ends.
+    pub(crate) price: Option<Price>,
     /// The value, where the call converts a literal, or the value of such a call.
     pub(crate) constant: Option<Value<'static>>,
 }

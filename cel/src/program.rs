@@ -17,6 +17,8 @@ pub struct Program {
     node: Node,
     ty: DeclType,
     uses: Uses,
+    /// Whether optionals in optionals become one where they are read, as in Kubernetes.
+    flattens: bool,
 }
 
 /// What an expression reads and calls.
@@ -44,12 +46,13 @@ pub struct FieldPathExpr {
 // === impl Program ===
 
 impl Program {
-    pub(crate) fn new(source: &str, node: Node, ty: DeclType, uses: Uses) -> Self {
+    pub(crate) fn new(source: &str, node: Node, ty: DeclType, uses: Uses, flattens: bool) -> Self {
         Self {
             source: source.to_owned(),
             node,
             ty,
             uses,
+            flattens,
         }
     }
 
@@ -106,7 +109,7 @@ impl Program {
         bindings: &Bindings<'v>,
         budget: &mut Budget,
     ) -> Result<Value<'v>, EvaluateError> {
-        evaluate::evaluate(&self.node, bindings, budget).map_err(EvaluateError::from)
+        evaluate::evaluate(&self.node, self.flattens, bindings, budget).map_err(EvaluateError::from)
     }
 }
 

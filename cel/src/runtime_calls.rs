@@ -82,7 +82,7 @@ fn text(node: &Node) -> Option<String> {
 fn visit(node: &Node, see: &mut dyn FnMut(&Node)) {
     see(node);
     match node {
-        Node::Literal(_) | Node::Variable(_) | Node::Local(_) => {}
+        Node::Literal(_) | Node::Variable(_) | Node::Local(_) | Node::Empty(_) => {}
         Node::Select(select) | Node::Has(select) => visit(&select.operand, see),
         Node::Index(index) => visit_all([&index.operand, &index.key], see),
         Node::Not(operand) | Node::Negate(operand) => visit(operand, see),

@@ -122,10 +122,10 @@ impl Timestamp {
 
     /// The span from `earlier` to `self`, where it fits a duration.
     pub(crate) fn checked_since(self, earlier: Self) -> Option<Duration> {
-        let nanos = i128::from(self.seconds - earlier.seconds) * i128::from(NANOS_PER_SECOND)
-            + i128::from(self.nanos)
-            - i128::from(earlier.nanos);
-        i64::try_from(nanos).ok().map(Duration::from_nanos)
+        // The seconds alone must fit, as in Go (`subtractTimeChecked`).
+        let seconds = (self.seconds - earlier.seconds).checked_mul(NANOS_PER_SECOND)?;
+        let nanos = i64::from(self.nanos) - i64::from(earlier.nanos);
+        seconds.checked_add(nanos).map(Duration::from_nanos)
     }
 
     /// Writes whole seconds in UTC, as `metav1.Time` does.

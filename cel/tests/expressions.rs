@@ -6,6 +6,7 @@ mod expressions {
     mod corpus;
     mod data;
     mod hostile;
+    mod kubernetes;
     mod libraries;
     mod validation;
 

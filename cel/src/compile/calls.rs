@@ -9,7 +9,9 @@ use super::names::chain;
 use super::unify::instantiate;
 use crate::budget::{Budget, Meter};
 use crate::environment::Function;
-use crate::library::{Implementation, Pattern, Style, format, lists, opaque::Opaque, operators};
+use crate::library::{
+    self, Implementation, Pattern, Price, Style, format, lists, opaque::Opaque, operators,
+};
 use crate::node::{Call, Node, OrElse};
 use crate::types::DeclType;
 use crate::value::{Kind, Value};
@@ -51,6 +53,7 @@ impl Lowering<'_> {
             candidates: self.candidates(name, Style::Global, nodes.len()),
             args: nodes.into(),
             is_member: false,
+            price: self.price(name),
             constant: None,
             yields: self.mapping.substitute(&ty),
         };
@@ -117,6 +120,7 @@ impl Lowering<'_> {
             candidates,
             args: nodes.into(),
             is_member: true,
+            price: self.price(name),
             constant: None,
             yields,
         };
@@ -137,6 +141,10 @@ impl Lowering<'_> {
             })
             .map(|function| function.call)
             .collect()
+    }
+
+    fn price(&self, name: &str) -> Option<Price> {
+        library::price(name).filter(|_| !self.environment.rules().kro)
     }
 
     fn arguments(&mut self, args: &[IdedExpr]) -> (Vec<Node>, Vec<DeclType>) {
@@ -262,7 +270,7 @@ impl Lowering<'_> {
         let mut meter = Meter::new(Budget::default());
         let converted = call.candidates.iter();
         let converted = converted
-            .map(|convert| convert(std::slice::from_ref(value), &mut meter))
+            .map(|convert| convert(std::slice::from_ref(&value), &mut meter))
             .find_map(Result::ok);
         if converted.is_none() {
             self.bad_literal(ids, 0, &call.name);

@@ -207,7 +207,11 @@ impl<'e> Lowering<'e> {
         }
         let element = joined.unwrap_or_else(|| self.mapping.fresh());
         self.elements = types;
-        (Node::List(elements.into()), DeclType::list(element))
+        let ty = DeclType::list(element);
+        if elements.is_empty() {
+            return (Node::Empty(Box::new(ty.clone())), ty);
+        }
+        (Node::List(elements.into()), ty)
     }
 
     fn map(&mut self, map: &MapExpr) -> Lowered {
@@ -236,7 +240,11 @@ impl<'e> Lowering<'e> {
         }
         let key = key_ty.unwrap_or_else(|| self.mapping.fresh());
         let value = value_ty.unwrap_or_else(|| self.mapping.fresh());
-        (Node::Map(entries.into()), DeclType::map(key, value))
+        let ty = DeclType::map(key, value);
+        if entries.is_empty() {
+            return (Node::Empty(Box::new(ty.clone())), ty);
+        }
+        (Node::Map(entries.into()), ty)
     }
 
     /// The type inside the optional that `[?a]` and `{?k: a}` want.
@@ -258,7 +266,10 @@ impl<'e> Lowering<'e> {
             return current;
         };
         if self.mapping.assign(&previous, &current) {
-            return most_general(&previous, &current);
+            return match (&previous, &current) {
+                (DeclType::Null, other) | (other, DeclType::Null) => other.clone(),
+                _ => most_general(&previous, &current),
+            };
         }
         DeclType::Dyn
     }

@@ -103,7 +103,7 @@ impl Lowering<'_> {
         let (key_id, (key, key_ty)) = (key.id, self.lower(key));
         let strict = self.environment.rules().strict_literals;
         if let Some(value) = key.constant()
-            && !is_qualifier(value)
+            && !is_qualifier(&value)
             && (strict || matches!(key, Node::Literal(Value(Kind::Null | Kind::Bytes(_)))))
         {
             let text = format!("invalid qualifier type: {}", value.type_name());

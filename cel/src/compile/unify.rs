@@ -166,12 +166,14 @@ impl Mapping {
     }
 }
 
-/// The more general of two types that fit each other; `null` gives way to what takes it.
+/// The more general of two types that fit each other, which of `null` and a type that takes it is the right one.
+///
+/// Source: `mostGeneral`.
 pub(super) fn most_general(left: &DeclType, right: &DeclType) -> DeclType {
-    match (left, right) {
-        (DeclType::Null, other) | (other, DeclType::Null) => other.clone(),
-        _ if less_specific(left, right) => left.clone(),
-        _ => right.clone(),
+    if less_specific(left, right) {
+        left.clone()
+    } else {
+        right.clone()
     }
 }
 

@@ -150,7 +150,7 @@ impl Parts<'_, '_> {
         let is_text = self
             .args
             .first()
-            .is_some_and(|it| it.ty == DeclType::String);
+            .is_some_and(|it| it.ty.is_dyn() || it.ty == DeclType::String);
         if is_text { read(size, TRAVERSAL) } else { 0 }
     }
 
@@ -235,7 +235,7 @@ impl Parts<'_, '_> {
             }
             ("distinct", Some(size), []) => made(size.times(size), 2.0),
             ("sort", Some(size), []) => {
-                let is_text = matches!(self.items(), Some((DeclType::String | DeclType::Bytes, _)));
+                let is_text = self.target.is_some_and(|it| sorts_text(&it.ty));
                 made(
                     size.times(size),
                     if is_text { 2.0 + TRAVERSAL } else { 2.0 },
@@ -243,8 +243,7 @@ impl Parts<'_, '_> {
             }
             ("@sortByAssociatedKeys", Some(_), [keys]) => {
                 let size = size_of(keys);
-                let is_text = matches!(&keys.ty, DeclType::List(list)
-                    if matches!(list.element, DeclType::String | DeclType::Bytes));
+                let is_text = sorts_text(&keys.ty);
                 made(
                     size.times(size),
                     if is_text { 2.0 + TRAVERSAL } else { 2.0 },
@@ -259,20 +258,24 @@ impl Parts<'_, '_> {
         let target = self.target.map(size_of);
         let first = self.args.first();
         let size = first.map(size_of);
+        let is = |ty: &DeclType| first.is_some_and(|it| it.ty.is_dyn() || it.ty == *ty);
+        // Of what is not known, the other overloads count as well.
+        let any = first.map_or(0, |it| if it.ty.is_dyn() { CALL } else { 0 });
         Some(match (&*self.call.name, target, size) {
-            ("bytes", None, Some(size)) if first.is_some_and(|it| it.ty == DeclType::String) => {
+            ("bytes", None, Some(size)) if is(&DeclType::String) => {
+                // It runs over, as in Go.
                 let made = Size {
                     min: size.min,
-                    max: size.max.saturating_mul(4),
+                    max: size.max.wrapping_mul(4),
                 };
-                (read(size, TRAVERSAL), Some(made))
+                (any.max(read(size, TRAVERSAL)), Some(made))
             }
-            ("string", None, Some(size)) if first.is_some_and(|it| it.ty == DeclType::Bytes) => {
+            ("string", None, Some(size)) if is(&DeclType::Bytes) => {
                 let made = Size {
                     min: size.min / 4,
                     max: size.max,
                 };
-                (read(size, TRAVERSAL), Some(made))
+                (any.max(read(size, TRAVERSAL)), Some(made))
             }
             ("strings.quote", None, Some(size)) => {
                 // It runs over, as in Go.
@@ -292,6 +295,16 @@ impl Parts<'_, '_> {
             ),
             _ => return None,
         })
+    }
+}
+
+/// Whether texts or bytes may be sorted: of what is not known, every overload counts.
+fn sorts_text(list: &DeclType) -> bool {
+    match list {
+        DeclType::List(list) => {
+            list.element.is_dyn() || matches!(list.element, DeclType::String | DeclType::Bytes)
+        }
+        ty => ty.is_dyn(),
     }
 }
 
@@ -315,10 +328,10 @@ fn natural(node: &Node) -> Option<u64> {
     }
 }
 
-/// An integer that is written down.
+/// An integer that is written down; one below zero runs over, as in Go.
 fn integer(node: &Node) -> Option<u64> {
     match node {
-        Node::Literal(Value(Kind::Int(value))) => u64::try_from(*value).ok(),
+        Node::Literal(Value(Kind::Int(value))) => Some(value.cast_unsigned()),
         _ => None,
     }
 }

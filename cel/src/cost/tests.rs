@@ -144,6 +144,34 @@ fn estimates_are_those_of_kubernetes() {
         ("self.contains('A')", text(9), 2),
         ("isQuantity(self)", (DeclType::Dyn, of(TEXT)), 314_574),
         ("isQuantity(self)", (DeclType::Dyn, of(80)), 9),
+        // Of what is not known, every overload counts.
+        (
+            "bytes(self.a)",
+            (DeclType::Dyn, of(10)),
+            1_844_674_407_370_955_265,
+        ),
+        (
+            "string(self.a)",
+            (DeclType::Dyn, of(10)),
+            1_844_674_407_370_955_265,
+        ),
+        ("self.sort()", (DeclType::Dyn, of(10)), 222),
+        ("self.containsIP(self)", (DeclType::Dyn, of(10)), 7),
+        // The types of receivers follow from what is called on them.
+        ("self.value().sum()", (DeclType::Dyn, of(10)), u64::MAX),
+        ("self.distinct()[0].max()", (DeclType::Dyn, of(10)), 223),
+        ("[].max()", (DeclType::Dyn, of(10)), 10),
+        // Where a local variable is comes before how large it was made; so do the keys of a map.
+        (
+            "[self].map(v, [optional.of(''), optional.of('')])[0].sortBy(x, 0)",
+            (DeclType::Dyn, of(10)),
+            401,
+        ),
+        (
+            "{'': self}.all(k, ''.startsWith(k))",
+            (DeclType::Dyn, of(10)),
+            37,
+        ),
     ] {
         assert_eq!(cost(rule, own), want, "{rule}");
     }

@@ -4,6 +4,7 @@ use super::{Evaluated, Evaluator};
 use crate::budget::Meter;
 use crate::error::Failure;
 use crate::node::{Node, Relation};
+use crate::types::DeclType;
 use crate::value::{Kind, Value};
 
 // === impl Evaluator ===
@@ -11,10 +12,36 @@ use crate::value::{Kind, Value};
 impl<'v> Evaluator<'_, 'v> {
     pub(super) fn relation(&mut self, relation: Relation, operands: &[Node; 2]) -> Evaluated<'v> {
         let [left, right] = operands;
+        // Kubernetes has the program changed before it runs: nothing is in `[]`, whatever it would be.
+        // Source: `maybeOptimizeSetMembership` in `cel-go/interpreter/decorators.go`.
+        if self.flattens
+            && relation == Relation::In
+            && matches!(right, Node::Empty(ty) if matches!(**ty, DeclType::List(_)))
+        {
+            return Ok(Value::bool(false));
+        }
         let left = self.evaluate(left)?;
         let right = self.evaluate(right)?;
+        // In kro's cel-go, what is no number stands in no order to one; in that of Kubernetes the question is an error.
+        if !self.flattens
+            && !matches!(
+                relation,
+                Relation::Equal | Relation::NotEqual | Relation::In
+            )
+            && (is_nan(&left) || is_nan(&right) && is_number(&left))
+        {
+            return Ok(Value::bool(false));
+        }
         holds(relation, &left, &right, &mut self.meter).map(Value::bool)
     }
+}
+
+fn is_nan(value: &Value<'_>) -> bool {
+    matches!(value.0, Kind::Double(value) if value.is_nan())
+}
+
+fn is_number(value: &Value<'_>) -> bool {
+    matches!(value.0, Kind::Int(_) | Kind::Uint(_) | Kind::Double(_))
 }
 
 fn holds<'v>(

@@ -4,12 +4,15 @@
 //! field of something that has no fields, as in cel-go. An optional operand makes everything that
 //! is selected from it optional.
 //!
+//! Selections from one another are one chain: only what stands at its begin is unwrapped where it is optional. An optional
+//! within the chain, such as an element of a list of optionals, has neither fields nor elements.
+//!
 //! Source: `refQualify` and `applyQualifiers` in `cel-go/interpreter/attributes.go`.
 
 use super::{Evaluated, Evaluator};
 use crate::error::Failure;
 use crate::library::opaque::Opaque;
-use crate::node::{Demand, Index, Select};
+use crate::node::{Demand, Index, Node, Select};
 use crate::value::{Kind, Value, double_to_int};
 
 type Found<'v> = Result<Option<Value<'v>>, Failure>;
@@ -18,25 +21,15 @@ type Found<'v> = Result<Option<Value<'v>>, Failure>;
 
 impl<'v> Evaluator<'_, 'v> {
     pub(super) fn select(&mut self, select: &Select) -> Evaluated<'v> {
-        let operand = self.evaluate(&select.operand)?;
-        if let (Kind::Map(map), Demand::Required) = (&operand.0, select.demand) {
-            return match map.field(&select.field)? {
-                Some(value) => Ok(value),
-                None => Err(Failure::missing_key(&select.field)),
-            };
-        }
-        match unwrap(operand, select.demand) {
-            Operand::Empty => Ok(Value::NONE),
-            Operand::Optional(value) => wrap(field(&value, &select.field)),
-            Operand::Plain(value) => {
-                field(&value, &select.field)?.ok_or_else(|| Failure::missing_key(&select.field))
-            }
-        }
+        self.selected(select).map(Operand::wrap)
+    }
+
+    pub(super) fn index(&mut self, index: &Index) -> Evaluated<'v> {
+        self.indexed(index).map(Operand::wrap)
     }
 
     pub(super) fn has(&mut self, select: &Select) -> Evaluated<'v> {
-        let operand = self.evaluate(&select.operand)?;
-        let present = match unwrap(operand, Demand::Optional) {
+        let present = match self.operand(&select.operand)? {
             Operand::Empty => false,
             Operand::Optional(value) | Operand::Plain(value) => {
                 field(&value, &select.field)?.is_some()
@@ -45,19 +38,50 @@ impl<'v> Evaluator<'_, 'v> {
         Ok(Value::bool(present))
     }
 
-    pub(super) fn index(&mut self, index: &Index) -> Evaluated<'v> {
-        let operand = self.evaluate(&index.operand)?;
-        let operand = unwrap(operand, index.demand);
+    /// Evaluates what something is selected from.
+    fn operand(&mut self, node: &Node) -> Result<Operand<'v>, Failure> {
+        match node {
+            Node::Select(select) => {
+                self.meter.charge(1)?;
+                self.selected(select)
+            }
+            Node::Index(index) => {
+                self.meter.charge(1)?;
+                self.indexed(index)
+            }
+            // What is selected from a choice is selected from the side that is chosen.
+            Node::Conditional(sides) => {
+                self.meter.charge(1)?;
+                let side = self.side(sides)?;
+                self.operand(side)
+            }
+            node => self.evaluate(node).map(unwrap),
+        }
+    }
+
+    fn selected(&mut self, select: &Select) -> Result<Operand<'v>, Failure> {
+        match self.operand(&select.operand)?.asked(select.demand) {
+            Operand::Empty => Ok(Operand::Empty),
+            Operand::Optional(value) => Ok(found(field(&value, &select.field)?)),
+            Operand::Plain(value) => match field(&value, &select.field)? {
+                Some(value) => Ok(Operand::Plain(value)),
+                None => Err(Failure::missing_key(&select.field)),
+            },
+        }
+    }
+
+    fn indexed(&mut self, index: &Index) -> Result<Operand<'v>, Failure> {
+        let operand = self.operand(&index.operand)?.asked(index.demand);
         // Nothing has no elements, whatever the key would be.
         if matches!(operand, Operand::Empty) {
-            return Ok(Value::NONE);
+            return Ok(operand);
         }
         let key = self.evaluate(&index.key)?;
         match operand {
-            Operand::Empty => Ok(Value::NONE),
-            Operand::Optional(value) => wrap(element(&value, &key)),
+            Operand::Empty => Ok(Operand::Empty),
+            Operand::Optional(value) => Ok(found(element(&value, &key)?)),
             Operand::Plain(value) => match element(&value, &key)? {
-                Some(value) => Ok(value),
+                Some(value) => Ok(Operand::Plain(value)),
                 None if matches!(value.0, Kind::List(_)) => {
                     Err(Failure::new(format!("index out of bounds: {key}")))
                 }
@@ -76,20 +100,36 @@ enum Operand<'v> {
     Plain(Value<'v>),
 }
 
-fn unwrap(operand: Value<'_>, demand: Demand) -> Operand<'_> {
-    match (operand.0, demand) {
-        (Kind::Optional(None), _) => Operand::Empty,
-        (Kind::Optional(Some(value)), _) => Operand::Optional((*value).clone()),
-        (kind, Demand::Optional) => Operand::Optional(Value(kind)),
-        (kind, Demand::Required) => Operand::Plain(Value(kind)),
+fn unwrap(operand: Value<'_>) -> Operand<'_> {
+    match operand.0 {
+        Kind::Optional(None) => Operand::Empty,
+        Kind::Optional(Some(value)) => Operand::Optional((*value).clone()),
+        kind => Operand::Plain(Value(kind)),
     }
 }
 
-fn wrap(found: Found<'_>) -> Evaluated<'_> {
-    Ok(match found? {
-        Some(value) => Value::some(value),
-        None => Value::NONE,
-    })
+fn found(value: Option<Value<'_>>) -> Operand<'_> {
+    value.map_or(Operand::Empty, Operand::Optional)
+}
+
+// === impl Operand ===
+
+impl<'v> Operand<'v> {
+    /// The operand of a selection that asks or demands.
+    fn asked(self, demand: Demand) -> Self {
+        match (self, demand) {
+            (Self::Plain(value), Demand::Optional) => Self::Optional(value),
+            (operand, _) => operand,
+        }
+    }
+
+    fn wrap(self) -> Value<'v> {
+        match self {
+            Self::Empty => Value::NONE,
+            Self::Optional(value) => Value::some(value),
+            Self::Plain(value) => value,
+        }
+    }
 }
 
 fn field<'v>(operand: &Value<'v>, name: &str) -> Found<'v> {

@@ -82,6 +82,18 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     ),
 ];
 
+/// An overload that only the checker of Kubernetes' cel-go has: no integer becomes a duration.
+///
+/// Source: `overloads.IntToDuration` in `cel-go/common/stdlib/standard.go`.
+pub(super) const INT_TO_DURATION: &[Entry] = &[global(
+    "duration",
+    &["(int) -> duration"],
+    |args, _| match args {
+        [Value(Kind::Int(_))] => Err(conversion("int", "google.protobuf.Duration")),
+        _ => Err(Failure::NoOverload),
+    },
+)];
+
 fn type_of<'v>(args: &[Value<'v>], _: &mut Meter) -> Returned<'v> {
     match args {
         [value] => Ok(Value(Kind::Type(value.type_name()))),
@@ -173,7 +185,7 @@ fn truncate_to_int(value: f64) -> Result<i64, Failure> {
     }
 }
 
-fn to_string<'v>(args: &[Value<'v>], _: &mut Meter) -> Returned<'v> {
+pub(super) fn to_string<'v>(args: &[Value<'v>], _: &mut Meter) -> Returned<'v> {
     let text = match args {
         [value @ Value(Kind::String(_))] => return Ok(value.clone()),
         [Value(Kind::Bool(value))] => value.to_string(),

@@ -1,9 +1,9 @@
 //! `string.format`, whose result depends on no locale.
 //!
-//! Both environments use version 2 of the formatter. Kubernetes pins the strings extension at a
-//! version whose formatter quotes the strings inside lists and maps; that difference is known.
+//! kro has the second version of the formatter. Kubernetes has the first, which writes what is inside lists and maps as
+//! literals ([`first`]).
 //!
-//! Source: `cel-go/ext/formatting_v2.go`.
+//! Source: `cel-go/ext/{formatting,formatting_v2}.go`.
 
 use std::fmt::Write as _;
 
@@ -13,13 +13,26 @@ use crate::error::{EvaluateError, Failure};
 use crate::types::DeclType;
 use crate::value::{Kind, List, Value};
 
+mod first;
+
 pub(super) const FUNCTIONS: &[Entry] =
     &[member("format", &["(string, list(dyn)) -> string"], format)];
+
+/// The formatter that Kubernetes has.
+pub(super) const FIRST: &[Entry] = &[member(
+    "format",
+    &["(string, list(dyn)) -> string"],
+    |args, meter| written(args, meter, true),
+)];
 
 const PRECISION_DEFAULT: usize = 6;
 const PRECISION_MAX: usize = 100;
 
 fn format<'v>(args: &[Value<'v>], meter: &mut Meter) -> Returned<'v> {
+    written(args, meter, false)
+}
+
+fn written<'v>(args: &[Value<'v>], meter: &mut Meter, first: bool) -> Returned<'v> {
     let [Value(Kind::String(pattern)), Value(Kind::List(values))] = args else {
         return Err(Failure::NoOverload);
     };
@@ -27,6 +40,7 @@ fn format<'v>(args: &[Value<'v>], meter: &mut Meter) -> Returned<'v> {
         rest: pattern.chars(),
         values,
         used: 0,
+        first,
     };
     let mut text = String::new();
     while let Some(c) = formatter.rest.next() {
@@ -45,6 +59,8 @@ struct Formatter<'p, 'v> {
     rest: std::str::Chars<'p>,
     values: &'p List<'v>,
     used: usize,
+    /// Whether it is the formatter that Kubernetes has.
+    first: bool,
 }
 
 // === impl Formatter ===
@@ -68,6 +84,8 @@ impl Formatter<'_, '_> {
         };
         let places = precision.unwrap_or(PRECISION_DEFAULT);
         let formatted = match verb {
+            's' if self.first => return first::text(&value, meter),
+            'd' | 'f' | 'e' if self.first => first::number(verb, &value, places),
             's' => return text(&value, meter),
             'd' => decimal(&value),
             'f' => fixed(&value, places),
@@ -126,6 +144,7 @@ pub(crate) fn judge(
         rest: pattern.chars(),
         values: &List::of(Vec::new()),
         used: 0,
+        first,
     };
     while let Some(c) = formatter.rest.next() {
         if c != '%' {

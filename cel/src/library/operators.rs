@@ -1,8 +1,8 @@
 //! The signatures of the operators.
 //!
 //! Operators have their own nodes in a program and are evaluated there; this table is for the
-//! checker alone. The comparisons of mixed number types are a second table, because the checker of
-//! kro knows them only after a macro with a variable; at run time they always work.
+//! checker alone. The checker of kro knows the comparisons of mixed number types only after a macro
+//! with a variable; at run time they always work.
 
 use super::{Entry, Returned, global};
 use crate::budget::Meter;
@@ -10,14 +10,22 @@ use crate::error::Failure;
 use crate::types::DeclType;
 use crate::value::Value;
 
-const ORDER: &[&str] = &["({comparable}, {comparable}) -> bool"];
-const MIXED_ORDER: &[&str] = &[
+/// In the order of cel-go: the first that fits is what an element of `[]` is taken for.
+const ORDER: &[&str] = &[
+    "(bool, bool) -> bool",
+    "(int, int) -> bool",
     "(int, double) -> bool",
     "(int, uint) -> bool",
+    "(uint, uint) -> bool",
     "(uint, double) -> bool",
     "(uint, int) -> bool",
+    "(double, double) -> bool",
     "(double, int) -> bool",
     "(double, uint) -> bool",
+    "(string, string) -> bool",
+    "(bytes, bytes) -> bool",
+    "(timestamp, timestamp) -> bool",
+    "(duration, duration) -> bool",
 ];
 const EQUAL: &[&str] = &["(A, A) -> bool"];
 
@@ -102,14 +110,6 @@ const NUMBERS: &[&str] = &[
     "(uint, uint) -> uint",
 ];
 
-/// The comparisons of mixed number types.
-pub(super) const MIXED: &[Entry] = &[
-    global("_<_", MIXED_ORDER, evaluated_as_node),
-    global("_<=_", MIXED_ORDER, evaluated_as_node),
-    global("_>_", MIXED_ORDER, evaluated_as_node),
-    global("_>=_", MIXED_ORDER, evaluated_as_node),
-];
-
 /// Whether an overload compares numbers of two types.
 ///
 /// cel-go takes them out of the environment where `CrossTypeNumericComparisons` is off, but the environment of a nested scope
@@ -117,7 +117,8 @@ pub(super) const MIXED: &[Entry] = &[
 ///
 /// Source: `enterScope`, `exitScope` in `cel-go/checker/env.go`.
 pub(crate) fn is_mixed_order(name: &str, params: &[DeclType]) -> bool {
-    MIXED.iter().any(|entry| entry.name == name) && matches!(params, [left, right] if left != right)
+    matches!(name, "_<_" | "_<=_" | "_>_" | "_>=_")
+        && matches!(params, [left, right] if left != right)
 }
 
 fn evaluated_as_node<'v>(_: &[Value<'v>], _: &mut Meter) -> Returned<'v> {

@@ -90,6 +90,10 @@ fn add<'v>(args: &[Value<'v>], meter: &mut Meter) -> Returned<'v> {
 }
 
 fn sub<'v>(args: &[Value<'v>], meter: &mut Meter) -> Returned<'v> {
+    // Go negates what it subtracts, and of the smallest int that is itself.
+    if let [_, Value(Kind::Int(i64::MIN))] = args {
+        return combine(args, meter, Quantity::plus);
+    }
     combine(args, meter, Quantity::minus)
 }
 

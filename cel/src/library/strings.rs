@@ -50,6 +50,22 @@ pub(super) const FUNCTIONS: &[Entry] = &[
 ];
 
 /// `reverse` came with version 3 of the extension, which Kubernetes does not use yet.
+/// The position of nothing in a text is the one that is asked for, whatever it is, in Kubernetes' cel-go (0.26). These come
+/// before the others.
+///
+/// Source: `indexOfOffset`, `lastIndexOfOffset` in `cel-go/ext/strings.go`.
+pub(super) const INDEX_OF_NOTHING: &[Entry] = &[
+    member("indexOf", FIND, index_of_nothing),
+    member("lastIndexOf", FIND, index_of_nothing),
+];
+
+fn index_of_nothing<'v>(args: &[Value<'v>], _: &mut Meter) -> Returned<'v> {
+    match find_arguments(args)? {
+        (_, "", Some(offset)) => Ok(Value::int(offset)),
+        _ => Err(Failure::NoOverload),
+    }
+}
+
 pub(super) const REVERSE: &[Entry] = &[member("reverse", TO_STRING, reverse)];
 
 fn char_at<'v>(args: &[Value<'v>], _: &mut Meter) -> Returned<'v> {
