@@ -52,13 +52,12 @@ pub(crate) use webhook::TokenWebhook;
 pub use webhook::TokenWebhookError;
 
 use crate::{
-    config::Anonymous,
-    config::Syncers,
+    config::{Anonymous, Syncers},
     refusal::Refusal,
     request::{
-        CertificateIdentity, Credential, Fence, ForeignCertificate, HeaderNames, Origin, Pass,
-        Peer, RequestContext, RequestInfo, RequestOrigin, SecretToken, SpokeToken, Trail, UserInfo,
-        issuer_of, share::Share,
+        Asked, CertificateIdentity, Credential, Fence, ForeignCertificate, HeaderNames, Origin,
+        Pass, Peer, RequestContext, RequestInfo, RequestOrigin, SecretToken, SpokeToken, Trail,
+        UserInfo, issuer_of, share::Share,
     },
     tls::ClientVerifier,
     websocket::{self, MalformedToken},
@@ -67,9 +66,7 @@ use crate::{
 /// A request whose sender is known. Only this module makes it.
 #[derive(Debug)]
 pub struct Authenticated<R> {
-    request: R,
-    info: RequestInfo,
-    context: RequestContext,
+    asked: Box<Asked<R>>,
 }
 
 /// Knows the credentials that are good.
@@ -574,6 +571,13 @@ fn bearer_token(headers: &HeaderMap) -> Result<Option<Cow<'_, str>>, MalformedTo
     Ok(websocket::bearer_token(headers)?.map(Cow::Owned))
 }
 
+/// The refusal of a syncer where the hub itself looks after everything.
+fn syncer_refused() -> Refusal {
+    let text = "this hub looks after its spokes itself, and shares them with no syncer of another process: start it with \
+                --no-syncer";
+    Status::failure(403, api::StatusReason::Forbidden, text).into()
+}
+
 // === impl Sender ===
 
 impl Sender {
@@ -595,11 +599,12 @@ impl Sender {
         context.fence = Fence::of(&request.headers);
         // Nothing behind this point may see or relay the header.
         request.headers.remove(header::AUTHORIZATION);
-        Authenticated {
+        let asked = Box::new(Asked {
             request,
             info,
             context,
-        }
+        });
+        Authenticated { asked }
     }
 }
 
@@ -608,56 +613,50 @@ impl Sender {
 impl<R> Authenticated<R> {
     /// The request itself.
     pub fn request(&self) -> &R {
-        &self.request
+        &self.asked.request
     }
 
     /// What the path says.
     pub fn info(&self) -> &RequestInfo {
-        &self.info
+        &self.asked.info
     }
 
     /// Who asks.
     pub fn context(&self) -> &RequestContext {
-        &self.context
+        &self.asked.context
     }
 
     /// Puts another user in the place of the sender, who stays on record. For impersonation, once it is allowed.
     pub(crate) fn acting_as(mut self, user: Arc<UserInfo>) -> Self {
-        if let Some(trail) = &self.context.trail {
+        let context = &mut self.asked.context;
+        if let Some(trail) = &context.trail {
             trail.note_impersonated(&user);
         }
-        let sender = std::mem::replace(&mut self.context.user, user);
-        self.context.impersonator = Some(sender);
+        let sender = std::mem::replace(&mut context.user, user);
+        context.impersonator = Some(sender);
         self
     }
 
     /// Sets what collects the audit event of the request.
     pub(crate) fn set_trail(&mut self, trail: Arc<Trail>) {
-        self.context.trail = Some(trail);
+        self.asked.context.trail = Some(trail);
     }
 
     /// Notes what the authorizer says, for the audit event of the request.
     pub(crate) fn note_decision(&mut self, allowed: bool, reason: Cow<'static, str>) {
-        self.context.note_decision(allowed, reason);
+        self.asked.context.note_decision(allowed, reason);
     }
 
     /// Sets the quota share of the sender.
     pub(crate) fn set_share(&mut self, share: &Arc<Share>) {
-        self.context.share = Some(Arc::clone(share));
+        self.asked.context.share = Some(Arc::clone(share));
     }
 
-    /// Takes the request apart, for the authorizer, which makes an `Authorized` out of the parts.
-    pub(crate) fn into_parts(self) -> (R, RequestInfo, RequestContext) {
-        (self.request, self.info, self.context)
+    /// Gives the request to the authorizer, which makes an `Authorized` of it.
+    pub(crate) fn into_asked(self) -> Box<Asked<R>> {
+        self.asked
     }
 }
 
 #[cfg(test)]
 mod tests;
-
-/// The refusal of a syncer where the hub itself looks after everything.
-fn syncer_refused() -> Refusal {
-    let text = "this hub looks after its spokes itself, and shares them with no syncer of another process: start it with \
-                --no-syncer";
-    Status::failure(403, api::StatusReason::Forbidden, text).into()
-}

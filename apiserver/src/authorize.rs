@@ -54,8 +54,8 @@ use crate::{
     refusal::Refusal,
     registry::ClusterKind,
     request::{
-        ALL_AUTHENTICATED, Ending, RequestContext, RequestInfo, SERVICE_ACCOUNT_PREFIX, UserInfo,
-        Verb,
+        ALL_AUTHENTICATED, Asked, Ending, RequestContext, RequestInfo, SERVICE_ACCOUNT_PREFIX,
+        UserInfo, Verb,
     },
 };
 
@@ -75,9 +75,7 @@ const SPOKE_GROUP: &str = "wheelhouse.dev";
 /// A request that its sender may do. Only this module makes it.
 #[derive(Debug)]
 pub struct Authorized<R> {
-    request: R,
-    info: RequestInfo,
-    context: RequestContext,
+    asked: Box<Asked<R>>,
     /// For a request over all clusters that is judged cluster by cluster.
     sight: Option<Sight>,
     /// The spokes that such a request may be relayed to.
@@ -261,12 +259,9 @@ impl Authorizer {
             spokes,
             reason,
         } = passed;
-        let (request, info, mut context) = authenticated.into_parts();
-        context.note_decision(true, reason);
+        authenticated.note_decision(true, reason);
         Ok(Authorized {
-            request,
-            info,
-            context,
+            asked: authenticated.into_asked(),
             sight,
             spokes,
             reach,
@@ -537,17 +532,17 @@ impl Verdict {
 impl<R> Authorized<R> {
     /// The request itself: `http::request::Parts` in the server.
     pub fn request(&self) -> &R {
-        &self.request
+        &self.asked.request
     }
 
     /// What the path says.
     pub fn info(&self) -> &RequestInfo {
-        &self.info
+        &self.asked.info
     }
 
     /// Who asks.
     pub fn context(&self) -> &RequestContext {
-        &self.context
+        &self.asked.context
     }
 
     /// The clusters that the sender may look into; `None` where the request is not judged cluster by cluster.
@@ -562,7 +557,7 @@ impl<R> Authorized<R> {
 
     /// The 403 for a request that everyone who judged it has refused.
     pub(crate) fn refused_by_all(&self) -> Refusal {
-        forbidden(&Attributes::of_request(&self.context, &self.info), "").into()
+        forbidden(&Attributes::of_request(self.context(), self.info()), "").into()
     }
 
     /// How far the request may go.
@@ -572,16 +567,19 @@ impl<R> Authorized<R> {
 
     /// Sets what ends a long-running answer to this request.
     pub(crate) fn set_ending(&mut self, ending: Ending) {
-        self.context.ending = ending;
+        self.asked.context.ending = ending;
     }
 
     /// Makes an authorized request without asking anyone, for component tests of handlers.
     #[cfg(test)]
     pub(crate) fn for_test(request: R, info: RequestInfo, context: RequestContext) -> Self {
-        Self {
+        let asked = Box::new(Asked {
             request,
             info,
             context,
+        });
+        Self {
+            asked,
             sight: Some(Sight::All),
             spokes: Vec::new(),
             reach: Reach::Target,

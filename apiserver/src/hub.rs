@@ -255,22 +255,25 @@ impl Hub {
             }
         };
         let span = request_span(&info, head);
-        self.process_routed((parts, info), body, (peer, seat), head, &span)
+        // Boxed: what follows is handed through several futures.
+        let routed = Box::new((parts, info));
+        self.process_routed(routed, body, (peer, seat), head, &span)
             .instrument(span.clone())
             .await
     }
 
     async fn process_routed(
         &self,
-        (mut parts, info): (Parts, RequestInfo),
+        mut routed: Box<(Parts, RequestInfo)>,
         body: RequestBody,
         (peer, seat): Sat<'_>,
         head: &Head,
         span: &Span,
     ) -> Response {
+        let (parts, info) = &mut *routed;
         let now = Timestamp::now();
-        let target = Target::of(&self.parts.registry, &info, peer.origin(now));
-        let kind = kind_of(&target, &parts, &info);
+        let target = Target::of(&self.parts.registry, info, peer.origin(now));
+        let kind = kind_of(&target, parts, info);
         let is_long_running = kind != Kind::Request;
         let lasting = if is_long_running {
             Lasting::LongRunning
@@ -287,11 +290,11 @@ impl Hub {
             .identify(&parts.headers, peer, &info.cluster, &info.path, now)
             .await;
         let (sender, deadline) = match identified
-            .and_then(|sender| Ok((sender, deadline::of(&parts, &info, head.started)?)))
+            .and_then(|sender| Ok((sender, deadline::of(parts, info, head.started)?)))
         {
             Ok(known) => known,
             Err(refusal) => {
-                return self.refuse_early(&parts, Some(&info), &refusal, head).await;
+                return self.refuse_early(parts, Some(info), &refusal, head).await;
             }
         };
         let cluster = info.cluster.clone();
@@ -299,13 +302,14 @@ impl Hub {
             matches!(target, Target::Preview).then(|| AsCaller::of(self, peer, &parts.headers));
         let record = self.parts.audit.begin(Arrived {
             audit_id: &head.audit_id,
-            parts: &parts,
-            info: Some(&info),
+            parts,
+            info: Some(info),
             user: Some(sender.user()),
             address: head.address,
             at: now,
         });
         self.parts.authenticator.clear_remote(&mut parts.headers);
+        let (parts, info) = *routed;
         let mut authenticated = sender.authenticate(parts, info, |user| {
             RequestContext::new(user, head.audit_id.clone(), cluster, now, deadline)
         });

@@ -33,6 +33,7 @@ pub(crate) use follow::DefinitionChanged;
 pub use scope::ResourceScope;
 pub use view::ClusterKind;
 
+use crate::request::RequestInfo;
 use crate::served::{ServedKind, ServedKinds};
 use crate::strategy::rules::AuthorStamp;
 use clusters::Clusters;
@@ -111,6 +112,23 @@ impl Registry {
             resource,
         };
         self.clusters.view(cluster)?.lookup(&name)
+    }
+
+    /// [`Registry::cluster_kind`] and [`Registry::lookup`] at one moment.
+    pub(crate) fn find(
+        &self,
+        cluster: &LogicalCluster,
+        info: &RequestInfo,
+    ) -> Option<(ClusterKind, Option<Arc<ResourceScope>>)> {
+        let view = self.clusters.view(cluster)?;
+        let scope = info.is_resource.then(|| {
+            view.lookup(&view::ResourceName {
+                group: &info.group,
+                version: &info.version,
+                resource: &info.resource,
+            })
+        });
+        Some((view.kind(), scope.flatten()))
     }
 
     /// [`Registry::lookup`] by the name that a storage key has for the cluster.

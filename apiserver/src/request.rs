@@ -2,6 +2,7 @@
 //!
 //! Invariant: this module imports no stage, so that every stage can import it.
 
+mod asked;
 mod claims;
 mod context;
 mod credential;
@@ -16,6 +17,7 @@ pub mod share;
 mod trail;
 mod user;
 
+pub(crate) use asked::Asked;
 pub(crate) use claims::{BoundObject, CREDENTIAL_ID, Claims, issuer_of};
 pub(crate) use context::Decided;
 pub use context::{Ending, RequestContext, RequestOrigin};

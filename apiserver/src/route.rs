@@ -12,6 +12,8 @@
 
 mod path;
 
+use std::borrow::Cow;
+
 use api::{
     cluster::{ClusterScope, LogicalCluster},
     query::Query,
@@ -48,7 +50,9 @@ pub fn route(method: &Method, uri: &Uri) -> Result<RequestInfo, Refusal> {
         return Err(Status::bad_request("the request has no path").into());
     }
     let (cluster, named_by, local) = strip_cluster(&decoded)?;
-    check_raw_cluster(uri.path(), &decoded, local)?;
+    if let Cow::Owned(decoded) = &decoded {
+        check_raw_cluster(uri.path(), decoded, local)?;
+    }
     let mut info = RequestInfo {
         cluster,
         named_by,

@@ -89,6 +89,11 @@ pub(crate) async fn ready(
     Ok(entries)
 }
 
+/// Whether a webhook converts the objects of a scope, so that [`ready`] may ask it.
+pub(crate) fn asks_webhook(scope: &ResourceScope) -> bool {
+    matches!(scope.rules.conversion, Conversion::Webhook(_))
+}
+
 /// [`ready`] for one entry.
 pub(crate) async fn ready_one(
     shared: &Shared,
@@ -110,7 +115,7 @@ pub(crate) async fn ready_event(
     event: &Arc<Event>,
     with_previous: bool,
 ) -> Result<Arc<Event>, Refusal> {
-    if !matches!(scope.rules.conversion, Conversion::Webhook(_)) {
+    if !asks_webhook(scope) {
         return Ok(Arc::clone(event));
     }
     let previous = event.previous().filter(|_| with_previous);

@@ -35,12 +35,12 @@ pub(super) async fn object(
 ) -> Result<Response, Refusal> {
     let ready;
     let shown = match shown {
-        Shown::Entry(entry) => {
+        Shown::Entry(entry) if convert::asks_webhook(call.scope) => {
             let (scope, deadline) = (call.scope, call.context.deadline);
             ready = Shown::Entry(convert::ready_one(call.shared, scope, entry, deadline).await?);
             &ready
         }
-        Shown::Value(_) => shown,
+        Shown::Entry(_) | Shown::Value(_) => shown,
     };
     match form.shape {
         Shape::Object => Ok(respond::json(code, form, bytes(call, shown)?)),

@@ -79,11 +79,10 @@ impl Target {
             ClusterScope::One(cluster) => cluster,
             ClusterScope::All => return Self::over_all(registry, info),
         };
-        let Some(kind) = registry.cluster_kind(cluster) else {
+        let Some((kind, scope)) = registry.find(cluster, info) else {
             return Self::NoSuchCluster;
         };
         if info.is_resource {
-            let (group, version, resource) = (&info.group, &info.version, &info.resource);
             if kind != ClusterKind::Composite && is_token_request(info) {
                 return Self::Token(cluster.clone());
             }
@@ -93,7 +92,6 @@ impl Target {
             if kubeconfig_request::is_asked_for(info) {
                 return Self::Kubeconfig;
             }
-            let scope = registry.lookup(cluster, group, version, resource);
             let is_seen = |scope: &Arc<ResourceScope>| scope.is_served() || origin.is_controller();
             if let Some(scope) = scope.filter(is_seen) {
                 return Self::Stored(scope);

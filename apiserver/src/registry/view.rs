@@ -1,10 +1,11 @@
 //! What one logical cluster serves at one moment.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use api::{GroupResource, GroupVersionResource};
+use indexmap::{Equivalent, IndexMap};
 
 use super::compile::Installed;
 use super::scope::ResourceScope;
@@ -24,7 +25,7 @@ pub enum ClusterKind {
 /// The kinds that every cluster of one [`ClusterKind`] serves.
 #[derive(Debug, Default)]
 pub(super) struct Layer {
-    scopes: HashMap<GroupVersionResource, Arc<ResourceScope>>,
+    scopes: IndexMap<GroupVersionResource, Arc<ResourceScope>>,
     /// Kinds that are listed in discovery and answered elsewhere (reviews).
     pub(super) unstored: Vec<Arc<ServedKind>>,
 }
@@ -34,16 +35,39 @@ pub(super) struct Layer {
 pub(super) struct ClusterView {
     kind: ClusterKind,
     layer: Arc<Layer>,
-    installed: HashMap<GroupResource, Installed>,
+    installed: IndexMap<GroupResource, Installed>,
     served: OnceLock<Arc<ServedKinds>>,
 }
 
-/// A resource in a version, borrowed.
-#[derive(Debug, Clone, Copy)]
+/// A resource in a version, borrowed: finds what a [`GroupVersionResource`] with the same fields, in the same order, is the key of.
+#[derive(Debug, Clone, Copy, Hash)]
 pub(super) struct ResourceName<'a> {
     pub(super) group: &'a str,
     pub(super) version: &'a str,
     pub(super) resource: &'a str,
+}
+
+/// A resource whatever its version, borrowed: likewise for a [`GroupResource`].
+#[derive(Debug, Clone, Copy, Hash)]
+struct AnyVersion<'a> {
+    group: &'a str,
+    resource: &'a str,
+}
+
+// === impl ResourceName ===
+
+impl Equivalent<GroupVersionResource> for ResourceName<'_> {
+    fn equivalent(&self, key: &GroupVersionResource) -> bool {
+        (self.group, self.version, self.resource) == (&*key.group, &*key.version, &*key.resource)
+    }
+}
+
+// === impl AnyVersion ===
+
+impl Equivalent<GroupResource> for AnyVersion<'_> {
+    fn equivalent(&self, key: &GroupResource) -> bool {
+        (self.group, self.resource) == (&*key.group, &*key.resource)
+    }
 }
 
 // === impl Layer ===
@@ -84,7 +108,7 @@ impl ClusterView {
         Self {
             kind,
             layer,
-            installed: HashMap::new(),
+            installed: IndexMap::new(),
             served: OnceLock::new(),
         }
     }
@@ -94,19 +118,23 @@ impl ClusterView {
     }
 
     pub(super) fn lookup(&self, name: &ResourceName<'_>) -> Option<Arc<ResourceScope>> {
-        self.lookup_gvr(&GroupVersionResource::new(
-            name.group,
-            name.version,
-            name.resource,
-        ))
+        if let Some(scope) = self.layer.scopes.get(name) {
+            return Some(Arc::clone(scope));
+        }
+        let any_version = AnyVersion {
+            group: name.group,
+            resource: name.resource,
+        };
+        let installed = self.installed.get(&any_version)?;
+        installed.versions.get(name.version).map(Arc::clone)
     }
 
     pub(super) fn lookup_gvr(&self, gvr: &GroupVersionResource) -> Option<Arc<ResourceScope>> {
-        if let Some(scope) = self.layer.scopes.get(gvr) {
-            return Some(Arc::clone(scope));
-        }
-        let installed = self.installed.get(&gvr.group_resource())?;
-        installed.versions.get(&gvr.version).map(Arc::clone)
+        self.lookup(&ResourceName {
+            group: &gvr.group,
+            version: &gvr.version,
+            resource: &gvr.resource,
+        })
     }
 
     /// Whether the cluster's layer has a resource, so that no definition can add it.
@@ -133,7 +161,7 @@ impl ClusterView {
         view.served = OnceLock::new();
         match installed {
             Some(installed) => drop(view.installed.insert(resource.clone(), installed)),
-            None => drop(view.installed.remove(resource)),
+            None => drop(view.installed.swap_remove(resource)),
         }
         view
     }

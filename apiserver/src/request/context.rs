@@ -62,7 +62,8 @@ pub(crate) struct Decided {
 /// Ends an answer that goes on for as long as it likes: because the server drains, or because its receiver may not go on.
 #[derive(Clone, Debug)]
 pub struct Ending {
-    end: CancellationToken,
+    /// `None` where nothing ends it.
+    end: Option<CancellationToken>,
     /// Why, set before `end` is cancelled; without it, the server drains. As long as somebody holds it the answer goes on.
     reason: Option<Arc<OnceLock<Box<Status>>>>,
 }
@@ -81,22 +82,33 @@ pub enum RequestOrigin {
 // === impl Ending ===
 
 impl Ending {
+    /// Never ends an answer.
+    pub(crate) const fn never() -> Self {
+        Self {
+            end: None,
+            reason: None,
+        }
+    }
+
     /// Ends with `end`, without a word.
-    pub(crate) fn of(end: CancellationToken) -> Self {
-        Self { end, reason: None }
+    pub(crate) const fn of(end: CancellationToken) -> Self {
+        Self {
+            end: Some(end),
+            reason: None,
+        }
     }
 
     /// Ends with `end`, and says why.
     pub(crate) fn with_reason(end: CancellationToken, reason: Arc<OnceLock<Box<Status>>>) -> Self {
         Self {
-            end,
+            end: Some(end),
             reason: Some(reason),
         }
     }
 
     /// Is cancelled when the answer has to end.
     pub(crate) fn token(&self) -> CancellationToken {
-        self.end.clone()
+        self.end.clone().unwrap_or_default()
     }
 
     /// Why it has to end; `None` where the server drains.
@@ -137,7 +149,7 @@ impl RequestContext {
             deadline,
             origin: RequestOrigin::Network,
             credential: Credential::default(),
-            ending: Ending::of(CancellationToken::new()),
+            ending: Ending::never(),
             share: None,
             warnings: Mutex::new(Vec::new()),
             fence: None,

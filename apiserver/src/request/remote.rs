@@ -140,24 +140,21 @@ impl HeaderNames {
     }
 
     fn clear_named(&self, headers: &mut HeaderMap) {
-        for name in [&self.usernames, &self.uids, &self.groups]
+        // Mostly there are none: one walk finds that out, without a hash of each name.
+        let named = headers.keys().filter(|name| self.have(name));
+        let named: Vec<HeaderName> = named.cloned().collect();
+        for name in named {
+            headers.remove(name);
+        }
+    }
+
+    /// Whether a header is one of these.
+    fn have(&self, name: &HeaderName) -> bool {
+        let mut whole = [&self.usernames, &self.uids, &self.groups]
             .into_iter()
-            .flatten()
-        {
-            headers.remove(name);
-        }
-        let is_extra = |name: &HeaderName| {
-            let mut prefixes = self.extra_prefixes.iter();
-            prefixes.any(|prefix| name.as_str().starts_with(prefix.as_str()))
-        };
-        let extra: Vec<HeaderName> = headers
-            .keys()
-            .filter(|name| is_extra(name))
-            .cloned()
-            .collect();
-        for name in extra {
-            headers.remove(name);
-        }
+            .flatten();
+        let mut prefixes = self.extra_prefixes.iter();
+        whole.any(|it| it == name) || prefixes.any(|it| name.as_str().starts_with(it.as_str()))
     }
 }
 
