@@ -77,16 +77,14 @@ pub async fn run(
         info!(name = member.identity, "taking part in the work");
         metrics.begin();
         let group = tasks.subgroup();
-        let begun = epoch();
-        let ended = group.token();
-        live(&group, member.clone());
-        tokio::select! {
-            biased;
-            () = ended.cancelled() => {}
-            () = changed(&epoch, begun) => {}
+        let lost = async {
+            member.renewed().await;
             // Nothing more leaves this machine, before anybody is even told.
-            () = member.renewed() => member.end(),
-        }
+            member.end();
+        };
+        let begun = epoch();
+        live(&group, member.clone());
+        last(&group, changed(&epoch, begun), lost).await;
         metrics.end();
         group.shutdown(GRACE).await;
         member.leave().await;
@@ -114,14 +112,8 @@ pub async fn run_elected(
         info!(name = member.identity, "running the hub's controllers");
         let group = tasks.subgroup();
         let begun = epoch();
-        let ended = group.token();
         live(&group);
-        tokio::select! {
-            biased;
-            () = ended.cancelled() => {}
-            () = changed(&epoch, begun) => {}
-            () = member.renewed() => {}
-        }
+        last(&group, changed(&epoch, begun), member.renewed()).await;
         group.shutdown(GRACE).await;
         member.leave().await;
         if stop.is_cancelled() {
@@ -131,6 +123,17 @@ pub async fn run_elected(
             name = member.identity,
             "no longer running the hub's controllers"
         );
+    }
+}
+
+/// Returns when `group` ends, when history `changed`, or when the Lease is `lost`.
+async fn last(group: &Tasks, changed: impl Future<Output = ()>, lost: impl Future<Output = ()>) {
+    let ended = group.token();
+    tokio::select! {
+        biased;
+        () = ended.cancelled() => {}
+        () = changed => {}
+        () = lost => {}
     }
 }
 
