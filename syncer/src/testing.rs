@@ -165,7 +165,8 @@ impl State {
                 let wanted = &body["metadata"];
                 let is_refused = match &live {
                     Some(live) => {
-                        !wanted["resourceVersion"].is_null()
+                        let version = &wanted["resourceVersion"];
+                        !version.is_null() && *version != live["metadata"]["resourceVersion"]
                             || !wanted["uid"].is_null() && wanted["uid"] != live["metadata"]["uid"]
                     }
                     None => !wanted["uid"].is_null(),

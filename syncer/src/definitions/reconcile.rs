@@ -100,6 +100,7 @@ async fn step(engine: &Arc<Engine>, key: &DefinitionKey) -> Result<(), client::E
         let patch = Patch::Json(&patch);
         object = engine.hub.patch(&endpoint, &key.name, None, patch).await?;
     }
+    revisions::adopt(engine, key, &object, &revisions).await?;
     let now = Engine::now();
     let mut set = ConditionSet::open(&DEFINITION, &object, &now);
     let definition = match revisions::typed(&object) {
@@ -304,6 +305,9 @@ async fn record(
             .as_ref()
             .is_some_and(|spec| graph::spec_hash(spec) == graph.spec_hash())
     {
+        if !latest.is_verified {
+            revisions::verify(engine, key, latest, graph).await?;
+        }
         return Ok(latest.number);
     }
     let issued = object["status"]["lastIssuedRevision"]

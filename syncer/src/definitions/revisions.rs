@@ -26,6 +26,10 @@ pub(crate) struct Revision {
     /// Who wrote it.
     pub(crate) author: Option<String>,
     pub(crate) terminating: bool,
+    /// Whether it has been told to compile.
+    pub(crate) is_verified: bool,
+    owners: Vec<Value>,
+    resource_version: String,
 }
 
 /// Lists the revisions of a definition, the oldest first.
@@ -76,13 +80,7 @@ pub(crate) async fn issue(
                 (api::kro::keys::LABEL_REVISION_HASH): graph.spec_hash(),
             },
             "annotations": annotations,
-            "ownerReferences": [{
-                "apiVersion": "kro.run/v1alpha1",
-                "kind": "ResourceGraphDefinition",
-                "name": key.name,
-                "uid": definition["metadata"]["uid"],
-                "controller": true,
-            }],
+            "ownerReferences": [owner(key, definition)],
         },
         "spec": {
             "revision": number,
@@ -99,15 +97,94 @@ pub(crate) async fn issue(
         Err(error) if error.is_already_exists() => engine.hub.get(&endpoint, &name).await?,
         Err(error) => return Err(error),
     };
+    tell_verified(engine, key, &created, graph).await
+}
+
+/// Makes a definition the owner of the revisions of its name that have none, or one that had its name before: they go with it
+/// then. A revision that changes meanwhile is a conflict.
+///
+/// Source: `adoptGraphRevisions` in kro's `controller_reconcile.go`.
+pub(crate) async fn adopt(
+    engine: &Engine,
+    key: &DefinitionKey,
+    definition: &Value,
+    revisions: &[Revision],
+) -> Result<(), client::Error> {
+    let endpoint = Engine::hub_endpoint(&key.cluster, &resources::revisions(), "");
+    let owner = owner(key, definition);
+    let is_owner = |it: &Value| {
+        ["uid", "kind", "controller"]
+            .iter()
+            .all(|part| it[part] == owner[part])
+    };
+    let live = revisions.iter().filter(|revision| !revision.terminating);
+    for revision in live.filter(|revision| !revision.owners.iter().any(is_owner)) {
+        let mut owners = revision.owners.clone();
+        let is_former = |it: &&mut Value| {
+            ["kind", "apiVersion"]
+                .iter()
+                .all(|part| it[part] == owner[part])
+        };
+        match owners.iter_mut().find(is_former) {
+            Some(former) => *former = owner.clone(),
+            None => owners.push(owner.clone()),
+        }
+        let patch = json!({"metadata": {
+            "resourceVersion": revision.resource_version,
+            "ownerReferences": owners,
+        }});
+        let patched = engine
+            .hub
+            .patch(&endpoint, &revision.name, None, Patch::Merge(&patch));
+        match patched.await {
+            Ok(_) => {}
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Tells in the status of a revision that somebody else has recorded that its graph is verified.
+pub(crate) async fn verify(
+    engine: &Engine,
+    key: &DefinitionKey,
+    revision: &Revision,
+    graph: &CompiledGraph,
+) -> Result<(), client::Error> {
+    let endpoint = Engine::hub_endpoint(&key.cluster, &resources::revisions(), "");
+    let recorded = engine.hub.get(&endpoint, &revision.name).await?;
+    tell_verified(engine, key, &recorded, graph).await
+}
+
+/// The reference to a definition that its revisions have.
+fn owner(key: &DefinitionKey, definition: &Value) -> Value {
+    json!({
+        "apiVersion": "kro.run/v1alpha1",
+        "kind": "ResourceGraphDefinition",
+        "name": key.name,
+        "uid": definition["metadata"]["uid"],
+        "controller": true,
+    })
+}
+
+async fn tell_verified(
+    engine: &Engine,
+    key: &DefinitionKey,
+    revision: &Value,
+    graph: &CompiledGraph,
+) -> Result<(), client::Error> {
+    let endpoint = Engine::hub_endpoint(&key.cluster, &resources::revisions(), "");
+    let name = api::meta::name(revision);
     let now = Engine::now();
-    let mut set = ConditionSet::open(&REVISION, &created, &now);
+    let mut set = ConditionSet::open(&REVISION, revision, &now);
     set.mark(graph::definition_conditions::revision_verified());
     let mut status = json!({"conditions": set.to_values()});
     tell_graph(&mut status, graph);
     let patch = json!([{"op": "add", "path": "/status", "value": status}]);
     engine
         .hub
-        .patch(&endpoint, &name, Some("status"), Patch::Json(&patch))
+        .patch(&endpoint, name, Some("status"), Patch::Json(&patch))
         .await?;
     Ok(())
 }
@@ -197,6 +274,15 @@ fn revision(object: &Value) -> Revision {
         spec: serde_json::from_value(spec["snapshot"]["spec"].clone()).ok(),
         author: api::meta::annotation(object, ANNOTATION_AUTHOR).map(str::to_owned),
         terminating: api::meta::deletion_timestamp(object).is_some(),
+        is_verified: object["status"]["conditions"].is_array(),
+        owners: object["metadata"]["ownerReferences"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default(),
+        resource_version: object["metadata"]["resourceVersion"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned(),
     }
 }
 

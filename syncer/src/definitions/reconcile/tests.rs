@@ -63,7 +63,8 @@ fn world(revisions: &[(i64, Text, bool)]) -> (World, DefinitionKey) {
     for (number, text, is_going) in revisions {
         let name = graph::revision_name("app", *number);
         let path = path(api::kro::INTERNAL_GROUP, "graphrevisions", &name);
-        let mut metadata = json!({"name": name, "uid": format!("u{number}")});
+        let mut metadata =
+            json!({"name": name, "uid": format!("u{number}"), "resourceVersion": "1"});
         if *is_going {
             metadata["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         }
@@ -162,4 +163,23 @@ async fn revisions_beyond_the_limit_are_counted_without_those_that_are_going() {
         assert_eq!(left, want, "{surplus} too many");
         revisions.extend([(count + 2, Text::Now, false), (count + 3, Text::Now, false)]);
     }
+}
+
+/// As kro adopts them: a definition that comes again under its name owns what was recorded under it.
+#[tokio::test]
+async fn revisions_without_an_owner_become_those_of_their_definition() {
+    let (world, key) = world(&[(4, Text::Now, false)]);
+    step(&world.engine, &key).await.expect("the hub answers");
+    let name = graph::revision_name("app", 4);
+    let revision = path(api::kro::INTERNAL_GROUP, "graphrevisions", &name);
+    let revision = world.hub.at(&revision).expect("it stays");
+    let definition = path("kro.run", "resourcegraphdefinitions", "app");
+    let definition = world.hub.at(&definition).expect("it is there");
+    let owners = revision["metadata"]["ownerReferences"].as_array();
+    let owners = owners.expect("it has an owner");
+    assert_eq!(owners.len(), 1, "{revision}");
+    assert_eq!(owners[0]["uid"], definition["metadata"]["uid"]);
+    assert!(owners[0]["uid"].is_string(), "{revision}");
+    let told = revision["status"]["conditions"].to_string();
+    assert!(told.contains("GraphVerified"), "{told}");
 }
