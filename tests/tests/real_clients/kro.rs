@@ -8,6 +8,7 @@
 mod compare;
 mod examples;
 mod migration;
+mod pace;
 mod scenario;
 mod side;
 
@@ -28,14 +29,8 @@ use self::{
 };
 use super::stage::{INNER, say, until};
 
-/// How long all sides may take to be equal.
-const PATIENCE: Duration = Duration::from_secs(20);
-
 /// Between two looks at a condition.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-
-/// Scenarios that are played at the same time.
-const AT_ONCE: usize = 16;
 
 /// Flags of both, beside kro's defaults.
 const SWITCHES: &[&str] = &[
@@ -71,7 +66,7 @@ async fn definitions_live_at_a_hub_as_with_kro() {
     let crds = program.with_file_name("kro-crds").display().to_string();
     let direct = kros.kubectl();
     direct.must(&["apply", "--server-side", "-f", &crds]).await;
-    let _controller = start(&program, &kros, &scratch);
+    let controller = start(&program, &kros, &scratch);
     let folder = assets::workspace().join("tests/fixtures/differential");
     let file = hub.kubeconfig();
     let sides = Sides {
@@ -82,6 +77,11 @@ async fn definitions_live_at_a_hub_as_with_kro() {
         ],
         agreed: Agreed::read(&folder.join("agreed.yaml")),
     };
+    let mut programs = vec![&controller, hub.process()];
+    for spoke in [&kros, &east] {
+        programs.extend([spoke.api(), spoke.etcd()]);
+    }
+    let _slowed = pace::slow(&programs, &scratch);
     let mut scenarios = scenario::read(&folder.join("scenarios"));
     if let Ok(chosen) = std::env::var("WHEELHOUSE_SCENARIO") {
         scenarios.retain(|it| it.name.contains(&chosen));
@@ -102,7 +102,7 @@ async fn play_all(sides: &Sides, scenarios: &[Scenario]) {
         }
     });
     let failed: Vec<String> = stream::iter(played)
-        .buffer_unordered(AT_ONCE)
+        .buffer_unordered(pace::at_once())
         .filter_map(async |failed| failed)
         .collect()
         .await;
@@ -178,7 +178,7 @@ async fn apply(sides: &Sides, object: &Value, state: Option<&str>) -> Result<(),
     // The kind of a definition that has just become Active is served by all, but not at the same moment.
     let asked = join_all(sides.all().map(async |side| {
         let mut answer = side.apply(object).await;
-        let end = tokio::time::Instant::now() + PATIENCE;
+        let end = tokio::time::Instant::now() + pace::patience();
         while answer.as_ref().is_err_and(Refused::is_absence) && tokio::time::Instant::now() < end {
             tokio::time::sleep(LOOK_INTERVAL).await;
             answer = side.apply(object).await;
@@ -258,12 +258,12 @@ async fn reach(sides: &Sides, words: &str, path: &str, wanted: &Value) -> Result
     Ok(())
 }
 
-/// Looks at a condition until it holds; the last reason after [`PATIENCE`].
+/// Looks at a condition until it holds; the last reason after [`pace::patience`].
 async fn tried<F>(look: impl FnMut() -> F) -> Result<(), String>
 where
     F: Future<Output = Result<(), String>>,
 {
-    tried_for(PATIENCE, look).await
+    tried_for(pace::patience(), look).await
 }
 
 /// The same, with its own patience.
