@@ -237,6 +237,37 @@ fn each_broken_promise_is_found_under_its_name() {
             "watches are atomic",
         ),
         (
+            "half of a revision, with a bookmark behind it",
+            |r| {
+                let call = r.batch(&[wish("a", Some("1")), wish("b", Some("2"))]);
+                r.written(call, Revision(1));
+                let watch = r.watch(Span::all(), Revision(0));
+                r.told(
+                    watch,
+                    [Notice {
+                        key: "a",
+                        value: Some("1"),
+                        kind: None,
+                        ..told()[0]
+                    }],
+                );
+                r.bookmark(watch, Revision(1));
+                let call = r.batch(&[wish("a", Some("3"))]);
+                r.written(call, Revision(2));
+                r.told(
+                    watch,
+                    [Notice {
+                        revision: Revision(2),
+                        key: "a",
+                        value: Some("3"),
+                        kind: None,
+                        ..told()[0]
+                    }],
+                );
+            },
+            "watches are atomic",
+        ),
+        (
             "a wrong kind of event",
             |r| {
                 story(r);

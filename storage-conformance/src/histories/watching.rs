@@ -123,6 +123,14 @@ fn check_watch(
         let Some((index, got)) = told.next() else {
             return Err(missing(log, watch, moment, watch.events.len(), before));
         };
+        // Within a revision the order of keys is free; the timeline has them sorted.
+        if got.revision != moment.revision {
+            return Err(missing(log, watch, moment, index, before));
+        }
+        let Some(got) = find(watch, index, moment) else {
+            return Err(missing(log, watch, moment, index, before));
+        };
+        // Only what does come can come too late: what never comes is missing, whatever was promised.
         while let Some((_, revision, _)) = bookmarks.next_if(|(count, ..)| *count <= index) {
             if *revision >= moment.revision {
                 let what = format!(
@@ -133,13 +141,6 @@ fn check_watch(
                 return Err(Violation::new("watches are bookmarkable", what));
             }
         }
-        // Within a revision the order of keys is free; the timeline has them sorted.
-        if got.revision != moment.revision {
-            return Err(missing(log, watch, moment, index, before));
-        }
-        let Some(got) = find(watch, index, moment) else {
-            return Err(missing(log, watch, moment, index, before));
-        };
         truthful(log, got, moment)?;
         before = moment.revision;
     }
