@@ -43,6 +43,17 @@ pub(crate) enum Command {
     },
 }
 
+// === impl Syncing ===
+
+impl Syncing {
+    pub(crate) fn brake(&self) -> syncer::Brake {
+        syncer::Brake {
+            percent: self.confirm_deletions_above,
+            ..syncer::Brake::default()
+        }
+    }
+}
+
 // === impl Command ===
 
 impl Command {
@@ -121,12 +132,7 @@ pub(crate) struct Serve {
     #[command(flatten)]
     pub(crate) host_cluster: Host,
     #[command(flatten)]
-    pub(crate) spokes: Spokes,
-    /// Ask for a confirmation before more than this percentage of the children of an instance are deleted at once; 100 never asks.
-    #[arg(long, value_name = "PERCENT", default_value_t = syncer::Brake::default().percent, value_parser = clap::value_parser!(u8).range(1..=100))]
-    pub(crate) confirm_deletions_above: u8,
-    #[command(flatten)]
-    pub(crate) kro: crate::kro::Flags,
+    pub(crate) syncing: Syncing,
     #[command(flatten)]
     pub(crate) limits: Limits,
     #[command(flatten)]
@@ -135,6 +141,18 @@ pub(crate) struct Serve {
     pub(crate) etcd: Etcd,
     #[command(flatten)]
     pub(crate) syncers: Syncers,
+}
+
+/// What a syncer needs, in a hub or in a process of its own.
+#[derive(Debug, Args)]
+pub(crate) struct Syncing {
+    #[command(flatten)]
+    pub(crate) spokes: Spokes,
+    /// Ask for a confirmation before more than this percentage of the children of an instance are deleted at once; 100 never asks.
+    #[arg(long, value_name = "PERCENT", default_value_t = syncer::Brake::default().percent, value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub(crate) confirm_deletions_above: u8,
+    #[command(flatten)]
+    pub(crate) kro: crate::kro::Flags,
 }
 
 /// What Spokes may do.
@@ -413,12 +431,7 @@ pub(crate) struct Syncer {
     #[arg(long, value_name = "A:P", default_value = "127.0.0.1:0")]
     pub(crate) metrics_bind_address: SocketAddr,
     #[command(flatten)]
-    pub(crate) spokes: Spokes,
-    /// Ask for a confirmation before more than this percentage of the children of an instance are deleted at once; 100 never asks.
-    #[arg(long, value_name = "PERCENT", default_value_t = syncer::Brake::default().percent, value_parser = clap::value_parser!(u8).range(1..=100))]
-    pub(crate) confirm_deletions_above: u8,
-    #[command(flatten)]
-    pub(crate) kro: crate::kro::Flags,
+    pub(crate) syncing: Syncing,
 }
 
 #[derive(Debug, Subcommand)]

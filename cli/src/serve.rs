@@ -90,7 +90,7 @@ pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
              other"
         );
     }
-    config.dialer = dialer(&arguments.spokes)?;
+    config.dialer = dialer(&arguments.syncing.spokes)?;
     config.webhook_hosts = arguments.webhook_hosts.clone();
     config.limits = limits_of(&arguments.limits);
     config.audit = arguments.audit.config();
@@ -100,14 +100,10 @@ pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
             Err(_) => config.host_names.push(host),
         }
     }
-    let brake = syncer::Brake {
-        percent: arguments.confirm_deletions_above,
-        ..syncer::Brake::default()
-    };
     let controllers = Controllers {
-        brake,
-        switches: arguments.kro.switches(),
-        publish_in: arguments.spokes.publish_profiles,
+        brake: arguments.syncing.brake(),
+        switches: arguments.syncing.kro.switches(),
+        publish_in: arguments.syncing.spokes.publish_profiles,
         work,
     };
     let running = start(config, arguments.listen, controllers).await?;

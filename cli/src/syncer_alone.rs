@@ -17,7 +17,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use apiserver::side::{Check, Pages};
 use spokes::Spokes;
-use syncer::{Brake, Publication, ShareMetrics};
+use syncer::{Publication, ShareMetrics};
 use tasks::{OnPanic, Tasks};
 use tokio::{net::TcpListener, time::sleep};
 use tracing::{info, warn};
@@ -32,7 +32,7 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Runs a syncer until it is told to stop.
 pub(crate) async fn run(arguments: args::Syncer) -> Result<()> {
-    let dialer = serve::dialer(&arguments.spokes)?;
+    let dialer = serve::dialer(&arguments.syncing.spokes)?;
     let tasks = Tasks::new();
     let metrics = ShareMetrics::default();
     let answers = Arc::new(AtomicBool::new(false));
@@ -46,12 +46,10 @@ pub(crate) async fn run(arguments: args::Syncer) -> Result<()> {
     let spokes = Spokes::new(dialer);
     let client = credential.connection.client().kube().clone();
     spokes.start(client.clone(), &tasks);
-    let brake = Brake {
-        percent: arguments.confirm_deletions_above,
-        ..Brake::default()
-    };
-    let switches = arguments.kro.switches();
+    let brake = arguments.syncing.brake();
+    let switches = arguments.syncing.kro.switches();
     let publication = arguments
+        .syncing
         .spokes
         .publish_profiles
         .map(|namespace| Publication {
