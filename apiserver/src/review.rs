@@ -101,6 +101,37 @@ fn spec_of(object: &mut Value) -> Result<Value, Refusal> {
     Ok(spec.clone())
 }
 
+/// The shortest life, in seconds, that a credential may be asked for with.
+const SECONDS_MIN: i64 = 600;
+
+/// The longest life of a credential.
+struct Longest {
+    seconds: i64,
+    /// As errors write it.
+    text: &'static str,
+}
+
+/// Checks the `spec.expirationSeconds` of a request of this kind.
+///
+/// # Errors
+/// 422 for a life that is too short or too long.
+fn validate_life(kind: &GroupVersionKind, seconds: i64, longest: &Longest) -> Result<(), Refusal> {
+    let detail = if seconds < SECONDS_MIN {
+        "may not specify a duration less than 10 minutes".to_owned()
+    } else if seconds > longest.seconds {
+        format!("may not specify a duration larger than {}", longest.text)
+    } else {
+        return Ok(());
+    };
+    let path = FieldPath::new("spec").child("expirationSeconds");
+    let error = FieldError::invalid(&path, Value::from(seconds), &detail);
+    let kind = GroupKind {
+        group: kind.group.clone(),
+        kind: kind.kind.clone(),
+    };
+    Err(Status::invalid(&kind, "", vec![error]).into())
+}
+
 // === impl Review ===
 
 impl Review {

@@ -2,10 +2,7 @@
 //!
 //! Its token is a pass ([`crate::authenticate`]): the caller under their own name, in that cluster alone.
 
-use api::{
-    FieldError, FieldPath, GroupKind, GroupResource, GroupVersionKind, LogicalCluster, Status,
-    meta, wheelhouse,
-};
+use api::{GroupResource, GroupVersionKind, LogicalCluster, Status, meta, wheelhouse};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use dialect::yaml;
 use http::{StatusCode, request::Parts};
@@ -28,10 +25,11 @@ use crate::{
 const KIND: &str = wheelhouse::KUBECONFIG_REQUEST_KIND;
 /// Longer tokens would not be looked at.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
-/// The shortest life of a kubeconfig, as that of a ServiceAccount's token.
-const SECONDS_MIN: i64 = 600;
-/// The longest: a working day.
-const SECONDS_MAX: i64 = 12 * 3600;
+/// The longest life of a kubeconfig: a working day.
+const LONGEST: super::Longest = super::Longest {
+    seconds: 12 * 3600,
+    text: "12 hours",
+};
 /// The life of one for which none is asked.
 const SECONDS_DEFAULT: i64 = 3600;
 
@@ -156,7 +154,7 @@ async fn read(request: &Authorized<Parts>, body: RequestBody) -> Result<(Value, 
     let spec = super::spec_of(&mut object)?;
     let spec = Spec::deserialize(&spec)
         .map_err(|error| Status::bad_request(format!("spec cannot be read: {error}")))?;
-    spec.validate()?;
+    super::validate_life(&gvk, spec.seconds(), &LONGEST)?;
     Ok((object, spec))
 }
 
@@ -178,22 +176,5 @@ fn with_token(server: &str, authority_pem: &str, cluster: &str, user: &str, toke
 impl Spec {
     fn seconds(&self) -> i64 {
         self.expiration_seconds.unwrap_or(SECONDS_DEFAULT)
-    }
-
-    fn validate(&self) -> Result<(), Refusal> {
-        let detail = if self.seconds() < SECONDS_MIN {
-            "may not specify a duration less than 10 minutes"
-        } else if self.seconds() > SECONDS_MAX {
-            "may not specify a duration larger than 12 hours"
-        } else {
-            return Ok(());
-        };
-        let path = FieldPath::new("spec").child("expirationSeconds");
-        let error = FieldError::invalid(&path, Value::from(self.seconds()), detail);
-        let kind = GroupKind {
-            group: wheelhouse::GROUP.to_owned(),
-            kind: KIND.to_owned(),
-        };
-        Err(Status::invalid(&kind, "", vec![error]).into())
     }
 }

@@ -2,13 +2,11 @@
 //!
 //! Source: `kubernetes/pkg/registry/core/serviceaccount/storage/token.go`, `.../apis/authentication/validation`.
 
-use api::{
-    FieldError, FieldPath, GroupKind, GroupResource, GroupVersionKind, LogicalCluster, Status, meta,
-};
+use api::{GroupResource, GroupVersionKind, LogicalCluster, Status, meta};
 use http::{StatusCode, request::Parts};
 use jiff::Timestamp;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     authenticate::ServiceAccounts,
@@ -22,10 +20,11 @@ use crate::{
 
 /// The audit annotation that names a new token by its id. Source: `apiserver/pkg/authentication/serviceaccount/util.go`.
 const ISSUED_ID: &str = "authentication.kubernetes.io/issued-credential-id";
-/// The shortest life of a token.
-const SECONDS_MIN: i64 = 600;
-/// The longest.
-const SECONDS_MAX: i64 = 1 << 32;
+/// The longest life of a token.
+const LONGEST: super::Longest = super::Longest {
+    seconds: 1 << 32,
+    text: "2^32 seconds",
+};
 /// The life of a token for which none is asked.
 const SECONDS_DEFAULT: i64 = 3600;
 
@@ -73,7 +72,7 @@ pub(crate) async fn serve(
     let spec = super::spec_of(&mut object)?;
     let spec = Spec::deserialize(&spec)
         .map_err(|error| Status::bad_request(format!("spec cannot be read: {error}")))?;
-    spec.validate()?;
+    super::validate_life(&gvk, spec.seconds(), &LONGEST)?;
     let uid = accounts
         .uid_of(cluster, &resource.resource, &info.namespace, &info.name)
         .ok_or_else(|| Status::not_found(&resource, &info.name))?;
@@ -115,23 +114,6 @@ pub(crate) async fn serve(
 impl Spec {
     fn seconds(&self) -> i64 {
         self.expiration_seconds.unwrap_or(SECONDS_DEFAULT)
-    }
-
-    fn validate(&self) -> Result<(), Refusal> {
-        let detail = if self.seconds() < SECONDS_MIN {
-            "may not specify a duration less than 10 minutes"
-        } else if self.seconds() > SECONDS_MAX {
-            "may not specify a duration larger than 2^32 seconds"
-        } else {
-            return Ok(());
-        };
-        let path = FieldPath::new("spec").child("expirationSeconds");
-        let error = FieldError::invalid(&path, Value::from(self.seconds()), detail);
-        let kind = GroupKind {
-            group: "authentication.k8s.io".to_owned(),
-            kind: "TokenRequest".to_owned(),
-        };
-        Err(Status::invalid(&kind, "", vec![error]).into())
     }
 
     /// The object that the token is bound to, which must be there.
