@@ -51,6 +51,7 @@ pub mod admit;
 mod backup;
 pub mod call;
 pub mod definitions;
+mod following;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod guards;

@@ -13,11 +13,13 @@ use std::{
 use api::cluster::LogicalCluster;
 use arc_swap::ArcSwap;
 use serde_json::Value;
-use storage::{Event, EventKind, KeyRange, RangeQuery, Revision, Store, WatchQuery};
-use tokio_util::sync::CancellationToken;
+use storage::{Entry, Event, EventKind, KeyRange, Store};
 
 use super::rbac::{self, Policy};
-use crate::objects;
+use crate::{
+    following::{Follow, Following},
+    objects,
+};
 
 /// The compiled policies; clones share them.
 #[derive(Clone, Debug, Default)]
@@ -29,11 +31,8 @@ pub struct Policies {
 /// Keeps [`Policies`] in step with the store.
 #[derive(Debug)]
 pub struct Follower {
-    store: Arc<dyn Store>,
     policies: Policies,
     objects: BTreeMap<LogicalCluster, Objects>,
-    /// Everything up to here has been read.
-    revision: Revision,
 }
 
 /// The RBAC objects of one cluster by storage key, each with its resource.
@@ -46,16 +45,13 @@ impl Policies {
     ///
     /// # Errors
     /// What the store says.
-    pub fn open(store: Arc<dyn Store>) -> Result<(Self, Follower), storage::Error> {
+    pub fn open(store: Arc<dyn Store>) -> Result<(Self, Following<Follower>), storage::Error> {
         let policies = Self::default();
-        let mut follower = Follower {
-            revision: store.revision(),
-            store,
+        let follower = Follower {
             policies: policies.clone(),
             objects: BTreeMap::new(),
         };
-        follower.read_all()?;
-        Ok((policies, follower))
+        Ok((policies, Following::open(store, follower)?))
     }
 
     /// The policy of a logical cluster; one that allows nothing where there are no RBAC objects.
@@ -88,49 +84,17 @@ impl Policies {
 
 // === impl Follower ===
 
-impl Follower {
-    /// Follows the store until `shutdown`. A watch that ends is begun again after what was read last; where the history
-    /// is gone, everything is read anew.
-    pub async fn run(mut self, shutdown: CancellationToken) {
-        loop {
-            let query = WatchQuery {
-                range: range(),
-                after: self.revision,
-            };
-            let mut watcher = match self.store.watch(query) {
-                Ok(watcher) => watcher,
-                Err(storage::Error::Compacted { .. }) => {
-                    if let Err(error) = self.read_all() {
-                        tracing::error!(error = %error, "cannot read role bindings");
-                        return;
-                    }
-                    continue;
-                }
-                Err(error) => {
-                    tracing::info!(error = %error, "watch of role bindings ended");
-                    return;
-                }
-            };
-            loop {
-                let batch = tokio::select! {
-                    biased;
-                    () = shutdown.cancelled() => return,
-                    batch = watcher.next() => batch,
-                };
-                match batch {
-                    Ok(events) => self.take(&events),
-                    Err(storage::WatchEnd::Expired) => break,
-                    Err(storage::WatchEnd::Closed) => return,
-                }
-            }
-        }
+impl Follow for Follower {
+    const WHAT: &'static str = "rbac";
+
+    /// Keys of all RBAC objects of all clusters: `/rbac.authorization.k8s.io/...`.
+    fn range() -> KeyRange {
+        KeyRange::prefix(format!("/{}/", rbac::GROUP).into_bytes())
     }
 
-    fn read_all(&mut self) -> Result<(), storage::Error> {
-        let read = self.store.range(RangeQuery::of(range()))?;
-        self.revision = read.revision;
+    fn read(&mut self, entries: &[Entry]) {
         self.objects.clear();
-        for entry in &read.entries {
+        for entry in entries {
             self.put(entry.key(), entry.value());
         }
         let compiled = self
@@ -139,7 +103,6 @@ impl Follower {
             .map(|(cluster, objects)| (cluster.clone(), compile(objects)))
             .collect();
         self.policies.compiled.store(Arc::new(compiled));
-        Ok(())
     }
 
     fn take(&mut self, events: &[Arc<Event>]) {
@@ -152,7 +115,6 @@ impl Follower {
                 EventKind::Deleted => self.remove(event.key()),
             };
             changed.extend(cluster);
-            self.revision = event.revision();
         }
         let mut compiled = HashMap::clone(&self.policies.compiled.load());
         for cluster in changed {
@@ -163,7 +125,9 @@ impl Follower {
         }
         self.policies.compiled.store(Arc::new(compiled));
     }
+}
 
+impl Follower {
     /// Takes an object up; returns its cluster. A value that is no JSON grants nothing.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Option<LogicalCluster> {
         let parts = objects::parse_key(key)?;
@@ -192,11 +156,6 @@ fn compile(objects: &Objects) -> Arc<Policy> {
         .values()
         .map(|(resource, object)| (resource.as_str(), object));
     Arc::new(Policy::compile(objects))
-}
-
-/// Keys of all RBAC objects of all clusters: `/rbac.authorization.k8s.io/...`.
-fn range() -> KeyRange {
-    KeyRange::prefix(format!("/{}/", rbac::GROUP).into_bytes())
 }
 
 #[cfg(test)]

@@ -20,12 +20,14 @@ use std::{
 use api::{LogicalCluster, wheelhouse};
 use parking_lot::RwLock;
 use serde::Deserialize;
-use storage::{Event, EventKind, KeyRange, RangeQuery, Revision, Store, WatchQuery};
+use storage::{Entry, Event, EventKind, KeyRange, Store};
 use tasks::{OnPanic, Tasks};
-use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::objects;
+use crate::{
+    following::{Follow, Following},
+    objects,
+};
 
 /// The uids of the instances of all clusters; clones share them.
 #[derive(Debug, Clone, Default)]
@@ -50,10 +52,7 @@ struct Known {
 /// Keeps [`Uids`] in step with the store.
 #[derive(Debug)]
 struct Follower {
-    store: Arc<dyn Store>,
     uids: Uids,
-    /// Everything up to here has been read.
-    revision: Revision,
 }
 
 /// What of an Inventory counts here.
@@ -78,15 +77,11 @@ impl Uids {
     /// What the store says.
     pub(crate) fn open(store: Arc<dyn Store>, tasks: &Tasks) -> Result<Self, storage::Error> {
         let uids = Self::default();
-        let mut follower = Follower {
-            revision: store.revision(),
-            store,
-            uids: uids.clone(),
-        };
-        follower.read_all()?;
+        let follower = Follower { uids: uids.clone() };
+        let following = Following::open(store, follower)?;
         // Its end would let spokes collect the dependents of new instances.
-        let following = follower.run(tasks.child_token());
-        tasks.spawn_with("uids", OnPanic::ShutDown, following);
+        let running = following.run(tasks.child_token());
+        tasks.spawn_with("uids", OnPanic::ShutDown, running);
         Ok(uids)
     }
 
@@ -132,60 +127,28 @@ impl Pairs {
 
 // === impl Follower ===
 
-impl Follower {
-    /// Follows the store until `shutdown`. A watch that ends is begun again after what was read last; where the history is
-    /// gone, everything is read again.
-    async fn run(mut self, shutdown: CancellationToken) {
-        loop {
-            let query = WatchQuery {
-                range: range(),
-                after: self.revision,
-            };
-            let mut watcher = match self.store.watch(query) {
-                Ok(watcher) => watcher,
-                Err(storage::Error::Compacted { .. }) => {
-                    if let Err(error) = self.read_all() {
-                        tracing::error!(error = %error, "cannot read inventories");
-                        return;
-                    }
-                    continue;
-                }
-                Err(error) => {
-                    tracing::info!(error = %error, "watch of inventories ended");
-                    return;
-                }
-            };
-            loop {
-                let batch = tokio::select! {
-                    biased;
-                    () = shutdown.cancelled() => return,
-                    batch = watcher.next() => batch,
-                };
-                match batch {
-                    Ok(events) => self.take(&events),
-                    Err(storage::WatchEnd::Expired) => break,
-                    Err(storage::WatchEnd::Closed) => return,
-                }
-            }
-        }
+impl Follow for Follower {
+    const WHAT: &'static str = "inventories";
+
+    fn range() -> KeyRange {
+        KeyRange::prefix(objects::prefix(
+            wheelhouse::INTERNAL_GROUP,
+            wheelhouse::INVENTORY_RESOURCE,
+        ))
     }
 
-    fn read_all(&mut self) -> Result<(), storage::Error> {
-        let read = self.store.range(RangeQuery::of(range()))?;
-        self.revision = read.revision;
+    fn read(&mut self, entries: &[Entry]) {
         // Running requests hold the pairs: they are emptied, not replaced.
         for pairs in self.uids.clusters.read().values() {
             *pairs.known.write() = Known::default();
         }
-        for entry in &read.entries {
+        for entry in entries {
             self.uids.put(entry.key(), entry.value());
         }
-        Ok(())
     }
 
     fn take(&mut self, events: &[Arc<Event>]) {
         for event in events {
-            self.revision = event.revision();
             match event.kind() {
                 EventKind::Created | EventKind::Updated => {
                     self.uids.put(event.key(), event.entry().value());
@@ -213,13 +176,6 @@ fn canonical(text: &[u8]) -> Option<Uuid> {
     let mut buffer = Uuid::encode_buffer();
     let written = uid.hyphenated().encode_lower(&mut buffer);
     (written.as_bytes() == text).then_some(uid)
-}
-
-fn range() -> KeyRange {
-    KeyRange::prefix(objects::prefix(
-        wheelhouse::INTERNAL_GROUP,
-        wheelhouse::INVENTORY_RESOURCE,
-    ))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Policies follow the store.
 
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 use api::{GroupResource, cluster::ClusterScope};
 use serde_json::json;
