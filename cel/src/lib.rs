@@ -52,5 +52,7 @@ pub use library::authorization::{
 };
 pub use program::{FieldPathExpr, Program, Uses};
 pub use runtime_calls::RuntimeCall;
-pub use types::{DeclType, ListKind, ListType, MapType, ObjectType, escape, unescape};
+pub use types::{
+    DeclType, ListKind, ListType, MapType, ObjectType, RESERVED_WORDS, escape, unescape,
+};
 pub use value::Value;

@@ -211,7 +211,9 @@ pub(crate) const OBJECT: &str = "Object";
 pub(crate) const JSON_PATCH: &str = "JSONPatch";
 
 /// The words that CEL keeps for itself; as property names they are escaped.
-const RESERVED: [&str; 21] = [
+///
+/// Source: `celReserved` of `k8s.io/apiserver/pkg/cel/escaping.go`.
+pub const RESERVED_WORDS: [&str; 21] = [
     "true",
     "false",
     "null",
@@ -245,7 +247,7 @@ pub fn escape(name: &str) -> Option<String> {
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
-    if RESERVED.contains(&name) {
+    if RESERVED_WORDS.contains(&name) {
         return Some(format!("__{name}__"));
     }
     let mut escaped = String::with_capacity(name.len());
@@ -281,7 +283,7 @@ pub fn unescape(identifier: &str) -> Option<String> {
             "dot" => name.push('.'),
             "dash" => name.push('-'),
             "slash" => name.push('/'),
-            word if RESERVED.contains(&word) && word.len() + 4 == identifier.len() => {
+            word if RESERVED_WORDS.contains(&word) && word.len() + 4 == identifier.len() => {
                 name.push_str(word);
             }
             _ => return None,

@@ -7,9 +7,10 @@
 use std::collections::BTreeSet;
 
 use dialect::quote;
+use expressions::RESERVED_WORDS;
 
-/// Words that cannot be ids: kro's own, then those of CEL's lexer.
-const RESERVED: [&str; 53] = [
+/// Words that cannot be ids, besides those of CEL: kro's own.
+const RESERVED: [&str; 33] = [
     "apiVersion",
     "context",
     "dependency",
@@ -43,26 +44,6 @@ const RESERVED: [&str; 53] = [
     "variables",
     "vars",
     "version",
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "return",
-    "var",
-    "void",
-    "while",
 ];
 
 /// Returns whether `word` is lower camel case: an id, an iterator.
@@ -82,7 +63,7 @@ fn is_camel(word: &str, first: impl Fn(u8) -> bool) -> bool {
 
 /// Returns whether `word` is kept for kro or CEL.
 pub(crate) fn is_reserved(word: &str) -> bool {
-    RESERVED.contains(&word)
+    RESERVED.contains(&word) || RESERVED_WORDS.contains(&word)
 }
 
 /// Checks the names of a definition; `dimensions` are the iterator names of each resource's forEach, in order.

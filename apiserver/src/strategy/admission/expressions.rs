@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use api::validation::is_qualified_name;
 use api::{FieldError, FieldPath, meta};
-use expressions::{DeclType, Declarations};
+use expressions::{DeclType, Declarations, RESERVED_WORDS};
 use serde_json::Value;
 
 use super::{items, one_of, rules, text, validate_param_kind};
@@ -14,31 +14,6 @@ const CONDITION_COUNT_MAX: usize = 64;
 const ANNOTATION_COUNT_MAX: usize = 20;
 const ANNOTATION_BYTES_MAX: usize = 5 * 1024;
 const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
-
-/// Words that are no names in expressions. Source: `celReserved`.
-const RESERVED: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
 
 /// What expressions of a policy may name.
 struct Declared {
@@ -354,5 +329,5 @@ fn is_identifier(name: &str) -> bool {
         .is_some_and(|first| first == '_' || first.is_ascii_alphabetic());
     begins
         && characters.all(|it| it == '_' || it.is_ascii_alphanumeric())
-        && !RESERVED.contains(&name)
+        && !RESERVED_WORDS.contains(&name)
 }
