@@ -8,16 +8,35 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-/// A directed graph without cycles over named vertices with an authored index.
+use petgraph::{
+    Direction,
+    algo::toposort,
+    graph::{DiGraph, EdgeReference, NodeIndex},
+    visit::{EdgeFiltered, EdgeRef as _},
+};
+
+/// A directed graph without cycles over named vertices with an authored index. Its edges lead to dependencies.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dag {
-    vertices: BTreeMap<String, Vertex>,
+    graph: DiGraph<Vertex, Turn>,
+    places: BTreeMap<String, NodeIndex>,
 }
 
 #[derive(Clone, Debug)]
 struct Vertex {
+    id: String,
     index: usize,
-    depends_on: BTreeSet<String>,
+}
+
+/// Which of the vertices that were given dependencies an edge belongs to: the first, the second and so on.
+type Turn = usize;
+
+/// Edges that are not yet known to close no cycle.
+#[derive(Debug, Default)]
+pub(crate) struct Builder {
+    dag: Dag,
+    /// The vertices that have been given dependencies, in that order.
+    turns: Vec<NodeIndex>,
 }
 
 /// Why an edge or a vertex was refused; the text is kro's.
@@ -32,81 +51,161 @@ pub(crate) enum DagError {
     /// The vertex would depend on itself.
     #[error("self references are not allowed")]
     SelfReference,
-    /// The edge would close a cycle; first and last name are the same.
-    #[error("graph contains a cycle: {}", .0.join(" -> "))]
-    Cycle(Vec<String>),
+    /// The edges of `vertex` close a cycle; first and last name of the path are the same.
+    #[error("graph contains a cycle: {}", .path.join(" -> "))]
+    Cycle {
+        /// The first vertex whose edges closed one.
+        vertex: String,
+        /// The cycle.
+        path: Vec<String>,
+    },
 }
 
-// === impl Dag ===
+// === impl Builder ===
 
-impl Dag {
+impl Builder {
     /// Adds a vertex; `index` is its place in the authored order.
     ///
     /// # Errors
     /// `AlreadyExists` when the name is taken.
     pub(crate) fn add_vertex(&mut self, id: &str, index: usize) -> Result<(), DagError> {
-        if self.vertices.contains_key(id) {
+        if self.dag.places.contains_key(id) {
             return Err(DagError::AlreadyExists(id.to_owned()));
         }
+        let id = id.to_owned();
         let vertex = Vertex {
+            id: id.clone(),
             index,
-            depends_on: BTreeSet::new(),
         };
-        self.vertices.insert(id.to_owned(), vertex);
+        let place = self.dag.graph.add_node(vertex);
+        self.dag.places.insert(id, place);
         Ok(())
     }
 
-    /// Adds edges from `id` to everything that must come before it.
+    /// Adds edges from `id` to everything that must come before it, once for each vertex.
     ///
     /// # Errors
-    /// `DoesNotExist`, `SelfReference` or `Cycle`; the edges of this call are then not kept.
+    /// `DoesNotExist` or `SelfReference`; the edges of this call are then not kept.
     pub(crate) fn add_dependencies<S: AsRef<str>>(
         &mut self,
         id: &str,
         dependencies: &[S],
     ) -> Result<(), DagError> {
-        let Some(vertex) = self.vertices.get(id) else {
-            return Err(DagError::DoesNotExist(id.to_owned()));
-        };
-        let before = vertex.depends_on.clone();
-        let mut after = before.clone();
+        let from = self.place(id)?;
+        let mut to = BTreeSet::new();
         for dependency in dependencies.iter().map(AsRef::as_ref) {
-            if !self.vertices.contains_key(dependency) {
-                return Err(DagError::DoesNotExist(dependency.to_owned()));
-            }
-            if dependency == id {
+            let place = self.place(dependency)?;
+            if place == from {
                 return Err(DagError::SelfReference);
             }
-            after.insert(dependency.to_owned());
+            to.insert(place);
         }
-        self.set_dependencies(id, after);
-        match self.find_cycle() {
-            None => Ok(()),
-            Some(cycle) => {
-                self.set_dependencies(id, before);
-                Err(DagError::Cycle(cycle))
+        for place in to {
+            self.dag.graph.add_edge(from, place, self.turns.len());
+        }
+        self.turns.push(from);
+        Ok(())
+    }
+
+    fn place(&self, id: &str) -> Result<NodeIndex, DagError> {
+        let place = self.dag.places.get(id).copied();
+        place.ok_or_else(|| DagError::DoesNotExist(id.to_owned()))
+    }
+
+    /// Returns the graph.
+    ///
+    /// # Errors
+    /// `Cycle`, of the first vertex whose edges closed one: kro looks for a cycle after each vertex, which takes the
+    /// square of the time.
+    pub(crate) fn build(self) -> Result<Dag, DagError> {
+        if !self.is_cyclic(self.turns.len()) {
+            return Ok(self.dag);
+        }
+        // A cycle stays, whatever is added: the first turn that has one is found by halving.
+        let all: Vec<Turn> = (1..=self.turns.len()).collect();
+        let first = all.partition_point(|count| !self.is_cyclic(*count));
+        let vertex = self
+            .turns
+            .get(first)
+            .map_or("", |place| self.dag.id(*place));
+        Err(DagError::Cycle {
+            vertex: vertex.to_owned(),
+            path: self.cycle(first + 1),
+        })
+    }
+
+    /// Returns whether the edges of the first `count` turns have a cycle.
+    fn is_cyclic(&self, count: Turn) -> bool {
+        let edges = EdgeFiltered::from_fn(&self.dag.graph, |edge: EdgeReference<'_, Turn>| {
+            *edge.weight() < count
+        });
+        toposort(&edges, None).is_err()
+    }
+
+    /// Returns a cycle of the first `count` turns, by depth first search in authored order, so that the same definition
+    /// names the same cycle. The path is on the heap: a definition can have more types than a stack has room for.
+    fn cycle(&self, count: Turn) -> Vec<String> {
+        let dag = &self.dag;
+        let mut done = vec![false; dag.graph.node_count()];
+        let mut depths: Vec<Option<usize>> = vec![None; dag.graph.node_count()];
+        let mut roots: Vec<NodeIndex> = dag.places.values().copied().collect();
+        roots.sort_by_key(|place| dag.graph[*place].index);
+        for root in roots {
+            let mut path: Vec<(NodeIndex, Vec<NodeIndex>)> = Vec::new();
+            let mut next = Some(root);
+            loop {
+                if let Some(place) = next.take().filter(|place| !done[place.index()]) {
+                    if let Some(start) = depths[place.index()] {
+                        let places = path.iter().skip(start).map(|(place, _)| *place);
+                        return places
+                            .chain([place])
+                            .map(|place| dag.id(place).to_owned())
+                            .collect();
+                    }
+                    depths[place.index()] = Some(path.len());
+                    path.push((place, self.dependencies_backwards(place, count)));
+                }
+                let Some((place, left)) = path.last_mut() else {
+                    break;
+                };
+                next = left.pop();
+                if next.is_none() {
+                    depths[place.index()] = None;
+                    done[place.index()] = true;
+                    path.pop();
+                }
             }
         }
+        Vec::new()
     }
 
-    fn set_dependencies(&mut self, id: &str, depends_on: BTreeSet<String>) {
-        if let Some(vertex) = self.vertices.get_mut(id) {
-            vertex.depends_on = depends_on;
-        }
+    /// Returns the dependencies of a vertex, the last by name first.
+    fn dependencies_backwards(&self, place: NodeIndex, count: Turn) -> Vec<NodeIndex> {
+        let edges = self.dag.graph.edges(place);
+        let mut dependencies: Vec<NodeIndex> = edges
+            .filter(|edge| *edge.weight() < count)
+            .map(|edge| edge.target())
+            .collect();
+        dependencies.sort_by(|a, b| self.dag.id(*b).cmp(self.dag.id(*a)));
+        dependencies
     }
+}
 
+// === impl Dag ===
+
+impl Dag {
     /// Orders the vertices so that each follows its dependencies; among those that could come next, the lowest authored
     /// index does.
     pub(crate) fn topological_order(&self) -> Vec<String> {
-        let mut traversal = Traversal::new(self, &Direction::DependenciesFirst);
-        let mut order = Vec::with_capacity(self.vertices.len());
-        while let Some(id) = traversal.pop() {
-            traversal.advance(&id);
-            order.push(id);
+        let mut traversal = Traversal::new(self, Direction::Outgoing);
+        let mut order = Vec::with_capacity(self.graph.node_count());
+        while let Some(place) = traversal.pop() {
+            traversal.advance(place);
+            order.push(self.id(place).to_owned());
         }
         debug_assert_eq!(
             order.len(),
-            self.vertices.len(),
+            self.graph.node_count(),
             "edges that close a cycle are refused"
         );
         order
@@ -119,135 +218,83 @@ impl Dag {
         let count = i64::try_from(layers.len()).unwrap_or(i64::MAX);
         let mut orders = BTreeMap::new();
         for (number, layer) in (1..=count).rev().zip(layers) {
-            orders.extend(layer.into_iter().map(|id| (id, number)));
+            let ids = layer.into_iter().map(|place| self.id(place).to_owned());
+            orders.extend(ids.map(|id| (id, number)));
         }
         orders
     }
 
-    fn layers_dependents_first(&self) -> Vec<Vec<String>> {
-        let mut traversal = Traversal::new(self, &Direction::DependentsFirst);
+    fn layers_dependents_first(&self) -> Vec<Vec<NodeIndex>> {
+        let mut traversal = Traversal::new(self, Direction::Incoming);
         let mut layers = Vec::new();
         loop {
             let mut layer = Vec::new();
-            while let Some(id) = traversal.pop() {
-                layer.push(id);
+            while let Some(place) = traversal.pop() {
+                layer.push(place);
             }
             if layer.is_empty() {
                 return layers;
             }
-            for id in &layer {
-                traversal.advance(id);
+            for place in &layer {
+                traversal.advance(*place);
             }
             layers.push(layer);
         }
     }
 
-    /// Finds a cycle, by depth first search in authored order, so that the same definition names the same cycle.
-    fn find_cycle(&self) -> Option<Vec<String>> {
-        let mut roots: Vec<(&String, &Vertex)> = self.vertices.iter().collect();
-        roots.sort_by_key(|(_, vertex)| vertex.index);
-        let mut done = BTreeSet::new();
-        for (root, _) in roots {
-            let mut path = Vec::new();
-            if let Some(cycle) = self.visit(root, &mut path, &mut done) {
-                return Some(cycle);
-            }
-        }
-        None
+    fn id(&self, place: NodeIndex) -> &str {
+        &self.graph[place].id
     }
-
-    fn visit<'a>(
-        &'a self,
-        id: &'a str,
-        path: &mut Vec<&'a str>,
-        done: &mut BTreeSet<&'a str>,
-    ) -> Option<Vec<String>> {
-        if done.contains(id) {
-            return None;
-        }
-        if let Some(start) = path.iter().position(|seen| *seen == id) {
-            let mut cycle: Vec<String> =
-                path.iter().skip(start).map(|id| (*id).to_owned()).collect();
-            cycle.push(id.to_owned());
-            return Some(cycle);
-        }
-        path.push(id);
-        for dependency in &self.vertices.get(id)?.depends_on {
-            if let Some(cycle) = self.visit(dependency, path, done) {
-                return Some(cycle);
-            }
-        }
-        path.pop();
-        done.insert(id);
-        None
-    }
-}
-
-enum Direction {
-    DependenciesFirst,
-    DependentsFirst,
 }
 
 /// Kahn's algorithm with a heap on (index, name).
 struct Traversal<'a> {
     dag: &'a Dag,
-    remaining: BTreeMap<&'a str, usize>,
-    unlocks: BTreeMap<&'a str, Vec<&'a str>>,
-    ready: BinaryHeap<Reverse<(usize, &'a str)>>,
+    /// Whither the edges lead that a vertex waits for.
+    waits: Direction,
+    /// How many vertices each one waits for.
+    remaining: Vec<usize>,
+    ready: BinaryHeap<Reverse<(usize, &'a str, NodeIndex)>>,
 }
 
 // === impl Traversal ===
 
 impl<'a> Traversal<'a> {
-    fn new(dag: &'a Dag, direction: &Direction) -> Self {
-        let mut remaining: BTreeMap<&str, usize> =
-            dag.vertices.keys().map(|id| (id.as_str(), 0)).collect();
-        let mut unlocks: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for (id, vertex) in &dag.vertices {
-            for dependency in &vertex.depends_on {
-                let (waits, unlocked_by) = match direction {
-                    Direction::DependenciesFirst => (id.as_str(), dependency.as_str()),
-                    Direction::DependentsFirst => (dependency.as_str(), id.as_str()),
-                };
-                *remaining.entry(waits).or_default() += 1;
-                unlocks.entry(unlocked_by).or_default().push(waits);
+    fn new(dag: &'a Dag, waits: Direction) -> Self {
+        let count = |place| dag.graph.neighbors_directed(place, waits).count();
+        let remaining: Vec<usize> = dag.graph.node_indices().map(count).collect();
+        let mut traversal = Self {
+            dag,
+            waits,
+            remaining,
+            ready: BinaryHeap::new(),
+        };
+        for place in dag.graph.node_indices() {
+            if traversal.remaining[place.index()] == 0 {
+                traversal.push(place);
             }
         }
-        let ready = remaining
-            .iter()
-            .filter(|(_, count)| **count == 0)
-            .map(|(id, _)| Reverse((dag.index(id), *id)))
-            .collect();
-        Self {
-            dag,
-            remaining,
-            unlocks,
-            ready,
-        }
+        traversal
     }
 
-    fn pop(&mut self) -> Option<String> {
-        self.ready.pop().map(|Reverse((_, id))| id.to_owned())
+    fn push(&mut self, place: NodeIndex) {
+        let vertex = &self.dag.graph[place];
+        self.ready.push(Reverse((vertex.index, &vertex.id, place)));
     }
 
-    fn advance(&mut self, id: &str) {
-        for waits in self.unlocks.get(id).into_iter().flatten() {
-            let Some(count) = self.remaining.get_mut(waits) else {
-                continue;
-            };
+    fn pop(&mut self) -> Option<NodeIndex> {
+        self.ready.pop().map(|Reverse((_, _, place))| place)
+    }
+
+    fn advance(&mut self, place: NodeIndex) {
+        let unlocks = self.waits.opposite();
+        for waiting in self.dag.graph.neighbors_directed(place, unlocks) {
+            let count = &mut self.remaining[waiting.index()];
             *count -= 1;
             if *count == 0 {
-                self.ready.push(Reverse((self.dag.index(waits), waits)));
+                self.push(waiting);
             }
         }
-    }
-}
-
-impl Dag {
-    fn index(&self, id: &str) -> usize {
-        self.vertices
-            .get(id)
-            .map_or(usize::MAX, |vertex| vertex.index)
     }
 }
 
@@ -264,14 +311,14 @@ mod tests {
 
     /// Builds a graph from `name: dependencies` lines in authored order.
     fn dag(lines: &[(&str, &[&str])]) -> Result<Dag, DagError> {
-        let mut dag = Dag::default();
+        let mut builder = Builder::default();
         for (index, (id, _)) in lines.iter().enumerate() {
-            dag.add_vertex(id, index)?;
+            builder.add_vertex(id, index)?;
         }
         for (id, dependencies) in lines {
-            dag.add_dependencies(id, dependencies)?;
+            builder.add_dependencies(id, dependencies)?;
         }
-        Ok(dag)
+        builder.build()
     }
 
     #[test]
@@ -350,13 +397,69 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_edge_is_not_kept() {
-        let mut dag = dag(&[("a", &[]), ("b", &["a"])]).expect("is a graph");
-        assert!(dag.add_dependencies("a", &["b"]).is_err());
-        assert_eq!(dag.topological_order(), ["a", "b"]);
+    fn the_first_vertex_that_closes_a_cycle_is_named() {
+        let lines: &[(&str, &[&str])] = &[
+            ("a", &[]),
+            ("b", &["c"]),
+            ("c", &["a", "b"]),
+            ("d", &["e"]),
+            ("e", &["d"]),
+        ];
+        let DagError::Cycle { vertex, path } = dag(lines).expect_err("has two cycles") else {
+            unreachable!("its names and edges are right");
+        };
+        assert_eq!((vertex.as_str(), path.join(" ")), ("c", "b c b".to_owned()));
+    }
+
+    #[test]
+    fn names_are_added_once_and_a_refused_edge_is_not_kept() {
+        let mut builder = Builder::default();
+        for (index, id) in ["a", "b"].into_iter().enumerate() {
+            builder.add_vertex(id, index).expect("is new");
+        }
         assert_eq!(
-            dag.add_vertex("a", 7).expect_err("taken").to_string(),
+            builder.add_vertex("a", 7).expect_err("taken").to_string(),
             "node a already exists"
         );
+        assert!(builder.add_dependencies("a", &["b", "x"]).is_err());
+        builder.add_dependencies("b", &["a"]).expect("is a graph");
+        let dag = builder.build().expect("the edge to b is not there");
+        assert_eq!(dag.topological_order(), ["a", "b"]);
+    }
+
+    /// As many vertices as the types that fit into a definition, each made of the next, and both ways round: neither the
+    /// stack nor the time of one who authors definitions may end.
+    #[test]
+    fn long_chains_take_neither_the_stack_nor_the_square_of_the_time() {
+        const COUNT: usize = 60_000;
+        let ids: Vec<String> = (0..COUNT).map(|place| format!("t{place:05}")).collect();
+        let chain = |backwards: bool, closed: bool| {
+            let mut builder = Builder::default();
+            for id in &ids {
+                builder.add_vertex(id, 0)?;
+            }
+            for (place, id) in ids.iter().enumerate() {
+                let next = if backwards {
+                    place.checked_sub(1)
+                } else {
+                    Some(place + 1).filter(|next| *next < COUNT)
+                };
+                let ring = if backwards { COUNT - 1 } else { 0 };
+                let next = next.or(closed.then_some(ring));
+                let next: Vec<&String> = next.map(|next| &ids[next]).into_iter().collect();
+                builder.add_dependencies(id, &next)?;
+            }
+            builder.build()
+        };
+        for backwards in [false, true] {
+            let dag = chain(backwards, false).expect("has no cycle");
+            assert_eq!(dag.topological_order().len(), COUNT);
+            assert_eq!(dag.apply_orders().len(), COUNT);
+            let error = chain(backwards, true).expect_err("is a ring");
+            assert!(
+                matches!(&error, DagError::Cycle { path, .. } if path.len() == COUNT + 1),
+                "the whole ring"
+            );
+        }
     }
 }

@@ -14,9 +14,11 @@ mod types;
 
 use std::collections::BTreeMap;
 
+use api::growth::{Growth, TooLarge, depth};
+
 use serde_json::{Map, Value, json};
 
-use crate::dag::{Dag, DagError};
+use crate::dag::{Builder, DagError};
 use crate::simple_schema::types::Type;
 
 /// Makes the OpenAPI schema of an instance's `spec`; `types` are the custom types.
@@ -30,9 +32,16 @@ pub(crate) fn to_openapi(
     Transformer::load(types)?.object(spec)
 }
 
+/// How deep the schema of a custom type may be: an object of the API, and so a generated CRD, is no deeper.
+const DEPTH_MAX: usize = 120;
+
 /// Turns fields into schemas, knowing the custom types.
+///
+/// Each use of a custom type is a copy of its schema, so a few types that are made of each other twice would fill any
+/// memory. All copies together take no more than an object may.
 struct Transformer {
     custom_types: BTreeMap<String, CustomType>,
+    growth: Growth,
 }
 
 struct CustomType {
@@ -47,6 +56,7 @@ impl Transformer {
     fn load(types: &Map<String, Value>) -> Result<Self, String> {
         let mut transformer = Self {
             custom_types: BTreeMap::new(),
+            growth: Growth::of_object(),
         };
         for name in order_of_types(types)? {
             let Some(notation) = types.get(&name) else {
@@ -60,16 +70,19 @@ impl Transformer {
         Ok(transformer)
     }
 
-    fn custom_type(&self, name: &str, notation: &Value) -> Result<CustomType, String> {
+    fn custom_type(&mut self, name: &str, notation: &Value) -> Result<CustomType, String> {
         let mut required = Vec::new();
         let schema = self.field(name, notation, &mut required)?;
+        if depth(&schema, DEPTH_MAX) > DEPTH_MAX {
+            return Err(format!("its schema has more than {DEPTH_MAX} levels"));
+        }
         Ok(CustomType {
             schema,
             required: !required.is_empty(),
         })
     }
 
-    fn object(&self, fields: &Map<String, Value>) -> Result<Value, String> {
+    fn object(&mut self, fields: &Map<String, Value>) -> Result<Value, String> {
         let mut properties = Map::new();
         let mut required = Vec::new();
         let mut child_has_default = false;
@@ -96,7 +109,7 @@ impl Transformer {
     }
 
     fn field(
-        &self,
+        &mut self,
         name: &str,
         notation: &Value,
         required: &mut Vec<String>,
@@ -109,7 +122,7 @@ impl Transformer {
     }
 
     fn field_from_text(
-        &self,
+        &mut self,
         name: &str,
         text: &str,
         required: &mut Vec<String>,
@@ -140,7 +153,7 @@ impl Transformer {
         Ok(schema)
     }
 
-    fn schema_of(&self, field_type: &Type) -> Result<Value, String> {
+    fn schema_of(&mut self, field_type: &Type) -> Result<Value, String> {
         Ok(match field_type {
             Type::Atomic(openapi) => json!({"type": openapi}),
             Type::Object => json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
@@ -149,7 +162,16 @@ impl Transformer {
                 json!({"type": "object", "additionalProperties": self.schema_of(element)?})
             }
             Type::Custom(name) => match self.custom_types.get(name) {
-                Some(custom_type) => custom_type.schema.clone(),
+                Some(custom_type) => {
+                    let charged = self.growth.charge_value(&custom_type.schema);
+                    charged.map_err(|TooLarge { bytes_max }| {
+                        format!(
+                            "type {name}: the schemas of custom types, copied to wherever they are used, would take \
+                             more than {bytes_max} bytes of memory"
+                        )
+                    })?;
+                    custom_type.schema.clone()
+                }
                 None => return Err(format!("unknown type: {name}")),
             },
         })
@@ -164,18 +186,28 @@ fn order_of_types(types: &Map<String, Value>) -> Result<Vec<String>, String> {
             type_dependencies(notation).map_err(|error| format!("parsing type {name}: {error}"))?;
         parsed.insert(name.as_str(), dependencies);
     }
-    let mut dag = Dag::default();
+    let mut builder = Builder::default();
     for name in parsed.keys() {
-        dag.add_vertex(name, 0).map_err(|error| error.to_string())?;
+        builder
+            .add_vertex(name, 0)
+            .map_err(|error| error.to_string())?;
     }
+    let mut refused = None;
     for (name, dependencies) in &parsed {
-        dag.add_dependencies(name, dependencies)
-            .map_err(|error| match error {
-                DagError::Cycle(_) => format!("cyclic dependency in type {name}: {error}"),
-                other => other.to_string(),
-            })?;
+        if let Err(error) = builder.add_dependencies(name, dependencies) {
+            refused = Some(error);
+            break;
+        }
     }
-    Ok(dag.topological_order())
+    // A cycle among the types before is found first, as by kro.
+    let dag = builder.build().map_err(|error| match &error {
+        DagError::Cycle { vertex, .. } => format!("cyclic dependency in type {vertex}: {error}"),
+        other => other.to_string(),
+    })?;
+    match refused {
+        Some(error) => Err(error.to_string()),
+        None => Ok(dag.topological_order()),
+    }
 }
 
 fn type_dependencies(notation: &Value) -> Result<Vec<String>, String> {

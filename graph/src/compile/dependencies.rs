@@ -14,7 +14,7 @@ use expressions::Environment;
 use super::resource::Draft;
 use super::{CompileOptions, Connected};
 use crate::compile::inspect::Inspector;
-use crate::dag::Dag;
+use crate::dag;
 use crate::scalar::Source;
 
 /// Connects the resources; gives them back by id, with their dependencies, and the topological order of the ids.
@@ -23,19 +23,36 @@ pub(super) fn connect(
     environment: Arc<Environment>,
     options: &CompileOptions,
 ) -> Result<(Connected, Vec<String>), String> {
-    let mut dag = Dag::default();
+    let mut builder = dag::Builder::default();
     for draft in &drafts {
-        dag.add_vertex(&draft.id, draft.index)
+        builder
+            .add_vertex(&draft.id, draft.index)
             .map_err(|error| format!("failed to add vertex to graph: {error}"))?;
     }
     let ids: Vec<String> = drafts.iter().map(|draft| draft.id.clone()).collect();
     let inspector = Inspector::new(environment, &ids);
     let mut by_id = BTreeMap::new();
+    let mut refused = None;
     for mut draft in drafts {
-        draft.dependencies = dependencies_of(&draft, &inspector, options)?;
-        dag.add_dependencies(&draft.id, &draft.dependencies)
-            .map_err(|error| error.to_string())?;
+        let read = dependencies_of(&draft, &inspector, options).and_then(|dependencies| {
+            builder
+                .add_dependencies(&draft.id, &dependencies)
+                .map_err(|error| error.to_string())?;
+            Ok(dependencies)
+        });
+        match read {
+            Ok(dependencies) => draft.dependencies = dependencies,
+            Err(error) => {
+                refused = Some(error);
+                break;
+            }
+        }
         by_id.insert(draft.id.clone(), draft);
+    }
+    // A cycle among the resources before is found first, as by kro.
+    let dag = builder.build().map_err(|error| error.to_string())?;
+    if let Some(error) = refused {
+        return Err(error);
     }
     let order = dag.topological_order();
     Ok((Connected { drafts: by_id, dag }, order))

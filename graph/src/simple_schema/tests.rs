@@ -421,3 +421,59 @@ fn mistakes_in_custom_types_are_refused() {
         assert_eq!(openapi(&json!({}), &types), Err(want.to_owned()), "{types}");
     }
 }
+
+#[test]
+fn a_chain_of_as_many_types_as_fit_into_a_definition_takes_no_stack() {
+    const COUNT: usize = 30_000;
+    let name = |place: usize| format!("T{place:05}");
+    let chain = |last: &str| {
+        let types = (0..COUNT).map(|place| {
+            let next = if place + 1 < COUNT {
+                name(place + 1)
+            } else {
+                last.to_owned()
+            };
+            (name(place), Value::from(next))
+        });
+        Value::Object(types.collect())
+    };
+    let schema = openapi(&json!({"f": "T00000"}), &chain("string")).expect("is a schema");
+    assert_eq!(schema["properties"]["f"], json!({"type": "string"}));
+    let error = openapi(&json!({"f": "T00000"}), &chain("T00000")).expect_err("is a ring");
+    assert!(
+        error.starts_with("cyclic dependency in type T29999: graph contains a cycle: "),
+        "{}",
+        error.chars().take(200).collect::<String>()
+    );
+}
+
+#[test]
+fn types_that_grow_with_each_use_are_refused() {
+    let named = |place: usize| format!("T{place:03}");
+    let types = |of: &dyn Fn(String) -> Value, count: usize| {
+        let types = (0..count).map(|place| {
+            let made_of = if place == 0 {
+                "string".to_owned()
+            } else {
+                named(place - 1)
+            };
+            (named(place), of(made_of))
+        });
+        Value::Object(types.collect())
+    };
+    let doubled = |part: String| json!({"x": part, "y": part});
+    let listed = |part: String| Value::from(format!("[]{part}"));
+    let spec = json!({"f": "string"});
+    openapi(&spec, &types(&doubled, 8)).expect("256 strings are few");
+    let error = openapi(&spec, &types(&doubled, 60)).expect_err("2^60 strings are not");
+    assert!(
+        error.ends_with("would take more than 67108864 bytes of memory"),
+        "{error}"
+    );
+    openapi(&spec, &types(&listed, 40)).expect("lists of lists of lists");
+    let error = openapi(&spec, &types(&listed, 999)).expect_err("deeper than any stack");
+    assert!(
+        error.ends_with("its schema has more than 120 levels"),
+        "{error}"
+    );
+}
