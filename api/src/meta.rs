@@ -15,7 +15,9 @@ use crate::wire::{is_default, or_default};
 mod condition;
 
 pub use condition::{Condition, STATUS_FALSE, STATUS_TRUE, STATUS_UNKNOWN};
-pub use condition::{find_condition, remove_condition, set_condition, set_conditions};
+pub use condition::{
+    bounded_message, find_condition, remove_condition, set_condition, set_conditions,
+};
 
 /// The finalizer that makes dependents go first.
 pub const FINALIZER_FOREGROUND: &str = "foregroundDeletion";

@@ -208,7 +208,7 @@ impl Mark {
             kind,
             status,
             reason: reason.to_owned(),
-            message: message.into(),
+            message: meta::bounded_message(message),
         }
     }
 }

@@ -14,6 +14,21 @@ pub const STATUS_FALSE: &str = "False";
 /// It is not known whether the condition holds.
 pub const STATUS_UNKNOWN: &str = "Unknown";
 
+/// The longest message of a condition in bytes, which Kubernetes allows in characters.
+const MESSAGE_BYTES_MAX: usize = 32_768;
+
+/// Returns a message that is no longer than that of a condition may be. What does not fit is cut off, because a status
+/// that is too large would not be stored at all.
+pub fn bounded_message(message: impl Into<String>) -> String {
+    const CUT: &str = "...";
+    let mut message = message.into();
+    if message.len() > MESSAGE_BYTES_MAX {
+        message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX - CUT.len()));
+        message.push_str(CUT);
+    }
+    message
+}
+
 /// One thing that an object says about its state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -47,7 +62,7 @@ impl Condition {
             type_: type_.to_owned(),
             status: status.to_owned(),
             reason: reason.to_owned(),
-            message: message.into(),
+            message: bounded_message(message),
             last_transition_time: String::new(),
             observed_generation: None,
         }
@@ -129,6 +144,14 @@ pub fn remove_condition(conditions: &mut Vec<Condition>, type_: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_is_cut_between_characters_where_it_is_too_long() {
+        let short = "ä".repeat(MESSAGE_BYTES_MAX / 2);
+        assert_eq!(bounded_message(short.clone()), short);
+        let cut = Condition::new("Ready", STATUS_FALSE, "A", "ä".repeat(MESSAGE_BYTES_MAX)).message;
+        assert!(cut.len() <= MESSAGE_BYTES_MAX && cut.ends_with("ä..."));
+    }
 
     #[test]
     fn the_time_of_a_transition_moves_with_the_status_alone() {
