@@ -4,8 +4,8 @@
 //!
 //! Source: kro `pkg/graph/builder.go` inferStatusSchema and buildInstanceNode, `pkg/graph/schema/field_descriptor.go`.
 
+use api::growth::{Growth, TooLarge};
 use dialect::{quote, words};
-use expressions::DeclType;
 use serde_json::{Map, Value, json};
 
 use super::expression::Compiler;
@@ -88,6 +88,8 @@ fn infer_fields(compiler: &mut Compiler<'_>, block: &Value) -> Result<(Vec<Field
             })?;
     }
     let mut schema = json!({"type": "object"});
+    // Ten bytes of a definition can name a whole Pod, whose schema is written out for each field.
+    let mut growth = Growth::of_object();
     let mut fields = Vec::with_capacity(extracted.found.len());
     for Found { path, source } in extracted.found {
         let (expression, output) = compiler.compile(&source, &[]).map_err(|error| {
@@ -100,7 +102,11 @@ fn infer_fields(compiler: &mut Compiler<'_>, block: &Value) -> Result<(Vec<Field
         let segments = field_path::parse(&path).map_err(|error| {
             format!("failed to generate status schema from CEL types: failed to parse path {path}: {error}")
         })?;
-        insert(&mut schema, &segments, field_schema(&output));
+        let leaf = declarations::status_schema(&output);
+        growth.charge_value(&leaf).map_err(|TooLarge { bytes_max }| {
+            format!("status field {path}: the schemas of all status fields would take more than {bytes_max} bytes of memory")
+        })?;
+        insert(&mut schema, &segments, leaf);
         fields.push(Field {
             path,
             segments,
@@ -109,11 +115,6 @@ fn infer_fields(compiler: &mut Compiler<'_>, block: &Value) -> Result<(Vec<Field
         });
     }
     Ok((fields, schema))
-}
-
-/// A string template is a string; everything else is what its expression gives.
-fn field_schema(output: &DeclType) -> Value {
-    declarations::status_schema(output)
 }
 
 /// Puts the schema of a field at its path, making objects and lists on the way.
