@@ -1,9 +1,10 @@
 //! The status of a Spoke: columns that answer "is it fine".
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use api::{Condition, LogicalCluster, wheelhouse::keys};
 use client::Patch;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{found, migration, row::Row};
@@ -44,6 +45,21 @@ const PASSING: [&str; 3] = [
 /// How much of a message a Spoke's status has.
 const MESSAGE_BYTES_MAX: usize = 4096;
 
+/// What an instance tells of its state.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Told<'a> {
+    #[serde(borrow)]
+    status: ToldStatus<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ToldStatus<'a> {
+    #[serde(borrow)]
+    state: Cow<'a, str>,
+}
+
 /// Writes what is known of a connected spoke.
 pub(super) async fn write(
     engine: &Arc<Engine>,
@@ -55,16 +71,13 @@ pub(super) async fn write(
     };
     let mut counts = Counts::default();
     for (_, instance) in engine.instances.of_cluster(cluster) {
-        let state = instance.value().ok().map(|value| {
-            if instance.deletion_timestamp.is_some() {
-                return "DELETING".to_owned();
-            }
-            value["status"]["state"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned()
-        });
-        counts.count(state.as_deref().unwrap_or_default());
+        let state = if instance.deletion_timestamp.is_some() {
+            Cow::Borrowed("DELETING")
+        } else {
+            let told = instance.part::<Told<'_>>().unwrap_or_default();
+            told.status.state
+        };
+        counts.count(&state);
     }
     let (served, others) = target.kinds.census();
     let mut rows = rows(&target, served, &others, &counts);

@@ -42,7 +42,7 @@ impl<'a> Mark<'a> {
     pub(crate) fn is_on(&self, object: &RawObject) -> bool {
         label(object, keys::LABEL_APPLYSET_PART_OF) == Some(self.set.as_str())
             && label(object, wheelhouse::keys::HUB) == Some(self.hub_id)
-            && object.value().is_ok_and(|object| was_applied(&object))
+            && object.is_applied_by(keys::MANAGER_APPLYSET)
     }
 
     /// Returns whether an object bears the mark of another instance, or of another hub.
@@ -77,14 +77,6 @@ pub(crate) fn may_delete(
     claims
         .get(reference)
         .is_some_and(|uid| (!uid.is_empty() && *uid == object.uid) || mark.is_on(object))
-}
-
-fn was_applied(object: &Value) -> bool {
-    let entries = object["metadata"]["managedFields"].as_array();
-    entries
-        .into_iter()
-        .flatten()
-        .any(|entry| entry["manager"] == keys::MANAGER_APPLYSET && entry["operation"] == "Apply")
 }
 
 /// Makes an apply that is refused where there is an object already, whatever it wants.

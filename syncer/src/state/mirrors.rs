@@ -193,7 +193,9 @@ pub(crate) fn maker(object: &RawObject, hub_id: &str) -> Maker {
         .iter()
         .any(|name| name == api::wheelhouse::keys::FINALIZER_MIRROR);
     match object.annotations.get(api::wheelhouse::keys::HUB) {
-        Some(id) if has_finalizer && was_applied(object) => {
+        Some(id)
+            if has_finalizer && object.is_applied_by(api::wheelhouse::keys::MANAGER_SYNCER) =>
+        {
             if id == hub_id {
                 Maker::ThisHub
             } else {
@@ -207,17 +209,6 @@ pub(crate) fn maker(object: &RawObject, hub_id: &str) -> Maker {
 /// Returns whether an object is a mirror, of whatever hub.
 pub(crate) fn is_mirror(object: &RawObject) -> bool {
     maker(object, "") != Maker::Spoke
-}
-
-/// Returns whether a syncer has applied an object.
-fn was_applied(object: &RawObject) -> bool {
-    object.value().is_ok_and(|object| {
-        let entries = object["metadata"]["managedFields"].as_array();
-        entries.into_iter().flatten().any(|entry| {
-            entry["manager"] == api::wheelhouse::keys::MANAGER_SYNCER
-                && entry["operation"] == "Apply"
-        })
-    })
 }
 
 /// Returns whether a mirror was written by this hub.
