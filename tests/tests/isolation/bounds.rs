@@ -311,8 +311,83 @@ async fn s22_expressions_of_one_tenant_are_in_nobodys_way_and_end() {
         .await
         .must(200);
     is_in_state(&alice, &one, "ACTIVE").await;
+    definitions_do_not_grow(&alice).await;
+    let last = format!("{lights}/light-last");
+    let light = json!({"apiVersion": "kro.run/v1alpha1", "kind": "Light", "metadata": {"name": "light-last"}});
+    bob.post(&lights, &light).await.must(201);
+    is_in_state(&bob, &last, "ACTIVE").await;
     let resident = resident(&fixture);
     assert!(resident < RESIDENT_MAX, "the hub has {resident} bytes");
+}
+
+/// Definitions that would take all memory, or a stack of any size: each is refused, and says so.
+async fn definitions_do_not_grow(alice: &User) {
+    const LARGE: &str = "would take more than 67108864 bytes of memory";
+    let types = |count: usize, of: &dyn Fn(usize) -> Value| {
+        let types = (0..count).map(|place| (format!("T{place:05}"), of(place)));
+        Value::Object(types.collect())
+    };
+    let doubled = types(60, &|place| {
+        let part = match place {
+            0 => "string".to_owned(),
+            _ => format!("T{:05}", place - 1),
+        };
+        json!({"x": part, "y": part})
+    });
+    let listed = types(2_000, &|place| match place {
+        0 => json!("string"),
+        _ => json!(format!("[]T{:05}", place - 1)),
+    });
+    let ring = types(20_000, &|place| {
+        json!(format!("T{:05}", (place + 1) % 20_000))
+    });
+    let pods = (0..20_000).map(|place| (format!("f{place}"), json!("${pod}")));
+    let pods = Value::Object(pods.collect());
+    for (kind, types, status, reason) in [
+        ("Doubled", doubled, json!({}), LARGE),
+        (
+            "Listed",
+            listed,
+            json!({}),
+            "its schema has more than 120 levels",
+        ),
+        (
+            "Ring",
+            ring,
+            json!({}),
+            "graph contains a cycle: T00000 -> T00001 -> ",
+        ),
+        ("Pods", json!({}), pods, LARGE),
+    ] {
+        let definition = json!({
+            "apiVersion": "kro.run/v1alpha1", "kind": "ResourceGraphDefinition",
+            "metadata": {"name": kind.to_lowercase()},
+            "spec": {
+                "schema": {
+                    "kind": kind, "apiVersion": "v1alpha1", "spec": {"a": "string"}, "types": types, "status": status,
+                },
+                "resources": [{"id": "pod", "template": {
+                    "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},
+                    "spec": {"containers": [{"name": "a", "image": "a"}]},
+                }}],
+            },
+        });
+        let path = format!("/clusters/a{RGDS}");
+        alice.post(&path, &definition).await.must(201);
+        let one = format!("{path}/{}", kind.to_lowercase());
+        alice
+            .until(&one, &format!("{kind} is refused"), |answer| {
+                let conditions = answer.body["status"]["conditions"].as_array();
+                conditions.into_iter().flatten().any(|it| {
+                    it["status"] == "False"
+                        && it["message"]
+                            .as_str()
+                            .is_some_and(|text| text.contains(reason))
+                })
+            })
+            .await;
+        alice.delete(&one).await.must(200);
+    }
 }
 
 /// How often an instance is planned that cannot be: each time something that it depends on has changed.
