@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn an_apply_counts_for_its_manager_alone() {
-        let of = |entries: serde_json::Value| {
+        let of = |entries: Value| {
             let object = json!({"metadata": {"name": "a", "managedFields": entries}, "spec": [1, {"a": "b"}]});
             RawObject::from_value(&object).unwrap()
         };
