@@ -99,6 +99,20 @@ async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
+/// Asks for the newest revision until it is known. Members that elect a leader let one question pass its deadline.
+async fn insist_on_fresh(store: &Engine) -> Revision {
+    let began = Instant::now();
+    loop {
+        match store.fresh().await {
+            Ok(revision) => return revision,
+            Err(Error::Unavailable { .. }) => {
+                assert!(began.elapsed() < PATIENCE, "the revision takes too long");
+            }
+            Err(other) => unreachable!("{other}"),
+        }
+    }
+}
+
 /// Writes until it succeeds. Everything else that is said must be a typed refusal.
 async fn insist(store: &Engine, key: &str, value: &str) -> Revision {
     let began = Instant::now();

@@ -80,7 +80,7 @@ async fn gap(engine: &Engine, text: &str) {
     let began = Instant::now();
     let written = insist(engine, "/a", text).await;
     println!("{text}: {:?}", began.elapsed());
-    let fresh = engine.fresh().await.unwrap();
+    let fresh = insist_on_fresh(engine).await;
     assert!(fresh >= written, "{fresh} is older than {written}");
     assert_eq!(value(engine, "/a").as_deref(), Some(text), "no stale read");
 }
