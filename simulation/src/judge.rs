@@ -7,7 +7,8 @@
 //! - *foreign untouched*: what others have made is neither changed nor deleted.
 //! - *imported untouched*: what others have made of an instance's kind goes only with its instance, and its spec is never set back.
 //! - *brake*: without a confirmation, most of an instance's children never go at once.
-//! - *own cluster*: what is made for an instance is made in its own cluster.
+//! - *own cluster*: what is made for an instance, and told of it, is in its own cluster.
+//! - *events stay*: an event about an instance is the spoke's to let go.
 //! - *not after the end*: nothing is written for an instance that is gone from the hub.
 //! - *one owner*: what was made for one instance is never another's.
 //! - *children first*: an instance goes from the hub only when nothing that was made for it is left.
@@ -208,6 +209,18 @@ impl Judge {
             memory.note_origin(uid, Origin::Definition);
             return;
         }
+        if is_event(key) {
+            memory.note_origin(uid, Origin::Event);
+            let is_of_seen = memory.is_of_seen(spoke.name(), after);
+            drop(memory);
+            if !is_of_seen {
+                self.report(
+                    "own cluster",
+                    &format!("{place} is about no instance of its cluster"),
+                );
+            }
+            return;
+        }
         let owner = after["metadata"]["labels"][keys::LABEL_INSTANCE_ID].as_str();
         let Some(owner) = owner else {
             memory.note_origin(uid, Origin::Mirror);
@@ -314,13 +327,20 @@ impl Judge {
                     None
                 }
             }
-            Some(Origin::Mirror | Origin::Definition) => None,
+            Some(Origin::Event) if is_deletion => {
+                Some(("events stay", format!("{place} is deleted")))
+            }
+            Some(Origin::Mirror | Origin::Definition | Origin::Event) => None,
         };
         drop(memory);
         if let Some((rule, what)) = verdict {
             self.report(rule, &what);
         }
     }
+}
+
+fn is_event(key: &Key) -> bool {
+    key.group.is_empty() && key.resource == "events"
 }
 
 impl fmt::Debug for Judge {

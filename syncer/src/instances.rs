@@ -3,7 +3,7 @@
 //!
 //! In reading order: [`reconcile`] (one instance, from the hub's object to children and status),
 //! [`work`] (an instance in the hands of a worker), [`applying`], [`brake`] (of deletions), [`ledger`], [`mirror`], [`deletion`],
-//! [`imported`] (instances that were made in their spoke), [`orphans`] (mirrors without an instance), [`externals`], [`status`].
+//! [`imported`] (instances that were made in their spoke), [`orphans`] (mirrors without an instance), [`externals`], [`status`], [`events`].
 //!
 //! # Invariants
 //!
@@ -14,6 +14,7 @@
 pub(crate) mod applying;
 pub(crate) mod brake;
 pub(crate) mod deletion;
+pub(crate) mod events;
 pub(crate) mod externals;
 pub(crate) mod imported;
 pub(crate) mod ledger;
@@ -184,6 +185,7 @@ pub(crate) fn start_workers(engine: &Arc<Engine>, target: &Arc<Target>) {
             }
         });
     }
+    events::start_writer(engine, target);
     if target.sort == TargetSort::Mirrored {
         mirror::start_status_worker(engine, target);
     }

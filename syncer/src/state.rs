@@ -3,8 +3,8 @@
 //!
 //! In reading order: [`keys`], [`collection`] (what of a watch and of our own writes is believed), [`children`],
 //! [`mirrors`] and [`externals`] (what there is in a target), [`claims`] (what is an instance's own), [`actors`] (in whose
-//! name), [`served`], [`kinds`], [`kind_claims`] and [`definitions`], [`instances`], [`switches`], [`target`] and [`fleet`],
-//! [`turns`], [`restored`], [`revision`], [`shares`] (what of all this is this process's).
+//! name), [`served`], [`kinds`], [`kind_claims`] and [`definitions`], [`instances`], [`events`], [`switches`], [`target`] and
+//! [`fleet`], [`turns`], [`restored`], [`revision`], [`shares`] (what of all this is this process's).
 
 pub(crate) mod actors;
 pub(crate) mod admission;
@@ -13,6 +13,7 @@ pub(crate) mod children;
 pub(crate) mod claims;
 pub(crate) mod collection;
 pub(crate) mod definitions;
+pub(crate) mod events;
 pub(crate) mod externals;
 pub(crate) mod fleet;
 pub(crate) mod instances;

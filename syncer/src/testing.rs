@@ -307,6 +307,7 @@ impl World {
                 ..Memory::default()
             },
             met_foreign: false,
+            error: None,
         }
     }
 }

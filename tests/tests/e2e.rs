@@ -32,6 +32,7 @@ mod e2e {
     mod streams;
     mod syncer_keys;
     mod syncers;
+    mod told;
     mod tour;
     mod view;
 }

@@ -6,7 +6,7 @@
 //!   behind a proxy to itself ([`redirect`]).
 //! - A user of the hub whose name begins with `system:` does not become that user in the spoke.
 
-use std::{fmt::Write, sync::Arc};
+use std::{borrow::Cow, fmt::Write, sync::Arc};
 
 use api::{Status, wheelhouse::author};
 use futures::{StreamExt, TryStreamExt};
@@ -20,7 +20,7 @@ use super::{
     headers::{self, Origin},
     redirect,
     uids::{
-        Pairs, Uids,
+        Pairs, Uids, selector,
         swap::{Direction, Swapped},
     },
     way::Way,
@@ -65,6 +65,9 @@ pub(super) async fn forward(
         // What is compressed cannot be read.
         outgoing.headers_mut().remove(header::ACCEPT_ENCODING);
     }
+    if let Some(pairs) = &pairs {
+        select_mirrors(outgoing.uri_mut(), pairs)?;
+    }
     let body = match &pairs {
         Some(pairs) if !body.is_end_stream() => {
             let pairs = Some(Arc::clone(pairs));
@@ -95,6 +98,18 @@ pub(super) fn concerned(pairs: &Arc<Pairs>, info: &RequestInfo) -> Option<Arc<Pa
         );
     let may_swap = shows_objects && (info.is_long_running() || !pairs.is_empty());
     may_swap.then(|| Arc::clone(pairs))
+}
+
+/// Makes the field selectors of a request to a spoke name mirrors.
+pub(super) fn select_mirrors(uri: &mut Uri, pairs: &Pairs) -> Result<(), Refusal> {
+    let query = uri.query().unwrap_or_default();
+    if let Cow::Owned(query) = selector::swapped(query, pairs) {
+        let swapped: PathAndQuery = format!("{}?{query}", uri.path())
+            .parse()
+            .map_err(Refusal::internal)?;
+        *uri = Uri::from(swapped);
+    }
+    Ok(())
 }
 
 /// Makes what goes to the spoke of a request's head, and says with whose credential it goes.

@@ -168,6 +168,12 @@ impl Relay {
         };
         *outgoing.method_mut() = Method::GET;
         outgoing.uri_mut().clone_from(&question.uri);
+        let pairs = forward::concerned(&self.uids.of(cluster), request.info());
+        if let Some(pairs) = &pairs
+            && let Err(refusal) = forward::select_mirrors(outgoing.uri_mut(), pairs)
+        {
+            return Outcome::failed(&refusal);
+        }
         let headers = outgoing.headers_mut();
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
         // These describe the client's own body, which is empty, and the response that it wants.
@@ -191,7 +197,6 @@ impl Relay {
         };
         way.answered();
         let (head, body) = answer.into_parts();
-        let pairs = forward::concerned(&self.uids.of(cluster), request.info());
         let body = Swapped::new(body, pairs, Direction::FromSpoke);
         let mut taken = Taken {
             place,

@@ -1,7 +1,7 @@
 //! The two uids of an instance: the hub's, which clients of its path know, and that of its mirror, which the spoke knows.
 //!
 //! An object of the spoke may name an instance as its owner. The spoke's garbage collector deletes an object whose owner it
-//! does not find under the uid that is named, so requests to a spoke name the mirror's and answers name the hub's ([`swap`]).
+//! does not find under the uid that is named, so requests to a spoke name the mirror's and answers name the hub's ([`swap`], [`selector`]).
 //!
 //! The syncer writes both into the instance's Inventory; this index follows them, in every replica.
 //!
@@ -10,6 +10,7 @@
 //! - Only uids in their canonical form are kept, so that what stands for one is as long as it.
 //! - A lookup waits for nobody.
 
+pub(super) mod selector;
 pub(super) mod swap;
 
 use std::{

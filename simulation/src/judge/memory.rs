@@ -16,6 +16,8 @@ pub(super) enum Origin {
     Mirror,
     /// The hub, as the definition of a kind.
     Definition,
+    /// The hub, as an event about an instance.
+    Event,
     /// Somebody in the spoke, as an instance.
     Imported,
     /// Somebody else.
@@ -56,6 +58,8 @@ pub(super) struct Memory {
     confirmed: HashSet<String>,
     /// How many children instances had when their ledgers were last exact, and how many were deleted since.
     pruned: HashMap<String, (usize, Vec<String>)>,
+    /// Cluster, namespace, kind and name of every instance that there has been.
+    seen: HashSet<[String; 4]>,
     /// Whether states of children may become older: a spoke was set back.
     is_set_back: bool,
 }
@@ -125,6 +129,10 @@ impl Memory {
         if let Some(pruned) = self.pruned.get_mut(&uid).filter(|_| is_new_wish) {
             pruned.1.clear();
         }
+        let kind = object["kind"].as_str().unwrap_or_default();
+        let (namespace, name) = (api::meta::namespace(&object), api::meta::name(&object));
+        self.seen
+            .insert([cluster, namespace, kind, name].map(str::to_owned));
         let instance = Instance {
             cluster: cluster.to_owned(),
             object,
@@ -154,6 +162,13 @@ impl Memory {
                 && api::meta::name(&instance.object) == key.name
                 && api::meta::namespace(&instance.object) == key.namespace
         })
+    }
+
+    /// Returns whether an event in a cluster is about an instance that the cluster has or has had.
+    pub(super) fn is_of_seen(&self, cluster: &str, event: &Value) -> bool {
+        let text = |field: &str| event["involvedObject"][field].as_str().unwrap_or_default();
+        let about = [cluster, text("namespace"), text("kind"), text("name")];
+        self.seen.contains(&about.map(str::to_owned))
     }
 
     /// Returns who has made an object of a cluster. What comes back with a spoke that was set back is of the instance that has the

@@ -25,6 +25,9 @@ use crate::{
     state::{actors::Actor, children::Sync, target::Reach},
 };
 
+/// What the status says while nothing holds a deletion up.
+pub(crate) const ON_ITS_WAY: &str = "deleting resources";
+
 /// Goes as far with a deletion as it can go now.
 pub(crate) async fn step(work: &mut Work<'_>) -> Result<(), Pause> {
     if !api::meta::has_finalizer(&work.instance, api::kro::keys::FINALIZER) {
@@ -48,7 +51,7 @@ pub(crate) async fn step(work: &mut Work<'_>) -> Result<(), Pause> {
     ledger::recall(work).await?;
     mirror::announce(work).await?;
     if work.memory.failure_count == 0 {
-        say(work, "deleting resources").await?;
+        say(work, ON_ITS_WAY).await?;
     }
     require_synced(work).await?;
     let actor = match actor(work).await {

@@ -27,7 +27,10 @@ use client::{Answer, DeleteRequest, Deleted, Endpoint, Force, Patch, reflector::
 use serde_json::{Map, Value, json};
 use tracing::{Instrument as _, debug, debug_span};
 
-use super::work::{Pause, Work};
+use super::{
+    events,
+    work::{Pause, Work},
+};
 use crate::{
     engine::Engine,
     finalizers, restoring,
@@ -84,6 +87,9 @@ pub(crate) async fn apply(work: &Work<'_>, served: &Served) -> Result<Mirrored, 
     {
         let uid = mirror.uid.clone();
         return Ok(Mirrored { digest, uid });
+    }
+    if work.memory.mirror == Some(digest) && present.is_some() {
+        events::tell_undone(work); // it was as it should be
     }
     // Nothing but what was looked at: an object that somebody made meanwhile is not taken over.
     let object = match &present {

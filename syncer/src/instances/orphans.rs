@@ -110,6 +110,7 @@ async fn take_away_with_children(
         instance,
         memory: Memory::default(),
         met_foreign: false,
+        error: None,
     };
     work.require_synced(served)?;
     let actor = acting::resolve(engine, target, &served.grant).await;

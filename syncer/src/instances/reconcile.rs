@@ -11,7 +11,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use api::wheelhouse::origin;
-use graph::{Change, ObjectRef, Observed, Plan, PlanInput};
+use graph::{Change, NodeState, ObjectRef, Observed, Plan, PlanInput};
 use serde_json::Value;
 use tracing::{debug, warn};
 
@@ -70,6 +70,7 @@ pub(crate) async fn run(engine: &Arc<Engine>, target: &Arc<Target>, key: &Instan
         instance,
         memory,
         met_foreign: false,
+        error: None,
     };
     let outcome = work.step().await;
     if outcome.is_ok() {
@@ -340,6 +341,8 @@ impl Work<'_> {
             ledger::after(self, actor, plan).await?;
         }
         ledger::name_mirror(self, actor).await?;
+        let failed_nodes = plan.nodes.iter().filter(|it| it.state == NodeState::Error);
+        self.error = failed_nodes.map(|it| it.reason).next();
         let now = Engine::now();
         let mut wanted = served.graph.status(&self.instance, plan, &now);
         // What is not part of the plan is told with it.

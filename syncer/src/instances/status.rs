@@ -6,8 +6,14 @@ use graph::conditions::{ConditionSet, INSTANCE, Mark};
 use serde_json::{Value, json};
 use spokes::Trouble;
 
-use super::work::{Pause, Work};
+use super::{
+    events,
+    work::{Pause, Work},
+};
 use crate::{engine::Engine, state::target::TargetSort};
+
+/// The reason of the condition `ResourcesReady` of what waits for a spoke.
+pub(crate) const REASON_SPOKE_UNREACHABLE: &str = "SpokeUnreachable";
 
 /// Writes a status that was computed as a whole, unless it is the one that is there.
 pub(crate) async fn write(work: &mut Work<'_>, wanted: Value) -> Result<(), Pause> {
@@ -31,6 +37,7 @@ pub(crate) async fn write_over(work: &mut Work<'_>, wanted: Value) -> Result<(),
 }
 
 async fn put(work: &mut Work<'_>, wanted: &Value, patch: &Value) -> Result<(), Pause> {
+    events::tell(work, wanted);
     if work.instance["status"] == *wanted {
         return Ok(());
     }
@@ -129,7 +136,11 @@ pub(crate) async fn waiting_for_spoke(work: &mut Work<'_>, trouble: &Trouble) ->
         wanted = json!({});
     }
     let mut set = ConditionSet::open(&INSTANCE, &work.instance, &now);
-    set.mark(Mark::waits("ResourcesReady", "SpokeUnreachable", message));
+    set.mark(Mark::waits(
+        "ResourcesReady",
+        REASON_SPOKE_UNREACHABLE,
+        message,
+    ));
     wanted["conditions"] = Value::Array(set.to_values());
     wanted["state"] = json!("IN_PROGRESS");
     write_over(work, wanted).await

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use graph::NodeReason;
 use serde_json::Value;
 
 use crate::{
@@ -49,6 +50,8 @@ pub(crate) struct Work<'a> {
     /// Whether an object that this instance wants is another's: no watch of ours tells when that
     /// changes.
     pub(crate) met_foreign: bool,
+    /// Why the first of its nodes that failed did so.
+    pub(crate) error: Option<NodeReason>,
 }
 
 // === impl Work ===

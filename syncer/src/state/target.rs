@@ -34,6 +34,7 @@ use super::{
     admission::Admission,
     children::{self, ChildCache, WatchedKind},
     claims::Claims,
+    events::Events,
     externals::ExternalCache,
     keys::InstanceKey,
     kinds::Kinds,
@@ -100,6 +101,8 @@ pub(crate) struct Target {
     pub(crate) queue: Arc<WorkQueue<InstanceKey>>,
     /// Mirrors whose status is to be written, coalesced.
     pub(crate) mirror_queue: Arc<WorkQueue<InstanceKey>>,
+    /// What is to be told of instances.
+    pub(crate) events: Events,
     /// Ends everything that runs for this connection.
     pub(crate) token: CancellationToken,
     /// Asks for a probe at once: a call has failed.
@@ -224,6 +227,7 @@ impl Target {
             admission: Admission::default(),
             queue: Arc::new(tasks.queue("instance")),
             mirror_queue: Arc::new(tasks.queue("mirror-status")),
+            events: Events::default(),
             token,
             signals: reflector::Signals::new(Arc::clone(&probe)),
             probe,
@@ -608,6 +612,13 @@ impl Target {
                 ..Memory::default()
             },
         }
+    }
+
+    /// Returns the uid of an instance's mirror, once it is known.
+    pub(crate) fn mirror_uid(&self, key: &InstanceKey, uid: &str) -> Option<String> {
+        let memory = self.memory.lock();
+        let known = memory.get(key).filter(|known| known.uid == uid)?;
+        (!known.mirror_uid.is_empty()).then(|| known.mirror_uid.clone())
     }
 
     /// Remembers an instance.

@@ -1,6 +1,9 @@
 //! What is changed behind the hub's back comes back, and what the user changes arrives.
 
-use super::stage::{Stage, gone, instance, until};
+use super::{
+    stage::{Stage, gone, instance, until},
+    told,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 #[expect(clippy::too_many_lines, reason = "a story is told in one piece")]
@@ -77,6 +80,7 @@ async fn children_follow_the_instance_and_nothing_else() {
         o["spec"]["message"] == "goodbye"
     })
     .await;
+    told::event_of(&path, "webapp/shop", &["EditUndone", "at the hub's path"]).await;
     let before = direct.json(&mirror).await.expect("the mirror");
     direct
         .must(&["delete", "webapp", "shop", "--wait=false"])
@@ -88,4 +92,6 @@ async fn children_follow_the_instance_and_nothing_else() {
     .await;
     let kept = path.json(&mirror).await.expect("the instance stays");
     assert!(kept["metadata"]["deletionTimestamp"].is_null(), "{kept}");
+
+    told::is_told(&stage).await;
 }

@@ -9,7 +9,7 @@ use futures::{StreamExt as _, stream};
 use http_body_util::{BodyExt as _, StreamBody};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use wheelhouse_tests::{eventually, wait::PATIENCE};
+use wheelhouse_tests::{Kubectl, eventually, wait::PATIENCE};
 
 use super::stage::{Stage, gone, instance, until};
 
@@ -73,9 +73,21 @@ async fn with_the_spoke_away_the_hub_goes_on_and_everything_converges_on_return(
     )
     .await;
 
-    // Back, without a restart of the hub.
     stage.east.start_api().await;
-    gone(&path, &["get", "webapp", "shop"]).await;
+    the_spoke_is_back(&stage, &path).await;
+}
+
+/// Everything converges without a restart of the hub.
+async fn the_spoke_is_back(stage: &Stage, path: &Kubectl) {
+    gone(path, &["get", "webapp", "shop"]).await;
+
+    // What could not be told meanwhile is told now.
+    let about = "involvedObject.name=shop,reason=DeletionBlocked";
+    let events = ["get", "events", "--field-selector", about];
+    until(path, &events, "the deletion's wait is told", |list| {
+        list["items"].to_string().contains("waiting for spoke")
+    })
+    .await;
     let direct = stage.direct();
     gone(&direct, &["get", "configmap", "shop-config"]).await;
     wheelhouse_tests::pods::make_ready(&direct, "late").await;

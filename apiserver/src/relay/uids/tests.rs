@@ -149,3 +149,56 @@ fn a_pair_goes_with_its_inventory_and_follows_a_new_mirror() {
     assert_eq!(known(&pairs), (None, None, None));
     assert!(uids.of(&east).is_empty());
 }
+
+#[test]
+fn a_selector_of_events_names_the_mirror() {
+    let pairs = pairs();
+    for (name, query, is_swapped) in [
+        (
+            "kubectl",
+            "fieldSelector=involvedObject.uid%3DUID%2CinvolvedObject.kind%3DWeb&limit=500",
+            true,
+        ),
+        (
+            "plain",
+            "watch=1&fieldSelector=involvedObject.uid=UID",
+            true,
+        ),
+        (
+            "two equal signs, and the other group",
+            "fieldSelector=type%3dNormal,regarding.uid%3d%3dUID",
+            true,
+        ),
+        ("another field", "fieldSelector=metadata.name%3DUID", false),
+        (
+            "another parameter",
+            "labelSelector=involvedObject.uid%3DUID",
+            false,
+        ),
+        (
+            "a value that begins with it",
+            "fieldSelector=involvedObject.uid%3Dx-UID",
+            false,
+        ),
+        ("cut off", "fieldSelector=involvedObject.uid%3D", false),
+        ("nothing", "", false),
+    ] {
+        let asked = query.replace("UID", INSTANCE);
+        let want = query.replace("UID", if is_swapped { MIRROR } else { INSTANCE });
+        assert_eq!(selector::swapped(&asked, &pairs), want, "{name}");
+    }
+    let twice = "fieldSelector=involvedObject.uid=UID,regarding.uid!=UID";
+    let asked = twice.replace("UID", INSTANCE);
+    let want = format!("fieldSelector=involvedObject.uid={MIRROR},regarding.uid!={MIRROR}");
+    assert_eq!(
+        selector::swapped(&asked, &pairs),
+        want,
+        "each, where it is asked for"
+    );
+    let foreign = format!("fieldSelector=involvedObject.uid={OTHER}");
+    assert_eq!(
+        selector::swapped(&foreign, &pairs),
+        foreign,
+        "one that has no mirror"
+    );
+}
