@@ -13,7 +13,7 @@
 use std::collections::HashSet;
 
 use super::{
-    applying, ledger,
+    applying, events, ledger,
     mirror::{self, Removal},
     status,
     work::{Pause, Work},
@@ -24,9 +24,6 @@ use crate::{
     finalizers, restoring,
     state::{actors::Actor, children::Sync, target::Reach},
 };
-
-/// What the status says while nothing holds a deletion up.
-pub(crate) const ON_ITS_WAY: &str = "deleting resources";
 
 /// Goes as far with a deletion as it can go now.
 pub(crate) async fn step(work: &mut Work<'_>) -> Result<(), Pause> {
@@ -51,7 +48,7 @@ pub(crate) async fn step(work: &mut Work<'_>) -> Result<(), Pause> {
     ledger::recall(work).await?;
     mirror::announce(work).await?;
     if work.memory.failure_count == 0 {
-        say(work, ON_ITS_WAY).await?;
+        say(work, events::ON_ITS_WAY).await?;
     }
     require_synced(work).await?;
     let actor = match actor(work).await {

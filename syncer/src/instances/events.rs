@@ -23,7 +23,7 @@ use client::{Answer, Force, Patch};
 use serde_json::{Value, json};
 use tracing::debug;
 
-use super::{deletion, status, work::Work};
+use super::work::Work;
 use crate::{
     engine::Engine,
     resources,
@@ -32,6 +32,11 @@ use crate::{
         target::{Target, TargetSort},
     },
 };
+
+/// What the status says while nothing holds a deletion up.
+pub(crate) const ON_ITS_WAY: &str = "deleting resources";
+/// The reason of the condition `ResourcesReady` of what waits for a spoke.
+pub(crate) const REASON_SPOKE_UNREACHABLE: &str = "SpokeUnreachable";
 
 /// Between two writes.
 const PACE: Duration = Duration::from_millis(100);
@@ -97,8 +102,8 @@ fn trouble(work: &Work<'_>, wanted: &Value) -> Option<Said> {
     let reason = match wanted["state"].as_str()? {
         "ERROR" if said == REASON_CONFIRMATION_REQUIRED => said,
         "ERROR" => work.error.map_or(said, |error| error.as_str()),
-        "DELETING" if message != deletion::ON_ITS_WAY => "DeletionBlocked",
-        _ if said == status::REASON_SPOKE_UNREACHABLE => said,
+        "DELETING" if message != ON_ITS_WAY => "DeletionBlocked",
+        _ if said == REASON_SPOKE_UNREACHABLE => said,
         _ => return None,
     };
     // Reasons of an author's conditions are the author's words.

@@ -362,25 +362,25 @@ impl Work<'_> {
             }
         }
         status::write(self, wanted).await?;
-        pruned?;
-        if let Some(mirrored) = mirrored {
-            mirrored?;
-        }
+        let written = mirrored.unwrap_or(Ok(()));
+        let own = [pruned, written].into_iter().filter_map(Result::err);
+        Pause::first_of(own.chain(self.left_of(plan, failed)))
+    }
+
+    /// Tells what of a plan is still to be done.
+    fn left_of(&self, plan: &Plan, failed: bool) -> Option<Pause> {
         if failed {
-            return Err(Pause::Failure("an apply failed".to_owned()));
+            return Some(Pause::Failure("an apply failed".to_owned()));
         }
         if let Some(reason) = plan.failure.clone() {
             // Expression errors are deterministic; conflicts with other owners can clear without an event.
-            return Err(if plan.is_hopeless && !self.met_foreign {
+            return Some(if plan.is_hopeless && !self.met_foreign {
                 Pause::Settled(reason)
             } else {
                 Pause::Failure(reason)
             });
         }
-        if self.met_foreign && !plan.prune_allowed() {
-            let reason = "another writer has an object of this name".to_owned();
-            return Err(Pause::Failure(reason));
-        }
-        Ok(())
+        let is_waiting = self.met_foreign && !plan.prune_allowed();
+        is_waiting.then(|| Pause::Failure("another writer has an object of this name".to_owned()))
     }
 }

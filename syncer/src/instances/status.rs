@@ -12,9 +12,6 @@ use super::{
 };
 use crate::{engine::Engine, state::target::TargetSort};
 
-/// The reason of the condition `ResourcesReady` of what waits for a spoke.
-pub(crate) const REASON_SPOKE_UNREACHABLE: &str = "SpokeUnreachable";
-
 /// Writes a status that was computed as a whole, unless it is the one that is there.
 pub(crate) async fn write(work: &mut Work<'_>, wanted: Value) -> Result<(), Pause> {
     let patch = json!([
@@ -138,7 +135,7 @@ pub(crate) async fn waiting_for_spoke(work: &mut Work<'_>, trouble: &Trouble) ->
     let mut set = ConditionSet::open(&INSTANCE, &work.instance, &now);
     set.mark(Mark::waits(
         "ResourcesReady",
-        REASON_SPOKE_UNREACHABLE,
+        events::REASON_SPOKE_UNREACHABLE,
         message,
     ));
     wanted["conditions"] = Value::Array(set.to_values());

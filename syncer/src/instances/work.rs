@@ -31,6 +31,22 @@ pub(crate) enum Pause {
     Unconfirmed(String),
 }
 
+// === impl Pause ===
+
+impl Pause {
+    /// Of all that several parts of a reconcile wait for, returns what has to be acted on first: a failure is tried again though
+    /// another part waits for a watch, which may say nothing for a long time.
+    pub(crate) fn first_of(pauses: impl IntoIterator<Item = Self>) -> Result<(), Self> {
+        let rank = |pause: &Self| match pause {
+            Self::Failure(_) => 0,
+            Self::Unconfirmed(_) => 1,
+            Self::Settled(_) => 2,
+            Self::Watch => 3,
+        };
+        pauses.into_iter().min_by_key(rank).map_or(Ok(()), Err)
+    }
+}
+
 impl From<client::Error> for Pause {
     fn from(error: client::Error) -> Self {
         Self::Failure(error.to_string())
@@ -129,5 +145,26 @@ impl Work<'_> {
             (true, None) => Err(Pause::Watch),
             (true, Some(reason)) => Err(Pause::Failure(reason)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_tried_again_whatever_else_is_waited_for() {
+        let failure = || Pause::Failure("no".to_owned());
+        let settled = || Pause::Settled("never".to_owned());
+        for pauses in [
+            vec![Pause::Watch, failure()],
+            vec![failure(), Pause::Watch],
+            vec![settled(), failure(), Pause::Unconfirmed("?".to_owned())],
+        ] {
+            assert!(matches!(Pause::first_of(pauses), Err(Pause::Failure(_))));
+        }
+        let pauses = [Pause::Watch, settled()];
+        assert!(matches!(Pause::first_of(pauses), Err(Pause::Settled(_))));
+        assert!(Pause::first_of([]).is_ok());
     }
 }
