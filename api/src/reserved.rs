@@ -65,7 +65,7 @@ pub enum Reserved {
     },
     /// One of kro's own kinds is, in a group that is free otherwise.
     #[error(
-        "{} is the name of a kind of kro in group kro.run and cannot be defined anew: choose another name",
+        "{} is the name of a kind of kro in group kro.run and cannot be defined again: choose another name",
         dialect::quote(name)
     )]
     Name {

@@ -78,7 +78,7 @@ impl<F: Follow> Following<F> {
                     storage::Error::Closed => return,
                     // The history is gone, or the store was set back to before what has been read.
                     storage::Error::Compacted { .. } | storage::Error::FutureRevision { .. } => {
-                        tracing::info!(what = F::WHAT, "reading what is followed again");
+                        tracing::info!(what = F::WHAT, "watch history lost, listing again");
                     }
                     error => {
                         tracing::error!(what = F::WHAT, error = %error, "cannot follow the store");

@@ -47,7 +47,7 @@ pub fn json(code: StatusCode, form: Negotiated, bytes: Bytes) -> Response {
         .and_then(|parsed| value(code, form, &parsed));
     // Not ours to judge here: the bytes are what there is.
     other.unwrap_or_else(|error| {
-        tracing::warn!(%error, "an object is answered as it is stored");
+        tracing::warn!(%error, "cannot convert an object; answering with the stored bytes");
         with_type(code, Encoding::Json.content_type(), Body::full(bytes))
     })
 }

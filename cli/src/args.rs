@@ -43,17 +43,6 @@ pub(crate) enum Command {
     },
 }
 
-// === impl Syncing ===
-
-impl Syncing {
-    pub(crate) fn brake(&self) -> syncer::Brake {
-        syncer::Brake {
-            percent: self.confirm_deletions_above,
-            ..syncer::Brake::default()
-        }
-    }
-}
-
 // === impl Command ===
 
 impl Command {
@@ -590,6 +579,17 @@ fn lifetime(text: &str) -> Result<Duration, String> {
 fn label(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("want KEY=VALUE")?;
     Ok((key.to_owned(), value.to_owned()))
+}
+
+// === impl Syncing ===
+
+impl Syncing {
+    pub(crate) fn brake(&self) -> syncer::Brake {
+        syncer::Brake {
+            percent: self.confirm_deletions_above,
+            ..syncer::Brake::default()
+        }
+    }
 }
 
 #[cfg(test)]

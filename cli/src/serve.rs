@@ -282,7 +282,7 @@ impl Running {
             served = &mut self.serving => served,
         };
         served
-            .context("the server ended by itself")?
+            .context("the server stopped unexpectedly")?
             .context("cannot serve")?;
         self.tasks.shutdown(GRACE).await;
         self.hub.audit_flushed(GRACE).await;

@@ -216,7 +216,7 @@ async fn gone(
         };
         let message = spoke["status"]["message"].as_str().unwrap_or_default();
         if parting.is_none() && message.starts_with("waiting: ") {
-            bail!("spoke {name} goes later; {message}");
+            bail!("spoke {name} will be removed later: {message}");
         }
         tokio::time::sleep(LOOK_INTERVAL).await;
     }

@@ -113,7 +113,7 @@ async fn serve_pages(
         let takes_part = of_share.takes_part();
         vec![
             check("hub", has_answered, "the hub has not answered yet"),
-            check("share", takes_part, "not taking part in the work"),
+            check("share", takes_part, "has no share of the work"),
         ]
     };
     let pages = Pages::new(tasks, Box::new(metrics.clone()), checks);

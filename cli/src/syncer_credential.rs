@@ -156,7 +156,7 @@ impl Credential {
             }
             match self.look(&hub_id).await {
                 Ok(Some(next)) => {
-                    info!("going on with another kubeconfig of the hub");
+                    info!("switched to the new kubeconfig of the hub");
                     self.kubeconfig = next.kubeconfig;
                     told.clear();
                 }

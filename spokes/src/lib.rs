@@ -31,7 +31,9 @@
 //!    in `start`, which the compiler does not check.
 //! 4. Add what `spec.connection` of a Spoke needs for it to the CRD (`api/src/wheelhouse/definitions.rs`) and to
 //!    [`api::wheelhouse`], beside `secretRef` and `clusterProfileRef`. The registry of `apiserver` (`registry/follow.rs`) decides what a Spoke of the provider serves.
-//! 5. If it finds credentials elsewhere than in a Secret, give [`dialer`] a constructor that applies its policy, and
+//! 5. Add its flag to `Spokes` in `cli/src/args.rs`, hand what the flag says to the dialer in `cli/src/serve.rs`, and
+//!    document both in `docs/spokes.md`.
+//! 6. If it finds credentials elsewhere than in a Secret, give [`dialer`] a constructor that applies its policy, and
 //!    [`fault`] a variant for each new reason.
 //!
 //! A provider whose clusters are reached in another way than with a kubeconfig adds a variant to [`access::Access`],

@@ -74,7 +74,10 @@ pub async fn run(
 ) {
     let stop = tasks.child_token();
     while let Some(member) = Member::enter(&hub, metrics.clone(), &stop).await {
-        info!(name = member.identity, "taking part in the work");
+        info!(
+            name = member.identity,
+            "joined the replicas that share the work"
+        );
         metrics.begin();
         let group = tasks.subgroup();
         let lost = async {
@@ -93,7 +96,7 @@ pub async fn run(
         }
         warn!(
             name = member.identity,
-            "no longer taking part in the work: other replicas have it"
+            "left the replicas that share the work; others take over"
         );
     }
 }

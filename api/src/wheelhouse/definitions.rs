@@ -294,7 +294,7 @@ fn spoke_status() -> Value {
                 },
             },
             "migration": migration_status(),
-            "syncer": {"type": "string", "description": "The process that looked after it when the status was last written, as its Lease names it. Absent where one process looks after all spokes."},
+            "syncer": {"type": "string", "description": "The process that managed the spoke when the status was last written, as its Lease names it. Absent where one process manages all spokes."},
             "message": {"type": "string", "description": "What is wrong, in one sentence."},
         },
     })

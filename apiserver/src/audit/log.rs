@@ -316,7 +316,7 @@ impl Shared {
         if written.is_ok() {
             if self.stalled.load(Ordering::Relaxed) {
                 self.stalled.store(false, Ordering::Relaxed);
-                tracing::info!("the audit log takes events again");
+                tracing::info!("the audit log accepts events again");
             }
             return Ok(());
         }

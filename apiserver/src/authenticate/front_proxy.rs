@@ -101,14 +101,14 @@ impl FrontProxy {
             allowed_names: allowed_names.to_owned(),
             names: names.clone(),
         })));
-        tracing::info!("headers of front proxies are believed by new settings");
+        tracing::info!("reloaded the front proxy settings");
         Ok(())
     }
 
     /// Believes nobody any more.
     pub(crate) fn trust_nobody(&self) {
         if self.trusted.swap(None).is_some() {
-            tracing::warn!("headers of front proxies are not believed any more");
+            tracing::warn!("headers of front proxies are no longer trusted");
         }
     }
 
@@ -194,7 +194,7 @@ impl FrontProxy {
                 && !is_failing
             {
                 let error = dialect::error_chain(error);
-                tracing::warn!(file = %path.display(), error, "cannot read the authorities of front proxies; those of before stay");
+                tracing::warn!(file = %path.display(), error, "cannot read the certificate authorities of front proxies; keeping the previous ones");
             }
             is_failing = read.is_err();
         }

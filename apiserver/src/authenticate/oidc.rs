@@ -251,14 +251,14 @@ impl Issuers {
                 Ok(true) => {
                     failed.clear();
                     self.reloads.good.inc();
-                    tracing::info!(file = %path.display(), "the authentication configuration is another one from now on");
+                    tracing::info!(file = %path.display(), "reloaded the authentication configuration");
                 }
                 Ok(false) => failed.clear(),
                 Err(error) => {
                     let error = dialect::error_chain(&error);
                     if error != failed {
                         self.reloads.bad.inc();
-                        tracing::error!(file = %path.display(), error, "cannot use the authentication configuration; the one of before stays");
+                        tracing::error!(file = %path.display(), error, "cannot use the authentication configuration; keeping the previous one");
                         failed = error;
                     }
                 }

@@ -206,8 +206,7 @@ async fn commit(access: &Access<'_>, mut writes: Vec<Write>) -> Result<Entry, Fa
 
 /// The refusal of a request whose term is over. Who sent it is to try no more.
 fn over() -> Status {
-    let text =
-        "the term in which the request was sent is over: another process looks after this cluster";
+    let text = "lease lost: another replica manages this cluster";
     Status::failure(409, StatusReason::Conflict, text)
 }
 

@@ -62,7 +62,7 @@ impl Settings {
                 Err(error) if error != failed => {
                     tracing::warn!(
                         error,
-                        "cannot read the host's front proxies; those of before stay"
+                        "cannot read the host's front proxy settings; keeping the previous ones"
                     );
                     failed = error;
                 }

@@ -90,7 +90,7 @@ pub enum OpenError {
     #[error("the encryption keys cannot be had")]
     Keyring(#[from] storage::KeyringError),
     /// Sealing them anew.
-    #[error("the Secrets cannot be sealed anew")]
+    #[error("the Secrets cannot be sealed again")]
     Reseal(#[source] storage::Error),
     /// The thread that opens it.
     #[error("opening the store panicked")]
@@ -394,10 +394,7 @@ async fn reseal_secrets(config: &Config, store: &Arc<dyn Store>) -> Result<(), O
         let shared = reseal(store, replicas::SHARED_KEY.into()).await;
         shared.map_err(OpenError::Reseal)?;
     }
-    tracing::info!(
-        count,
-        "every Secret was written anew, sealed with the first key"
-    );
+    tracing::info!(count, "rewrote every Secret with the first key");
     Ok(())
 }
 

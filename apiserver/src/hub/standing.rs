@@ -229,7 +229,7 @@ impl Hub {
             (_, None) => return Err(no_such_cluster(info)),
             (was, is) if was != is => {
                 let text = format!(
-                    "the logical cluster {:?} is another one, list again",
+                    "the logical cluster {:?} was replaced; list again",
                     cluster.as_str()
                 );
                 return Err(Status::expired(text).into());

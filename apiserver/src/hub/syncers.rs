@@ -35,7 +35,7 @@ pub(super) fn serve(hub_id: &str, request: &Authorized<Parts>) -> Result<Respons
     let context = request.context();
     if context.origin != RequestOrigin::Syncer || context.impersonator.is_some() {
         let text = format!(
-            "user {:?} is no syncer: a syncer has the certificate that the hub writes with --syncer-kubeconfig-out",
+            "user {:?} is not a syncer: use the kubeconfig that the hub writes with --syncer-kubeconfig-out",
             context.user.username
         );
         return Err(Status::failure(403, api::StatusReason::Forbidden, text).into());

@@ -163,7 +163,7 @@ async fn accept(
 
 fn refused(refusal: &Refusal) -> Response {
     if let Some(cause) = refusal.cause() {
-        tracing::error!(error = %cause, "a page cannot be made");
+        tracing::error!(error = %cause, "cannot render a page");
     }
     respond::refuse(refusal, Negotiated::JSON, "")
 }

@@ -326,7 +326,7 @@ fn subject_names_of(certificate_pem: &str) -> Option<Vec<String>> {
 /// Seconds until a certificate runs out; `None` for one that cannot be read.
 fn broken(path: &Path, what: &str) -> Error {
     let text = format!(
-        "{} {what}: put the file of before there; without ca.crt and ca.key an authority is made anew, and no kubeconfig of \
+        "{} {what}: put the original file back; without ca.crt and ca.key a new authority is created, and no kubeconfig of \
          before works",
         path.display()
     );

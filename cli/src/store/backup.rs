@@ -84,7 +84,7 @@ async fn running(hub: &HubFlags, part: &Part, keyring: Option<&Keyring>) -> Resu
         match copy(&hub.dynamic, part, keyring).await? {
             Attempt::Whole { revision, count } => return Ok((revision, count)),
             Attempt::Expired { revision } => output::note(&format!(
-                "revision {revision} has left the hub's history; the backup begins anew"
+                "revision {revision} has left the hub's history; starting the backup again"
             )),
         }
     }

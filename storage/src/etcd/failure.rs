@@ -54,7 +54,7 @@ pub(crate) enum Failure {
     #[error("the ticket of this replica is gone")]
     TicketGone,
     /// The store that was served is not in etcd any more.
-    #[error("the store {id} is not in this etcd any more")]
+    #[error("the store {id} is no longer in this etcd")]
     StoreGone { id: String },
     /// A value is not what a hub writes.
     #[error("{place} is corrupt: {reason}")]

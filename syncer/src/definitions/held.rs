@@ -69,9 +69,9 @@ pub(super) fn start(engine: &Arc<Engine>) {
             if let Err(error) = released {
                 let (cluster, name) = (&key.cluster, key.name.as_str());
                 if error.is_routine() {
-                    debug!(%cluster, name, error = %error, "cannot let a revision go yet");
+                    debug!(%cluster, name, error = %error, "cannot release a revision yet");
                 } else {
-                    warn!(%cluster, name, error = %error, "cannot let a revision go");
+                    warn!(%cluster, name, error = %error, "cannot release a revision");
                 }
                 queue.retry_after(key.clone(), RETRY_DELAY);
             }

@@ -144,7 +144,7 @@ async fn fetch_elsewhere(
         let asked = fetch_all(source, wanted, &mut fetched);
         if tokio::time::timeout(PATIENCE, asked).await.is_err() {
             fetched.unavailable = Some(format!(
-                "spoke {:?} gives no schemas in time",
+                "spoke {:?} timed out while schemas were fetched from it",
                 cluster.as_str()
             ));
         }
@@ -190,7 +190,8 @@ pub(crate) async fn fetch_as_seen(sources: &[Source<'_>], spec: &RgdSpec, end: I
             let asked = fetch_all(*source, &wanted, &mut fetched);
             if tokio::time::timeout_at(patience, asked).await.is_err() {
                 let cluster = source.cluster.as_str();
-                let reason = format!("spoke {cluster:?} gives no schemas in time");
+                let reason =
+                    format!("spoke {cluster:?} timed out while schemas were fetched from it");
                 fetched.unavailable = Some(reason);
             }
             fetched
@@ -234,14 +235,18 @@ async fn ask(target: &Target, wanted: &BTreeSet<GroupVersionKind>) -> FetchedSch
         return fetched;
     }
     if !target.gives_schemas() {
-        fetched.unavailable = Some(format!("spoke {cluster:?} gives no schemas in time"));
+        fetched.unavailable = Some(format!(
+            "spoke {cluster:?} timed out while schemas were fetched from it"
+        ));
         return fetched;
     }
     let asked =
         tokio::time::timeout(PATIENCE, fetch_all(source_of(target), wanted, &mut fetched)).await;
     if asked.is_err() {
         target.pause_schemas(PAUSE);
-        fetched.unavailable = Some(format!("spoke {cluster:?} gives no schemas in time"));
+        fetched.unavailable = Some(format!(
+            "spoke {cluster:?} timed out while schemas were fetched from it"
+        ));
     }
     fetched
 }

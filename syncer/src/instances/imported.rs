@@ -95,7 +95,7 @@ pub(crate) async fn take_up(
     let object = copy_of(&live);
     match engine.hub.create(&hub_endpoint, &object).await {
         Ok(_) => {
-            info!(cluster = %target.cluster, key = %key, "took up an instance that was made in the spoke");
+            info!(cluster = %target.cluster, key = %key, "imported an instance from the spoke");
             engine.note_census(&target.cluster);
         }
         Err(error) if error.is_already_exists() => {}

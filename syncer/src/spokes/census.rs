@@ -209,7 +209,7 @@ fn notes(engine: &Engine, target: &Target, object: &Value) -> Vec<Row> {
             None => Row::new(type_, "True", "Current", ""),
             Some(fault) => {
                 let message = format!(
-                    "the credential of before is used, because the later one cannot be: {fault}"
+                    "still using the previous credential, because the new one does not work: {fault}"
                 );
                 Row::new(type_, "False", "NotProven", message)
             }
@@ -239,7 +239,7 @@ fn trust_rows(engine: &Engine, target: &Target) -> Vec<Row> {
             Row::new(keys::CONDITION_IDENTIFIED, "True", "Identified", "")
         }
         None => {
-            let message = "it has not said which cluster it is";
+            let message = "the cluster's identity is not known yet";
             Row::new(keys::CONDITION_IDENTIFIED, "Unknown", "NotAsked", message)
         }
         Some(fault) => {

@@ -124,7 +124,7 @@ pub(super) async fn keep(
         uid: Some(api::meta::uid(object).to_owned()),
         ..DeleteRequest::default()
     };
-    info!(spoke = %cluster, source = %source, "deleted a Spoke whose cluster is not found any more");
+    info!(spoke = %cluster, source = %source, "deleted a Spoke whose cluster no longer exists in any source");
     let name = api::meta::name(object);
     match engine.hub.delete(&endpoint, name, &request).await {
         Ok(_) => Ok(Kept::No),

@@ -165,7 +165,7 @@ fn identity(place: &Place) -> String {
     let log = place.replica.process.log();
     let line = log
         .lines()
-        .rfind(|line| line.contains("taking part in the work name="));
+        .rfind(|line| line.contains("joined the replicas that share the work name="));
     let name = line
         .and_then(|line| line.split_once("name="))
         .map(|it| it.1);

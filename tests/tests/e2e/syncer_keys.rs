@@ -118,11 +118,8 @@ async fn a_syncer_goes_on_with_the_key_that_the_hub_has_renewed_and_the_one_befo
     stage.make(&root, "after").await;
     stage.converged("after").await;
     let log = syncer.process.log();
-    assert!(log.contains("another kubeconfig of the hub"), "{log}");
-    assert!(
-        !log.contains("no longer taking part"),
-        "all the while: {log}"
-    );
+    assert!(log.contains("switched to the new kubeconfig"), "{log}");
+    assert!(!log.contains("left the replicas"), "all the while: {log}");
     syncer.says("/readyz", 200, "ok").await;
     let text = log + &syncer.process.log();
     assert!(!text.contains("PRIVATE KEY"), "it is not told");

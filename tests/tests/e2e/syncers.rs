@@ -286,7 +286,8 @@ async fn a_hub_that_has_a_syncer_again_writes_only_once_the_other_has_stopped() 
         is_told.then_some(()).ok_or(log)
     })
     .await;
-    one.says("/readyz/share", 500, "not taking part").await;
+    one.says("/readyz/share", 500, "has no share of the work")
+        .await;
     one.says("/healthz", 500, "[+]hub ok").await;
     one.says("/livez", 200, "ok").await;
     let renewals = "wheelhouse_share_failed_renewals_total ";

@@ -280,7 +280,7 @@ async fn what_is_open_ends_with_the_trust_in_its_proxy(stage: &Stage) {
     assert_eq!(
         is_bob().await.as_deref(),
         Ok("bob"),
-        "the one of before stays"
+        "the previous one stays in use"
     );
     let next = Authority::new("front-proxy-ca");
     stage.scratch.write("ca.crt", next.certificate());

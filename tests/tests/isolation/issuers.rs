@@ -462,7 +462,7 @@ async fn a_file_that_makes_no_sense_changes_nothing(stage: &Stage) {
     assert_eq!(
         stage.name(&token).await.as_deref(),
         Ok("eve@acme.io"),
-        "the one of before stays"
+        "the previous one stays in use"
     );
     let log = stage.fixture.hub.process().log();
     assert!(

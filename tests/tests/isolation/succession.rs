@@ -71,7 +71,7 @@ async fn s15_a_later_credential_is_proven_before_the_one_before_is_dropped() {
         replace(&root, &kubeconfig).await;
         let said = until(&root, "east", "CredentialCurrent", "False").await;
         assert!(
-            said.contains("the credential of before is used"),
+            said.contains("still using the previous credential"),
             "{what}: {said}"
         );
         answered(&root, "east").await;

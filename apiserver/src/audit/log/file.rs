@@ -319,13 +319,13 @@ fn tidy_apart(path: PathBuf, rotation: Rotation, is_tidied: &Arc<AtomicBool>) {
     let thread = std::thread::Builder::new().name("audit-tidy".to_owned());
     let spawned = thread.spawn(move || {
         if let Err(error) = tidy(&path, rotation, Timestamp::now()) {
-            tracing::warn!(error = %error, "full audit logs cannot be looked after");
+            tracing::warn!(error = %error, "cannot rotate or remove old audit logs");
         }
         tidied.store(false, Ordering::Release);
     });
     if let Err(error) = spawned {
         is_tidied.store(false, Ordering::Release);
-        tracing::warn!(error = %error, "full audit logs cannot be looked after");
+        tracing::warn!(error = %error, "cannot rotate or remove old audit logs");
     }
 }
 

@@ -146,7 +146,7 @@ impl Issuer {
                     tracing::warn!(
                         issuer,
                         error,
-                        "cannot read the keys of the issuer; those of before stay"
+                        "cannot fetch the keys of the issuer; keeping the previous keys"
                     );
                 }
                 *failure = Some(error);

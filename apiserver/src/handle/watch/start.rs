@@ -112,7 +112,7 @@ fn too_old(from: Revision, current: Revision) -> Status {
 
 fn of_another(from: Revision, current: Revision) -> Status {
     Status::expired(format!(
-        "resource version {from} is of another history, later than the latest one here ({current}); list again"
+        "resource version {from} is newer than the latest one here ({current}): the store was restored or replaced; list again"
     ))
 }
 

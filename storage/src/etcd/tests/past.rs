@@ -165,7 +165,7 @@ async fn r14_an_etcd_without_the_store_is_not_taken_for_it() {
     cluster.start_member(0);
     let gone = |error: Error| {
         let cause = std::error::Error::source(&error).map(ToString::to_string);
-        cause.is_some_and(|cause| cause.contains("is not in this etcd any more"))
+        cause.is_some_and(|cause| cause.contains("is no longer in this etcd"))
     };
     eventually("the notice", || engine.health().err().is_some_and(gone)).await;
     assert_eq!(
