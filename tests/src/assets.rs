@@ -26,6 +26,13 @@ pub fn peers_folder() -> &'static Path {
     FOLDER.get_or_init(|| run_assets(&["--peers"]))
 }
 
+/// Returns the `wheelhouse` binary that is upgraded from: `WHEELHOUSE_OLD_BIN`, else the one under test. `hack/upgrade` builds that
+/// of another revision.
+pub fn older_wheelhouse() -> PathBuf {
+    let older = std::env::var_os("WHEELHOUSE_OLD_BIN");
+    older.map_or_else(|| wheelhouse().to_owned(), PathBuf::from)
+}
+
 /// Returns the `wheelhouse` binary under test: `WHEELHOUSE_BIN`, else the debug build, made now.
 pub fn wheelhouse() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();

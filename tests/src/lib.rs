@@ -5,6 +5,7 @@
 //! outlive a test), [`pki`], [`spoke`], [`hub`], [`kubectl`], [`wait`],
 //! [`proof`] (recorded histories and faults), [`support`] (users of a hub, for the trials of isolation),
 //! [`openmetrics`] (what `/metrics` returns), [`wire`] (requests byte by byte), [`fake_spoke`] (an API server that lies),
+//! [`cable`] and [`balancer`] (what lies between a client and a server),
 //! [`issuer`] (who signs tokens), [`kubelet`] and [`backend`] (a node that streams, and what its pods serve), [`manifests`] (what
 //! `deploy/` ships), [`typed`] (pages of the documentation), [`browser`].
 //!
@@ -16,6 +17,7 @@
 
 pub mod assets;
 pub mod backend;
+pub mod balancer;
 pub mod browser;
 pub mod cable;
 pub mod fake_spoke;
@@ -35,6 +37,7 @@ pub mod typed;
 pub mod wait;
 pub mod wire;
 
+pub use balancer::Balancer;
 pub use cable::Cable;
 pub use fake_spoke::FakeSpoke;
 pub use hub::Hub;

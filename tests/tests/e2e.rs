@@ -34,5 +34,6 @@ mod e2e {
     mod syncers;
     mod told;
     mod tour;
+    mod upgrade;
     mod view;
 }

@@ -94,8 +94,13 @@ impl Replica {
 
     /// Starts a replica that reaches etcd at a URL.
     pub(super) async fn start_at(etcd: &str, name: &str, options: &[&str]) -> Self {
+        Self::start_of(assets::wheelhouse(), etcd, name, options).await
+    }
+
+    /// Starts a replica of a binary.
+    pub(super) async fn start_of(binary: &Path, etcd: &str, name: &str, options: &[&str]) -> Self {
         let scratch = Scratch::new(name);
-        let mut command = Command::new(assets::wheelhouse());
+        let mut command = Command::new(binary);
         command
             .args([
                 "serve",

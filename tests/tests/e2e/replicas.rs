@@ -25,11 +25,16 @@ pub(super) const AGENT: &str = "trial";
 /// Calls of a replica as its administrator.
 pub(super) async fn calls(replica: &Replica) -> Dynamic {
     let text = std::fs::read_to_string(replica.scratch.file("kubeconfig")).expect("it is ready");
+    calls_by(&text).await
+}
+
+/// Calls by a kubeconfig, over a connection of their own.
+pub(super) async fn calls_by(kubeconfig: &str) -> Dynamic {
     let options = Options {
         user_agent: AGENT.to_owned(),
         ..Options::default()
     };
-    let connection = client::connect(&text, Some("root"), &options).await;
+    let connection = client::connect(kubeconfig, Some("root"), &options).await;
     Dynamic::new(connection.expect("a kubeconfig").client())
 }
 
