@@ -32,6 +32,7 @@ use crate::{Connection, Options};
 /// How long a test waits for what must come.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
+pub(crate) type TlsStream = tokio_rustls::server::TlsStream<TcpStream>;
 pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
 pub(crate) type Reply = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
@@ -69,6 +70,29 @@ impl Server {
     where
         H: Fn(Request<Incoming>) -> Reply + Send + Sync + 'static,
     {
+        Self::start_as((0, |_| std::future::ready(())), stream_count_max, handler).await
+    }
+
+    /// Starts a server of which the first connections are treated in another way.
+    pub(crate) async fn start_grudging<H, G, D>(count: usize, grudge: G, handler: H) -> Self
+    where
+        H: Fn(Request<Incoming>) -> Reply + Send + Sync + 'static,
+        G: Fn(TlsStream) -> D + Send + Sync + 'static,
+        D: Future<Output = ()> + Send + 'static,
+    {
+        Self::start_as((count, grudge), u32::MAX, handler).await
+    }
+
+    async fn start_as<H, G, D>(
+        (grudge_count, grudge): (usize, G),
+        stream_count_max: u32,
+        handler: H,
+    ) -> Self
+    where
+        H: Fn(Request<Incoming>) -> Reply + Send + Sync + 'static,
+        G: Fn(TlsStream) -> D + Send + Sync + 'static,
+        D: Future<Output = ()> + Send + 'static,
+    {
         let (tls, ca_pem, client_pem) = certificates();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = Self {
@@ -81,17 +105,21 @@ impl Server {
         };
         let (tasks, seen) = (server.tasks.clone(), Arc::clone(&server.seen));
         let connection_count = Arc::clone(&server.connection_count);
-        let handler = Arc::new(handler);
+        let (handler, grudge) = (Arc::new(handler), Arc::new(grudge));
         server.tasks.spawn("listener", async move {
             loop {
                 let (socket, _) = listener.accept().await.unwrap();
-                connection_count.fetch_add(1, Ordering::SeqCst);
+                let is_grudged = connection_count.fetch_add(1, Ordering::SeqCst) < grudge_count;
+                let grudge = Arc::clone(&grudge);
                 let acceptor = TlsAcceptor::from(Arc::clone(&tls));
                 let (seen, handler) = (Arc::clone(&seen), Arc::clone(&handler));
                 tasks.spawn("connection", async move {
                     let Ok(stream) = acceptor.accept(socket).await else {
                         return;
                     };
+                    if is_grudged {
+                        return grudge(stream).await;
+                    }
                     let has_client_certificate = stream.get_ref().1.peer_certificates().is_some();
                     let service = hyper::service::service_fn(move |request| {
                         let seen = Arc::clone(&seen);

@@ -29,7 +29,10 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tower::{BoxError, Service};
 
+use self::resend::{Attempt, Resendable};
+
 mod connector;
+mod resend;
 pub(crate) mod upgrade;
 
 pub use connector::{ConnectTimeoutError, DeadlineConnector, ServerName};
@@ -52,13 +55,15 @@ const STREAM_WINDOW: u32 = 1 << 20;
 /// The same for all streams of a connection together, as Go's client has it: never the narrower one, or a few answers
 /// that nobody reads would hold up all others. h2 also bears small unread frames up to half of it.
 const CONNECTION_WINDOW: u32 = 1 << 30;
+/// How often a request is sent that its server does not take up. Source: Go `x/net/http2`, `Transport.RoundTripOpt`.
+const ATTEMPT_COUNT_MAX: usize = 7;
 /// How long a connection without streams is kept.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The body of a request, in whatever form it comes.
 pub type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
 
-type HyperClient = Client<DeadlineConnector<HttpsConnector<HttpConnector>>, RequestBody>;
+type HyperClient = Client<DeadlineConnector<HttpsConnector<HttpConnector>>, Attempt>;
 
 /// When a connection counts as dead.
 #[derive(Clone, Copy, Debug)]
@@ -199,6 +204,7 @@ impl Service<Request<RequestBody>> for Transport {
         if let Some(protocol) = protocol {
             headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
             headers.insert(header::UPGRADE, protocol.value());
+            let req = req.map(|body| Resendable::new(body).attempt());
             let response = self.shared.upgrades.request(req);
             return Box::pin(async move {
                 Ok(response.await?.map(|inner| ResponseBody {
@@ -208,9 +214,9 @@ impl Service<Request<RequestBody>> for Transport {
             });
         }
         let stream = self.take_stream();
-        let response = stream.0.client.request(req);
         Box::pin(async move {
-            Ok(response.await?.map(|inner| ResponseBody {
+            let response = send(&stream.0.client, req).await?;
+            Ok(response.map(|inner| ResponseBody {
                 inner: Inner::Wire(inner),
                 _stream: Some(stream),
             }))
@@ -290,6 +296,31 @@ impl Body for ResponseBody {
 impl fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseBody").finish_non_exhaustive()
+    }
+}
+
+/// Sends a request, and again where the server has not begun to work on it.
+async fn send(
+    client: &HyperClient,
+    req: Request<RequestBody>,
+) -> Result<Response<Incoming>, hyper_util::client::legacy::Error> {
+    let (parts, body) = req.into_parts();
+    let body = Resendable::new(body);
+    let mut attempt_count = 1;
+    loop {
+        let req = Request::from_parts(parts.clone(), body.attempt());
+        match client.request(req).await {
+            Err(error)
+                if attempt_count < ATTEMPT_COUNT_MAX
+                    && resend::is_untouched(&error)
+                    && body.rewind() =>
+            {
+                attempt_count += 1;
+                // The connection's own task takes it out of the pool.
+                tokio::task::yield_now().await;
+            }
+            sent => return sent,
+        }
     }
 }
 
