@@ -360,7 +360,10 @@ async fn the_hub_commits_nothing_in_a_term_that_is_over() {
     ] {
         let refused = write("late", lease, version).await.expect_err(case);
         assert!(refused.is_conflict(), "{case}: {}", refused.chain());
-        assert!(refused.to_string().contains("lease lost"), "{case}: {refused}");
+        assert!(
+            refused.to_string().contains("lease lost"),
+            "{case}: {refused}"
+        );
     }
     let late = root.get(&maps, "late").await.expect_err("not written");
     assert!(late.is_not_found(), "{late}");

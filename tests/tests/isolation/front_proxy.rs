@@ -273,7 +273,7 @@ async fn what_is_open_ends_with_the_trust_in_its_proxy(stage: &Stage) {
     stage.scratch.write("ca.crt", "");
     eventually("the hub has looked at it", || async {
         let log = stage.fixture.hub.process().log();
-        let is_told = log.contains("cannot read the authorities of front proxies");
+        let is_told = log.contains("cannot read the certificate authorities of front proxies");
         is_told.then_some(()).ok_or(log)
     })
     .await;
