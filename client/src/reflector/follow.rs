@@ -35,8 +35,11 @@ const OUTAGE_ROUTINE: Duration = Duration::from_secs(30);
 /// When something counts as dead, and how long to wait.
 #[derive(Clone, Debug)]
 pub(crate) struct Timing {
-    /// How long a page may take.
-    pub(crate) page_deadline: Duration,
+    /// How long a page may take at first. Doubled each time that one has taken longer: a server that has just begun to serve a kind may
+    /// lose the first request for it, and one that has much to read needs the longest.
+    pub(crate) page_deadline_initial: Duration,
+    /// How long it may take at most.
+    pub(crate) page_deadline_max: Duration,
     /// How long the head of a watch's answer may take.
     pub(crate) head_deadline: Duration,
     /// After how many seconds the server ends a watch; drawn anew each time, so that not all watches end together.
@@ -76,6 +79,8 @@ pub(super) struct Follower {
     type_meta: Arc<TypeMeta>,
     /// How many objects a page has; fewer after pages that were too large.
     page_size: usize,
+    /// How long a page may take; longer after pages that took too long.
+    page_deadline: Duration,
 }
 
 /// A time during which a collection cannot be read.
@@ -117,7 +122,8 @@ struct ClosedError;
 impl Default for Timing {
     fn default() -> Self {
         Self {
-            page_deadline: Duration::from_mins(1),
+            page_deadline_initial: Duration::from_secs(15),
+            page_deadline_max: Duration::from_mins(1),
             head_deadline: Duration::from_secs(30),
             watch_seconds: 240..=300,
             silence_grace: Duration::from_secs(15),
@@ -142,6 +148,7 @@ impl Follower {
         let relists = signals.relists.subscribe();
         let backoff = Backoff::new(timing.pause_initial, timing.pause_max);
         let bound_backoff = Backoff::new(timing.bound_pause_initial, timing.bound_pause_max);
+        let page_deadline = timing.page_deadline_initial;
         Self {
             config,
             timing,
@@ -157,6 +164,7 @@ impl Follower {
             failed_resume_count: 0,
             type_meta: Arc::default(),
             page_size: PAGE_SIZE,
+            page_deadline,
         }
     }
 
@@ -250,6 +258,10 @@ impl Follower {
                 .await
             }
             Err(error) => {
+                if let Error::Timeout = error {
+                    let longer = self.page_deadline.saturating_mul(2);
+                    self.page_deadline = longer.min(self.timing.page_deadline_max);
+                }
                 if error.is_expired() || error.status().is_some_and(is_about_the_version) {
                     self.freshness = Freshness::Latest;
                 }
@@ -301,7 +313,7 @@ impl Follower {
         }
         let request = request(target)?;
         let answered = timeout(
-            self.timing.page_deadline,
+            self.page_deadline,
             answer(&self.config.client, Expected::Page, request),
         )
         .await

@@ -79,9 +79,34 @@ async fn follow(lists: Vec<fn(&str) -> Reply>, watches: Vec<fn(&str) -> Reply>) 
     }
 }
 
+/// Follows what a server tells of the collection, by other deadlines.
+async fn follow_with(server: Server, timing: Timing) -> Followed {
+    let tasks = Tasks::new();
+    let config = Config {
+        client: server.connect().await.client(),
+        endpoint: endpoint(),
+        label_selector: None,
+        field_selector: None,
+        name: "test".to_owned(),
+    };
+    let events = start_with(
+        config,
+        timing,
+        Signals::default(),
+        &tasks,
+        tasks.child_token(),
+    );
+    Followed {
+        server,
+        tasks,
+        events,
+    }
+}
+
 fn timing() -> Timing {
     Timing {
-        page_deadline: Duration::from_secs(5),
+        page_deadline_initial: Duration::from_secs(5),
+        page_deadline_max: Duration::from_secs(5),
         head_deadline: Duration::from_secs(5),
         watch_seconds: 290..=290,
         silence_grace: Duration::from_secs(15),
@@ -395,6 +420,35 @@ async fn a_list_that_cannot_be_as_new_as_wanted_is_asked_for_as_it_is() {
 }
 
 #[tokio::test]
+async fn a_list_that_is_lost_is_asked_for_again_and_a_slow_one_gets_its_time() {
+    let script = Script {
+        // The second takes longer than the deadline that follows the first; the last is repeated.
+        lists: Mutex::new(vec![|_| never(), |_| slow_list(), |_| slow_list()]),
+        watches: Mutex::default(),
+    };
+    let server =
+        Server::start(move |request| script.next(request.uri().query().unwrap_or_default())).await;
+    let timing = Timing {
+        page_deadline_initial: Duration::from_millis(100),
+        page_deadline_max: Duration::from_secs(30),
+        ..timing()
+    };
+    let mut followed = follow_with(server, timing).await;
+    followed
+        .expect(&["interrupted no answer in time", "restarted a@10"])
+        .await;
+    assert!(followed.list_count() >= 3, "{}", followed.list_count());
+}
+
+/// A list that takes its time.
+fn slow_list() -> Reply {
+    Box::pin(async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        list(&["a"], "10", "").await
+    })
+}
+
+#[tokio::test]
 async fn a_stream_that_falls_silent_is_given_up() {
     let script = Script {
         lists: Mutex::new(vec![|_| list(&["a"], "10", "")]),
@@ -405,32 +459,13 @@ async fn a_stream_that_falls_silent_is_given_up() {
     };
     let server =
         Server::start(move |request| script.next(request.uri().query().unwrap_or_default())).await;
-    let tasks = Tasks::new();
     let timing = Timing {
         watch_seconds: 0..=0,
         silence_grace: Duration::from_millis(100),
         head_deadline: Duration::from_millis(100),
         ..timing()
     };
-    let config = Config {
-        client: server.connect().await.client(),
-        endpoint: endpoint(),
-        label_selector: None,
-        field_selector: None,
-        name: "test".to_owned(),
-    };
-    let events = start_with(
-        config,
-        timing,
-        Signals::default(),
-        &tasks,
-        tasks.child_token(),
-    );
-    let mut followed = Followed {
-        server,
-        tasks,
-        events,
-    };
+    let mut followed = follow_with(server, timing).await;
     followed
         .expect(&[
             "restarted a@10",
@@ -495,27 +530,8 @@ async fn lists_between_watches_that_fail_come_ever_more_seldom() {
         pause_max: Duration::from_secs(1),
         ..timing()
     };
-    let tasks = Tasks::new();
-    let config = Config {
-        client: server.connect().await.client(),
-        endpoint: endpoint(),
-        label_selector: None,
-        field_selector: None,
-        name: "test".to_owned(),
-    };
     let started = tokio::time::Instant::now();
-    let events = start_with(
-        config,
-        timing,
-        Signals::default(),
-        &tasks,
-        tasks.child_token(),
-    );
-    let mut followed = Followed {
-        server,
-        tasks,
-        events,
-    };
+    let mut followed = follow_with(server, timing).await;
     for _ in 0..6 {
         followed.expect(&["restarted a@10"]).await;
     }
