@@ -46,6 +46,10 @@ pub const SPOKE_RESOURCE: &str = "spokes";
 pub const KUBECONFIG_SUBRESOURCE: &str = "kubeconfig";
 /// Kind of what that is asked with, and answers.
 pub const KUBECONFIG_REQUEST_KIND: &str = "KubeconfigRequest";
+/// Subresource of spokes below which the logical cluster is served, to those who come through a host.
+pub const PROXY_SUBRESOURCE: &str = "proxy";
+/// The kind that discovery names for it, as for the proxies of Kubernetes. No object has it.
+pub const PROXY_OPTIONS_KIND: &str = "SpokeProxyOptions";
 /// The kind of Inventories.
 pub const INVENTORY_KIND: &str = "Inventory";
 /// The plural of Inventories.

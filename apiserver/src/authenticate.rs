@@ -226,6 +226,16 @@ impl Authenticator {
         }
     }
 
+    /// Whether the other end of a connection is a front proxy now.
+    pub(crate) fn is_front_proxy(&self, peer: &Peer, now: Timestamp) -> bool {
+        match (peer, &self.front_proxy) {
+            (Peer::Certificate(CertificateIdentity::Foreign(certificate)), Some(front_proxy)) => {
+                front_proxy.accepts(certificate, now)
+            }
+            _ => false,
+        }
+    }
+
     /// Takes off a request what nobody but a front proxy may say of its sender.
     pub(crate) fn clear_remote(&self, headers: &mut HeaderMap) {
         match &self.front_proxy {

@@ -192,6 +192,11 @@ impl Hub {
         self.parts.authenticator.peer(verifier, chain, now)
     }
 
+    /// Whether a connection is a front proxy's now, and carries the requests of many users.
+    pub(crate) fn is_front_proxy(&self, peer: &Peer, now: Timestamp) -> bool {
+        self.parts.authenticator.is_front_proxy(peer, now)
+    }
+
     /// Answers one request, of the connection that sits on `seat` if it came over one. Never fails and never panics.
     ///
     /// Boxed here, where the connection begins: the future is large, and the compiler proves once that it may move

@@ -36,4 +36,5 @@ mod isolation {
     mod streams;
     mod succession;
     mod two_tenants;
+    mod vouched;
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use api::wheelhouse;
 use bytes::Bytes;
 use schema::{
     builtin,
@@ -42,7 +43,13 @@ fn publish(kind: &ServedKind) -> Option<PublishedKind> {
             resource: kind.gvr.resource.clone(),
             namespaced: kind.namespaced,
             verbs: kind.verbs.clone(),
-            subresources: kind.subresources.iter().map(publish_subresource).collect(),
+            // What is answered below a proxy is another document's.
+            subresources: kind
+                .subresources
+                .iter()
+                .filter(|served| served.name != wheelhouse::PROXY_SUBRESOURCE)
+                .map(publish_subresource)
+                .collect(),
             schema: PublishedSchema::Custom(
                 schema_of(kind),
                 kind.selectable_fields

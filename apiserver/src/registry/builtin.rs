@@ -308,26 +308,36 @@ fn own(kind: ClusterKind) -> Vec<ResourceScope> {
         let installed =
             install(&pool, &blueprint, None).expect("our own definitions compile (tested)");
         let versions = installed.versions.values();
-        scopes.extend(versions.map(|scope| with_kubeconfig(ResourceScope::clone(scope))));
+        scopes.extend(versions.map(|scope| with_subresources(ResourceScope::clone(scope))));
     }
     scopes
 }
 
-/// Publishes what is answered below a Spoke, beside any strategy.
-fn with_kubeconfig(mut scope: ResourceScope) -> ResourceScope {
+/// Publishes what is answered below a Spoke, beside any strategy: roles name it.
+fn with_subresources(mut scope: ResourceScope) -> ResourceScope {
     if scope.gvk().kind != wheelhouse::SPOKE_KIND {
         return scope;
     }
     let mut kind = ServedKind::clone(&scope.kind);
-    kind.subresources.push(ServedSubresource {
-        name: wheelhouse::KUBECONFIG_SUBRESOURCE.to_owned(),
-        gvk: GroupVersionKind::new(
-            wheelhouse::GROUP,
-            wheelhouse::VERSION,
+    // The verbs of the proxy are those that a host asks its own roles for, as of `services/proxy`.
+    for (name, of_kind, verbs) in [
+        (
+            wheelhouse::KUBECONFIG_SUBRESOURCE,
             wheelhouse::KUBECONFIG_REQUEST_KIND,
+            &["create"][..],
         ),
-        verbs: vec!["create".to_owned()],
-    });
+        (
+            wheelhouse::PROXY_SUBRESOURCE,
+            wheelhouse::PROXY_OPTIONS_KIND,
+            &["create", "delete", "get", "patch", "update"],
+        ),
+    ] {
+        kind.subresources.push(ServedSubresource {
+            name: name.to_owned(),
+            gvk: GroupVersionKind::new(wheelhouse::GROUP, wheelhouse::VERSION, of_kind),
+            verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
+        });
+    }
     scope.kind = Arc::new(kind);
     scope
 }

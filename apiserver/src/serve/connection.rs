@@ -22,7 +22,7 @@ use super::{
     executor::Executor,
     stream,
 };
-use crate::{hub::Hub, quota::Seat, respond::RequestBody, tls::ClientVerifier};
+use crate::{hub::Hub, quota::Seat, request::Peer, respond::RequestBody, tls::ClientVerifier};
 
 /// How long a handshake may take, of which there may be thousands at once: what is cut then comes back and costs as much
 /// again. Source: apiserver/pkg/server/secure_serving.go (`ReadHeaderTimeout`, which covers it).
@@ -41,6 +41,9 @@ const REFUSED_GRACE: Duration = Duration::from_secs(5);
 /// Streams that a client opened and reset before they were looked at, after which the connection is cut (CVE-2023-44487).
 /// Source: h2's default, which is stated here because it is relied on.
 const PENDING_RESETS_MAX: usize = 20;
+/// The same over the connection of a front proxy, which carries the requests of all users of a host and the resets of those who go
+/// away: a user who floods the host must not cut off the others. As many as may be open at once.
+const PROXIED_PENDING_RESETS_MAX: usize = STREAM_COUNT_MAX as usize;
 /// Streams that were reset for a mistake of the client, after which the connection is cut (CVE-2025-8671).
 const ERROR_RESETS_MAX: usize = 128;
 /// Lines of an HTTP/1.1 request's head.
@@ -99,10 +102,21 @@ impl Connection {
         }
     }
 
+    /// How many streams may be reset before they are looked at. The connection of a front proxy counts for nobody.
+    fn pending_resets_max(&self, peer: &Peer) -> usize {
+        if !self.hub.is_front_proxy(peer, Timestamp::now()) {
+            return PENDING_RESETS_MAX;
+        }
+        // Whatever comes over it first, be it a page of the view.
+        self.seat.count_for_proxy();
+        PROXIED_PENDING_RESETS_MAX
+    }
+
     async fn serve(self, stream: TlsStream<Corked>, socket: Corked) {
         let (_, session) = stream.get_ref();
         let chain = session.peer_certificates();
         let peer = Arc::new(self.hub.peer(&self.verifier, chain, Timestamp::now()));
+        let pending_resets_max = self.pending_resets_max(&peer);
         let expired = until(peer.not_after());
         let (hub, seat) = (self.hub, self.seat);
         let seat_of_requests = Arc::clone(&seat);
@@ -125,7 +139,7 @@ impl Connection {
                 Ok::<_, Infallible>(response)
             }
         });
-        let builder = builder(self.tracker);
+        let builder = builder(self.tracker, pending_resets_max);
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
         let mut turns = Turns::new(connection, socket);
         let told = tokio::select! {
@@ -226,7 +240,7 @@ async fn refused_grace(drain: &CancellationToken) {
     }
 }
 
-fn builder(tracker: TaskTracker) -> Builder<Executor> {
+fn builder(tracker: TaskTracker, pending_resets_max: usize) -> Builder<Executor> {
     let mut builder = Builder::new(Executor(tracker));
     builder
         .http1()
@@ -238,7 +252,7 @@ fn builder(tracker: TaskTracker) -> Builder<Executor> {
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAM_COUNT_MAX)
-        .max_pending_accept_reset_streams(PENDING_RESETS_MAX)
+        .max_pending_accept_reset_streams(pending_resets_max)
         .max_local_error_reset_streams(ERROR_RESETS_MAX)
         .max_header_list_size(HEAD_BYTES_MAX)
         .initial_stream_window_size(STREAM_WINDOW)

@@ -20,6 +20,11 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
+use wheelhouse_tests::{
+    pki::Pair,
+    wire::{self, Wire},
+};
+
 use super::support::{Fixture, User};
 
 /// How long the hub may leave a flood unread before the trial takes it for held back.
@@ -125,6 +130,37 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame.extend(stream.to_be_bytes());
     frame.extend_from_slice(payload);
     frame
+}
+
+/// Opens a connection of HTTP/2, with a client certificate or without, and leaves the rest to the attacker.
+pub(super) async fn http2(address: &wire::Address, client: Option<&Pair>) -> Wire {
+    let mut wire = Wire::connect(address, &["h2"], client).await;
+    wire.write(HELLO).await;
+    wire
+}
+
+/// A request on a stream.
+pub(super) fn request(stream: u32) -> Vec<u8> {
+    frame(HEADERS, END_STREAM | END_HEADERS, stream, GET)
+}
+
+/// So many requests from a stream on, each of them taken back at once.
+pub(super) fn taken_back(first: u32, count: u32) -> Vec<u8> {
+    let streams = (0..count).map(|index| first + index * 2);
+    let pair = |stream| {
+        let mut pair = request(stream);
+        pair.extend(frame(RESET, 0, stream, b"\0\0\0\x08"));
+        pair
+    };
+    streams.flat_map(pair).collect()
+}
+
+/// Reads until a stream is answered, whatever with, or the connection closes.
+pub(super) async fn is_answered(wire: &mut Wire, stream: u32) -> bool {
+    let mut head = vec![HEADERS, END_HEADERS];
+    head.extend(stream.to_be_bytes());
+    let received = wire.read_bytes_until(&head).await;
+    received.windows(head.len()).any(|it| it == head)
 }
 
 /// Writes pieces until the hub has had enough of them. What the hub answers is not read.
@@ -247,15 +283,7 @@ async fn s25_floods_of_frames_are_cut_or_held_back() {
 
     // Rapid reset, CVE-2023-44487: a request and its reset, again and again.
     let mut stream = address.http2().await;
-    let pairs = (0..500_u32).map(|block| {
-        let streams = (0..200).map(|index| (block * 200 + index) * 2 + 1);
-        let pair = |stream| {
-            let mut pair = frame(HEADERS, END_STREAM | END_HEADERS, stream, GET);
-            pair.extend(frame(RESET, 0, stream, b"\0\0\0\x08"));
-            pair
-        };
-        streams.flat_map(pair).collect()
-    });
+    let pairs = (0..500_u32).map(|block| taken_back(block * 400 + 1, 200));
     let (end, ()) = tokio::join!(flood(&mut stream, pairs), is_served(&good, "rapid reset"));
     assert!(
         end == End::Cut || is_cut(&mut stream).await,

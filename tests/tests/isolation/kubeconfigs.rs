@@ -126,14 +126,14 @@ async fn it_is_the_callers(fixture: &Fixture, scratch: &Scratch, issued: &Value)
         .await
         .must(200);
     let resources = discovered["resources"].as_array().expect("a list");
-    let found = resources
-        .iter()
-        .find(|it| it["name"] == "spokes/kubeconfig");
-    assert_eq!(
-        found.map(|it| &it["verbs"]),
-        Some(&json!(["create"])),
-        "{discovered}"
-    );
+    let all = json!(["create", "delete", "get", "patch", "update"]);
+    for (name, verbs) in [
+        ("spokes/kubeconfig", json!(["create"])),
+        ("spokes/proxy", all),
+    ] {
+        let found = resources.iter().find(|it| it["name"] == name);
+        assert_eq!(found.map(|it| &it["verbs"]), Some(&verbs), "{discovered}");
+    }
 }
 
 async fn it_is_given_to_nobody_else(fixture: &Fixture, issuer: &Issuer) {
