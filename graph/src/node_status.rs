@@ -1,6 +1,7 @@
-//! What the status of an instance says of its nodes: how each is and why, and which objects the instance manages.
+//! What the status of an instance says of its nodes: how each is and why, which objects the instance manages, and by which revision of its
+//! definition.
 //!
-//! kro 0.9 has neither, so both are there only where [`CompileOptions::node_status`](crate::CompileOptions) asks for them, and never in
+//! kro 0.9 has none of it, so all are there only where [`CompileOptions::node_status`](crate::CompileOptions) asks for them, and never in
 //! the place of a field of the author. The objects have the shape of KREP-022; what is left out of a list is counted beside it.
 //!
 //! # Invariants
@@ -15,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 use crate::graph::CompiledGraph;
 use crate::plan::{Managed, NodePlan, NodeReason, NodeState, Plan};
-use crate::told::{MANAGED, MANAGED_OMITTED, NODES, NODES_OMITTED};
+use crate::told::{MANAGED, MANAGED_OMITTED, NODES, NODES_OMITTED, REVISION};
 
 /// Nodes of one status: more than definitions have that people read.
 const NODE_COUNT_MAX: usize = 100;
@@ -49,6 +50,15 @@ impl CompiledGraph {
             let managed = self.managed(&plan.managed);
             put_count(status, MANAGED_OMITTED, plan.managed.len() - managed.len());
             status.insert(MANAGED.to_owned(), Value::Array(managed));
+        }
+    }
+
+    /// Says by which revision of its definition the instance was reconciled.
+    pub fn tell_revision(&self, status: &mut Value, number: i64) {
+        if self.told.revision
+            && let Some(status) = status.as_object_mut()
+        {
+            status.insert(REVISION.to_owned(), json!(number));
         }
     }
 

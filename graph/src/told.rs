@@ -12,11 +12,15 @@ pub(crate) const MANAGED: &str = "managedResources";
 /// How many objects are left out.
 pub(crate) const MANAGED_OMITTED: &str = "managedResourcesOmitted";
 
+/// By which revision of its definition the instance was reconciled last.
+pub(crate) const REVISION: &str = "graphRevision";
+
 /// Which parts the status of instances has; the author may have taken the name of one.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Told {
     pub(crate) nodes: bool,
     pub(crate) managed: bool,
+    pub(crate) revision: bool,
 }
 
 /// Declares the parts in the schema of a status, but for those whose names the author has taken.
@@ -27,19 +31,21 @@ pub(crate) fn declare(status: &mut Value) -> Told {
     let Some(properties) = status["properties"].as_object_mut() else {
         return Told::default();
     };
-    let mut add = |parts: [(&str, Value); 2]| {
+    let mut add = |parts: Vec<(&str, Value)>| {
         let is_free = parts
             .iter()
             .all(|(name, _)| !properties.contains_key(*name));
         if is_free {
+            let parts = parts.into_iter();
             properties.extend(parts.map(|(name, schema)| (name.to_owned(), schema)));
         }
         is_free
     };
-    let [nodes, managed] = schemas();
+    let [nodes, managed, revision] = schemas();
     Told {
         nodes: add(nodes),
         managed: add(managed),
+        revision: add(revision),
     }
 }
 
@@ -58,7 +64,7 @@ pub(crate) fn forgive(live: &mut Value, wanted: &Value) {
     }
 }
 
-fn schemas() -> [[(&'static str, Value); 2]; 2] {
+fn schemas() -> [Vec<(&'static str, Value)>; 3] {
     let text = || json!({"type": "string"});
     let count = || json!({"type": "integer"});
     let list =
@@ -71,7 +77,8 @@ fn schemas() -> [[(&'static str, Value); 2]; 2] {
         "nodeID": text(), "apiVersion": text(), "kind": text(), "namespace": text(), "name": text(), "uid": text(),
     });
     [
-        [(NODES, list(node)), (NODES_OMITTED, count())],
-        [(MANAGED, list(managed)), (MANAGED_OMITTED, count())],
+        vec![(NODES, list(node)), (NODES_OMITTED, count())],
+        vec![(MANAGED, list(managed)), (MANAGED_OMITTED, count())],
+        vec![(REVISION, count())],
     ]
 }

@@ -352,6 +352,7 @@ pub(crate) fn served(kind: &str) -> Served {
         },
         definition: graph.definition().clone(),
         graph,
+        revision: 1,
         grant: Grant::of(&LogicalCluster::root(), &json!({}))
             .expect("root's definitions are the hub's"),
         reaching: Reaching {

@@ -119,6 +119,14 @@ pub struct Counts {
     deleting: u64,
 }
 
+/// The instances of one kind in one cluster.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cell {
+    counts: Counts,
+    /// The earliest and the latest revision of their definition by which they were reconciled, where they say so.
+    revisions: Option<(u32, u32)>,
+}
+
 /// Takes lists in and answers with one page.
 #[derive(Debug)]
 pub struct Finder {
@@ -127,7 +135,7 @@ pub struct Finder {
     /// How many rows there are, with those that come after the page and are not held.
     total: usize,
     states: Counts,
-    cells: BTreeMap<(String, usize), Counts>,
+    cells: BTreeMap<(String, usize), Cell>,
     notes: Vec<Note>,
     omitted_note_count: usize,
     /// The version of the list of each kind that was read.
@@ -404,6 +412,26 @@ impl Counts {
     }
 }
 
+// === impl Cell ===
+
+impl Cell {
+    fn count(&mut self, state: State, revision: Option<u32>) {
+        self.counts.count(state);
+        if let Some(revision) = revision {
+            let (first, last) = self.revisions.unwrap_or((revision, revision));
+            self.revisions = Some((first.min(revision), last.max(revision)));
+        }
+    }
+
+    fn to_value(self) -> serde_json::Value {
+        let mut value = serde_json::json!({"counts": self.counts});
+        if let Some((first, last)) = self.revisions {
+            value["revisions"] = serde_json::json!({"first": first, "last": last});
+        }
+        value
+    }
+}
+
 // === impl Finder ===
 
 impl Finder {
@@ -443,9 +471,11 @@ impl Finder {
     }
 
     fn take_object(&mut self, kind: usize, object: Object) {
+        let revision = object.revision;
         let row = Row::new(object, &self.search, kind);
         let cell = (row.cluster.clone(), kind);
-        self.cells.entry(cell).or_default().count(row.state);
+        let cell = self.cells.entry(cell).or_default();
+        cell.count(row.state, revision);
         if !row.has(&self.search.words) {
             return;
         }
@@ -521,8 +551,11 @@ impl Finder {
         let cells: Vec<serde_json::Value> = self
             .cells
             .iter()
-            .map(|((cluster, kind), counts)| {
-                serde_json::json!({"cluster": cluster, "resource": name(*kind), "counts": counts})
+            .map(|((cluster, kind), cell)| {
+                let mut value = cell.to_value();
+                value["cluster"] = serde_json::json!(cluster);
+                value["resource"] = serde_json::json!(name(*kind));
+                value
             })
             .collect();
         let notes = |is_failure: bool| -> Vec<serde_json::Value> {

@@ -1,4 +1,4 @@
-// Definitions against clusters: how many instances there are, and how many of them are ready.
+// Definitions against clusters: how many instances there are, how many of them are ready, and which revision they have.
 
 import { html, nothing } from "./vendor/lit-html.js";
 import { get, isFinal, query, waitAfter } from "./api.js";
@@ -34,7 +34,7 @@ export function page(app) {
       const found = await get(`/ui/api/instances${query({ kind: chosen.kinds.map(asked), limit: 1 })}`, signal);
       if (signal.aborted) return;
       lastCost = performance.now() - began;
-      cells = new Map(list(found.cells).map((cell) => [`${cell.resource}/${cell.cluster}`, cell.counts]));
+      cells = new Map(list(found.cells).map((cell) => [`${cell.resource}/${cell.cluster}`, cell]));
       [error, answer] = [null, found];
       watches.from(chosen.kinds, found.resourceVersions);
       const isShort = list(found.failures).some((it) => !isFinal(it));
@@ -75,12 +75,23 @@ export function page(app) {
     watches.end();
   }
 
-  const cell = (kind, cluster) => {
+  /** By which revisions the instances of a cell were reconciled, and whether that is the one that the definition has now. */
+  const revision = (found, latest) => {
+    const [first, last] = [Number(found?.first), Number(found?.last)];
+    if (!first || !last) return nothing;
+    const isBehind = Number(latest) > 0 && first !== Number(latest);
+    const said = first === last ? `r${first}` : `r${first}–${last}`;
+    const spoken = isBehind ? `revision ${said.slice(1)} of ${latest}` : `revision ${said.slice(1)}`;
+    return html`<small class=${isBehind ? "revision behind" : "revision"} title=${spoken}>${said}</small>`;
+  };
+
+  const cell = (kind, cluster, latest) => {
     const { resource } = kind;
-    const counts = kind.cluster === "root" || kind.cluster === cluster ? cells.get(`${resource}/${cluster}`) : null;
+    const found = kind.cluster === "root" || kind.cluster === cluster ? cells.get(`${resource}/${cluster}`) : null;
+    const counts = found?.counts;
     if (!counts) return html`<td class="none"><span class="quiet" aria-label="none">·</span></td>`;
     const look = counts.error ? "bad" : counts.ready === counts.total ? "" : "warn";
-    return html`<td class=${look}><a href=${links.instances({ kind: resource, cluster })} title="${counts.ready} of ${counts.total} ready, ${counts.error} in error">${share(counts)}${bar(counts)}</a></td>`;
+    return html`<td class=${look}><a href=${links.instances({ kind: resource, cluster })} title="${counts.ready} of ${counts.total} ready, ${counts.error} in error">${share(counts)}${revision(found.revisions, latest)}${bar(counts)}</a></td>`;
   };
 
   const render = () => {
@@ -89,7 +100,7 @@ export function page(app) {
       .sort((one, other) => one.localeCompare(other, "en", { numeric: true }));
     const of = ({ cluster, name }) => [...app.definitions.objects.values()].find((it) => text(it.metadata?.name) === name
       && (text(it.metadata?.annotations?.["kcp.io/cluster"]) || "root") === cluster);
-    return html`<div class="head"><h1 tabindex="-1">Matrix</h1><p class="summary">definitions by cluster: instances, or ready/all where some are not</p></div>
+    return html`<div class="head"><h1 tabindex="-1">Matrix</h1><p class="summary">definitions by cluster: instances, or ready/all where some are not, and their revision</p></div>
       ${refusal(error, "instances")}${notes(answer, chosen.omitted)}
       ${chosen.kinds.length ? html`<div class="canvas" tabindex="0" role="group" aria-label="Matrix"><table class="matrix">
         <thead><tr><th scope="col">Definition</th><th scope="col" class="number">Revision</th>${clusters.map((name) => {
@@ -99,10 +110,11 @@ export function page(app) {
         })}</tr></thead>
         <tbody>${chosen.kinds.map((kind) => {
           const definition = of(kind);
+          const latest = text(definition?.status?.lastIssuedRevision);
           const state = definition && stateOfDefinition(definition);
           return html`<tr><th scope="row">${kind.name ? html`<a href=${links.definition(kind.cluster, kind.name)}>${kind.kind}</a>` : kind.kind}
               ${state && state !== "ready" ? chip(state) : nothing}</th>
-            <td class="number">${definition ? text(definition.status?.lastIssuedRevision) : ""}</td>${clusters.map((name) => cell(kind, name))}</tr>`;
+            <td class="number">${latest}</td>${clusters.map((name) => cell(kind, name, latest))}</tr>`;
         })}</tbody></table></div>` : html`<p class="quiet">No definitions yet.</p>`}`;
   };
   begin();

@@ -37,9 +37,15 @@ pub(super) struct Line {
 
 /// Instances of one definition in one cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Count {
     ready: u64,
     total: u64,
+    /// The earliest and the latest revision by which they were reconciled, where they say so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_revision: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_revision: Option<i64>,
 }
 
 /// Prints the matrix.
@@ -133,12 +139,39 @@ fn table(spokes: &BTreeSet<String>, lines: &[Line], format: Option<Format>) -> V
         }
         row.extend(clusters.iter().map(|name| match line.instances.get(*name) {
             _ if line.failure.is_some() => "?".to_owned(),
-            Some(count) => format!("{}/{}", count.ready, count.total),
+            Some(count) => count.to_text(line.revision),
             None => "-".to_owned(),
         }));
         cells.push(row);
     }
     cells
+}
+
+// === impl Count ===
+
+impl Count {
+    /// Counts an instance by its status.
+    fn add(&mut self, status: &Value) {
+        self.total += 1;
+        self.ready += u64::from(status["state"] == "ACTIVE");
+        if let Some(revision) = status["graphRevision"].as_i64() {
+            let first = self.first_revision.unwrap_or(revision);
+            self.first_revision = Some(first.min(revision));
+            self.last_revision = self.last_revision.max(Some(revision));
+        }
+    }
+
+    /// Ready and all; behind them the revisions, where they are not the one that the definition has.
+    fn to_text(self, latest: i64) -> String {
+        let Self { ready, total, .. } = self;
+        match (self.first_revision, self.last_revision) {
+            (Some(first), Some(last)) if first != last => {
+                format!("{ready}/{total} r{first}-{last}")
+            }
+            (Some(first), _) if first != latest => format!("{ready}/{total} r{first}"),
+            _ => format!("{ready}/{total}"),
+        }
+    }
 }
 
 // === impl Line ===
@@ -174,8 +207,7 @@ impl Line {
                         _ => cluster_of(instance),
                     };
                     let count = self.instances.entry(cluster.to_owned()).or_default();
-                    count.total += 1;
-                    count.ready += u64::from(instance["status"]["state"] == "ACTIVE");
+                    count.add(&instance["status"]);
                     self.waiting.extend(Waiting::of(cluster, instance));
                 }
             }
@@ -204,6 +236,7 @@ mod tests {
                         Count {
                             ready: *ready,
                             total: *total,
+                            ..Count::default()
                         },
                     )
                 })
@@ -232,6 +265,23 @@ mod tests {
                 ["other", "App", "2", "Active", "?", "?", "?"],
             ]
         );
+    }
+
+    #[test]
+    fn a_cell_names_revisions_that_are_not_the_definitions() {
+        for (revisions, want) in [
+            (&[][..], "0/0"),
+            (&[json!(null), json!("2")], "0/2"),
+            (&[json!(4), json!(4)], "0/2"),
+            (&[json!(3), json!(3)], "0/2 r3"),
+            (&[json!(4), json!(2), json!(null)], "0/3 r2-4"),
+        ] {
+            let mut count = Count::default();
+            for revision in revisions {
+                count.add(&json!({"graphRevision": revision}));
+            }
+            assert_eq!(count.to_text(4), want, "{revisions:?}");
+        }
     }
 
     #[test]

@@ -87,6 +87,24 @@ fn told(status: &Value) -> Vec<(&str, &str, &str)> {
 }
 
 #[test]
+fn an_instance_says_its_revision_where_the_gate_is_open_and_the_name_is_free() {
+    let resources = json!([{"id": "one", "template": map("one", &json!({}))}]);
+    let own = json!({"graphRevision": "${one.metadata.name}"});
+    for (gate, status, want) in [
+        (true, &Value::Null, json!(7)),
+        (false, &Value::Null, Value::Null),
+        (true, &own, json!("one")),
+    ] {
+        let graph = compiled(gate, status, &resources);
+        let (instance, mut observed) = (instance(0), Observed::new());
+        let plan = settle(&graph, &instance, &mut observed, 1);
+        let mut told = graph.status(&instance, &plan, NOW);
+        graph.tell_revision(&mut told, 7);
+        assert_eq!(told["graphRevision"], want, "{gate} {status}");
+    }
+}
+
+#[test]
 fn each_node_says_how_it_is_and_why() {
     let (graph, instance) = (graph(), instance(2));
     let mut observed = Observed::new();

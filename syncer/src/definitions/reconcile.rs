@@ -225,7 +225,7 @@ async fn accept(
     let graph = &recorded(engine, subject, graph);
     let number = record(engine, key, object, graph, subject.revisions).await?;
     set.mark(marks::revision_resolved(number));
-    serve(engine, subject, graph, &standing, &mut set).await;
+    serve(engine, subject, (graph, number), &standing, &mut set).await;
     claims::release(engine, key, Some(&kind)).await?;
     write_status(engine, key, object, &set, Told::Graph(graph, number)).await?;
     let revisions = revisions::list(engine, key).await?;
@@ -351,19 +351,20 @@ fn contested(key: &DefinitionKey, root: &DefinitionKey, graph: &CompiledGraph) -
 async fn serve(
     engine: &Arc<Engine>,
     subject: &Subject<'_>,
-    graph: &Arc<CompiledGraph>,
+    (graph, revision): (&Arc<CompiledGraph>, i64),
     standing: &Standing,
     set: &mut ConditionSet,
 ) {
     let Subject { key, object, .. } = *subject;
     let grant = Grant::of(&key.cluster, object);
-    let served = match grant.and_then(|grant| publish(engine, key, object, graph, grant)) {
-        Ok(served) => served,
-        Err(reason) => {
-            set.mark(marks::kind_unready(&reason));
-            return;
-        }
-    };
+    let served =
+        match grant.and_then(|grant| publish(engine, key, object, (graph, revision), grant)) {
+            Ok(served) => served,
+            Err(reason) => {
+                set.mark(marks::kind_unready(&reason));
+                return;
+            }
+        };
     let spread = distribution::spread(engine, &served).await;
     match spread {
         Spread::Everywhere => {
@@ -410,7 +411,7 @@ fn publish(
     engine: &Arc<Engine>,
     key: &DefinitionKey,
     object: &Value,
-    graph: &Arc<CompiledGraph>,
+    (graph, revision): (&Arc<CompiledGraph>, i64),
     grant: Grant,
 ) -> Result<Arc<Served>, String> {
     let map = |part: &str| -> BTreeMap<String, String> {
@@ -432,6 +433,7 @@ fn publish(
         key: key.clone(),
         owner,
         graph: Arc::clone(graph),
+        revision,
         grant,
         definition,
         reaching,
@@ -485,11 +487,11 @@ pub(super) fn publish_last_good(
     let last_good = fetched.compile(|schemas| {
         revisions::last_good(key, revisions, schemas, &options, holds).ok_or(())
     });
-    let ((graph, author), _) = last_good.ok()?;
+    let ((graph, revision), _) = last_good.ok()?;
     let grant = Grant::of(&key.cluster, object).ok()?;
     // Its own author's: who has written the definition since has not written this.
-    let grant = grant.of_revision(&key.cluster, author);
-    publish(engine, key, object, &graph, grant).ok()
+    let grant = grant.of_revision(&key.cluster, revision.author.as_deref());
+    publish(engine, key, object, (&graph, revision.number), grant).ok()
 }
 
 pub(super) fn withdraw(engine: &Engine, key: &DefinitionKey) {

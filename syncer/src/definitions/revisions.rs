@@ -258,11 +258,11 @@ pub(crate) fn last_good<'r>(
     resolver: &dyn graph::SchemaResolver,
     options: &graph::CompileOptions,
     holds: impl Fn(&CompiledGraph) -> bool,
-) -> Option<(Arc<CompiledGraph>, Option<&'r str>)> {
+) -> Option<(Arc<CompiledGraph>, &'r Revision)> {
     revisions.iter().rev().find_map(|revision| {
         let graph =
             graph::compile_with(revision.spec.as_ref()?, &key.name, resolver, options).ok()?;
-        holds(&graph).then_some((graph, revision.author.as_deref()))
+        holds(&graph).then_some((graph, revision))
     })
 }
 

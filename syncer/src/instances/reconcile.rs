@@ -345,6 +345,7 @@ impl Work<'_> {
         self.error = failed_nodes.map(|it| it.reason).next();
         let now = Engine::now();
         let mut wanted = served.graph.status(&self.instance, plan, &now);
+        served.graph.tell_revision(&mut wanted, served.revision);
         // What is not part of the plan is told with it.
         let beside = [Some(&pruned), mirrored.as_ref()];
         for outcome in beside.into_iter().flatten() {

@@ -197,7 +197,7 @@ impl Definitions {
             .any(|served| served.graph.gvr() == gvr)
     }
 
-    /// Serves a definition from now on. Returns whether that is new or another graph than before.
+    /// Serves a definition from now on. Returns whether that is new or another revision than before.
     pub(crate) fn publish(&self, served: Arc<Served>) -> bool {
         let mut state = self.state.write();
         let gvr = served.graph.gvr().clone();
@@ -205,11 +205,13 @@ impl Definitions {
         let kind = (key.cluster.clone(), served.graph.group_kind());
         state.endpoints.insert(kind, gvr);
         let hash = served.graph.spec_hash().to_owned();
+        let revision = served.revision;
         let reaching = format!("{:?}", served.reaching);
         let grant = served.grant.clone();
         let before = state.served.insert(key, served);
         before.is_none_or(|before| {
             before.graph.spec_hash() != hash
+                || before.revision != revision
                 || before.grant != grant
                 || format!("{:?}", before.reaching) != reaching
         })

@@ -26,6 +26,8 @@ pub(crate) struct Served {
     pub(crate) key: DefinitionKey,
     pub(crate) owner: Owner,
     pub(crate) graph: Arc<CompiledGraph>,
+    /// The number of the revision that has this graph.
+    pub(crate) revision: i64,
     /// In whose name its instances' children are written.
     pub(crate) grant: Grant,
     /// The generated CRD, with owner labels.

@@ -51,6 +51,8 @@ pub(super) struct Object {
     /// Why it is not ready.
     pub(super) reason: String,
     pub(super) message: String,
+    /// By which revision of its definition it was reconciled last, where it says so.
+    pub(super) revision: Option<u32>,
 }
 
 /// What a page says of the list.
@@ -126,6 +128,8 @@ struct Status<'a> {
     state: Option<&'a RawValue>,
     #[serde(borrow)]
     conditions: Option<&'a RawValue>,
+    #[serde(borrow, rename = "graphRevision")]
+    revision: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
@@ -219,6 +223,7 @@ impl Object {
             state: shortened(&state, WORD_BYTES_MAX),
             reason: shortened(&trouble.reason, WORD_BYTES_MAX),
             message: shortened(&trouble.message, MESSAGE_BYTES_MAX),
+            revision: lenient(status.revision),
         })
     }
 }

@@ -98,6 +98,41 @@ fn words_states_columns_and_pages_choose_the_rows() {
 }
 
 #[test]
+fn a_cell_says_which_revisions_its_instances_have() {
+    let of = |cluster: &str, name: &str, revision: Value| {
+        let status = json!({"state": "ACTIVE", "graphRevision": revision});
+        let mut instance = instance(cluster, name, &Value::Null);
+        instance["status"] = status;
+        instance
+    };
+    let fleet = [
+        of("east", "a", json!(3)),
+        of("east", "b", json!(7)),
+        of("east", "c", json!(5)),
+        of("west", "a", json!(7)),
+        // What is no number of a revision says none.
+        of("west", "b", json!("12")),
+        of("north", "a", json!(-1)),
+        of("north", "b", json!({"first": 1})),
+        of("north", "c", json!(1.5)),
+    ];
+    let answer = found("", &fleet);
+    let cells = answer["cells"].as_array().unwrap();
+    let revisions: BTreeMap<&str, &Value> = cells
+        .iter()
+        .map(|cell| (cell["cluster"].as_str().unwrap(), &cell["revisions"]))
+        .collect();
+    let want = [
+        ("east", json!({"first": 3, "last": 7})),
+        ("north", Value::Null),
+        ("west", json!({"first": 7, "last": 7})),
+    ];
+    for (cluster, want) in want {
+        assert_eq!(*revisions[cluster], want, "{cluster}");
+    }
+}
+
+#[test]
 fn a_page_of_many_rows_is_found_without_holding_them_all() {
     let items: Vec<Value> = (0..5_000)
         .map(|n| instance("east", &format!("i{:04}", (n * 7919) % 5_000), &Value::Null))
