@@ -2,6 +2,7 @@
 
 mod kinds;
 pub(crate) mod preview;
+mod source;
 
 use std::{
     path::{Path, PathBuf},
@@ -77,6 +78,10 @@ pub(crate) struct Files {
 /// A definition and the file that it stands in.
 struct Authored {
     file: PathBuf,
+    /// What stands in the file.
+    text: Arc<str>,
+    /// Which of its documents this is.
+    index: usize,
     object: Value,
 }
 
@@ -147,10 +152,13 @@ impl Files {
         let mut kinds = Kinds::default();
         let mut authored = Vec::new();
         for file in &self.paths {
-            for object in read(file)? {
+            let (text, objects) = read(file)?;
+            for (index, object) in objects.into_iter().enumerate() {
                 match object["kind"].as_str() {
                     Some("ResourceGraphDefinition") => authored.push(Authored {
                         file: file.clone(),
+                        text: Arc::clone(&text),
+                        index,
                         object,
                     }),
                     Some("CustomResourceDefinition") => define(&mut kinds, &object, file)?,
@@ -169,7 +177,7 @@ impl Files {
             .into_iter()
             .flatten()
         {
-            for object in read(&file)? {
+            for object in read(&file)?.1 {
                 if object["kind"] == "CustomResourceDefinition" {
                     define(&mut kinds, &object, &file)?;
                 }
@@ -217,6 +225,7 @@ fn report(
         if let Err(reason) = verdict {
             refused_count += 1;
             lines.push(format!("{file}: {name}: error: {reason}"));
+            lines.extend(one.shown(reason));
             continue;
         }
         if findings == Findings::LeftOut {
@@ -239,6 +248,17 @@ fn report(
 impl Authored {
     fn spec(&self) -> Result<RgdSpec, String> {
         RgdSpec::from_value(&self.object["spec"]).map_err(|status| status.message)
+    }
+
+    /// Returns lines that show where in its file the definition is wrong.
+    fn shown(&self, reason: &str) -> Vec<String> {
+        // It was read as YAML before.
+        let documents = yaml::placed_documents(&self.text).unwrap_or_default();
+        let Some(placed) = documents.get(self.index) else {
+            return Vec::new();
+        };
+        let file = self.file.display().to_string();
+        source::shown(&file, &self.text, placed, reason)
     }
 
     /// Compiles the definition, and adds the kind that it generates.
@@ -264,11 +284,13 @@ fn define(kinds: &mut Kinds, object: &Value, file: &Path) -> Result<()> {
         .with_context(|| format!("{}: {}", file.display(), meta::name(object)))
 }
 
-/// Reads the documents of a YAML file.
-fn read(file: &Path) -> Result<Vec<Value>> {
+/// Reads a YAML file, and the documents in it.
+fn read(file: &Path) -> Result<(Arc<str>, Vec<Value>)> {
     let path = file.display();
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {path}"))?;
-    yaml::documents(&text, Aliases::Trusted).with_context(|| format!("{path} is not YAML"))
+    let documents = yaml::documents(&text, Aliases::Trusted);
+    let documents = documents.with_context(|| format!("{path} is not YAML"))?;
+    Ok((text.into(), documents))
 }
 
 /// Returns the YAML and JSON files of a directory and of those below it.
@@ -297,6 +319,8 @@ mod tests {
     fn authored(name: &str, kind: &str, template: &Value) -> Authored {
         Authored {
             file: PathBuf::from("a.yaml"),
+            text: "".into(),
+            index: 0,
             object: json!({"metadata": {"name": name}, "spec": {
                 "schema": {"apiVersion": "v1alpha1", "kind": kind, "spec": {"a": "string"}},
                 "resources": [{"id": "made", "template": template}]}}),

@@ -9,8 +9,10 @@ use serde_json::Value;
 use serde_saphyr::{Error as ParseError, Options, options::DuplicateKeyPolicy};
 
 mod noted;
+mod placed;
 
 use noted::Noted;
+pub use placed::{Place, Placed, Step, placed_documents};
 
 /// What aliases may add to a text of [`Aliases::Few`]: a certificate that two clusters share is one event.
 const ALIAS_EVENTS_MAX: usize = 1000;

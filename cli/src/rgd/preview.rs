@@ -90,7 +90,7 @@ pub(crate) async fn run(asked: &Asked, detail: Detail) -> Result<()> {
 async fn ask(asked: &Asked) -> Result<Vec<Value>> {
     let mut definitions = Vec::new();
     for file in &asked.paths {
-        let read = super::read(file)?.into_iter();
+        let read = super::read(file)?.1.into_iter();
         definitions.extend(read.filter(|it| it["kind"] == api::kro::RGD_KIND));
     }
     if definitions.is_empty() {
