@@ -39,10 +39,10 @@ use rustls::pki_types::CertificateDer;
 
 pub(crate) use front_proxy::FrontProxy;
 pub use front_proxy::FrontProxyError;
-pub(crate) use oidc::Issuers;
 pub use oidc::OidcError;
 #[cfg(feature = "fuzzing")]
 pub(crate) use oidc::users_of;
+pub(crate) use oidc::{Issuers, Redemption, SignIn, SignInError};
 pub(crate) use passes::Passes;
 pub use service_accounts::ServiceAccounts;
 #[cfg(feature = "fuzzing")]

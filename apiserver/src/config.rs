@@ -33,6 +33,8 @@ pub struct Config {
     pub request_headers: Option<RequestHeaders>,
     /// The issuers whose tokens are good, with OpenID Connect.
     pub issuers: IssuersConfig,
+    /// How people sign in to the fleet view at one of the issuers; `None` lets them sign in by a token alone.
+    pub sign_in: Option<SignInConfig>,
     /// The webhook that knows tokens that nobody else knows.
     pub token_webhook: Option<TokenWebhook>,
     /// The cluster whose kube-apiserver carries groups of the hub as its own.
@@ -84,6 +86,28 @@ pub enum IssuersConfig {
     File(PathBuf),
     /// Those of one issuer, as flags say it.
     Flags(OidcFlags),
+}
+
+/// As which client of an issuer people sign in to the fleet view.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SignInConfig {
+    /// The URL of the issuer, which is one of [`Config::issuers`].
+    pub issuer: String,
+    /// The client, which its tokens are for.
+    pub client_id: String,
+    /// Its secret, where it has one.
+    pub client_secret: Option<String>,
+    /// What is asked for; `openid` among it.
+    pub scopes: Vec<String>,
+}
+
+impl fmt::Debug for SignInConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SignInConfig")
+            .field("issuer", &self.issuer)
+            .field("client_id", &self.client_id)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A webhook that reviews tokens.
@@ -215,6 +239,7 @@ impl Config {
             admin_token: None,
             request_headers: None,
             issuers: IssuersConfig::default(),
+            sign_in: None,
             token_webhook: None,
             host: HostConfig::default(),
             anonymous: Anonymous::default(),

@@ -54,7 +54,7 @@ pub use replicas::ShareError;
 
 use crate::{
     audit::{self, Arrived, Audit, Lasting, Record},
-    authenticate::{Authenticated, Authenticator, Passes, ServiceAccounts},
+    authenticate::{Authenticated, Authenticator, Passes, ServiceAccounts, SignIn},
     authorize::{Authorized, Authorizer, Judge, Reach, Refused},
     backup::Backups,
     config::Config,
@@ -94,6 +94,8 @@ struct HubParts {
     authenticator: Authenticator,
     accounts: Arc<ServiceAccounts>,
     passes: Arc<Passes>,
+    /// `None` where people sign in to the fleet view by a token alone.
+    sign_in: Option<SignIn>,
     authorizer: Arc<Authorizer>,
     discovery: discovery::Cache,
     openapi: openapi::Cache,
@@ -251,7 +253,7 @@ impl Hub {
         head: &Head,
     ) -> Response {
         if let Some(page) = ui::Page::of(parts.uri.path()) {
-            return Box::pin(self.view(page, &parts, (peer, seat), head)).await;
+            return Box::pin(self.view(page, (&parts, body), (peer, seat), head)).await;
         }
         let info = match route::route(&parts.method, &parts.uri) {
             Ok(info) => info,

@@ -1,4 +1,4 @@
-//! The room of the fleet view, `/ui/`: its files, and two calls that its pages make.
+//! The room of the fleet view, `/ui/`: its files, two calls that its pages make, and sign-in ([`sign_in`]).
 //!
 //! A call reads through the front door: [`Asker`] sends requests to this hub over the caller's connection and with the caller's
 //! credential, so each is authenticated, authorized, counted and recorded as if the caller had sent it. The room has no other way to an
@@ -10,6 +10,8 @@
 //!   bounds how many there are. What one holds is bounded, too: an answer of [`ANSWER_BYTES_MAX`], and the rows of a [`Finder`].
 //! - What is wrong with one kind is told of that kind, and the others are read. A kind takes [`KIND_TIMEOUT`] at most, all of them
 //!   [`READ_TIMEOUT`], and the call ends by [`CALL_TIMEOUT`].
+
+pub(crate) mod sign_in;
 
 use std::time::Duration;
 
@@ -121,12 +123,11 @@ pub(crate) async fn answer(
         return Err(Refusal::no_such_path());
     }
     if !matches!(parts.method, Method::GET | Method::HEAD) {
-        let text = "the server does not allow this method on the requested resource";
-        return Err(Status::failure(405, StatusReason::MethodNotAllowed, text).into());
+        return Err(method_not_allowed());
     }
     let call = async {
         match page {
-            Page::Nothing => Err(Refusal::no_such_path()),
+            Page::Nothing | Page::SignIn => Err(Refusal::no_such_path()),
             Page::Moved => Err(Refusal::moved_to("/ui/".to_owned())),
             Page::File(asset) => {
                 let takes_gzip = respond::accepts_gzip(&parts.headers);
@@ -145,6 +146,11 @@ pub(crate) async fn answer(
             let text = "the view did not complete within the allotted timeout";
             Err(Status::timeout(text).into())
         })
+}
+
+fn method_not_allowed() -> Refusal {
+    let text = "the server does not allow this method on the requested resource";
+    Status::failure(405, StatusReason::MethodNotAllowed, text).into()
 }
 
 /// Lays the graph of a definition out.

@@ -115,6 +115,8 @@ pub(crate) struct Serve {
     #[command(flatten)]
     pub(crate) issuers: Issuers,
     #[command(flatten)]
+    pub(crate) sign_in: SignIn,
+    #[command(flatten)]
     pub(crate) token_webhook: TokenWebhook,
     #[command(flatten)]
     pub(crate) request_headers: RequestHeaders,
@@ -273,6 +275,38 @@ pub(crate) struct Issuers {
         requires = "issuer_url"
     )]
     pub(crate) signing_algorithms: Vec<String>,
+}
+
+/// How people sign in to the fleet view at an issuer, beside tokens that they paste.
+#[derive(Debug, Args)]
+pub(crate) struct SignIn {
+    /// The client of the issuer as which people sign in to the fleet view, with an authorization code and PKCE. Register
+    /// https://HUB/ui/ as its redirect URI.
+    #[arg(id = "view_client_id", long = "view-oidc-client-id", value_name = "ID")]
+    pub(crate) client_id: Option<String>,
+    /// The issuer at which they sign in, by its URL; by default that of --oidc-issuer-url.
+    #[arg(
+        long = "view-oidc-issuer-url",
+        value_name = "URL",
+        requires = "view_client_id"
+    )]
+    pub(crate) view_issuer_url: Option<String>,
+    /// A file with the secret of the client, where it has one.
+    #[arg(
+        long = "view-oidc-client-secret-file",
+        value_name = "F",
+        requires = "view_client_id"
+    )]
+    pub(crate) view_client_secret_file: Option<PathBuf>,
+    /// What is asked of the issuer. Some put groups into a token only if they are asked for them.
+    #[arg(
+        long = "view-oidc-scopes",
+        value_name = "SCOPES",
+        value_delimiter = ',',
+        default_value = "openid,email,profile",
+        requires = "view_client_id"
+    )]
+    pub(crate) view_scopes: Vec<String>,
 }
 
 /// The webhook that knows tokens that nobody else knows, with the names of kube-apiserver's flags.

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use api::{validation::is_label_value, wheelhouse::keys};
 use apiserver::{
-    EtcdConfig, Hub, IssuersConfig, OidcFlags, StoreConfig, Syncers,
+    EtcdConfig, Hub, IssuersConfig, OidcFlags, SignInConfig, StoreConfig, Syncers,
     config::{Encryption, RequestHeaders, Reseal},
     offline,
     request::{HeaderNames, UserInfo},
@@ -60,6 +60,7 @@ pub(crate) struct Running {
 pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
     let mut config = apiserver::Config::new(&arguments.data_dir);
     config.token_file = arguments.token_auth_file;
+    config.sign_in = sign_in_of(arguments.sign_in, arguments.issuers.issuer_url.as_deref())?;
     config.issuers = issuers_of(arguments.issuers)?;
     config.token_webhook = token_webhook_of(arguments.token_webhook);
     config.request_headers = request_headers_of(arguments.request_headers)?;
@@ -197,6 +198,33 @@ fn issuers_of(flags: args::Issuers) -> Result<IssuersConfig> {
         groups_prefix: flags.groups_prefix,
         required_claims: flags.required_claims,
         signing_algorithms: flags.signing_algorithms,
+    }))
+}
+
+fn sign_in_of(flags: args::SignIn, issuer: Option<&str>) -> Result<Option<SignInConfig>> {
+    let Some(client_id) = flags.client_id else {
+        return Ok(None);
+    };
+    let issuer = flags.view_issuer_url.as_deref().or(issuer);
+    let issuer = issuer.context(
+        "--view-oidc-client-id needs --view-oidc-issuer-url, where --oidc-issuer-url is not given",
+    )?;
+    if !flags.view_scopes.iter().any(|scope| scope == "openid") {
+        bail!("--view-oidc-scopes needs openid among them: without it an issuer gives no id token");
+    }
+    let client_secret = match &flags.view_client_secret_file {
+        None => None,
+        Some(file) => {
+            let text = std::fs::read_to_string(file)
+                .with_context(|| format!("--view-oidc-client-secret-file {}", file.display()))?;
+            Some(text.trim().to_owned())
+        }
+    };
+    Ok(Some(SignInConfig {
+        issuer: issuer.to_owned(),
+        client_id,
+        client_secret,
+        scopes: flags.view_scopes,
     }))
 }
 

@@ -57,6 +57,12 @@ impl Hub {
         hub
     }
 
+    /// Adds arguments of `wheelhouse serve`, for later launches.
+    pub fn add_arguments(&mut self, arguments: &[&str]) {
+        let arguments = arguments.iter().map(|it| (*it).to_owned());
+        self.settings.arguments.extend(arguments);
+    }
+
     /// Starts the hub again on the same folder and port, after [`Hub::kill`], and waits until it is ready.
     pub async fn launch(&mut self) {
         self.spawn();

@@ -1,4 +1,5 @@
-//! An issuer of tokens as OpenID Connect has it: discovery, keys that are rotated, signed tokens; and beside it a webhook that reviews tokens.
+//! An issuer of tokens as OpenID Connect has it: discovery, keys that are rotated, signed tokens, sign-in with a code and PKCE; and beside it
+//! a webhook that reviews tokens.
 
 use std::{
     collections::BTreeMap,
@@ -8,7 +9,10 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64};
+use base64::{
+    Engine,
+    engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD as BASE64},
+};
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
@@ -18,6 +22,7 @@ use hyper_util::{
     server::conn::auto,
 };
 use ring::{
+    digest::{SHA256, digest},
     hmac,
     rand::SystemRandom,
     signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _},
@@ -31,6 +36,10 @@ use crate::{fake_spoke::acceptor, pki::Authority};
 const DISCOVERY: &str = "/.well-known/openid-configuration";
 /// Where its keys are.
 const KEYS: &str = "/keys";
+/// Where browsers sign in.
+const AUTHORIZE: &str = "/authorize";
+/// Where codes are redeemed.
+const TOKEN: &str = "/token";
 /// Where it reviews tokens.
 const REVIEW: &str = "/review";
 
@@ -55,6 +64,13 @@ struct Shared {
     reviews: BTreeMap<String, Value>,
     /// The tokens that the webhook was shown.
     shown: Vec<String>,
+    /// What is said of whoever signs in; `null` lets nobody.
+    person: Value,
+    /// The secret of clients.
+    secret: Option<String>,
+    /// What codes were given for, until they are redeemed.
+    codes: BTreeMap<String, BTreeMap<String, String>>,
+    code_count: usize,
 }
 
 /// How it answers.
@@ -89,6 +105,10 @@ impl Issuer {
             reading_count: 0,
             reviews: BTreeMap::new(),
             shown: Vec::new(),
+            person: Value::Null,
+            secret: None,
+            codes: BTreeMap::new(),
+            code_count: 0,
         }));
         let mut tasks = JoinSet::new();
         tasks.spawn(accept(listener, acceptor(&authority), Arc::clone(&shared)));
@@ -144,6 +164,21 @@ impl Issuer {
         self.lock().shown.clone()
     }
 
+    /// Says who signs in from now on: claims, or `null` for somebody who is refused.
+    pub fn sign_in_as(&self, claims: Value) {
+        self.lock().person = claims;
+    }
+
+    /// Where a browser with this query at the authorization endpoint is sent back to.
+    pub fn authorize(&self, query: &str) -> String {
+        self.lock().authorize(query)
+    }
+
+    /// Wants a secret of clients.
+    pub fn want_secret(&self, secret: &str) {
+        self.lock().secret = Some(secret.to_owned());
+    }
+
     /// Signs a token: its own issuer, an hour, and what else it says.
     pub fn token(&self, claims: Value) -> String {
         self.token_with(json!({}), claims)
@@ -151,9 +186,18 @@ impl Issuer {
 
     /// The same, with another header.
     pub fn token_with(&self, header: Value, claims: Value) -> String {
-        let shared = self.lock();
-        let key = shared.keys.last().expect("it has a key");
-        let mut all = json!({"iss": shared.url, "iat": seconds(), "exp": seconds() + 3600});
+        self.lock().token(header, claims)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shared {
+    fn token(&self, header: Value, claims: Value) -> String {
+        let key = self.keys.last().expect("it has a key");
+        let mut all = json!({"iss": self.url, "iat": seconds(), "exp": seconds() + 3600});
         merge(&mut all, claims);
         let mut whole = json!({"alg": "ES256", "kid": key.id, "typ": "JWT"});
         merge(&mut whole, header);
@@ -173,8 +217,52 @@ impl Issuer {
         format!("{signed}.{}", BASE64.encode(signature))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Where a browser is sent back to that comes to sign in.
+    fn authorize(&mut self, query: &str) -> String {
+        let asked: BTreeMap<String, String> = dialect::url::query_pairs(query).collect();
+        let part = |name: &str| asked.get(name).map(String::as_str).unwrap_or_default();
+        let back = part("redirect_uri").to_owned();
+        let state = dialect::url::escape_query(part("state"));
+        if self.person.is_null() || part("response_type") != "code" {
+            return format!(
+                "{back}?error=access_denied&error_description=nobody+of+ours&state={state}"
+            );
+        }
+        self.code_count += 1;
+        let code = format!("code-{}", self.code_count);
+        self.codes.insert(code.clone(), asked);
+        format!("{back}?code={code}&state={state}")
+    }
+
+    /// Redeems a code, once.
+    fn redeem(&mut self, form: &str, authorization: &str) -> Result<Value, &'static str> {
+        let sent: BTreeMap<String, String> = dialect::url::query_pairs(form).collect();
+        let part = |name: &str| sent.get(name).map(String::as_str).unwrap_or_default();
+        let asked = self.codes.remove(part("code")).ok_or("invalid_grant")?;
+        let of_code = |name: &str| asked.get(name).map(String::as_str).unwrap_or_default();
+        let challenge = digest(&SHA256, part("code_verifier").as_bytes());
+        if part("grant_type") != "authorization_code"
+            || part("redirect_uri") != of_code("redirect_uri")
+            || of_code("code_challenge_method") != "S256"
+            || BASE64.encode(challenge) != of_code("code_challenge")
+        {
+            return Err("invalid_grant");
+        }
+        let client = of_code("client_id");
+        let is_known = match &self.secret {
+            None => part("client_id") == client,
+            Some(secret) => {
+                let both = STANDARD.encode(format!("{client}:{secret}"));
+                authorization == format!("Basic {both}")
+            }
+        };
+        if !is_known {
+            return Err("invalid_client");
+        }
+        let mut claims = json!({"aud": client, "nonce": of_code("nonce")});
+        merge(&mut claims, self.person.clone());
+        let token = self.token(json!({}), claims);
+        Ok(json!({"id_token": token, "access_token": "unused", "token_type": "Bearer"}))
     }
 }
 
@@ -247,6 +335,8 @@ async fn accept(
 
 async fn answer(shared: &Mutex<Shared>, request: Request<Incoming>) -> Response<Full<Bytes>> {
     let path = request.uri().path().to_owned();
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    let authorization = request.headers().get("authorization").cloned();
     let body = request.into_body().collect().await;
     let body = body
         .map(http_body_util::Collected::to_bytes)
@@ -267,7 +357,25 @@ async fn answer(shared: &Mutex<Shared>, request: Request<Incoming>) -> Response<
     }
     let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
     let found = match path.trim_start_matches("/moved") {
-        DISCOVERY => json!({"issuer": shared.url, "jwks_uri": format!("{}{KEYS}", shared.url)}),
+        DISCOVERY => {
+            let at = |path: &str| format!("{}{path}", shared.url);
+            json!({"issuer": shared.url, "jwks_uri": at(KEYS), "authorization_endpoint": at(AUTHORIZE), "token_endpoint": at(TOKEN)})
+        }
+        AUTHORIZE => {
+            let mut answer = plain(StatusCode::FOUND, &json!({}));
+            let place = shared.authorize(&query).try_into();
+            let place = place.expect("an address is a header");
+            answer.headers_mut().insert("location", place);
+            return answer;
+        }
+        TOKEN => {
+            let form = String::from_utf8_lossy(&body);
+            let authorization = authorization.as_ref().and_then(|it| it.to_str().ok());
+            match shared.redeem(&form, authorization.unwrap_or_default()) {
+                Ok(granted) => granted,
+                Err(error) => return plain(StatusCode::BAD_REQUEST, &json!({"error": error})),
+            }
+        }
         KEYS => {
             shared.reading_count += 1;
             json!({"keys": shared.keys.iter().map(Key::public).collect::<Vec<_>>()})

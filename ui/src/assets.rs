@@ -57,7 +57,7 @@ macro_rules! assets {
 }
 
 /// All files. A test compares them with the folder.
-static ASSETS: [Asset; 18] = assets![
+static ASSETS: [Asset; 19] = assets![
     "index.html",
     "app.css",
     "app.js",
@@ -73,6 +73,7 @@ static ASSETS: [Asset; 18] = assets![
     "parts.js",
     "preview.js",
     "session.js",
+    "sign-in.js",
     "spoke.js",
     "vendor/lit-html.LICENSE",
     "vendor/lit-html.js",

@@ -18,6 +18,8 @@ pub enum Page<'a> {
         /// Its name.
         definition: &'a str,
     },
+    /// `/ui/api/sign-in`: how people sign in at an issuer.
+    SignIn,
     /// Any other path below `/ui/`.
     Nothing,
 }
@@ -35,8 +37,10 @@ impl<'a> Page<'a> {
         let Some(call) = below.strip_prefix("api/") else {
             return Some(assets::find(below).map_or(Self::Nothing, Self::File));
         };
-        if call == "instances" {
-            return Some(Self::Instances);
+        match call {
+            "instances" => return Some(Self::Instances),
+            "sign-in" => return Some(Self::SignIn),
+            _ => {}
         }
         let drawing = call
             .strip_prefix("drawing/")
@@ -80,6 +84,7 @@ mod tests {
             assert!(matches!(Page::of(path), Some(Page::File(_))), "{path}");
         }
         assert_eq!(Page::of("/ui/api/instances"), Some(Page::Instances));
+        assert_eq!(Page::of("/ui/api/sign-in"), Some(Page::SignIn));
         assert_eq!(
             Page::of("/ui/api/drawing/root/webapp"),
             Some(Page::Drawing {

@@ -4,7 +4,7 @@ import { html, nothing, render } from "./vendor/lit-html.js";
 import { at, DEFINITIONS, follow, ownClusters, SPOKES, waitAfter, whoAmI } from "./api.js";
 import { hasToken, isToken, signIn, signOut } from "./session.js";
 import { ofClusters, ofDefinitions } from "./kinds.js";
-import { links, refusal } from "./parts.js";
+import { links, refusal, text } from "./parts.js";
 import * as fleet from "./fleet.js";
 import * as instances from "./instances.js";
 import * as instance from "./instance.js";
@@ -33,6 +33,8 @@ const announcer = document.getElementById("announcer");
 const app = {
   user: undefined,
   problem: null,
+  /** The issuer at which people sign in: nothing where there is none, `null` where it does not answer. */
+  offer: undefined,
   /** Spokes by uid: objects, or `{hidden, name}` for those that the user may use and not read. */
   fleet: { spokes: new Map(), error: null, isKnown: false },
   /** Definitions by uid, and the kinds of instances that there are: `{resource, kind, cluster, name}`. */
@@ -79,7 +81,21 @@ async function begin() {
   [app.user, app.problem] = [user, problem];
   if (app.user) start();
   update();
+  if (!app.user) offer(mine);
   return true;
+}
+
+/** Looks whether people sign in at an issuer here. Without an answer there are tokens. */
+async function offer(mine) {
+  try {
+    const { offered } = await import("./sign-in.js");
+    const found = await offered();
+    if (mine !== attempt) return;
+    app.offer = found;
+    update();
+  } catch {
+    app.offer = undefined;
+  }
 }
 
 function start() {
@@ -316,7 +332,33 @@ function enter(event) {
   });
 }
 
+async function goToIssuer() {
+  try {
+    const { go } = await import("./sign-in.js");
+    await go(app.offer);
+  } catch (error) {
+    app.problem = { code: 0, message: String(error?.message ?? error) };
+    update();
+  }
+}
+
+/** Where an issuer is, as a person knows it. */
+const placeOf = (issuer) => {
+  try {
+    return new URL(issuer).host;
+  } catch {
+    return text(issuer);
+  }
+};
+
+const issuerPart = () => {
+  if (app.offer === undefined) return nothing;
+  if (app.offer === null) return html`<p class="quiet">Sign-in at the issuer is not possible at the moment: it does not answer the hub.</p>`;
+  return html`<button type="button" class="issuer" @click=${goToIssuer}>Sign in at ${placeOf(app.offer.issuer)}</button>`;
+};
+
 const signInPage = () => html`<main class="sign-in"><h1 tabindex="-1">Wheelhouse</h1>
+  ${issuerPart()}
   <form @submit=${enter}>
     <label for="token">Token</label>
     <input id="token" name="token" type="password" autocomplete="off" spellcheck="false" required aria-describedby="token-help">
@@ -330,4 +372,23 @@ const signInPage = () => html`<main class="sign-in"><h1 tabindex="-1">Wheelhouse
 const theme = sessionStorage.getItem("wheelhouse.theme");
 if (theme) document.documentElement.dataset.theme = theme;
 setInterval(() => app.user && update(), AGES_MS);
-begin();
+
+/** Begins, with what an issuer has sent the browser back with, if it comes from one. */
+async function arrive() {
+  let problem = null;
+  if (new URLSearchParams(location.search).has("state")) {
+    try {
+      const { comeBack, isBack } = await import("./sign-in.js");
+      if (isBack()) await comeBack();
+    } catch (error) {
+      problem = error;
+    }
+  }
+  await begin();
+  if (problem && !app.user) {
+    app.problem = problem;
+    update();
+  }
+}
+
+arrive();

@@ -16,6 +16,7 @@
 mod configuration;
 mod issuer;
 mod mapping;
+mod sign_in;
 mod validate;
 
 use std::{
@@ -44,6 +45,7 @@ use crate::{
 use configuration::{AnonymousConfiguration, Configuration};
 use issuer::Issuer;
 use mapping::Mapping;
+pub(crate) use sign_in::{Redemption, SignIn, SignInError};
 
 /// Between two looks at the file.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(5);
@@ -219,6 +221,14 @@ impl Issuers {
         let conditions = &anonymous.conditions;
         let is_listed = conditions.is_empty() || conditions.iter().any(|it| it.path == path);
         Some(anonymous.enabled && is_listed)
+    }
+
+    /// The issuer with a URL.
+    fn issuer(&self, url: &str) -> Option<Arc<Issuer>> {
+        let state = self.state.load();
+        let mut all = state.authenticators.iter();
+        all.find(|it| it.issuer.url() == url)
+            .map(|it| Arc::clone(&it.issuer))
     }
 
     /// How each issuer does.

@@ -22,7 +22,7 @@ use crate::{
     audit::{Audit, AuditError},
     authenticate::{
         Authenticator, FrontProxy, FrontProxyError, HostTokens, Issuers, OidcError, Passes,
-        ServiceAccounts, TokenFile, TokenFileError, TokenWebhook, TokenWebhookError,
+        ServiceAccounts, SignIn, TokenFile, TokenFileError, TokenWebhook, TokenWebhookError,
     },
     authorize::{Authorizer, Policies},
     backup::Backups,
@@ -71,6 +71,9 @@ pub enum OpenError {
     /// The issuers.
     #[error("the issuers of tokens cannot be known")]
     Issuers(#[from] OidcError),
+    /// How people sign in to the fleet view.
+    #[error("people cannot sign in to the fleet view: {0}")]
+    SignIn(String),
     /// The webhook that knows tokens.
     #[error("the authentication webhook cannot be asked")]
     TokenWebhook(#[from] TokenWebhookError),
@@ -167,7 +170,7 @@ impl Hub {
         let lifecycle = Lifecycle::new(config.shutdown_delay);
         let accounts = Arc::new(ServiceAccounts::open(&config.data_dir, Arc::clone(&store))?);
         let passes = Arc::new(Passes::new(Arc::clone(&accounts)));
-        let issuers = issuers_of(&config.issuers, tasks)?;
+        let (issuers, sign_in) = issuers_of(&config, tasks)?;
         let authenticator = authenticator_of(&config, &pki, tasks)
             .await?
             .with_service_accounts(Arc::clone(&accounts))
@@ -181,6 +184,7 @@ impl Hub {
                 authenticator,
                 accounts,
                 passes,
+                sign_in,
                 backups: Backups::new(Arc::clone(&store), config.hub_id.clone()),
                 health: Health::new(Arc::clone(&store), issuers.clone(), lifecycle.draining()),
                 pki,
@@ -337,20 +341,29 @@ async fn front_proxy_of(
     Ok(Some(front_proxy))
 }
 
-/// Reads which issuers there are, and follows it and their keys.
-fn issuers_of(config: &IssuersConfig, tasks: &Tasks) -> Result<Option<Arc<Issuers>>, OidcError> {
-    let issuers = Arc::new(match config {
-        IssuersConfig::None => return Ok(None),
+/// Reads which issuers there are, and follows it and their keys; and lets people sign in to the fleet view at one of them, if the
+/// operator says so.
+fn issuers_of(
+    config: &Config,
+    tasks: &Tasks,
+) -> Result<(Option<Arc<Issuers>>, Option<SignIn>), OpenError> {
+    let issuers = match &config.issuers {
+        IssuersConfig::None if config.sign_in.is_none() => return Ok((None, None)),
+        IssuersConfig::None => return Err(OpenError::SignIn("there is no issuer".to_owned())),
         IssuersConfig::File(path) => Issuers::of_file(path)?,
         IssuersConfig::Flags(flags) => Issuers::of_flags(flags)?,
-    });
+    };
+    let issuers = Arc::new(issuers);
     let shutdown = tasks.child_token();
     let following = Arc::clone(&issuers).follow(shutdown.clone());
     // Their end would leave an issuer, or a key, believed that is not to be any more.
     tasks.spawn_with("issuers", OnPanic::ShutDown, following);
     let refreshing = Arc::clone(&issuers).refresh(shutdown);
     tasks.spawn_with("keys of issuers", OnPanic::ShutDown, refreshing);
-    Ok(Some(issuers))
+    let sign_in = config.sign_in.clone();
+    let sign_in = sign_in.map(|it| SignIn::new(Arc::clone(&issuers), it));
+    let sign_in = sign_in.transpose().map_err(OpenError::SignIn)?;
+    Ok((Some(issuers), sign_in))
 }
 
 /// Connects to the host that knows tokens of its own, if there is one.

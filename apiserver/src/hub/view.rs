@@ -10,7 +10,7 @@ use super::{Head, Hub};
 use crate::{
     quota::Seat,
     refusal::Refusal,
-    request::{Peer, share::Kind},
+    request::{Peer, UserInfo, share::Kind},
     respond::{self, Held, RequestBody, Response},
     view::{self, Asker},
 };
@@ -60,7 +60,7 @@ impl Hub {
     pub(super) async fn view(
         &self,
         page: ui::Page<'_>,
-        parts: &Parts,
+        (parts, body): (&Parts, RequestBody),
         (peer, seat): (&Peer, Option<&Seat>),
         head: &Head,
     ) -> Response {
@@ -69,7 +69,11 @@ impl Hub {
             peer,
             seat,
         };
-        match view::answer(page, parts, &caller).await {
+        let answered = match page {
+            ui::Page::SignIn => self.sign_in(parts, body, seat).await,
+            _ => view::answer(page, parts, &caller).await,
+        };
+        match answered {
             Ok(mut response) => {
                 respond::finish(&mut response, &head.audit_id, &[], head.takes_gzip);
                 let requests = self.parts.metrics.requests();
@@ -79,5 +83,19 @@ impl Hub {
             }
             Err(refusal) => self.refuse_early(parts, None, &refusal, head).await,
         }
+    }
+
+    /// Answers a stranger who signs in, and counts for its address.
+    async fn sign_in(
+        &self,
+        parts: &Parts,
+        body: RequestBody,
+        seat: Option<&Seat>,
+    ) -> Result<Response, Refusal> {
+        let (own, user) = (&self.parts, UserInfo::anonymous());
+        let address = seat.map(Seat::address);
+        let share = own.quotas.share(&user, address);
+        let _permit = share.take(Kind::Request, &user)?;
+        view::sign_in::answer(own.sign_in.as_ref(), parts, body).await
     }
 }

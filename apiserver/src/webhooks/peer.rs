@@ -18,6 +18,7 @@ const IDLE_MAX: usize = 4;
 /// The longest answer: that of the largest request.
 const ANSWER_BYTES_MAX: usize = 3 * 1024 * 1024;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
 
 /// One server as it is reached.
 #[derive(Debug)]
@@ -85,6 +86,23 @@ impl Peer {
     ) -> Result<(StatusCode, Bytes), ExchangeError> {
         headers.insert(header::CONTENT_TYPE, JSON);
         Box::pin(self.exchange(Method::POST, query, &body, &headers)).await
+    }
+
+    /// Posts a form to the URL. The caller bounds the time.
+    ///
+    /// # Errors
+    /// As [`Peer::get`].
+    pub(crate) async fn post_form(
+        &self,
+        form: Bytes,
+        authorization: Option<HeaderValue>,
+    ) -> Result<(StatusCode, Bytes), ExchangeError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, FORM);
+        if let Some(authorization) = authorization {
+            headers.insert(header::AUTHORIZATION, authorization);
+        }
+        Box::pin(self.exchange(Method::POST, "", &form, &headers)).await
     }
 
     /// Large, and seldom awaited: callers box it, for every request carries it otherwise.

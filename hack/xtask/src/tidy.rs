@@ -126,6 +126,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "wheelhouse-tests",
         // The store's recorder and checker of histories, not its engines.
         &[
+            "wheelhouse-dialect",
             "wheelhouse-api",
             "wheelhouse-client",
             "wheelhouse-storage",

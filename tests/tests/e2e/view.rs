@@ -10,6 +10,7 @@ use wheelhouse_tests::{
     browser::{Browser, Tab},
     eventually,
     hub::Settings,
+    issuer::{Issuer, Mode},
     pods,
     process::Scratch,
 };
@@ -27,6 +28,7 @@ struct Scene {
     hub: Hub,
     east: Spoke,
     browser: Browser,
+    issuer: Issuer,
     _scratch: Scratch,
 }
 
@@ -36,8 +38,26 @@ impl Scene {
     async fn set(chromium: &Path) -> Self {
         let scratch = Scratch::new("view");
         let tokens = scratch.write("tokens.csv", TOKENS);
+        let issuer = Issuer::start(Mode::Good).await;
+        let authority = scratch.write("issuer.crt", issuer.certificate());
+        let arguments = [
+            "--token-auth-file",
+            &tokens.display().to_string(),
+            "--oidc-issuer-url",
+            &issuer.url(),
+            "--oidc-client-id",
+            "view",
+            "--oidc-ca-file",
+            &authority.display().to_string(),
+            "--oidc-username-prefix",
+            "-",
+            "--oidc-signing-algs",
+            "ES256",
+            "--view-oidc-client-id",
+            "view",
+        ];
         let settings = Settings {
-            arguments: vec!["--token-auth-file".to_owned(), tokens.display().to_string()],
+            arguments: arguments.map(str::to_owned).to_vec(),
             ..Settings::default()
         };
         let (hub, east, browser) = tokio::join!(
@@ -81,6 +101,7 @@ impl Scene {
             hub,
             east,
             browser,
+            issuer,
             _scratch: scratch,
         }
     }
@@ -109,7 +130,7 @@ async fn go(tab: &mut Tab, route: &str) {
 
 /// Whether the page shows a text.
 fn shows(text: &str) -> String {
-    format!("document.body.innerText.includes({})", json!(text))
+    format!("document.body?.innerText.includes({})", json!(text))
 }
 
 /// Asserts what an expression is.
@@ -143,9 +164,44 @@ async fn the_fleet_is_seen_in_a_browser_live_and_with_the_rights_of_who_looks() 
     a_change_is_previewed(&mut tab).await;
     nothing_foreign_runs(&scene, &mut tab).await;
     a_tenant_sees_its_own(&scene).await;
+    people_sign_in_at_an_issuer(&scene).await;
     faults::are_survived(&scene).await;
+    is_content(&tab);
+    drop(tab);
+    let mut tab = instances_say_their_revision(&mut scene).await;
     a_spoke_that_stops_turns_its_tile(&mut scene, &mut tab).await;
     is_content(&tab);
+}
+
+/// The revisions in the matrix, by cluster (east, other, small); those that are not the latest with a mark.
+const REVISIONS: &str = "[...document.querySelectorAll('.matrix .revision')].map(it => it.innerText + (it.classList.contains('behind') ? '!' : '')).join()";
+
+/// Opens the gate of what instances say of their nodes, which takes a restart.
+async fn instances_say_their_revision(scene: &mut Scene) -> Tab {
+    scene.hub.kill();
+    scene
+        .hub
+        .add_arguments(&["--feature-gates", "InstanceNodeStatus=true"]);
+    scene.hub.launch().await;
+    let mut tab = scene.signed_in("chief").await;
+    tab.until(&tile("east", "ready")).await;
+    go(&mut tab, "#/matrix").await;
+    tab.until(&format!("{REVISIONS} === 'r1,r1,r1'")).await;
+    go(&mut tab, "#/").await;
+    tab
+}
+
+/// A revision reaches the clusters that can be reached at once, and the one that is away when it is back.
+async fn the_matrix_follows_a_revision(scene: &mut Scene, tab: &mut Tab) {
+    go(tab, "#/matrix").await;
+    tab.until(&format!("{REVISIONS} === 'r1,r1,r1'")).await;
+    let next = WEBAPP.replace("targetPort: 8080", "targetPort: 9090");
+    assert_ne!(next, WEBAPP, "it is another definition");
+    scene.hub.root().apply(&next).await;
+    tab.until(&format!("{REVISIONS} === 'r1!,r2,r2'")).await;
+    look(tab, "matrix-behind").await;
+    scene.east.start_api().await;
+    tab.until(&format!("{REVISIONS} === 'r2,r2,r2'")).await;
 }
 
 /// Asks on the page of a definition what a change of it would do.
@@ -204,6 +260,46 @@ async fn strangers_are_let_in_by_a_good_token_alone(scene: &Scene) {
         &json!(null),
     )
     .await;
+}
+
+/// An authorization code with PKCE, from the button to the page that was asked for; refusals; and codes of somebody else.
+async fn people_sign_in_at_an_issuer(scene: &Scene) {
+    let tab = &mut scene.browser.tab(1000, 700).await;
+    let base = format!("{}/ui/", scene.hub.server());
+    scene.issuer.sign_in_as(Value::Null);
+    tab.open(&format!("{base}#/matrix")).await;
+    let button = "document.querySelector('button.issuer')";
+    tab.until(button).await;
+    tab.screenshot("sign-in-issuer").await;
+    accessible(tab, "sign-in at an issuer").await;
+    tab.eval(&format!("{button}.click()")).await;
+    tab.until(&shows("refused the sign-in: nobody of ours"))
+        .await;
+    is(tab, "location.search", &json!("")).await;
+    scene.issuer.sign_in_as(json!({"sub": "alice"}));
+    tab.until(button).await;
+    tab.eval(&format!("{button}.click()")).await;
+    tab.until("document.querySelector('.user')?.innerText === 'alice'")
+        .await;
+    // Where the person was going, and nothing of the sign-in is left but the token.
+    is(tab, "location.search + location.hash", &json!("#/matrix")).await;
+    is(
+        tab,
+        "Object.keys(sessionStorage).join()",
+        &json!("wheelhouse.token"),
+    )
+    .await;
+    // Somebody else's code is not taken: whoever sends a link would sign others in as himself.
+    let other = &mut scene.browser.tab(1000, 700).await;
+    other.open(&format!("{base}?code=code-1&state=x")).await;
+    other.until(&shows("did not begin in this tab")).await;
+    is(
+        other,
+        "sessionStorage.getItem('wheelhouse.token')",
+        &json!(null),
+    )
+    .await;
+    is_content(tab);
 }
 
 async fn every_page_shows_what_is(scene: &Scene, tab: &mut Tab) {
@@ -527,6 +623,7 @@ async fn a_spoke_that_stops_turns_its_tile(scene: &mut Scene, tab: &mut Tab) {
         .await;
     assert_eq!(first, "east", "trouble first");
     look(tab, "fleet-trouble").await;
-    scene.east.start_api().await;
+    the_matrix_follows_a_revision(scene, tab).await;
+    go(tab, "#/").await;
     tab.until(&tile("east", "ready")).await;
 }

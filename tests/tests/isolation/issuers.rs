@@ -542,6 +542,220 @@ async fn kubectl_signs_in_with_a_plug_in_at_root_and_in_a_cluster() {
     assert!(refused.code != 0, "{refused:?}");
 }
 
+/// Where people sign in to the fleet view.
+const SIGN_IN: &str = "/ui/api/sign-in";
+const BACK: &str = "https://hub/ui/";
+/// A verifier of RFC 7636, and its challenge. Source: its appendix B.
+const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
+const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
+const SECRET: &str = "a secret: of+the client";
+
+/// A stranger who signs in to the fleet view, and the issuer at which.
+struct SigningIn {
+    fixture: Fixture,
+    issuer: Issuer,
+    stranger: User,
+    _scratch: Scratch,
+}
+
+impl SigningIn {
+    async fn set() -> Self {
+        let (issuer, scratch) = (Issuer::start(Mode::Good).await, Scratch::new("sign-in"));
+        let mut configuration = configuration(&issuer, None);
+        configuration["jwt"][0]["userValidationRules"] =
+            json!([{"expression": "user.username != 'plain:banned'", "message": "banned"}]);
+        let file = scratch.write("authentication.yaml", configuration.to_string());
+        let secret = scratch.write("secret", format!("{SECRET}\n"));
+        let arguments = [
+            "--authentication-config",
+            &file.display().to_string(),
+            "--view-oidc-issuer-url",
+            &issuer.url(),
+            "--view-oidc-client-id",
+            "hub",
+            "--view-oidc-client-secret-file",
+            &secret.display().to_string(),
+        ];
+        issuer.want_secret("a+secret%3A+of%2Bthe+client");
+        issuer.sign_in_as(json!({"sub": "dana", "groups": ["team"]}));
+        let settings = Settings {
+            arguments: arguments.map(str::to_owned).to_vec(),
+            environment: vec![("WHEELHOUSE_LOG".to_owned(), "debug".to_owned())],
+            ..Settings::default()
+        };
+        let fixture = Fixture::start_with(&[], settings).await;
+        let stranger = fixture.bearer("stranger", "").await;
+        Self {
+            fixture,
+            issuer,
+            stranger,
+            _scratch: scratch,
+        }
+    }
+
+    /// Signs in at the issuer, and returns the code.
+    fn code(&self, client: &str) -> String {
+        let query = format!(
+            "response_type=code&client_id={client}&redirect_uri={}&state=s&nonce=n&code_challenge={CHALLENGE}&code_challenge_method=S256",
+            BACK.replace(':', "%3A")
+        );
+        let back = self.issuer.authorize(&query);
+        let (_, query) = back.split_once('?').expect("it has a query");
+        let code = query.split('&').find_map(|it| it.strip_prefix("code="));
+        code.expect("somebody signs in").to_owned()
+    }
+
+    async fn redeem(&self, code: &str, verifier: &str, back: &str) -> super::support::Answer {
+        let body = json!({"code": code, "codeVerifier": verifier, "redirectUri": back});
+        self.stranger.post(SIGN_IN, &body).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s01_a_sign_in_gives_the_token_of_who_signed_in_and_no_other() {
+    let stage = SigningIn::set().await;
+    let offer = stage.stranger.get(SIGN_IN).await.must(200);
+    let endpoint = format!("{}/authorize", stage.issuer.url());
+    let want = json!({"oidc": {"issuer": stage.issuer.url(), "authorizationEndpoint": endpoint, "clientId": "hub", "scope": "openid email profile"}});
+    assert_eq!(offer, want, "what strangers are told");
+    let code = stage.code("hub");
+    let answer = stage.redeem(&code, VERIFIER, BACK).await;
+    assert_eq!(answer.headers["cache-control"], "no-store", "{answer:?}");
+    let token = answer.must(200)["token"]
+        .as_str()
+        .expect("a token")
+        .to_owned();
+    let dana = stage.fixture.bearer("dana", &token).await;
+    let found = who(&dana).await.map(|(name, _)| name);
+    assert_eq!(found.as_deref(), Ok("plain:dana"), "who has signed in");
+    let mut secrets = vec![code.clone(), token, SECRET.to_owned(), VERIFIER.to_owned()];
+    // A code is good once, with its verifier, at its address; and for a client of which the hub takes tokens.
+    let (second, third) = (stage.code("hub"), stage.code("hub"));
+    let (of_other, banned) = (stage.code("other"), stage.code("hub"));
+    for (what, code, verifier, back, said) in [
+        ("twice", code.as_str(), VERIFIER, BACK, "invalid_grant"),
+        ("of nobody", "code-99", VERIFIER, BACK, "invalid_grant"),
+        (
+            "with another verifier",
+            &second,
+            CHALLENGE,
+            BACK,
+            "invalid_grant",
+        ),
+        (
+            "for another address",
+            &third,
+            VERIFIER,
+            "https://evil/ui/",
+            "invalid_grant",
+        ),
+        (
+            "of another client",
+            &of_other,
+            VERIFIER,
+            BACK,
+            "invalid_client",
+        ),
+    ] {
+        let refused = stage.redeem(code, verifier, back).await;
+        assert_eq!(refused.status, 401, "{what}: {refused:?}");
+        assert!(refused.message().contains(said), "{what}: {refused:?}");
+    }
+    // Whom the hub would not know gets no token of it.
+    for claims in [
+        json!({"sub": "banned"}),
+        json!({"sub": "dana", "aud": "elsewhere"}),
+        json!({"sub": "dana", "exp": 1}),
+    ] {
+        stage.issuer.sign_in_as(claims.clone());
+        let code = stage.code("hub");
+        let refused = stage.redeem(&code, VERIFIER, BACK).await;
+        assert_eq!(refused.status, 401, "{claims}: {refused:?}");
+        assert!(refused.message().contains("does not accept"), "{refused:?}");
+        assert!(!refused.body.to_string().contains("eyJ"), "{refused:?}");
+        secrets.push(code);
+    }
+    secrets.push(banned);
+    what_is_no_redemption(&stage).await;
+    an_issuer_that_hangs_holds_up_few(&stage).await;
+    let log = stage.fixture.hub.process().log();
+    for secret in secrets {
+        assert!(!log.contains(&secret), "{secret} stands in the log");
+    }
+    nobody_signs_in_where_it_was_not_said().await;
+}
+
+async fn nobody_signs_in_where_it_was_not_said() {
+    let plain = Fixture::start(&[]).await;
+    let stranger = plain.bearer("stranger", "").await;
+    let offer = stranger.get(SIGN_IN).await.must(200);
+    assert_eq!(offer, json!({}), "what strangers are told");
+    let body = json!({"code": "a", "codeVerifier": "b", "redirectUri": "c"});
+    stranger.post(SIGN_IN, &body).await.must(404);
+}
+
+async fn what_is_no_redemption(stage: &SigningIn) {
+    let stranger = &stage.stranger;
+    let good = json!({"code": "a", "codeVerifier": "b", "redirectUri": "c"}).to_string();
+    let json = [("content-type", "application/json")];
+    let long = good.replace("\"b\"", &format!("\"{}\"", "b".repeat(5000)));
+    let huge = " ".repeat(20_000);
+    for (what, method, headers, body, want) in [
+        (
+            "a form",
+            "POST",
+            &[("content-type", "application/x-www-form-urlencoded")][..],
+            "code=a",
+            415,
+        ),
+        (
+            "a text",
+            "POST",
+            &[("content-type", "text/plain")],
+            &good,
+            415,
+        ),
+        ("no type", "POST", &[], &good, 415),
+        ("nothing", "POST", &json, "", 400),
+        ("a list", "POST", &json, "[]", 400),
+        ("a part", "POST", &json, "{\"code\": \"a\"}", 400),
+        (
+            "more",
+            "POST",
+            &json,
+            "{\"code\": \"a\", \"codeVerifier\": \"b\", \"redirectUri\": \"c\", \"issuer\": \"https://evil\"}",
+            400,
+        ),
+        ("a long part", "POST", &json, &long, 400),
+        ("much", "POST", &json, &huge, 413),
+        ("a change", "PUT", &json, &good, 405),
+    ] {
+        let answer = stranger
+            .send(method, SIGN_IN, headers, body.to_owned())
+            .await;
+        assert_eq!(answer.status, want, "{what}: {answer:?}");
+    }
+}
+
+async fn an_issuer_that_hangs_holds_up_few(stage: &SigningIn) {
+    stage.issuer.set(Mode::Hung);
+    let attempts = (0..12).map(|_| stage.redeem("code", VERIFIER, BACK));
+    let begun = Instant::now();
+    let codes: Vec<u16> = futures::future::join_all(attempts)
+        .await
+        .iter()
+        .map(|it| it.status)
+        .collect();
+    let count = |code: u16| codes.iter().filter(|it| **it == code).count();
+    assert_eq!((count(503), count(429)), (8, 4), "{codes:?}");
+    assert!(
+        begun.elapsed() < Duration::from_secs(40),
+        "{:?}",
+        begun.elapsed()
+    );
+    stage.issuer.set(Mode::Good);
+}
+
 /// A hub that takes tokens of an issuer by flags.
 async fn hub_of(issuer: &Issuer, scratch: &Scratch) -> Fixture {
     let authority = scratch.write("issuer.crt", issuer.certificate());

@@ -10,7 +10,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 use kube::client::ConfigExt as _;
 use parking_lot::Mutex;
 use rustls::{
@@ -43,14 +43,29 @@ pub(super) struct Issuer {
     discovery_url: String,
     certificate_authority: String,
     keys: Published<Keys>,
+    /// Where people sign in, as the last discovery document had it. Leaf lock.
+    endpoints: Mutex<Option<Arc<Endpoints>>>,
     /// Why the last reading failed; empty where none was. Leaf lock.
     failure: Mutex<Option<String>>,
+}
+
+/// Where people sign in.
+#[derive(Debug)]
+pub(super) struct Endpoints {
+    /// A browser is sent there.
+    pub(super) authorization: String,
+    /// Codes are redeemed there.
+    pub(super) token: String,
 }
 
 #[derive(Deserialize)]
 struct Discovery {
     issuer: String,
     jwks_uri: String,
+    #[serde(default)]
+    authorization_endpoint: String,
+    #[serde(default)]
+    token_endpoint: String,
 }
 
 /// Trusts a bundle and nobody else, or the authorities of the machine where there is none.
@@ -89,6 +104,7 @@ impl Issuer {
             discovery_url,
             certificate_authority: configuration.certificate_authority.clone(),
             keys: Published::new(KEYS_INTERVAL),
+            endpoints: Mutex::default(),
             failure: Mutex::new(Some("it was not read yet".to_owned())),
         }
     }
@@ -96,6 +112,32 @@ impl Issuer {
     /// The URL that its tokens name.
     pub(super) fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Where people sign in; `None` where that was not read, or the issuer lets nobody.
+    pub(super) fn endpoints(&self) -> Option<Arc<Endpoints>> {
+        self.endpoints.lock().clone()
+    }
+
+    /// Posts a form to an endpoint of the issuer. The caller bounds the time.
+    ///
+    /// # Errors
+    /// No answer; any status is one.
+    pub(super) async fn post_form(
+        &self,
+        url: &str,
+        form: Bytes,
+        authorization: Option<HeaderValue>,
+    ) -> Result<(StatusCode, Bytes), String> {
+        let tls = trust(&self.certificate_authority)?;
+        let answered = Peer::of_operator(url, tls)?
+            .post_form(form, authorization)
+            .await;
+        let (code, bytes) = answered.map_err(|error| error.to_string())?;
+        if bytes.len() > DOCUMENT_BYTES_MAX {
+            return Err(format!("more than {DOCUMENT_BYTES_MAX} bytes"));
+        }
+        Ok((code, bytes))
     }
 
     /// Whether another is read in the same way, so that its keys are this one's.
@@ -166,11 +208,28 @@ impl Issuer {
                 self.url, found.issuer
             ));
         }
+        *self.endpoints.lock() = Endpoints::of(&found);
         let keys = Keys::parse(&fetch(&found.jwks_uri, tls).await?);
         if keys.is_empty() {
             return Err(format!("{} has no key that can be used", found.jwks_uri));
         }
         Ok(keys)
+    }
+}
+
+// === impl Endpoints ===
+
+impl Endpoints {
+    fn of(found: &Discovery) -> Option<Arc<Self>> {
+        let (authorization, token) = (&found.authorization_endpoint, &found.token_endpoint);
+        // A browser would run what begins with another scheme.
+        let is_safe = |url: &str| url.starts_with("https://");
+        (is_safe(authorization) && is_safe(token)).then(|| {
+            Arc::new(Self {
+                authorization: authorization.clone(),
+                token: token.clone(),
+            })
+        })
     }
 }
 
