@@ -136,7 +136,7 @@ fn part_of(item: &Placed, reason: &str) -> Option<Vec<Step>> {
         way.extend(index.map(Step::Item));
         return Some(way);
     }
-    let kind = reason.contains("group version").then(|| {
+    reason.contains("group version").then(|| {
         let template = if item.field("template").is_some() {
             "template"
         } else {
@@ -148,8 +148,7 @@ fn part_of(item: &Placed, reason: &str) -> Option<Vec<Step>> {
             "apiVersion"
         };
         vec![field(template), field(part)]
-    });
-    kind
+    })
 }
 
 fn field(name: &str) -> Step {
