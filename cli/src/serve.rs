@@ -425,11 +425,11 @@ pub(crate) async fn start(
 /// controllers know is needed.
 fn set_previewer(hub: &Hub, brake: syncer::Brake, switches: &Switches) {
     let previewer = Arc::new(syncer::Previewer::new(hub.id(), brake, switches));
-    hub.set_previewer(Arc::new(move |caller, home, definition| {
+    hub.set_previewer(Arc::new(move |caller, home, spec| {
         let previewer = Arc::clone(&previewer);
         Box::pin(async move {
             let client = kube::Client::new(caller, "default");
-            let status = previewer.preview(client, home, definition).await;
+            let status = previewer.preview(client, home, spec).await;
             serde_json::to_value(status).unwrap_or_default()
         })
     }));

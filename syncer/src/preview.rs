@@ -26,7 +26,7 @@ use api::{
     kro::{ResourceGraphDefinition, keys},
     wheelhouse::{
         keys as own,
-        preview::{ClusterPreview, CrdPreview, PreviewStatus, Summary},
+        preview::{ClusterPreview, CrdPreview, PreviewSpec, PreviewStatus, Summary},
     },
 };
 use client::apart;
@@ -140,17 +140,17 @@ impl Previewer {
         }
     }
 
-    /// Tells what would happen if `definition` were written to the logical cluster `home`. `hub` is a client of this hub that acts as the
-    /// caller.
+    /// Tells what would happen if a definition were written to the logical cluster `home`, to one instance or to all of them. `hub` is a client
+    /// of this hub that acts as the caller.
     pub async fn preview(
         &self,
         hub: kube::Client,
         home: LogicalCluster,
-        definition: Value,
+        spec: PreviewSpec,
     ) -> PreviewStatus {
         let reader = Reader::new(hub, Instant::now() + READ_TIMEOUT);
         let mut status = PreviewStatus::default();
-        if let Err(reason) = self.look(&reader, &home, &definition, &mut status).await {
+        if let Err(reason) = self.look(&reader, &home, &spec, &mut status).await {
             status.accepted = false;
             status.message = text(&reason);
         }
@@ -163,9 +163,13 @@ impl Previewer {
         &self,
         reader: &Reader,
         home: &LogicalCluster,
-        definition: &Value,
+        spec: &PreviewSpec,
         status: &mut PreviewStatus,
     ) -> Result<(), String> {
+        let PreviewSpec {
+            definition,
+            instance: only,
+        } = spec;
         let typed = typed(definition)?;
         let places = self.places(reader, home, status).await;
         let live = reader.definition(home, &typed.metadata.name).await;
@@ -210,26 +214,9 @@ impl Previewer {
             hub_id: &self.hub_id,
             brake: self.brake,
             planning: &self.planning,
+            only: only.as_ref(),
         };
-        let looked: Vec<BoxFuture<'_, _>> = places
-            .iter()
-            .map(|place| cluster::look(reader, &subject, place).boxed())
-            .collect();
-        let mut looked = stream::iter(looked).buffered(TOGETHER);
-        let (mut left, mut cut_count) = (TOLD_BYTES_MAX, 0_usize);
-        while let Some(looked) = looked.next().await {
-            let Some(mut looked) = looked else { continue };
-            add(&mut status.summary, &looked.counts);
-            cut_count += usize::from(cut(&mut looked.preview, &mut left));
-            status.clusters.push(looked.preview);
-        }
-        if cut_count > 0 {
-            let what = format!("changes in {cut_count} clusters");
-            omit(
-                status,
-                &format!("{what}, because there are too many to tell"),
-            );
-        }
+        look_at(reader, &subject, &places, status).await;
         Ok(())
     }
 
@@ -330,6 +317,39 @@ impl Previewer {
             })
             .collect();
         resolving::fetch_as_seen(&sources, &typed.spec, reader.end()).await
+    }
+}
+
+/// Looks at the clusters, a few at a time, and tells what there is in them as far as it fits.
+async fn look_at(
+    reader: &Reader,
+    subject: &Subject<'_>,
+    places: &[Place],
+    status: &mut PreviewStatus,
+) {
+    let is_meant = |place: &&Place| {
+        let only = subject.only;
+        only.is_none_or(|only| only.cluster == place.cluster.as_str())
+    };
+    let looked: Vec<BoxFuture<'_, _>> = places
+        .iter()
+        .filter(is_meant)
+        .map(|place| cluster::look(reader, subject, place).boxed())
+        .collect();
+    let mut looked = stream::iter(looked).buffered(TOGETHER);
+    let (mut left, mut cut_count) = (TOLD_BYTES_MAX, 0_usize);
+    while let Some(looked) = looked.next().await {
+        let Some(mut looked) = looked else { continue };
+        add(&mut status.summary, &looked.counts);
+        cut_count += usize::from(cut(&mut looked.preview, &mut left));
+        status.clusters.push(looked.preview);
+    }
+    if cut_count > 0 {
+        let what = format!("changes in {cut_count} clusters");
+        omit(
+            status,
+            &format!("{what}, because there are too many to tell"),
+        );
     }
 }
 

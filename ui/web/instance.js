@@ -1,9 +1,10 @@
 // One instance: what it waits for, its graph with the state of each node, its children live, events, YAML.
 
 import { html, nothing } from "./vendor/lit-html.js";
-import { at, follow, get, isFinal, waitAfter } from "./api.js";
+import { at, DEFINITIONS, follow, get, isFinal, waitAfter } from "./api.js";
 import { clusterOf } from "./definitions.js";
 import { drawing } from "./graph.js";
+import { comparison } from "./preview.js";
 import { ago, chip, conditions, links, list, refusal, source, stateOf, text, trouble, when } from "./parts.js";
 
 export const title = ([, cluster, , name]) => `${name} in ${cluster}`;
@@ -53,6 +54,7 @@ export function page(app, [resource, cluster, space, name]) {
   const followed = new Map();
   const ending = new AbortController();
   let due = null;
+  const compared = comparison(app, { cluster, namespace, name });
 
   ends.push(follow(path, {
     parameters: { fieldSelector: `metadata.name=${name}` },
@@ -88,14 +90,32 @@ export function page(app, [resource, cluster, space, name]) {
     draw(found);
   }
 
+  /** The definition of the instance: its name, and the logical clusters in which it may be. */
+  function definitionOf(found) {
+    const label = (part) => text(found?.metadata?.labels?.[`kro.run/resource-graph-definition-${part}`]);
+    const known = app.definitions.objects.get(label("id"));
+    // Who may not list definitions may still read one: the cluster's own comes before one of root with the same name.
+    return { definition: label("name"), homes: known ? [clusterOf(known)] : [cluster, "root"] };
+  }
+
+  async function readDefinition() {
+    const { definition, homes } = definitionOf(instance);
+    let failure = null;
+    for (const home of homes) {
+      try {
+        return { home, definition: await get(`${at(home)}${DEFINITIONS}/${segment(definition)}`, ending.signal) };
+      } catch (refused) {
+        failure = refused;
+      }
+    }
+    throw failure;
+  }
+
   async function draw(found, failures = 0) {
     clearTimeout(due);
-    const definition = text(found.metadata?.labels?.["kro.run/resource-graph-definition-name"]);
+    const { definition, homes } = definitionOf(found);
     if (!definition) return;
-    const uid = text(found.metadata?.labels?.["kro.run/resource-graph-definition-id"]);
-    const known = app.definitions.objects.get(uid);
-    // Who may not list definitions may still read one: the cluster's own comes before one of root with the same name.
-    for (const where of known ? [clusterOf(known)] : [cluster, "root"]) {
+    for (const where of homes) {
       try {
         const drawn = await get(`/ui/api/drawing/${segment(where)}/${segment(definition)}`, ending.signal);
         if (ending.signal.aborted) return;
@@ -216,7 +236,8 @@ export function page(app, [resource, cluster, space, name]) {
           ${[...childErrors].map(([what, failure]) => refusal(failure, what.split("/").pop()))}${ledger ? childRows() : nothing}</section>
         <section><h2>Conditions</h2>${instance ? conditions(instance) : nothing}<h2>Events</h2>${refusal(eventsError, "events")}${eventsError ? nothing : eventRows()}</section>
       </div>
+      ${instance && !isGone ? compared.render(readDefinition) : nothing}
       ${instance ? source(instance) : nothing}`;
   };
-  return { render, stop() { clearTimeout(due); ending.abort(); for (const end of ends) end(); } };
+  return { render, stop() { clearTimeout(due); ending.abort(); compared.stop(); for (const end of ends) end(); } };
 }

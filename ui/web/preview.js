@@ -1,7 +1,7 @@
 // What a change of a definition would do to the fleet: asked of the hub, which writes nothing.
 
 import { html, nothing } from "./vendor/lit-html.js";
-import { at, postYaml } from "./api.js";
+import { at, post, postYaml } from "./api.js";
 import { links, list, plural, refusal, text, yaml } from "./parts.js";
 
 const SIGN = { Create: "+", Update: "~", Delete: "-" };
@@ -54,6 +54,43 @@ function answered(status) {
     ${clusters.map((it) => html`${list(it.changes).map((one) => ofInstance(text(it.cluster), one))}
       ${it.changesOmitted ? html`<p class="quiet">${text(it.cluster)}: ${plural(Number(it.changesOmitted), "more instance")}</p>` : nothing}`)}
     ${list(status.omitted).map((it) => html`<p class="quiet">Not looked at: ${text(it)}</p>`)}`;
+}
+
+/** What differs between what a definition wants for one instance and what is there: asked when it is opened, and again on demand. */
+export function comparison(app, { cluster, namespace, name }) {
+  let [answer, error, isAsking] = [null, null, false];
+  const ending = new AbortController();
+
+  async function ask(definition, home) {
+    if (isAsking) return;
+    [answer, error, isAsking] = [null, null, true];
+    app.update();
+    const body = { apiVersion: "wheelhouse.dev/v1alpha1", kind: "DefinitionPreview", spec: { definition, instance: { cluster, namespace, name } } };
+    try {
+      answer = await post(`${at(home)}/apis/wheelhouse.dev/v1alpha1/definitionpreviews`, body, ending.signal);
+    } catch (failure) {
+      if (ending.signal.aborted) return;
+      error = failure;
+    }
+    isAsking = false;
+    app.update();
+  }
+
+  function found({ status = {} }) {
+    if (!status.accepted) return html`<p class="refusal" role="alert"><b>The definition does not compile.</b> ${text(status.message)}</p>`;
+    const own = list(status.clusters).find((it) => text(it?.cluster) === cluster);
+    if (!own) return html`<p class="refusal" role="alert">You see neither the cluster nor what is in it.</p>`;
+    if (own.message) return html`<p class="refusal" role="alert">${text(own.message)}</p>`;
+    const [change] = list(own.changes);
+    return change ? ofInstance(cluster, change) : html`<p role="status">Nothing differs.</p>`;
+  }
+
+  /** `read` gives the definition and the logical cluster that it is in. */
+  const render = (read) => html`<details class="preview" @toggle=${(event) => event.target.open && read().then(({ definition, home }) => ask(definition, home), (failure) => { error = failure; app.update(); })}>
+    <summary>Wanted and live</summary>
+    ${isAsking ? html`<p class="quiet">Asking…</p>` : nothing}${refusal(error, "the comparison")}${answer ? found(answer) : nothing}
+    <p class="quiet">Fields of children as they are → as the definition asks for them. Close and open to ask again.</p></details>`;
+  return { render, stop() { ending.abort(); } };
 }
 
 /** A form for a change of a definition of a logical cluster. */

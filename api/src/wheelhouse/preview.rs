@@ -15,6 +15,28 @@ pub const PREVIEW_KIND: &str = "DefinitionPreview";
 /// The plural of previews.
 pub const PREVIEW_RESOURCE: &str = "definitionpreviews";
 
+/// What is asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PreviewSpec {
+    /// The `ResourceGraphDefinition` as it would be applied.
+    pub definition: Value,
+    /// The one instance that is looked at. Its children are compared with what is there, and not with what the definition asks for now.
+    pub instance: Option<InstanceName>,
+}
+
+/// An instance of the kind that the definition generates.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct InstanceName {
+    /// Its logical cluster.
+    pub cluster: String,
+    /// Empty where the kind has none.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
 /// What a definition would do, as far as the caller may know.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -202,6 +224,17 @@ pub fn definition() -> Value {
         "required": ["definition"],
         "properties": {
             "definition": any("The ResourceGraphDefinition, as it would be applied."),
+            "instance": {
+                "type": "object",
+                "description": "The one instance that is looked at: its children are compared with what is there, and not with what the \
+                                definition asks for now.",
+                "required": ["cluster", "name"],
+                "properties": {
+                    "cluster": {"type": "string", "description": "Its logical cluster."},
+                    "namespace": {"type": "string"},
+                    "name": {"type": "string"},
+                },
+            },
         },
     });
     let schema = json!({

@@ -20,12 +20,16 @@ use std::{
 
 use api::{
     GroupResource, GroupVersionKind, LogicalCluster, Status,
-    wheelhouse::{self, preview},
+    wheelhouse::{
+        self,
+        preview::{self, InstanceName, PreviewSpec},
+    },
 };
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{HeaderMap, Method, StatusCode, request::Parts};
 use http_body::Body as HttpBody;
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 use tower::Service;
@@ -50,7 +54,7 @@ const IMPERSONATION: &str = "impersonate-";
 
 /// Tells what a definition would do if it were written to a logical cluster: the status of the preview.
 pub type Previewer =
-    Arc<dyn Fn(AsCaller, LogicalCluster, Value) -> BoxFuture<'static, Value> + Send + Sync>;
+    Arc<dyn Fn(AsCaller, LogicalCluster, PreviewSpec) -> BoxFuture<'static, Value> + Send + Sync>;
 
 /// Reads of a hub as the caller of a request. `kube::Client::new` takes it.
 #[derive(Clone)]
@@ -199,23 +203,42 @@ impl Hub {
             preview::PREVIEW_KIND,
         );
         let mut object = handle::decode(media, &bytes, &gvk)?;
-        let definition = object["spec"]["definition"].clone();
-        if !definition.is_object() {
-            let text =
-                "spec.definition is required: the ResourceGraphDefinition as it would be applied";
-            return Err(Status::bad_request(text).into());
-        }
+        let spec = spec(&object).map_err(Status::bad_request)?;
         object["apiVersion"] = json!(gvk.api_version());
         object["kind"] = json!(gvk.kind);
         if !object["metadata"].is_object() {
             object["metadata"] = json!({});
         }
         object["metadata"]["creationTimestamp"] = Value::Null;
-        object["status"] = previewer(caller, home, definition).await;
+        object["status"] = previewer(caller, home, spec).await;
         let mut response = respond::value(StatusCode::CREATED, form, &object)?;
         response.body_mut().keep(Box::new(place));
         Ok(response)
     }
+}
+
+/// Reads what is asked.
+///
+/// # Errors
+/// What is wrong with it.
+fn spec(object: &Value) -> Result<PreviewSpec, String> {
+    let spec: PreviewSpec = match &object["spec"] {
+        Value::Null => PreviewSpec::default(),
+        spec => PreviewSpec::deserialize(spec).map_err(|error| format!("spec: {error}"))?,
+    };
+    if !spec.definition.is_object() {
+        let text =
+            "spec.definition is required: the ResourceGraphDefinition as it would be applied";
+        return Err(text.to_owned());
+    }
+    if let Some(instance) = &spec.instance {
+        let InstanceName { cluster, name, .. } = instance;
+        if cluster.parse::<LogicalCluster>().is_err() || name.is_empty() {
+            let text = "spec.instance needs the cluster and the name of an instance";
+            return Err(text.to_owned());
+        }
+    }
+    Ok(spec)
 }
 
 fn home(info: &RequestInfo) -> Result<LogicalCluster, Refusal> {

@@ -9,11 +9,13 @@ use api::{
     GroupVersionResource, LogicalCluster,
     kro::keys,
     meta,
+    selector::FieldSelector,
     wheelhouse::{
         keys as own,
-        preview::{ClusterPreview, InstancePreview, Summary},
+        preview::{ClusterPreview, InstanceName, InstancePreview, Summary},
     },
 };
+use client::ListRequest;
 use graph::{
     Observed, ResolvedKind, Wanted,
     foresight::{self, ChildAction, Foreseen, is_child_of},
@@ -47,6 +49,8 @@ pub(super) struct Subject<'a> {
     pub(super) hub_id: &'a str,
     pub(super) brake: Brake,
     pub(super) planning: &'a Planning,
+    /// The one instance that is looked at, and compared with what is there.
+    pub(super) only: Option<&'a InstanceName>,
 }
 
 /// The children in a cluster, by the set that they say they belong to.
@@ -95,7 +99,14 @@ async fn fill(
     (preview, counts): (&mut ClusterPreview, &mut Summary),
 ) -> Result<(), String> {
     let (cluster, graph) = (&place.cluster, &subject.new.graph);
-    let listed = reader.list(cluster, graph.gvr(), "", None, INSTANCE_COUNT_MAX);
+    let namespace = subject.only.map_or("", |only| &only.namespace);
+    let request = ListRequest {
+        field_selector: subject
+            .only
+            .map(|only| FieldSelector::equals("metadata.name", &only.name)),
+        ..ListRequest::default()
+    };
+    let listed = reader.list(cluster, graph.gvr(), namespace, request, INSTANCE_COUNT_MAX);
     let listed = listed.await?;
     preview.instances = (listed.items.len() as u64).saturating_add(listed.left_count);
     if listed.items.is_empty() || preview.serving == "Ends" {
@@ -154,8 +165,11 @@ async fn children(
         .collect();
     let mut children = Children::new();
     for gvr in kinds {
-        let selector = Some(children::owned());
-        let listed = reader.list(cluster, &gvr, "", selector, CHILD_COUNT_MAX);
+        let request = ListRequest {
+            label_selector: Some(children::owned()),
+            ..ListRequest::default()
+        };
+        let listed = reader.list(cluster, &gvr, "", request, CHILD_COUNT_MAX);
         let listed = listed
             .await
             .map_err(|reason| format!("{}: {reason}", gvr.group_resource()))?;
@@ -196,7 +210,9 @@ async fn examine(
             return one;
         }
     };
-    let is_left_alone = meta::is_terminating(instance) || graph::instance::is_suspended(instance);
+    // What the hub leaves alone changes by no definition; it may differ from it all the same.
+    let is_suspended = subject.only.is_none() && graph::instance::is_suspended(instance);
+    let is_left_alone = meta::is_terminating(instance) || is_suspended;
     let Some(children) = children.filter(|_| !is_left_alone) else {
         return one;
     };
@@ -248,6 +264,8 @@ async fn foresee(
     }
     let owner = |draft: &Draft| draft.grant.owns().then(|| meta::uid(instance).to_owned());
     let owners = (owner(subject.new), subject.before.and_then(owner));
+    // Without a definition before, children are compared with what is there.
+    let before = subject.before.filter(|_| subject.only.is_none());
     let mut answered: BTreeSet<Wanted> = BTreeSet::new();
     let work = Arc::new((instance.clone(), renewed, children));
     for _ in 0..READ_ROUND_COUNT_MAX {
@@ -256,7 +274,7 @@ async fn foresee(
             observed: observed.clone(),
             owners: owners.clone(),
             new: Arc::clone(&subject.new.graph),
-            before: subject.before.map(|before| Arc::clone(&before.graph)),
+            before: before.map(|before| Arc::clone(&before.graph)),
             chosen: Arc::clone(&place.chosen),
         };
         let foreseen = subject.planning.run(reader.end(), move || asked.answer());

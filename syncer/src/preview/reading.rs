@@ -114,7 +114,13 @@ impl Reader {
             ..self.anew()
         };
         let listed = reader
-            .list(&root, &resources::spokes(), "", None, count_max)
+            .list(
+                &root,
+                &resources::spokes(),
+                "",
+                ListRequest::default(),
+                count_max,
+            )
             .await?;
         let spokes = listed.items.into_iter();
         let spokes = spokes.filter_map(|spoke| serde_json::from_value(spoke).ok());
@@ -127,14 +133,10 @@ impl Reader {
         cluster: &LogicalCluster,
         gvr: &GroupVersionResource,
         namespace: &str,
-        label_selector: Option<Selector>,
+        request: ListRequest,
         count_max: usize,
     ) -> Result<Listed, String> {
         let endpoint = endpoint(cluster, gvr, namespace);
-        let request = ListRequest {
-            label_selector,
-            field_selector: None,
-        };
         let mut items: Vec<Value> = Vec::new();
         let mut token = String::new();
         loop {
@@ -190,7 +192,11 @@ impl Reader {
                 let selector = selector.parse::<Selector>();
                 let selector = selector.map_err(|error| error.to_string())?;
                 let (gvr, namespace) = (&wanted.gvr, &wanted.namespace);
-                let listed = self.list(cluster, gvr, namespace, Some(selector), EXTERNAL_COUNT_MAX);
+                let request = ListRequest {
+                    label_selector: Some(selector),
+                    ..ListRequest::default()
+                };
+                let listed = self.list(cluster, gvr, namespace, request, EXTERNAL_COUNT_MAX);
                 let listed = listed.await?;
                 if listed.left_count > 0 {
                     return Err("it selects more objects than a preview reads".to_owned());
@@ -270,7 +276,9 @@ mod tests {
     async fn list(reader: &Reader, count_max: usize) -> Result<Listed, String> {
         let cluster = "east".parse().expect("it is a name");
         let gvr = GroupVersionResource::new("example.com", "v1", "widgets");
-        reader.list(&cluster, &gvr, "", None, count_max).await
+        reader
+            .list(&cluster, &gvr, "", ListRequest::default(), count_max)
+            .await
     }
 
     #[tokio::test]

@@ -158,7 +158,7 @@ async fn see_fleet(folder: &Scratch) {
     let matrix: serde_json::Value =
         serde_json::from_str(&print(&["fleet", "matrix", "-o", "json"])).expect("is JSON");
     let cells = &matrix["definitions"][0]["instances"];
-    let count = serde_json::json!({"ready": 1, "total": 1});
+    let count = serde_json::json!({"ready": 1, "total": 1, "firstRevision": 1, "lastRevision": 1});
     assert_eq!(
         *cells,
         serde_json::json!({"spoke-1": count, "spoke-2": count}),

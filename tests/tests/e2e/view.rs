@@ -162,6 +162,7 @@ async fn the_fleet_is_seen_in_a_browser_live_and_with_the_rights_of_who_looks() 
     is_content(&tab);
     what_changes_is_seen(&scene, &mut tab).await;
     a_change_is_previewed(&mut tab).await;
+    what_differs_is_told(&scene, &mut tab).await;
     nothing_foreign_runs(&scene, &mut tab).await;
     a_tenant_sees_its_own(&scene).await;
     people_sign_in_at_an_issuer(&scene).await;
@@ -300,6 +301,32 @@ async fn people_sign_in_at_an_issuer(scene: &Scene) {
     )
     .await;
     is_content(tab);
+}
+
+/// What somebody has changed in the cluster is told on the page of the instance.
+async fn what_differs_is_told(scene: &Scene, tab: &mut Tab) {
+    go(
+        tab,
+        "#/instances/webapps.v1alpha1.kro.run/east/default/shop",
+    )
+    .await;
+    let open = "document.querySelector('details.preview summary')";
+    tab.until(open).await;
+    tab.eval(&format!("{open}.click()")).await;
+    tab.until(&shows("Nothing differs.")).await;
+    // What the hub would put right at once stays while the instance is suspended.
+    let suspend = ["annotate", "webapp", "shop", "kro.run/reconcile=suspended"];
+    scene.hub.at("east").must(&suspend).await;
+    let replicas = ["scale", "deployment/shop", "--replicas=3"];
+    scene.east.kubectl().must(&replicas).await;
+    for _closed_and_open in 0..2 {
+        tab.eval(&format!("{open}.click()")).await;
+    }
+    tab.until(&shows(".spec.replicas")).await;
+    tab.screenshot("instance-differs").await;
+    accessible(tab, "what differs").await;
+    let go_on = ["annotate", "webapp", "shop", "kro.run/reconcile-"];
+    scene.hub.at("east").must(&go_on).await;
 }
 
 async fn every_page_shows_what_is(scene: &Scene, tab: &mut Tab) {

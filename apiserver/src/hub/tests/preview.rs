@@ -19,7 +19,7 @@ async fn whoever_previews_reads_as_the_caller_and_writes_nothing() {
     let world = World::new().await;
     let nobody_previews = world.ask(ADMIN, Method::POST, PREVIEWS, body()).await;
     assert_eq!(nobody_previews.code, 503, "{nobody_previews:?}");
-    world.hub.set_previewer(Arc::new(|caller, home, definition| {
+    world.hub.set_previewer(Arc::new(|caller, home, spec| {
         Box::pin(async move {
             let mut codes = Vec::new();
             for (method, path) in [
@@ -37,7 +37,7 @@ async fn whoever_previews_reads_as_the_caller_and_writes_nothing() {
                 let answer = caller.send(request.unwrap()).await;
                 codes.push(answer.status().as_u16());
             }
-            json!({"codes": codes, "home": home.as_str(), "name": definition["metadata"]["name"]})
+            json!({"codes": codes, "home": home.as_str(), "name": spec.definition["metadata"]["name"]})
         })
     }));
     let asks = || rule(&["create"], "wheelhouse.dev", &["definitionpreviews"], &[]);
