@@ -249,11 +249,7 @@ addEventListener("wheelhouse-unauthorized", async () => {
   const user = await whoAmI().catch(() => app.user);
   mine.isDoubted = false;
   if (mine !== session || mine.ending.signal.aborted || user) return;
-  attempt += 1;
-  stop();
-  app.user = null;
-  app.problem = { code: 401, message: "The hub no longer accepts this credential." };
-  update();
+  strand({ code: 401, message: "The hub no longer accepts this credential." });
 });
 
 const KEYS = { f: links.fleet, i: "#/instances", d: links.definitions, m: links.matrix };
@@ -306,13 +302,18 @@ const frame = () => {
     <main id="main">${page ? content() : html`<h1 tabindex="-1">No such page</h1><p><a href=${links.fleet}>To the fleet</a></p>`}</main>`;
 };
 
-function leave() {
+/** Shows the page of sign-in, and why. */
+function strand(problem) {
   attempt += 1;
-  signOut();
   stop();
-  app.user = null;
-  app.problem = null;
+  [app.user, app.problem] = [null, problem];
+  offer(attempt);
   update();
+}
+
+function leave() {
+  signOut();
+  strand(null);
 }
 
 function enter(event) {

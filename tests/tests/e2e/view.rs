@@ -18,6 +18,8 @@ use wheelhouse_tests::{
 use super::stage::{WEBAPP, instance};
 
 const TOKENS: &str = "chief,chief,1,\"system:masters\"\nalice,alice,2\nnobody,nobody,3\n";
+const SIGN_OUT: &str =
+    "[...document.querySelectorAll('button')].find(it => it.innerText === 'Sign out').click()";
 /// What must stay text wherever it stands.
 const HOSTILE: &str = "<img src=x onerror=pwned=1><script>pwned=1</script>";
 /// Faults of accessibility that fail the trial.
@@ -250,10 +252,7 @@ async fn strangers_are_let_in_by_a_good_token_alone(scene: &Scene) {
         .open(&format!("{}/ui/#/instances", scene.hub.server()))
         .await;
     other.until("document.querySelector('#token')").await;
-    tab.eval(
-        "[...document.querySelectorAll('button')].find(it => it.innerText === 'Sign out').click()",
-    )
-    .await;
+    tab.eval(SIGN_OUT).await;
     tab.until("document.querySelector('#token')").await;
     is(
         tab,
@@ -290,6 +289,8 @@ async fn people_sign_in_at_an_issuer(scene: &Scene) {
         &json!("wheelhouse.token"),
     )
     .await;
+    tab.eval(SIGN_OUT).await;
+    tab.until(button).await;
     // Somebody else's code is not taken: whoever sends a link would sign others in as himself.
     let other = &mut scene.browser.tab(1000, 700).await;
     other.open(&format!("{base}?code=code-1&state=x")).await;
