@@ -113,7 +113,8 @@ async fn fill(
         return Ok(()); // what is not served any more is left as it is
     }
     let schema = ResolvedKind::defined(graph.definition(), &graph.gvr().version)?.schema;
-    let children = children(reader, subject, cluster).await;
+    let only = subject.only.and_then(|_| listed.items.first());
+    let children = children(reader, subject, cluster, only).await;
     let mut unread = String::new();
     let children = children.unwrap_or_else(|reason| {
         unread = format!("children are not compared: {reason}");
@@ -148,7 +149,7 @@ fn is_nothing(one: &InstancePreview) -> bool {
         && one.waiting.is_empty()
 }
 
-/// Reads all children of the definition's kinds, before and after.
+/// Reads the children of the definition's kinds, before and after: all of them, or those of one instance.
 ///
 /// # Errors
 /// Why a kind of them cannot be read: without it, what is there would count as absent.
@@ -156,7 +157,12 @@ async fn children(
     reader: &Reader,
     subject: &Subject<'_>,
     cluster: &LogicalCluster,
+    only: Option<&Value>,
 ) -> Result<Option<Children>, String> {
+    let selector = match only {
+        Some(instance) => children::owned_by(&graph::applyset_id(instance)),
+        None => children::owned(),
+    };
     let drafts = subject.before.into_iter().chain([subject.new]);
     let kinds: BTreeSet<GroupVersionResource> = drafts
         .flat_map(|draft| draft.graph.child_kinds())
@@ -166,7 +172,7 @@ async fn children(
     let mut children = Children::new();
     for gvr in kinds {
         let request = ListRequest {
-            label_selector: Some(children::owned()),
+            label_selector: Some(selector.clone()),
             ..ListRequest::default()
         };
         let listed = reader.list(cluster, &gvr, "", request, CHILD_COUNT_MAX);

@@ -18,6 +18,7 @@ use std::{
 
 use api::{
     GroupResource, GroupVersionKind, GroupVersionResource,
+    kro::keys::LABEL_APPLYSET_PART_OF,
     meta::is_newer,
     selector::Selector,
     wheelhouse::{InventorySpec, origin},
@@ -40,6 +41,12 @@ use super::{
 pub(crate) fn owned() -> Selector {
     let selector = "kro.run/owned=true".parse();
     selector.expect("one label with its value is a selector")
+}
+
+/// Selects what belongs to one set.
+pub(crate) fn owned_by(applyset_id: &str) -> Selector {
+    let selector = format!("{LABEL_APPLYSET_PART_OF}={applyset_id}").parse();
+    selector.expect("an id is a label's value")
 }
 
 /// A kind that is watched, with the endpoint to watch it at.
