@@ -57,26 +57,7 @@ async fn follow(lists: Vec<fn(&str) -> Reply>, watches: Vec<fn(&str) -> Reply>) 
     };
     let server =
         Server::start(move |request| script.next(request.uri().query().unwrap_or_default())).await;
-    let tasks = Tasks::new();
-    let config = Config {
-        client: server.connect().await.client(),
-        endpoint: endpoint(),
-        label_selector: Some("a=b".parse().unwrap()),
-        field_selector: None,
-        name: "test".to_owned(),
-    };
-    let events = start_with(
-        config,
-        timing(),
-        Signals::default(),
-        &tasks,
-        tasks.child_token(),
-    );
-    Followed {
-        server,
-        tasks,
-        events,
-    }
+    follow_with(server, timing()).await
 }
 
 /// Follows what a server tells of the collection, by other deadlines.
@@ -85,7 +66,7 @@ async fn follow_with(server: Server, timing: Timing) -> Followed {
     let config = Config {
         client: server.connect().await.client(),
         endpoint: endpoint(),
-        label_selector: None,
+        label_selector: Some("a=b".parse().unwrap()),
         field_selector: None,
         name: "test".to_owned(),
     };

@@ -24,7 +24,7 @@ const WEBSOCKET: &str = "connection: Upgrade\r\nupgrade: websocket\r\n";
 const STREAM_COUNT: usize = 3;
 
 /// A spoke whose pods answer a request for another protocol by their names.
-async fn hostile() -> FakeSpoke {
+pub(super) async fn hostile() -> FakeSpoke {
     FakeSpoke::start(|head, body| {
         let path = head.split(' ').nth(1).unwrap_or_default();
         let path = path.split('?').next().unwrap_or_default();

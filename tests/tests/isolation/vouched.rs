@@ -11,10 +11,13 @@ use wheelhouse_tests::{
     pki::{Authority, Pair, kubeconfig},
     process::Scratch,
     wait::within,
-    wire::{Address, FakeSpoke, Wire, json_answer},
+    wire::{Address, FakeSpoke, Wire},
 };
 
-use super::support::{Answer, Fixture, JSON, MERGE_PATCH, RBAC, RGDS, SPOKES, User, base};
+use super::{
+    floods, streams,
+    support::{Answer, Fixture, JSON, MERGE_PATCH, RBAC, RGDS, SPOKES, User, base},
+};
 
 const HTTP1: &[&str] = &["http/1.1"];
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -158,7 +161,7 @@ impl Stage {
             ..Settings::default()
         };
         let fixture = Fixture::start_with(&["alice"], settings);
-        let (fixture, east, fake) = tokio::join!(fixture, Spoke::start("east"), fake_spoke());
+        let (fixture, east, fake) = tokio::join!(fixture, Spoke::start("east"), streams::hostile());
         let file = scratch.write("fake.kubeconfig", fake.kubeconfig("fake"));
         let from = file.display().to_string();
         let added = ["spoke", "add", "fake", "--from", &from];
@@ -250,33 +253,6 @@ impl Stage {
             client: Some(client),
         }
     }
-}
-
-/// A spoke that decides nothing, and remembers who asks.
-async fn fake_spoke() -> FakeSpoke {
-    FakeSpoke::start(|head, body| {
-        let path = head.split(' ').nth(1).unwrap_or_default();
-        let path = path.split('?').next().unwrap_or_default();
-        let sent: Value = serde_json::from_slice(body).unwrap_or_default();
-        let status = |code: u16| json_answer(code, &json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code}));
-        match path {
-            "/apis/authorization.k8s.io/v1/subjectaccessreviews" => json_answer(
-                201,
-                &json!({"kind": "SubjectAccessReview", "spec": sent["spec"], "status": {"allowed": true}}),
-            ),
-            "/version" => json_answer(200, &json!({"major": "1", "minor": "36", "gitVersion": "v1.36.0"})),
-            "/api/v1/namespaces/kube-system" => {
-                json_answer(200, &json!({"kind": "Namespace", "metadata": {"name": "kube-system", "uid": "fake"}}))
-            }
-            MAPS => json_answer(200, &json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {}, "items": []})),
-            "/api/v1/namespaces/default/pods/good/exec" => {
-                b"HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\r\nhello of the pod".to_vec()
-            }
-            "/api/v1/namespaces/default/pods/refuses/exec" => status(403),
-            _ => status(404),
-        }
-    })
-    .await
 }
 
 // === impl Person ===
@@ -842,19 +818,18 @@ async fn a_pass_is_good_at_a_real_spoke(stage: &Stage, people: &[Person]) {
 /// S25: a host carries the requests of all its users over few connections. One who takes back what was begun, at once and in numbers, ends
 /// neither the connection nor what the others do over it.
 async fn one_of_a_hosts_users_ends_nothing_of_the_others(stage: &Stage) {
-    let mut wire = super::floods::http2(&stage.address, Some(&stage.proxy())).await;
-    wire.write(super::floods::taken_back(1, 400)).await;
-    wire.write(super::floods::request(801)).await;
-    let answered = tokio::time::timeout(PATIENCE, super::floods::is_answered(&mut wire, 801)).await;
+    let mut wire = floods::http2(&stage.address, Some(&stage.proxy())).await;
+    wire.write(floods::taken_back(1, 400)).await;
+    wire.write(floods::request(801)).await;
+    let answered = tokio::time::timeout(PATIENCE, floods::is_answered(&mut wire, 801)).await;
     assert_eq!(answered, Ok(true), "the connection of a front proxy");
     // Whoever comes with another certificate, or with none, is cut.
     let stranger = stage.proxies.client("mallory", &[]);
     for client in [None, Some(&stranger)] {
-        let mut wire = super::floods::http2(&stage.address, client).await;
-        wire.write(super::floods::taken_back(1, 400)).await;
-        wire.write(super::floods::request(801)).await;
-        let answered =
-            tokio::time::timeout(PATIENCE, super::floods::is_answered(&mut wire, 801)).await;
+        let mut wire = floods::http2(&stage.address, client).await;
+        wire.write(floods::taken_back(1, 400)).await;
+        wire.write(floods::request(801)).await;
+        let answered = tokio::time::timeout(PATIENCE, floods::is_answered(&mut wire, 801)).await;
         assert_eq!(
             answered,
             Ok(false),
