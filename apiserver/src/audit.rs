@@ -343,21 +343,10 @@ impl Audit {
         treatment: Treatment,
         arrived: Arrived<'_>,
     ) -> Box<Record> {
-        let headers = &arrived.parts.headers;
         Box::new(Record {
             backends: Arc::clone(backends),
             trail: Arc::new(Trail::new(treatment.level, treatment.managed_fields)),
-            asked: Asked {
-                level: treatment.level,
-                audit_id: arrived.audit_id.clone(),
-                uri: arrived.parts.uri.clone(),
-                method: arrived.parts.method.clone(),
-                info: arrived.info.cloned(),
-                user: arrived.user.cloned(),
-                addresses: event::addresses(headers, arrived.address),
-                user_agent: headers.get(header::USER_AGENT).cloned(),
-                received: arrived.at,
-            },
+            asked: Asked::new(treatment.level, &arrived),
             omitted: treatment.omitted,
             is_selective: matches!(self.selection, Selection::Changes),
             outcome: None,

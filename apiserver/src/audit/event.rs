@@ -7,14 +7,14 @@
 //!
 //! Source: `apiserver/pkg/apis/audit/v1/types.go`, `apiserver/pkg/audit/request.go`.
 
-use std::net::IpAddr;
+use std::{fmt, net::IpAddr};
 
 use api::status::Status;
-use http::{HeaderMap, HeaderValue, Uri};
-use jiff::Timestamp;
+use http::{HeaderMap, HeaderValue, Uri, header};
+use jiff::{Timestamp, tz::Offset};
 use serde_json::Value;
 
-use super::policy::Stage;
+use super::{Arrived, policy::Stage};
 use crate::request::{Level, Noted, ObjectNames, RequestInfo, UserInfo};
 
 /// Longest name of a client. Source: `maxUserAgentLength`.
@@ -39,14 +39,12 @@ const REDACTED: &str = "REDACTED";
 pub(super) struct Asked {
     pub(super) level: Level,
     pub(super) audit_id: HeaderValue,
-    pub(super) uri: Uri,
-    /// The verb of a request whose path says nothing.
-    pub(super) method: http::Method,
     pub(super) info: Option<RequestInfo>,
-    pub(super) user: Option<std::sync::Arc<UserInfo>>,
-    pub(super) addresses: Vec<IpAddr>,
-    pub(super) user_agent: Option<HeaderValue>,
     pub(super) received: Timestamp,
+    /// The URI, the verb and the sender, as fields. All events of a request have the same.
+    sender: Vec<u8>,
+    /// Where the request came from, as fields.
+    origin: Vec<u8>,
 }
 
 /// What an event says of a request's end.
@@ -57,6 +55,38 @@ pub(super) struct Outcome {
     pub(super) status: Option<Value>,
     /// What was answered, as compact JSON.
     pub(super) response: Option<Vec<u8>>,
+}
+
+// === impl Asked ===
+
+impl Asked {
+    pub(super) fn new(level: Level, arrived: &Arrived<'_>) -> Self {
+        let parts = arrived.parts;
+        let mut sender = Writer::with_capacity(512);
+        sender.key("requestURI");
+        sender.uri(&parts.uri);
+        match arrived.info {
+            Some(info) => sender.text("verb", info.verb.as_str()),
+            None => sender.text("verb", &parts.method.as_str().to_ascii_lowercase()),
+        }
+        sender.key("user");
+        sender.user(arrived.user.map(|user| &**user));
+        let mut origin = Writer::with_capacity(128);
+        origin.addresses(&addresses(&parts.headers, arrived.address));
+        let user_agent = parts.headers.get(header::USER_AGENT);
+        if let Some(user_agent) = user_agent.filter(|it| !it.is_empty()) {
+            let text = String::from_utf8_lossy(user_agent.as_bytes());
+            origin.text("userAgent", &cut(&text));
+        }
+        Self {
+            level,
+            audit_id: arrived.audit_id.clone(),
+            info: arrived.info.cloned(),
+            received: arrived.at,
+            sender: sender.out,
+            origin: origin.out,
+        }
+    }
 }
 
 // === impl Outcome ===
@@ -111,7 +141,7 @@ fn cut_status(value: &mut Value) {
 /// The addresses that a request came by: what proxies say, then the other end of the connection.
 ///
 /// Source: `apimachinery/pkg/util/net/http.go` (`SourceIPs`).
-pub(super) fn addresses(headers: &HeaderMap, peer: Option<IpAddr>) -> Vec<IpAddr> {
+fn addresses(headers: &HeaderMap, peer: Option<IpAddr>) -> Vec<IpAddr> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let forwarded = text("x-forwarded-for").unwrap_or_default().split(',');
     let mut addresses: Vec<IpAddr> = forwarded
@@ -138,9 +168,7 @@ pub(super) fn line(
     outcome: Option<&Outcome>,
     (stage, at): (Stage, Timestamp),
 ) -> Vec<u8> {
-    let mut event = Writer {
-        out: Vec::with_capacity(1024),
-    };
+    let mut event = Writer::with_capacity(1024);
     event.raw(r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1""#);
     event.text("level", asked.level.as_str());
     event.text(
@@ -148,25 +176,12 @@ pub(super) fn line(
         &String::from_utf8_lossy(asked.audit_id.as_bytes()),
     );
     event.text("stage", stage.as_str());
-    event.key("requestURI");
-    event.uri(&asked.uri);
-    match &asked.info {
-        Some(info) => event.text("verb", info.verb.as_str()),
-        None => event.text("verb", &asked.method.as_str().to_ascii_lowercase()),
-    }
-    event.key("user");
-    event.user(asked.user.as_deref());
+    event.out.extend_from_slice(&asked.sender);
     if let Some(user) = &noted.impersonated {
         event.key("impersonatedUser");
         event.user(Some(user));
     }
-    event.addresses(&asked.addresses);
-    if let Some(user_agent) = asked.user_agent.as_ref().filter(|it| !it.is_empty()) {
-        event.text(
-            "userAgent",
-            &cut(&String::from_utf8_lossy(user_agent.as_bytes())),
-        );
-    }
+    event.out.extend_from_slice(&asked.origin);
     if let Some(info) = asked.info.as_ref().filter(|info| info.is_resource) {
         event.reference(info, &noted.object);
     }
@@ -192,6 +207,32 @@ fn cut(user_agent: &str) -> std::borrow::Cow<'_, str> {
     let end = user_agent.floor_char_boundary(USER_AGENT_BYTES_MAX);
     let start = user_agent.get(..end).unwrap_or_default();
     format!("{start}{CUT}").into()
+}
+
+/// What a request names, or else what its object does.
+const fn either<'a>(said: &'a str, found: &'a str) -> &'a str {
+    if said.is_empty() { found } else { said }
+}
+
+/// `2026-11-26T04:01:50.000001Z`. Source: `metav1.MicroTime`.
+fn time_text(time: Timestamp) -> [u8; 27] {
+    let mut text = *b"0000-00-00T00:00:00.000000Z";
+    let time = Offset::UTC.to_datetime(time);
+    let mut write = |at: usize, digits: usize, number: i32| {
+        let mut rest = number.unsigned_abs();
+        for place in text.iter_mut().skip(at).take(digits).rev() {
+            *place = b'0' + u8::try_from(rest % 10).unwrap_or_default();
+            rest /= 10;
+        }
+    };
+    write(0, 4, time.year().into());
+    write(5, 2, time.month().into());
+    write(8, 2, time.day().into());
+    write(11, 2, time.hour().into());
+    write(14, 2, time.minute().into());
+    write(17, 2, time.second().into());
+    write(20, 6, time.subsec_nanosecond() / 1_000);
+    text
 }
 
 /// A query without the values of parameters that are credentials; `None` where there are none.
@@ -222,6 +263,12 @@ struct Writer {
 // === impl Writer ===
 
 impl Writer {
+    fn with_capacity(bytes: usize) -> Self {
+        Self {
+            out: Vec::with_capacity(bytes),
+        }
+    }
+
     fn raw(&mut self, text: &str) {
         self.out.extend_from_slice(text.as_bytes());
     }
@@ -236,6 +283,13 @@ impl Writer {
     fn string(&mut self, text: &str) {
         // Writing into memory does not fail, and a text is always JSON.
         drop(serde_json::to_writer(&mut self.out, text));
+    }
+
+    /// What is displayed without characters that JSON escapes.
+    fn displayed(&mut self, value: impl fmt::Display) {
+        use std::io::Write as _;
+        // Writing into memory does not fail.
+        drop(write!(self.out, "\"{value}\""));
     }
 
     fn text(&mut self, key: &str, text: &str) {
@@ -318,14 +372,17 @@ impl Writer {
         if addresses.is_empty() {
             return;
         }
+        let mut first = true;
         self.key("sourceIPs");
-        let texts: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
-        self.list(&texts);
+        self.raw("[");
+        for address in addresses {
+            self.separate(&mut first);
+            self.displayed(address);
+        }
+        self.raw("]");
     }
 
     fn reference(&mut self, info: &RequestInfo, object: &ObjectNames) {
-        let either =
-            |said: &str, found: &str| if said.is_empty() { found } else { said }.to_owned();
         let mut first = true;
         self.key("objectRef");
         self.raw("{");
@@ -333,9 +390,9 @@ impl Writer {
         self.optional(
             &mut first,
             "namespace",
-            &either(&info.namespace, &object.namespace),
+            either(&info.namespace, &object.namespace),
         );
-        self.optional(&mut first, "name", &either(&info.name, &object.name));
+        self.optional(&mut first, "name", either(&info.name, &object.name));
         self.optional(&mut first, "uid", &object.uid);
         self.optional(&mut first, "apiGroup", &info.group);
         self.optional(&mut first, "apiVersion", &info.version);
@@ -370,12 +427,12 @@ impl Writer {
     fn time(&mut self, key: &str, time: Timestamp) {
         self.key(key);
         self.raw("\"");
-        self.raw(&format!("{time:.6}"));
+        self.out.extend_from_slice(&time_text(time));
         self.raw("\"");
     }
 
     fn annotations(&mut self, asked: &Asked, noted: &Noted) {
-        let cluster = asked.info.as_ref().map(|info| info.cluster.to_string());
+        let cluster = asked.info.as_ref().map(|info| &info.cluster);
         if cluster.is_none() && noted.annotations.is_empty() {
             return;
         }
@@ -392,7 +449,7 @@ impl Writer {
             self.separate(&mut first);
             self.string(CLUSTER);
             self.raw(":");
-            self.string(&cluster);
+            self.displayed(cluster);
         }
         self.raw("}");
     }

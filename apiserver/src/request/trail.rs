@@ -7,7 +7,7 @@
 //!
 //! Source: `apiserver/pkg/audit/request.go`, `.../context.go`.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use api::meta;
 use parking_lot::Mutex;
@@ -63,7 +63,7 @@ pub(crate) enum ManagedFields {
 #[derive(Debug, Default)]
 pub(crate) struct Noted {
     /// What authorization and admission say about it.
-    pub(crate) annotations: BTreeMap<String, String>,
+    pub(crate) annotations: BTreeMap<Cow<'static, str>, String>,
     /// As whom its sender acts.
     pub(crate) impersonated: Option<Arc<UserInfo>>,
     /// What the object that was sent is called.
@@ -167,21 +167,21 @@ impl Trail {
         self.set(REASON, reason);
     }
 
-    fn set(&self, key: &str, value: &str) {
+    fn set(&self, key: &'static str, value: &str) {
         let mut noted = self.noted.lock();
-        noted.annotations.insert(key.to_owned(), value.to_owned());
+        noted.annotations.insert(key.into(), value.to_owned());
     }
 
     /// Adds an annotation. Another value of the same key stands behind the first; what would make the event too long is left
     /// out.
     pub(crate) fn annotate(&self, key: String, value: String) {
         let annotations = &mut self.noted.lock().annotations;
-        let bytes = |(key, value): (&String, &String)| key.len() + value.len();
+        let bytes = |(key, value): (&Cow<'_, str>, &String)| key.len() + value.len();
         let used: usize = annotations.iter().map(bytes).sum();
         if used + key.len() + value.len() > ANNOTATIONS_BYTES_MAX {
             return;
         }
-        let known = annotations.entry(key).or_default();
+        let known = annotations.entry(key.into()).or_default();
         if known.is_empty() {
             *known = value;
         } else if !known.split(", ").any(|it| it == value) {
@@ -302,7 +302,7 @@ mod tests {
             assert_eq!(noted.request, None);
             assert_eq!(
                 noted.annotations,
-                [(TRUNCATED.to_owned(), "true".to_owned())].into()
+                [(TRUNCATED.into(), "true".to_owned())].into()
             );
         });
     }

@@ -2,30 +2,55 @@
 
 use std::sync::Arc;
 
-use http::Method;
+use http::{Method, request::Parts};
 use serde_json::json;
 
 use super::*;
 use crate::route;
 
-fn asked(method: Method, uri: &str) -> Asked {
-    let uri: Uri = uri.parse().expect("a URI");
-    Asked {
-        level: Level::Metadata,
-        audit_id: HeaderValue::from_static("id-1"),
-        info: route::route(&method, &uri).ok(),
-        method,
-        uri,
-        user: Some(Arc::new(UserInfo::authenticated("alice", ["dev"]))),
-        addresses: Vec::new(),
-        user_agent: None,
-        received: Timestamp::from_microsecond(1_795_000_000_000_001).expect("a time"),
+/// A request, as it arrives.
+struct Sent {
+    audit_id: HeaderValue,
+    parts: Parts,
+    info: Option<RequestInfo>,
+    user: Option<Arc<UserInfo>>,
+    address: Option<IpAddr>,
+}
+
+impl Sent {
+    fn new(method: Method, uri: &str) -> Self {
+        let request = http::Request::builder().method(method).uri(uri).body(());
+        let (parts, ()) = request.expect("a request").into_parts();
+        Self {
+            audit_id: HeaderValue::from_static("id-1"),
+            info: route::route(&parts.method, &parts.uri).ok(),
+            parts,
+            user: Some(Arc::new(UserInfo::authenticated("alice", ["dev"]))),
+            address: None,
+        }
+    }
+
+    fn asked(&self) -> Asked {
+        let arrived = Arrived {
+            audit_id: &self.audit_id,
+            parts: &self.parts,
+            info: self.info.as_ref(),
+            user: self.user.as_ref(),
+            address: self.address,
+            at: Timestamp::from_microsecond(1_795_000_000_000_001).expect("a time"),
+        };
+        Asked::new(Level::Metadata, &arrived)
+    }
+
+    fn comes_from(&mut self, user_agent: &[u8]) {
+        let value = HeaderValue::from_bytes(user_agent).expect("a header");
+        self.parts.headers.insert(header::USER_AGENT, value);
     }
 }
 
-fn event(asked: &Asked, noted: &Noted, outcome: Option<&Outcome>) -> Value {
+fn event(sent: &Sent, noted: &Noted, outcome: Option<&Outcome>) -> Value {
     let at = Timestamp::from_microsecond(1_795_000_000_500_000).expect("a time");
-    let line = line(asked, noted, outcome, (Stage::ResponseComplete, at));
+    let line = line(&sent.asked(), noted, outcome, (Stage::ResponseComplete, at));
     let (end, text) = line.split_last().expect("a line");
     assert_eq!(*end, b'\n');
     assert!(!text.contains(&b'\n'), "{}", String::from_utf8_lossy(text));
@@ -35,22 +60,21 @@ fn event(asked: &Asked, noted: &Noted, outcome: Option<&Outcome>) -> Value {
 /// The form is what kube-apiserver 1.36.3 writes.
 #[test]
 fn an_event_has_the_fields_of_kubernetes() {
-    let mut asked = asked(
+    let mut sent = Sent::new(
         Method::POST,
         "/clusters/east/api/v1/namespaces/default/configmaps?dryRun=All",
     );
-    asked.addresses = vec!["127.0.0.1".parse().expect("an address")];
-    asked.user_agent = Some(HeaderValue::from_static("kubectl/v1.36.3"));
+    sent.address = "127.0.0.1".parse().ok();
+    sent.comes_from(b"kubectl/v1.36.3");
     let mut noted = Noted {
         impersonated: Some(Arc::new(UserInfo::authenticated("bob", ["dev"]))),
         request: Some(b"{\"a\":1}".to_vec()),
         ..Noted::default()
     };
     noted.object.name = "one".to_owned();
-    noted.annotations.insert(
-        "authorization.k8s.io/decision".to_owned(),
-        "allow".to_owned(),
-    );
+    noted
+        .annotations
+        .insert("authorization.k8s.io/decision".into(), "allow".to_owned());
     let status = Status::not_found(&api::GroupResource::new("", "configmaps"), "one");
     let outcome = Outcome::of_status(&status, 404);
     let groups = json!(["dev", "system:authenticated"]);
@@ -73,11 +97,11 @@ fn an_event_has_the_fields_of_kubernetes() {
         "stageTimestamp": "2026-11-18T11:06:40.500000Z",
         "annotations": {"authorization.k8s.io/decision": "allow", "wheelhouse.dev/cluster": "east"},
     });
-    assert_eq!(event(&asked, &noted, Some(&outcome)), want);
+    assert_eq!(event(&sent, &noted, Some(&outcome)), want);
     // A sender who is not known, and a path that is none.
-    asked.user = None;
-    asked.info = None;
-    let event = event(&asked, &Noted::default(), None);
+    sent.user = None;
+    sent.info = None;
+    let event = event(&sent, &Noted::default(), None);
     assert_eq!(
         (&event["user"], &event["verb"]),
         (&json!({}), &json!("post"))
@@ -87,22 +111,36 @@ fn an_event_has_the_fields_of_kubernetes() {
 
 #[test]
 fn what_clients_say_ends_no_line_and_no_field() {
-    let mut asked = asked(
+    let mut sent = Sent::new(
         Method::GET,
         "/api/v1/namespaces/x%0A%22,%22user%22:%22y/pods",
     );
-    asked.user = Some(Arc::new(UserInfo::authenticated(
+    sent.user = Some(Arc::new(UserInfo::authenticated(
         "eve\n\"}{\"user\":\"admin\"",
         ["\u{2028}"],
     )));
     let long = format!("{}é", "u".repeat(USER_AGENT_BYTES_MAX - 1));
-    asked.user_agent = HeaderValue::from_bytes(long.as_bytes()).ok();
-    asked.audit_id = HeaderValue::from_bytes(b"\xff\"").expect("a header");
-    let found = event(&asked, &Noted::default(), None);
+    sent.comes_from(long.as_bytes());
+    sent.audit_id = HeaderValue::from_bytes(b"\xff\"").expect("a header");
+    let found = event(&sent, &Noted::default(), None);
     assert_eq!(found["user"]["username"], "eve\n\"}{\"user\":\"admin\"");
     assert_eq!(found["objectRef"]["namespace"], "x\n\",\"user\":\"y");
     let cut = format!("{}{CUT}", "u".repeat(USER_AGENT_BYTES_MAX - 1));
     assert_eq!(found["userAgent"], cut);
+}
+
+#[test]
+fn times_have_six_digits_of_a_second() {
+    for (microsecond, want) in [
+        (0, "1970-01-01T00:00:00.000000Z"),
+        (-1, "1969-12-31T23:59:59.999999Z"),
+        (1_795_000_000_000_001, "2026-11-18T11:06:40.000001Z"),
+        (253_402_207_199_999_999, "9999-12-30T21:59:59.999999Z"),
+    ] {
+        let time = Timestamp::from_microsecond(microsecond).expect("a time");
+        assert_eq!(String::from_utf8_lossy(&time_text(time)), want);
+        assert_eq!(format!("{time:.6}"), want);
+    }
 }
 
 #[test]
@@ -116,7 +154,7 @@ fn tokens_in_a_query_are_left_out() {
         ("continue=secret&tokens=x", "continue=secret&tokens=x"),
     ] {
         let found = event(
-            &asked(Method::GET, &format!("/version?{query}")),
+            &Sent::new(Method::GET, &format!("/version?{query}")),
             &Noted::default(),
             None,
         );
@@ -151,7 +189,7 @@ fn addresses_are_those_that_proxies_say_and_the_other_end() {
     }
     let many = HeaderValue::from_str(&"1.1.1.1,".repeat(10_000)).expect("a header");
     let headers = HeaderMap::from_iter([(
-        http::header::HeaderName::from_static("x-forwarded-for"),
+        header::HeaderName::from_static("x-forwarded-for"),
         many,
     )]);
     assert_eq!(addresses(&headers, None).len(), ADDRESS_COUNT_MAX);
