@@ -8,7 +8,10 @@ use std::num::NonZero;
 use std::sync::LazyLock;
 use std::thread;
 
-use tokio::sync::{Semaphore, oneshot};
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    sync::{Semaphore, oneshot},
+};
 
 use crate::error::Error;
 
@@ -21,7 +24,7 @@ const NICENESS: i32 = 19;
 static PLACES: LazyLock<Semaphore> =
     LazyLock::new(|| Semaphore::new(thread::available_parallelism().map_or(1, NonZero::get)));
 
-/// Returns what `decode` returns for an answer of `length` bytes. If the call is given up, the work still runs to its end.
+/// Returns what `decode` returns for an answer of `length` bytes. Where the runtime has one thread, that decodes it. If the call is given up, the work still runs to its end.
 ///
 /// # Errors
 /// [`Error::Transport`] where no thread can be started, or `decode` panics.
@@ -29,7 +32,7 @@ pub async fn run<T: Send + 'static>(
     length: usize,
     decode: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Error> {
-    if length <= SMALL_BYTES {
+    if length <= SMALL_BYTES || has_one_thread() {
         return Ok(decode());
     }
     let place = PLACES
@@ -51,11 +54,16 @@ pub async fn run<T: Send + 'static>(
         .map_err(|error| Error::Transport(error.into()))
 }
 
+/// Whether the runtime has one thread, as that of a tool or of a simulation, whose clock must not run on meanwhile.
+fn has_one_thread() -> bool {
+    Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[tokio::test]
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn large_answers_are_decoded_on_a_thread_of_their_own() {
         let here = thread::current().id();
         let small = run(10, || thread::current().id()).await.expect("it is run");
@@ -70,6 +78,13 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_runtime_of_one_thread_decodes_there() {
+        let here = thread::current().id();
+        let large = run(SMALL_BYTES + 1, || thread::current().id()).await;
+        assert_eq!(large.expect("it is run"), here);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn a_panic_is_the_failure_of_one_answer() {
         let failed = run(SMALL_BYTES + 1, || assert!(thread::panicking(), "planted")).await;
         assert!(matches!(failed, Err(Error::Transport(_))), "{failed:?}");

@@ -59,8 +59,9 @@ pub struct Config {
 /// What those around a reflector and the reflector tell each other while it runs. Clones are the same.
 #[derive(Clone, Debug, Default)]
 pub struct Signals {
-    /// Ends the pause after a failure.
-    wake: Arc<Notify>,
+    /// Counts how often the server was said to answer, which ends the pause after a failure: that of an attempt, too, that was
+    /// under way when it was said.
+    wakes: Arc<watch::Sender<u64>>,
     /// Counts how often everything is to be listed anew.
     relists: Arc<watch::Sender<u64>>,
     /// A server that had answered was not reached.
@@ -90,22 +91,7 @@ pub enum Event {
 
 /// Starts following a collection, until the token is cancelled or the receiver is dropped.
 pub fn start(config: Config, tasks: &Tasks, shutdown: Shutdown) -> mpsc::Receiver<Event> {
-    start_woken(config, Arc::default(), tasks, shutdown)
-}
-
-/// [`start`], with a way to end the pause after a failure: whoever knows that the server is back calls
-/// `notify_waiters`.
-pub fn start_woken(
-    config: Config,
-    wake: Arc<Notify>,
-    tasks: &Tasks,
-    shutdown: Shutdown,
-) -> mpsc::Receiver<Event> {
-    let signals = Signals {
-        wake,
-        ..Signals::default()
-    };
-    start_signalled(config, signals, tasks, shutdown)
+    start_signalled(config, Signals::default(), tasks, shutdown)
 }
 
 /// [`start`], for whoever knows of the server from elsewhere.
@@ -148,7 +134,12 @@ impl Signals {
 
     /// Ends the pauses after failures: the server answers.
     pub fn wake(&self) {
-        self.wake.notify_waiters();
+        self.wakes.send_modify(|count| *count += 1);
+    }
+
+    /// Counts how often the server was said to answer.
+    pub fn wake_count(&self) -> u64 {
+        *self.wakes.borrow()
     }
 
     /// Has everything listed anew, because the server was away and may have been set back meanwhile: it may have passed the

@@ -27,9 +27,8 @@ pub struct Namespaces {
     /// Guards what was seen; nothing else is locked while it is held.
     seen: Mutex<Seen>,
     going: Notify,
-    /// Ends the pause of the watch: the spoke answers again. The watch is the only one that waits, and a wake that comes
-    /// while it does not ends its next pause.
-    wake: Arc<Notify>,
+    /// Ends the pause of the watch: the spoke answers again.
+    signals: reflector::Signals,
 }
 
 /// In which phase a namespace is that exists.
@@ -72,12 +71,12 @@ impl Namespaces {
 
     /// Notifies the watch that the spoke answers again.
     pub(crate) fn wake(&self) {
-        self.wake.notify_one();
+        self.signals.wake();
     }
 
     #[cfg(test)]
-    pub(crate) async fn woken(&self) {
-        self.wake.notified().await;
+    pub(crate) fn wake_count(&self) -> u64 {
+        self.signals.wake_count()
     }
 
     pub(crate) fn are_followed(&self) -> bool {
@@ -123,8 +122,8 @@ impl Namespaces {
             name: format!("{spoke}/namespaces"),
         };
         namespaces.begin(Some(end.clone()));
-        let wake = Arc::clone(&namespaces.wake);
-        let mut events = reflector::start_woken(config, wake, tasks, end.clone());
+        let signals = namespaces.signals.clone();
+        let mut events = reflector::start_signalled(config, signals, tasks, end.clone());
         let namespaces = Arc::clone(namespaces);
         tasks.spawn("spoke-namespaces", async move {
             while let Some(event) = events.recv().await {

@@ -66,6 +66,8 @@ pub(super) struct Follower {
     signals: Signals,
     /// How often everything was to be listed anew.
     relists: watch::Receiver<u64>,
+    /// How often the server was said to answer; what was said before the attempt that is under way was seen.
+    wakes: watch::Receiver<u64>,
     backoff: Backoff,
     /// The pauses after a bound was met.
     bound_backoff: Backoff,
@@ -146,6 +148,7 @@ impl Follower {
         sender: mpsc::Sender<Event>,
     ) -> Self {
         let relists = signals.relists.subscribe();
+        let wakes = signals.wakes.subscribe();
         let backoff = Backoff::new(timing.pause_initial, timing.pause_max);
         let bound_backoff = Backoff::new(timing.bound_pause_initial, timing.bound_pause_max);
         let page_deadline = timing.page_deadline_initial;
@@ -155,6 +158,7 @@ impl Follower {
             sender,
             signals,
             relists,
+            wakes,
             backoff,
             bound_backoff,
             position: None,
@@ -179,6 +183,7 @@ impl Follower {
 
     async fn follow(&mut self) -> Result<(), ClosedError> {
         loop {
+            self.wakes.mark_unchanged();
             if self.relists.has_changed().unwrap_or(false) {
                 self.start_anew();
             }
@@ -205,7 +210,8 @@ impl Follower {
                     self.failed_resume_count = 0;
                     if was_short {
                         // A server that ends each watch after an event would be asked at full speed.
-                        tokio::time::sleep(self.backoff.next_pause()).await;
+                        let pause = self.backoff.next_pause();
+                        self.rest(pause).await?;
                     }
                 }
                 End::Expired(reason) => {
@@ -216,7 +222,8 @@ impl Follower {
                     );
                     self.position = None;
                     if was_short {
-                        tokio::time::sleep(self.backoff.next_pause()).await;
+                        let pause = self.backoff.next_pause();
+                        self.rest(pause).await?;
                     }
                 }
                 End::Failed {
@@ -498,10 +505,15 @@ impl Follower {
         }
         let own = self.backoff.next_pause();
         let pause = pause.map_or(own, |least| least.max(own));
+        self.rest(pause).await
+    }
+
+    /// Waits, or until the server is said to answer.
+    async fn rest(&mut self, pause: Duration) -> Result<(), ClosedError> {
         tokio::select! {
             biased;
             () = self.sender.closed() => Err(ClosedError),
-            () = self.signals.wake.notified() => {
+            _ = self.wakes.changed() => {
                 self.backoff.reset();
                 Ok(())
             }

@@ -47,6 +47,7 @@ impl Script {
 struct Followed {
     server: Server,
     tasks: Tasks,
+    signals: Signals,
     events: mpsc::Receiver<Event>,
 }
 
@@ -70,16 +71,13 @@ async fn follow_with(server: Server, timing: Timing) -> Followed {
         field_selector: None,
         name: "test".to_owned(),
     };
-    let events = start_with(
-        config,
-        timing,
-        Signals::default(),
-        &tasks,
-        tasks.child_token(),
-    );
+    let signals = Signals::default();
+    let token = tasks.child_token();
+    let events = start_with(config, timing, signals.clone(), &tasks, token);
     Followed {
         server,
         tasks,
+        signals,
         events,
     }
 }
@@ -427,6 +425,42 @@ fn slow_list() -> Reply {
         tokio::time::sleep(Duration::from_millis(300)).await;
         list(&["a"], "10", "").await
     })
+}
+
+#[tokio::test]
+async fn a_wake_ends_the_pause_of_an_attempt_that_was_under_way() {
+    let release = Arc::new(Notify::new());
+    let (released, count) = (Arc::clone(&release), Mutex::new(0));
+    let server = Server::start(move |request| {
+        let query = request.uri().query().unwrap_or_default();
+        if query.contains("watch=true") {
+            return stream_held(&[]);
+        }
+        let mut count = count.lock().unwrap();
+        *count += 1;
+        let (released, is_first) = (Arc::clone(&released), *count == 1);
+        Box::pin(async move {
+            if is_first {
+                released.notified().await;
+                return answer_json(503, &status(503, "ServiceUnavailable")).await;
+            }
+            list(&["a"], "10", "").await
+        })
+    })
+    .await;
+    let timing = Timing {
+        pause_initial: Duration::from_hours(1),
+        pause_max: Duration::from_hours(1),
+        page_deadline_initial: PATIENCE,
+        ..timing()
+    };
+    let mut followed = follow_with(server, timing).await;
+    until("the first list", || followed.list_count() == 1).await;
+    followed.signals.wake();
+    release.notify_one();
+    followed
+        .expect(&["interrupted said 503", "restarted a@10"])
+        .await;
 }
 
 #[tokio::test]
