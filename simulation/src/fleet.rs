@@ -142,9 +142,7 @@ impl Fleet {
     pub async fn join(&mut self, name: &str) -> Result<(), Failure> {
         let spoke = Spoke::new(name, Arc::clone(&self.dice), Arc::clone(&self.judge));
         self.network.join(&spoke);
-        let outside = Key::new("", "configmaps", NAMESPACE, OUTSIDE);
-        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"value": "v0"}});
-        spoke.put(outside, object, Writer::Foreign);
+        furnish(&spoke);
         controllers::start(&self.controllers, &spoke, &self.dice);
         self.spokes.insert(name.to_owned(), spoke);
         let kubeconfig = format!(
@@ -253,6 +251,13 @@ impl fmt::Debug for Fleet {
             .field("spokes", &self.spokes)
             .finish_non_exhaustive()
     }
+}
+
+/// Puts into a cluster what others have made there.
+pub(crate) fn furnish(spoke: &Spoke) {
+    let outside = Key::new("", "configmaps", NAMESPACE, OUTSIDE);
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"value": "v0"}});
+    spoke.put(outside, object, Writer::Foreign);
 }
 
 /// Names the instances of a definition at a spoke's path.

@@ -50,6 +50,10 @@ pub struct Network {
     weather: Mutex<Weather>,
     /// Until when spokes are away, and how.
     away: Mutex<BTreeMap<String, (Away, Instant)>>,
+    /// How many requests each spoke has under way, and had at most.
+    open: Mutex<BTreeMap<String, (usize, usize)>>,
+    /// How often each collection of each spoke was listed.
+    lists: Mutex<BTreeMap<(String, String), usize>>, // by spoke and URI
     /// The process that may speak; links of earlier ones are dead.
     generation: AtomicU64,
     /// Notifies streams to check whether their other end is still there.
@@ -60,6 +64,14 @@ pub struct Network {
     interloper: Mutex<Option<Interloper>>,
     request_count: AtomicU64,
     fault_count: AtomicU64,
+    /// Writes that have arrived, in spokes and in the hub.
+    write_count: AtomicU64,
+}
+
+/// A request that a spoke has under way.
+struct Open<'a> {
+    network: &'a Network,
+    spoke: &'a str,
 }
 
 /// Acts in a spoke right before a write of the hub arrives there.
@@ -74,6 +86,8 @@ impl Network {
             spokes: Mutex::default(),
             weather: Mutex::default(),
             away: Mutex::default(),
+            open: Mutex::default(),
+            lists: Mutex::default(),
             generation: AtomicU64::new(0),
             moved: watch::Sender::new(0),
             fuse: Mutex::default(),
@@ -81,6 +95,7 @@ impl Network {
             interloper: Mutex::default(),
             request_count: AtomicU64::new(0),
             fault_count: AtomicU64::new(0),
+            write_count: AtomicU64::new(0),
         })
     }
 
@@ -133,6 +148,67 @@ impl Network {
         (count(&self.request_count), count(&self.fault_count))
     }
 
+    /// Counts the requests that a spoke had under way at once, at most; watches count until they are answered.
+    pub fn open_most(&self, spoke: &str) -> usize {
+        let open = self.open.lock();
+        open.get(spoke).map_or(0, |(_, most)| *most)
+    }
+
+    /// Returns the collection of a spoke that was listed most often, and how often. Pages of one list count as one.
+    pub fn lists_most(&self, spoke: &str) -> (usize, String) {
+        let lists = self.lists.lock();
+        let lists = lists.iter().filter(|((of, _), _)| of == spoke);
+        let lists = lists.map(|((_, uri), count)| (*count, uri.clone()));
+        lists.max().unwrap_or_default()
+    }
+
+    /// Counts lists anew.
+    pub fn forget_lists(&self) {
+        self.lists.lock().clear();
+    }
+
+    fn note_list(&self, spoke: &str, asked: &crate::spoke::Asked) {
+        let is_list = asked.method == http::Method::GET
+            && !asked.is_watch()
+            && asked.parameter("continue").is_none()
+            && asked.parameter("limit").as_deref() != Some("1") // asks for the newest version
+            && crate::spoke::key_of(asked).is_some_and(|key| key.name.is_empty());
+        if is_list {
+            let uri = asked.uri.to_string();
+            *self
+                .lists
+                .lock()
+                .entry((spoke.to_owned(), uri))
+                .or_default() += 1;
+        }
+    }
+
+    /// Notes a request that a spoke has under way.
+    fn open<'a>(&'a self, spoke: &'a str) -> Open<'a> {
+        let mut open = self.open.lock();
+        let (now, most) = open.entry(spoke.to_owned()).or_default();
+        *now += 1;
+        *most = (*most).max(*now);
+        drop(open);
+        Open {
+            network: self,
+            spoke,
+        }
+    }
+
+    /// Waits until a spoke is back.
+    async fn back(&self, spoke: &str) {
+        let until = self.away.lock().get(spoke).map(|(_, until)| *until);
+        if let Some(until) = until {
+            tokio::time::sleep_until(until).await;
+        }
+    }
+
+    /// Counts the writes of the syncer that have arrived, in spokes and in the hub.
+    pub fn writes(&self) -> u64 {
+        self.write_count.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn set_interloper(&self, interloper: Option<Interloper>) {
         *self.interloper.lock() = interloper;
     }
@@ -181,6 +257,16 @@ impl Network {
         self.kill();
         self.killed.notify_one();
         std::future::pending::<()>().await;
+    }
+}
+
+// === impl Open ===
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        if let Some((now, _)) = self.network.open.lock().get_mut(self.spoke) {
+            *now = now.saturating_sub(1);
+        }
     }
 }
 

@@ -5,10 +5,13 @@
 //! The same plan and the same seed draw the same numbers in the same order: entropy is the seed's too ([`crate::entropy`]). What is not of the seed is listed in
 //! `docs/trials.md`.
 
+mod faults;
 mod foreign;
 mod imports;
+mod replaced;
 mod script;
 mod stories;
+mod trouble;
 mod verdict;
 
 use std::time::Duration;
@@ -16,6 +19,7 @@ use std::time::Duration;
 use tokio::runtime::Builder;
 
 pub use script::World;
+pub use trouble::Trouble;
 
 use crate::{
     entropy,
@@ -59,6 +63,12 @@ pub enum Story {
     Removal,
     /// An instance wants a child, does not want it, and wants it again, while answers get lost.
     Swings,
+    /// Some of many spokes are away or sick.
+    Trouble(Trouble),
+    /// Good weather, then that of the plan.
+    Faults,
+    /// A cluster is restored to what it was an hour ago, and then replaced.
+    Replaced,
 }
 
 /// What else happens in a run, of a thousand steps.
@@ -83,7 +93,7 @@ pub struct Happens {
 }
 
 /// What came of a run that found nothing wrong.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Requests over the network.
     pub requests: u64,
@@ -91,6 +101,8 @@ pub struct Report {
     pub faults: u64,
     /// How long it took by its own clock.
     pub simulated: Duration,
+    /// What was measured.
+    pub told: Vec<String>,
 }
 
 // === impl Plan ===
@@ -173,6 +185,7 @@ async fn play(plan: &Plan) -> Result<Report, Failure> {
     let simulated = began.elapsed();
     let (requests, faults) = world.fleet.network.counts();
     let violations = world.fleet.judge.violations();
+    let told = std::mem::take(&mut world.told);
     world.fleet.end().await;
     if !violations.is_empty() {
         return Err(violations.join("\n  "));
@@ -182,5 +195,6 @@ async fn play(plan: &Plan) -> Result<Report, Failure> {
         requests,
         faults,
         simulated,
+        told,
     })
 }

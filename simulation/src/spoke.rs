@@ -105,16 +105,37 @@ impl Spoke {
             dice,
             judge,
         });
+        spoke.make_namespaces();
+        spoke
+    }
+
+    fn make_namespaces(&self) {
         for name in ["default", "kube-system"] {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name},
                 "status": {"phase": "Active"}});
-            spoke.put(
+            self.put(
                 Key::new("", "namespaces", "", name),
                 namespace,
                 Writer::System,
             );
         }
-        spoke
+    }
+
+    /// Puts another cluster in the place of this one, as if its machines had been made anew. All streams end.
+    pub fn reimage(&self) {
+        let before = self.state.lock().replace();
+        for (key, object) in &before {
+            let judge = &self.judge;
+            judge.on_spoke_write(self, key, Writer::System, Some(object), None);
+        }
+        self.make_namespaces();
+        self.changed.send_modify(|pulse| pulse.epoch += 1);
+    }
+
+    /// Returns the uid by which a cluster is told from others.
+    pub fn cluster_uid(&self) -> String {
+        let namespace = self.get(&Key::new("", "namespaces", "", "kube-system"));
+        namespace.map_or_else(String::new, |it| api::meta::uid(&it).to_owned())
     }
 
     /// Returns the name of the spoke.

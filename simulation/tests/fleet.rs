@@ -18,8 +18,8 @@ use std::{
 
 use storage_conformance::Trial;
 use wheelhouse_simulation::{
-    network::Weather,
-    run::{Happens, Plan, Report, Story, run},
+    network::{Away, Weather},
+    run::{Happens, Plan, Report, Story, Trouble, run},
 };
 
 /// A run allocates more than it does anything else.
@@ -53,6 +53,9 @@ fn trial(name: &'static str, count: usize, plan: impl Fn(u64) -> Plan + Sync) {
                 total.requests += report.requests;
                 total.faults += report.faults;
                 total.simulated += report.simulated;
+                for told in report.told {
+                    println!("{name}: seed {seed}: {told}");
+                }
             }
             Err(failure) => {
                 eprintln!("{name}: {failure}");
@@ -217,6 +220,82 @@ fn r26_an_altered_link_harms_its_own_instance_at_most() {
             kills: 40,
             ..Happens::default()
         },
+        ..Plan::rough(seed)
+    });
+}
+
+/// What the rows R16, R19 and R21 allow.
+const TROUBLE: Trouble = Trouble {
+    sick: 5,
+    ways: &[Away::Silent, Away::Refused],
+    seconds: (60, 600),
+    returned_max: Duration::from_secs(5),
+    rise_max: 5,
+    open_max: 64,
+    lists_max: 1,
+};
+
+#[test]
+fn r16_spokes_that_are_cut_off_lose_nothing_and_are_right_again_at_once() {
+    trial("R16", 1, |seed| Plan {
+        spokes: 20,
+        story: Story::Trouble(TROUBLE),
+        ..Plan::rough(seed)
+    });
+}
+
+#[test]
+fn r19_slow_and_hung_spokes_are_in_nobodys_way() {
+    trial("R19", 1, |seed| Plan {
+        spokes: 100,
+        instances: 1,
+        story: Story::Trouble(Trouble {
+            ways: &[Away::Slow, Away::Hung, Away::Silent],
+            seconds: (120, 180),
+            ..TROUBLE
+        }),
+        ..Plan::rough(seed)
+    });
+}
+
+#[test]
+fn r21_a_fleet_that_returns_at_once_is_right_again_at_once() {
+    trial("R21", 1, |seed| Plan {
+        spokes: 100,
+        instances: 1,
+        story: Story::Trouble(Trouble {
+            sick: 100,
+            seconds: (60, 60),
+            ..TROUBLE
+        }),
+        ..Plan::rough(seed)
+    });
+}
+
+#[test]
+fn r22_a_cluster_that_was_restored_or_replaced_is_noticed() {
+    trial("R22", 1, |seed| Plan {
+        spokes: 1,
+        instances: 250,
+        story: Story::Replaced,
+        ..Plan::rough(seed)
+    });
+}
+
+#[test]
+fn r23_faults_in_both_directions_cost_few_more_writes() {
+    trial("R23", 1, |seed| Plan {
+        spokes: 3,
+        weather: Weather {
+            delay: 5,
+            slow: 10,
+            lost_requests: 10,
+            lost_answers: 10,
+            duplicates: 10,
+            refusals: 20,
+            ..Weather::default()
+        },
+        story: Story::Faults,
         ..Plan::rough(seed)
     });
 }

@@ -14,17 +14,21 @@ use client::transport::RequestBody;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tower::{BoxError, Service};
 
 use super::{
     Away, Body, Network, full, respond,
     stream::{self, Origin},
-    weather::{Fate, Weather},
+    weather::{Fate, Weather, slow_time},
 };
 use crate::spoke::{Asked, Reply, Spoke, follow};
 
 /// How long a caller waits for a connection that nobody takes up.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// When it is asked for again, from one try to the next. Source: RFC 6298, section 5.7.
+const SYN_PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(2)];
 
 type Answered = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
 
@@ -65,14 +69,9 @@ impl SpokeLink {
         tokio::time::sleep(weather.delay(&network.dice)).await;
         network.alive(generation).await;
         let spoke = network.spoke(&name).ok_or("no such host")?;
-        match network.away(&name) {
-            Some(Away::Refused) => return Err("connection refused".into()),
-            Some(Away::Silent) => {
-                tokio::time::sleep(CONNECT_TIMEOUT).await;
-                return Err("not connected in time".into());
-            }
-            None => {}
-        }
+        let _open = network.open(&name);
+        network.pass(&name, asked.body.len()).await?;
+        network.note_list(&name, &asked);
         if let Some(done) = before_arrival(fate, &network).await {
             return done;
         }
@@ -80,6 +79,7 @@ impl SpokeLink {
         if is_last && network.dice.chance(500) {
             network.kill_and_wait().await;
         }
+        network.note_arrival(&asked);
         let reply = network.deliver(&spoke, &asked, fate, &weather);
         if is_last {
             network.kill_and_wait().await;
@@ -90,6 +90,9 @@ impl SpokeLink {
         match reply {
             Reply::Document { code, body } => {
                 tokio::time::sleep(weather.delay(&network.dice)).await;
+                if network.away(&name) == Some(Away::Slow) {
+                    tokio::time::sleep(slow_time(body.to_string().len())).await;
+                }
                 network.alive(generation).await;
                 respond(code, retry_after(&body), full(&body))
             }
@@ -101,7 +104,7 @@ impl SpokeLink {
                 let origin = Origin {
                     network: Arc::clone(&network),
                     generation,
-                    spoke: Some(name),
+                    spoke: Some(name.clone()),
                 };
                 respond(200, None, stream::carried(lines, origin, &weather))
             }
@@ -151,6 +154,7 @@ impl HubLink {
         if asked.is_watch() && network.dice.chance(weather.expired) {
             return stream::expired();
         }
+        network.note_arrival(&asked);
         let mut answer = hub.send(request_of(&asked)?).await;
         if fate == Fate::Twice && !asked.is_watch() {
             answer = hub.send(request_of(&asked)?).await;
@@ -197,6 +201,39 @@ impl Service<Request<kube::client::Body>> for HubLink {
 // === impl Network ===
 
 impl Network {
+    /// Carries a request to a spoke, if it is there.
+    async fn pass(&self, spoke: &str, bytes: usize) -> Result<(), BoxError> {
+        match self.away(spoke) {
+            Some(Away::Refused) => Err("connection refused".into()),
+            Some(Away::Silent) => {
+                let end = Instant::now() + CONNECT_TIMEOUT;
+                for pause in SYN_PAUSES {
+                    tokio::time::sleep(pause).await;
+                    if self.away(spoke).is_none() {
+                        return Ok(());
+                    }
+                }
+                tokio::time::sleep_until(end).await;
+                Err("not connected in time".into())
+            }
+            Some(Away::Hung) => {
+                self.back(spoke).await;
+                Err("the connection was reset".into())
+            }
+            Some(Away::Slow) => {
+                tokio::time::sleep(slow_time(bytes)).await;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn note_arrival(&self, asked: &Asked) {
+        if asked.is_write() {
+            self.write_count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     fn draw(&self, weather: &Weather, is_write: bool) -> Fate {
         let fate = weather.fate(&self.dice, is_write);
         self.request_count.fetch_add(1, Ordering::Relaxed);

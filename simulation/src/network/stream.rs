@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::{sync::watch, time::Instant};
 use tower::BoxError;
 
-use super::{Away, Body, Network, Weather, full};
+use super::{Away, Body, Network, Weather, full, weather::slow_time};
 
 /// How long pings go unanswered before a connection counts as dead.
 const PING_PATIENCE: Duration = Duration::from_secs(10);
@@ -73,6 +73,17 @@ pub(super) fn expired() -> Result<Response<Body>, BoxError> {
     super::respond(410, None, full(&body))
 }
 
+// === impl Origin ===
+
+impl Origin {
+    /// Waits until the spoke is back.
+    async fn back(&self) {
+        if let Some(spoke) = self.spoke.as_deref() {
+            self.network.back(spoke).await;
+        }
+    }
+}
+
 // === impl Carried ===
 
 impl Carried {
@@ -82,12 +93,14 @@ impl Carried {
         }
         loop {
             self.origin.network.alive(self.origin.generation).await;
-            if let Some(away) = self.away() {
-                self.is_over = true;
-                if away == Away::Silent {
+            match self.away() {
+                Some(Away::Refused) => return Some(Err(self.broken())),
+                Some(Away::Silent) => {
                     tokio::time::sleep(PING_PATIENCE).await;
+                    return Some(Err(self.broken()));
                 }
-                return Some(Err("the connection broke".into()));
+                Some(Away::Hung) => self.origin.back().await,
+                Some(Away::Slow) | None => {}
             }
             let cut = self.cut.unwrap_or_else(far);
             tokio::select! {
@@ -101,11 +114,20 @@ impl Carried {
                 chunk = self.chunks.next() => {
                     let pause = self.origin.network.dice.millis(self.delay);
                     tokio::time::sleep(pause).await;
+                    if self.away() == Some(Away::Slow) {
+                        let bytes = chunk.as_ref().and_then(|chunk| chunk.as_ref().ok());
+                        tokio::time::sleep(slow_time(bytes.map_or(0, Bytes::len))).await;
+                    }
                     self.origin.network.alive(self.origin.generation).await;
                     return chunk;
                 }
             }
         }
+    }
+
+    fn broken(&mut self) -> BoxError {
+        self.is_over = true;
+        "the connection broke".into()
     }
 
     fn away(&self) -> Option<Away> {

@@ -38,6 +38,20 @@ pub enum Away {
     Refused,
     /// Nothing is answered, and nothing breaks before a ping finds out.
     Silent,
+    /// Requests are accepted and never answered; connections stay, and so do the streams on them.
+    Hung,
+    /// Each way takes [`SLOW_DELAY`], and a second carries [`SLOW_BYTES`]; nothing breaks.
+    Slow,
+}
+
+/// How long one way to a slow spoke takes.
+pub(crate) const SLOW_DELAY: Duration = Duration::from_secs(2);
+/// What the way to a slow spoke carries in a second.
+const SLOW_BYTES: u64 = 10_000;
+
+/// How long a slow way takes for so many bytes.
+pub(crate) fn slow_time(bytes: usize) -> Duration {
+    SLOW_DELAY + Duration::from_millis(bytes as u64 * 1_000 / SLOW_BYTES)
 }
 
 /// What becomes of one request.

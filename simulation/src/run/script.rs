@@ -46,6 +46,8 @@ pub struct World {
     /// Spokes that were set back: what came back with them and nobody names stays.
     pub(super) set_back: BTreeSet<String>,
     pub(super) rev: u64,
+    /// What was measured.
+    pub(super) told: Vec<String>,
 }
 
 // === impl World ===
@@ -62,6 +64,7 @@ impl World {
             snapshots: BTreeMap::new(),
             set_back: BTreeSet::new(),
             rev: 0,
+            told: Vec::new(),
         }
     }
 
@@ -76,6 +79,9 @@ impl World {
             Story::Script => {}
             Story::Removal => return self.play_removal().await,
             Story::Swings => return self.play_swings().await,
+            Story::Trouble(trouble) => return self.play_trouble(trouble).await,
+            Story::Faults => return self.play_faults().await,
+            Story::Replaced => return self.play_replaced().await,
         }
         self.set_up().await?;
         self.fleet.network.set_weather(self.plan.weather.clone());
@@ -489,7 +495,7 @@ impl World {
         }
     }
 
-    async fn delete_at(&mut self, place: &Place) -> Result<(), Failure> {
+    pub(super) async fn delete_at(&mut self, place: &Place) -> Result<(), Failure> {
         let (cluster, definition, name) = place;
         if self.imported.contains(place) && self.delete_in_spoke(place).await? {
             // Its deletion there is what the hub follows.

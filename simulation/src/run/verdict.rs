@@ -79,9 +79,7 @@ async fn confirm_deletions(world: &World) -> Result<(), Failure> {
 
 async fn differs(world: &World) -> Result<(), Failure> {
     hub_differs(world)?;
-    for spoke in world.fleet.spokes.values() {
-        spoke_differs(world, spoke)?;
-    }
+    spokes_differ(world)?;
     let ledgers = world.fleet.judge.ledgers_left();
     if !ledgers.is_empty() {
         return Err(format!("ledgers of {ledgers:?} are left"));
@@ -93,6 +91,12 @@ async fn differs(world: &World) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Compares all spokes with what their instances are to have.
+pub(super) fn spokes_differ(world: &World) -> Result<(), Failure> {
+    let mut spokes = world.fleet.spokes.values();
+    spokes.try_for_each(|spoke| spoke_differs(world, spoke))
 }
 
 /// Compares the hub's instances with what users want.

@@ -156,6 +156,13 @@ impl State {
         self.floor = self.floor.min(self.version);
     }
 
+    /// Becomes an empty cluster. Returns what it was before.
+    pub(crate) fn replace(&mut self) -> BTreeMap<Key, Arc<Value>> {
+        let mut new = Self::new(&self.cluster);
+        new.uid_count = self.uid_count;
+        std::mem::replace(self, new).objects
+    }
+
     pub(crate) const fn compact(&mut self) {
         self.floor = self.version;
     }

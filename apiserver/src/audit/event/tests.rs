@@ -188,10 +188,8 @@ fn addresses_are_those_that_proxies_say_and_the_other_end() {
         assert_eq!(texts, want);
     }
     let many = HeaderValue::from_str(&"1.1.1.1,".repeat(10_000)).expect("a header");
-    let headers = HeaderMap::from_iter([(
-        header::HeaderName::from_static("x-forwarded-for"),
-        many,
-    )]);
+    let headers =
+        HeaderMap::from_iter([(header::HeaderName::from_static("x-forwarded-for"), many)]);
     assert_eq!(addresses(&headers, None).len(), ADDRESS_COUNT_MAX);
 }
 
