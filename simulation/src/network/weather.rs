@@ -31,7 +31,7 @@ pub struct Weather {
     pub interloper: u64,
 }
 
-/// How a spoke is away.
+/// How a spoke is away, or sick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Away {
     /// Connections are refused, and those that were there break.

@@ -34,6 +34,9 @@ const SCATTER: Duration = Duration::from_millis(5);
 /// The same while nothing can be seen yet.
 const SETTLE_TICK: Duration = Duration::from_millis(50);
 
+/// How long a spoke that is back counts as returning: what is written to it meanwhile is no measure of those that are well.
+const RETURNING: Duration = Duration::from_secs(10);
+
 /// How soon a spoke that is away shows it, and one that is back.
 const TOLD_WITHIN: Duration = Duration::from_secs(20);
 
@@ -75,9 +78,9 @@ pub(super) struct Waits {
     pending: BTreeMap<Place, Awaited>,
     /// When each of the sick is back.
     back: BTreeMap<String, Instant>,
-    /// In spokes that are well.
+    /// In spokes that are well, and in the others before and after.
     well: Vec<Duration>,
-    /// In the others, from their return.
+    /// What was written to a spoke before it was well again, from its return.
     returned: Vec<Duration>,
 }
 
@@ -119,6 +122,7 @@ impl World {
         verdict::await_convergence(self).await?;
         self.check_kept(&uids)?;
         let others = p99(waits.well);
+        let count = waits.returned.len();
         let returned = p99(waits.returned);
         let open = sick.iter().map(|it| self.fleet.network.open_most(it)).max();
         let open = open.unwrap_or_default();
@@ -128,8 +132,8 @@ impl World {
             .max();
         let (lists, listed) = lists.unwrap_or_default();
         let told = format!(
-            "p99 {usual:?} before, {others:?} in the others meanwhile, {returned:?} after a return; a spoke in trouble \
-             has at most {open} requests at once, and {listed} is listed {lists} times"
+            "p99 {usual:?} before, {others:?} in the others meanwhile, {returned:?} of {count} after a return; a \
+             spoke in trouble has at most {open} requests at once, and {listed} is listed {lists} times"
         );
         let broken = [
             ("returns", returned > trouble.returned_max),
@@ -343,16 +347,17 @@ impl Waits {
 
     fn note(&mut self, place: Place, rev: Option<u64>, began: Instant) {
         let back = self.back.get(&place.0);
-        let mut since = back.map_or(began, |back| began.max(*back));
-        // Who has waited already goes on waiting.
-        if let Some(known) = self.pending.get(&place) {
-            since = known.since.min(since);
-        }
-        let awaited = Awaited {
+        let back = back.filter(|back| began < **back + RETURNING);
+        let mut awaited = Awaited {
             rev,
-            since,
+            since: back.map_or(began, |back| began.max(*back)),
             is_sick: back.is_some(),
         };
+        // Who has waited already goes on waiting.
+        if let Some(known) = self.pending.get(&place) {
+            awaited.since = known.since.min(awaited.since);
+            awaited.is_sick |= known.is_sick;
+        }
         self.pending.insert(place, awaited);
     }
 }
