@@ -474,7 +474,7 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test]
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn work_waits_for_its_turn_and_no_longer_than_it_may() {
         let planning = Planning(Arc::new(Semaphore::new(1)));
         let soon = || Instant::now() + Duration::from_millis(20);
