@@ -17,6 +17,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use api::selector::{FieldSelector, Selector};
 pub use tasks::{Shutdown, Tasks};
@@ -64,6 +65,10 @@ pub struct Signals {
     wakes: Arc<watch::Sender<u64>>,
     /// Counts how often everything is to be listed anew.
     relists: Arc<watch::Sender<u64>>,
+    /// Counts how often the server was found not to answer.
+    aways: Arc<AtomicU64>,
+    /// Counts how often it answered again after that.
+    returns: Arc<watch::Sender<u64>>,
     /// A server that had answered was not reached.
     lost: Arc<Notify>,
 }
@@ -142,8 +147,24 @@ impl Signals {
         *self.wakes.borrow()
     }
 
-    /// Has everything listed anew, because the server was away and may have been set back meanwhile: it may have passed the
-    /// version that a watch would be resumed from, with another history before it.
+    /// Notes that the server does not answer.
+    pub fn note_away(&self) {
+        self.aways.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Notes that the server, which was away, answers again. It may have been set back meanwhile: it may have passed the version
+    /// that a watch would be resumed from, with another history before it. So everything is listed anew, but for what was
+    /// listed after the server was noted as away and has been watched without a break since: what sets a server back stops it
+    /// first.
+    pub fn note_back(&self) {
+        self.returns.send_modify(|count| *count += 1);
+    }
+
+    fn away_count(&self) -> u64 {
+        self.aways.load(Ordering::Acquire)
+    }
+
+    /// Has everything listed anew: the server was set back.
     pub fn relist(&self) {
         self.relists.send_modify(|count| *count += 1);
     }

@@ -53,7 +53,7 @@ pub struct Network {
     /// How many requests each spoke has under way, and had at most.
     open: Mutex<BTreeMap<String, (usize, usize)>>,
     /// How often each collection of each spoke was listed.
-    lists: Mutex<BTreeMap<(String, String), usize>>, // by spoke and URI
+    lists: Mutex<BTreeMap<(String, String), usize>>, // by spoke, and by path and selector
     /// The process that may speak; links of earlier ones are dead.
     generation: AtomicU64,
     /// Notifies streams to check whether their other end is still there.
@@ -158,7 +158,7 @@ impl Network {
     pub fn lists_most(&self, spoke: &str) -> (usize, String) {
         let lists = self.lists.lock();
         let lists = lists.iter().filter(|((of, _), _)| of == spoke);
-        let lists = lists.map(|((_, uri), count)| (*count, uri.clone()));
+        let lists = lists.map(|((_, collection), count)| (*count, collection.clone()));
         lists.max().unwrap_or_default()
     }
 
@@ -174,12 +174,10 @@ impl Network {
             && asked.parameter("limit").as_deref() != Some("1") // asks for the newest version
             && crate::spoke::key_of(asked).is_some_and(|key| key.name.is_empty());
         if is_list {
-            let uri = asked.uri.to_string();
-            *self
-                .lists
-                .lock()
-                .entry((spoke.to_owned(), uri))
-                .or_default() += 1;
+            let selector = asked.parameter("labelSelector").unwrap_or_default();
+            let collection = format!("{}?{selector}", asked.uri.path());
+            let key = (spoke.to_owned(), collection);
+            *self.lists.lock().entry(key).or_default() += 1;
         }
     }
 

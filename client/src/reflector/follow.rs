@@ -66,6 +66,12 @@ pub(super) struct Follower {
     signals: Signals,
     /// How often everything was to be listed anew.
     relists: watch::Receiver<u64>,
+    /// How often the server answered again.
+    returns: watch::Receiver<u64>,
+    /// How often the server had been away when the list began that has been watched from without a break since.
+    unbroken_since: Option<u64>,
+    /// The same when the last list began.
+    listed_since: u64,
     /// How often the server was said to answer; what was said before the attempt that is under way was seen.
     wakes: watch::Receiver<u64>,
     backoff: Backoff,
@@ -148,6 +154,8 @@ impl Follower {
         sender: mpsc::Sender<Event>,
     ) -> Self {
         let relists = signals.relists.subscribe();
+        let returns = signals.returns.subscribe();
+        let listed_since = signals.away_count();
         let wakes = signals.wakes.subscribe();
         let backoff = Backoff::new(timing.pause_initial, timing.pause_max);
         let bound_backoff = Backoff::new(timing.bound_pause_initial, timing.bound_pause_max);
@@ -158,6 +166,9 @@ impl Follower {
             sender,
             signals,
             relists,
+            returns,
+            unbroken_since: None,
+            listed_since,
             wakes,
             backoff,
             bound_backoff,
@@ -184,7 +195,7 @@ impl Follower {
     async fn follow(&mut self) -> Result<(), ClosedError> {
         loop {
             self.wakes.mark_unchanged();
-            if self.relists.has_changed().unwrap_or(false) {
+            if self.must_start_anew() {
                 self.start_anew();
             }
             let Some(position) = self.position.clone() else {
@@ -194,6 +205,7 @@ impl Follower {
             let started = Instant::now();
             let mut event_count = 0;
             let end = self.watch(position, &mut event_count).await;
+            self.unbroken_since = None;
             let was_short = started.elapsed() < self.timing.watch_min;
             if !was_short {
                 // Only a watch that lasted shows that things are well: a list that succeeds between two watches
@@ -241,6 +253,18 @@ impl Follower {
         }
     }
 
+    /// Returns whether the server was set back, or may have been while it was away.
+    fn must_start_anew(&mut self) -> bool {
+        let is_back = self.returns.has_changed().unwrap_or(false);
+        self.returns.mark_unchanged();
+        (is_back && !self.is_unbroken()) || self.relists.has_changed().unwrap_or(false)
+    }
+
+    /// Returns whether the collection was listed after the server was last found away, and watched without a break since.
+    fn is_unbroken(&self) -> bool {
+        self.unbroken_since == Some(self.signals.away_count())
+    }
+
     /// Forgets where the collection was: the next list is as fresh as can be.
     fn start_anew(&mut self) {
         self.relists.mark_unchanged();
@@ -250,12 +274,18 @@ impl Follower {
 
     /// Reads all pages and delivers them at once, or nothing.
     async fn list(&mut self) -> Result<(), ClosedError> {
+        let away_count = self.signals.away_count();
+        if away_count != self.listed_since {
+            self.listed_since = away_count;
+            self.freshness = Freshness::Latest;
+        }
         let listed = self.pages().await;
         self.budget().note_collection(&self.place(), &listed);
         match listed {
             Ok((objects, resource_version)) => {
                 self.freshness = Freshness::NotOlderThan(resource_version.clone());
                 self.position = Some(resource_version.clone());
+                self.unbroken_since = Some(away_count);
                 self.failed_resume_count = 0;
                 self.recovered();
                 self.send(Event::Restarted {
@@ -359,6 +389,13 @@ impl Follower {
             let frame = tokio::select! {
                 biased;
                 _ = self.relists.changed() => {
+                    self.start_anew();
+                    return End::Expired("the server was set back".to_owned());
+                }
+                _ = self.returns.changed() => {
+                    if self.is_unbroken() {
+                        continue;
+                    }
                     self.start_anew();
                     return End::Expired("the server was away".to_owned());
                 }

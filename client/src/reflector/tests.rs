@@ -464,6 +464,55 @@ async fn a_wake_ends_the_pause_of_an_attempt_that_was_under_way() {
 }
 
 #[tokio::test]
+async fn a_return_lists_anew_only_what_was_listed_before_the_server_was_away() {
+    let release = Arc::new(Notify::new());
+    let (released, count) = (Arc::clone(&release), Mutex::new(0));
+    let server = Server::start(move |request| {
+        let query = request.uri().query().unwrap_or_default();
+        if query.contains("watch=true") {
+            return stream_held(&[]);
+        }
+        let mut count = count.lock().unwrap();
+        *count += 1;
+        let (released, is_held) = (Arc::clone(&released), *count == 2);
+        Box::pin(async move {
+            if is_held {
+                released.notified().await;
+            }
+            list(&["a"], "10", "").await
+        })
+    })
+    .await;
+    let mut followed = follow_with(server, timing()).await;
+    followed.expect(&["restarted a@10"]).await;
+
+    followed.signals.note_away();
+    followed.signals.relist();
+    until("the second list", || followed.list_count() == 2).await;
+    followed.signals.note_back();
+    release.notify_one();
+    followed.expect(&["restarted a@10"]).await;
+    until("the second watch", || followed.watched_from().len() == 2).await;
+    assert_eq!(followed.list_count(), 2, "it began after the outage");
+
+    followed.signals.note_away();
+    followed.signals.note_back();
+    followed.expect(&["restarted a@10"]).await;
+    assert_eq!(followed.list_count(), 3, "it began before the outage");
+}
+
+#[tokio::test]
+async fn a_return_lists_anew_what_was_not_watched_without_a_break() {
+    let lists: Vec<fn(&str) -> Reply> = vec![|_| list(&["a"], "10", "")];
+    let mut followed = follow(lists, vec![|_| stream_ended(&[])]).await;
+    followed.expect(&["restarted a@10"]).await;
+    until("the second watch", || followed.watched_from().len() == 2).await;
+    assert_eq!(followed.list_count(), 1, "the watch was resumed");
+    followed.signals.note_back();
+    followed.expect(&["restarted a@10"]).await;
+}
+
+#[tokio::test]
 async fn a_stream_that_falls_silent_is_given_up() {
     let script = Script {
         lists: Mutex::new(vec![|_| list(&["a"], "10", "")]),

@@ -108,6 +108,8 @@ impl World {
             if let Some(spoke) = self.fleet.spokes.get(cluster)
                 && self.fleet.dice.chance(500)
             {
+                // A version that nobody has seen, and nothing before it.
+                fleet::furnish(spoke);
                 spoke.compact();
             }
         }

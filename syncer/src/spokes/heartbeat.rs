@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use api::{GroupVersionResource, inventory};
 use client::ListRequest;
 use spokes::IdentityFault;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tracing::{debug, info, warn};
 
 use crate::{
@@ -30,6 +30,10 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Not more often than this, whatever fails: each failing reconcile asks for a probe.
 const PAUSE: Duration = Duration::from_millis(250);
 
+/// Not more often than this, a spoke that answers ends the pauses of what waits for another reason: one that answers probes and
+/// breaks off everything else would be asked for everything at the pace of [`PAUSE`].
+const WAKE_INTERVAL: Duration = INTERVAL.saturating_sub(PAUSE);
+
 /// Every how many probes an answering spoke is asked for its version, which an upgrade changes.
 const VERSION_PROBES: u32 = 12;
 
@@ -43,6 +47,7 @@ pub(super) fn start(engine: &Arc<Engine>, target: &Arc<Target>) {
     tasks.spawn("heartbeat", async move {
         let budget = engine.spokes.budget(&target.cluster);
         let mut told = None;
+        let mut woken: Option<Instant> = None;
         let mut is_first = true;
         let mut is_due = true;
         for count in 0_u32.. {
@@ -54,7 +59,12 @@ pub(super) fn start(engine: &Arc<Engine>, target: &Arc<Target>) {
             // it answers, it is back.
             let unheard = || Some(Probed::silent(link?.trouble()?.reason));
             if let Some(probed) = probed.or_else(unheard) {
-                note(&engine, &target, probed.outcome.failure(), is_first);
+                let back = note(&engine, &target, probed.outcome.failure(), is_first);
+                let is_long_ago = woken.is_none_or(|at| at.elapsed() >= WAKE_INTERVAL);
+                if target.reach() == Reach::Reachable && (back || is_long_ago) {
+                    target.signals.wake();
+                    woken = Some(Instant::now());
+                }
                 is_first = false;
                 is_due &= !probed.has_looked;
             }
@@ -230,7 +240,8 @@ async fn look_back(target: &Target) -> bool {
     true
 }
 
-fn note(engine: &Arc<Engine>, target: &Arc<Target>, failure: Option<String>, first: bool) {
+/// Notes what came of a probe. Returns whether the spoke is back.
+fn note(engine: &Arc<Engine>, target: &Arc<Target>, failure: Option<String>, first: bool) -> bool {
     let before = target.reach();
     let back = target.note_reach(failure, &Engine::now());
     let after = target.reach();
@@ -239,18 +250,15 @@ fn note(engine: &Arc<Engine>, target: &Arc<Target>, failure: Option<String>, fir
         Reach::Unreachable(trouble) if !same || first => {
             let reason = &trouble.reason;
             warn!(spoke = %target.cluster, reason, "spoke unreachable");
+            target.signals.note_away();
             // Whatever waits for the spoke says so in its status.
             engine.requeue_cluster(&target.cluster);
         }
         _ => {}
     }
     if back {
-        // Its store may be an older one: what sets it back stops its API servers first.
-        target.signals.relist();
-    }
-    if after == Reach::Reachable {
-        // What waits for another reason asks once more, which is cheap.
-        target.signals.wake();
+        // Its store may be an older one.
+        target.signals.note_back();
     }
     if back {
         info!(spoke = %target.cluster, "spoke reachable");
@@ -265,4 +273,5 @@ fn note(engine: &Arc<Engine>, target: &Arc<Target>, failure: Option<String>, fir
     if !same || first {
         engine.spoke_queue.add(target.cluster.clone());
     }
+    back
 }
