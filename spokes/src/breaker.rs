@@ -26,7 +26,7 @@ use tokio::time::Instant;
 const FAILURE_COUNT_MAX: u32 = 3;
 /// The first and the longest pause between probes; each is up to a half shorter. The last is how long a spoke that is back may
 /// wait to be noticed.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(3));
+const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(2));
 /// How long a probe has its turn: as long as a heartbeat waits for its answer.
 const TURN: Duration = Duration::from_secs(3);
 
