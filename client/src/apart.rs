@@ -24,7 +24,8 @@ const NICENESS: i32 = 19;
 static PLACES: LazyLock<Semaphore> =
     LazyLock::new(|| Semaphore::new(thread::available_parallelism().map_or(1, NonZero::get)));
 
-/// Returns what `decode` returns for an answer of `length` bytes. Where the runtime has one thread, that decodes it. If the call is given up, the work still runs to its end.
+/// Returns what `decode` returns for an answer of `length` bytes. If the call is given up, the work still runs to its end. Where
+/// the runtime has one thread, the work is done on it.
 ///
 /// # Errors
 /// [`Error::Transport`] where no thread can be started, or `decode` panics.
