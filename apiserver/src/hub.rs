@@ -23,6 +23,7 @@ mod open;
 mod preview;
 mod relayed;
 mod replicas;
+mod spans;
 mod standing;
 mod syncers;
 mod target;
@@ -261,7 +262,7 @@ impl Hub {
                 return self.refuse_early(&parts, None, &refusal, head).await;
             }
         };
-        let span = request_span(&info, head);
+        let span = spans::of_request(&parts.method, &info, head);
         // Boxed: what follows is handed through several futures.
         let routed = Box::new((parts, info));
         self.process_routed(routed, body, (peer, seat), head, &span)
@@ -320,7 +321,11 @@ impl Hub {
         let mut authenticated = sender.authenticate(parts, info, |user| {
             RequestContext::new(user, head.audit_id.clone(), cluster, now, deadline)
         });
-        span.record("user", &authenticated.context().user.username);
+        spans::sent_by(
+            span,
+            authenticated.context(),
+            &authenticated.request().headers,
+        );
         let taken = self
             .take_up(&mut authenticated, record.as_deref(), seat, kind)
             .await;
@@ -500,6 +505,7 @@ impl Hub {
         let code = response.status().as_u16();
         let latency = head.started.elapsed();
         requests.count(Some(facts.info), code, latency);
+        spans::answered(code);
         tracing::debug!(
             http.response.status_code = code,
             latency_ms = latency.as_millis(),
@@ -537,6 +543,7 @@ impl Hub {
         let code = response.status().as_u16();
         let requests = self.parts.metrics.requests();
         requests.count(info, code, head.started.elapsed());
+        spans::answered(code);
         response
     }
 }
@@ -602,24 +609,6 @@ impl<'a> Facts<'a> {
 fn hold(mut answer: Response, permit: Option<Permit>, running: Option<LongRunning>) -> Response {
     answer.body_mut().hold(permit, running);
     answer
-}
-
-/// The span of a request, which says what it asks for. Its user is recorded once it is known. Texts are quoted and escaped:
-/// nobody writes another field with a name.
-fn request_span(info: &RequestInfo, head: &Head) -> Span {
-    tracing::debug_span!(
-        "request",
-        audit_id = head.audit_id.to_str().unwrap_or_default(),
-        user = tracing::field::Empty,
-        cluster = %info.cluster,
-        verb = info.verb.as_str(),
-        group = info.group,
-        version = info.version,
-        resource = info.resource,
-        subresource = info.subresource,
-        namespace = info.namespace,
-        name = info.name,
-    )
 }
 
 /// As what a request counts.

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{connect::HubFlags, output::Format};
+use crate::{connect::HubFlags, log::Traces, output::Format};
 
 /// One Kubernetes API endpoint for a fleet of clusters.
 #[derive(Debug, Parser)]
@@ -57,6 +57,15 @@ impl Command {
             | Self::Rgd(_)
             | Self::Store(_)
             | Self::Completion { .. } => "error",
+        }
+    }
+
+    /// Returns where the command sends spans, and what it is called there; `None` where it has no flag for it.
+    pub(crate) fn traces(&self) -> Option<(&Traces, &'static str)> {
+        match self {
+            Self::Serve(serve) => Some((&serve.traces, "wheelhouse")),
+            Self::Syncer(syncer) => Some((&syncer.traces, "wheelhouse-syncer")),
+            _ => None,
         }
     }
 }
@@ -128,6 +137,8 @@ pub(crate) struct Serve {
     pub(crate) limits: Limits,
     #[command(flatten)]
     pub(crate) audit: crate::audit::AuditFlags,
+    #[command(flatten)]
+    pub(crate) traces: Traces,
     #[command(flatten)]
     pub(crate) etcd: Etcd,
     #[command(flatten)]
@@ -455,6 +466,8 @@ pub(crate) struct Syncer {
     pub(crate) metrics_bind_address: SocketAddr,
     #[command(flatten)]
     pub(crate) syncing: Syncing,
+    #[command(flatten)]
+    pub(crate) traces: Traces,
 }
 
 #[derive(Debug, Subcommand)]

@@ -11,6 +11,7 @@ mod dev;
 mod fleet;
 mod kro;
 mod kubeconfig;
+mod log;
 mod output;
 mod process;
 mod rgd;
@@ -32,9 +33,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     // clap itself ends wrong use with 2, and --help with 0.
     let arguments = Arguments::parse();
-    output::start_logging(arguments.command.log_level());
     let outcome = process::run(async {
-        match arguments.command {
+        let command = arguments.command;
+        let log = log::start(command.log_level(), command.traces())?;
+        let outcome = match command {
             Command::Serve(serve) => serve::run(serve).await,
             Command::Syncer(syncer) => syncer_alone::run(syncer).await,
             Command::Dev(dev) => dev::run(dev).await,
@@ -44,7 +46,9 @@ fn main() -> ExitCode {
             Command::Rgd(command) => rgd::run(&command).await,
             Command::Store(store) => store::run(store).await,
             Command::Completion { shell } => completion::run(shell),
-        }
+        };
+        log.end().await;
+        outcome
     });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,11 +1,10 @@
 //! What the command line prints.
 
-use std::io::{IsTerminal as _, Write};
+use std::io::Write;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use serde_json::Value;
-use tracing_subscriber::EnvFilter;
 
 /// How a table or an object is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -18,25 +17,6 @@ pub(crate) enum Format {
     Wide,
     /// Names only.
     Name,
-}
-
-/// Starts logging to standard error, at `level` unless the environment names another.
-pub(crate) fn start_logging(level: &str) {
-    let filter =
-        EnvFilter::try_from_env("WHEELHOUSE_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(has_colours())
-        .with_writer(std::io::stderr);
-    subscriber.with_target(false).init();
-}
-
-/// Returns whether log lines are coloured: only for a terminal, and not with a non-empty `NO_COLOR`.
-///
-/// Source: no-color.org.
-fn has_colours() -> bool {
-    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    !refused && std::io::stderr().is_terminal()
 }
 
 /// Prints a line of the result, or several, harmless each.

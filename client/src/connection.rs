@@ -25,8 +25,10 @@ use crate::transport::{Protocol, RequestBody, ResponseBody, Timing, Transport, U
 
 mod kubeconfig;
 mod switch;
+mod traced;
 
 use switch::Switch;
+use traced::Traced;
 
 pub use kubeconfig::CredentialSources;
 
@@ -362,6 +364,7 @@ fn stack(config: &kube::Config, options: &Options) -> Result<Stack, Error> {
         .option_layer(config.auth_layer().map_err(config_error)?)
         .layer(config.extra_headers_layer().map_err(config_error)?)
         .map_err(BoxError::from)
+        .layer_fn(Traced::new)
         .service(transport);
     Ok(BoxCloneSyncService::new(service))
 }

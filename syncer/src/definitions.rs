@@ -61,6 +61,11 @@ pub(crate) fn start(engine: &Arc<Engine>) {
                 let (cluster, name) = (&key.cluster, key.name.as_str());
                 let span =
                     debug_span!("reconcile", controller = "definition", %cluster, key = name);
+                if telemetry::is_on()
+                    && let Some(definition) = engine.definitions.known(&key)
+                {
+                    telemetry::follow_write(&span, &definition.uid);
+                }
                 if engine.shares.hold(&key.cluster) {
                     reconcile::run(&engine, &key).instrument(span).await;
                 } else {

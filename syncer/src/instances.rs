@@ -178,6 +178,11 @@ pub(crate) fn start_workers(engine: &Arc<Engine>, target: &Arc<Target>) {
                 }
                 let cluster = &target.cluster;
                 let span = debug_span!("reconcile", controller = "instance", %cluster, %key);
+                if telemetry::is_on()
+                    && let Some(instance) = engine.instances.get(cluster, &key)
+                {
+                    telemetry::follow_write(&span, &instance.uid);
+                }
                 reconcile::run(&engine, &target, &key)
                     .instrument(span)
                     .await;

@@ -7,7 +7,7 @@
 //! [`openmetrics`] (what `/metrics` returns), [`wire`] (requests byte by byte), [`fake_spoke`] (an API server that lies),
 //! [`cable`] and [`balancer`] (what lies between a client and a server),
 //! [`issuer`] (who signs tokens), [`kubelet`] and [`backend`] (a node that streams, and what its pods serve), [`manifests`] (what
-//! `deploy/` ships), [`typed`] (pages of the documentation), [`browser`].
+//! `deploy/` ships), [`typed`] (pages of the documentation), [`browser`], [`collector`] (of traces).
 //!
 //! # Invariants
 //!
@@ -20,6 +20,7 @@ pub mod backend;
 pub mod balancer;
 pub mod browser;
 pub mod cable;
+pub mod collector;
 pub mod fake_spoke;
 pub mod hub;
 pub mod issuer;

@@ -1,10 +1,10 @@
 //! A real spoke: etcd, kube-apiserver and kube-controller-manager on loopback, with RBAC and
 //! ServiceAccount admission on. Ready after about three seconds.
 
-use std::{path::PathBuf, process::Command, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, process::Command, time::Duration};
 
 use crate::{
-    assets,
+    assets, collector,
     kubectl::Kubectl,
     pki::{self, Authority, Pair},
     process::{Process, Scratch, free_port},
@@ -32,6 +32,8 @@ pub struct Options {
     pub aggregates: bool,
     /// Writes an audit log ([`Spoke::audit_log`]) by the policy of the fixtures ([`AUDIT_POLICY`]).
     pub audited: bool,
+    /// Sends its spans there, of those requests alone whose senders ask for it.
+    pub traces: Option<SocketAddr>,
 }
 
 /// The audit policy of trials.
@@ -325,6 +327,11 @@ fn api_command(
         let policy = scratch.write("audit-policy.yaml", AUDIT_POLICY);
         command.arg("--audit-policy-file").arg(policy);
         command.arg("--audit-log-path").arg(scratch.file(AUDIT_LOG));
+    }
+    if let Some(address) = options.traces {
+        let text = collector::configuration(address);
+        let file = scratch.write("tracing.yaml", text);
+        command.arg("--tracing-config-file").arg(file);
     }
     if options.aggregates {
         carry(&mut command, scratch);

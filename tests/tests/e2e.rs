@@ -34,6 +34,7 @@ mod e2e {
     mod syncers;
     mod told;
     mod tour;
+    mod traces;
     mod upgrade;
     mod view;
 }

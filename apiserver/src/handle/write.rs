@@ -4,6 +4,7 @@ use api::growth::depth;
 use api::{Status, StatusReason, meta};
 use serde_json::Value;
 use storage::{Change, Entry, Expect, Key, Write};
+use tracing::Instrument as _;
 
 use super::limits::{OBJECT_BYTES_MAX, OBJECT_DEPTH_MAX, too_deep, too_much_memory};
 use super::output::Shown;
@@ -171,7 +172,8 @@ async fn commit(access: &Access<'_>, mut writes: Vec<Write>) -> Result<Entry, Fa
     let fence = access.fence.map(Fence::write);
     writes.extend(fence.clone());
     let is_fence = |key: &Key| fence.as_ref().is_some_and(|fence| fence.key == *key);
-    let answer = access.shared.store.commit(writes);
+    let span = tracing::debug_span!("write");
+    let answer = access.shared.store.commit(writes).instrument(span);
     let raced = |key: Key, current| {
         Err(if Some(key) == own {
             Failure::Raced(current)
@@ -266,6 +268,8 @@ impl Put<'_> {
             expect: self.expect,
         }];
         writes.extend(self.beside);
+        // Before, because whoever watches may be told of the write sooner than its writer.
+        telemetry::note_write(meta::uid(object));
         commit(access, writes).await
     }
 }

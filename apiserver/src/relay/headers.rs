@@ -21,6 +21,8 @@ pub(super) enum Withheld {
     Credential,
     /// It asks for another method or path than the one that was authorized.
     Override,
+    /// It says what of a request is recorded, in the spoke too. The hub names its own trace there.
+    Trace,
     /// It is read as another name by servers behind the spoke's.
     Ambiguous,
 }
@@ -50,6 +52,9 @@ const NAMES: &[(&str, Withheld)] = &[
     ("x-method-override", Withheld::Override),
     ("x-original-url", Withheld::Override),
     ("x-rewrite-url", Withheld::Override),
+    ("traceparent", Withheld::Trace),
+    ("tracestate", Withheld::Trace),
+    ("baggage", Withheld::Trace),
 ];
 const PREFIXES: &[(&str, Withheld)] = &[
     ("impersonate-", Withheld::Identity),

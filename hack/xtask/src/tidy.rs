@@ -16,6 +16,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("wheelhouse-dialect", &[]),
     ("wheelhouse-api", &["wheelhouse-dialect"]),
     ("wheelhouse-tasks", &[]),
+    ("wheelhouse-telemetry", &["wheelhouse-dialect"]),
     ("wheelhouse-ui", &["wheelhouse-api"]),
     ("wheelhouse-storage", &[]),
     ("wheelhouse-storage-conformance", &["wheelhouse-storage"]),
@@ -35,7 +36,12 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     (
         "wheelhouse-client",
-        &["wheelhouse-dialect", "wheelhouse-api", "wheelhouse-tasks"],
+        &[
+            "wheelhouse-dialect",
+            "wheelhouse-api",
+            "wheelhouse-tasks",
+            "wheelhouse-telemetry",
+        ],
     ),
     (
         "wheelhouse-spokes",
@@ -53,6 +59,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "wheelhouse-dialect",
             "wheelhouse-api",
             "wheelhouse-tasks",
+            "wheelhouse-telemetry",
             "wheelhouse-storage",
             "wheelhouse-cel",
             "wheelhouse-schema",
@@ -65,6 +72,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &[
             "wheelhouse-api",
             "wheelhouse-tasks",
+            "wheelhouse-telemetry",
             "wheelhouse-cel",
             "wheelhouse-schema",
             "wheelhouse-graph",
@@ -82,6 +90,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "wheelhouse-dialect",
             "wheelhouse-api",
             "wheelhouse-tasks",
+            "wheelhouse-telemetry",
             "wheelhouse-schema",
             "wheelhouse-graph",
             "wheelhouse-client",

@@ -60,6 +60,13 @@ async fn identity_passes_and_nothing_else(hub: &Connection, east: &FakeSpoke) {
         ("x-remote-user", "system:admin"),
         ("x-forwarded-for", "192.0.2.1"),
         ("x-http-method-override", "DELETE"),
+        // The hub is trusted in a spoke, and what it says is sampled there.
+        (
+            "traceparent",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        ),
+        ("tracestate", "a=b"),
+        ("baggage", "a=b"),
     ];
     let mut headers = vec![
         ("impersonate-user", "alice"),

@@ -164,6 +164,7 @@ async fn peer(count: usize) -> Side {
         unthrottled: true,
         aggregates: false,
         audited: false,
+        traces: None,
     };
     let spoke = Spoke::start_with("peer", options).await;
     define(&spoke.kubectl()).await;

@@ -126,6 +126,7 @@ async fn ours(count: usize) -> Side {
         unthrottled: true,
         aggregates: false,
         audited: false,
+        traces: None,
     };
     let (hub, spoke) = tokio::join!(Hub::start(), Spoke::start_with("east", options));
     hub.join(&spoke).await;
@@ -155,6 +156,7 @@ async fn kro(count: usize) -> Side {
         unthrottled: true,
         aggregates: false,
         audited: false,
+        traces: None,
     };
     let spoke = Spoke::start_with("peer", options).await;
     let scratch = Scratch::new("kro");

@@ -121,6 +121,7 @@ pub(crate) const OPTIONS: Options = Options {
     unthrottled: true,
     aggregates: false,
     audited: false,
+    traces: None,
 };
 
 /// Serves the kind of the benchmark, and waits until it is served.

@@ -1,0 +1,120 @@
+//! The span of a request: what its log lines and its trace say of it.
+//!
+//! Source: `apiserver/pkg/endpoints/filters/traces.go`.
+
+use http::{HeaderMap, Method};
+use telemetry::Trust;
+use tracing::{Span, field};
+
+use super::Head;
+use crate::request::{RequestContext, RequestInfo};
+
+/// Who may look into everything that is measured. Source: `apiserver/pkg/authentication/user/user.go`.
+const SYSTEM_MONITORING: &str = "system:monitoring";
+
+/// Makes the span of a request, which says what it asks for. Texts are quoted and escaped: nobody writes another field with a
+/// name. Who sends the request is told by [`sent_by`].
+pub(super) fn of_request(method: &Method, info: &RequestInfo, head: &Head) -> Span {
+    let span = tracing::debug_span!(
+        "request",
+        otel.name = field::Empty,
+        otel.kind = field::Empty,
+        otel.status_code = field::Empty,
+        http.request.method = field::Empty,
+        http.response.status_code = field::Empty,
+        audit_id = head.audit_id.to_str().unwrap_or_default(),
+        user = field::Empty,
+        cluster = %info.cluster,
+        verb = info.verb.as_str(),
+        group = info.group,
+        version = info.version,
+        resource = info.resource,
+        subresource = info.subresource,
+        namespace = info.namespace,
+        name = info.name,
+    );
+    if telemetry::is_on() {
+        span.record("otel.name", name_of(method, info));
+        span.record("otel.kind", "server");
+        span.record("http.request.method", method.as_str());
+    }
+    span
+}
+
+/// Tells the span of a request who sends it, and joins it to the trace that the sender names.
+pub(super) fn sent_by(span: &Span, context: &RequestContext, headers: &HeaderMap) {
+    let user = &context.user;
+    span.record("user", &user.username);
+    let may_monitor = user.known_only_in().is_none() && user.in_group(SYSTEM_MONITORING);
+    let is_trusted = context.origin.is_controller() || user.is_master_of_hub() || may_monitor;
+    let trust = if is_trusted { Trust::Full } else { Trust::None };
+    telemetry::adopt(span, headers, trust);
+}
+
+/// Tells the current span how its request is answered.
+pub(super) fn answered(code: u16) {
+    if !telemetry::is_on() {
+        return;
+    }
+    let span = Span::current();
+    span.record("http.response.status_code", code);
+    if code >= 500 {
+        span.record("otel.status_code", "ERROR");
+    }
+}
+
+/// What a request is called among others of its kind, without names: `GET /apis/apps/v1/namespaces/{:namespace}/deployments`.
+fn name_of(method: &Method, info: &RequestInfo) -> String {
+    if info.resource.is_empty() {
+        return method.as_str().to_owned();
+    }
+    let mut name = format!("{method} ");
+    if info.group.is_empty() {
+        name.push_str("/api");
+    } else {
+        name.push_str("/apis/");
+        name.push_str(&info.group);
+    }
+    let mut add = |part: &str| {
+        if !part.is_empty() {
+            name.push('/');
+            name.push_str(part);
+        }
+    };
+    add(&info.version);
+    if !info.namespace.is_empty() {
+        add("namespaces/{:namespace}");
+    }
+    add(&info.resource);
+    if !info.name.is_empty() {
+        add("{:name}");
+    }
+    add(&info.subresource);
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Uri;
+
+    use super::*;
+    use crate::route::route;
+
+    #[test]
+    fn requests_of_one_kind_have_one_name() {
+        for (path, name) in [
+            (
+                "/clusters/east/api/v1/namespaces/a/pods/b/log",
+                "GET /api/v1/namespaces/{:namespace}/pods/{:name}/log",
+            ),
+            (
+                "/apis/kro.run/v1alpha1/webapps?watch=true",
+                "GET /apis/kro.run/v1alpha1/webapps",
+            ),
+            ("/clusters/east/version", "GET"),
+        ] {
+            let info = route(&Method::GET, &Uri::from_static(path)).expect(path);
+            assert_eq!(name_of(&Method::GET, &info), name);
+        }
+    }
+}

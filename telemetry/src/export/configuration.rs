@@ -1,0 +1,150 @@
+//! `TracingConfiguration`: its fields, and how a file is read.
+//!
+//! Source: `component-base/tracing/api/v1`, `apiserver/pkg/apis/apiserver/v1/types.go`.
+
+use dialect::yaml::{self, Aliases};
+use serde::Deserialize;
+
+/// The group of the file.
+const GROUP: &str = "apiserver.config.k8s.io";
+/// Its versions, which are all the same to this server.
+const VERSIONS: [&str; 3] = ["v1", "v1beta1", "v1alpha1"];
+const KIND: &str = "TracingConfiguration";
+/// Where a collector is by default. Source: OTLP 1.0.
+const ENDPOINT_DEFAULT: &str = "localhost:4317";
+const MILLION: u32 = 1_000_000;
+
+/// What a file says.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Configuration {
+    api_version: String,
+    kind: String,
+    endpoint: Option<String>,
+    sampling_rate_per_million: Option<i32>,
+}
+
+/// Why a file is none of these.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigurationError {
+    /// It cannot be decoded.
+    #[error("not a {KIND}: {0}")]
+    Undecodable(String),
+    /// It is of another kind.
+    #[error(
+        "no kind {kind:?} is registered for version {version:?}: expected {KIND} of {GROUP}/v1"
+    )]
+    OtherKind {
+        /// The kind.
+        kind: String,
+        /// Its group and version.
+        version: String,
+    },
+    /// More is to be sampled than there is, or less than nothing.
+    #[error("samplingRatePerMillion: Invalid value: {0}: must be from 0 to {MILLION}")]
+    Rate(i32),
+    /// A collector cannot be reached this way.
+    #[error("endpoint: Invalid value: {0:?}: must be HOST:PORT or dns:///HOST:PORT")]
+    Endpoint(String),
+}
+
+// === impl Configuration ===
+
+impl Configuration {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// Where it is no such configuration, has a field that is unknown, or a value that cannot be followed.
+    pub fn parse(text: &str) -> Result<Self, ConfigurationError> {
+        let undecodable = |error: String| ConfigurationError::Undecodable(error);
+        let document =
+            yaml::document(text, Aliases::Few).map_err(|it| undecodable(it.to_string()))?;
+        let read = Self::deserialize(document).map_err(|it| undecodable(it.to_string()))?;
+        let known = read.api_version.strip_prefix(GROUP);
+        let known = known.and_then(|it| it.strip_prefix('/'));
+        if !known.is_some_and(|it| VERSIONS.contains(&it)) || read.kind != KIND {
+            return Err(ConfigurationError::OtherKind {
+                kind: read.kind,
+                version: read.api_version,
+            });
+        }
+        if let Some(rate) = read.sampling_rate_per_million
+            && !u32::try_from(rate).is_ok_and(|it| it <= MILLION)
+        {
+            return Err(ConfigurationError::Rate(rate));
+        }
+        let authority = read.endpoint().parse::<http::uri::Authority>();
+        if authority.is_ok_and(|it| it.port_u16().is_some() && !it.as_str().contains('@')) {
+            return Ok(read);
+        }
+        Err(ConfigurationError::Endpoint(
+            read.endpoint.unwrap_or_default(),
+        ))
+    }
+
+    /// Returns where the collector is, as host and port.
+    #[must_use]
+    pub fn endpoint(&self) -> &str {
+        let endpoint = self.endpoint.as_deref().unwrap_or(ENDPOINT_DEFAULT);
+        endpoint.strip_prefix("dns:///").unwrap_or(endpoint)
+    }
+
+    /// Returns which part of the traces is sampled that no client has decided about, from 0 to 1.
+    pub(super) fn ratio(&self) -> f64 {
+        let rate = self.sampling_rate_per_million.unwrap_or_default();
+        f64::from(rate) / f64::from(MILLION)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(fields: &str) -> Result<Configuration, String> {
+        let text =
+            format!("apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n{fields}");
+        Configuration::parse(&text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_file_for_kube_apiserver_is_read() {
+        let read =
+            parse("endpoint: collector.example:4317\nsamplingRatePerMillion: 250000").unwrap();
+        assert_eq!(read.endpoint(), "collector.example:4317");
+        assert!((read.ratio() - 0.25).abs() < 1e-9, "{}", read.ratio());
+        let silent = parse("").unwrap();
+        assert_eq!(silent.endpoint(), "localhost:4317", "the default");
+        assert!(
+            silent.ratio() == 0.0,
+            "what no client samples is not sampled"
+        );
+        let resolved = parse("endpoint: dns:///[::1]:4317").unwrap();
+        assert_eq!(resolved.endpoint(), "[::1]:4317");
+    }
+
+    #[test]
+    fn what_cannot_be_followed_is_refused() {
+        for (fields, message) in [
+            (
+                "samplingRatePerMillion: 1000001",
+                "must be from 0 to 1000000",
+            ),
+            ("samplingRatePerMillion: -1", "must be from 0 to 1000000"),
+            ("endpoint: unix:///run/otel.sock", "must be HOST:PORT"),
+            ("endpoint: https://collector:4317", "must be HOST:PORT"),
+            ("endpoint: collector", "must be HOST:PORT"),
+            ("endpoint: user@collector:4317", "must be HOST:PORT"),
+            ("endpont: collector:4317", "unknown field `endpont`"),
+            ("samplingRatePerMillion: all", "invalid type"),
+        ] {
+            let error = parse(fields).unwrap_err();
+            assert!(error.contains(message), "{fields}: {error}");
+        }
+        let other = "apiVersion: apiserver.config.k8s.io/v2\nkind: TracingConfiguration";
+        let error = Configuration::parse(other).unwrap_err().to_string();
+        assert!(
+            error.contains("no kind \"TracingConfiguration\""),
+            "{error}"
+        );
+    }
+}
