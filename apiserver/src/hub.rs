@@ -262,7 +262,7 @@ impl Hub {
                 return self.refuse_early(&parts, None, &refusal, head).await;
             }
         };
-        let span = spans::of_request(&parts.method, &info, head);
+        let span = spans::of_request(&info, head);
         // Boxed: what follows is handed through several futures.
         let routed = Box::new((parts, info));
         self.process_routed(routed, body, (peer, seat), head, &span)
@@ -321,28 +321,28 @@ impl Hub {
         let mut authenticated = sender.authenticate(parts, info, |user| {
             RequestContext::new(user, head.audit_id.clone(), cluster, now, deadline)
         });
-        spans::sent_by(
-            span,
-            authenticated.context(),
-            &authenticated.request().headers,
-        );
-        let taken = self
-            .take_up(&mut authenticated, record.as_deref(), seat, kind)
-            .await;
-        let kept = (record, lasting);
-        match taken {
-            Ok(permit) => {
-                let counted = Counted { permit, running };
-                let asked = (target, caller, body);
-                // Boxed: what is around it is moved several times before it is first polled.
-                Box::pin(self.process_authenticated(authenticated, asked, counted, kept, head))
-                    .await
+        span.record("user", &authenticated.context().user.username);
+        let traced = spans::traced(&authenticated);
+        let rest = async {
+            let taken = self
+                .take_up(&mut authenticated, record.as_deref(), seat, kind)
+                .await;
+            let kept = (record, lasting);
+            match taken {
+                Ok(permit) => {
+                    let counted = Counted { permit, running };
+                    let asked = (target, caller, body);
+                    // Boxed: what is around it is moved several times before it is first polled.
+                    Box::pin(self.process_authenticated(authenticated, asked, counted, kept, head))
+                        .await
+                }
+                Err(refusal) => {
+                    let facts = Facts::of_authenticated(&authenticated, head);
+                    self.finish(Err(refusal), &facts, kept).await
+                }
             }
-            Err(refusal) => {
-                let facts = Facts::of_authenticated(&authenticated, head);
-                self.finish(Err(refusal), &facts, kept).await
-            }
-        }
+        };
+        rest.instrument(traced).await
     }
 
     async fn process_authenticated(
@@ -543,7 +543,6 @@ impl Hub {
         let code = response.status().as_u16();
         let requests = self.parts.metrics.requests();
         requests.count(info, code, head.started.elapsed());
-        spans::answered(code);
         response
     }
 }

@@ -49,7 +49,9 @@ mod traced {
 
     use anyhow::{Context as _, Result};
     use telemetry::export::{self, Configuration};
-    use tracing_subscriber::{Layer as _, layer::SubscriberExt as _, util::SubscriberInitExt as _};
+    use tracing_subscriber::{
+        Layer as _, filter::FilterExt as _, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+    };
 
     /// The export of spans.
     pub(super) struct Export(export::Export);
@@ -70,7 +72,7 @@ mod traced {
             .with_ansi(super::has_colours())
             .with_writer(std::io::stderr)
             .with_target(false)
-            .with_filter(super::filter(level));
+            .with_filter(super::filter(level).and(export::lines()));
         tracing_subscriber::registry()
             .with(spans)
             .with(lines)

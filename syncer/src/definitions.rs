@@ -25,7 +25,7 @@ use std::{collections::HashMap, sync::Arc};
 use api::LogicalCluster;
 use client::reflector::{self, Event, RawObject};
 use tokio::sync::Mutex as AsyncMutex;
-use tracing::{Instrument as _, debug, debug_span};
+use tracing::{Instrument as _, Span, debug, debug_span};
 
 use crate::{
     engine::Engine,
@@ -61,16 +61,15 @@ pub(crate) fn start(engine: &Arc<Engine>) {
                 let (cluster, name) = (&key.cluster, key.name.as_str());
                 let span =
                     debug_span!("reconcile", controller = "definition", %cluster, key = name);
-                if telemetry::is_on()
-                    && let Some(definition) = engine.definitions.known(&key)
-                {
-                    telemetry::follow_write(&span, &definition.uid);
-                }
-                if engine.shares.hold(&key.cluster) {
-                    reconcile::run(&engine, &key).instrument(span).await;
-                } else {
-                    following::run(&engine, &key).instrument(span).await;
-                }
+                let traced = traced(&engine, &key);
+                let work = async {
+                    if engine.shares.hold(&key.cluster) {
+                        reconcile::run(&engine, &key).await;
+                    } else {
+                        following::run(&engine, &key).await;
+                    }
+                };
+                work.instrument(traced).instrument(span).await;
                 engine.definition_queue.done(&key);
             });
         }
@@ -80,6 +79,24 @@ pub(crate) fn start(engine: &Arc<Engine>) {
     }
     held::start(engine);
     distribution::start(engine);
+}
+
+/// Makes the span of a reconcile that is sampled.
+fn traced(engine: &Engine, key: &DefinitionKey) -> Span {
+    let definition = engine.definitions.known(key);
+    let place = definition.and_then(|it| telemetry::sample_reconcile(&it.uid));
+    let Some(place) = place else {
+        return Span::none();
+    };
+    let span = debug_span!(
+        target: concat!(module_path!(), "::traced"),
+        "reconcile",
+        controller = "definition",
+        cluster = %key.cluster,
+        key = key.name,
+    );
+    place.take(&span);
+    span
 }
 
 /// Has the definitions of a logical cluster looked at that is this process's from now on, or is no more.

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use api::{GroupKind, GroupResource, GroupVersionResource, LogicalCluster};
 use client::reflector::{self, Event, RawObject};
-use tracing::{Instrument as _, debug, debug_span, warn};
+use tracing::{Instrument as _, Span, debug, debug_span, warn};
 
 use crate::{
     engine::Engine,
@@ -178,12 +178,9 @@ pub(crate) fn start_workers(engine: &Arc<Engine>, target: &Arc<Target>) {
                 }
                 let cluster = &target.cluster;
                 let span = debug_span!("reconcile", controller = "instance", %cluster, %key);
-                if telemetry::is_on()
-                    && let Some(instance) = engine.instances.get(cluster, &key)
-                {
-                    telemetry::follow_write(&span, &instance.uid);
-                }
+                let traced = traced(&engine, cluster, &key);
                 reconcile::run(&engine, &target, &key)
+                    .instrument(traced)
                     .instrument(span)
                     .await;
                 target.queue.done(&key);
@@ -194,6 +191,24 @@ pub(crate) fn start_workers(engine: &Arc<Engine>, target: &Arc<Target>) {
     if target.sort == TargetSort::Mirrored {
         mirror::start_status_worker(engine, target);
     }
+}
+
+/// Makes the span of a reconcile that is sampled.
+fn traced(engine: &Engine, cluster: &LogicalCluster, key: &InstanceKey) -> Span {
+    let instance = engine.instances.get(cluster, key);
+    let place = instance.and_then(|it| telemetry::sample_reconcile(&it.uid));
+    let Some(place) = place else {
+        return Span::none();
+    };
+    let span = debug_span!(
+        target: concat!(module_path!(), "::traced"),
+        "reconcile",
+        controller = "instance",
+        %cluster,
+        %key,
+    );
+    place.take(&span);
+    span
 }
 
 /// Starts the watch of a kind's mirrors in a spoke, unless it runs.

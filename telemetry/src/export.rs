@@ -8,10 +8,13 @@ use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::{SpanExporter, WithExportConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider};
-use tracing::{Level, Metadata, Subscriber, level_filters::LevelFilter};
+use tracing::{Level, Metadata, Subscriber, level_filters::LevelFilter, subscriber::Interest};
 use tracing_subscriber::Layer;
-use tracing_subscriber::filter::FilterFn;
+use tracing_subscriber::filter::{DynFilterFn, filter_fn};
+use tracing_subscriber::layer::{Context, Filter};
 use tracing_subscriber::registry::LookupSpan;
+
+use crate::TRACED;
 
 mod configuration;
 
@@ -56,17 +59,14 @@ where
             endpoint: endpoint.to_owned(),
             source,
         })?;
-    let root = match configuration.ratio() {
-        0.0 => Sampler::AlwaysOff,
-        ratio => Sampler::TraceIdRatioBased(ratio),
-    };
     let version = opentelemetry::KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
     let resource = Resource::builder()
         .with_service_name(service)
         .with_attribute(version)
         .build();
     let provider = SdkTracerProvider::builder()
-        .with_sampler(Sampler::ParentBased(Box::new(root)))
+        // What begins here was sampled before its span was made.
+        .with_sampler(Sampler::ParentBased(Box::new(Sampler::AlwaysOn)))
         .with_resource(resource)
         .with_batch_exporter(exporter)
         .build();
@@ -78,15 +78,39 @@ where
         .with_location(false)
         .with_threads(false)
         .with_target(false)
-        .with_filter(FilterFn::new(is_exported).with_max_level_hint(LevelFilter::DEBUG));
-    crate::joined::switch_on();
+        .with_filter(spans());
+    crate::joined::switch_on(configuration.per_million());
     Ok((layer, Export { provider }))
 }
 
-/// Whether something is part of a trace: a span of the hub's, and what it warns of.
-fn is_exported(metadata: &Metadata<'_>) -> bool {
-    let is_ours = metadata.target().starts_with(OURS);
-    is_ours && (metadata.is_span() || *metadata.level() <= Level::WARN)
+/// Passes what is part of a trace: the spans that begin one, and what is within them, as far as it is the hub's own.
+fn spans<S>() -> DynFilterFn<
+    S,
+    impl Fn(&Metadata<'_>, &Context<'_, S>) -> bool,
+    impl Fn(&'static Metadata<'static>) -> Interest,
+>
+where
+    S: Subscriber + for<'span> LookupSpan<'span>,
+{
+    DynFilterFn::new(|metadata: &Metadata<'_>, context: &Context<'_, S>| {
+        metadata.target().ends_with(TRACED) || context.lookup_current().is_some()
+    })
+    .with_callsite_filter(|metadata| {
+        let is_kept = metadata.is_span() || *metadata.level() <= Level::WARN;
+        if !metadata.target().starts_with(OURS) || !is_kept {
+            Interest::never()
+        } else if metadata.target().ends_with(TRACED) {
+            Interest::always()
+        } else {
+            Interest::sometimes()
+        }
+    })
+    .with_max_level_hint(LevelFilter::DEBUG)
+}
+
+/// Passes what is the log's. Spans that begin a trace repeat what others say for the log.
+pub fn lines<S>() -> impl Filter<S> {
+    filter_fn(|metadata| !metadata.target().ends_with(TRACED))
 }
 
 // === impl Export ===

@@ -1,12 +1,12 @@
 //! Spans and the traces that they belong to.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tokio::time::Instant;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use opentelemetry::Context;
 use opentelemetry::propagation::{Extractor, Injector, TextMapPropagator as _};
-use opentelemetry::trace::TraceContextExt as _;
+use opentelemetry::trace::{SpanContext, TraceContextExt as _};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use parking_lot::Mutex;
 use tracing::Span;
@@ -15,8 +15,11 @@ use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use crate::writes::Writes;
 use crate::{HEADERS, Trust};
 
+const MILLION: u32 = 1_000_000;
+
 /// Whether spans are exported; once they are, for as long as the process lasts.
 static IS_ON: AtomicBool = AtomicBool::new(false);
+static PER_MILLION: AtomicU32 = AtomicU32::new(0);
 
 /// The writes that reconciles may follow. A leaf of the lock order.
 static WRITES: Mutex<Writes> = Mutex::new(Writes::new());
@@ -25,59 +28,101 @@ struct Received<'a>(&'a HeaderMap);
 
 struct Sent<'a>(&'a mut HeaderMap);
 
-pub(crate) fn switch_on() {
+/// Where a span that is sampled belongs.
+#[derive(Debug)]
+pub(crate) enum Place {
+    /// Below a span of this process or of another.
+    Below(SpanContext),
+    /// In a trace of its own, linked to another if there is one.
+    Apart(Option<SpanContext>),
+}
+
+/// Switches all of it on. Of the traces that no client has decided about, `per_million` are sampled.
+pub(crate) fn switch_on(per_million: u32) {
+    PER_MILLION.store(per_million, Ordering::Relaxed);
     IS_ON.store(true, Ordering::Release);
 }
 
-pub(crate) fn is_on() -> bool {
+fn is_on() -> bool {
     IS_ON.load(Ordering::Acquire)
 }
 
-pub(crate) fn adopt(span: &Span, headers: &HeaderMap, trust: Trust) {
+/// Draws whether a trace that nobody has decided about is sampled.
+fn is_drawn() -> bool {
+    let per_million = PER_MILLION.load(Ordering::Relaxed);
+    per_million > 0 && rand::random_range(0..MILLION) < per_million
+}
+
+pub(crate) fn sample_request(headers: &HeaderMap, trust: Trust) -> Option<crate::Place> {
     if !is_on() {
-        return;
+        return None;
     }
-    let remote =
-        TraceContextPropagator::new().extract_with_context(&Context::new(), &Received(headers));
-    let named = remote.span().span_context().clone();
-    if !named.is_valid() {
-        return;
+    let named = named_by(headers);
+    let place = match (named, trust) {
+        (Some(named), Trust::Full) => named.is_sampled().then_some(Place::Below(named)),
+        (named, _) => is_drawn().then_some(Place::Apart(named)),
+    };
+    place.map(crate::Place)
+}
+
+/// Returns the span that headers name.
+fn named_by(headers: &HeaderMap) -> Option<SpanContext> {
+    let first = HEADERS.first()?;
+    headers.get(first)?;
+    let nothing = Context::new();
+    let context = TraceContextPropagator::new().extract_with_context(&nothing, &Received(headers));
+    let named = context.span().span_context().clone();
+    named.is_valid().then_some(named)
+}
+
+pub(crate) fn sample_reconcile(uid: &str) -> Option<crate::Place> {
+    if !is_on() {
+        return None;
     }
-    let is_joined = trust == Trust::Full && span.set_parent(remote).is_ok();
-    if !is_joined {
-        span.add_link(named); // also where a call to learn who sends it has begun a trace already
+    let written = WRITES.lock().find(uid, Instant::now());
+    let place = written.map(Place::Below);
+    let place = place.or_else(|| is_drawn().then_some(Place::Apart(None)));
+    place.map(crate::Place)
+}
+
+pub(crate) fn put(span: &Span, place: Place) {
+    match place {
+        // A span that has begun, which no caller's has, stays where it is.
+        Place::Below(parent) => {
+            drop(span.set_parent(Context::new().with_remote_span_context(parent)));
+        }
+        Place::Apart(Some(linked)) => span.add_link(linked),
+        Place::Apart(None) => {}
     }
 }
 
-pub(crate) fn inject(span: &Span, headers: &mut HeaderMap) {
+/// Returns the current span, if it is part of a trace.
+fn current() -> Option<SpanContext> {
     if !is_on() {
-        return;
+        return None;
     }
-    for name in HEADERS {
+    let context = Span::current().context();
+    let span = context.span().span_context().clone();
+    span.is_valid().then_some(span)
+}
+
+pub(crate) fn is_traced() -> bool {
+    current().is_some()
+}
+
+pub(crate) fn inject(headers: &mut HeaderMap) {
+    let Some(span) = current() else { return };
+    for name in &HEADERS {
         headers.remove(name);
     }
-    TraceContextPropagator::new().inject_context(&span.context(), &mut Sent(headers));
+    let context = Context::new().with_remote_span_context(span);
+    TraceContextPropagator::new().inject_context(&context, &mut Sent(headers));
 }
 
 pub(crate) fn note_write(uid: &str) {
-    if !is_on() {
-        return;
-    }
-    let context = Span::current().context();
-    let span = context.span();
-    let sampled = Some(span.span_context()).filter(|it| it.is_sampled());
-    WRITES.lock().note(uid, sampled, Instant::now());
-}
-
-pub(crate) fn follow_write(span: &Span, uid: &str) {
-    if !is_on() {
-        return;
-    }
-    let written = WRITES.lock().find(uid, Instant::now());
-    if let Some(written) = written {
-        let parent = Context::new().with_remote_span_context(written);
-        // A span that has begun, which no caller's has, stays where it is.
-        let _joined = span.set_parent(parent);
+    if is_on() {
+        let sampled = current().filter(SpanContext::is_sampled);
+        WRITES.lock().note(uid, sampled.as_ref(), Instant::now());
     }
 }
 

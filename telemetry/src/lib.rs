@@ -1,8 +1,9 @@
 //! Traces: which spans belong together, across processes, and where they are sent.
 //!
-//! The spans are those of `tracing` that the code has for its log. This crate joins them to a trace: to that of a request
-//! that came in ([`adopt`]), of the write that caused a reconcile ([`follow_write`]), and it names the trace to the servers that
-//! are called ([`inject`]). [`export::start`] sends them to a collector.
+//! The spans are those of `tracing`. A span that begins a trace in this process has a target that ends with [`TRACED`], and is
+//! made only if it is sampled ([`sample_request`], [`sample_reconcile`]); what is within it is part of the trace. So a
+//! request that is not sampled costs a glance at its headers. The trace is named to the servers that are called ([`inject`]), and
+//! [`export::start`] sends spans to a collector.
 //!
 //! # Invariants
 //! - Until a process exports, and in a build without the feature `otlp`, everything here does nothing.
@@ -17,63 +18,72 @@ use tracing::Span;
 pub mod export;
 #[cfg(feature = "otlp")]
 mod joined;
+#[cfg(not(feature = "otlp"))]
+#[path = "none.rs"]
+mod joined;
 #[cfg(feature = "otlp")]
 mod writes;
 
 /// The headers that name a trace, and what goes along with it. Sources: W3C Trace Context, W3C Baggage.
-pub const HEADERS: [HeaderName; 3] = [
+pub static HEADERS: [HeaderName; 3] = [
     HeaderName::from_static("traceparent"),
     HeaderName::from_static("tracestate"),
     HeaderName::from_static("baggage"),
 ];
+
+/// How the target of a span ends that begins a trace in this process, and is none of the log's.
+pub const TRACED: &str = "::traced";
 
 /// What the trace counts that the sender of a request names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
     /// It is gone on with, and sampled if the sender says so.
     Full,
-    /// It is linked from a trace of its own.
+    /// It is linked from a trace of the hub's own, if that is sampled.
     None,
 }
 
-/// Returns whether spans are exported.
+/// Where a span that is sampled belongs.
+#[derive(Debug)]
 #[must_use]
-pub fn is_on() -> bool {
-    #[cfg(feature = "otlp")]
-    return joined::is_on();
-    #[cfg(not(feature = "otlp"))]
-    return false;
+pub struct Place(joined::Place);
+
+/// Where the span of a request belongs that is sampled; `None` for one that is not.
+#[must_use]
+pub fn sample_request(headers: &HeaderMap, trust: Trust) -> Option<Place> {
+    joined::sample_request(headers, trust)
 }
 
-/// Joins the span of a request to the trace that its headers name.
-pub fn adopt(span: &Span, headers: &HeaderMap, trust: Trust) {
-    #[cfg(feature = "otlp")]
-    joined::adopt(span, headers, trust);
-    #[cfg(not(feature = "otlp"))]
-    let _ = (span, headers, trust);
+/// Where the span of a reconcile belongs that is sampled: in the trace of the newest write of its object, for a minute after
+/// the write. `None` for one that is not.
+#[must_use]
+pub fn sample_reconcile(uid: &str) -> Option<Place> {
+    joined::sample_reconcile(uid)
 }
 
-/// Names a span to the server that a request is sent to, in place of whatever trace the request names.
-pub fn inject(span: &Span, headers: &mut HeaderMap) {
-    #[cfg(feature = "otlp")]
-    joined::inject(span, headers);
-    #[cfg(not(feature = "otlp"))]
-    let _ = (span, headers);
+/// Names the current span, if it is part of a trace, to the server that a request is sent to, in place of whatever trace the request
+/// names.
+pub fn inject(headers: &mut HeaderMap) {
+    joined::inject(headers);
 }
 
-/// Notes that the current span writes the object of this uid, for [`follow_write`] in this process. Of writes that are not
+/// Whether the current span is part of a trace.
+#[must_use]
+pub fn is_traced() -> bool {
+    joined::is_traced()
+}
+
+/// Notes that the current span writes the object of this uid, for [`sample_reconcile`] in this process. Of writes that are not
 /// sampled nothing is kept, and of others the newest few hundred.
 pub fn note_write(uid: &str) {
-    #[cfg(feature = "otlp")]
     joined::note_write(uid);
-    #[cfg(not(feature = "otlp"))]
-    let _ = uid;
 }
 
-/// Joins the span of a reconcile to the trace of the newest write of its object, for a minute after the write.
-pub fn follow_write(span: &Span, uid: &str) {
-    #[cfg(feature = "otlp")]
-    joined::follow_write(span, uid);
-    #[cfg(not(feature = "otlp"))]
-    let _ = (span, uid);
+// === impl Place ===
+
+impl Place {
+    /// Puts a span, which nobody has entered yet, in its place.
+    pub fn take(self, span: &Span) {
+        joined::put(span, self.0);
+    }
 }

@@ -38,7 +38,8 @@ impl InProcess {
     }
 
     /// Sends one request.
-    pub async fn send(&self, request: http::Request<RequestBody>) -> Response {
+    pub async fn send(&self, mut request: http::Request<RequestBody>) -> Response {
+        telemetry::inject(request.headers_mut());
         self.hub.answer(request, &self.peer, None).await
     }
 }

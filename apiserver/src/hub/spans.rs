@@ -2,26 +2,21 @@
 //!
 //! Source: `apiserver/pkg/endpoints/filters/traces.go`.
 
-use http::{HeaderMap, Method};
+use http::{Method, request::Parts};
 use telemetry::Trust;
 use tracing::{Span, field};
 
 use super::Head;
-use crate::request::{RequestContext, RequestInfo};
+use crate::{authenticate::Authenticated, request::RequestInfo};
 
 /// Who may look into everything that is measured. Source: `apiserver/pkg/authentication/user/user.go`.
 const SYSTEM_MONITORING: &str = "system:monitoring";
 
-/// Makes the span of a request, which says what it asks for. Texts are quoted and escaped: nobody writes another field with a
-/// name. Who sends the request is told by [`sent_by`].
-pub(super) fn of_request(method: &Method, info: &RequestInfo, head: &Head) -> Span {
-    let span = tracing::debug_span!(
+/// Makes the span of a request for the log, which says what it asks for. Its user is recorded once it is known. Texts are quoted
+/// and escaped: nobody writes another field with a name.
+pub(super) fn of_request(info: &RequestInfo, head: &Head) -> Span {
+    tracing::debug_span!(
         "request",
-        otel.name = field::Empty,
-        otel.kind = field::Empty,
-        otel.status_code = field::Empty,
-        http.request.method = field::Empty,
-        http.response.status_code = field::Empty,
         audit_id = head.audit_id.to_str().unwrap_or_default(),
         user = field::Empty,
         cluster = %info.cluster,
@@ -32,28 +27,45 @@ pub(super) fn of_request(method: &Method, info: &RequestInfo, head: &Head) -> Sp
         subresource = info.subresource,
         namespace = info.namespace,
         name = info.name,
-    );
-    if telemetry::is_on() {
-        span.record("otel.name", name_of(method, info));
-        span.record("otel.kind", "server");
-        span.record("http.request.method", method.as_str());
-    }
-    span
+    )
 }
 
-/// Tells the span of a request who sends it, and joins it to the trace that the sender names.
-pub(super) fn sent_by(span: &Span, context: &RequestContext, headers: &HeaderMap) {
+/// Makes the span of a request that is sampled, for its trace. Only who sends a request decides about that.
+pub(super) fn traced(request: &Authenticated<Parts>) -> Span {
+    let (parts, info, context) = (request.request(), request.info(), request.context());
     let user = &context.user;
-    span.record("user", &user.username);
     let may_monitor = user.known_only_in().is_none() && user.in_group(SYSTEM_MONITORING);
     let is_trusted = context.origin.is_controller() || user.is_master_of_hub() || may_monitor;
     let trust = if is_trusted { Trust::Full } else { Trust::None };
-    telemetry::adopt(span, headers, trust);
+    let Some(place) = telemetry::sample_request(&parts.headers, trust) else {
+        return Span::none();
+    };
+    let span = tracing::debug_span!(
+        target: concat!(module_path!(), "::traced"),
+        "request",
+        otel.kind = "server",
+        otel.name = name_of(&parts.method, info),
+        otel.status_code = field::Empty,
+        http.request.method = parts.method.as_str(),
+        http.response.status_code = field::Empty,
+        audit_id = context.audit_id.to_str().unwrap_or_default(),
+        user = user.username,
+        cluster = %info.cluster,
+        verb = info.verb.as_str(),
+        group = info.group,
+        version = info.version,
+        resource = info.resource,
+        subresource = info.subresource,
+        namespace = info.namespace,
+        name = info.name,
+    );
+    place.take(&span);
+    span
 }
 
-/// Tells the current span how its request is answered.
+/// Tells the trace of a request how that is answered.
 pub(super) fn answered(code: u16) {
-    if !telemetry::is_on() {
+    if !telemetry::is_traced() {
         return;
     }
     let span = Span::current();

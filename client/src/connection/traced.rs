@@ -1,4 +1,4 @@
-//! A span for each request that is sent, while spans are exported.
+//! A span for each request that is sent as part of a trace.
 
 use std::task::{Context, Poll};
 
@@ -7,7 +7,7 @@ use http::{Request, Response};
 use tower::Service;
 use tracing::{Instrument as _, field};
 
-/// Names the trace to the server. It is the current one where the request is handed over.
+/// Names the trace to the server, which is the one of the span that the request is handed over in.
 #[derive(Clone)]
 pub(super) struct Traced<S> {
     inner: S,
@@ -37,7 +37,7 @@ where
     }
 
     fn call(&mut self, mut req: Request<Q>) -> Self::Future {
-        if !telemetry::is_on() {
+        if !telemetry::is_traced() {
             return Either::Left(self.inner.call(req));
         }
         let span = tracing::debug_span!(
@@ -50,7 +50,7 @@ where
             server.address = req.uri().host(),
             url.path = req.uri().path(),
         );
-        telemetry::inject(&span, req.headers_mut());
+        span.in_scope(|| telemetry::inject(req.headers_mut()));
         let sent = self.inner.call(req);
         let answered = async move {
             let answer = sent.await;

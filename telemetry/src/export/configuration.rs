@@ -89,10 +89,10 @@ impl Configuration {
         endpoint.strip_prefix("dns:///").unwrap_or(endpoint)
     }
 
-    /// Returns which part of the traces is sampled that no client has decided about, from 0 to 1.
-    pub(super) fn ratio(&self) -> f64 {
+    /// Returns how many of a million traces are sampled that no client has decided about.
+    pub(super) fn per_million(&self) -> u32 {
         let rate = self.sampling_rate_per_million.unwrap_or_default();
-        f64::from(rate) / f64::from(MILLION)
+        u32::try_from(rate).unwrap_or_default()
     }
 }
 
@@ -111,11 +111,12 @@ mod tests {
         let read =
             parse("endpoint: collector.example:4317\nsamplingRatePerMillion: 250000").unwrap();
         assert_eq!(read.endpoint(), "collector.example:4317");
-        assert!((read.ratio() - 0.25).abs() < 1e-9, "{}", read.ratio());
+        assert_eq!(read.per_million(), 250_000);
         let silent = parse("").unwrap();
         assert_eq!(silent.endpoint(), "localhost:4317", "the default");
-        assert!(
-            silent.ratio() == 0.0,
+        assert_eq!(
+            silent.per_million(),
+            0,
             "what no client samples is not sampled"
         );
         let resolved = parse("endpoint: dns:///[::1]:4317").unwrap();
