@@ -23,6 +23,9 @@ pub use configuration::{Configuration, ConfigurationError};
 /// How the crates are called whose spans are exported. Others have their own, of each frame of a connection for example.
 const OURS: &str = "wheelhouse";
 
+/// Spans of the log that have a twin for the trace.
+const TWINS: [&str; 2] = ["request", "reconcile"];
+
 /// Why spans cannot be exported.
 #[derive(Debug, thiserror::Error)]
 #[error("spans cannot be exported to {endpoint}")]
@@ -97,10 +100,13 @@ where
     })
     .with_callsite_filter(|metadata| {
         let is_kept = metadata.is_span() || *metadata.level() <= Level::WARN;
-        if !metadata.target().starts_with(OURS) || !is_kept {
-            Interest::never()
-        } else if metadata.target().ends_with(TRACED) {
+        if metadata.target().ends_with(TRACED) {
             Interest::always()
+        } else if !metadata.target().starts_with(OURS)
+            || !is_kept
+            || metadata.is_span() && TWINS.contains(&metadata.name())
+        {
+            Interest::never()
         } else {
             Interest::sometimes()
         }

@@ -63,6 +63,7 @@ async fn one_trace_leads_from_an_apply_through_the_syncer_into_the_spoke() {
         whole(&spans).map(|()| spans)
     })
     .await;
+    are_named(&spans);
     leads_back(&spans);
 
     nobody_else_has_sampled(&fixture, &admin, &collector).await;
@@ -125,6 +126,15 @@ fn whole(spans: &[Span]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Each span of the hub says what it is, and none is there twice, for the log and for the trace.
+fn are_named(spans: &[Span]) {
+    for span in spans.iter().filter(|it| it.service == "wheelhouse") {
+        let known = ["write", "apply", "reconcile"].contains(&span.name.as_str())
+            || span.attributes.contains_key("http.request.method");
+        assert!(known, "{span:?}");
+    }
 }
 
 /// Follows the spoke's span back to the caller's.
