@@ -52,9 +52,6 @@ const NAMES: &[(&str, Withheld)] = &[
     ("x-method-override", Withheld::Override),
     ("x-original-url", Withheld::Override),
     ("x-rewrite-url", Withheld::Override),
-    ("traceparent", Withheld::Trace),
-    ("tracestate", Withheld::Trace),
-    ("baggage", Withheld::Trace),
 ];
 const PREFIXES: &[(&str, Withheld)] = &[
     ("impersonate-", Withheld::Identity),
@@ -128,6 +125,9 @@ pub(super) fn withheld(name: &str) -> Option<Withheld> {
     let alike = || PREFIXES.iter().find(|(prefix, _)| name.starts_with(prefix));
     if let Some((_, reason)) = same.or_else(alike) {
         return Some(*reason);
+    }
+    if telemetry::HEADERS.iter().any(|it| it == name) {
+        return Some(Withheld::Trace);
     }
     name.contains('_').then_some(Withheld::Ambiguous)
 }
