@@ -427,20 +427,29 @@ fn slow_list() -> Reply {
     })
 }
 
-#[tokio::test]
-async fn a_wake_ends_the_pause_of_an_attempt_that_was_under_way() {
-    let release = Arc::new(Notify::new());
-    let (released, count) = (Arc::clone(&release), Mutex::new(0));
-    let server = Server::start(move |request| {
+/// Starts a server that answers its lists as they are counted, and holds its watches open.
+async fn listing(answer: impl Fn(usize) -> Reply + Send + Sync + 'static) -> Server {
+    let count = Mutex::new(0);
+    Server::start(move |request| {
         let query = request.uri().query().unwrap_or_default();
         if query.contains("watch=true") {
             return stream_held(&[]);
         }
         let mut count = count.lock().unwrap();
         *count += 1;
-        let (released, is_first) = (Arc::clone(&released), *count == 1);
+        answer(*count)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_wake_ends_the_pause_of_an_attempt_that_was_under_way() {
+    let release = Arc::new(Notify::new());
+    let released = Arc::clone(&release);
+    let server = listing(move |count| {
+        let released = Arc::clone(&released);
         Box::pin(async move {
-            if is_first {
+            if count == 1 {
                 released.notified().await;
                 return answer_json(503, &status(503, "ServiceUnavailable")).await;
             }
@@ -466,17 +475,11 @@ async fn a_wake_ends_the_pause_of_an_attempt_that_was_under_way() {
 #[tokio::test]
 async fn a_return_lists_anew_only_what_was_listed_before_the_server_was_away() {
     let release = Arc::new(Notify::new());
-    let (released, count) = (Arc::clone(&release), Mutex::new(0));
-    let server = Server::start(move |request| {
-        let query = request.uri().query().unwrap_or_default();
-        if query.contains("watch=true") {
-            return stream_held(&[]);
-        }
-        let mut count = count.lock().unwrap();
-        *count += 1;
-        let (released, is_held) = (Arc::clone(&released), *count == 2);
+    let released = Arc::clone(&release);
+    let server = listing(move |count| {
+        let released = Arc::clone(&released);
         Box::pin(async move {
-            if is_held {
+            if count == 2 {
                 released.notified().await;
             }
             list(&["a"], "10", "").await
