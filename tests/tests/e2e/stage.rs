@@ -23,15 +23,7 @@ impl Stage {
     /// Starts both and applies the definition.
     pub(crate) async fn set() -> Self {
         let stage = Self::bare().await;
-        let root = stage.hub.root();
-        root.apply(WEBAPP).await;
-        root.must(&[
-            "wait",
-            "--for=condition=Ready",
-            "rgd/webapp",
-            "--timeout=30s",
-        ])
-        .await;
+        define(&stage.hub.root()).await;
         stage
     }
 
@@ -54,6 +46,18 @@ impl Stage {
             .must(&["wait", "--for=condition=Ready", &resource, "--timeout=30s"])
             .await;
     }
+}
+
+/// Applies the definition and waits until it is Ready.
+pub(crate) async fn define(root: &Kubectl) {
+    root.apply(WEBAPP).await;
+    root.must(&[
+        "wait",
+        "--for=condition=Ready",
+        "rgd/webapp",
+        "--timeout=30s",
+    ])
+    .await;
 }
 
 /// Makes the manifest of a web application; `spec` is the inside of a flow mapping.

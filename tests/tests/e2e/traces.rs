@@ -14,7 +14,7 @@ use wheelhouse_tests::{
     wait::within,
 };
 
-use super::stage::WEBAPP;
+use super::stage::define;
 
 const WEBAPPS: &str = "/clusters/east/apis/kro.run/v1alpha1/namespaces/default/webapps";
 /// What the administrator calls the span that all others are part of.
@@ -45,15 +45,7 @@ async fn one_trace_leads_from_an_apply_through_the_syncer_into_the_spoke() {
         Spoke::start_with("east", options)
     );
     fixture.join(&east).await;
-    let root = fixture.hub.root();
-    root.apply(WEBAPP).await;
-    root.must(&[
-        "wait",
-        "--for=condition=Ready",
-        "rgd/webapp",
-        "--timeout=30s",
-    ])
-    .await;
+    define(&fixture.hub.root()).await;
     let admin = fixture.admin().await;
 
     let first = "4bf92f3577b34da6a3ce929d0e0e4736";
