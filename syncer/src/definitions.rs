@@ -83,20 +83,20 @@ pub(crate) fn start(engine: &Arc<Engine>) {
 
 /// Makes the span of a reconcile that is sampled.
 fn traced(engine: &Engine, key: &DefinitionKey) -> Span {
+    if !telemetry::is_on() {
+        return Span::none();
+    }
     let definition = engine.definitions.known(key);
     let place = definition.and_then(|it| telemetry::sample_reconcile(&it.uid));
-    let Some(place) = place else {
-        return Span::none();
-    };
-    let span = debug_span!(
-        target: concat!(module_path!(), "::traced"),
-        "reconcile",
-        controller = "definition",
-        cluster = %key.cluster,
-        key = key.name,
-    );
-    place.take(&span);
-    span
+    place.map_or_else(Span::none, |place| {
+        place.take(debug_span!(
+            target: concat!(module_path!(), "::traced"),
+            "reconcile",
+            controller = "definition",
+            cluster = %key.cluster,
+            key = key.name,
+        ))
+    })
 }
 
 /// Has the definitions of a logical cluster looked at that is this process's from now on, or is no more.

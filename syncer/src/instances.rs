@@ -195,20 +195,20 @@ pub(crate) fn start_workers(engine: &Arc<Engine>, target: &Arc<Target>) {
 
 /// Makes the span of a reconcile that is sampled.
 fn traced(engine: &Engine, cluster: &LogicalCluster, key: &InstanceKey) -> Span {
+    if !telemetry::is_on() {
+        return Span::none();
+    }
     let instance = engine.instances.get(cluster, key);
     let place = instance.and_then(|it| telemetry::sample_reconcile(&it.uid));
-    let Some(place) = place else {
-        return Span::none();
-    };
-    let span = debug_span!(
-        target: concat!(module_path!(), "::traced"),
-        "reconcile",
-        controller = "instance",
-        %cluster,
-        %key,
-    );
-    place.take(&span);
-    span
+    place.map_or_else(Span::none, |place| {
+        place.take(debug_span!(
+            target: concat!(module_path!(), "::traced"),
+            "reconcile",
+            controller = "instance",
+            %cluster,
+            %key,
+        ))
+    })
 }
 
 /// Starts the watch of a kind's mirrors in a spoke, unless it runs.

@@ -1,7 +1,6 @@
 //! Spans and the traces that they belong to.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use tokio::time::Instant;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use opentelemetry::Context;
@@ -9,6 +8,7 @@ use opentelemetry::propagation::{Extractor, Injector, TextMapPropagator as _};
 use opentelemetry::trace::{SpanContext, TraceContextExt as _};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
@@ -43,7 +43,7 @@ pub(crate) fn switch_on(per_million: u32) {
     IS_ON.store(true, Ordering::Release);
 }
 
-fn is_on() -> bool {
+pub(crate) fn is_on() -> bool {
     IS_ON.load(Ordering::Acquire)
 }
 
@@ -147,5 +147,49 @@ impl Injector for Sent<'_> {
         if let (Ok(name), Ok(value)) = (name, value) {
             self.0.insert(name, value);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where the span of a request with this `traceparent` belongs.
+    fn sampled(parent: &'static str, trust: Trust) -> Option<Place> {
+        let mut headers = HeaderMap::new();
+        headers.insert("traceparent", HeaderValue::from_static(parent));
+        sample_request(&headers, trust).map(|place| place.0)
+    }
+
+    #[test]
+    fn who_is_trusted_decides_and_others_are_drawn_for() {
+        const ASKED: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        const DECLINED: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
+        assert!(sampled(ASKED, Trust::Full).is_none(), "nothing is exported");
+
+        switch_on(0);
+        let below = sampled(ASKED, Trust::Full);
+        assert!(matches!(below, Some(Place::Below(_))), "{below:?}");
+        assert!(
+            sampled(DECLINED, Trust::Full).is_none(),
+            "its sender's word"
+        );
+        assert!(sampled(ASKED, Trust::None).is_none(), "nobody is drawn");
+        assert!(
+            sampled("nonsense", Trust::Full).is_none(),
+            "no trace is named"
+        );
+
+        switch_on(MILLION);
+        for (parent, trust) in [(ASKED, Trust::None), (DECLINED, Trust::None)] {
+            let apart = sampled(parent, trust);
+            assert!(matches!(apart, Some(Place::Apart(Some(_)))), "{apart:?}");
+        }
+        let alone = sampled("nonsense", Trust::Full);
+        assert!(matches!(alone, Some(Place::Apart(None))), "{alone:?}");
+        assert!(
+            sampled(DECLINED, Trust::Full).is_none(),
+            "its sender's word"
+        );
     }
 }

@@ -48,6 +48,12 @@ pub enum Trust {
 #[must_use]
 pub struct Place(joined::Place);
 
+/// Whether spans are exported.
+#[must_use]
+pub fn is_on() -> bool {
+    joined::is_on()
+}
+
 /// Where the span of a request belongs that is sampled; `None` for one that is not.
 #[must_use]
 pub fn sample_request(headers: &HeaderMap, trust: Trust) -> Option<Place> {
@@ -83,7 +89,9 @@ pub fn note_write(uid: &str) {
 
 impl Place {
     /// Puts a span, which nobody has entered yet, in its place.
-    pub fn take(self, span: &Span) {
-        joined::put(span, self.0);
+    #[must_use]
+    pub fn take(self, span: Span) -> Span {
+        joined::put(&span, self.0);
+        span
     }
 }

@@ -12,22 +12,29 @@ use crate::{authenticate::Authenticated, request::RequestInfo};
 /// Who may look into everything that is measured. Source: `apiserver/pkg/authentication/user/user.go`.
 const SYSTEM_MONITORING: &str = "system:monitoring";
 
-/// Makes the span of a request for the log, which says what it asks for. Its user is recorded once it is known. Texts are quoted
-/// and escaped: nobody writes another field with a name.
+/// Makes a span of what begins as given, and goes on with what a request asks for. Texts are quoted and escaped: nobody writes
+/// another field with a name.
+macro_rules! request_span {
+    ([$($begin:tt)*], $audit_id:expr, $user:expr, $info:ident) => {
+        tracing::debug_span!(
+            $($begin)*
+            audit_id = $audit_id.to_str().unwrap_or_default(),
+            user = $user,
+            cluster = %$info.cluster,
+            verb = $info.verb.as_str(),
+            group = $info.group,
+            version = $info.version,
+            resource = $info.resource,
+            subresource = $info.subresource,
+            namespace = $info.namespace,
+            name = $info.name,
+        )
+    };
+}
+
+/// Makes the span of a request for the log. Its user is recorded once it is known.
 pub(super) fn of_request(info: &RequestInfo, head: &Head) -> Span {
-    tracing::debug_span!(
-        "request",
-        audit_id = head.audit_id.to_str().unwrap_or_default(),
-        user = field::Empty,
-        cluster = %info.cluster,
-        verb = info.verb.as_str(),
-        group = info.group,
-        version = info.version,
-        resource = info.resource,
-        subresource = info.subresource,
-        namespace = info.namespace,
-        name = info.name,
-    )
+    request_span!(["request",], head.audit_id, field::Empty, info)
 }
 
 /// Makes the span of a request that is sampled, for its trace. Only who sends a request decides about that.
@@ -37,30 +44,23 @@ pub(super) fn traced(request: &Authenticated<Parts>) -> Span {
     let may_monitor = user.known_only_in().is_none() && user.in_group(SYSTEM_MONITORING);
     let is_trusted = context.origin.is_controller() || user.is_master_of_hub() || may_monitor;
     let trust = if is_trusted { Trust::Full } else { Trust::None };
-    let Some(place) = telemetry::sample_request(&parts.headers, trust) else {
-        return Span::none();
-    };
-    let span = tracing::debug_span!(
-        target: concat!(module_path!(), "::traced"),
-        "request",
-        otel.kind = "server",
-        otel.name = name_of(&parts.method, info),
-        otel.status_code = field::Empty,
-        http.request.method = parts.method.as_str(),
-        http.response.status_code = field::Empty,
-        audit_id = context.audit_id.to_str().unwrap_or_default(),
-        user = user.username,
-        cluster = %info.cluster,
-        verb = info.verb.as_str(),
-        group = info.group,
-        version = info.version,
-        resource = info.resource,
-        subresource = info.subresource,
-        namespace = info.namespace,
-        name = info.name,
-    );
-    place.take(&span);
-    span
+    let place = telemetry::sample_request(&parts.headers, trust);
+    place.map_or_else(Span::none, |place| {
+        place.take(request_span!(
+            [
+                target: concat!(module_path!(), "::traced"),
+                "request",
+                otel.kind = "server",
+                otel.name = name_of(&parts.method, info),
+                otel.status_code = field::Empty,
+                http.request.method = parts.method.as_str(),
+                http.response.status_code = field::Empty,
+            ],
+            context.audit_id,
+            user.username,
+            info
+        ))
+    })
 }
 
 /// Tells the trace of a request how that is answered.
