@@ -150,7 +150,8 @@ pub(crate) struct Serve {
 pub(crate) struct Syncing {
     #[command(flatten)]
     pub(crate) spokes: Spokes,
-    /// Ask for a confirmation before more than this percentage of the children of an instance are deleted at once; 100 never asks.
+    /// Ask for a confirmation before more than this percentage of the children of an instance, or of all instances of a kind in a
+    /// cluster, are deleted at once; 100 never asks.
     #[arg(long, value_name = "PERCENT", default_value_t = syncer::Brake::default().percent, value_parser = clap::value_parser!(u8).range(1..=100))]
     pub(crate) confirm_deletions_above: u8,
     #[command(flatten)]

@@ -69,6 +69,8 @@ pub enum Story {
     Faults,
     /// A cluster is restored to what it was an hour ago, and then replaced.
     Replaced,
+    /// A new revision drops most children of many small instances.
+    Narrowed,
 }
 
 /// What else happens in a run, of a thousand steps.

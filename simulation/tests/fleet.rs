@@ -212,6 +212,20 @@ fn r25_a_spoke_goes_after_its_instances_wherever_the_hub_is_killed() {
 }
 
 #[test]
+fn r25_a_revision_that_drops_most_children_waits_to_be_confirmed() {
+    trial("R25", 4, |seed| Plan {
+        instances: 12,
+        story: Story::Narrowed,
+        weather: if seed == 1 {
+            Weather::calm()
+        } else {
+            Weather::rough(1)
+        },
+        ..Plan::rough(seed)
+    });
+}
+
+#[test]
 fn r26_an_altered_link_harms_its_own_instance_at_most() {
     trial("R26", 8, |seed| Plan {
         happens: Happens {

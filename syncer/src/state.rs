@@ -3,8 +3,8 @@
 //!
 //! In reading order: [`keys`], [`collection`] (what of a watch and of our own writes is believed), [`children`],
 //! [`mirrors`] and [`externals`] (what there is in a target), [`claims`] (what is an instance's own), [`actors`] (in whose
-//! name), [`served`], [`kinds`], [`kind_claims`] and [`definitions`], [`instances`], [`events`], [`switches`], [`target`] and
-//! [`fleet`], [`turns`], [`restored`], [`revision`], [`shares`] (what of all this is this process's).
+//! name), [`served`], [`kinds`], [`kind_claims`] and [`definitions`], [`instances`], [`events`], [`switches`], [`pruning`]
+//! and [`brake`] (how much goes unasked), [`target`] and [`fleet`], [`turns`], [`restored`], [`revision`], [`shares`] (what of all this is this process's).
 
 pub(crate) mod actors;
 pub(crate) mod admission;
@@ -21,6 +21,7 @@ pub(crate) mod keys;
 pub(crate) mod kind_claims;
 pub(crate) mod kinds;
 pub(crate) mod mirrors;
+pub(crate) mod pruning;
 pub(crate) mod restored;
 pub(crate) mod revision;
 pub(crate) mod served;

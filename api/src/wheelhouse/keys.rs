@@ -35,7 +35,8 @@ pub const ANNOTATION_ORIGIN: &str = "wheelhouse.dev/origin";
 pub const ORIGIN_SPOKE: &str = "spoke";
 /// On an instance that was made in its spoke: the version that it had there when it was last taken up.
 pub const ANNOTATION_SPOKE_VERSION: &str = "internal.wheelhouse.dev/spoke-version";
-/// On an instance: the outcome of a plan that deletes most of its children, and may be carried out.
+/// On an instance: the outcome of a plan that deletes most of its children, and may be carried out. On a definition: the revision
+/// that may delete most children of its instances.
 pub const ANNOTATION_CONFIRM_DELETIONS: &str = "wheelhouse.dev/confirm-deletions";
 /// The reason of an instance's condition `ResourcesReady` while it waits for [`ANNOTATION_CONFIRM_DELETIONS`].
 pub const REASON_CONFIRMATION_REQUIRED: &str = "ConfirmationRequired";

@@ -83,7 +83,7 @@ impl World {
     }
 
     /// Waits until the spokes hold what users want. Returns how long that took.
-    async fn time_until_right(&mut self) -> Result<Duration, Failure> {
+    pub(super) async fn time_until_right(&mut self) -> Result<Duration, Failure> {
         let began = Instant::now();
         let end = began + Duration::from_secs(verdict::PATIENCE_SECONDS);
         loop {

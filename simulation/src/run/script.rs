@@ -82,6 +82,7 @@ impl World {
             Story::Trouble(trouble) => return self.play_trouble(trouble).await,
             Story::Faults => return self.play_faults().await,
             Story::Replaced => return self.play_replaced().await,
+            Story::Narrowed => return self.play_narrowed().await,
         }
         self.set_up().await?;
         self.fleet.network.set_weather(self.plan.weather.clone());
@@ -350,6 +351,15 @@ impl World {
         self.write(&endpoint, &definition.to_value()).await?;
         self.definitions.insert(definition.name.clone(), definition);
         Ok(())
+    }
+
+    /// Gives a definition other nodes.
+    pub(super) async fn reshape(&mut self, name: &str, shape: Shape) -> Result<(), Failure> {
+        let definition = self.definitions.get_mut(name).ok_or("it is not defined")?;
+        definition.shape = shape;
+        let endpoint = fleet::definitions(definition.home.as_deref())?;
+        let object = definition.to_value();
+        self.write(&endpoint, &object).await
     }
 
     /// Removes all instances of a definition, then the definition; or of a spoke, then the spoke.

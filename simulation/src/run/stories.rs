@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use api::{kro::keys::LABEL_INSTANCE_ID, wheelhouse::keys::ANNOTATION_CONFIRM_DELETIONS};
+use serde_json::Value;
+
 use super::{World, script::Place, verdict};
 use crate::{
     definition::{Shape, Wish},
@@ -14,6 +17,15 @@ const SWING_COUNT: usize = 24;
 
 /// How long a wish stays at most, in milliseconds: a call whose answer is lost takes longer, so that the next wish finds it under way.
 const SWING_MAX: u64 = 25_000;
+
+/// How long a hub has to take away what it may not.
+const NARROWED_REST: Duration = Duration::from_mins(2);
+
+/// How often it is started again.
+const NARROWED_RESTART_COUNT: usize = 3;
+
+/// The children that may go before somebody is asked: fewer than the brake ever holds.
+const NARROWED_GONE_MAX: usize = 4;
 
 impl World {
     /// Deletes a spoke's instances and then the Spoke, and kills the process before they are gone: the one that follows knows the
@@ -57,6 +69,68 @@ impl World {
         }
         self.calm().await?;
         verdict::await_convergence(self).await
+    }
+
+    /// Drops most children of many small instances by a revision. After the first few, all must wait, over restarts too, until the
+    /// definition says that it is meant.
+    pub(super) async fn play_narrowed(&mut self) -> Result<(), Failure> {
+        self.fleet.network.set_weather(Weather::calm());
+        self.fleet.join("east").await?;
+        let wide = Shape {
+            items: true,
+            ..Shape::default()
+        };
+        self.define_as("gadget", None, wide).await?;
+        for number in 0..self.plan.instances {
+            let name = format!("gadget-{number}");
+            self.wish("east", &name, &["a", "b", "c"]).await?;
+        }
+        verdict::await_convergence(self).await?;
+        let before = self.child_count();
+        self.fleet.network.set_weather(self.plan.weather.clone());
+        self.reshape("gadget", Shape::default()).await?;
+        self.rest(NARROWED_REST).await?;
+        for _ in 0..NARROWED_RESTART_COUNT {
+            self.restart().await?;
+            self.rest(NARROWED_REST).await?;
+        }
+        let gone = before - self.child_count();
+        if gone > NARROWED_GONE_MAX {
+            let told = format!(
+                "narrowed: {gone} of {before} children are gone, and nobody has confirmed it"
+            );
+            return Err(told);
+        }
+        let asked = verdict::questions(self);
+        let left = before - gone;
+        if asked.len() + gone < self.plan.instances {
+            return Err(format!(
+                "narrowed: {left} children are left, and {} instances ask",
+                asked.len()
+            ));
+        }
+        let value = asked
+            .iter()
+            .next_back()
+            .and_then(|asked| asked.rsplit_once('='));
+        let (_, value) = value.ok_or("narrowed: nobody asks")?;
+        let (key, endpoint) = (ANNOTATION_CONFIRM_DELETIONS, fleet::definitions(None)?);
+        self.fleet
+            .annotate(&endpoint, "gadget", (key, value))
+            .await?;
+        self.calm().await?;
+        let took = self.time_until_right().await?;
+        self.told.push(format!(
+            "{gone} of {before} children were gone unasked, all {took:?} after the confirmation"
+        ));
+        verdict::await_convergence(self).await
+    }
+
+    fn child_count(&self) -> usize {
+        let spokes = self.fleet.spokes.values();
+        let objects = spokes.flat_map(|spoke| spoke.objects());
+        let label = |object: &Value| !object["metadata"]["labels"][LABEL_INSTANCE_ID].is_null();
+        objects.filter(|(_, object)| label(object)).count()
     }
 
     async fn wish(&mut self, cluster: &str, name: &str, names: &[&str]) -> Result<(), Failure> {

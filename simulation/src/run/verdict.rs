@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use api::kro::keys;
+use api::{
+    kro::keys,
+    wheelhouse::keys::{ANNOTATION_CONFIRM_DELETIONS, REASON_CONFIRMATION_REQUIRED},
+};
 use serde_json::Value;
 
 use super::{World, foreign};
@@ -47,18 +50,11 @@ pub(super) async fn await_convergence(world: &World) -> Result<(), Failure> {
 
 /// Does what statuses ask for: where most children would go, that is meant.
 async fn confirm_deletions(world: &World) -> Result<(), Failure> {
-    use api::wheelhouse::keys;
-    let key = keys::ANNOTATION_CONFIRM_DELETIONS;
+    let key = ANNOTATION_CONFIRM_DELETIONS;
     for instance in world.fleet.judge.instances() {
         let (object, cluster) = (&instance.object, &instance.cluster);
-        let conditions = object["status"]["conditions"].as_array();
-        let messages = conditions
-            .into_iter()
-            .flatten()
-            .filter(|it| it["reason"] == keys::REASON_CONFIRMATION_REQUIRED)
-            .filter_map(|it| it["message"].as_str());
-        let mut asked = messages.filter_map(|message| message.split_once(&format!("{key}=")));
-        let Some((_, outcome)) = asked.next_back() else {
+        let question = question_of(object);
+        let Some(outcome) = question.and_then(|it| asked_for(it, key)) else {
             continue;
         };
         if api::meta::annotation(object, key) == Some(outcome) {
@@ -75,6 +71,26 @@ async fn confirm_deletions(world: &World) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Returns what all instances ask that wait for a confirmation.
+pub(super) fn questions(world: &World) -> Vec<String> {
+    let instances = world.fleet.judge.instances();
+    let questions = instances.iter().filter_map(|it| question_of(&it.object));
+    questions.map(str::to_owned).collect()
+}
+
+fn question_of(object: &Value) -> Option<&str> {
+    let conditions = object["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    let asking = conditions.rfind(|it| it["reason"] == REASON_CONFIRMATION_REQUIRED)?;
+    asking["message"].as_str()
+}
+
+/// Returns the value that a question asks for first, as an annotation.
+fn asked_for<'m>(message: &'m str, key: &str) -> Option<&'m str> {
+    let (_, rest) = message.split_once(&format!("{key}="))?;
+    rest.split(|it: char| !it.is_ascii_alphanumeric()).next()
 }
 
 async fn differs(world: &World) -> Result<(), Failure> {

@@ -35,6 +35,7 @@ use crate::{
         kinds::Progress,
         mirrors::{self, Maker},
         restored::DeletionPolicy,
+        served::Served,
     },
 };
 
@@ -324,7 +325,11 @@ pub(crate) fn unwanted_nodes(work: &Work<'_>, plan: &Plan) -> BTreeSet<String> {
 /// # Errors
 ///
 /// [`Pause::Watch`] while a wave is going, [`Pause::Failure`] where a deletion was refused.
-pub(crate) async fn prune(work: &mut Work<'_>, actor: &Actor, plan: &Plan) -> Result<(), Pause> {
+pub(crate) async fn prune(
+    work: &mut Work<'_>,
+    (served, actor): (&Served, &Actor),
+    plan: &Plan,
+) -> Result<(), Pause> {
     if !plan.prune_allowed() {
         return Ok(());
     }
@@ -332,7 +337,7 @@ pub(crate) async fn prune(work: &mut Work<'_>, actor: &Actor, plan: &Plan) -> Re
     let own = own(work, actor, &wanted.collect()).await?;
     let waves = plan.prune(&own.objects);
     let going = waves.iter().flat_map(|wave| &wave.objects);
-    brake::require(work, plan, going.map(AsRef::as_ref))?;
+    brake::require(work, served, plan, going.map(AsRef::as_ref))?;
     for wave in waves {
         delete_wave(work, actor, &own, &wave.objects).await?;
     }

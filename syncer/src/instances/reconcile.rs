@@ -16,7 +16,7 @@ use serde_json::Value;
 use tracing::{debug, warn};
 
 use super::{
-    applying, deletion, externals, imported, ledger,
+    applying, brake, deletion, externals, imported, ledger,
     mirror::{self, Mirrored},
     orphans, status,
     work::{Pause, Work},
@@ -50,6 +50,9 @@ struct Outcome {
 pub(crate) async fn run(engine: &Arc<Engine>, target: &Arc<Target>, key: &InstanceKey) {
     let Some(object) = engine.instances.get(&target.cluster, key) else {
         target.forget_instance(key);
+        for freed in target.pruning.forget(key, engine.brake) {
+            target.queue.add(freed);
+        }
         target.externals.forget(key);
         orphans::remove(engine, target, key).await;
         return;
@@ -335,10 +338,11 @@ impl Work<'_> {
         let pruned = if failed {
             Ok(())
         } else {
-            applying::prune(self, actor, plan).await
+            applying::prune(self, (served, actor), plan).await
         };
         if !failed && pruned.is_ok() && plan.prune_allowed() {
             ledger::after(self, actor, plan).await?;
+            brake::settled(self, served);
         }
         ledger::name_mirror(self, actor).await?;
         let failed_nodes = plan.nodes.iter().filter(|it| it.state == NodeState::Error);

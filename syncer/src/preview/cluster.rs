@@ -120,6 +120,7 @@ async fn fill(
         unread = format!("children are not compared: {reason}");
         None
     });
+    let mut found = Vec::new();
     for instance in listed.items.iter().take(EXAMINED_COUNT_MAX) {
         if reader.is_over() {
             unread = String::from("not all instances were looked at in time");
@@ -127,18 +128,44 @@ async fn fill(
         }
         preview.examined += 1;
         let examined = (instance, &*schema, children.as_ref());
-        let one = examine(reader, subject, place, examined, counts).await;
-        if is_nothing(&one) {
-            continue;
-        }
-        if preview.changes.len() < TOLD_COUNT_MAX {
-            preview.changes.push(one);
-        } else {
-            preview.changes_omitted += 1;
-        }
+        found.push(examine(reader, subject, place, examined, counts).await);
     }
+    if subject.only.is_none() {
+        counts.held += hold_together(&mut found, subject.brake);
+    }
+    let found = found.into_iter().map(|examined| examined.preview);
+    let mut changes = found.filter(|one| !is_nothing(one));
+    preview.changes = changes.by_ref().take(TOLD_COUNT_MAX).collect();
+    preview.changes_omitted = changes.count() as u64;
     preview.message = told::text(&unread);
     Ok(())
+}
+
+/// What was found of an instance.
+#[derive(Debug, Default)]
+struct Examined {
+    preview: InstancePreview,
+    /// Children that would go, and how many there are.
+    going: usize,
+    all: usize,
+}
+
+/// Tells of all instances that lose children that it would wait, where that is so for all of them together and not for each. Returns
+/// how many those are.
+fn hold_together(found: &mut [Examined], brake: Brake) -> u64 {
+    let going = found.iter().map(|one| one.going).sum();
+    let all = found.iter().map(|one| one.all).sum();
+    if !brake.holds(going, all) {
+        return 0;
+    }
+    let held = found
+        .iter_mut()
+        .filter(|one| one.going > 0 && one.preview.confirmation.is_empty());
+    let held = held.map(|one| {
+        let what = format!("{going} of {all} children of all instances here would be deleted");
+        one.preview.confirmation = format!("{what}: that waits until somebody confirms it");
+    });
+    held.count() as u64
 }
 
 fn is_nothing(one: &InstancePreview) -> bool {
@@ -201,39 +228,39 @@ async fn examine(
     place: &Place,
     (instance, schema, children): (&Value, &Schema, Option<&Children>),
     counts: &mut Summary,
-) -> InstancePreview {
+) -> Examined {
     let (namespace, name) = told::names(instance);
-    let mut one = InstancePreview {
-        namespace,
-        name,
-        ..InstancePreview::default()
-    };
+    let mut found = Examined::default();
+    let one = &mut found.preview;
+    (one.namespace, one.name) = (namespace, name);
     let renewed = match renewed(instance, schema) {
         Ok(renewed) => renewed,
         Err(errors) => {
             counts.invalid += 1;
             one.invalid = errors;
-            return one;
+            return found;
         }
     };
     // What the hub leaves alone changes by no definition; it may differ from it all the same.
     let is_suspended = subject.only.is_none() && graph::instance::is_suspended(instance);
     let is_left_alone = meta::is_terminating(instance) || is_suspended;
     let Some(children) = children.filter(|_| !is_left_alone) else {
-        return one;
+        return found;
     };
     let mine = children.get(&graph::applyset_id(instance));
     let mine = mine.cloned().unwrap_or_default();
     match foresee(reader, subject, place, (instance, renewed), mine.clone()).await {
         Ok(foreseen) => {
-            tell(&mut one, &foreseen, subject.brake, mine.len());
+            tell(one, &foreseen, subject.brake, mine.len());
             count(counts, &foreseen);
+            let going = deletions(&foreseen);
+            (found.going, found.all) = (going, mine.len());
         }
         Err(reason) => one.failure = told::text(&reason),
     }
     counts.failing += u64::from(!one.failure.is_empty());
     counts.held += u64::from(!one.confirmation.is_empty());
-    one
+    found
 }
 
 /// Returns an instance as the new schema leaves it.
@@ -340,8 +367,7 @@ impl Asked {
 
 fn tell(one: &mut InstancePreview, foreseen: &Foreseen, brake: Brake, all: usize) {
     one.failure = told::text(foreseen.failure.as_deref().unwrap_or_default());
-    let going = foreseen.children.iter();
-    let going = going.filter(|it| it.action == ChildAction::Delete).count();
+    let going = deletions(foreseen);
     if brake.holds(going, all) {
         let what = format!("{going} of {all} children would be deleted");
         one.confirmation = format!("{what}: that waits until somebody confirms it");
@@ -353,6 +379,13 @@ fn tell(one: &mut InstancePreview, foreseen: &Foreseen, brake: Brake, all: usize
     one.waiting = foreseen.waiting.iter().map(told::node).collect();
 }
 
+fn deletions(foreseen: &Foreseen) -> usize {
+    let children = foreseen.children.iter();
+    children
+        .filter(|it| it.action == ChildAction::Delete)
+        .count()
+}
+
 fn count(counts: &mut Summary, foreseen: &Foreseen) {
     for child in &foreseen.children {
         *match child.action {
@@ -360,5 +393,37 @@ fn count(counts: &mut Summary, foreseen: &Foreseen) {
             ChildAction::Update => &mut counts.updated,
             ChildAction::Delete => &mut counts.deleted,
         } += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_instances_are_told_that_they_wait_together() {
+        // (what goes of each, of how many, which would wait)
+        for (going, all, want) in [
+            (vec![3, 3, 0], 4, vec![false, false, false]),
+            (vec![3, 3, 2], 4, vec![true, true, true]),
+            (vec![4, 0, 4], 4, vec![true, false, true]),
+        ] {
+            let mut found: Vec<Examined> = going
+                .into_iter()
+                .map(|going| Examined {
+                    going,
+                    all,
+                    ..Examined::default()
+                })
+                .collect();
+            let count = hold_together(&mut found, Brake::default());
+            let held: Vec<bool> = found
+                .iter()
+                .map(|one| !one.preview.confirmation.is_empty())
+                .collect();
+            assert_eq!(held, want, "{found:?}");
+            let want = want.into_iter().filter(|waits| *waits).count();
+            assert_eq!(count, want as u64, "{found:?}");
+        }
     }
 }

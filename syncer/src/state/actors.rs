@@ -24,6 +24,7 @@ pub(crate) struct Grant {
     pub(crate) run_as: Option<RunAs>,
     adopts: bool,
     owns: bool,
+    confirms: Option<String>,
 }
 
 /// Where the objects of a kind are.
@@ -86,6 +87,7 @@ impl Grant {
             run_as,
             adopts: annotation(keys::ANNOTATION_ADOPT) == Some("true"),
             owns: annotation(keys::ANNOTATION_OWNER_REFERENCES) == Some("true"),
+            confirms: annotation(keys::ANNOTATION_CONFIRM_DELETIONS).map(str::to_owned),
         })
     }
 
@@ -99,6 +101,7 @@ impl Grant {
         if author != self.author {
             self.adopts = false;
             self.owns = false;
+            self.confirms = None;
             if self.run_as.is_some() {
                 self.author = Err(AuthorError::TwoAuthors);
                 return self;
@@ -111,6 +114,11 @@ impl Grant {
     /// Whether children may take the place of objects that nobody made for them.
     pub(crate) const fn adopts(&self) -> bool {
         self.adopts
+    }
+
+    /// Returns what of the deletions of its instances is confirmed.
+    pub(crate) fn confirms(&self) -> Option<&str> {
+        self.confirms.as_deref()
     }
 
     /// Whether instances are named as the owners of their children.

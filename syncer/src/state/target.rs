@@ -39,6 +39,7 @@ use super::{
     keys::InstanceKey,
     kinds::Kinds,
     mirrors::MirrorCache,
+    pruning::Pruning,
     revision::Revision,
     shares::{self, Shares},
 };
@@ -103,6 +104,8 @@ pub(crate) struct Target {
     pub(crate) mirror_queue: Arc<WorkQueue<InstanceKey>>,
     /// What is to be told of instances.
     pub(crate) events: Events,
+    /// What plans delete here, over all instances of a kind.
+    pub(crate) pruning: Pruning,
     /// Ends everything that runs for this connection.
     pub(crate) token: CancellationToken,
     /// Asks for a probe at once: a call has failed.
@@ -169,10 +172,21 @@ pub(crate) struct Memory {
     pub(crate) mirror: Option<u64>,
     /// How many children there were when nothing was left to be done; `None` where that is not known.
     pub(crate) settled_count: Option<usize>,
+    /// Of which generation the instance was then, and with which revision; `None` where that is not known.
+    pub(crate) settled_at: Option<Settled>,
     /// The uid of the mirror; empty until one is known.
     pub(crate) mirror_uid: String,
     /// Failures in a row, for the backoff.
     pub(crate) failure_count: u32,
+}
+
+/// What an instance was planned from when nothing was left to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Settled {
+    pub(crate) generation: i64,
+    /// The uid of the definition, and the number of its revision.
+    pub(crate) definition: String,
+    pub(crate) revision: i64,
 }
 
 // === impl Probed ===
@@ -228,6 +242,7 @@ impl Target {
             queue: Arc::new(tasks.queue("instance")),
             mirror_queue: Arc::new(tasks.queue("mirror-status")),
             events: Events::default(),
+            pruning: Pruning::default(),
             token,
             signals: reflector::Signals::new(Arc::clone(&probe)),
             probe,

@@ -26,6 +26,12 @@ spec:
 {apiVersion: wheelhouse.dev/v1alpha1, kind: Spoke, metadata: {name: inner}, spec: {provider: Embedded}}
 "#;
 
+/// A kind whose instances have three ConfigMaps, and a later revision with one of them.
+const TRIPLES: [&str; 2] = ["one two three", "one"];
+
+/// The instances of that kind.
+const TRIPLE_NAMES: [&str; 4] = ["a", "b", "c", "d"];
+
 /// Tells what goes wrong and right with instances at a spoke's path and in an embedded cluster.
 pub(crate) async fn is_told(stage: &Stage) {
     let root = stage.hub.root();
@@ -40,6 +46,111 @@ pub(crate) async fn is_told(stage: &Stage) {
         trouble_and_its_end(&inner),
         the_spoke_has_them(stage)
     );
+    small_instances_count_together(&root, [&east, &inner]).await;
+}
+
+/// A revision that drops most children of many small instances is confirmed once, on the definition.
+async fn small_instances_count_together(root: &Kubectl, paths: [&Kubectl; 2]) {
+    let [wide, narrow] = TRIPLES.map(triples);
+    root.apply(&wide).await;
+    root.must(&[
+        "wait",
+        "--for=condition=Ready",
+        "rgd/triples",
+        "--timeout=30s",
+    ])
+    .await;
+    for path in paths {
+        path.apply(&TRIPLE_NAMES.map(triple).join("\n---\n")).await;
+        path.must(&[
+            "wait",
+            "--for=condition=Ready",
+            "triples",
+            "--all",
+            "--timeout=60s",
+        ])
+        .await;
+        assert_eq!(triple_maps(path).await, 12, "all are there");
+    }
+    root.apply(&narrow).await;
+    let mut question = String::new();
+    for path in paths {
+        // Whoever was planned first has lost two.
+        let asking = |it: &Value| it["reason"] == "ConfirmationRequired";
+        let all = until(path, &["get", "triples"], "they ask", |list| {
+            let items = list["items"].as_array().into_iter().flatten();
+            let asks = |it: &&Value| {
+                let conditions = it["status"]["conditions"].as_array();
+                conditions.is_some_and(|all| all.iter().any(asking))
+            };
+            items.filter(asks).count() >= 2
+        })
+        .await;
+        let conditions = all["items"].as_array().into_iter().flatten();
+        let mut conditions =
+            conditions.flat_map(|it| it["status"]["conditions"].as_array().into_iter().flatten());
+        let asked = conditions.find(|it| asking(it)).expect("one asks");
+        asked["message"]
+            .as_str()
+            .unwrap_or_default()
+            .clone_into(&mut question);
+        let left = triple_maps(path).await;
+        assert!(
+            left >= 8,
+            "{left} of 12 are left, and nobody has confirmed it"
+        );
+    }
+    let (_, value) = question.rsplit_once('=').expect("it says what to annotate");
+    let confirm = format!("wheelhouse.dev/confirm-deletions={value}");
+    root.must(&["annotate", "rgd", "triples", &confirm]).await;
+    for path in paths {
+        eventually("one of three is left of each", || async {
+            let left = triple_maps(path).await;
+            (left == 4).then_some(()).ok_or(left.to_string())
+        })
+        .await;
+        path.must(&[
+            "wait",
+            "--for=condition=Ready",
+            "triples",
+            "--all",
+            "--timeout=60s",
+        ])
+        .await;
+    }
+}
+
+fn triples(nodes: &str) -> String {
+    let node = |id| {
+        format!(
+            "{{id: {id}, template: {{apiVersion: v1, kind: ConfigMap, \
+             metadata: {{name: \"triple-${{schema.metadata.name}}-{id}\"}}}}}}"
+        )
+    };
+    let nodes: Vec<String> = nodes.split(' ').map(node).collect();
+    format!(
+        "{{apiVersion: kro.run/v1alpha1, kind: ResourceGraphDefinition, metadata: {{name: triples}}, \
+         spec: {{schema: {{apiVersion: v1alpha1, kind: Triple}}, resources: [{}]}}}}",
+        nodes.join(", ")
+    )
+}
+
+fn triple(name: &str) -> String {
+    format!(
+        "{{apiVersion: kro.run/v1alpha1, kind: Triple, metadata: {{name: {name}, namespace: default}}}}"
+    )
+}
+
+async fn triple_maps(path: &Kubectl) -> usize {
+    let selector = "kro.run/instance-kind=Triple";
+    let listed = until(
+        path,
+        &["get", "configmaps", "-l", selector],
+        "they are listed",
+        |list| list["items"].is_array(),
+    )
+    .await;
+    listed["items"].as_array().map_or(0, Vec::len)
 }
 
 async fn trouble_and_its_end(path: &Kubectl) {
