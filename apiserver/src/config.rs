@@ -8,6 +8,7 @@ use spokes::Dialer;
 use crate::{
     audit,
     request::{HeaderNames, share::Limits},
+    tls::ServingFiles,
 };
 
 /// How a hub is set up. Everything has a default but the directory.
@@ -25,6 +26,8 @@ pub struct Config {
     pub addresses: Vec<IpAddr>,
     /// Host names under which the hub is reached, beside `localhost`; they go into the serving certificate.
     pub host_names: Vec<String>,
+    /// The certificate that clients are shown in the place of the hub's own.
+    pub serving: Option<ServingFiles>,
     /// A CSV file of `token,user,uid[,"group1,group2"]`.
     pub token_file: Option<PathBuf>,
     /// A bearer token of the first administrator, in memory alone: `wheelhouse dev` prints it with the address of the fleet view.
@@ -235,6 +238,7 @@ impl Config {
             hub_id: String::new(),
             addresses: Vec::new(),
             host_names: Vec::new(),
+            serving: None,
             token_file: None,
             admin_token: None,
             request_headers: None,

@@ -89,7 +89,7 @@ pub struct Hub {
 /// What a hub is made of.
 struct HubParts {
     config: Config,
-    pki: Pki,
+    pki: Arc<Pki>,
     registry: Arc<Registry>,
     handlers: Handlers,
     authenticator: Authenticator,

@@ -21,13 +21,16 @@ const SYNCER: &str = "syncer";
 /// one. Each context and each cluster entry has the name of its logical cluster.
 pub fn render(
     server: &str,
-    authority_pem: &str,
+    pki: &tls::Pki,
     (user, certificate): (&str, &IssuedCertificate),
     clusters: &[LogicalCluster],
 ) -> String {
     let mut text = String::from("apiVersion: v1\nkind: Config\npreferences: {}\n");
     let current = clusters.first().map_or("", LogicalCluster::as_str);
-    let authority = STANDARD.encode(authority_pem);
+    let authority = STANDARD.encode(pki.authority.certificate_pem());
+    let server_name = pki
+        .server_name()
+        .map_or_else(String::new, |name| format!("\n    tls-server-name: {name}"));
     let server = server.trim_end_matches('/');
     // Writing to a string cannot fail. Every value is base64, a DNS label, or a URL in quotes.
     let _infallible = writeln!(text, "current-context: {current}\nclusters:");
@@ -39,7 +42,7 @@ pub fn render(
         };
         let _infallible = writeln!(
             text,
-            "- name: {cluster}\n  cluster:\n    server: {url:?}\n    certificate-authority-data: {authority}"
+            "- name: {cluster}\n  cluster:\n    server: {url:?}\n    certificate-authority-data: {authority}{server_name}"
         );
     }
     text.push_str("contexts:\n");
@@ -71,12 +74,7 @@ impl Hub {
                 .cloned(),
         );
         let pki = self.pki();
-        render(
-            server,
-            pki.authority.certificate_pem(),
-            (ADMIN, &pki.admin),
-            &clusters,
-        )
+        render(server, pki, (ADMIN, &pki.admin), &clusters)
     }
 
     /// A kubeconfig for syncers in processes of their own, with a certificate that is made for it and good for `lifetime`.
@@ -93,8 +91,7 @@ impl Hub {
         let authority = &self.pki().authority;
         let masters = Some(SYSTEM_MASTERS);
         let certificate = authority.issue_client_for(USER_SYNCER, masters, now, lifetime)?;
-        let pem = authority.certificate_pem();
         let root = [LogicalCluster::root()];
-        Ok(render(server, pem, (SYNCER, &certificate), &root))
+        Ok(render(server, self.pki(), (SYNCER, &certificate), &root))
     }
 }

@@ -14,20 +14,44 @@
 mod authority;
 mod clients;
 mod files;
+mod serving;
 mod subject;
 mod verifier;
 
-use std::{collections::BTreeMap, net::IpAddr, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use jiff::Timestamp;
-use rustls::{ServerConfig, crypto::ring, server::NoServerSessionStorage};
+use rustls::{
+    ServerConfig,
+    crypto::{CryptoProvider, ring},
+    server::NoServerSessionStorage,
+};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 pub use authority::{Authority, IssuedCertificate};
 pub use clients::AuthoritiesError;
 pub(crate) use clients::ClientAuthorities;
+use serving::Serving;
+pub use serving::ServingFiles;
 #[cfg(feature = "fuzzing")]
 pub(crate) use subject::certificate_user;
 pub use verifier::ClientVerifier;
+
+/// Between two looks at the files of the serving certificate.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The server name at which the hub's own certificate is shown, whatever the operator's is.
+const OWN_NAME: &str = "wheelhouse.internal";
+
+/// Between two looks at how long the hub's own certificate is good.
+const RENEWAL_INTERVAL: Duration = Duration::from_hours(1);
 
 /// Directory of keys and certificates, below the data directory.
 const DIRECTORY: &str = crate::offline::KEYS_DIRECTORY;
@@ -120,7 +144,11 @@ pub struct Pki {
     pub authority: Authority,
     /// Certificate and key of the first administrator: user `admin`, group `system:masters`.
     pub admin: IssuedCertificate,
-    serving: IssuedCertificate,
+    serving: Arc<Serving>,
+    provider: Arc<CryptoProvider>,
+    directory: PathBuf,
+    addresses: Vec<IpAddr>,
+    host_names: Vec<String>,
 }
 
 // === impl Pki ===
@@ -142,11 +170,84 @@ impl Pki {
         let authority = Authority::open(&directory, now)?;
         let serving = authority.serving(&directory, addresses, host_names, now)?;
         let admin = authority.admin(&directory, now)?;
+        let provider = Arc::new(ring::default_provider());
         Ok(Self {
             authority,
             admin,
-            serving,
+            serving: Arc::new(Serving::new(&serving, &provider)?),
+            provider,
+            directory,
+            addresses: addresses.to_vec(),
+            host_names: host_names.to_vec(),
         })
+    }
+
+    /// Has clients be shown the certificate of these files.
+    ///
+    /// # Errors
+    /// Where they cannot be read, or do not fit each other.
+    pub(crate) fn show(&self, files: &ServingFiles) -> Result<(), Error> {
+        self.serving.read(files, &self.provider).map(drop)
+    }
+
+    /// Keeps what clients are shown current: reads the operator's files again and again, and makes the hub's own certificate anew
+    /// before it runs out.
+    pub(crate) async fn follow(
+        self: Arc<Self>,
+        files: Option<ServingFiles>,
+        shutdown: CancellationToken,
+    ) {
+        let mut told = String::new();
+        let mut own_due = Instant::now() + RENEWAL_INTERVAL;
+        loop {
+            let next = if files.is_some() {
+                own_due.min(Instant::now() + RELOAD_INTERVAL)
+            } else {
+                own_due
+            };
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => return,
+                () = tokio::time::sleep_until(next) => {}
+            }
+            let mut done = files.as_ref().map_or(Ok(()), |files| self.reload(files));
+            if own_due <= Instant::now() {
+                own_due = Instant::now() + RENEWAL_INTERVAL;
+                done = self.renew(Timestamp::now()).and(done);
+            }
+            let error = match done {
+                Ok(()) => String::new(),
+                Err(error) => dialect::error_chain(&error),
+            };
+            if !error.is_empty() && error != told {
+                tracing::error!(
+                    error,
+                    "cannot renew the serving certificate; showing the previous one"
+                );
+            }
+            told = error;
+        }
+    }
+
+    fn reload(&self, files: &ServingFiles) -> Result<(), Error> {
+        if self.serving.read(files, &self.provider)? {
+            tracing::info!(file = %files.certificate.display(), "reloaded the serving certificate");
+        }
+        Ok(())
+    }
+
+    /// Makes the hub's own certificate anew if it runs out soon.
+    fn renew(&self, now: Timestamp) -> Result<(), Error> {
+        let (addresses, host_names) = (&self.addresses, &self.host_names);
+        let own = self
+            .authority
+            .serving(&self.directory, addresses, host_names, now)?;
+        self.serving.renew(&own, &self.provider)
+    }
+
+    /// Returns the server name that a kubeconfig needs which trusts [`Pki::authority`]; `None` where any will do.
+    pub fn server_name(&self) -> Option<&'static str> {
+        self.serving.is_given().then_some(OWN_NAME)
     }
 
     /// The configuration of a listener: HTTP/2 and HTTP/1.1, client certificates welcome.
@@ -159,14 +260,13 @@ impl Pki {
             what: "serving certificate",
             source: source.into(),
         };
-        let provider = Arc::new(ring::default_provider());
-        let verifier = Arc::new(ClientVerifier::new(&self.authority, &provider)?);
-        let mut config = ServerConfig::builder_with_provider(provider)
+        let provider = &self.provider;
+        let verifier = Arc::new(ClientVerifier::new(&self.authority, provider)?);
+        let mut config = ServerConfig::builder_with_provider(Arc::clone(provider))
             .with_safe_default_protocol_versions()
             .map_err(refused)?
             .with_client_cert_verifier(Arc::clone(&verifier) as _)
-            .with_single_cert(self.serving.chain()?, self.serving.private_key()?)
-            .map_err(refused)?;
+            .with_cert_resolver(Arc::clone(&self.serving) as _);
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         // client-go keeps no tickets, and each costs a handshake its keys and its place in a store.
         config.send_tls13_tickets = 0;

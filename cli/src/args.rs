@@ -111,6 +111,8 @@ pub(crate) struct Serve {
     /// Write every Secret anew at the start, so that the first key seals it.
     #[arg(long, requires = "encryption_key_file")]
     pub(crate) reseal: bool,
+    #[command(flatten)]
+    pub(crate) serving: ServingCertificate,
     /// A CSV file of `token,user,uid[,"group1,group2"]`.
     #[arg(long, value_name = "F")]
     pub(crate) token_auth_file: Option<PathBuf>,
@@ -143,6 +145,18 @@ pub(crate) struct Serve {
     pub(crate) etcd: Etcd,
     #[command(flatten)]
     pub(crate) syncers: Syncers,
+}
+
+/// The operator's serving certificate, with the names of kube-apiserver's flags.
+#[derive(Debug, Args)]
+pub(crate) struct ServingCertificate {
+    /// The certificate that clients are shown, followed by those that it is signed by, as PEM. Read again when it changes. By
+    /// default the hub makes one, for its addresses and each --host.
+    #[arg(long, value_name = "F", requires = "tls_private_key_file")]
+    pub(crate) tls_cert_file: Option<PathBuf>,
+    /// The private key of that certificate, as PEM.
+    #[arg(long, value_name = "F", requires = "tls_cert_file")]
+    pub(crate) tls_private_key_file: Option<PathBuf>,
 }
 
 /// What a syncer needs, in a hub or in a process of its own.

@@ -144,6 +144,11 @@ impl Embedded {
         let data = self.cluster[field].as_str().unwrap_or_default();
         STANDARD.decode(data).context(field)
     }
+
+    /// Returns the server name that the hub is asked for, where it is not that of the URL.
+    pub(crate) fn server_name(&self) -> Option<String> {
+        self.cluster["tls-server-name"].as_str().map(str::to_owned)
+    }
 }
 
 // === impl HubConnection ===

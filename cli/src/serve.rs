@@ -16,6 +16,7 @@ use apiserver::{
     config::{Encryption, RequestHeaders, Reseal},
     offline,
     request::{HeaderNames, UserInfo},
+    tls::ServingFiles,
 };
 use client::Bounds;
 use spokes::{AccessProviders, Dialer, Policy, Servers};
@@ -59,6 +60,7 @@ pub(crate) struct Running {
 /// Runs a hub until it is told to stop.
 pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
     let mut config = apiserver::Config::new(&arguments.data_dir);
+    config.serving = serving_of(arguments.serving);
     config.token_file = arguments.token_auth_file;
     config.sign_in = sign_in_of(arguments.sign_in, arguments.issuers.issuer_url.as_deref())?;
     config.issuers = issuers_of(arguments.issuers)?;
@@ -243,6 +245,11 @@ fn token_webhook_of(flags: args::TokenWebhook) -> Option<apiserver::TokenWebhook
     })
 }
 
+fn serving_of(flags: args::ServingCertificate) -> Option<ServingFiles> {
+    let files = flags.tls_cert_file.zip(flags.tls_private_key_file);
+    files.map(|(certificate, key)| ServingFiles { certificate, key })
+}
+
 fn request_headers_of(flags: args::RequestHeaders) -> Result<Option<RequestHeaders>> {
     let Some(client_ca_file) = flags.client_ca_file else {
         return Ok(None);
@@ -393,6 +400,7 @@ pub(crate) async fn start(
         namespace,
         server: format!("https://{reached}"),
         certificate_authority: hub.pki().authority.certificate_pem().as_bytes().to_vec(),
+        server_name: hub.pki().server_name().map(str::to_owned),
     });
     set_previewer(&hub, brake, &switches);
     let metrics = ShareMetrics::default();

@@ -56,6 +56,7 @@ pub(crate) async fn run(arguments: args::Syncer) -> Result<()> {
             namespace,
             server: credential.server.clone(),
             certificate_authority: credential.authorities.clone(),
+            server_name: credential.server_name.clone(),
         });
     let server = credential.server.clone();
     // Without it the syncer would end with its certificate.

@@ -109,6 +109,8 @@ pub(crate) struct Credential {
     pub(crate) server: String,
     /// The authorities that sign the hub's certificate, as PEM.
     pub(crate) authorities: Vec<u8>,
+    /// The server name that the hub is asked for, where it is not that of the URL.
+    pub(crate) server_name: Option<String>,
 }
 
 // === impl Credential ===
@@ -121,6 +123,7 @@ impl Credential {
         let found = Embedded::of(&found, None).with_context(origin)?;
         let server = found.server().with_context(origin)?.to_owned();
         let authorities = found.authorities().with_context(origin)?;
+        let server_name = found.server_name();
         let kubeconfig = found.kubeconfig();
         let connection = client::connect(&kubeconfig, None, &Options::default()).await;
         Ok(Self {
@@ -129,6 +132,7 @@ impl Credential {
             connection: connection.with_context(origin)?,
             server,
             authorities,
+            server_name,
         })
     }
 

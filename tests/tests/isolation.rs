@@ -31,6 +31,7 @@ mod isolation {
     mod relay;
     mod revocation;
     mod secrets;
+    mod serving;
     mod side_channels;
     mod smuggling;
     mod streams;

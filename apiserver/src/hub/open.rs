@@ -138,11 +138,11 @@ impl Hub {
         tasks: &Tasks,
     ) -> Result<Self, OpenError> {
         let mut config = config;
-        let now = jiff::Timestamp::now();
         if let StoreConfig::Etcd(_) = config.store {
+            let now = jiff::Timestamp::now();
             config.hub_id = replicas::share(&store, &config.data_dir, &config.hub_id, now).await?;
         }
-        let pki = Pki::open(&config.data_dir, &config.addresses, &config.host_names, now)?;
+        let pki = open_pki(&config, tasks)?;
         reseal_secrets(&config, &store).await?;
         let registry = Registry::open(&store)?;
         let (policies, follower) =
@@ -287,6 +287,25 @@ impl Hub {
             }
         }
     }
+}
+
+/// Opens the hub's certificates, and keeps what clients are shown current.
+fn open_pki(config: &Config, tasks: &Tasks) -> Result<Arc<Pki>, OpenError> {
+    let (addresses, host_names) = (&config.addresses, &config.host_names);
+    let pki = Pki::open(
+        &config.data_dir,
+        addresses,
+        host_names,
+        jiff::Timestamp::now(),
+    )?;
+    let pki = Arc::new(pki);
+    if let Some(files) = &config.serving {
+        pki.show(files)?;
+    }
+    // Its end would leave a certificate shown that runs out.
+    let following = Arc::clone(&pki).follow(config.serving.clone(), tasks.child_token());
+    tasks.spawn_with("serving certificate", OnPanic::ShutDown, following);
+    Ok(pki)
 }
 
 /// Makes an authenticator of what the operator has named beside issuers: tokens, front proxies, a host, a webhook.

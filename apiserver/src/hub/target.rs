@@ -206,7 +206,7 @@ impl Target {
                     authenticator: &parts.authenticator,
                     authorizer: &parts.authorizer,
                     passes: &parts.passes,
-                    authority_pem: parts.pki.authority.certificate_pem(),
+                    pki: &parts.pki,
                 };
                 Box::pin(issue.serve(request, body)).await
             }

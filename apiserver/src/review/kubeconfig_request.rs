@@ -19,6 +19,7 @@ use crate::{
     request::{Pass, RequestInfo, Verb},
     respond::{self, RequestBody, Response},
     side,
+    tls::Pki,
 };
 
 /// The kind of what is sent and answered.
@@ -44,8 +45,8 @@ pub(crate) struct Issue<'a> {
     pub(crate) authenticator: &'a Authenticator,
     pub(crate) authorizer: &'a Authorizer,
     pub(crate) passes: &'a Passes,
-    /// The certificate of the hub's authority.
-    pub(crate) authority_pem: &'a str,
+    /// By what clients know the hub.
+    pub(crate) pki: &'a Pki,
 }
 
 /// Whether this is `spokes/<name>/kubeconfig`.
@@ -125,7 +126,7 @@ impl Issue<'_> {
         }
         let server = side::base_url(request.request(), &pass.cluster.path_prefix());
         let (name, user) = (pass.cluster.as_str(), &request.context().user.username);
-        let config = with_token(&server, self.authority_pem, name, user, &token);
+        let config = with_token(&server, self.pki, name, user, &token);
         let config = yaml::to_string(&config).map_err(Refusal::internal)?;
         let expiration = Timestamp::from_second(pass.expires_at).map_err(Refusal::internal)?;
         let gvk = GroupVersionKind::new(wheelhouse::GROUP, wheelhouse::VERSION, KIND);
@@ -159,13 +160,17 @@ async fn read(request: &Authorized<Parts>, body: RequestBody) -> Result<(Value, 
 }
 
 /// Makes a kubeconfig of one logical cluster, with a token of a user.
-fn with_token(server: &str, authority_pem: &str, cluster: &str, user: &str, token: &str) -> Value {
-    let authority = STANDARD.encode(authority_pem);
+fn with_token(server: &str, pki: &Pki, cluster: &str, user: &str, token: &str) -> Value {
+    let authority = STANDARD.encode(pki.authority.certificate_pem());
+    let mut reached = json!({"server": server, "certificate-authority-data": authority});
+    if let Some(name) = pki.server_name() {
+        reached["tls-server-name"] = json!(name);
+    }
     json!({
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": cluster,
-        "clusters": [{"name": cluster, "cluster": {"server": server, "certificate-authority-data": authority}}],
+        "clusters": [{"name": cluster, "cluster": reached}],
         "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": user}}],
         "users": [{"name": user, "user": {"token": token}}],
     })

@@ -7,10 +7,14 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose,
 };
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use rustls::{
+    crypto::CryptoProvider,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    sign::CertifiedKey,
+};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-use super::{Error, files};
+use super::{Error, OWN_NAME, files};
 
 /// How long the authority is good for.
 const AUTHORITY_LIFETIME: Duration = Duration::from_hours(3650 * 24);
@@ -267,10 +271,12 @@ impl IssuedCertificate {
         Ok(vec![certificate])
     }
 
-    /// The key of the certificate.
-    pub(super) fn private_key(&self) -> Result<PrivateKeyDer<'static>, Error> {
-        PrivateKeyDer::from_pem_slice(self.key_pem.as_bytes())
-            .map_err(|error| failed("read", "private key", error))
+    /// The certificate and its key as a handshake needs them.
+    pub(super) fn certified(&self, provider: &CryptoProvider) -> Result<CertifiedKey, Error> {
+        let key = PrivateKeyDer::from_pem_slice(self.key_pem.as_bytes())
+            .map_err(|error| failed("read", "private key", error))?;
+        CertifiedKey::from_der(self.chain()?, key, provider)
+            .map_err(|error| failed("serve with", "serving certificate", error))
     }
 
     fn names_all(&self, wanted: &[String]) -> bool {
@@ -291,7 +297,7 @@ impl fmt::Debug for IssuedCertificate {
 
 /// Names of a serving certificate: the loopback ones and those given, each once.
 fn subject_names(addresses: &[IpAddr], host_names: &[String]) -> Vec<String> {
-    let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"]
+    let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1", OWN_NAME]
         .map(str::to_owned)
         .to_vec();
     let given = addresses
@@ -350,7 +356,7 @@ fn set_validity(params: &mut CertificateParams, now: Timestamp, lifetime: Durati
     params.not_after = epoch + now + lifetime;
 }
 
-fn failed(
+pub(super) fn failed(
     action: &'static str,
     what: &'static str,
     source: impl std::error::Error + Send + Sync + 'static,

@@ -20,6 +20,11 @@ fn peer_of(pki: &Pki, certificate: &IssuedCertificate, now: Timestamp) -> Peer {
     verifier.peer(Some(&chain), now)
 }
 
+/// Returns the certificate that clients are shown.
+fn shown(pki: &Pki) -> Vec<CertificateDer<'static>> {
+    pki.serving.shown(None).cert.clone()
+}
+
 #[test]
 fn certificates_are_kept_across_restarts() {
     let directory = tempfile::tempdir().unwrap();
@@ -30,7 +35,7 @@ fn certificates_are_kept_across_restarts() {
         again.authority.certificate_pem()
     );
     assert_eq!(first.admin.certificate_pem, again.admin.certificate_pem);
-    assert_eq!(first.serving.certificate_pem, again.serving.certificate_pem);
+    assert_eq!(shown(&first), shown(&again), "it is kept");
     // An authority that was read back signs as the one that was made.
     let issued = again.authority.issue_client("bob", None, now()).unwrap();
     assert!(matches!(
@@ -44,7 +49,7 @@ fn a_new_name_makes_a_new_serving_certificate_and_nothing_else() {
     let directory = tempfile::tempdir().unwrap();
     let first = open(directory.path(), &[], now());
     let again = open(directory.path(), &["hub.example.com"], now());
-    assert_ne!(first.serving.certificate_pem, again.serving.certificate_pem);
+    assert_ne!(shown(&first), shown(&again), "it is another one");
     assert_eq!(first.admin.certificate_pem, again.admin.certificate_pem);
 }
 
@@ -59,7 +64,23 @@ fn what_runs_out_soon_is_made_anew() {
         again.authority.certificate_pem()
     );
     assert_ne!(first.admin.certificate_pem, again.admin.certificate_pem);
-    assert_ne!(first.serving.certificate_pem, again.serving.certificate_pem);
+    assert_ne!(shown(&first), shown(&again), "it is another one");
+}
+
+/// The story: a hub that ran for a year showed a certificate that had run out.
+#[test]
+fn the_serving_certificate_is_made_anew_while_the_hub_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let pki = open(directory.path(), &["hub.example.com"], now());
+    let first = shown(&pki);
+    let later = |days: i64| now() + jiff::SignedDuration::from_hours(24 * days);
+    pki.renew(later(300)).unwrap();
+    assert_eq!(shown(&pki), first, "it is good for long");
+    pki.renew(later(340)).unwrap();
+    let second = shown(&pki);
+    assert_ne!(second, first, "it is good for another year");
+    pki.renew(later(350)).unwrap();
+    assert_eq!(shown(&pki), second, "and once is enough");
 }
 
 #[test]
@@ -166,13 +187,14 @@ fn only_what_the_authority_signed_for_clients_and_for_now_is_good() {
     );
     let late = now() + jiff::SignedDuration::from_hours(24 * 400);
     let early = now() - jiff::SignedDuration::from_hours(24);
+    let for_servers = pki.authority.serving(here.path(), &[], &[], now()).unwrap();
     let foreign = other
         .authority
         .issue_client("admin", Some("system:masters"), now())
         .unwrap();
     for (name, certificate, at) in [
         ("of another authority", &foreign, now()),
-        ("for servers", &pki.serving, now()),
+        ("for servers", &for_servers, now()),
         ("run out", &pki.admin, late),
         ("not yet good", &pki.admin, early),
     ] {

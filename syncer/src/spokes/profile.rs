@@ -20,6 +20,8 @@ pub struct Publication {
     pub server: String,
     /// The certificates by which clients know the hub, as PEM.
     pub certificate_authority: Vec<u8>,
+    /// The server name that they ask for; that of the URL if none.
+    pub server_name: Option<String>,
 }
 
 /// Returns the profile of a spoke, without its status.
@@ -93,12 +95,16 @@ pub(super) fn status(
         api::meta::set_condition(&mut conditions, condition, now);
     }
     let name = api::meta::name(spoke);
+    let mut cluster = json!({
+        "server": format!("{}/clusters/{name}", publication.server),
+        "certificate-authority-data": STANDARD.encode(&publication.certificate_authority),
+    });
+    if let Some(server_name) = &publication.server_name {
+        cluster["tls-server-name"] = json!(server_name);
+    }
     let mut status = json!({
         "conditions": conditions,
-        "accessProviders": [{"name": ACCESS_PROVIDER, "cluster": {
-            "server": format!("{}/clusters/{name}", publication.server),
-            "certificate-authority-data": STANDARD.encode(&publication.certificate_authority),
-        }}],
+        "accessProviders": [{"name": ACCESS_PROVIDER, "cluster": cluster}],
     });
     if let Some(version) = spoke["status"]["version"]
         .as_str()
@@ -161,6 +167,7 @@ mod tests {
             namespace: "fleet".to_owned(),
             server: "https://hub".to_owned(),
             certificate_authority: b"ca".to_vec(),
+            server_name: None,
         }
     }
 
