@@ -35,6 +35,7 @@ const VARIANTS: &[(&str, &[&str], usize)] = &[
         &[
             r#"encryption.secretName="keys""#,
             r#"tokenAuth.secretName="tokens""#,
+            r#"tls.secretName="hub-tls""#,
             r#"backup={"enabled":true,"claimName":"backups","kubeconfigSecret":{"name":"admin"}}"#,
         ],
         6,

@@ -115,6 +115,10 @@ capabilities: {drop: [ALL]}
 - --no-syncer
 - --syncer-kubeconfig-out=/run/wheelhouse/syncer.kubeconfig
 {{- end }}
+{{- if .Values.tls.secretName }}
+- --tls-cert-file=/etc/wheelhouse/tls/tls.crt
+- --tls-private-key-file=/etc/wheelhouse/tls/tls.key
+{{- end }}
 {{- if .Values.tokenAuth.secretName }}
 - --token-auth-file=/etc/wheelhouse/tokens/{{ .Values.tokenAuth.key }}
 {{- end }}
