@@ -126,6 +126,15 @@ pub(crate) fn note_write(uid: &str) {
     }
 }
 
+/// Returns the headers that name to the next server what the headers of a stranger name, if they name anything.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn passed_on(headers: &HeaderMap) -> Option<HeaderMap> {
+    let named = Context::new().with_remote_span_context(named_by(headers)?);
+    let mut next = HeaderMap::new();
+    TraceContextPropagator::new().inject_context(&named, &mut Sent(&mut next));
+    Some(next)
+}
+
 // === impl Received ===
 
 impl Extractor for Received<'_> {

@@ -67,6 +67,22 @@ pub fn sample_reconcile(uid: &str) -> Option<Place> {
     joined::sample_reconcile(uid)
 }
 
+/// Reads the headers by which strangers name a trace, `traceparent` and `tracestate`. What is named to the next server is read there
+/// as the same.
+#[cfg(feature = "fuzzing")]
+pub fn fuzz_trace_headers(parent: &[u8], state: &[u8]) {
+    let mut headers = HeaderMap::new();
+    for (name, bytes) in HEADERS.iter().zip([parent, state]) {
+        if let Ok(value) = http::HeaderValue::from_bytes(bytes) {
+            headers.insert(name, value);
+        }
+    }
+    if let Some(next) = joined::passed_on(&headers) {
+        let again = joined::passed_on(&next);
+        assert_eq!(again.as_ref(), Some(&next), "it is named as it was read");
+    }
+}
+
 /// Names the current span, if it is part of a trace, to the server that a request is sent to, in place of whatever trace the request
 /// names.
 pub fn inject(headers: &mut HeaderMap) {

@@ -45,6 +45,7 @@ pub const TARGETS: &[&Target] = &[
     &text_targets::LABEL_SELECTOR,
     &text_targets::FIELD_SELECTOR,
     &text_targets::QUERY,
+    &text_targets::TRACE_HEADERS,
     &apiserver_targets::PATH,
     &apiserver_targets::NEGOTIATE,
     &apiserver_targets::PROTOBUF,

@@ -173,6 +173,23 @@ fn sorted(selector: &FieldSelector) -> Vec<String> {
     texts
 }
 
+/// The headers by which a stranger names a trace.
+pub(crate) const TRACE_HEADERS: Target = Target {
+    name: "trace-headers",
+    run: |data| {
+        let [parent, state] = input::parts(data);
+        telemetry::fuzz_trace_headers(parent, state);
+    },
+    seeds: &[
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\n====\nrojo=00f067aa0ba902b7,congo=t61rcWkgMzE",
+        "00-00000000000000000000000000000000-0000000000000000-00\n====\n",
+        "cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-what\n====\na@b=c;d=e, ,x=",
+    ],
+    corpus: None,
+    made: None,
+    words: &["00-", "ff-", "-01", "=", ",", "@"],
+};
+
 /// Query options of every verb.
 pub(crate) const QUERY: Target = Target {
     name: "query",

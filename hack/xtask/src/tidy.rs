@@ -107,6 +107,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &[
             "wheelhouse-dialect",
             "wheelhouse-api",
+            "wheelhouse-telemetry",
             "wheelhouse-cel",
             "wheelhouse-schema",
             "wheelhouse-graph",
