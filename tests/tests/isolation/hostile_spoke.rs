@@ -51,10 +51,14 @@ pub(crate) async fn define(hub: &Dynamic, kind: &str) {
 
 /// Makes an instance at a spoke's path, and waits until its child is in the spoke and it is Active.
 pub(crate) async fn make(hub: &Dynamic, cluster: &str, kind: &str, name: &str) {
+    make_within(PATIENCE, hub, cluster, (kind, name)).await;
+}
+
+async fn make_within(patience: Duration, hub: &Dynamic, cluster: &str, (kind, name): (&str, &str)) {
     let plural = format!("{}s", kind.to_lowercase());
     let notes = endpoint(cluster, NOTES, &plural, "default");
     within(
-        PATIENCE,
+        patience,
         &format!("{name} is Active in {cluster}"),
         || async {
             match hub.create(&notes, &note(kind, name)).await {
@@ -184,7 +188,9 @@ impl Trial {
     /// Waits until an instance of mallory's own has its mirror there, and a change of it as well.
     async fn mirrored(&self) {
         // Another mode may have shown its namespace as one that goes, and `n0` went with it.
-        make(&self.root, "mallory", "Note", "unmanaged").await;
+        // Each answer beyond its bounds doubles the pause before the next, and by now there were five at most.
+        let patience = Duration::from_mins(2);
+        make_within(patience, &self.root, "mallory", ("Note", "unmanaged")).await;
         let notes = endpoint("mallory", NOTES, "notes", "default");
         let labels = json!({"metadata": {"labels": {"trial": "mirrored"}}});
         let patched = self

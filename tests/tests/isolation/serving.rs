@@ -28,6 +28,8 @@ use wheelhouse_tests::{
 const PROMISED: Duration = Duration::from_secs(20);
 /// Connections that must all be shown the same once one was.
 const CONNECTION_COUNT: usize = 50;
+/// Between two requests of the load.
+const LOAD_PAUSE: Duration = Duration::from_millis(20);
 /// How often the certificate is replaced.
 const ROTATION_COUNT: usize = 2;
 
@@ -212,6 +214,8 @@ impl Load {
                     }
                     ask(&mut stream).await?;
                     AtomicUsize::fetch_add(&asked, 1, Ordering::Relaxed);
+                    // Other trials have the same two cores.
+                    tokio::time::sleep(LOAD_PAUSE).await;
                 }
                 Ok(())
             });

@@ -1,14 +1,26 @@
 //! A credential that is replaced, and a spoke that is away: what works goes on, and nobody waits for what does not.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use client::{DeleteRequest, Dynamic, Endpoint, Patch};
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 use wheelhouse_tests::{FakeSpoke, Hub, eventually, fake_spoke::Mode};
 
 use super::{
     hostile_spoke::{define, make},
     joined::{answered, calls, condition, endpoint, join, read, spokes, until},
 };
+
+/// Requests that are under way at a time while a credential is replaced.
+const LOAD_COUNT: usize = 4;
+
+/// How often it is replaced.
+const ROTATION_COUNT: usize = 3;
 
 /// Requests at the path of a spoke that is away: far more than a hub tries by itself while they are refused.
 const REQUEST_COUNT: usize = 400;
@@ -92,6 +104,55 @@ async fn s15_a_later_credential_is_proven_before_the_one_before_is_dropped() {
     until(&root, "east", "Ready", "True").await;
     let anew = lists(&east, "second");
     assert!(anew.is_empty(), "nothing was listed anew: {anew:?}");
+    r29_under_load(&root, &east).await;
+}
+
+/// R29: under load no request fails while a credential is replaced, and none has the one before once that has ended.
+async fn r29_under_load(root: &Dynamic, east: &FakeSpoke) {
+    let (is_over, mut load) = (Arc::new(AtomicBool::new(false)), JoinSet::new());
+    for number in 0..LOAD_COUNT {
+        let (root, is_over) = (root.clone(), Arc::clone(&is_over));
+        load.spawn(async move {
+            let maps = endpoint("east", "v1", "configmaps", "default");
+            let mut count = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                match root.get(&maps, &format!("load-{number}")).await {
+                    Ok(_) => count += 1,
+                    Err(error) if error.is_not_found() => count += 1,
+                    Err(error) => return Err(error.chain()),
+                }
+            }
+            Ok(count)
+        });
+    }
+    let mut before = "second".to_owned();
+    for number in 0..ROTATION_COUNT {
+        let next = format!("next-{number}");
+        east.accept_tokens(&[&before, &next]);
+        let kubeconfig = east.kubeconfig_with(json!({"token": next}));
+        replace(root, &kubeconfig).await;
+        used(east, &next).await;
+        until(root, "east", "CredentialCurrent", "True").await;
+        east.accept_tokens(&[&next]);
+        make(root, "east", "Note", &next).await;
+        eventually(&format!("nothing but {next} is sent"), || async {
+            let others = east.seen().into_iter().filter(|it| it.token() != next);
+            let others: Vec<String> = others.map(|it| it.path).collect();
+            let last = others.last().cloned().unwrap_or_default();
+            let count = others.len();
+            others
+                .is_empty()
+                .then_some(())
+                .ok_or(format!("{count} of the last requests, such as {last}"))
+        })
+        .await;
+        before = next;
+    }
+    is_over.store(true, Ordering::Relaxed);
+    for ended in load.join_all().await {
+        let count: usize = ended.expect("each request is answered");
+        assert!(count > 100, "{count} requests are no load");
+    }
 }
 
 async fn circuit(root: &Dynamic, state: &str) -> Value {
