@@ -357,6 +357,9 @@ pub struct InventorySpec {
     /// prune was begun and has not been seen to its end.
     #[serde(deserialize_with = "or_default")]
     pub exact: bool,
+    /// The revision of the definition whose deletions wait here for a confirmation, because of those of all instances of the kind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_revision: Option<i64>,
     /// The user of the cluster in whose name the objects are written; `None` is the hub itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acting_as: Option<author::User>,

@@ -3,8 +3,9 @@
 //!
 //! In reading order: [`keys`], [`collection`] (what of a watch and of our own writes is believed), [`children`],
 //! [`mirrors`] and [`externals`] (what there is in a target), [`claims`] (what is an instance's own), [`actors`] (in whose
-//! name), [`served`], [`kinds`], [`kind_claims`] and [`definitions`], [`instances`], [`events`], [`switches`], [`pruning`]
-//! and [`brake`] (how much goes unasked), [`target`] and [`fleet`], [`turns`], [`restored`], [`revision`], [`shares`] (what of all this is this process's).
+//! name), [`served`], [`kinds`], [`kind_claims`] and [`definitions`], [`instances`], [`events`], [`switches`], [`brake`] and
+//! [`pruning`] (how much goes unasked), [`target`] and [`fleet`], [`turns`], [`restored`], [`revision`], [`shares`] (what of
+//! all this is this process's).
 
 pub(crate) mod actors;
 pub(crate) mod admission;

@@ -337,6 +337,7 @@ fn inventory() -> Value {
             "mirrorUID": text("The uid of the mirror in the spoke."),
             "exact": {"type": "boolean", "description": "Whether members are neither more nor fewer than what is there; false while an apply or a prune is under way."},
             "settledCount": {"type": "integer", "format": "int64", "minimum": 0, "description": "How many members there were when it was last exact."},
+            "heldRevision": {"type": "integer", "format": "int64", "description": "The revision of the definition whose deletions wait here for a confirmation, because of those of all instances of the kind."},
             "actingAs": user("The user of the cluster in whose name the objects are written; absent for the hub itself."),
             "actingAtHubAs": user("The same user as the hub knows it; absent where it does not."),
             "members": {

@@ -72,6 +72,7 @@ fn the_schema_of_a_ledger_has_all_that_a_ledger_says() {
         },
         mirror_uid: "m".to_owned(),
         settled_count: Some(1),
+        held_revision: Some(2),
         acting_as: Some(user.clone()),
         acting_at_hub_as: Some(user),
         members: vec![member],

@@ -17,10 +17,7 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher as _},
 };
 
-use api::{
-    kro::keys::CONDITION_RESOURCES_READY,
-    wheelhouse::keys::{ANNOTATION_CONFIRM_DELETIONS, REASON_CONFIRMATION_REQUIRED},
-};
+use api::wheelhouse::keys::ANNOTATION_CONFIRM_DELETIONS;
 use graph::{ObjectRef, Plan};
 use serde_json::Value;
 
@@ -33,7 +30,7 @@ use crate::state::{pruning::Planned, served::Served, target::Settled};
 ///
 /// [`Pause::Unconfirmed`] while it waits.
 pub(crate) fn require<'o>(
-    work: &Work<'_>,
+    work: &mut Work<'_>,
     served: &Served,
     plan: &Plan,
     going: impl Iterator<Item = &'o Value>,
@@ -60,7 +57,7 @@ pub(crate) fn require<'o>(
     let planned = Planned {
         going: if is_asked_for { 0 } else { going },
         all,
-        was_asked: was_asked(&work.instance),
+        was_held: work.memory.held_revision == Some(served.revision),
         is_confirmed,
     };
     let brake = work.engine.brake;
@@ -68,6 +65,7 @@ pub(crate) fn require<'o>(
         .target
         .pruning
         .judge(work.key, revision_of(served), planned, brake);
+    work.memory.held_revision = judged.is_held.then_some(served.revision);
     for freed in judged.freed {
         work.target.queue.add(freed);
     }
@@ -110,15 +108,6 @@ fn is_changed(work: &Work<'_>, served: &Served) -> bool {
     work.memory.settled_at.as_ref().is_some_and(|settled| {
         let was = (settled.definition.as_str(), settled.revision);
         was == revision_of(served) && settled.generation != generation
-    })
-}
-
-/// Whether the status asks for a confirmation.
-fn was_asked(instance: &Value) -> bool {
-    let conditions = instance["status"]["conditions"].as_array();
-    conditions.into_iter().flatten().any(|condition| {
-        condition["type"] == CONDITION_RESOURCES_READY
-            && condition["reason"] == REASON_CONFIRMATION_REQUIRED
     })
 }
 

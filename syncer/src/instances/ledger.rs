@@ -41,6 +41,7 @@ pub(crate) async fn recall(work: &mut Work<'_>) -> Result<(), Pause> {
     work.memory.applied = applied_of(&spec);
     work.memory.claims = claims_of(&spec);
     work.memory.settled_count = settled_count(&spec);
+    work.memory.held_revision = spec.held_revision;
     if !spec.mirror_uid.is_empty() {
         work.memory.mirror_uid.clone_from(&spec.mirror_uid);
     }
@@ -138,6 +139,22 @@ pub(crate) async fn after(work: &mut Work<'_>, actor: &Actor, plan: &Plan) -> Re
     inventory(work, &plan.inventory_after).await
 }
 
+/// Says whether deletions wait because of those of all instances of the kind: a process that starts knows nothing of the others, and
+/// must not let go what this one holds.
+pub(crate) async fn note_held(work: &mut Work<'_>) -> Result<(), Pause> {
+    let held_revision = work.memory.held_revision;
+    match &work.memory.ledger {
+        Some(known) if known.held_revision != held_revision => {
+            let spec = InventorySpec {
+                held_revision,
+                ..known.clone()
+            };
+            write(work, spec).await
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Deletes the ledger of an instance that has nothing left in the target.
 pub(crate) async fn remove(work: &mut Work<'_>) -> Result<(), Pause> {
     let endpoint = endpoint(work);
@@ -186,6 +203,7 @@ fn spec(
             .settled_count
             .and_then(|count| u32::try_from(count).ok()),
         exact: exact == Exact::Yes,
+        held_revision: work.memory.held_revision,
         acting_as: actor.user().map(|user| user.as_ref().clone()),
         acting_at_hub_as: actor.user_at_hub().map(|user| user.as_ref().clone()),
         members: members.into_values().collect(),

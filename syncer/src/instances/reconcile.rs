@@ -344,6 +344,7 @@ impl Work<'_> {
             ledger::after(self, actor, plan).await?;
             brake::settled(self, served);
         }
+        ledger::note_held(self).await?;
         ledger::name_mirror(self, actor).await?;
         let failed_nodes = plan.nodes.iter().filter(|it| it.state == NodeState::Error);
         self.error = failed_nodes.map(|it| it.reason).next();

@@ -41,8 +41,8 @@ pub(crate) struct Planned {
     pub(crate) going: usize,
     /// Of how many.
     pub(crate) all: usize,
-    /// Whether an earlier process has asked for a confirmation already: what it saw of other instances is not known here.
-    pub(crate) was_asked: bool,
+    /// Whether it was held before, maybe by an earlier process: what that saw of other instances is not known here.
+    pub(crate) was_held: bool,
     /// Whether the definition's owner has confirmed it.
     pub(crate) is_confirmed: bool,
 }
@@ -103,11 +103,7 @@ impl Pruning {
         }
         wave.note(key, planned, now);
         let (going, all) = (wave.going, wave.all);
-        let at_least = if planned.was_asked {
-            brake.count_min
-        } else {
-            0
-        };
+        let at_least = if planned.was_held { brake.count_min } else { 0 };
         let holds = !planned.is_confirmed && brake.holds(going.max(at_least), all);
         let is_held = holds && planned.going > 0;
         if is_held {
@@ -211,7 +207,7 @@ mod tests {
         Planned {
             going,
             all,
-            was_asked: false,
+            was_held: false,
             is_confirmed: false,
         }
     }
@@ -289,14 +285,14 @@ mod tests {
     #[tokio::test]
     async fn a_new_process_does_not_let_go_what_an_earlier_one_held() {
         let pruning = Pruning::default();
-        let asked = Planned {
-            was_asked: true,
+        let held = Planned {
+            was_held: true,
             ..plan(3, 4)
         };
-        assert!(judge(&pruning, "a", 2, asked).is_held);
+        assert!(judge(&pruning, "a", 2, held).is_held);
         let kept = judge(&pruning, "b", 2, plan(0, 9));
         assert_eq!(kept.freed, [key("Web", "a")]);
-        assert!(!judge(&pruning, "a", 2, asked).is_held, "few go");
+        assert!(!judge(&pruning, "a", 2, held).is_held, "few go");
     }
 
     #[tokio::test]

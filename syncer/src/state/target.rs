@@ -172,6 +172,8 @@ pub(crate) struct Memory {
     pub(crate) mirror: Option<u64>,
     /// How many children there were when nothing was left to be done; `None` where that is not known.
     pub(crate) settled_count: Option<usize>,
+    /// The revision whose deletions wait because of those of all instances of its kind; the ledger says so over restarts.
+    pub(crate) held_revision: Option<i64>,
     /// Of which generation the instance was then, and with which revision; `None` where that is not known.
     pub(crate) settled_at: Option<Settled>,
     /// The uid of the mirror; empty until one is known.

@@ -62,14 +62,7 @@ async fn small_instances_count_together(root: &Kubectl, paths: [&Kubectl; 2]) {
     .await;
     for path in paths {
         path.apply(&TRIPLE_NAMES.map(triple).join("\n---\n")).await;
-        path.must(&[
-            "wait",
-            "--for=condition=Ready",
-            "triples",
-            "--all",
-            "--timeout=60s",
-        ])
-        .await;
+        all_triples_are_ready(path).await;
         assert_eq!(triple_maps(path).await, 12, "all are there");
     }
     root.apply(&narrow).await;
@@ -109,15 +102,14 @@ async fn small_instances_count_together(root: &Kubectl, paths: [&Kubectl; 2]) {
             (left == 4).then_some(()).ok_or(left.to_string())
         })
         .await;
-        path.must(&[
-            "wait",
-            "--for=condition=Ready",
-            "triples",
-            "--all",
-            "--timeout=60s",
-        ])
-        .await;
+        all_triples_are_ready(path).await;
     }
+}
+
+async fn all_triples_are_ready(path: &Kubectl) {
+    let ready = "--for=condition=Ready";
+    path.must(&["wait", ready, "triples", "--all", "--timeout=60s"])
+        .await;
 }
 
 fn triples(nodes: &str) -> String {
