@@ -115,6 +115,11 @@ pub(crate) fn inject(headers: &mut HeaderMap) {
     for name in &HEADERS {
         headers.remove(name);
     }
+    name_to(span, headers);
+}
+
+/// Names a span to the server that these headers are for.
+fn name_to(span: SpanContext, headers: &mut HeaderMap) {
     let context = Context::new().with_remote_span_context(span);
     TraceContextPropagator::new().inject_context(&context, &mut Sent(headers));
 }
@@ -129,9 +134,8 @@ pub(crate) fn note_write(uid: &str) {
 /// Returns the headers that name to the next server what the headers of a stranger name, if they name anything.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn passed_on(headers: &HeaderMap) -> Option<HeaderMap> {
-    let named = Context::new().with_remote_span_context(named_by(headers)?);
     let mut next = HeaderMap::new();
-    TraceContextPropagator::new().inject_context(&named, &mut Sent(&mut next));
+    name_to(named_by(headers)?, &mut next);
     Some(next)
 }
 
