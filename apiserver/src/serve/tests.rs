@@ -1,5 +1,7 @@
 //! A hub behind a real socket, with TLS, and a real HTTP client before it.
 
+mod versions;
+
 use std::net::SocketAddr;
 
 use bytes::Bytes;
