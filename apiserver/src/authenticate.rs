@@ -1,7 +1,8 @@
 //! Says who asks.
 //!
 //! In this order, the first that knows the caller wins: the identity of a controller in this process, the client
-//! certificate, the headers of a front proxy ([`front_proxy`]), the bearer token, anonymous. A token or certificate that is presented and not good is 401 where no
+//! certificate of its authority, the headers of a front proxy ([`front_proxy`]), the client certificate of another authority
+//! ([`certificates`]), the bearer token, anonymous. A token or certificate that is presented and not good is 401 where no
 //! other credential is good, also where anonymous requests are allowed.
 //!
 //! A token of an issuer counts where the operator has named the issuer ([`Issuers`]).
@@ -17,12 +18,16 @@
 //!
 //! Source: `apiserver/pkg/authentication/request/union`, `.../x509`, `.../bearertoken`, `.../anonymous`.
 
+mod certificates;
 mod front_proxy;
 mod jws;
 mod oidc;
 mod passes;
+mod reread;
 pub mod service_accounts;
 pub(crate) mod signed;
+#[cfg(test)]
+mod test_issuer;
 mod tokens;
 mod webhook;
 
@@ -37,6 +42,8 @@ use http::{HeaderMap, Version, header, request::Parts};
 use jiff::Timestamp;
 use rustls::pki_types::CertificateDer;
 
+pub(crate) use certificates::CertificateUsers;
+pub use certificates::CertificateUsersError;
 pub(crate) use front_proxy::FrontProxy;
 pub use front_proxy::FrontProxyError;
 pub use oidc::OidcError;
@@ -55,13 +62,16 @@ use crate::{
     config::{Anonymous, Syncers},
     refusal::Refusal,
     request::{
-        Asked, CertificateIdentity, Credential, Fence, ForeignCertificate, HeaderNames, Origin,
-        Pass, Peer, RequestContext, RequestInfo, RequestOrigin, SecretToken, SpokeToken, Trail,
-        UserInfo, issuer_of, share::Share,
+        Asked, CertificateIdentity, CertifiedUser, Credential, Fence, ForeignCertificate,
+        HeaderNames, Origin, Pass, Peer, RequestContext, RequestInfo, RequestOrigin, SecretToken,
+        SpokeToken, Trail, UserInfo, issuer_of, share::Share,
     },
-    tls::ClientVerifier,
+    tls::{ClientCertificates, ClientVerifier},
     websocket::{self, MalformedToken},
 };
+
+/// Bytes of a certificate and those beside it that are kept for as long as their connection: those of a front proxy have 2 KiB.
+const CHAIN_BYTES_MAX: usize = 16 * 1024;
 
 /// A request whose sender is known. Only this module makes it.
 #[derive(Debug)]
@@ -76,6 +86,7 @@ pub struct Authenticator {
     accounts: Option<Arc<ServiceAccounts>>,
     anonymous: Option<Arc<UserInfo>>,
     spokes: Option<Arc<dyn SpokeTokens>>,
+    certificates: Option<Arc<CertificateUsers>>,
     front_proxy: Option<Arc<FrontProxy>>,
     host: Option<Arc<dyn HostTokens>>,
     issuers: Option<Arc<Issuers>>,
@@ -143,6 +154,7 @@ impl Authenticator {
                 Anonymous::Refused => None,
             },
             spokes: None,
+            certificates: None,
             front_proxy: None,
             host: None,
             issuers: None,
@@ -163,6 +175,13 @@ impl Authenticator {
     #[must_use]
     pub(crate) fn with_spoke_tokens(mut self, spokes: Arc<dyn SpokeTokens>) -> Self {
         self.spokes = Some(spokes);
+        self
+    }
+
+    /// Accepts client certificates of authorities that the operator has named.
+    #[must_use]
+    pub(crate) fn with_certificates(mut self, users: Option<Arc<CertificateUsers>>) -> Self {
+        self.certificates = users;
         self
     }
 
@@ -208,22 +227,54 @@ impl Authenticator {
         self
     }
 
-    /// Returns who is at the other end of a connection that showed `chain`, which `verifier` has looked at: a certificate that is no user's may be
-    /// a front proxy's.
+    /// Returns whose client certificates are looked at.
+    pub(crate) const fn client_certificates(&self) -> ClientCertificates {
+        match (&self.certificates, &self.front_proxy) {
+            (None, None) => ClientCertificates::Own,
+            _ => ClientCertificates::Any,
+        }
+    }
+
+    /// Returns who is at the other end of a connection that showed `chain`, which `verifier` has looked at: a certificate that the hub has not signed
+    /// may be a front proxy's, or a user's of another authority.
     pub(crate) fn peer(
         &self,
         verifier: &ClientVerifier,
         chain: Option<&[CertificateDer<'_>]>,
         now: Timestamp,
     ) -> Peer {
-        match (verifier.peer(chain, now), &self.front_proxy, chain) {
-            (Peer::Certificate(CertificateIdentity::Bad), Some(front_proxy), Some(chain)) => {
-                let kept = front_proxy.keep(chain, now);
+        match (verifier.peer(chain, now), self.client_certificates(), chain) {
+            (Peer::Certificate(CertificateIdentity::Bad), ClientCertificates::Any, Some(chain)) => {
+                let kept = self.keep(chain, now);
                 let identity = kept.map_or(CertificateIdentity::Bad, CertificateIdentity::Foreign);
                 Peer::Certificate(identity)
             }
             (peer, _, _) => peer,
         }
+    }
+
+    /// Keeps a certificate that the hub's own authority has not signed, and looks at it. One that is not good by the settings of now may be
+    /// by those that come.
+    fn keep(
+        &self,
+        chain: &[CertificateDer<'_>],
+        now: Timestamp,
+    ) -> Option<Arc<ForeignCertificate>> {
+        let bytes: usize = chain.iter().map(|it| it.len()).sum();
+        if bytes > CHAIN_BYTES_MAX {
+            return None;
+        }
+        let certificate = ForeignCertificate::new(chain);
+        let front_proxy = self.front_proxy.as_ref();
+        if !front_proxy.is_some_and(|it| it.accepts(&certificate, now)) {
+            let _is_users = self.certified(&certificate, now);
+        }
+        Some(Arc::new(certificate))
+    }
+
+    /// Whose a certificate of the operator's authorities is.
+    fn certified(&self, certificate: &ForeignCertificate, now: Timestamp) -> Option<CertifiedUser> {
+        self.certificates.as_ref()?.find(certificate, now)
     }
 
     /// Whether the other end of a connection is a front proxy now.
@@ -288,6 +339,10 @@ impl Authenticator {
                 if let Some(user) = self.proxied(headers, certificate, now) {
                     let credential = Credential::FrontProxy(Arc::clone(certificate));
                     return Ok(network(&user, credential));
+                }
+                if let Some(found) = self.certified(certificate, now) {
+                    let credential = Credential::Foreign(Arc::clone(certificate));
+                    return Ok(network(&found.user, credential));
                 }
                 true
             }
@@ -358,6 +413,10 @@ impl Authenticator {
         match &pass.origin {
             // It ends by its time, which the pass does not outlive.
             Origin::Certificate => true,
+            Origin::Authorities(mark) => {
+                let users = self.certificates.as_ref();
+                users.is_some_and(|it| it.have(mark))
+            }
             Origin::Line(mark) => self.tokens.has(mark, &pass.user),
             Origin::Account(claims) => {
                 let accounts = self.accounts.as_ref();
@@ -382,6 +441,15 @@ impl Authenticator {
         match credential {
             Credential::Line(mark) => Ok((Origin::Line(Arc::clone(mark)), None)),
             Credential::Certificate { not_after } => Ok((Origin::Certificate, Some(*not_after))),
+            Credential::Foreign(certificate) => {
+                let users = self.certificates.as_ref();
+                let users = users.ok_or("for a certificate of nobody's")?;
+                // Before the look: a pass for what the next authorities do not know would not count.
+                let mark = users.mark();
+                let found = users.find(certificate, now);
+                let found = found.ok_or("for a certificate that is not good any more")?;
+                Ok((Origin::Authorities(mark), Some(found.not_after)))
+            }
             Credential::Account(claims) => {
                 let ends = claims.expires_at;
                 Ok((Origin::Account(Arc::clone(claims)), Some(ends)))
@@ -485,6 +553,7 @@ impl Authenticator {
                 let front_proxy = self.front_proxy.as_ref();
                 front_proxy.is_some_and(|it| it.accepts(certificate, now))
             }
+            Credential::Foreign(certificate) => self.certified(certificate, now).is_some(),
             Credential::Account(claims) => self
                 .accounts
                 .as_ref()

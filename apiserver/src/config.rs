@@ -8,7 +8,7 @@ use spokes::Dialer;
 use crate::{
     audit,
     request::{HeaderNames, share::Limits},
-    tls::ServingFiles,
+    tls::ServingCertificates,
 };
 
 /// How a hub is set up. Everything has a default but the directory.
@@ -24,10 +24,12 @@ pub struct Config {
     pub hub_id: String,
     /// Addresses under which the hub is reached, beside the loopback ones; they go into the serving certificate.
     pub addresses: Vec<IpAddr>,
+    /// Authorities whose client certificates are users', beside the hub's own, as PEM. Read again when the file changes.
+    pub client_ca_file: Option<PathBuf>,
     /// Host names under which the hub is reached, beside `localhost`; they go into the serving certificate.
     pub host_names: Vec<String>,
     /// The certificate that clients are shown in the place of the hub's own.
-    pub serving: Option<ServingFiles>,
+    pub serving: ServingCertificates,
     /// A CSV file of `token,user,uid[,"group1,group2"]`.
     pub token_file: Option<PathBuf>,
     /// A bearer token of the first administrator, in memory alone: `wheelhouse dev` prints it with the address of the fleet view.
@@ -238,7 +240,8 @@ impl Config {
             hub_id: String::new(),
             addresses: Vec::new(),
             host_names: Vec::new(),
-            serving: None,
+            client_ca_file: None,
+            serving: ServingCertificates::default(),
             token_file: None,
             admin_token: None,
             request_headers: None,

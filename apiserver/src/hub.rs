@@ -75,7 +75,7 @@ use crate::{
     review::Review,
     route,
     side::{self, Health, Metrics},
-    tls::{ClientVerifier, Pki},
+    tls::{ClientCertificates, ClientVerifier, Pki},
 };
 use standing::Standings;
 use target::Target;
@@ -193,6 +193,11 @@ impl Hub {
         now: Timestamp,
     ) -> Peer {
         self.parts.authenticator.peer(verifier, chain, now)
+    }
+
+    /// Returns which client certificates are asked for.
+    pub(crate) fn client_certificates(&self) -> ClientCertificates {
+        self.parts.authenticator.client_certificates()
     }
 
     /// Whether a connection is a front proxy's now, and carries the requests of many users.

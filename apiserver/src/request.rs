@@ -23,6 +23,7 @@ pub(crate) use context::Decided;
 pub use context::{Ending, RequestContext, RequestOrigin};
 pub(crate) use credential::{Credential, SecretToken, SpokeToken};
 pub(crate) use fence::Fence;
+pub(crate) use foreign::CertifiedUser;
 pub use foreign::ForeignCertificate;
 pub use info::{ClusterPath, RequestInfo, Verb};
 pub(crate) use pass::{Origin, Pass};

@@ -74,7 +74,7 @@ impl Hub {
         listener: TcpListener,
         shutdown: CancellationToken,
     ) -> Result<(), tls::Error> {
-        let (config, verifier) = self.pki().server_config()?;
+        let (config, verifier) = self.pki().server_config(self.client_certificates())?;
         let server = Server::new(self.clone(), config, verifier);
         // All who wait are accepted before their handshakes get the thread: a full backlog drops what comes next. Slots
         // bound how many that can be.

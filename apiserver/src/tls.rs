@@ -39,8 +39,7 @@ pub use authority::{Authority, IssuedCertificate};
 pub use clients::AuthoritiesError;
 pub(crate) use clients::ClientAuthorities;
 use serving::Serving;
-pub use serving::ServingFiles;
-#[cfg(feature = "fuzzing")]
+pub use serving::{NamedFiles, ServingCertificates, ServingFiles};
 pub(crate) use subject::certificate_user;
 pub use verifier::ClientVerifier;
 
@@ -108,6 +107,15 @@ pub(crate) fn take_shared_files(
         }
     }
     Ok(())
+}
+
+/// Which client certificates are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientCertificates {
+    /// Those of the hub's own authority: clients that choose, as browsers do, offer no others.
+    Own,
+    /// Any: which authorities count changes while the hub runs.
+    Any,
 }
 
 /// Why the hub's certificates cannot be had.
@@ -182,35 +190,35 @@ impl Pki {
         })
     }
 
-    /// Has clients be shown the certificate of these files.
+    /// Has clients be shown the certificates of these files.
     ///
     /// # Errors
-    /// Where they cannot be read, or do not fit each other.
-    pub(crate) fn show(&self, files: &ServingFiles) -> Result<(), Error> {
-        self.serving.read(files, &self.provider).map(drop)
+    /// Where one cannot be read, or has not its own key.
+    pub(crate) fn show(&self, certificates: &ServingCertificates) -> Result<(), Error> {
+        self.serving.read(certificates, &self.provider).map(drop)
     }
 
     /// Keeps what clients are shown current: reads the operator's files again and again, and makes the hub's own certificate anew
     /// before it runs out.
     pub(crate) async fn follow(
         self: Arc<Self>,
-        files: Option<ServingFiles>,
+        certificates: ServingCertificates,
         shutdown: CancellationToken,
     ) {
         let mut told = String::new();
         let mut own_due = Instant::now() + RENEWAL_INTERVAL;
         loop {
-            let next = if files.is_some() {
-                own_due.min(Instant::now() + RELOAD_INTERVAL)
-            } else {
+            let next = if certificates.is_empty() {
                 own_due
+            } else {
+                own_due.min(Instant::now() + RELOAD_INTERVAL)
             };
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => return,
                 () = tokio::time::sleep_until(next) => {}
             }
-            let mut done = files.as_ref().map_or(Ok(()), |files| self.reload(files));
+            let mut done = self.reload(&certificates);
             if own_due <= Instant::now() {
                 own_due = Instant::now() + RENEWAL_INTERVAL;
                 done = self.renew(Timestamp::now()).and(done);
@@ -222,16 +230,16 @@ impl Pki {
             if !error.is_empty() && error != told {
                 tracing::error!(
                     error,
-                    "cannot renew the serving certificate; showing the previous one"
+                    "cannot renew a serving certificate; showing the previous one"
                 );
             }
             told = error;
         }
     }
 
-    fn reload(&self, files: &ServingFiles) -> Result<(), Error> {
-        if self.serving.read(files, &self.provider)? {
-            tracing::info!(file = %files.certificate.display(), "reloaded the serving certificate");
+    fn reload(&self, certificates: &ServingCertificates) -> Result<(), Error> {
+        if self.serving.read(certificates, &self.provider)? {
+            tracing::info!("reloaded the serving certificates");
         }
         Ok(())
     }
@@ -254,14 +262,17 @@ impl Pki {
     ///
     /// # Errors
     /// [`Error::Certificate`].
-    pub fn server_config(&self) -> Result<(Arc<ServerConfig>, Arc<ClientVerifier>), Error> {
+    pub fn server_config(
+        &self,
+        asked_for: ClientCertificates,
+    ) -> Result<(Arc<ServerConfig>, Arc<ClientVerifier>), Error> {
         let refused = |source: rustls::Error| Error::Certificate {
             action: "serve with",
             what: "serving certificate",
             source: source.into(),
         };
         let provider = &self.provider;
-        let verifier = Arc::new(ClientVerifier::new(&self.authority, provider)?);
+        let verifier = Arc::new(ClientVerifier::new(&self.authority, asked_for, provider)?);
         let mut config = ServerConfig::builder_with_provider(Arc::clone(provider))
             .with_safe_default_protocol_versions()
             .map_err(refused)?

@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
+use apiserver::tls::{NamedFiles, ServingFiles};
 use clap::{Args, Parser, Subcommand};
 
 use crate::{connect::HubFlags, log::Traces, output::Format};
@@ -112,7 +113,7 @@ pub(crate) struct Serve {
     #[arg(long, requires = "encryption_key_file")]
     pub(crate) reseal: bool,
     #[command(flatten)]
-    pub(crate) serving: ServingCertificate,
+    pub(crate) certificates: Certificates,
     /// A CSV file of `token,user,uid[,"group1,group2"]`.
     #[arg(long, value_name = "F")]
     pub(crate) token_auth_file: Option<PathBuf>,
@@ -147,9 +148,9 @@ pub(crate) struct Serve {
     pub(crate) syncers: Syncers,
 }
 
-/// The operator's serving certificate, with the names of kube-apiserver's flags.
+/// Certificates of the operator's, with the names of kube-apiserver's flags.
 #[derive(Debug, Args)]
-pub(crate) struct ServingCertificate {
+pub(crate) struct Certificates {
     /// The certificate that clients are shown, followed by those that it is signed by, as PEM. Read again when it changes. By
     /// default the hub makes one, for its addresses and each --host.
     #[arg(long, value_name = "F", requires = "tls_private_key_file")]
@@ -157,6 +158,14 @@ pub(crate) struct ServingCertificate {
     /// The private key of that certificate, as PEM.
     #[arg(long, value_name = "F", requires = "tls_cert_file")]
     pub(crate) tls_private_key_file: Option<PathBuf>,
+    /// A certificate and its key for clients that ask for certain names: CERT,KEY:NAME,... with names that may begin with `*.`, or
+    /// CERT,KEY for the names in the certificate. May be repeated: the first that has a name is shown. Read again when it changes.
+    #[arg(long = "tls-sni-cert-key", value_name = "CERT,KEY[:NAMES]", value_parser = named_files)]
+    pub(crate) named: Vec<NamedFiles>,
+    /// Authorities whose client certificates are users', as PEM: the common name is the user, organizations are groups. Read again
+    /// when it changes. The hub's own authority counts in any case.
+    #[arg(long, value_name = "F")]
+    pub(crate) client_ca_file: Option<PathBuf>,
 }
 
 /// What a syncer needs, in a hub or in a process of its own.
@@ -371,13 +380,13 @@ pub(crate) struct RequestHeaders {
     /// The authorities that sign client certificates of front proxies: over a connection with one of these, headers say who sends a
     /// request. Read again when it changes.
     #[arg(long = "requestheader-client-ca-file", value_name = "F")]
-    pub(crate) client_ca_file: Option<PathBuf>,
+    pub(crate) proxy_ca_file: Option<PathBuf>,
     /// The common names that such a certificate may have; by default any.
     #[arg(
         long = "requestheader-allowed-names",
         value_name = "NAMES",
         value_delimiter = ',',
-        requires = "client_ca_file"
+        requires = "proxy_ca_file"
     )]
     pub(crate) allowed_names: Vec<String>,
     /// The headers that name the user: the first that has a value. By default X-Remote-User.
@@ -385,7 +394,7 @@ pub(crate) struct RequestHeaders {
         long = "requestheader-username-headers",
         value_name = "HEADERS",
         value_delimiter = ',',
-        requires = "client_ca_file"
+        requires = "proxy_ca_file"
     )]
     pub(crate) username_headers: Vec<String>,
     /// The headers that hold the user's uid: the first that has a value. By default X-Remote-Uid.
@@ -393,7 +402,7 @@ pub(crate) struct RequestHeaders {
         long = "requestheader-uid-headers",
         value_name = "HEADERS",
         value_delimiter = ',',
-        requires = "client_ca_file"
+        requires = "proxy_ca_file"
     )]
     pub(crate) uid_headers: Vec<String>,
     /// The headers that name groups: all of them. By default X-Remote-Group.
@@ -401,7 +410,7 @@ pub(crate) struct RequestHeaders {
         long = "requestheader-group-headers",
         value_name = "HEADERS",
         value_delimiter = ',',
-        requires = "client_ca_file"
+        requires = "proxy_ca_file"
     )]
     pub(crate) group_headers: Vec<String>,
     /// What headers of extras begin with. By default X-Remote-Extra-.
@@ -409,7 +418,7 @@ pub(crate) struct RequestHeaders {
         long = "requestheader-extra-headers-prefix",
         value_name = "PREFIXES",
         value_delimiter = ',',
-        requires = "client_ca_file"
+        requires = "proxy_ca_file"
     )]
     pub(crate) extra_prefixes: Vec<String>,
 }
@@ -636,6 +645,28 @@ fn lifetime(text: &str) -> Result<Duration, String> {
         return Err("want at least 10s".to_owned());
     }
     Ok(parsed)
+}
+
+/// Reads a certificate for some names, as kube-apiserver writes it.
+///
+/// Source: `component-base/cli/flag/namedcertkey_flag.go`.
+fn named_files(text: &str) -> Result<NamedFiles, String> {
+    let (files, names) = match text.split_once(':') {
+        Some((files, names)) => (files, names.split(',').map(str::trim).collect()),
+        None => (text, Vec::new()),
+    };
+    let files = files.split_once(',').filter(|(_, key)| !key.contains(','));
+    let (certificate, key) = files.ok_or("want CERT,KEY or CERT,KEY:NAME,...")?;
+    if certificate.is_empty() || key.is_empty() || names.contains(&"") {
+        return Err("a file or a name is empty: want CERT,KEY or CERT,KEY:NAME,...".to_owned());
+    }
+    Ok(NamedFiles {
+        files: ServingFiles {
+            certificate: certificate.trim().into(),
+            key: key.trim().into(),
+        },
+        names: names.into_iter().map(str::to_owned).collect(),
+    })
 }
 
 fn label(text: &str) -> Result<(String, String), String> {

@@ -16,7 +16,7 @@ use apiserver::{
     config::{Encryption, RequestHeaders, Reseal},
     offline,
     request::{HeaderNames, UserInfo},
-    tls::ServingFiles,
+    tls::{ServingCertificates, ServingFiles},
 };
 use client::Bounds;
 use spokes::{AccessProviders, Dialer, Policy, Servers};
@@ -58,9 +58,10 @@ pub(crate) struct Running {
 }
 
 /// Runs a hub until it is told to stop.
-pub(crate) async fn run(arguments: args::Serve) -> Result<()> {
+pub(crate) async fn run(mut arguments: args::Serve) -> Result<()> {
     let mut config = apiserver::Config::new(&arguments.data_dir);
-    config.serving = serving_of(arguments.serving);
+    config.client_ca_file = arguments.certificates.client_ca_file.take();
+    config.serving = serving_of(arguments.certificates);
     config.token_file = arguments.token_auth_file;
     config.sign_in = sign_in_of(arguments.sign_in, arguments.issuers.issuer_url.as_deref())?;
     config.issuers = issuers_of(arguments.issuers)?;
@@ -245,13 +246,16 @@ fn token_webhook_of(flags: args::TokenWebhook) -> Option<apiserver::TokenWebhook
     })
 }
 
-fn serving_of(flags: args::ServingCertificate) -> Option<ServingFiles> {
+fn serving_of(flags: args::Certificates) -> ServingCertificates {
     let files = flags.tls_cert_file.zip(flags.tls_private_key_file);
-    files.map(|(certificate, key)| ServingFiles { certificate, key })
+    ServingCertificates {
+        default: files.map(|(certificate, key)| ServingFiles { certificate, key }),
+        named: flags.named,
+    }
 }
 
 fn request_headers_of(flags: args::RequestHeaders) -> Result<Option<RequestHeaders>> {
-    let Some(client_ca_file) = flags.client_ca_file else {
+    let Some(client_ca_file) = flags.proxy_ca_file else {
         return Ok(None);
     };
     let names = HeaderNames::parse(

@@ -3,7 +3,8 @@
 //! # Invariants
 //! - Headers count only over a connection whose client certificate verifies against the front proxy's own authorities, and has one of the
 //!   names that are allowed. Such a certificate never names a user itself: without the headers it is a bad one.
-//! - The hub's authority is none of them ([`AuthoritiesError::Own`]): a user's certificate never makes headers believed.
+//! - The hub's authority is none of them ([`AuthoritiesError::Own`]), and where no names are said, a certificate that is a user's by an
+//!   authority of the operator's is no front proxy's: a user's certificate never makes headers believed.
 //! - The headers are taken off every request, whoever sends it, so that nothing behind this point sees or relays them.
 //! - Settings that cannot be read leave the ones of before in place, and believe nobody where there were none.
 //!
@@ -16,25 +17,19 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
 use arc_swap::ArcSwapOption;
 use http::HeaderMap;
 use jiff::Timestamp;
-use rustls::pki_types::CertificateDer;
 use tokio_util::sync::CancellationToken;
 
+use super::{certificates::CertificateUsers, reread};
 use crate::{
     config::RequestHeaders,
     request::{ForeignCertificate, HeaderNames, UserInfo},
     tls::{AuthoritiesError, ClientAuthorities},
 };
-
-/// Bytes of a certificate and those beside it that are kept for as long as their connection: those of a front proxy have 2 KiB.
-const CHAIN_BYTES_MAX: usize = 16 * 1024;
-/// Between two looks at the file of the authorities. kube-apiserver looks each minute, and is told of changes in between.
-const RELOAD_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Why the settings of a front proxy cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +54,7 @@ pub(crate) struct FrontProxy {
     trusted: ArcSwapOption<Trusted>,
     /// Counts settings, so that a verdict on a certificate is known to be of now.
     generations: AtomicU64,
+    users: Option<Arc<CertificateUsers>>,
 }
 
 /// Who is believed, and which headers.
@@ -75,6 +71,14 @@ struct Trusted {
 // === impl FrontProxy ===
 
 impl FrontProxy {
+    /// Makes a front proxy that nobody is believed to be yet. `users` have certificates of the operator's authorities.
+    pub(crate) fn new(users: Option<Arc<CertificateUsers>>) -> Self {
+        Self {
+            users,
+            ..Self::default()
+        }
+    }
+
     /// Believes front proxies whose certificates `bundle` verifies, a PEM of authorities. `own` is the hub's authority. What is
     /// believed already stays as it is.
     ///
@@ -93,7 +97,7 @@ impl FrontProxy {
         if self.trusted.load().as_deref().is_some_and(is_same) {
             return Ok(());
         }
-        let authorities = ClientAuthorities::from_pem(bundle, own)?;
+        let authorities = ClientAuthorities::from_pem_without(bundle, own)?;
         self.trusted.store(Some(Arc::new(Trusted {
             generation: self.generations.fetch_add(1, Ordering::Relaxed),
             authorities,
@@ -112,28 +116,25 @@ impl FrontProxy {
         }
     }
 
-    /// Keeps a certificate that the hub's own authority has not signed, and looks at it. One that is not good by the settings of now may be
-    /// by those that come.
-    pub(crate) fn keep(
-        &self,
-        chain: &[CertificateDer<'_>],
-        now: Timestamp,
-    ) -> Option<Arc<ForeignCertificate>> {
-        let bytes: usize = chain.iter().map(|it| it.len()).sum();
-        if bytes > CHAIN_BYTES_MAX {
-            return None;
-        }
-        let certificate = ForeignCertificate::new(chain);
-        let _is_good_now = self.accepts(&certificate, now);
-        Some(Arc::new(certificate))
-    }
-
     /// Whether a certificate is a front proxy's now.
     pub(crate) fn accepts(&self, certificate: &ForeignCertificate, now: Timestamp) -> bool {
         let trusted = self.trusted.load();
         trusted
             .as_ref()
-            .is_some_and(|it| it.accepts(certificate, now))
+            .is_some_and(|it| self.accepts_by(it, certificate, now))
+    }
+
+    fn accepts_by(
+        &self,
+        trusted: &Trusted,
+        certificate: &ForeignCertificate,
+        now: Timestamp,
+    ) -> bool {
+        let is_users = || {
+            let users = self.users.as_ref();
+            users.is_some_and(|it| it.find(certificate, now).is_some())
+        };
+        trusted.accepts(certificate, now) && !(trusted.allowed_names.is_empty() && is_users())
     }
 
     /// Returns whose request it is, as its front proxy says; `None` where it is no front proxy's, or says nothing that can be believed.
@@ -144,7 +145,8 @@ impl FrontProxy {
         now: Timestamp,
     ) -> Option<Arc<UserInfo>> {
         let trusted = self.trusted.load();
-        let trusted = trusted.as_ref().filter(|it| it.accepts(certificate, now))?;
+        let trusted = trusted.as_ref();
+        let trusted = trusted.filter(|it| self.accepts_by(it, certificate, now))?;
         let user = trusted.names.read(headers).and_then(UserInfo::of_host)?;
         Some(Arc::new(user))
     }
@@ -181,23 +183,8 @@ impl FrontProxy {
         own: String,
         shutdown: CancellationToken,
     ) {
-        let path = &settings.client_ca_file;
-        let mut is_failing = false;
-        loop {
-            tokio::select! {
-                biased;
-                () = shutdown.cancelled() => return,
-                () = tokio::time::sleep(RELOAD_INTERVAL) => {}
-            }
-            let read = self.read_file(&settings, &own);
-            if let Err(error) = &read
-                && !is_failing
-            {
-                let error = dialect::error_chain(error);
-                tracing::warn!(file = %path.display(), error, "cannot read the certificate authorities of front proxies; keeping the previous ones");
-            }
-            is_failing = read.is_err();
-        }
+        let read = || self.read_file(&settings, &own);
+        reread::follow(&settings.client_ca_file, "front proxies", read, shutdown).await;
     }
 }
 
@@ -205,8 +192,8 @@ impl FrontProxy {
 
 impl Trusted {
     fn accepts(&self, certificate: &ForeignCertificate, now: Timestamp) -> bool {
-        let until = certificate.good_until(self.generation, |chain| {
-            let verified = self.authorities.verify(chain, now)?;
+        let until = certificate.as_proxy.or_look(self.generation, || {
+            let verified = self.authorities.verify(certificate.chain(), now)?;
             let is_allowed =
                 self.allowed_names.is_empty() || self.allowed_names.contains(&verified.common_name);
             if !is_allowed {

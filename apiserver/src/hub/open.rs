@@ -21,8 +21,9 @@ use super::{
 use crate::{
     audit::{Audit, AuditError},
     authenticate::{
-        Authenticator, FrontProxy, FrontProxyError, HostTokens, Issuers, OidcError, Passes,
-        ServiceAccounts, SignIn, TokenFile, TokenFileError, TokenWebhook, TokenWebhookError,
+        Authenticator, CertificateUsers, CertificateUsersError, FrontProxy, FrontProxyError,
+        HostTokens, Issuers, OidcError, Passes, ServiceAccounts, SignIn, TokenFile, TokenFileError,
+        TokenWebhook, TokenWebhookError,
     },
     authorize::{Authorizer, Policies},
     backup::Backups,
@@ -68,6 +69,9 @@ pub enum OpenError {
     /// Whose headers are believed.
     #[error("front proxies cannot be known")]
     FrontProxy(#[from] FrontProxyError),
+    /// The authorities of client certificates cannot be used.
+    #[error("client certificates cannot be verified")]
+    ClientCertificates(#[from] CertificateUsersError),
     /// The issuers.
     #[error("the issuers of tokens cannot be known")]
     Issuers(#[from] OidcError),
@@ -299,9 +303,7 @@ fn open_pki(config: &Config, tasks: &Tasks) -> Result<Arc<Pki>, OpenError> {
         jiff::Timestamp::now(),
     )?;
     let pki = Arc::new(pki);
-    if let Some(files) = &config.serving {
-        pki.show(files)?;
-    }
+    pki.show(&config.serving)?;
     // Its end would leave a certificate shown that runs out.
     let following = Arc::clone(&pki).follow(config.serving.clone(), tasks.child_token());
     tasks.spawn_with("serving certificate", OnPanic::ShutDown, following);
@@ -319,9 +321,13 @@ async fn authenticator_of(
         Some(webhook) => Some(Arc::new(TokenWebhook::open(webhook).await?)),
         None => None,
     };
+    let certificates = certificate_users_of(config, tasks)?;
+    let front_proxy = Arc::new(FrontProxy::new(certificates.clone()));
+    let is_any_believed = follow_front_proxy(config, &front_proxy, pki, tasks).await?;
     Ok(Authenticator::new(tokens, config.anonymous)
         .with_syncers(config.syncers)
-        .with_front_proxy(front_proxy_of(config, pki, tasks).await?)
+        .with_certificates(certificates)
+        .with_front_proxy(is_any_believed.then_some(front_proxy))
         .with_host_tokens(host_tokens_of(config).await?)
         .with_webhook(webhook))
 }
@@ -335,29 +341,44 @@ async fn with_host(authorizer: Authorizer, config: &Config) -> Result<Authorizer
     Ok(authorizer.with_host(reviews.reviewer(), config.host.groups.clone()))
 }
 
-/// Reads which front proxies are believed, and follows it.
-async fn front_proxy_of(
+/// Reads whose client certificates count beside the hub's own, and follows it.
+fn certificate_users_of(
     config: &Config,
+    tasks: &Tasks,
+) -> Result<Option<Arc<CertificateUsers>>, OpenError> {
+    let Some(file) = config.client_ca_file.clone() else {
+        return Ok(None);
+    };
+    let users = Arc::new(CertificateUsers::open(file)?);
+    let following = Arc::clone(&users).follow(tasks.child_token());
+    // Its end would leave an authority trusted that is not one any more.
+    tasks.spawn_with("client certificates", OnPanic::ShutDown, following);
+    Ok(Some(users))
+}
+
+/// Reads which front proxies are believed, and follows it. Returns whether any can be.
+async fn follow_front_proxy(
+    config: &Config,
+    front_proxy: &Arc<FrontProxy>,
     pki: &Pki,
     tasks: &Tasks,
-) -> Result<Option<Arc<FrontProxy>>, OpenError> {
-    let front_proxy = Arc::new(FrontProxy::default());
+) -> Result<bool, OpenError> {
     let own = pki.authority.certificate_pem().to_owned();
     let shutdown = tasks.child_token();
     let following = if let Some(settings) = config.request_headers.clone() {
         front_proxy.read_file(&settings, &own)?;
-        let front_proxy = Arc::clone(&front_proxy);
+        let front_proxy = Arc::clone(front_proxy);
         front_proxy.follow_file(settings, own, shutdown).boxed()
     } else if let Some(kubeconfig) = &config.host.authentication_kubeconfig {
         let host = host::connect(kubeconfig).await?;
-        let settings = host::Settings::new(host, Arc::clone(&front_proxy), own);
+        let settings = host::Settings::new(host, Arc::clone(front_proxy), own);
         settings.follow(shutdown).boxed()
     } else {
-        return Ok(None);
+        return Ok(false);
     };
     // Its end would leave a front proxy believed that is not one any more.
     tasks.spawn_with("front proxies", OnPanic::ShutDown, following);
-    Ok(Some(front_proxy))
+    Ok(true)
 }
 
 /// Reads which issuers there are, and follows it and their keys; and lets people sign in to the fleet view at one of them, if the

@@ -24,6 +24,8 @@ pub(crate) enum Credential {
     },
     /// The certificate of a front proxy, which has said who sends the request.
     FrontProxy(Arc<ForeignCertificate>),
+    /// A client certificate that an authority of the operator's has signed.
+    Foreign(Arc<ForeignCertificate>),
     /// A token of a ServiceAccount that the hub stores.
     Account(Arc<Claims>),
     /// A token of a ServiceAccount of the host.

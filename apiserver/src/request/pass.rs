@@ -39,6 +39,8 @@ pub(crate) struct Pass {
 pub(crate) enum Origin {
     /// A certificate, which ends by its time alone.
     Certificate,
+    /// A certificate of the operator's authorities, by the mark of those.
+    Authorities(Arc<str>),
     /// A line of the token file, by its mark.
     Line(Arc<str>),
     /// A ServiceAccount of root.
@@ -59,6 +61,7 @@ impl Pass {
     pub(crate) fn to_value(&self) -> Value {
         let origin = match &self.origin {
             Origin::Certificate => json!({"kind": "Certificate"}),
+            Origin::Authorities(mark) => json!({"kind": "Authorities", "mark": &**mark}),
             Origin::Line(mark) => json!({"kind": "Line", "mark": &**mark}),
             Origin::Account(claims) => json!({"kind": "Account", "claims": claims.to_value()}),
             Origin::Issuer { url, rules } => {
@@ -90,6 +93,7 @@ impl Pass {
         let origin = &own["origin"];
         let origin = match origin["kind"].as_str()? {
             "Certificate" => Origin::Certificate,
+            "Authorities" => Origin::Authorities(origin["mark"].as_str()?.into()),
             "Line" => Origin::Line(origin["mark"].as_str()?.into()),
             "Account" => Origin::Account(Arc::new(Claims::from_value(&origin["claims"])?)),
             "Issuer" => Origin::Issuer {
@@ -113,7 +117,10 @@ impl Pass {
     pub(crate) fn bearer(&self) -> UserInfo {
         let mut user = match &self.origin {
             Origin::Account(claims) => claims.user_abroad(),
-            Origin::Certificate | Origin::Line(_) | Origin::Issuer { .. } => self.user.clone(),
+            Origin::Certificate
+            | Origin::Authorities(_)
+            | Origin::Line(_)
+            | Origin::Issuer { .. } => self.user.clone(),
         };
         let id = vec![format!("JTI={}", self.id)];
         user.extra.insert(CREDENTIAL_ID.to_owned(), id);
@@ -159,6 +166,7 @@ mod tests {
     fn a_pass_is_read_as_it_was_written_and_is_no_token_of_an_account() {
         for origin in [
             Origin::Certificate,
+            Origin::Authorities("a".into()),
             Origin::Line("m".into()),
             Origin::Account(Arc::new(claims())),
             Origin::Issuer {

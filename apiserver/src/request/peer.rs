@@ -28,7 +28,7 @@ pub enum CertificateIdentity {
         /// The last second since 1970 in which it is good.
         not_after: i64,
     },
-    /// It is not, and may be a front proxy's, which is looked at for each request.
+    /// It is not, and may be a front proxy's or a user's of another authority, which is looked at for each request.
     Foreign(Arc<ForeignCertificate>),
     /// It is not.
     Bad,

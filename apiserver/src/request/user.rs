@@ -195,7 +195,7 @@ impl UserInfo {
         Some(user)
     }
 
-    /// Makes a user of an issuer or an authentication webhook of the operator's. Those know people, and no name that Kubernetes or the hub gives out:
+    /// Makes a user of an issuer, a certificate authority or an authentication webhook of the operator's. Those know people, and no name that Kubernetes or the hub gives out:
     /// whoever they call `system:masters` or `system:serviceaccount:...` would have rights that nobody has granted them.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Authorities of others, whose client certificates mean something here.
+//! Authorities of others, whose client certificates mean something here: a front proxy's, or a user's.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -50,19 +50,30 @@ pub enum AuthoritiesError {
 // === impl ClientAuthorities ===
 
 impl ClientAuthorities {
-    /// Reads a bundle of PEM. `own` is the hub's authority, which it must not have.
+    /// Reads a bundle of PEM that does not have `own`, the hub's authority.
     ///
     /// # Errors
     /// [`AuthoritiesError`].
-    pub(crate) fn from_pem(pem: &[u8], own: &str) -> Result<Self, AuthoritiesError> {
+    pub(crate) fn from_pem_without(pem: &[u8], own: &str) -> Result<Self, AuthoritiesError> {
         let own = CertificateDer::from_pem_slice(own.as_bytes());
         let own = own.map_err(AuthoritiesError::Malformed)?;
-        let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
             let certificate = certificate.map_err(AuthoritiesError::Malformed)?;
             if has_key_of(&certificate, &own) {
                 return Err(AuthoritiesError::Own);
             }
+        }
+        Self::from_pem(pem)
+    }
+
+    /// Reads a bundle of PEM.
+    ///
+    /// # Errors
+    /// [`AuthoritiesError`], but for [`AuthoritiesError::Own`].
+    pub(crate) fn from_pem(pem: &[u8]) -> Result<Self, AuthoritiesError> {
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            let certificate = certificate.map_err(AuthoritiesError::Malformed)?;
             let added = roots.add(certificate);
             added.map_err(|error| AuthoritiesError::Unusable(error.into()))?;
         }

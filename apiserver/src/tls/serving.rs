@@ -5,11 +5,13 @@
 //!
 //! # Invariants
 //! - A certificate is shown with its own key, and both are replaced at once: files that are half written are not taken.
-//! - What cannot be used takes the place of nothing.
+//! - What cannot be used takes the place of nothing, and holds up no other certificate.
+//!
+//! Source: `apiserver/pkg/server/dynamiccertificates/named_certificates.go`, Go's `crypto/tls` (`Config.getCertificate`).
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{collections::HashMap, fmt, path::PathBuf, sync::Arc};
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwap;
 use rustls::{
     crypto::CryptoProvider,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
@@ -17,9 +19,18 @@ use rustls::{
     sign::CertifiedKey,
 };
 
-use super::{Error, IssuedCertificate, OWN_NAME, authority::failed};
+use super::{Error, IssuedCertificate, OWN_NAME, authority::failed, subject::server_names};
 
-/// The operator's serving certificate. Read again when one of the files changes.
+/// The operator's serving certificates. Read again when one of the files changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServingCertificates {
+    /// What clients are shown that ask for none of the names of `named`; without it, the hub's own.
+    pub default: Option<ServingFiles>,
+    /// What clients are shown by the name that they ask for: the first that has it.
+    pub named: Vec<NamedFiles>,
+}
+
+/// A serving certificate of the operator's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServingFiles {
     /// The certificate and what it is signed by, but for the root, as PEM.
@@ -28,10 +39,38 @@ pub struct ServingFiles {
     pub key: PathBuf,
 }
 
+/// A serving certificate for some names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedFiles {
+    /// The certificate.
+    pub files: ServingFiles,
+    /// The names, which may begin with `*.`; empty: those in the certificate, unless another is given for one of them.
+    pub names: Vec<String>,
+}
+
 /// What clients are shown.
 pub(super) struct Serving {
     own: ArcSwap<CertifiedKey>,
-    given: ArcSwapOption<CertifiedKey>,
+    given: ArcSwap<Given>,
+}
+
+/// What the operator's files hold.
+#[derive(Default)]
+struct Given {
+    default: Option<Arc<CertifiedKey>>,
+    /// In the order of [`ServingCertificates::named`]; `None` for one that was never good.
+    named: Vec<Option<Arc<CertifiedKey>>>,
+    /// In lower case.
+    by_name: HashMap<String, Arc<CertifiedKey>>,
+}
+
+// === impl ServingCertificates ===
+
+impl ServingCertificates {
+    /// Whether there is none.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.default.is_none() && self.named.is_empty()
+    }
 }
 
 // === impl Serving ===
@@ -40,7 +79,7 @@ impl Serving {
     pub(super) fn new(own: &IssuedCertificate, provider: &CryptoProvider) -> Result<Self, Error> {
         Ok(Self {
             own: ArcSwap::from_pointee(own.certified(provider)?),
-            given: ArcSwapOption::empty(),
+            given: ArcSwap::default(),
         })
     }
 
@@ -54,31 +93,94 @@ impl Serving {
         Ok(())
     }
 
-    /// Shows the certificate of these files from now on. Returns whether it is another one than before.
+    /// Shows the certificates of these files from now on. Returns whether one is another than before.
+    ///
+    /// # Errors
+    /// The first of those that cannot be used. The others are shown.
     pub(super) fn read(
         &self,
-        from: &ServingFiles,
+        from: &ServingCertificates,
         provider: &CryptoProvider,
     ) -> Result<bool, Error> {
-        let read = certified(from, provider)?;
         let before = self.given.load();
-        if before.as_ref().is_some_and(|it| it.cert == read.cert) {
-            return Ok(false); // another key would not fit it
+        let (mut is_new, mut failed) = (false, None);
+        let mut pair = |files: &ServingFiles, before: Option<&Arc<CertifiedKey>>| {
+            match certified(files, provider) {
+                // Another key would not fit it.
+                Ok(read) if before.is_some_and(|it| it.cert == read.cert) => before.cloned(),
+                Ok(read) => {
+                    is_new = true;
+                    Some(Arc::new(read))
+                }
+                Err(error) => {
+                    failed.get_or_insert(error);
+                    before.cloned()
+                }
+            }
+        };
+        let default = from.default.as_ref();
+        let default = default.and_then(|files| pair(files, before.default.as_ref()));
+        let known = |index: usize| before.named.get(index).and_then(Option::as_ref);
+        let named = from.named.iter().enumerate();
+        let named = named.map(|(index, it)| pair(&it.files, known(index)));
+        let named: Vec<_> = named.collect();
+        if is_new {
+            let by_name = by_name(&from.named, &named);
+            self.given.store(Arc::new(Given {
+                default,
+                named,
+                by_name,
+            }));
         }
-        self.given.store(Some(Arc::new(read)));
-        Ok(true)
+        failed.map_or(Ok(is_new), Err)
     }
 
-    /// Whether clients are shown a certificate of the operator's.
+    /// Whether clients are shown a certificate of the operator's, under some name at least.
     pub(super) fn is_given(&self) -> bool {
-        self.given.load().is_some()
+        let given = self.given.load();
+        given.default.is_some() || !given.by_name.is_empty()
     }
 
+    /// Returns what a client is shown that asks for a name, or for none.
     pub(super) fn shown(&self, name: Option<&str>) -> Arc<CertifiedKey> {
-        let given = self.given.load_full();
-        let given = given.filter(|_| name != Some(OWN_NAME));
-        given.unwrap_or_else(|| self.own.load_full())
+        if name == Some(OWN_NAME) {
+            return self.own.load_full();
+        }
+        let given = self.given.load();
+        let named = name.and_then(|name| given.named(&name.to_ascii_lowercase()));
+        let shown = named.or(given.default.as_ref());
+        shown.map_or_else(|| self.own.load_full(), Arc::clone)
     }
+}
+
+// === impl Given ===
+
+impl Given {
+    /// The one for the name itself, or for the wildcard in place of its first label.
+    fn named(&self, name: &str) -> Option<&Arc<CertifiedKey>> {
+        let wildcard = || {
+            let (_, parent) = name.split_once('.')?;
+            self.by_name.get(&format!("*.{parent}"))
+        };
+        self.by_name.get(name).or_else(wildcard)
+    }
+}
+
+/// Which certificate is shown at which name: names that are said count before those in certificates, and the first certificate of a name.
+fn by_name(
+    from: &[NamedFiles],
+    named: &[Option<Arc<CertifiedKey>>],
+) -> HashMap<String, Arc<CertifiedKey>> {
+    let keys = || from.iter().zip(named).rev();
+    let keys = || keys().filter_map(|(files, key)| Some((files, key.as_ref()?)));
+    let unsaid = keys().filter(|(files, _)| files.names.is_empty());
+    let unsaid = unsaid.map(|(_, key)| (key.cert.first().map(|it| server_names(it)), key));
+    let unsaid = unsaid.map(|(names, key)| (names.unwrap_or_default(), key));
+    let said = keys().map(|(files, key)| (files.names.clone(), key));
+    let all = unsaid.chain(said);
+    let all = all.flat_map(|(names, key)| names.into_iter().map(move |name| (name, key)));
+    all.map(|(name, key)| (name.to_ascii_lowercase(), Arc::clone(key)))
+        .collect()
 }
 
 impl ResolvesServerCert for Serving {
@@ -126,22 +228,26 @@ mod tests {
     use super::*;
 
     /// A certificate that another authority signed.
-    fn issued() -> IssuedCertificate {
+    fn issued(name: &str) -> IssuedCertificate {
         let directory = tempfile::tempdir().unwrap();
         let now = "2026-11-26T10:00:00Z".parse().unwrap();
         let pki = super::super::Pki::open(directory.path(), &[], &[], now).unwrap();
-        pki.authority.issue_client("x", None, now).unwrap()
+        pki.authority.issue_client(name, None, now).unwrap()
     }
 
     #[test]
     fn a_certificate_is_taken_with_its_key_or_not_at_all() {
         let provider = ring::default_provider();
-        let (own, one, two) = (issued(), issued(), issued());
+        let (own, one, two) = (issued("x"), issued("x"), issued("x"));
         let serving = Serving::new(&own, &provider).unwrap();
         let directory = tempfile::tempdir().unwrap();
-        let from = ServingFiles {
+        let files = ServingFiles {
             certificate: directory.path().join("tls.crt"),
             key: directory.path().join("tls.key"),
+        };
+        let from = ServingCertificates {
+            default: Some(files.clone()),
+            named: Vec::new(),
         };
         let shown = |name| serving.shown(name).cert.clone();
         let (own, [first, second]) = (
@@ -152,8 +258,8 @@ mod tests {
         assert_eq!(shown(Some("hub")), own);
 
         let write = |certificate: &str, key: &str| {
-            std::fs::write(&from.certificate, certificate).unwrap();
-            std::fs::write(&from.key, key).unwrap();
+            std::fs::write(&files.certificate, certificate).unwrap();
+            std::fs::write(&files.key, key).unwrap();
         };
         write(&one.certificate_pem, &one.key_pem);
         assert!(serving.read(&from, &provider).unwrap());
@@ -179,5 +285,76 @@ mod tests {
         write(&two.certificate_pem, &two.key_pem);
         assert!(serving.read(&from, &provider).unwrap());
         assert_eq!(shown(None), second);
+    }
+
+    #[test]
+    fn a_name_chooses_its_certificate() {
+        let provider = ring::default_provider();
+        let directory = tempfile::tempdir().unwrap();
+        let serving = Serving::new(&issued("own"), &provider).unwrap();
+        let of = |name: &str, names: &[&str]| {
+            let files = ServingFiles {
+                certificate: directory.path().join(format!("{name}.crt")),
+                key: directory.path().join(format!("{name}.key")),
+            };
+            NamedFiles {
+                files,
+                names: names.iter().map(|it| (*it).to_owned()).collect(),
+            }
+        };
+        let write = |files: &ServingFiles, issued: &IssuedCertificate| {
+            std::fs::write(&files.certificate, &issued.certificate_pem).unwrap();
+            std::fs::write(&files.key, &issued.key_pem).unwrap();
+        };
+        let from = ServingCertificates {
+            default: None,
+            named: vec![
+                of("a.example", &[]),
+                of("said", &["B.example", "*.wild.example"]),
+                of(
+                    "later",
+                    &["b.example", "x.wild.example", "wheelhouse.internal"],
+                ),
+                of("b.example", &[]),
+                of("c.example", &[]),
+            ],
+        };
+        for named in &from.named {
+            let stem = named.files.key.file_stem().unwrap().to_str().unwrap();
+            write(&named.files, &issued(stem));
+        }
+        assert!(serving.read(&from, &provider).unwrap());
+        assert!(serving.is_given(), "kubeconfigs ask for a name");
+        let subject = |name: Option<&str>| {
+            let shown = serving.shown(name);
+            super::super::subject::common_name(shown.cert.first().unwrap()).unwrap()
+        };
+        for (name, want) in [
+            (None, "own"),
+            (Some("other.example"), "own"),
+            (Some("a.example"), "a.example"),
+            (Some("A.EXAMPLE"), "a.example"),
+            (Some("b.example"), "said"),
+            (Some("y.wild.example"), "said"),
+            (Some("y.y.wild.example"), "own"),
+            (Some("wild.example"), "own"),
+            (Some("x.wild.example"), "later"),
+            (Some(OWN_NAME), "own"),
+        ] {
+            assert_eq!(subject(name), want, "{name:?}");
+        }
+        // One that cannot be read keeps its place and holds up no other.
+        std::fs::write(&from.named[0].files.key, "").unwrap();
+        write(&from.named[4].files, &issued("renewed"));
+        assert!(
+            serving.read(&from, &provider).is_err(),
+            "one is half written"
+        );
+        assert_eq!(subject(Some("a.example")), "a.example");
+        assert_eq!(
+            subject(Some("renewed")),
+            "renewed",
+            "by the name that is in it"
+        );
     }
 }

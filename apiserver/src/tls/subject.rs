@@ -1,9 +1,9 @@
 //! Reads the user from a client certificate.
 
-use std::{collections::BTreeMap, fmt::Write, ops::RangeInclusive};
+use std::{collections::BTreeMap, fmt::Write, net::IpAddr, ops::RangeInclusive};
 
 use sha2::{Digest, Sha256};
-use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::prelude::{AttributeTypeAndValue, FromDer, GeneralName, X509Certificate};
 
 use crate::request::{CREDENTIAL_ID, UserInfo};
 
@@ -19,6 +19,9 @@ pub(crate) enum CertificateError {
     /// It has no common name.
     #[error("client certificate has no common name")]
     NoName,
+    /// One of its organizations is no text.
+    #[error("an organization of the client certificate is no text")]
+    NoText(#[source] x509_parser::error::X509Error),
 }
 
 /// Reads the user from a certificate that has been verified, and the seconds since 1970 in which it is good: common name,
@@ -28,14 +31,13 @@ pub(crate) fn certificate_user(
 ) -> Result<(UserInfo, RangeInclusive<i64>), CertificateError> {
     let (_, certificate) = X509Certificate::from_der(der).map_err(CertificateError::Unreadable)?;
     let subject = certificate.subject();
-    let name = subject
-        .iter_common_name()
-        .find_map(|attribute| attribute.as_str().ok())
-        .filter(|name| !name.is_empty())
-        .ok_or(CertificateError::NoName)?;
+    let name = name_in(&certificate).filter(|name| !name.is_empty());
+    let name = name.ok_or(CertificateError::NoName)?;
     let groups = subject
         .iter_organization()
-        .filter_map(|attribute| attribute.as_str().ok());
+        .map(AttributeTypeAndValue::as_str)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(CertificateError::NoText)?;
     let uid = subject
         .iter_attributes()
         .find(|attribute| attribute.attr_type().to_id_string() == UID_OID)
@@ -51,11 +53,35 @@ pub(crate) fn certificate_user(
     ))
 }
 
-/// The common name of a certificate that has been verified: of several the last, as Go has it.
+/// The common name of a certificate that has been verified.
 pub(crate) fn common_name(der: &[u8]) -> Option<String> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    name_in(&certificate).map(str::to_owned)
+}
+
+/// Of several common names the last, as Go has it.
+fn name_in<'a>(certificate: &'a X509Certificate<'_>) -> Option<&'a str> {
     let name = certificate.subject().iter_common_name().last()?;
-    name.as_str().ok().map(str::to_owned)
+    name.as_str().ok()
+}
+
+/// The names that a serving certificate is for: its common name, unless that is an address, and its DNS names.
+pub(super) fn server_names(der: &[u8]) -> Vec<String> {
+    let Ok((_, certificate)) = X509Certificate::from_der(der) else {
+        return Vec::new();
+    };
+    let common_name = name_in(&certificate).filter(|it| it.parse::<IpAddr>().is_err());
+    let others = certificate.subject_alternative_name().ok().flatten();
+    let others = others.map(|it| it.value.general_names.iter());
+    let others = others.into_iter().flatten().filter_map(|it| match it {
+        GeneralName::DNSName(name) => Some(*name),
+        _ => None,
+    });
+    common_name
+        .into_iter()
+        .chain(others)
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The last second since 1970 in which a certificate is good.

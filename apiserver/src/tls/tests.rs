@@ -15,7 +15,7 @@ fn open(directory: &Path, host_names: &[&str], now: Timestamp) -> Pki {
 }
 
 fn peer_of(pki: &Pki, certificate: &IssuedCertificate, now: Timestamp) -> Peer {
-    let (_, verifier) = pki.server_config().unwrap();
+    let (_, verifier) = pki.server_config(ClientCertificates::Own).unwrap();
     let chain: Vec<CertificateDer<'_>> = certificate.chain().unwrap();
     verifier.peer(Some(&chain), now)
 }
@@ -152,7 +152,7 @@ fn a_client_certificate_names_user_and_group() {
 fn a_certificate_that_was_seen_is_judged_by_its_time_again() {
     let directory = tempfile::tempdir().unwrap();
     let pki = open(directory.path(), &[], now());
-    let (_, verifier) = pki.server_config().unwrap();
+    let (_, verifier) = pki.server_config(ClientCertificates::Own).unwrap();
     let chain: Vec<CertificateDer<'_>> = pki.admin.chain().unwrap();
     let good = |at: Timestamp, chain: &[CertificateDer<'_>]| {
         let peer = verifier.peer(Some(chain), at);

@@ -21,7 +21,7 @@ use rustls::{
 };
 
 use super::{
-    Authority, Error,
+    Authority, ClientCertificates, Error,
     subject::{certificate_user, last_second_of},
 };
 use crate::request::{CertificateIdentity, Peer, UserInfo};
@@ -33,6 +33,7 @@ const KNOWN_COUNT_MAX: usize = 1024;
 #[derive(Debug)]
 pub struct ClientVerifier {
     judge: Arc<dyn ClientCertVerifier>,
+    asked_for: ClientCertificates,
     /// Who comes back needs no second look, which is an eighth of what its return costs.
     known: Mutex<HashMap<Vec<u8>, Known>>,
 }
@@ -51,6 +52,7 @@ impl ClientVerifier {
     /// Makes a verifier that trusts what `authority` signed for clients.
     pub(super) fn new(
         authority: &Authority,
+        asked_for: ClientCertificates,
         provider: &Arc<CryptoProvider>,
     ) -> Result<Self, Error> {
         let unusable = |source: Box<dyn std::error::Error + Send + Sync>| Error::Certificate {
@@ -69,6 +71,7 @@ impl ClientVerifier {
                 .map_err(|error| unusable(error.into()))?;
         Ok(Self {
             judge,
+            asked_for,
             known: Mutex::default(),
         })
     }
@@ -136,7 +139,10 @@ impl ClientCertVerifier for ClientVerifier {
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.judge.root_hint_subjects()
+        match self.asked_for {
+            ClientCertificates::Own => self.judge.root_hint_subjects(),
+            ClientCertificates::Any => &[],
+        }
     }
 
     fn verify_client_cert(

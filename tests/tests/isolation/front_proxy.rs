@@ -1,4 +1,5 @@
 //! S06: headers that say who sends a request are a front proxy's alone. Whoever else sends them, and with whatever certificate, is who they were.
+//! S01, S28: users with certificates of the operator's authorities are who those say, and no longer than those are trusted.
 
 use serde_json::{Value, json};
 use wheelhouse_tests::{
@@ -21,15 +22,22 @@ const THROUGH: &str = "/apis/wheelhouse.dev/v1alpha1/spokes";
 /// A hub that believes front proxies, and connections to it.
 struct Stage {
     fixture: Fixture,
+    /// Signs certificates of front proxies.
     authority: Authority,
+    /// Signs certificates of users.
+    people: Authority,
     scratch: Scratch,
 }
 
 impl Stage {
     async fn set() -> Self {
-        let (authority, scratch) = (Authority::new("front-proxy-ca"), Scratch::new("proxy"));
+        let (authority, people) = (Authority::new("front-proxy-ca"), Authority::new("people"));
+        let scratch = Scratch::new("proxy");
         let file = scratch.write("ca.crt", authority.certificate());
+        let people_file = scratch.write("people.crt", people.certificate());
         let arguments = [
+            "--client-ca-file",
+            &people_file.display().to_string(),
             "--requestheader-client-ca-file",
             &file.display().to_string(),
             "--requestheader-allowed-names",
@@ -46,8 +54,36 @@ impl Stage {
         Self {
             fixture,
             authority,
+            people,
             scratch,
         }
+    }
+
+    /// Opens a watch of ConfigMaps with a client certificate, as its own user or as who these headers say.
+    async fn watches(&self, client: &Pair, headers: &str) -> Wire {
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "seen"}});
+        let admin = self.fixture.admin().await;
+        admin.post(MAPS, &map).await;
+        let address = Address::of_kubeconfig(&self.fixture.kubeconfig(None));
+        let mut watch = Wire::connect(&address, HTTP1, Some(client)).await;
+        let head = format!(
+            "GET {MAPS}?watch=true HTTP/1.1\r\nhost: {}\r\n{headers}\r\n",
+            address.host
+        );
+        watch.write(head).await;
+        let begun = watch.read_until("\"seen\"").await;
+        assert!(begun.starts_with("HTTP/1.1 200"), "{begun}");
+        watch
+    }
+
+    /// Waits until the hub has said of a file of authorities that it cannot be used.
+    async fn is_told_of(&self, whose: &str) {
+        let words = format!("cannot read the certificate authorities of {whose}");
+        eventually("the hub has looked at it", || async {
+            let log = self.fixture.hub.process().log();
+            log.contains(&words).then_some(()).ok_or(log)
+        })
+        .await;
     }
 
     /// Connects with a client certificate.
@@ -89,6 +125,7 @@ async fn s06_headers_of_a_front_proxy_are_believed_with_its_certificate_alone() 
     what_a_front_proxy_must_not_say(&proxy).await;
     names_of_the_host_are_not_the_hubs(&stage, &proxy).await;
     what_is_open_ends_with_the_trust_in_its_proxy(&stage).await;
+    certificates_of_others_make_whom_they_say_while_they_count(&stage).await;
 }
 
 /// Each of these says that it is the administrator.
@@ -253,30 +290,15 @@ async fn names_of_the_host_are_not_the_hubs(stage: &Stage, proxy: &User) {
 
 /// The operator takes the authority away: what came by it ends, and what comes by it is nobody's.
 async fn what_is_open_ends_with_the_trust_in_its_proxy(stage: &Stage) {
-    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "seen-by-bob"}});
-    stage.fixture.admin().await.post(MAPS, &map).await.must(201);
     let client = stage.authority.client(NAME, &[]);
-    let address = Address::of_kubeconfig(&stage.fixture.kubeconfig(None));
-    let mut watch = Wire::connect(&address, HTTP1, Some(&client)).await;
-    let head = format!(
-        "GET {MAPS}?watch=true HTTP/1.1\r\nhost: {}\r\nx-remote-user: bob\r\n\r\n",
-        address.host
-    );
-    watch.write(head).await;
-    let begun = watch.read_until("seen-by-bob").await;
-    assert!(begun.starts_with("HTTP/1.1 200"), "{begun}");
+    let mut watch = stage.watches(&client, "x-remote-user: bob\r\n").await;
     let user = stage.with("proxy", &client).await;
     let bob = [("x-remote-user", "bob")];
     let is_bob = || async { who(&user, &bob).await.map(|(name, _)| name) };
     assert_eq!(is_bob().await.as_deref(), Ok("bob"), "as before");
     // What is no authority changes nothing.
     stage.scratch.write("ca.crt", "");
-    eventually("the hub has looked at it", || async {
-        let log = stage.fixture.hub.process().log();
-        let is_told = log.contains("cannot read the certificate authorities of front proxies");
-        is_told.then_some(()).ok_or(log)
-    })
-    .await;
+    stage.is_told_of("front proxies").await;
     assert_eq!(
         is_bob().await.as_deref(),
         Ok("bob"),
@@ -299,6 +321,104 @@ async fn what_is_open_ends_with_the_trust_in_its_proxy(stage: &Stage) {
         Ok("bob"),
         "the next authority's"
     );
+}
+
+/// Users whom an authority of the operator's knows. It is taken away too.
+async fn certificates_of_others_make_whom_they_say_while_they_count(stage: &Stage) {
+    let client = stage.people.client("pat", &["dev"]);
+    let pat = stage.with("pat", &client).await;
+    let is_pat = || async { who(&pat, &[]).await };
+    let groups = ["dev", "system:authenticated"].map(str::to_owned).to_vec();
+    assert_eq!(is_pat().await, Ok(("pat".to_owned(), groups)), "pat");
+    let says = [
+        ("x-remote-user", "admin"),
+        ("x-remote-group", "system:masters"),
+    ];
+    let name = who(&pat, &says).await.map(|(name, _)| name);
+    assert_eq!(name.as_deref(), Ok("pat"), "no front proxy");
+    no_certificate_makes_more_of_somebody(stage).await;
+
+    let pass = a_pass_of(stage, &pat).await;
+    let ends = |what| status_with(stage, &pass, what);
+    assert_eq!(ends("made").await, 200, "the pass counts");
+    let mut watch = stage.watches(&client, "").await;
+    stage.scratch.write("people.crt", "");
+    stage.is_told_of("client certificates").await;
+    assert!(is_pat().await.is_ok(), "the previous one stays in use");
+    let next = Authority::new("people");
+    stage.scratch.write("people.crt", next.certificate());
+    eventually("pat is not known any more", || async {
+        match is_pat().await {
+            Err(401) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+    let told = watch.read_until("\"code\":401").await;
+    assert!(told.contains("\"code\":401"), "{told}");
+    assert_eq!(ends("after").await, 401, "the pass ends with it");
+    let other = stage.with("next", &next.client("quinn", &[])).await;
+    let name = who(&other, &[]).await.map(|(name, _)| name);
+    assert_eq!(name.as_deref(), Ok("quinn"), "the next authority's");
+}
+
+/// Whoever has the authority sign something else.
+async fn no_certificate_makes_more_of_somebody(stage: &Stage) {
+    let other = Authority::new("people");
+    let people = &stage.people;
+    for (what, pair) in [
+        ("another authority's", other.client("pat", &["dev"])),
+        ("expired", people.expired_client("pat")),
+        ("for servers", people.serving()),
+        ("a master", people.client("pat", &["system:masters"])),
+        ("a node", people.client("system:node:a", &["system:nodes"])),
+        (
+            "a controller of the hub's",
+            people.client("system:wheelhouse:syncer", &["system:masters"]),
+        ),
+        (
+            "a ServiceAccount",
+            people.client("system:serviceaccount:default:bot", &[]),
+        ),
+        (
+            "ServiceAccounts",
+            people.client("pat", &["system:serviceaccounts"]),
+        ),
+        ("anonymous", people.client("system:anonymous", &[])),
+    ] {
+        let user = stage.with(what, &pair).await;
+        assert_eq!(who(&user, &[]).await, Err(401), "{what}");
+    }
+}
+
+/// Lets a user in and has a kubeconfig made for a cluster; returns its token.
+async fn a_pass_of(stage: &Stage, user: &User) -> String {
+    let fixture = &stage.fixture;
+    let makes = json!({"apiGroups": ["wheelhouse.dev"], "resources": ["spokes/kubeconfig"], "verbs": ["create"]});
+    let reads = json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]});
+    fixture.grant("root", "pat", "pats", &[makes, reads]).await;
+    fixture.allow_access("pat", "a").await;
+    fixture.bind("a", "pat", "edit").await;
+    let request =
+        json!({"apiVersion": "wheelhouse.dev/v1alpha1", "kind": "KubeconfigRequest", "spec": {}});
+    let path = format!("{SPOKES}/a/kubeconfig");
+    let issued = eventually("the right counts", || async {
+        let answer = user.post(&path, &request).await;
+        (answer.status == 201)
+            .then_some(answer.body.clone())
+            .ok_or(answer.body.to_string())
+    })
+    .await;
+    let text = issued["status"]["kubeconfig"].as_str();
+    let config: Value = serde_saphyr::from_str(text.expect("a kubeconfig")).expect("YAML");
+    let token = config["users"][0]["user"]["token"].as_str();
+    token.expect("a token").to_owned()
+}
+
+/// Uses a pass where it is good.
+async fn status_with(stage: &Stage, token: &str, what: &str) -> u16 {
+    let bearer = stage.fixture.bearer(what, token).await;
+    bearer.get(&format!("/clusters/a{MAPS}")).await.status
 }
 
 /// Asks who somebody is: name and groups, or the code of the refusal.

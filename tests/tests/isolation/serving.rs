@@ -30,6 +30,8 @@ const PROMISED: Duration = Duration::from_secs(20);
 const CONNECTION_COUNT: usize = 50;
 /// Between two requests of the load.
 const LOAD_PAUSE: Duration = Duration::from_millis(20);
+/// A name with a certificate of its own.
+const NAMED: &str = "kubernetes.default.svc";
 /// How often the certificate is replaced.
 const ROTATION_COUNT: usize = 2;
 
@@ -47,10 +49,15 @@ async fn r29_s28_a_serving_certificate_is_replaced_under_load() {
     let certificate = scratch.write("tls.crt", &first.certificate);
     let key = scratch.write("tls.key", &first.key);
     let (certificate, key) = (certificate.display(), key.display());
+    let named = authority.serving();
+    let named_certificate = scratch.write("named.crt", &named.certificate);
+    let named_key = scratch.write("named.key", &named.key);
+    let (named_certificate, named_key) = (named_certificate.display(), named_key.display());
     let settings = Settings {
         arguments: vec![
             format!("--tls-cert-file={certificate}"),
             format!("--tls-private-key-file={key}"),
+            format!("--tls-sni-cert-key={named_certificate},{named_key}:{NAMED}"),
         ],
         ..Settings::default()
     };
@@ -68,6 +75,7 @@ async fn r29_s28_a_serving_certificate_is_replaced_under_load() {
         last = rotate(&stage, &last).await;
     }
     load.end().await;
+    a_name_has_its_own(&stage, [&last, &named]).await;
     what_the_hub_hands_out_is_good(&stage).await;
 }
 
@@ -95,6 +103,22 @@ async fn rotate(stage: &Stage, before: &Pair) -> Pair {
         stage.shows(&next).await;
     }
     next
+}
+
+/// A certificate for one name is replaced by itself, and changes nothing at another.
+async fn a_name_has_its_own(stage: &Stage, [other, named]: [&Pair; 2]) {
+    assert_eq!(stage.shown_at(NAMED).await, der(named), "at its name");
+    let next = stage.authority.serving();
+    stage.scratch.write("named.key", &next.key);
+    stage.scratch.write("named.crt", &next.certificate);
+    within(PROMISED, "the next one is shown", || async {
+        let shown = stage.shown_at(NAMED).await;
+        (shown == der(&next))
+            .then_some(())
+            .ok_or("not yet".to_owned())
+    })
+    .await;
+    stage.shows(other).await;
 }
 
 /// The hub's kubeconfigs trust its own authority, whatever the operator's certificate is.
@@ -141,7 +165,12 @@ impl Stage {
     }
 
     async fn shown(&self) -> CertificateDer<'static> {
-        let stream = connect(&self.address()).await.expect("a handshake");
+        self.shown_at("localhost").await
+    }
+
+    async fn shown_at(&self, name: &'static str) -> CertificateDer<'static> {
+        let stream = connect_to(&self.address(), name).await;
+        let stream = stream.expect("a handshake");
         let shown = stream.get_ref().1.peer_certificates();
         let first = shown.and_then(<[_]>::first).expect("a certificate");
         first.clone().into_owned()
@@ -161,8 +190,15 @@ fn der(pair: &Pair) -> CertificateDer<'static> {
 }
 
 async fn connect(address: &Address) -> std::io::Result<TlsStream<TcpStream>> {
+    connect_to(address, "localhost").await
+}
+
+async fn connect_to(
+    address: &Address,
+    name: &'static str,
+) -> std::io::Result<TlsStream<TcpStream>> {
     let config = wire::config(address, &["http/1.1"], None);
-    let name = ServerName::try_from("localhost").expect("a name");
+    let name = ServerName::try_from(name).expect("a name");
     let stream = TcpStream::connect(&address.host).await?;
     TlsConnector::from(Arc::new(config))
         .connect(name, stream)

@@ -2,15 +2,12 @@
 
 use api::cluster::{ClusterScope, LogicalCluster};
 use http::{HeaderName, HeaderValue};
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair,
-};
-use rustls::pki_types::pem::PemObject as _;
+use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 
 use super::*;
 use crate::{
-    authenticate::{Authenticator, TokenFile},
+    authenticate::{Authenticator, TokenFile, test_issuer::Issuer},
     config::Anonymous,
     request::{CertificateIdentity, Peer},
 };
@@ -18,40 +15,6 @@ use crate::{
 /// 2026-11-21.
 fn now() -> Timestamp {
     "2026-11-21T10:00:00Z".parse().unwrap()
-}
-
-struct Issuer(CertifiedIssuer<'static, KeyPair>);
-
-impl Issuer {
-    fn new(name: &str) -> Self {
-        let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
-    }
-
-    fn pem(&self) -> String {
-        self.0.pem()
-    }
-
-    /// A certificate that is good in the years from `years.0` to `years.1`.
-    fn signs(
-        &self,
-        name: &str,
-        usage: ExtendedKeyUsagePurpose,
-        years: (i32, i32),
-    ) -> Vec<CertificateDer<'static>> {
-        let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params
-            .distinguished_name
-            .push(DnType::OrganizationName, "system:masters");
-        params.extended_key_usages = vec![usage];
-        params.not_before = rcgen::date_time_ymd(years.0, 1, 1);
-        params.not_after = rcgen::date_time_ymd(years.1, 1, 1);
-        let key = KeyPair::generate().unwrap();
-        vec![params.signed_by(&key, &self.0).unwrap().into()]
-    }
 }
 
 fn headers(lines: &[(&str, &[u8])]) -> HeaderMap {
@@ -67,8 +30,7 @@ async fn name_of(
     chain: &[CertificateDer<'_>],
     headers: &HeaderMap,
 ) -> Option<String> {
-    let front_proxy = authenticator.front_proxy.as_ref().unwrap();
-    let kept = front_proxy.keep(chain, now());
+    let kept = authenticator.keep(chain, now());
     let peer =
         Peer::Certificate(kept.map_or(CertificateIdentity::Bad, CertificateIdentity::Foreign));
     let root = ClusterScope::One(LogicalCluster::root());
@@ -186,7 +148,7 @@ fn what_is_believed_changes_with_the_settings_and_ends_with_the_certificate() {
     let names = HeaderNames::default();
     let trust = |pem: &str| front_proxy.trust(pem.as_bytes(), &[], &names, &own.pem());
     let chain = proxy.signs("a", ExtendedKeyUsagePurpose::ClientAuth, (2020, 2027));
-    let kept = front_proxy.keep(&chain, now()).unwrap();
+    let kept = ForeignCertificate::new(&chain);
     assert!(!front_proxy.accepts(&kept, now()), "nobody is believed yet");
     trust(&proxy.pem()).unwrap();
     assert!(front_proxy.accepts(&kept, now()), "the same connection");
@@ -224,7 +186,7 @@ fn the_hubs_authority_is_known_by_its_key() {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.self_signed(&key).unwrap().pem()
     };
-    let read = ClientAuthorities::from_pem(own("renewed").as_bytes(), &own("first"));
+    let read = ClientAuthorities::from_pem_without(own("renewed").as_bytes(), &own("first"));
     assert!(matches!(read, Err(AuthoritiesError::Own)), "{read:?}");
     let der = CertificateDer::from_pem_slice(own("first").as_bytes()).unwrap();
     assert!(!der.is_empty());
