@@ -21,7 +21,9 @@ mod gates;
 pub mod keys;
 
 pub use definitions::definitions;
-pub use gates::{CEL_OMIT_FUNCTION, FeatureGates, INSTANCE_NODE_STATUS, parse_switch};
+pub use gates::{
+    CEL_OMIT_FUNCTION, FeatureGates, INSTANCE_NODE_STATUS, INSTANCE_SCALE, parse_switch,
+};
 
 /// The group of ResourceGraphDefinitions and the default group of the kinds that they generate.
 pub const GROUP: &str = "kro.run";

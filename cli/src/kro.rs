@@ -36,8 +36,9 @@ pub(crate) struct Flags {
 /// The gates, which a linter has too.
 #[derive(Debug, Args)]
 pub(crate) struct Gates {
-    /// Which alpha features are on, as NAME=BOOL,...: CELOmitFunction permits omit() in templates; InstanceNodeStatus, which kro does
-    /// not have, lets the status of instances say how their nodes are.
+    /// Which alpha features are on, as NAME=BOOL,...: CELOmitFunction permits omit() in templates; InstanceNodeStatus lets the
+    /// status of instances say how their nodes are; InstanceScale gives them the scale subresource that their definition asks for. kro has
+    /// neither of the last two.
     #[arg(long, value_name = "GATES", default_value = "", hide_default_value = true, value_parser = FeatureGates::parse)]
     feature_gates: FeatureGates,
 }
@@ -67,6 +68,7 @@ impl Gates {
         graph::CompileOptions {
             omit: self.feature_gates.omit,
             node_status: self.feature_gates.node_status.unwrap_or_default(),
+            scale: self.feature_gates.scale,
             ..graph::CompileOptions::default()
         }
     }

@@ -18,7 +18,7 @@ use api::crd::CustomResourceDefinition;
 use serde_json::Value;
 
 use crate::told;
-use change::ChangeKind::{PrinterColumnsChanged, PropertyRemoved, TypeChanged};
+use change::ChangeKind::{PrinterColumnsChanged, PropertyRemoved, ScaleChanged, TypeChanged};
 
 /// Compares a live definition with the one wanted.
 ///
@@ -74,6 +74,9 @@ fn compare_versions(live: &Value, wanted: &Value) -> Result<Report, String> {
     if has_status(live) && !has_status(wanted) {
         report.breaking("version.subresources.status", PropertyRemoved, "", "");
     }
+    if scale(live) != scale(wanted) {
+        report.other("version.subresources.scale", ScaleChanged, "", "");
+    }
     if columns(live) != columns(wanted) {
         report.other(
             "version.additionalPrinterColumns",
@@ -106,6 +109,11 @@ fn has_status(version: &Value) -> bool {
     version
         .pointer("/subresources/status")
         .is_some_and(|status| !status.is_null())
+}
+
+fn scale(version: &Value) -> Option<&Value> {
+    let scale = version.pointer("/subresources/scale");
+    scale.filter(|scale| !scale.is_null())
 }
 
 /// The columns, with what is empty left out; their order counts.

@@ -37,6 +37,7 @@ use crate::graph::{CompiledGraph, resource_information};
 use crate::hash::hash_spec;
 use crate::naming;
 use crate::resolve::{ResolveError, SchemaResolver};
+use crate::scale;
 use crate::simple_schema;
 use crate::told::{self, Told};
 
@@ -54,6 +55,8 @@ pub struct CompileOptions {
     pub dimensions_max: usize,
     /// Whether the status of instances says how their nodes are.
     pub node_status: bool,
+    /// Whether instances have the scale subresource that their definition asks for.
+    pub scale: bool,
 }
 
 /// Why a definition was refused. `Display` is kro's text, as it stands in the condition `GraphAccepted`.
@@ -105,12 +108,11 @@ pub fn compile_with(
         ))
     };
     api::reserved::claim_kind(names.group, &names.plural(), names.kind).map_err(refuse)?;
-    let spec_schema = instance_spec_schema(spec).map_err(|error| {
-        format!(
-            "failed to build resourcegraphdefinition {}: {error}",
-            quote(name)
-        )
-    })?;
+    let failed = |error: String| {
+        let name = quote(name);
+        format!("failed to build resourcegraphdefinition {name}: {error}")
+    };
+    let spec_schema = instance_spec_schema(spec).map_err(failed)?;
     let drafts = draft_resources(spec, resolver, names.cluster_scoped)?;
     let environment = if options.omit {
         Environment::kro_with_omit()
@@ -137,7 +139,10 @@ pub fn compile_with(
     let mut instance = status.instance;
     reads::note(&mut nodes, &mut instance);
     let schema = serde_json::to_value(&spec.schema).map_err(|error| error.to_string())?;
-    let definition = definition::define(&names, &schema, &spec_schema, status.schema);
+    let mut definition = definition::define(&names, &schema, &spec_schema, status.schema);
+    if options.scale {
+        scale::declare(&schema, &mut definition["spec"]["versions"][0]).map_err(failed)?;
+    }
     let definition = CustomResourceDefinition::from_value(&definition)
         .map_err(|status| CompileError::from(status.message))?;
     api::reserved::claim(&definition.spec).map_err(refuse)?;
@@ -311,6 +316,7 @@ impl Default for CompileOptions {
             omit: false,
             dimensions_max: DIMENSIONS_MAX,
             node_status: false,
+            scale: false,
         }
     }
 }

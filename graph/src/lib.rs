@@ -18,6 +18,7 @@ mod naming;
 mod node_status;
 mod pluralize;
 mod revision;
+mod scale;
 mod simple_schema;
 mod told;
 

@@ -28,6 +28,7 @@ mod e2e {
     mod quickstart;
     mod replicas;
     mod restored;
+    mod scaled;
     mod shares;
     mod streams;
     mod syncer_keys;

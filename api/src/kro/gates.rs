@@ -1,4 +1,4 @@
-//! kro's feature gates, and one of this project.
+//! kro's feature gates, and two of this project.
 //!
 //! Source: kro v0.9.4 `pkg/features/features.go`; k8s.io/component-base `featuregate/feature_gate.go` Set, whose words the
 //! refusals have.
@@ -12,6 +12,10 @@ pub const CEL_OMIT_FUNCTION: &str = "CELOmitFunction";
 /// closed unless it is asked for.
 pub const INSTANCE_NODE_STATUS: &str = "InstanceNodeStatus";
 
+/// The gate that gives instances the scale subresource that their definition asks for. kro has none, so it is closed unless it is asked
+/// for.
+pub const INSTANCE_SCALE: &str = "InstanceScale";
+
 /// Gates that kro has and this project has nothing behind: they can be named, and not opened.
 const ABSENT: &[&str] = &["InstanceConditionEvents", "InstanceConditionMetrics"];
 
@@ -22,6 +26,8 @@ pub struct FeatureGates {
     pub omit: bool,
     /// `InstanceNodeStatus`: instances say how their nodes are; `None` where nobody has said whether they do.
     pub node_status: Option<bool>,
+    /// `InstanceScale`: instances have the scale subresource that their definition asks for.
+    pub scale: bool,
 }
 
 /// Reads the value of a flag that is a bool, in the words that Go's flags take.
@@ -61,6 +67,7 @@ impl FeatureGates {
         match name {
             CEL_OMIT_FUNCTION => self.omit = open,
             INSTANCE_NODE_STATUS => self.node_status = Some(open),
+            INSTANCE_SCALE => self.scale = open,
             _ if ABSENT.contains(&name) && !open => {}
             _ if ABSENT.contains(&name) => {
                 return Err(format!(

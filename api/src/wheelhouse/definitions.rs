@@ -113,6 +113,10 @@ fn kro_switches() -> Value {
                         "type": "boolean",
                         "description": "Whether the status of instances says how their nodes are and what they manage. A gate of this project.",
                     },
+                    crate::kro::INSTANCE_SCALE: {
+                        "type": "boolean",
+                        "description": "Whether instances have the scale subresource that their definition asks for. A gate of this project.",
+                    },
                 },
             },
             "allowCRDDeletion": {

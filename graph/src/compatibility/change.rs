@@ -38,6 +38,8 @@ pub enum ChangeKind {
     DefaultChanged,
     /// The printer columns are others.
     PrinterColumnsChanged,
+    /// The scale subresource is new, gone, or has other paths. kro has none.
+    ScaleChanged,
     /// A bound is new.
     BoundAdded(Bound),
     /// A bound is gone.
@@ -148,6 +150,7 @@ impl fmt::Display for Change {
             ChangeKind::DefaultChanged => {
                 write!(f, "Default value was changed from {old} to {new}")
             }
+            ChangeKind::ScaleChanged => f.write_str("The scale subresource changed"),
             ChangeKind::PrinterColumnsChanged => {
                 f.write_str("Additional printer columns were changed")
             }

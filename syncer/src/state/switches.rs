@@ -102,6 +102,7 @@ impl Switches {
                 compile: graph::CompileOptions {
                     omit: self.gates.omit,
                     node_status: self.gates.node_status.unwrap_or_default(),
+                    scale: self.gates.scale,
                     dimensions_max: self.dimensions_max,
                 },
             },

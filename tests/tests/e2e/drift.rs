@@ -1,6 +1,7 @@
 //! What is changed behind the hub's back comes back, and what the user changes arrives.
 
 use super::{
+    scaled,
     stage::{Stage, gone, instance, until},
     told,
 };
@@ -94,4 +95,5 @@ async fn children_follow_the_instance_and_nothing_else() {
     assert!(kept["metadata"]["deletionTimestamp"].is_null(), "{kept}");
 
     told::is_told(&stage).await;
+    scaled::instances_are_scaled(&stage).await;
 }
