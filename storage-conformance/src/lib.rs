@@ -10,6 +10,7 @@
 pub mod histories;
 mod lasting;
 mod model;
+pub mod ports;
 mod random;
 mod ranges;
 pub mod simulated;

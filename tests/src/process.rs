@@ -5,17 +5,14 @@
 //! group of its own, so that a signal to the group of the tests (of `timeout`, or a terminal) does not reach it.
 
 use std::{
-    env,
     fs::{self, File},
-    hash::{BuildHasher, RandomState},
     io::{BufRead, BufReader},
-    net::TcpListener,
-    ops::Range,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::Mutex,
 };
+
+pub use storage_conformance::ports::free_port;
 
 /// Starts `"$@"`, prints its process id, kills it when standard input ends.
 const GUARD: &str = r#"
@@ -196,29 +193,4 @@ impl Drop for Scratch {
             .wait()
             .expect("the sweeper ends once its input ends");
     }
-}
-
-/// Ports that the kernel hands to nobody by itself: Linux takes those of clients, and of servers that ask for port 0,
-/// from 32768 on (`net.ipv4.ip_local_port_range`).
-const PORTS: Range<u16> = 20_000..32_000;
-
-/// The locks of the ports that this process has taken, until it ends.
-static TAKEN: Mutex<Vec<File>> = Mutex::new(Vec::new());
-
-/// Finds a free loopback port, and keeps it for this process as far as other trials are concerned. kube-apiserver and
-/// etcd cannot tell which port they took, so it is asked for beforehand.
-pub fn free_port() -> u16 {
-    let folder = env::temp_dir().join("wheelhouse-trial-ports");
-    fs::create_dir_all(&folder).expect("the folder of ports can be made");
-    let lock = |port: u16| File::create(folder.join(port.to_string())).expect("a lock can be made");
-    let start = RandomState::new().hash_one("port") % u64::from(PORTS.end - PORTS.start);
-    let start = PORTS.start + u16::try_from(start).expect("it is below the end");
-    let (port, lock) = (start..PORTS.end)
-        .chain(PORTS.start..start)
-        .map(|port| (port, lock(port)))
-        .filter(|(_, lock)| lock.try_lock().is_ok())
-        .find(|(port, _)| TcpListener::bind(("127.0.0.1", *port)).is_ok())
-        .expect("one of the ports is free");
-    TAKEN.lock().expect("no trial panics here").push(lock);
-    port
 }

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use wheelhouse_storage_conformance::histories::{
     Checked, Follower, InProcess, Recorder, Span, Subject, Violation, Workload, client,
 };
-use wheelhouse_storage_conformance::{Random, Trial};
+use wheelhouse_storage_conformance::{Random, Trial, ports::free_port};
 
 use self::cluster::Cluster;
 use super::machine::Followers;

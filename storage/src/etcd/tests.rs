@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::*;
+use crate::conformance::ports::free_port;
 use crate::conformance::{self, Fixture, Step};
 use crate::key::KeyRange;
 use crate::store::{Change, Expect};
@@ -159,7 +160,7 @@ async fn a_batch_that_is_too_large_for_this_etcd_is_refused_as_such() {
 fn a_store_whose_etcd_is_not_there_does_not_open() {
     let config = Config {
         open_timeout: Duration::from_millis(300),
-        ..Config::new(vec![format!("http://127.0.0.1:{}", cluster::free_port())])
+        ..Config::new(vec![format!("http://127.0.0.1:{}", free_port())])
     };
     let refused = Engine::open(config);
     assert!(

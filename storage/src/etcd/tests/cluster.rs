@@ -3,12 +3,11 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::net::TcpListener;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use super::Config;
+use super::{Config, free_port};
 
 /// Members of one etcd.
 #[derive(Debug)]
@@ -211,12 +210,6 @@ impl Drop for Cluster {
             }
         }
     }
-}
-
-/// A port that nobody has, at this moment.
-pub(super) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 fn copy(from: &Path, to: &Path) {

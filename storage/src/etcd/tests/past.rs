@@ -88,7 +88,7 @@ async fn r14_an_etcd_that_was_set_back_and_went_on_is_recognised() {
     let mut watcher = watch_all(&engine, last);
     cluster.kill_member(0);
     cluster.restore("past");
-    let port = cluster.move_member(0, cluster::free_port());
+    let port = cluster.move_member(0, free_port());
     cluster.start_member(0);
     let other = open(cluster.config());
     for n in 0..9 {
@@ -189,7 +189,7 @@ async fn what_was_compacted_meanwhile_is_loaded_anew() {
     let seen = engine.commit(put("/a", "1")).await.unwrap().revision;
     engine.commit(put("/gone", "1")).await.unwrap();
     let mut watcher = watch_all(&engine, seen.next());
-    let port = cluster.move_member(0, cluster::free_port());
+    let port = cluster.move_member(0, free_port());
     cluster.kill_member(0);
     cluster.start_member(0);
     let other = open(cluster.config());
