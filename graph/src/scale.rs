@@ -37,8 +37,8 @@ pub(crate) fn declare(schema: &Value, version: &mut Value) -> Result<(), String>
 fn read(text: &str) -> Result<ScaleSubresource, String> {
     const WANT: &str = r#"want {"specReplicasPath": ".spec...", "statusReplicasPath": ".status...", "labelSelectorPath": ".status..."}"#;
     let value: Value = serde_json::from_str(text).map_err(|error| format!("{WANT}: {error}"))?;
-    let keys = value.as_object().into_iter().flatten().map(|(key, _)| key);
-    if let Some(key) = keys.into_iter().find(|key| !KEYS.contains(&key.as_str())) {
+    let map = value.as_object().ok_or(WANT)?;
+    if let Some(key) = map.keys().find(|key| !KEYS.contains(&key.as_str())) {
         return Err(format!("{WANT}: unknown field {key:?}"));
     }
     serde_json::from_value(value).map_err(|error| format!("{WANT}: {error}"))

@@ -8,6 +8,7 @@ const EXACT: &[&str] = &[
     "additionalPrinterColumns",
     "shortNames",
     "categories",
+    "scale",
 ];
 
 /// Returns whether a live definition is as wanted already, so that nothing has to be written.

@@ -80,8 +80,9 @@ async fn one_is_scaled(root: &Kubectl, spoke: &str, path: &Kubectl) {
     .await;
 
     // The annotation goes, and the subresource with it. The instance stays as it is.
-    let without = SCALED.replace("wheelhouse.dev/scale", "example.com/other");
-    path.apply(&without).await;
+    let remove = r#"[{"op": "remove", "path": "/spec/schema/metadata"}]"#;
+    path.must(&["patch", "rgd", "scaled", "--type=json", "-p", remove])
+        .await;
     gone(path, &scale).await;
     path.must(&["get", "scaled", "one"]).await;
 }

@@ -100,6 +100,12 @@ fn a_crd_covers_what_is_wanted_if_all_of_it_is_there() {
             false,
         ),
         (
+            "a scale subresource that was dropped",
+            json!({"subresources": {"status": {}, "scale": {}}}),
+            json!({"subresources": {"status": {}}}),
+            false,
+        ),
+        (
             "a short name that was dropped",
             json!({"names": {"shortNames": ["a"]}}),
             json!({"names": {}}),
