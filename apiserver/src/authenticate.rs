@@ -44,8 +44,8 @@ use rustls::pki_types::CertificateDer;
 
 pub(crate) use certificates::CertificateUsers;
 pub use certificates::CertificateUsersError;
-pub(crate) use front_proxy::FrontProxy;
 pub use front_proxy::FrontProxyError;
+pub(crate) use front_proxy::{CertifiedUsers, FrontProxy};
 pub use oidc::OidcError;
 #[cfg(feature = "fuzzing")]
 pub(crate) use oidc::users_of;
@@ -72,6 +72,9 @@ use crate::{
 
 /// Bytes of a certificate and those beside it that are kept for as long as their connection: those of a front proxy have 2 KiB.
 const CHAIN_BYTES_MAX: usize = 16 * 1024;
+
+/// Certificates that a client may show, its own among them. Each order of those beside it may be tried, for whoever asks.
+const CHAIN_COUNT_MAX: usize = 6;
 
 /// A request whose sender is known. Only this module makes it.
 #[derive(Debug)]
@@ -227,11 +230,11 @@ impl Authenticator {
         self
     }
 
-    /// Returns whose client certificates are looked at.
+    /// Returns which client certificates people are asked for. Front proxies need no asking.
     pub(crate) const fn client_certificates(&self) -> ClientCertificates {
-        match (&self.certificates, &self.front_proxy) {
-            (None, None) => ClientCertificates::Own,
-            _ => ClientCertificates::Any,
+        match self.certificates {
+            None => ClientCertificates::Own,
+            Some(_) => ClientCertificates::Any,
         }
     }
 
@@ -243,13 +246,18 @@ impl Authenticator {
         chain: Option<&[CertificateDer<'_>]>,
         now: Timestamp,
     ) -> Peer {
-        match (verifier.peer(chain, now), self.client_certificates(), chain) {
-            (Peer::Certificate(CertificateIdentity::Bad), ClientCertificates::Any, Some(chain)) => {
+        let is_long = |chain: &[CertificateDer<'_>]| chain.len() > CHAIN_COUNT_MAX;
+        if chain.is_some_and(is_long) {
+            return Peer::Certificate(CertificateIdentity::Bad);
+        }
+        let is_any_looked_at = self.certificates.is_some() || self.front_proxy.is_some();
+        match (verifier.peer(chain, now), chain) {
+            (Peer::Certificate(CertificateIdentity::Bad), Some(chain)) if is_any_looked_at => {
                 let kept = self.keep(chain, now);
                 let identity = kept.map_or(CertificateIdentity::Bad, CertificateIdentity::Foreign);
                 Peer::Certificate(identity)
             }
-            (peer, _, _) => peer,
+            (peer, _) => peer,
         }
     }
 
@@ -265,15 +273,16 @@ impl Authenticator {
             return None;
         }
         let certificate = ForeignCertificate::new(chain);
-        let front_proxy = self.front_proxy.as_ref();
-        if !front_proxy.is_some_and(|it| it.accepts(&certificate, now)) {
-            let _is_users = self.certified(&certificate, now);
-        }
+        let _is_users = self.certified(&certificate, now);
         Some(Arc::new(certificate))
     }
 
-    /// Whose a certificate of the operator's authorities is.
+    /// Whose a certificate of the operator's authorities is. A front proxy's is nobody's, whatever stands in it.
     fn certified(&self, certificate: &ForeignCertificate, now: Timestamp) -> Option<CertifiedUser> {
+        let front_proxy = self.front_proxy.as_ref();
+        if front_proxy.is_some_and(|it| it.accepts(certificate, now)) {
+            return None;
+        }
         self.certificates.as_ref()?.find(certificate, now)
     }
 
@@ -321,7 +330,7 @@ impl Authenticator {
                 });
             }
             Peer::Certificate(CertificateIdentity::Good { user, not_after })
-                if now.as_second() <= *not_after =>
+                if now.as_second() <= *not_after && !is_for_another_origin(headers) =>
             {
                 let origin = peer.origin(now);
                 if origin == RequestOrigin::Syncer && self.syncers == Syncers::Refused {
@@ -340,7 +349,9 @@ impl Authenticator {
                     let credential = Credential::FrontProxy(Arc::clone(certificate));
                     return Ok(network(&user, credential));
                 }
-                if let Some(found) = self.certified(certificate, now) {
+                if let Some(found) = self.certified(certificate, now)
+                    && !is_for_another_origin(headers)
+                {
                     let credential = Credential::Foreign(Arc::clone(certificate));
                     return Ok(network(&found.user, credential));
                 }
@@ -446,7 +457,7 @@ impl Authenticator {
                 let users = users.ok_or("for a certificate of nobody's")?;
                 // Before the look: a pass for what the next authorities do not know would not count.
                 let mark = users.mark();
-                let found = users.find(certificate, now);
+                let found = self.certified(certificate, now);
                 let found = found.ok_or("for a certificate that is not good any more")?;
                 Ok((Origin::Authorities(mark), Some(found.not_after)))
             }
@@ -628,6 +639,15 @@ fn own_audiences(cluster: &ClusterScope) -> Vec<String> {
     }
     audiences.push(issuer_of(&LogicalCluster::root()));
     audiences
+}
+
+/// Whether a browser sends this for a page of another origin. It adds its user's certificate to that by itself, which is nothing that the
+/// user wants. A page cannot say such a header, and nothing but a browser does.
+///
+/// Source: Fetch Metadata Request Headers, section 2.4.
+fn is_for_another_origin(headers: &HeaderMap) -> bool {
+    let site = headers.get("sec-fetch-site");
+    site.is_some_and(|site| site != "same-origin" && site != "none")
 }
 
 /// The token of the `Authorization` header, which may be empty, or of the subprotocols of a WebSocket.

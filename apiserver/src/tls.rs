@@ -132,6 +132,15 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// A certificate of the operator's cannot be shown.
+    #[error("cannot show the certificate {path}")]
+    Pair {
+        /// Which one.
+        path: String,
+        /// Why not.
+        #[source]
+        source: Box<Self>,
+    },
     /// A certificate or key cannot be made, or one that is kept cannot be used.
     #[error("cannot {action} the {what}")]
     Certificate {
@@ -195,7 +204,8 @@ impl Pki {
     /// # Errors
     /// Where one cannot be read, or has not its own key.
     pub(crate) fn show(&self, certificates: &ServingCertificates) -> Result<(), Error> {
-        self.serving.read(certificates, &self.provider).map(drop)
+        let (_is_new, failed) = self.serving.read(certificates, &self.provider);
+        failed.into_iter().next().map_or(Ok(()), Err)
     }
 
     /// Keeps what clients are shown current: reads the operator's files again and again, and makes the hub's own certificate anew
@@ -218,15 +228,13 @@ impl Pki {
                 () = shutdown.cancelled() => return,
                 () = tokio::time::sleep_until(next) => {}
             }
-            let mut done = self.reload(&certificates);
+            let mut failed = self.reload(&certificates);
             if own_due <= Instant::now() {
                 own_due = Instant::now() + RENEWAL_INTERVAL;
-                done = self.renew(Timestamp::now()).and(done);
+                failed.extend(self.renew(Timestamp::now()).err());
             }
-            let error = match done {
-                Ok(()) => String::new(),
-                Err(error) => dialect::error_chain(&error),
-            };
+            let failed = failed.iter().map(|error| dialect::error_chain(error));
+            let error = failed.collect::<Vec<_>>().join("; ");
             if !error.is_empty() && error != told {
                 tracing::error!(
                     error,
@@ -237,11 +245,13 @@ impl Pki {
         }
     }
 
-    fn reload(&self, certificates: &ServingCertificates) -> Result<(), Error> {
-        if self.serving.read(certificates, &self.provider)? {
+    /// Returns why some cannot be shown.
+    fn reload(&self, certificates: &ServingCertificates) -> Vec<Error> {
+        let (is_new, failed) = self.serving.read(certificates, &self.provider);
+        if is_new {
             tracing::info!("reloaded the serving certificates");
         }
-        Ok(())
+        failed
     }
 
     /// Makes the hub's own certificate anew if it runs out soon.

@@ -1,6 +1,10 @@
 //! The command line.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 
 use apiserver::tls::{NamedFiles, ServingFiles};
 use clap::{Args, Parser, Subcommand};
@@ -659,6 +663,11 @@ fn named_files(text: &str) -> Result<NamedFiles, String> {
     let (certificate, key) = files.ok_or("want CERT,KEY or CERT,KEY:NAME,...")?;
     if certificate.is_empty() || key.is_empty() || names.contains(&"") {
         return Err("a file or a name is empty: want CERT,KEY or CERT,KEY:NAME,...".to_owned());
+    }
+    if let Some(address) = names.iter().find(|it| it.parse::<IpAddr>().is_ok()) {
+        return Err(format!(
+            "{address:?} is an address: clients ask for names alone"
+        ));
     }
     Ok(NamedFiles {
         files: ServingFiles {

@@ -3,8 +3,8 @@
 //! # Invariants
 //! - Headers count only over a connection whose client certificate verifies against the front proxy's own authorities, and has one of the
 //!   names that are allowed. Such a certificate never names a user itself: without the headers it is a bad one.
-//! - The hub's authority is none of them ([`AuthoritiesError::Own`]), and where no names are said, a certificate that is a user's by an
-//!   authority of the operator's is no front proxy's: a user's certificate never makes headers believed.
+//! - The hub's authority is none of them ([`AuthoritiesError::Own`]), and where users have certificates of other authorities, front proxies
+//!   are known by name ([`AuthoritiesError::Unnamed`]): a user's certificate never makes headers believed.
 //! - The headers are taken off every request, whoever sends it, so that nothing behind this point sees or relays them.
 //! - Settings that cannot be read leave the ones of before in place, and believe nobody where there were none.
 //!
@@ -24,7 +24,7 @@ use http::HeaderMap;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
-use super::{certificates::CertificateUsers, reread};
+use super::reread;
 use crate::{
     config::RequestHeaders,
     request::{ForeignCertificate, HeaderNames, UserInfo},
@@ -54,7 +54,18 @@ pub(crate) struct FrontProxy {
     trusted: ArcSwapOption<Trusted>,
     /// Counts settings, so that a verdict on a certificate is known to be of now.
     generations: AtomicU64,
-    users: Option<Arc<CertificateUsers>>,
+    /// Whether users have certificates of authorities that are not the hub's.
+    users: CertifiedUsers,
+}
+
+/// Whether users have certificates of authorities that the operator has named.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum CertifiedUsers {
+    /// None have.
+    #[default]
+    None,
+    /// Some may have, and of any authority: which ones are trusted changes.
+    Some,
 }
 
 /// Who is believed, and which headers.
@@ -71,8 +82,8 @@ struct Trusted {
 // === impl FrontProxy ===
 
 impl FrontProxy {
-    /// Makes a front proxy that nobody is believed to be yet. `users` have certificates of the operator's authorities.
-    pub(crate) fn new(users: Option<Arc<CertificateUsers>>) -> Self {
+    /// Makes a front proxy that nobody is believed to be yet.
+    pub(crate) fn new(users: CertifiedUsers) -> Self {
         Self {
             users,
             ..Self::default()
@@ -96,6 +107,9 @@ impl FrontProxy {
         };
         if self.trusted.load().as_deref().is_some_and(is_same) {
             return Ok(());
+        }
+        if self.users == CertifiedUsers::Some && allowed_names.is_empty() {
+            return Err(AuthoritiesError::Unnamed);
         }
         let authorities = ClientAuthorities::from_pem_without(bundle, own)?;
         self.trusted.store(Some(Arc::new(Trusted {
@@ -121,20 +135,7 @@ impl FrontProxy {
         let trusted = self.trusted.load();
         trusted
             .as_ref()
-            .is_some_and(|it| self.accepts_by(it, certificate, now))
-    }
-
-    fn accepts_by(
-        &self,
-        trusted: &Trusted,
-        certificate: &ForeignCertificate,
-        now: Timestamp,
-    ) -> bool {
-        let is_users = || {
-            let users = self.users.as_ref();
-            users.is_some_and(|it| it.find(certificate, now).is_some())
-        };
-        trusted.accepts(certificate, now) && !(trusted.allowed_names.is_empty() && is_users())
+            .is_some_and(|it| it.accepts(certificate, now))
     }
 
     /// Returns whose request it is, as its front proxy says; `None` where it is no front proxy's, or says nothing that can be believed.
@@ -145,8 +146,7 @@ impl FrontProxy {
         now: Timestamp,
     ) -> Option<Arc<UserInfo>> {
         let trusted = self.trusted.load();
-        let trusted = trusted.as_ref();
-        let trusted = trusted.filter(|it| self.accepts_by(it, certificate, now))?;
+        let trusted = trusted.as_ref().filter(|it| it.accepts(certificate, now))?;
         let user = trusted.names.read(headers).and_then(UserInfo::of_host)?;
         Some(Arc::new(user))
     }

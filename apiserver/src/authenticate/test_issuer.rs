@@ -14,7 +14,17 @@ pub(super) struct Issuer(CertifiedIssuer<'static, KeyPair>);
 
 impl Issuer {
     pub(super) fn new(name: &str) -> Self {
+        Self::of(name, CertificateParams::default())
+    }
+
+    /// One that ends with the first second of a year.
+    pub(super) fn good_until(name: &str, year: i32) -> Self {
         let mut params = CertificateParams::default();
+        params.not_after = rcgen::date_time_ymd(year, 1, 1);
+        Self::of(name, params)
+    }
+
+    fn of(name: &str, mut params: CertificateParams) -> Self {
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())

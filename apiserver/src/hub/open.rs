@@ -21,9 +21,9 @@ use super::{
 use crate::{
     audit::{Audit, AuditError},
     authenticate::{
-        Authenticator, CertificateUsers, CertificateUsersError, FrontProxy, FrontProxyError,
-        HostTokens, Issuers, OidcError, Passes, ServiceAccounts, SignIn, TokenFile, TokenFileError,
-        TokenWebhook, TokenWebhookError,
+        Authenticator, CertificateUsers, CertificateUsersError, CertifiedUsers, FrontProxy,
+        FrontProxyError, HostTokens, Issuers, OidcError, Passes, ServiceAccounts, SignIn,
+        TokenFile, TokenFileError, TokenWebhook, TokenWebhookError,
     },
     authorize::{Authorizer, Policies},
     backup::Backups,
@@ -322,7 +322,11 @@ async fn authenticator_of(
         None => None,
     };
     let certificates = certificate_users_of(config, tasks)?;
-    let front_proxy = Arc::new(FrontProxy::new(certificates.clone()));
+    let users = match certificates {
+        Some(_) => CertifiedUsers::Some,
+        None => CertifiedUsers::None,
+    };
+    let front_proxy = Arc::new(FrontProxy::new(users));
     let is_any_believed = follow_front_proxy(config, &front_proxy, pki, tasks).await?;
     Ok(Authenticator::new(tokens, config.anonymous)
         .with_syncers(config.syncers)

@@ -265,7 +265,7 @@ impl IssuedCertificate {
     }
 
     /// The certificate as the chain that is shown in a handshake.
-    pub(super) fn chain(&self) -> Result<Vec<CertificateDer<'static>>, Error> {
+    pub(crate) fn chain(&self) -> Result<Vec<CertificateDer<'static>>, Error> {
         let certificate = CertificateDer::from_pem_slice(self.certificate_pem.as_bytes())
             .map_err(|error| failed("read", "certificate", error))?;
         Ok(vec![certificate])

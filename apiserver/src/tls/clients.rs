@@ -2,7 +2,7 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use rustls::{
@@ -12,11 +12,18 @@ use rustls::{
     server::{WebPkiClientVerifier, danger::ClientCertVerifier},
 };
 
-use super::subject::{common_name, last_second_of};
+use super::subject::{common_name, last_second_of, validity_of};
 
 /// Verifies client certificates against authorities that are not the hub's.
 pub(crate) struct ClientAuthorities {
+    roots: Vec<Root>,
+}
+
+/// One of them. It is good in its own time alone, which rustls does not look at.
+struct Root {
     judge: Arc<dyn ClientCertVerifier>,
+    /// Seconds since 1970.
+    good: RangeInclusive<i64>,
 }
 
 /// What a certificate that verifies says.
@@ -45,6 +52,12 @@ pub enum AuthoritiesError {
         "it has the hub's own authority: every user with a certificate of the hub's could say to be any other"
     )]
     Own,
+    /// Users have certificates too, and nothing tells theirs from those of front proxies.
+    #[error(
+        "users have certificates of --client-ca-file: say which names front proxies have, with --requestheader-allowed-names, or in the \
+         host's ConfigMap"
+    )]
+    Unnamed,
 }
 
 // === impl ClientAuthorities ===
@@ -71,19 +84,16 @@ impl ClientAuthorities {
     /// # Errors
     /// [`AuthoritiesError`], but for [`AuthoritiesError::Own`].
     pub(crate) fn from_pem(pem: &[u8]) -> Result<Self, AuthoritiesError> {
-        let mut roots = RootCertStore::empty();
+        let mut roots = Vec::new();
         for certificate in CertificateDer::pem_slice_iter(pem) {
-            let certificate = certificate.map_err(AuthoritiesError::Malformed)?;
-            let added = roots.add(certificate);
-            added.map_err(|error| AuthoritiesError::Unusable(error.into()))?;
+            roots.push(Root::new(
+                certificate.map_err(AuthoritiesError::Malformed)?,
+            )?);
         }
         if roots.is_empty() {
             return Err(AuthoritiesError::Empty);
         }
-        let provider = Arc::new(ring::default_provider());
-        let judge = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
-        let judge = judge.map_err(|error| AuthoritiesError::Unusable(error.into()))?;
-        Ok(Self { judge })
+        Ok(Self { roots })
     }
 
     /// Verifies a chain, of which the first is the client's own certificate.
@@ -95,11 +105,20 @@ impl ClientAuthorities {
         let (end_entity, intermediates) = chain.split_first()?;
         let seconds = u64::try_from(now.as_second()).ok()?;
         let at = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
-        if let Err(error) = self.judge.verify_client_cert(end_entity, intermediates, at) {
-            tracing::debug!(error = %error, "client certificate is not valid");
-            return None;
-        }
-        let mut not_after = last_second_of(end_entity)?;
+        let good = self
+            .roots
+            .iter()
+            .filter(|root| root.good.contains(&now.as_second()));
+        let verified = good.map(|root| {
+            let verified = root.judge.verify_client_cert(end_entity, intermediates, at);
+            verified.map(|_verified| *root.good.end())
+        });
+        let last_seconds = verified.filter_map(|verified| {
+            let told =
+                |error: &rustls::Error| tracing::debug!(%error, "client certificate is not valid");
+            verified.inspect_err(told).ok()
+        });
+        let mut not_after = last_seconds.max()?.min(last_second_of(end_entity)?);
         for intermediate in intermediates {
             not_after = not_after.min(last_second_of(intermediate)?);
         }
@@ -107,6 +126,22 @@ impl ClientAuthorities {
             common_name: common_name(end_entity).unwrap_or_default(),
             not_after,
         })
+    }
+}
+
+// === impl Root ===
+
+impl Root {
+    fn new(certificate: CertificateDer<'static>) -> Result<Self, AuthoritiesError> {
+        let unreadable = || AuthoritiesError::Unusable("it is no certificate".into());
+        let good = validity_of(&certificate).ok_or_else(unreadable)?;
+        let mut store = RootCertStore::empty();
+        let added = store.add(certificate);
+        added.map_err(|error| AuthoritiesError::Unusable(error.into()))?;
+        let provider = Arc::new(ring::default_provider());
+        let judge = WebPkiClientVerifier::builder_with_provider(Arc::new(store), provider).build();
+        let judge = judge.map_err(|error| AuthoritiesError::Unusable(error.into()))?;
+        Ok(Self { judge, good })
     }
 }
 

@@ -93,17 +93,14 @@ impl Serving {
         Ok(())
     }
 
-    /// Shows the certificates of these files from now on. Returns whether one is another than before.
-    ///
-    /// # Errors
-    /// The first of those that cannot be used. The others are shown.
+    /// Shows the certificates of these files from now on. Returns whether one is another than before, and why some cannot be shown.
     pub(super) fn read(
         &self,
         from: &ServingCertificates,
         provider: &CryptoProvider,
-    ) -> Result<bool, Error> {
+    ) -> (bool, Vec<Error>) {
         let before = self.given.load();
-        let (mut is_new, mut failed) = (false, None);
+        let (mut is_new, mut failed) = (false, Vec::new());
         let mut pair = |files: &ServingFiles, before: Option<&Arc<CertifiedKey>>| {
             match certified(files, provider) {
                 // Another key would not fit it.
@@ -112,8 +109,11 @@ impl Serving {
                     is_new = true;
                     Some(Arc::new(read))
                 }
-                Err(error) => {
-                    failed.get_or_insert(error);
+                Err(source) => {
+                    failed.push(Error::Pair {
+                        path: files.certificate.display().to_string(),
+                        source: Box::new(source),
+                    });
                     before.cloned()
                 }
             }
@@ -132,7 +132,7 @@ impl Serving {
                 by_name,
             }));
         }
-        failed.map_or(Ok(is_new), Err)
+        (is_new, failed)
     }
 
     /// Whether clients are shown a certificate of the operator's, under some name at least.
@@ -254,7 +254,11 @@ mod tests {
             own.chain().unwrap(),
             [&one, &two].map(|it| it.chain().unwrap()),
         );
-        assert!(serving.read(&from, &provider).is_err(), "nothing is there");
+        assert_eq!(
+            serving.read(&from, &provider).1.len(),
+            1,
+            "nothing is there"
+        );
         assert_eq!(shown(Some("hub")), own);
 
         let write = |certificate: &str, key: &str| {
@@ -262,8 +266,8 @@ mod tests {
             std::fs::write(&files.key, key).unwrap();
         };
         write(&one.certificate_pem, &one.key_pem);
-        assert!(serving.read(&from, &provider).unwrap());
-        assert!(!serving.read(&from, &provider).unwrap(), "the same");
+        assert!(serving.read(&from, &provider).0, "it is new");
+        assert!(!serving.read(&from, &provider).0, "the same");
         for (name, want) in [
             (None, &first),
             (Some("hub"), &first),
@@ -279,11 +283,11 @@ mod tests {
             ("nothing", &String::new(), &String::new()),
         ] {
             write(certificate, key);
-            assert!(serving.read(&from, &provider).is_err(), "{what}");
+            assert_eq!(serving.read(&from, &provider).1.len(), 1, "{what}");
             assert_eq!(shown(None), first, "{what}");
         }
         write(&two.certificate_pem, &two.key_pem);
-        assert!(serving.read(&from, &provider).unwrap());
+        assert!(serving.read(&from, &provider).0, "it is new");
         assert_eq!(shown(None), second);
     }
 
@@ -323,7 +327,7 @@ mod tests {
             let stem = named.files.key.file_stem().unwrap().to_str().unwrap();
             write(&named.files, &issued(stem));
         }
-        assert!(serving.read(&from, &provider).unwrap());
+        assert!(serving.read(&from, &provider).0, "it is new");
         assert!(serving.is_given(), "kubeconfigs ask for a name");
         let subject = |name: Option<&str>| {
             let shown = serving.shown(name);
@@ -346,9 +350,11 @@ mod tests {
         // One that cannot be read keeps its place and holds up no other.
         std::fs::write(&from.named[0].files.key, "").unwrap();
         write(&from.named[4].files, &issued("renewed"));
+        let (is_new, failed) = serving.read(&from, &provider);
+        let told = failed.iter().map(ToString::to_string).collect::<String>();
         assert!(
-            serving.read(&from, &provider).is_err(),
-            "one is half written"
+            is_new && told.ends_with("a.example.crt"),
+            "one is half written: {told}"
         );
         assert_eq!(subject(Some("a.example")), "a.example");
         assert_eq!(

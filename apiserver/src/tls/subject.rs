@@ -47,10 +47,8 @@ pub(crate) fn certificate_user(
     uid.clone_into(&mut user.uid);
     user.extra = BTreeMap::from([(CREDENTIAL_ID.to_owned(), vec![credential_id(der)])]);
     let validity = certificate.validity();
-    Ok((
-        user,
-        validity.not_before.timestamp()..=validity.not_after.timestamp(),
-    ))
+    let good = validity.not_before.timestamp()..=validity.not_after.timestamp();
+    Ok((user, good))
 }
 
 /// The common name of a certificate that has been verified.
@@ -86,8 +84,14 @@ pub(super) fn server_names(der: &[u8]) -> Vec<String> {
 
 /// The last second since 1970 in which a certificate is good.
 pub(crate) fn last_second_of(der: &[u8]) -> Option<i64> {
+    validity_of(der).map(|good| *good.end())
+}
+
+/// The seconds since 1970 in which a certificate is good.
+pub(super) fn validity_of(der: &[u8]) -> Option<RangeInclusive<i64>> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
-    Some(certificate.validity().not_after.timestamp())
+    let validity = certificate.validity();
+    Some(validity.not_before.timestamp()..=validity.not_after.timestamp())
 }
 
 fn credential_id(der: &[u8]) -> String {
