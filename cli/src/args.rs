@@ -69,6 +69,7 @@ impl Command {
     pub(crate) fn traces(&self) -> Option<(&Traces, &'static str)> {
         match self {
             Self::Serve(serve) => Some((&serve.traces, "wheelhouse")),
+            Self::Dev(dev) => Some((&dev.traces, "wheelhouse")),
             Self::Syncer(syncer) => Some((&syncer.traces, "wheelhouse-syncer")),
             _ => None,
         }
@@ -97,6 +98,8 @@ pub(crate) struct Dev {
     pub(crate) no_demo: bool,
     #[command(flatten)]
     pub(crate) kro: crate::kro::Flags,
+    #[command(flatten)]
+    pub(crate) traces: Traces,
 }
 
 #[derive(Debug, Args)]

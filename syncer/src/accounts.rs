@@ -17,7 +17,11 @@ use serde_json::json;
 use tasks::WorkQueue;
 use tracing::{Instrument as _, debug_span, warn};
 
-use crate::{resources, state::target::Target};
+use crate::{
+    resources,
+    spans::{self, traced_span},
+    state::target::Target,
+};
 
 /// The name of the account.
 const NAME: &str = "default";
@@ -64,7 +68,12 @@ pub(crate) fn start(target: &Arc<Target>) {
             if accounts.seen.lock().lacks(&namespace) {
                 let (cluster, key) = (&target.cluster, namespace.as_str());
                 let span = debug_span!("reconcile", controller = "account", %cluster, key);
-                make(&target, &accounts, &namespace).instrument(span).await;
+                let traced = spans::sampled(
+                    String::new,
+                    || traced_span!(controller = "account", %cluster, key),
+                );
+                let work = make(&target, &accounts, &namespace).instrument(traced);
+                work.instrument(span).await;
             }
             accounts.queue.done(&namespace);
         }

@@ -30,6 +30,7 @@ use tracing::{Instrument as _, Span, debug, debug_span};
 use crate::{
     engine::Engine,
     resources,
+    spans::{self, traced_span},
     state::{keys, served::DefinitionKey},
 };
 
@@ -83,20 +84,12 @@ pub(crate) fn start(engine: &Arc<Engine>) {
 
 /// Makes the span of a reconcile that is sampled.
 fn traced(engine: &Engine, key: &DefinitionKey) -> Span {
-    if !telemetry::is_on() {
-        return Span::none();
-    }
-    let definition = engine.definitions.known(key);
-    let place = definition.and_then(|it| telemetry::sample_reconcile(&it.uid));
-    place.map_or_else(Span::none, |place| {
-        place.take(debug_span!(
-            target: concat!(module_path!(), "::traced"),
-            "reconcile",
-            controller = "definition",
-            cluster = %key.cluster,
-            key = key.name,
-        ))
-    })
+    let definition = || engine.definitions.known(key);
+    let uid = || definition().map(|it| it.uid.clone()).unwrap_or_default();
+    spans::sampled(
+        uid,
+        || traced_span!(controller = "definition", cluster = %key.cluster, key = key.name),
+    )
 }
 
 /// Has the definitions of a logical cluster looked at that is this process's from now on, or is no more.

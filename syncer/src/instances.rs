@@ -32,6 +32,7 @@ use tracing::{Instrument as _, Span, debug, debug_span, warn};
 
 use crate::{
     engine::Engine,
+    spans::{self, traced_span},
     state::{
         keys::{InstanceKey, cluster_of},
         served::Served,
@@ -195,20 +196,16 @@ pub(crate) fn start_workers(engine: &Arc<Engine>, target: &Arc<Target>) {
 
 /// Makes the span of a reconcile that is sampled.
 fn traced(engine: &Engine, cluster: &LogicalCluster, key: &InstanceKey) -> Span {
-    if !telemetry::is_on() {
-        return Span::none();
-    }
+    spans::sampled(
+        || uid_of(engine, cluster, key),
+        || traced_span!(controller = "instance", %cluster, %key),
+    )
+}
+
+/// The uid of an instance, empty where there is none.
+fn uid_of(engine: &Engine, cluster: &LogicalCluster, key: &InstanceKey) -> String {
     let instance = engine.instances.get(cluster, key);
-    let place = instance.and_then(|it| telemetry::sample_reconcile(&it.uid));
-    place.map_or_else(Span::none, |place| {
-        place.take(debug_span!(
-            target: concat!(module_path!(), "::traced"),
-            "reconcile",
-            controller = "instance",
-            %cluster,
-            %key,
-        ))
-    })
+    instance.map(|it| it.uid.clone()).unwrap_or_default()
 }
 
 /// Starts the watch of a kind's mirrors in a spoke, unless it runs.

@@ -8,7 +8,7 @@
 //! state, the queues and the hub. On top the controllers: [`spokes`] (a target for each connected spoke),
 //! [`definitions`] (RGD to GraphRevision to CRD), [`instances`] (from an instance to its children and back), [`accounts`]
 //! (what the hub's own namespaces need), and what they have in common: [`acting`] (in whose name), [`restoring`],
-//! [`finalizers`], [`resources`]. [`sharing`] decides which of it this process does, where there are several. A controller asks another one for work by a queue of the engine.
+//! [`finalizers`], [`resources`], [`spans`]. [`sharing`] decides which of it this process does, where there are several. A controller asks another one for work by a queue of the engine.
 //!
 //! **Invariant:** nothing is deleted because a read failed, was partial, or discovery shrank.
 //! **Invariant:** after a restore nothing is deleted in a spoke before it is confirmed ([`restoring`]).
@@ -24,6 +24,7 @@ mod preview;
 mod resources;
 mod restoring;
 mod sharing;
+mod spans;
 mod spokes;
 mod state;
 #[cfg(test)]

@@ -28,7 +28,11 @@ use tracing::{Instrument as _, debug_span};
 pub use profile::Publication;
 pub(crate) use reconcile::start as start_target;
 
-use crate::{engine::Engine, restoring};
+use crate::{
+    engine::Engine,
+    restoring,
+    spans::{self, traced_span},
+};
 
 /// Starts what one process does for the whole fleet.
 pub(crate) fn start_for_fleet(engine: &Arc<Engine>, publication: Option<Publication>) {
@@ -76,7 +80,12 @@ pub(crate) fn start(engine: &Arc<Engine>) {
             let engine = Arc::clone(&worker);
             worker.tasks.spawn("spoke", async move {
                 let span = debug_span!("reconcile", controller = "spoke", key = %cluster);
-                reconcile::run(&engine, &cluster).instrument(span).await;
+                let traced = spans::sampled(
+                    String::new,
+                    || traced_span!(controller = "spoke", key = %cluster),
+                );
+                let work = reconcile::run(&engine, &cluster).instrument(traced);
+                work.instrument(span).await;
                 engine.spoke_queue.done(&cluster);
             });
         }

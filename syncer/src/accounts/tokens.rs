@@ -19,7 +19,11 @@ use tasks::WorkQueue;
 use tracing::{Instrument as _, debug_span, warn};
 
 use super::RETRY_DELAY;
-use crate::{resources, state::target::Target};
+use crate::{
+    resources,
+    spans::{self, traced_span},
+    state::target::Target,
+};
 
 /// The type of such Secrets.
 const TYPE: &str = "kubernetes.io/service-account-token";
@@ -61,7 +65,12 @@ pub(super) fn start(target: &Arc<Target>) {
         while let Some(key) = queue.next_until(&target.token).await {
             let (cluster, (namespace, name)) = (&target.cluster, &key);
             let span = debug_span!("reconcile", controller = "account-token", %cluster, namespace, name);
-            if let Err(error) = fill(&target, namespace, name).instrument(span).await {
+            let traced = spans::sampled(
+                String::new,
+                || traced_span!(controller = "account-token", %cluster, namespace, name),
+            );
+            let filled = fill(&target, namespace, name).instrument(traced);
+            if let Err(error) = filled.instrument(span).await {
                 warn!(%cluster, namespace, name, error = %error, "cannot create the token of a Secret");
                 if may_pass(&error) {
                     queue.retry_after(key.clone(), RETRY_DELAY);

@@ -33,6 +33,7 @@ use crate::{
     engine::Engine,
     instances::{self, imported},
     resources,
+    spans::{self, traced_span},
     state::{
         admission::Source,
         children, claims,
@@ -166,7 +167,12 @@ pub(crate) fn start(engine: &Arc<Engine>) {
             let (engine, done) = (Arc::clone(&worker), Arc::clone(&worker.distribution_queue));
             worker.tasks.spawn("distribution", async move {
                 let span = debug_span!("reconcile", controller = "distribution", key = %cluster);
-                look_after(&engine, &cluster).instrument(span).await;
+                let traced = spans::sampled(
+                    String::new,
+                    || traced_span!(controller = "distribution", key = %cluster),
+                );
+                let work = look_after(&engine, &cluster).instrument(traced);
+                work.instrument(span).await;
                 done.done(&cluster);
             });
         }

@@ -34,6 +34,7 @@ use super::{
 use crate::{
     engine::Engine,
     finalizers, restoring,
+    spans::{self, traced_span},
     state::{
         claims,
         keys::InstanceKey,
@@ -317,7 +318,12 @@ pub(crate) fn start_status_worker(engine: &Arc<Engine>, target: &Arc<Target>) {
             }
             let cluster = &target.cluster;
             let span = debug_span!("reconcile", controller = "mirror-status", %cluster, %key);
-            let written = write_status(&engine, &target, &key).instrument(span).await;
+            let traced = spans::sampled(
+                || super::uid_of(&engine, cluster, &key),
+                || traced_span!(controller = "mirror-status", %cluster, %key),
+            );
+            let written = write_status(&engine, &target, &key).instrument(traced);
+            let written = written.instrument(span).await;
             if let Err(Pause::Failure(reason)) = written {
                 debug!(cluster = %target.cluster, key = %key, reason, "cannot write a mirror's status");
                 target.mirror_queue.retry_after(key.clone(), Duration::from_secs(5));

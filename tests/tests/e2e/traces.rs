@@ -102,6 +102,9 @@ fn whole(spans: &[Span]) -> Result<(), String> {
         ("wheelhouse", "the reconcile", |it| {
             it.name == "reconcile" && it.attributes["controller"] == "instance"
         }),
+        ("wheelhouse", "the status of the mirror", |it| {
+            it.name == "reconcile" && it.attributes["controller"] == "mirror-status"
+        }),
         ("wheelhouse", "a child's apply", |it| {
             it.name == "apply" && it.attributes["name"] == "shop"
         }),
