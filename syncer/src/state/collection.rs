@@ -111,6 +111,13 @@ impl<K: Clone + Eq + Hash> Collection<K> {
         })
     }
 
+    /// Forgets an object of a uid, which was last seen in an answer that the server does not remember. What the watch tells of it next counts.
+    pub(crate) fn forget(&mut self, key: &K, uid: &str) {
+        if self.get(key).is_some_and(|known| known.uid == uid) {
+            self.entries.remove(key);
+        }
+    }
+
     /// Takes up a list as of a version: all that there was then.
     pub(crate) fn listed(
         &mut self,

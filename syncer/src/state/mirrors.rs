@@ -131,6 +131,13 @@ impl MirrorCache {
         }
     }
 
+    /// Forgets a mirror of which a read says that it is not there.
+    pub(crate) fn forget(&self, key: &InstanceKey, uid: &str) {
+        if let Some(kind) = self.state.lock().kinds.get_mut(&key.group_kind) {
+            kind.mirrors.forget(key, uid);
+        }
+    }
+
     /// Takes up an event of the watch that ends with `end`, and names the instances that it
     /// concerns.
     pub(crate) fn take(

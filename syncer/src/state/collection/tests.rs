@@ -465,3 +465,21 @@ fn a_server_that_was_set_back_is_believed_wholly() {
         );
     }
 }
+
+/// The story: a spoke was set back to a time before our last write and after all that the watch had told. Every list is older than that
+/// write from then on, and its object seemed to be there.
+#[test]
+fn what_a_server_does_not_remember_can_be_forgotten() {
+    let mut collection = Collection::<String>::default();
+    let x = || "x".to_owned();
+    collection.listed(Vec::new(), "5");
+    collection.answered(x(), object("x", "u", "9", "a"));
+    collection.listed(Vec::new(), "7");
+    assert!(collection.get(&x()).is_some(), "the list is older");
+    collection.forget(&x(), "other");
+    assert!(collection.get(&x()).is_some(), "that is another object");
+    collection.forget(&x(), "u");
+    assert!(collection.get(&x()).is_none(), "it is forgotten");
+    collection.answered(x(), object("x", "v", "8", "a"));
+    assert!(collection.get(&x()).is_some(), "and may be made again");
+}
