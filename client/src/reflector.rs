@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use api::selector::{FieldSelector, Selector};
 pub use tasks::{Shutdown, Tasks};
 use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::Instant;
 
 use crate::connection::Client;
 use crate::dynamic::Endpoint;
@@ -82,6 +83,9 @@ pub enum Event {
         objects: Vec<Arc<RawObject>>,
         /// The version of the list. It is older than what was delivered before only where the server was set back.
         resource_version: String,
+        /// When the list was begun that shows all that the server had answered by then, whatever its version is; `None` where a cache
+        /// may have answered with less.
+        latest_as_of: Option<Instant>,
     },
     /// This object is new or changed.
     Applied(Arc<RawObject>),
@@ -160,7 +164,8 @@ impl Signals {
         self.returns.send_modify(|count| *count += 1);
     }
 
-    fn away_count(&self) -> u64 {
+    /// Counts how often the server was found not to answer.
+    pub fn away_count(&self) -> u64 {
         self.aways.load(Ordering::Acquire)
     }
 

@@ -219,6 +219,7 @@ mod tests {
             take(Event::Restarted {
                 objects: vec![secret(name, type_, labels)],
                 resource_version: "1".to_owned(),
+                latest_as_of: None,
             });
             let names: Vec<String> = sightings.names().iter().map(ToString::to_string).collect();
             let want: Vec<&str> = want.into_iter().collect();

@@ -198,6 +198,7 @@ mod tests {
         Event::Restarted {
             objects,
             resource_version: "1".to_owned(),
+            latest_as_of: None,
         }
     }
 

@@ -279,6 +279,7 @@ impl Follower {
             self.listed_since = away_count;
             self.freshness = Freshness::Latest;
         }
+        let latest_as_of = matches!(self.freshness, Freshness::Latest).then(Instant::now);
         let listed = self.pages().await;
         self.budget().note_collection(&self.place(), &listed);
         match listed {
@@ -291,6 +292,7 @@ impl Follower {
                 self.send(Event::Restarted {
                     objects,
                     resource_version,
+                    latest_as_of,
                 })
                 .await
             }

@@ -108,6 +108,7 @@ impl Followed {
             Event::Restarted {
                 objects,
                 resource_version,
+                ..
             } => {
                 let names: Vec<&str> = objects.iter().map(|it| it.name.as_str()).collect();
                 format!("restarted {}@{resource_version}", names.join(","))
@@ -597,7 +598,7 @@ async fn lists_between_watches_that_fail_come_ever_more_seldom() {
         pause_max: Duration::from_secs(1),
         ..timing()
     };
-    let started = tokio::time::Instant::now();
+    let started = Instant::now();
     let mut followed = follow_with(server, timing).await;
     for _ in 0..6 {
         followed.expect(&["restarted a@10"]).await;

@@ -63,6 +63,7 @@ fn list(objects: Vec<Arc<RawObject>>) -> Event {
     Event::Restarted {
         objects,
         resource_version: "1".to_owned(),
+        latest_as_of: None,
     }
 }
 

@@ -370,14 +370,10 @@ async fn write_status(engine: &Engine, target: &Target, key: &InstanceKey) -> Re
             object: &claims::update_only(&desired, &mirror.uid),
             answer: Answer::Metadata,
         };
-        let patched = target
+        target
             .dynamic
             .patch(&endpoint, &key.name, None, patch)
-            .await;
-        if patched.as_ref().is_err_and(client::Error::is_conflict) {
-            look_again(target, &endpoint, key, &mirror.uid).await;
-        }
-        patched?;
+            .await?;
     }
     let wanted = status(&instance, &live);
     if wanted.is_null() || live["status"] == wanted {
@@ -395,19 +391,6 @@ async fn write_status(engine: &Engine, target: &Target, key: &InstanceKey) -> Re
         Ok(_) => Ok(()),
         Err(error) if error.is_not_found() => Ok(()),
         Err(error) => Err(error.into()),
-    }
-}
-
-/// Forgets a mirror that the spoke does not have, though its watch has not said so. A spoke that was set back to a time before our last
-/// write, and after all that its watch had told, lists a state that is older than that write, for as long as nothing else happens there.
-async fn look_again(target: &Target, endpoint: &Endpoint, key: &InstanceKey, uid: &str) {
-    let is_there = match target.dynamic.get(endpoint, &key.name).await {
-        Ok(live) => live["metadata"]["uid"] == uid,
-        Err(error) => !error.is_not_found(),
-    };
-    if !is_there {
-        target.mirrors.forget(key, uid);
-        target.queue.add(key.clone());
     }
 }
 

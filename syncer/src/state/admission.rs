@@ -211,6 +211,7 @@ mod tests {
             Event::Restarted {
                 objects,
                 resource_version: String::new(),
+                latest_as_of: None,
             },
         )
     }

@@ -292,6 +292,7 @@ impl ChildCache {
             reflector::Event::Restarted {
                 objects,
                 resource_version,
+                latest_as_of,
             } => {
                 known.trouble = None;
                 let waiting: Vec<InstanceKey> = known.waiting.drain().collect();
@@ -299,7 +300,9 @@ impl ChildCache {
                     .into_iter()
                     .map(|object| (reference(kind, &object), object))
                     .collect();
-                let changes = known.objects.listed(objects, &resource_version);
+                let changes = known
+                    .objects
+                    .listed(objects, &resource_version, latest_as_of);
                 let mut concerned: HashSet<InstanceKey> =
                     HashSet::from_iter(state.note(index, changes));
                 concerned.extend(waiting);

@@ -15,7 +15,8 @@
 //! - The *horizon* is where the watch is: at its last list or event. An answer from before the
 //!   horizon says nothing that the watch has not said better.
 //! - A list decides about everything that was learnt up to its own version, and about nothing that
-//!   was learnt later.
+//!   was learnt later. One that is as fresh as can be decides besides about every answer that came before it was begun: a server
+//!   that does not show in it what it had answered was set back, and may be at any version by now.
 //! - An event decides about its object, up to its version.
 //! - A deletion that was answered carries no version, so that its uid is kept (and nothing of that
 //!   uid believed) until the watch is past it. There are as many such uids as deletions that the
@@ -31,6 +32,7 @@ use std::{collections::HashMap, hash::Hash, sync::Arc};
 
 use api::meta::is_newer;
 use client::reflector::RawObject;
+use tokio::time::Instant;
 
 /// What is known of one collection; `K` names an object in it.
 #[derive(Debug)]
@@ -54,9 +56,17 @@ pub(crate) struct Change<K> {
 #[derive(Debug)]
 enum Entry {
     /// As it was last seen.
-    Present(Arc<RawObject>),
+    Present {
+        object: Arc<RawObject>,
+        /// When an answer said it; `None` where the watch did.
+        answered_at: Option<Instant>,
+    },
     /// An answer said that the object of this uid, last seen as of this version, is gone.
-    Gone { uid: String, version: String },
+    Gone {
+        uid: String,
+        version: String,
+        answered_at: Instant,
+    },
 }
 
 // === impl Collection ===
@@ -91,7 +101,7 @@ impl<K: Clone + Eq + Hash> Collection<K> {
     /// Takes up the answer to a write of ours.
     pub(crate) fn answered(&mut self, key: K, object: Arc<RawObject>) -> Option<Change<K>> {
         if is_newer(&object.resource_version, &self.horizon) {
-            self.put(key, object)
+            self.put(key, object, Some(Instant::now()))
         } else {
             None
         }
@@ -102,8 +112,12 @@ impl<K: Clone + Eq + Hash> Collection<K> {
         let known = self.get(key).filter(|known| known.uid == uid)?;
         let (before, version) = (Arc::clone(known), known.resource_version.clone());
         let uid = uid.to_owned();
-        self.entries
-            .insert(key.clone(), Entry::Gone { uid, version });
+        let gone = Entry::Gone {
+            uid,
+            version,
+            answered_at: Instant::now(),
+        };
+        self.entries.insert(key.clone(), gone);
         Some(Change {
             key: key.clone(),
             before: Some(before),
@@ -111,18 +125,12 @@ impl<K: Clone + Eq + Hash> Collection<K> {
         })
     }
 
-    /// Forgets an object of a uid, which was last seen in an answer that the server does not remember. What the watch tells of it next counts.
-    pub(crate) fn forget(&mut self, key: &K, uid: &str) {
-        if self.get(key).is_some_and(|known| known.uid == uid) {
-            self.entries.remove(key);
-        }
-    }
-
-    /// Takes up a list as of a version: all that there was then.
+    /// Takes up a list as of a version: all that there was then. `latest_as_of` is that of [`client::reflector::Event::Restarted`].
     pub(crate) fn listed(
         &mut self,
         objects: Vec<(K, Arc<RawObject>)>,
         version: &str,
+        latest_as_of: Option<Instant>,
     ) -> Vec<Change<K>> {
         let set_back = version.is_empty() || is_newer(&self.horizon, version);
         version.clone_into(&mut self.horizon);
@@ -130,31 +138,27 @@ impl<K: Clone + Eq + Hash> Collection<K> {
         let mut left: HashMap<K, Entry> = if set_back {
             std::mem::take(&mut self.entries)
         } else {
-            let decided = |_: &K, entry: &mut Entry| !is_newer(entry.version(), version);
+            let decided = |_: &K, entry: &mut Entry| {
+                !is_newer(entry.version(), version) || entry.is_answered_before(latest_as_of)
+            };
             self.entries.extract_if(decided).collect()
         };
         let mut changes = Vec::new();
         for (key, object) in objects {
             let known = match left.remove(&key) {
-                Some(Entry::Gone { uid, version })
-                    if !set_back
-                        && uid == object.uid
-                        && !is_newer(&version, &object.resource_version) =>
-                {
-                    // The list may be from before the deletion.
-                    let gone = Entry::Gone { uid, version };
+                Some(gone) if !set_back && gone.may_have_gone_since(&object, latest_as_of) => {
                     self.entries.insert(key.clone(), gone);
-                    self.put(key, object);
+                    self.put(key, object, None);
                     continue;
                 }
                 None if !set_back => {
-                    changes.extend(self.put(key, object));
+                    changes.extend(self.put(key, object, None));
                     continue;
                 }
                 known => known.and_then(Entry::into_present),
             };
             // Also where the object is older than the known one: then the server was set back and is past the horizon again.
-            let after = Entry::Present(Arc::clone(&object));
+            let after = Entry::told(Arc::clone(&object));
             self.entries.insert(key.clone(), after);
             if set_back || !known.as_ref().is_some_and(|it| is_same(it, &object)) {
                 changes.push(Change {
@@ -178,7 +182,7 @@ impl<K: Clone + Eq + Hash> Collection<K> {
     /// Takes up that the watch told of an object that is new or changed.
     pub(crate) fn applied(&mut self, key: K, object: Arc<RawObject>) -> Option<Change<K>> {
         self.move_horizon(&object.resource_version);
-        self.put(key, object)
+        self.put(key, object, None)
     }
 
     /// Takes up that the watch told of an object that is gone, or not selected any more.
@@ -202,10 +206,15 @@ impl<K: Clone + Eq + Hash> Collection<K> {
         }
     }
 
-    fn put(&mut self, key: K, object: Arc<RawObject>) -> Option<Change<K>> {
+    fn put(
+        &mut self,
+        key: K,
+        object: Arc<RawObject>,
+        answered_at: Option<Instant>,
+    ) -> Option<Change<K>> {
         let before = match self.entries.get_mut(&key) {
             None => None,
-            Some(Entry::Gone { uid, version }) if *uid == object.uid => {
+            Some(Entry::Gone { uid, version, .. }) if *uid == object.uid => {
                 if is_newer(&object.resource_version, version) {
                     object.resource_version.clone_into(version);
                 }
@@ -214,8 +223,11 @@ impl<K: Clone + Eq + Hash> Collection<K> {
             Some(known) if !is_newer(&object.resource_version, known.version()) => return None,
             Some(known) => known.present().cloned(),
         };
-        self.entries
-            .insert(key.clone(), Entry::Present(Arc::clone(&object)));
+        let present = Entry::Present {
+            object: Arc::clone(&object),
+            answered_at,
+        };
+        self.entries.insert(key.clone(), present);
         Some(Change {
             key,
             before,
@@ -238,23 +250,53 @@ fn is_same(known: &RawObject, object: &RawObject) -> bool {
 // === impl Entry ===
 
 impl Entry {
+    const fn told(object: Arc<RawObject>) -> Self {
+        Self::Present {
+            object,
+            answered_at: None,
+        }
+    }
+
+    /// Returns whether an answer said this before a list was begun that is as fresh as can be.
+    fn is_answered_before(&self, latest_as_of: Option<Instant>) -> bool {
+        let answered_at = match self {
+            Self::Present { answered_at, .. } => *answered_at,
+            Self::Gone { answered_at, .. } => Some(*answered_at),
+        };
+        answered_at
+            .zip(latest_as_of)
+            .is_some_and(|(answered, begun)| answered < begun)
+    }
+
+    /// Returns whether an object that a list shows is gone all the same: the list may be from before the deletion.
+    fn may_have_gone_since(&self, object: &RawObject, latest_as_of: Option<Instant>) -> bool {
+        match self {
+            Self::Gone { uid, version, .. } => {
+                *uid == object.uid
+                    && !is_newer(version, &object.resource_version)
+                    && !self.is_answered_before(latest_as_of)
+            }
+            Self::Present { .. } => false,
+        }
+    }
+
     fn version(&self) -> &str {
         match self {
-            Self::Present(object) => &object.resource_version,
+            Self::Present { object, .. } => &object.resource_version,
             Self::Gone { version, .. } => version,
         }
     }
 
     const fn present(&self) -> Option<&Arc<RawObject>> {
         match self {
-            Self::Present(object) => Some(object),
+            Self::Present { object, .. } => Some(object),
             Self::Gone { .. } => None,
         }
     }
 
     fn into_present(self) -> Option<Arc<RawObject>> {
         match self {
-            Self::Present(object) => Some(object),
+            Self::Present { object, .. } => Some(object),
             Self::Gone { .. } => None,
         }
     }

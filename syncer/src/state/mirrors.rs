@@ -131,13 +131,6 @@ impl MirrorCache {
         }
     }
 
-    /// Forgets a mirror of which a read says that it is not there.
-    pub(crate) fn forget(&self, key: &InstanceKey, uid: &str) {
-        if let Some(kind) = self.state.lock().kinds.get_mut(&key.group_kind) {
-            kind.mirrors.forget(key, uid);
-        }
-    }
-
     /// Takes up an event of the watch that ends with `end`, and names the instances that it
     /// concerns.
     pub(crate) fn take(
@@ -158,12 +151,15 @@ impl MirrorCache {
             Event::Restarted {
                 objects,
                 resource_version,
+                latest_as_of,
             } => {
                 let objects = objects
                     .into_iter()
                     .map(|object| (key(&object), object))
                     .collect();
-                let changes = kind.mirrors.listed(objects, &resource_version);
+                let changes = kind
+                    .mirrors
+                    .listed(objects, &resource_version, latest_as_of);
                 let mut concerned: HashSet<InstanceKey> = kind.waiting.drain().collect();
                 concerned.extend(changes.into_iter().map(|change| change.key));
                 concerned.into_iter().collect()
@@ -280,6 +276,7 @@ mod tests {
         Event::Restarted {
             objects,
             resource_version: version.to_owned(),
+            latest_as_of: None,
         }
     }
 

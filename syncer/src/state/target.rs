@@ -357,15 +357,16 @@ impl Target {
         }
     }
 
-    /// Waits for what a call answers, unless the cluster was away and is back meanwhile: it may have been set back, and what was
-    /// answered before would count as newer than all that it has now.
+    /// Waits for what a call answers, unless the cluster went away or was set back meanwhile: an answer of before would count as newer
+    /// than all that it has now.
     pub(crate) async fn timely<T>(
         &self,
         call: impl Future<Output = Result<T, client::Error>>,
     ) -> Result<T, client::Error> {
-        let before = self.signals.relist_count();
+        let counts = || (self.signals.relist_count(), self.signals.away_count());
+        let before = counts();
         let answer = call.await;
-        if self.signals.relist_count() == before {
+        if counts() == before {
             answer
         } else {
             Err(client::Error::Timeout)

@@ -115,6 +115,7 @@ fn show(world: &World, place: Place, mut object: Value) {
     let listed = Event::Restarted {
         objects: vec![raw(&object)],
         resource_version: "9".to_owned(),
+        latest_as_of: None,
     };
     children.take(&kind, &end.expect("it is watched once"), listed);
 }
@@ -519,6 +520,7 @@ async fn a_child_that_is_gone_at_once_counts_until_the_ledger_is_exact() {
     world.engine.restored.take(Event::Restarted {
         objects: Vec::new(),
         resource_version: "9".to_owned(),
+        latest_as_of: None,
     });
     let mut work = world.work(&key);
     work.memory.claims.insert(reference(), "u".to_owned());

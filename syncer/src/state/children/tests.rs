@@ -58,6 +58,7 @@ fn list(objects: Vec<Arc<RawObject>>, version: &str) -> Event {
     Event::Restarted {
         objects,
         resource_version: version.to_owned(),
+        latest_as_of: None,
     }
 }
 

@@ -1,7 +1,10 @@
 //! What a collection believes, case by case, and through any interleaving of answers, events and
 //! lists.
 
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    time::Duration,
+};
 
 use client::reflector::Event;
 use proptest::{prelude::*, sample::Index};
@@ -163,6 +166,7 @@ impl Server {
         Event::Restarted {
             objects: selected.into_values().map(Arc::clone).collect(),
             resource_version: moment.to_string(),
+            latest_as_of: (moment == self.now()).then(Instant::now),
         }
     }
 
@@ -215,10 +219,11 @@ fn learn(collection: &mut Collection<String>, lesson: Lesson) {
         Lesson::Watch(Event::Restarted {
             objects,
             resource_version,
+            latest_as_of,
         }) => {
             let named = |object: Arc<RawObject>| (object.name.clone(), object);
             let objects = objects.into_iter().map(named).collect();
-            collection.listed(objects, &resource_version);
+            collection.listed(objects, &resource_version, latest_as_of);
         }
         Lesson::Watch(Event::Applied(object)) => {
             collection.applied(object.name.clone(), object);
@@ -326,6 +331,7 @@ fn a_list_decides_about_what_was_learnt_before_it_and_not_later() {
         Lesson::Watch(Event::Restarted {
             objects: Vec::new(),
             resource_version: version.to_owned(),
+            latest_as_of: None,
         })
     };
     let made = || Lesson::Answer(object("x", "u", "10", "a"));
@@ -434,7 +440,7 @@ fn a_server_that_was_set_back_is_believed_wherever_it_is_by_now() {
         for lesson in [Some(seen), lesson].into_iter().flatten() {
             learn(&mut collection, lesson);
         }
-        let changes = collection.listed(vec![("x".to_owned(), object)], "1000");
+        let changes = collection.listed(vec![("x".to_owned(), object)], "1000", None);
         assert_eq!(shown(&collection).get("x").copied(), want, "{name}");
         assert_eq!(!changes.is_empty(), is_news, "{name}");
     }
@@ -451,7 +457,7 @@ fn a_server_that_was_set_back_is_believed_wholly() {
             learn(&mut collection, lesson);
         }
         let list = vec![("x".to_owned(), object("x", "u", "5", "b"))];
-        let changes = collection.listed(list, version);
+        let changes = collection.listed(list, version, None);
         assert_eq!(
             shown(&collection),
             BTreeMap::from([("x", "5")]),
@@ -467,19 +473,29 @@ fn a_server_that_was_set_back_is_believed_wholly() {
 }
 
 /// The story: a spoke was set back to a time before our last write and after all that the watch had told. Every list is older than that
-/// write from then on, and its object seemed to be there.
+/// write from then on: its object seemed to be there, and one that had been deleted to be gone.
 #[test]
-fn what_a_server_does_not_remember_can_be_forgotten() {
-    let mut collection = Collection::<String>::default();
+fn a_list_that_is_as_fresh_as_can_be_decides_about_all_that_was_answered_before_it() {
     let x = || "x".to_owned();
-    collection.listed(Vec::new(), "5");
-    collection.answered(x(), object("x", "u", "9", "a"));
-    collection.listed(Vec::new(), "7");
-    assert!(collection.get(&x()).is_some(), "the list is older");
-    collection.forget(&x(), "other");
-    assert!(collection.get(&x()).is_some(), "that is another object");
-    collection.forget(&x(), "u");
-    assert!(collection.get(&x()).is_none(), "it is forgotten");
-    collection.answered(x(), object("x", "v", "8", "a"));
-    assert!(collection.get(&x()).is_some(), "and may be made again");
+    let before = Instant::now();
+    let after = |duration| before + Duration::from_hours(duration);
+    // (what, when the list was begun that is as fresh as can be, what is shown of what was made since, and of what was deleted since)
+    for (name, latest_as_of, made, deleted) in [
+        ("a cache may have answered", None, true, false),
+        ("begun before the answers", Some(before), true, false),
+        ("begun after them", Some(after(1)), false, true),
+    ] {
+        let mut collection = Collection::<String>::default();
+        collection.listed(Vec::new(), "5", Some(before));
+        collection.answered(x(), object("x", "u", "9", "a"));
+        collection.listed(Vec::new(), "7", latest_as_of);
+        assert_eq!(collection.get(&x()).is_some(), made, "{name}: made");
+        let mut collection = Collection::<String>::default();
+        let there = || vec![(x(), object("x", "u", "4", "a"))];
+        collection.listed(there(), "5", Some(before));
+        collection.gone(&x(), "u");
+        let changes = collection.listed(there(), "7", latest_as_of);
+        assert_eq!(collection.get(&x()).is_some(), deleted, "{name}: deleted");
+        assert_eq!(changes.len(), usize::from(deleted), "{name}: news");
+    }
 }
