@@ -44,8 +44,8 @@ use rustls::pki_types::CertificateDer;
 
 pub(crate) use certificates::CertificateUsers;
 pub use certificates::CertificateUsersError;
+pub(crate) use front_proxy::FrontProxy;
 pub use front_proxy::FrontProxyError;
-pub(crate) use front_proxy::{CertifiedUsers, FrontProxy};
 pub use oidc::OidcError;
 #[cfg(feature = "fuzzing")]
 pub(crate) use oidc::users_of;

@@ -110,9 +110,10 @@ pub(crate) fn take_shared_files(
 }
 
 /// Which client certificates are asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientCertificates {
     /// Those of the hub's own authority: clients that choose, as browsers do, offer no others.
+    #[default]
     Own,
     /// Any: which authorities count changes while the hub runs.
     Any,

@@ -28,7 +28,7 @@ use super::reread;
 use crate::{
     config::RequestHeaders,
     request::{ForeignCertificate, HeaderNames, UserInfo},
-    tls::{AuthoritiesError, ClientAuthorities},
+    tls::{AuthoritiesError, ClientAuthorities, ClientCertificates},
 };
 
 /// Why the settings of a front proxy cannot be used.
@@ -54,18 +54,8 @@ pub(crate) struct FrontProxy {
     trusted: ArcSwapOption<Trusted>,
     /// Counts settings, so that a verdict on a certificate is known to be of now.
     generations: AtomicU64,
-    /// Whether users have certificates of authorities that are not the hub's.
-    users: CertifiedUsers,
-}
-
-/// Whether users have certificates of authorities that the operator has named.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum CertifiedUsers {
-    /// None have.
-    #[default]
-    None,
-    /// Some may have, and of any authority: which ones are trusted changes.
-    Some,
+    /// Which certificates users are asked for.
+    of_users: ClientCertificates,
 }
 
 /// Who is believed, and which headers.
@@ -82,10 +72,10 @@ struct Trusted {
 // === impl FrontProxy ===
 
 impl FrontProxy {
-    /// Makes a front proxy that nobody is believed to be yet.
-    pub(crate) fn new(users: CertifiedUsers) -> Self {
+    /// Makes a front proxy that nobody is believed to be yet, beside users that are asked for certificates.
+    pub(crate) fn new(of_users: ClientCertificates) -> Self {
         Self {
-            users,
+            of_users,
             ..Self::default()
         }
     }
@@ -108,7 +98,7 @@ impl FrontProxy {
         if self.trusted.load().as_deref().is_some_and(is_same) {
             return Ok(());
         }
-        if self.users == CertifiedUsers::Some && allowed_names.is_empty() {
+        if self.of_users == ClientCertificates::Any && allowed_names.is_empty() {
             return Err(AuthoritiesError::Unnamed);
         }
         let authorities = ClientAuthorities::from_pem_without(bundle, own)?;

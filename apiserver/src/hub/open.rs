@@ -21,9 +21,9 @@ use super::{
 use crate::{
     audit::{Audit, AuditError},
     authenticate::{
-        Authenticator, CertificateUsers, CertificateUsersError, CertifiedUsers, FrontProxy,
-        FrontProxyError, HostTokens, Issuers, OidcError, Passes, ServiceAccounts, SignIn,
-        TokenFile, TokenFileError, TokenWebhook, TokenWebhookError,
+        Authenticator, CertificateUsers, CertificateUsersError, FrontProxy, FrontProxyError,
+        HostTokens, Issuers, OidcError, Passes, ServiceAccounts, SignIn, TokenFile, TokenFileError,
+        TokenWebhook, TokenWebhookError,
     },
     authorize::{Authorizer, Policies},
     backup::Backups,
@@ -321,16 +321,12 @@ async fn authenticator_of(
         Some(webhook) => Some(Arc::new(TokenWebhook::open(webhook).await?)),
         None => None,
     };
-    let certificates = certificate_users_of(config, tasks)?;
-    let users = match certificates {
-        Some(_) => CertifiedUsers::Some,
-        None => CertifiedUsers::None,
-    };
-    let front_proxy = Arc::new(FrontProxy::new(users));
-    let is_any_believed = follow_front_proxy(config, &front_proxy, pki, tasks).await?;
-    Ok(Authenticator::new(tokens, config.anonymous)
+    let authenticator = Authenticator::new(tokens, config.anonymous)
         .with_syncers(config.syncers)
-        .with_certificates(certificates)
+        .with_certificates(certificate_users_of(config, tasks)?);
+    let front_proxy = Arc::new(FrontProxy::new(authenticator.client_certificates()));
+    let is_any_believed = follow_front_proxy(config, &front_proxy, pki, tasks).await?;
+    Ok(authenticator
         .with_front_proxy(is_any_believed.then_some(front_proxy))
         .with_host_tokens(host_tokens_of(config).await?)
         .with_webhook(webhook))

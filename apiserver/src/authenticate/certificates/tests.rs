@@ -6,9 +6,7 @@ use rcgen::ExtendedKeyUsagePurpose::{self, ClientAuth, ServerAuth};
 
 use super::*;
 use crate::{
-    authenticate::{
-        Authenticator, CertifiedUsers, FrontProxy, Sender, TokenFile, test_issuer::Issuer,
-    },
+    authenticate::{Authenticator, FrontProxy, Sender, TokenFile, test_issuer::Issuer},
     config::Anonymous,
     request::{CertificateIdentity, HeaderNames, Peer, RequestOrigin},
     tls::ClientCertificates,
@@ -136,7 +134,7 @@ fn what_is_believed_changes_with_the_file_and_ends_with_the_certificate() {
 /// Whose authorities have certificates of users and of a front proxy, which is known by its name.
 fn beside_a_front_proxy(shared: &Issuer) -> (World, Authenticator) {
     let world = World::new(&shared.pem());
-    let front_proxy = Arc::new(FrontProxy::new(CertifiedUsers::Some));
+    let front_proxy = Arc::new(FrontProxy::new(ClientCertificates::Any));
     let trust = |allowed: &[String]| {
         let (pem, own) = (shared.pem(), Issuer::new("own").pem());
         front_proxy.trust(pem.as_bytes(), allowed, &HeaderNames::default(), &own)
