@@ -118,7 +118,7 @@ impl FakeSpoke {
         let authority = Authority::new(&format!("{name}-ca"));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it is bound");
-        let client = authority.client("hub", &["system:masters"]);
+        let client = authority.client("hub", Some("system:masters"));
         let server = format!("https://{address}");
         let text = pki::kubeconfig(name, &server, &authority.certificate(), &client);
         let kubeconfig = scratch.write("kubeconfig", text);

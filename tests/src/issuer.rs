@@ -132,7 +132,7 @@ impl Issuer {
 
     /// Returns a kubeconfig of its webhook.
     pub fn webhook_kubeconfig(&self) -> String {
-        let client = self.authority.client("hub", &[]);
+        let client = self.authority.client("hub", None);
         let url = format!("{}{REVIEW}", self.url());
         crate::pki::kubeconfig("webhook", &url, &self.certificate(), &client)
     }

@@ -59,26 +59,26 @@ impl Authority {
         self.sign(&params)
     }
 
-    /// Signs a client certificate: the user's name and groups.
-    pub fn client(&self, user: &str, groups: &[&str]) -> Pair {
-        self.sign(&Self::client_params(user, groups))
+    /// Signs a client certificate: the name of a user, and a group.
+    pub fn client(&self, user: &str, group: Option<&str>) -> Pair {
+        self.sign(&Self::client_params(user, group))
     }
 
     /// Signs a client certificate that has run out.
     pub fn expired_client(&self, user: &str) -> Pair {
-        let mut params = Self::client_params(user, &[]);
+        let mut params = Self::client_params(user, None);
         params.not_before = rcgen::date_time_ymd(2020, 1, 1);
         params.not_after = rcgen::date_time_ymd(2021, 1, 1);
         self.sign(&params)
     }
 
-    fn client_params(user: &str, groups: &[&str]) -> CertificateParams {
+    fn client_params(user: &str, group: Option<&str>) -> CertificateParams {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, user);
-        for group in groups {
+        if let Some(group) = group {
             params
                 .distinguished_name
-                .push(DnType::OrganizationName, *group);
+                .push(DnType::OrganizationName, group);
         }
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         params

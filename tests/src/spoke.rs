@@ -71,7 +71,7 @@ impl Spoke {
         let etcd = Process::start(&etcd_command, &scratch.file("etcd.log"));
         let port = free_port();
         let server = format!("https://127.0.0.1:{port}");
-        let admin = authority.client("admin", &["system:masters"]);
+        let admin = authority.client("admin", Some("system:masters"));
         let text = pki::kubeconfig(name, &server, &authority.certificate(), &admin);
         let kubeconfig = scratch.write("admin.kubeconfig", text);
         let api_command = api_command(&scratch, &authority, etcd_port, port, options);
@@ -144,8 +144,8 @@ impl Spoke {
     }
 
     /// Writes a kubeconfig for another user of this spoke.
-    pub fn kubeconfig_for(&self, user: &str, groups: &[&str]) -> PathBuf {
-        let client = self.authority.client(user, groups);
+    pub fn kubeconfig_for(&self, user: &str, group: Option<&str>) -> PathBuf {
+        let client = self.authority.client(user, group);
         let text = pki::kubeconfig(
             &self.name,
             &self.server,
@@ -349,7 +349,7 @@ fn api_command(
 /// Lets kube-apiserver carry extension API servers. Its common name is kubeadm's.
 fn carry(command: &mut Command, scratch: &Scratch) {
     let authority = Authority::new("front-proxy-ca");
-    let client = authority.client("front-proxy-client", &[]);
+    let client = authority.client("front-proxy-client", None);
     let file = |name, text| scratch.write(name, text);
     command
         .arg("--requestheader-client-ca-file")

@@ -214,7 +214,7 @@ impl FakeSpoke {
 
     /// Writes a kubeconfig for it.
     pub fn kubeconfig(&self, name: &str) -> String {
-        let client = self.authority.client("hub", &["system:masters"]);
+        let client = self.authority.client("hub", Some("system:masters"));
         let server = format!("https://{}", self.address);
         pki::kubeconfig(name, &server, &self.authority.certificate(), &client)
     }

@@ -74,7 +74,7 @@ impl Stage {
             ..Settings::default()
         };
         let hub = Hub::start_with(settings).await;
-        let dev = Kubectl::new(&host.kubeconfig_for("dev", &["team"]));
+        let dev = Kubectl::new(&host.kubeconfig_for("dev", Some("team")));
         let stage = Self { host, hub, dev };
         stage.register().await;
         stage
@@ -310,7 +310,7 @@ async fn the_host_says_nothing_beyond_what_it_carries(stage: &Stage) {
         "--user=chief",
     ];
     admin.must(&bind).await;
-    let chief = Kubectl::new(&stage.host.kubeconfig_for("chief", &[]));
+    let chief = Kubectl::new(&stage.host.kubeconfig_for("chief", None));
     eventually("the host's administrator sees spokes", || async {
         chief.run(&["get", "spokes"]).await.ok()
     })
@@ -430,7 +430,7 @@ async fn commands_run_in_pods_of_a_spoke(stage: &Stage) {
     let kubelet = Kubelet::start(&stage.host).await;
     let address = backend::address().expect("an address that is not loopback, for the pod");
     kubelet.run_pod(&stage.host, "web", &address).await;
-    let chief = Kubectl::new(&stage.host.kubeconfig_for("chief", &[]));
+    let chief = Kubectl::new(&stage.host.kubeconfig_for("chief", None));
     let host = stage.through(&chief, "host");
     for websockets in ["true", "false"] {
         let kubectl = host

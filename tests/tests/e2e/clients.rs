@@ -134,7 +134,7 @@ async fn a_cluster_that_cannot_be_joined(stage: &Stage) {
         "east",
         stage.east.server(),
         &stage.east.certificate(),
-        &other.client("admin", &["system:masters"]),
+        &other.client("admin", Some("system:masters")),
     );
     let strangers = stage.hub.data().with_file_name("stranger.kubeconfig");
     std::fs::write(&strangers, stranger).expect("a folder of the test's own");
@@ -142,7 +142,7 @@ async fn a_cluster_that_cannot_be_joined(stage: &Stage) {
         "east",
         stage.east.server(),
         &other.certificate(),
-        &other.client("admin", &["system:masters"]),
+        &other.client("admin", Some("system:masters")),
     );
     let unknowns = stage.hub.data().with_file_name("unknown.kubeconfig");
     std::fs::write(&unknowns, unknown).expect("a folder of the test's own");

@@ -261,13 +261,9 @@ fn with_token(kubeconfig: &Path, token: &str) -> String {
 async fn users_of_spoke(spoke: &Spoke) -> BTreeMap<&'static str, User> {
     let mut users = BTreeMap::new();
     for name in ["admin", "alice", "viewer", "quiet"] {
-        let groups: &[&str] = if name == "admin" {
-            &["system:masters"]
-        } else {
-            &[]
-        };
+        let group = (name == "admin").then_some("system:masters");
         let kubeconfig =
-            std::fs::read_to_string(spoke.kubeconfig_for(name, groups)).expect("a kubeconfig");
+            std::fs::read_to_string(spoke.kubeconfig_for(name, group)).expect("a kubeconfig");
         users.insert(name, User::connect(name, &kubeconfig).await);
     }
     let unknown = with_token(spoke.kubeconfig(), "a-guess");

@@ -106,7 +106,7 @@ impl Stage {
 async fn s06_headers_of_a_front_proxy_are_believed_with_its_certificate_alone() {
     let stage = Stage::set().await;
     let proxy = stage
-        .with("proxy", &stage.authority.client(NAME, &[]))
+        .with("proxy", &stage.authority.client(NAME, None))
         .await;
     assert_eq!(
         who(
@@ -142,13 +142,13 @@ async fn nobody_else_is_believed(stage: &Stage) {
     for (what, pair) in [
         (
             "another authority's",
-            other.client(NAME, &["system:masters"]),
+            other.client(NAME, Some("system:masters")),
         ),
         (
             "another name",
-            stage.authority.client("mallory", &["system:masters"]),
+            stage.authority.client("mallory", Some("system:masters")),
         ),
-        ("no name", stage.authority.client("", &[])),
+        ("no name", stage.authority.client("", None)),
         ("expired", stage.authority.expired_client(NAME)),
     ] {
         let user = stage.with(what, &pair).await;
@@ -178,7 +178,7 @@ async fn nobody_else_is_believed(stage: &Stage) {
 
 /// Its certificate, without headers, is a bad one, whatever stands in it.
 async fn a_front_proxy_is_nobody_itself(stage: &Stage) {
-    let pair = stage.authority.client(NAME, &["system:masters"]);
+    let pair = stage.authority.client(NAME, Some("system:masters"));
     let proxy = stage.with("proxy", &pair).await;
     for silent in [
         &[][..],
@@ -290,7 +290,7 @@ async fn names_of_the_host_are_not_the_hubs(stage: &Stage, proxy: &User) {
 
 /// The operator takes the authority away: what came by it ends, and what comes by it is nobody's.
 async fn what_is_open_ends_with_the_trust_in_its_proxy(stage: &Stage) {
-    let client = stage.authority.client(NAME, &[]);
+    let client = stage.authority.client(NAME, None);
     let mut watch = stage.watches(&client, "x-remote-user: bob\r\n").await;
     let user = stage.with("proxy", &client).await;
     let bob = [("x-remote-user", "bob")];
@@ -315,7 +315,7 @@ async fn what_is_open_ends_with_the_trust_in_its_proxy(stage: &Stage) {
     .await;
     let told = watch.read_until("\"code\":401").await;
     assert!(told.contains("\"code\":401"), "{told}");
-    let other = stage.with("next", &next.client(NAME, &[])).await;
+    let other = stage.with("next", &next.client(NAME, None)).await;
     assert_eq!(
         who(&other, &bob).await.map(|(name, _)| name).as_deref(),
         Ok("bob"),
@@ -325,7 +325,7 @@ async fn what_is_open_ends_with_the_trust_in_its_proxy(stage: &Stage) {
 
 /// Users whom an authority of the operator's knows. It is taken away too.
 async fn certificates_of_others_make_whom_they_say_while_they_count(stage: &Stage) {
-    let client = stage.people.client("pat", &["dev"]);
+    let client = stage.people.client("pat", Some("dev"));
     let pat = stage.with("pat", &client).await;
     let is_pat = || async { who(&pat, &[]).await };
     let groups = ["dev", "system:authenticated"].map(str::to_owned).to_vec();
@@ -357,7 +357,7 @@ async fn certificates_of_others_make_whom_they_say_while_they_count(stage: &Stag
     let told = watch.read_until("\"code\":401").await;
     assert!(told.contains("\"code\":401"), "{told}");
     assert_eq!(ends("after").await, 401, "the pass ends with it");
-    let other = stage.with("next", &next.client("quinn", &[])).await;
+    let other = stage.with("next", &next.client("quinn", None)).await;
     let name = who(&other, &[]).await.map(|(name, _)| name);
     assert_eq!(name.as_deref(), Ok("quinn"), "the next authority's");
 }
@@ -367,24 +367,27 @@ async fn no_certificate_makes_more_of_somebody(stage: &Stage) {
     let other = Authority::new("people");
     let people = &stage.people;
     for (what, pair) in [
-        ("another authority's", other.client("pat", &["dev"])),
+        ("another authority's", other.client("pat", Some("dev"))),
         ("expired", people.expired_client("pat")),
         ("for servers", people.serving()),
-        ("a master", people.client("pat", &["system:masters"])),
-        ("a node", people.client("system:node:a", &["system:nodes"])),
+        ("a master", people.client("pat", Some("system:masters"))),
+        (
+            "a node",
+            people.client("system:node:a", Some("system:nodes")),
+        ),
         (
             "a controller of the hub's",
-            people.client("system:wheelhouse:syncer", &["system:masters"]),
+            people.client("system:wheelhouse:syncer", Some("system:masters")),
         ),
         (
             "a ServiceAccount",
-            people.client("system:serviceaccount:default:bot", &[]),
+            people.client("system:serviceaccount:default:bot", None),
         ),
         (
             "ServiceAccounts",
-            people.client("pat", &["system:serviceaccounts"]),
+            people.client("pat", Some("system:serviceaccounts")),
         ),
-        ("anonymous", people.client("system:anonymous", &[])),
+        ("anonymous", people.client("system:anonymous", None)),
     ] {
         let user = stage.with(what, &pair).await;
         assert_eq!(who(&user, &[]).await, Err(401), "{what}");

@@ -62,7 +62,7 @@ impl Stage {
         let fixture = Fixture::start_with(&["bob"], settings).await;
         let address = Address::of_kubeconfig(&fixture.kubeconfig(None));
         let server = format!("https://{}", address.host);
-        let pair = authority.client(NAME, &[]);
+        let pair = authority.client(NAME, None);
         let config = kubeconfig("hub", &server, &address.authority, &pair);
         let proxy = User::connect("proxy", &config).await;
         Self {
@@ -92,7 +92,7 @@ impl Stage {
     /// Begins a watch of Spokes as a user of the host.
     async fn watch(&self, user: &str) -> Wire {
         let address = Address::of_kubeconfig(&self.fixture.kubeconfig(None));
-        let client = self.authority.client(NAME, &[]);
+        let client = self.authority.client(NAME, None);
         let mut wire = Wire::connect(&address, HTTP1, Some(&client)).await;
         let host = address.host;
         let head = format!(

@@ -219,7 +219,7 @@ impl Stage {
     }
 
     fn proxy(&self) -> Pair {
-        self.proxies.client(PROXY_NAME, &[])
+        self.proxies.client(PROXY_NAME, None)
     }
 
     async fn bearer(&self, way: &'static str, (name, group): (&str, &str), token: &str) -> Person {
@@ -824,7 +824,7 @@ async fn one_of_a_hosts_users_ends_nothing_of_the_others(stage: &Stage) {
     let answered = tokio::time::timeout(PATIENCE, floods::is_answered(&mut wire, 801)).await;
     assert_eq!(answered, Ok(true), "the connection of a front proxy");
     // Whoever comes with another certificate, or with none, is cut.
-    let stranger = stage.proxies.client("mallory", &[]);
+    let stranger = stage.proxies.client("mallory", None);
     for client in [None, Some(&stranger)] {
         let mut wire = floods::http2(&stage.address, client).await;
         wire.write(floods::taken_back(1, 400)).await;
