@@ -135,7 +135,7 @@ fn check_namespace(object: &mut Value, want: &str) -> Result<(), Refusal> {
 // === impl Call ===
 
 impl<'a> Call<'a> {
-    /// Finds the endpoint.
+    /// Finds the endpoint, and warns of a version that is deprecated.
     ///
     /// # Errors
     /// The plain 404 where the path has a namespace that the resource has not, or the other way round; a `Status` 404
@@ -157,9 +157,12 @@ impl<'a> Call<'a> {
         if !fits {
             return Err(Refusal::no_such_path());
         }
+        let (parts, context) = (request.request(), request.context());
+        if let Some(warning) = &scope.version.deprecation {
+            context.warn(warning.as_str());
+        }
         let endpoint = endpoint(scope, &info.subresource)
             .ok_or_else(|| Status::not_found(scope.resource(), &info.name))?;
-        let (parts, context) = (request.request(), request.context());
         Ok(Self {
             shared,
             scope,

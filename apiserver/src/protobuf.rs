@@ -12,6 +12,7 @@ mod encode;
 mod message;
 mod scalar;
 mod tables;
+mod texts;
 mod wire;
 mod zeros;
 
@@ -19,6 +20,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use tables::Tables;
+pub(crate) use texts::{Misread, json_type, read_texts};
 use wire::{Field, Reader};
 pub(crate) use zeros::omit_zeros;
 

@@ -86,7 +86,8 @@ fn push_text(out: &mut String, text: &str, encoder: Encoder) {
 }
 
 /// Go's JSON encoder switches to the scientific form below 1e-6 and from 1e21 on, with a bare exponent.
-fn push_number(out: &mut String, number: &Number) {
+/// Writes a number as both do.
+pub fn push_number(out: &mut String, number: &Number) {
     if let Some(integer) = number.as_i64() {
         write(out, format_args!("{integer}"));
         return;

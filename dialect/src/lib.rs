@@ -6,6 +6,7 @@
 //! **Invariants:** pure; no text panics; this crate depends on no other crate of the workspace.
 
 mod age;
+pub mod base64;
 mod chain;
 mod duration;
 pub mod formats;
@@ -15,6 +16,7 @@ pub mod number;
 pub mod pattern;
 mod quantity;
 mod text;
+mod time;
 pub mod url;
 pub mod value;
 pub mod yaml;
@@ -24,3 +26,4 @@ pub use chain::error_chain;
 pub use duration::Duration;
 pub use quantity::{Quantity, QuantityError};
 pub use text::{float, is_print, quote, quote_all, string_slice, words};
+pub use time::{RFC3339, RFC3339_MICRO, TimeError, check_time};

@@ -62,7 +62,7 @@ fn judge(request: &Value) -> Result<Value, Failure> {
     structural::drop_nulls(&mut object, &schema);
     structural::default(&mut object, &schema)?;
     let old = request.get("old").filter(|it| !it.is_null());
-    let found = inspect(&object, &schema, old, Part::Object);
+    let found = inspect(&object, &schema, old, Part::Object, &[]);
     let cells = Columns::of_version(&version.additional_printer_columns)?;
     let cells = cells.cells(&object, jiff::Timestamp::now());
     Ok(

@@ -53,11 +53,18 @@ pub enum Part {
 
 /// What is wrong with `object`; with `old`, it replaces that.
 pub fn validate(object: &Value, schema: &Schema, old: Option<&Value>) -> Vec<FieldError> {
-    inspect(object, schema, old, Part::Object).errors
+    inspect(object, schema, old, Part::Object, &[]).errors
 }
 
-/// Like [`validate`], with warnings, and for the status subresource too.
-pub fn inspect(object: &Value, schema: &Schema, old: Option<&Value>, part: Part) -> Findings {
+/// Like [`validate`], with warnings, and for the status subresource too. `before` is what was found wrong with the object already: rules
+/// may not be checked because of that.
+pub fn inspect(
+    object: &Value,
+    schema: &Schema,
+    old: Option<&Value>,
+    part: Part,
+    before: &[FieldError],
+) -> Findings {
     let errors = match part {
         Part::Object => keywords::validate(
             object,
@@ -74,7 +81,8 @@ pub fn inspect(object: &Value, schema: &Schema, old: Option<&Value>, part: Part)
     findings.errors.extend(embedded::validate(object, schema));
     findings.errors.extend(validate_lists(object, schema, old));
     if schema.below.rules {
-        if findings.errors.iter().any(suppresses_rules) {
+        let mut errors = before.iter().chain(&findings.errors);
+        if errors.any(suppresses_rules) {
             findings.errors.push(FieldError::invalid(
                 &FieldPath::root(),
                 Value::Null,

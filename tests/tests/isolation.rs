@@ -24,9 +24,11 @@ mod isolation {
     mod issuers;
     mod joined;
     mod kubeconfigs;
+    mod mask;
     mod mutations;
     mod preview;
     mod profiles;
+    mod random_requests;
     mod rbac;
     mod relay;
     mod revocation;

@@ -1,5 +1,6 @@
 //! Options of delete, which come in a body or in the query.
 
+use dialect::quote;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -7,7 +8,6 @@ use super::write::validate_dry_run;
 use super::{Query, refuse};
 use crate::field::{FieldError, FieldPath};
 use crate::status::Status;
-use crate::wire::or_default;
 
 /// What becomes of the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,15 +48,19 @@ pub struct DeleteOptions {
 }
 
 /// The options as they are sent.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
 struct Body {
     grace_period_seconds: Option<i64>,
-    preconditions: Option<Preconditions>,
+    preconditions: Preconditions,
     orphan_dependents: Option<bool>,
     propagation_policy: Option<String>,
-    #[serde(deserialize_with = "or_default")]
     dry_run: Vec<String>,
+}
+
+/// A struct of Go's that is read from a body, and where it is in it.
+struct Reader<'a> {
+    fields: &'a Value,
+    /// The struct and the path to it, as Go's decoder names them.
+    name: &'static str,
 }
 
 // === impl DeleteOptions ===
@@ -66,7 +70,7 @@ impl DeleteOptions {
     pub fn from_query(query: &Query) -> Result<Self, Status> {
         Self::from_body(Body {
             grace_period_seconds: query.integer("gracePeriodSeconds")?,
-            preconditions: None,
+            preconditions: Preconditions::default(),
             orphan_dependents: query.optional_flag("orphanDependents"),
             propagation_policy: query.first("propagationPolicy").map(str::to_owned),
             dry_run: query.all("dryRun").map(str::to_owned).collect(),
@@ -78,14 +82,16 @@ impl DeleteOptions {
     /// # Errors
     /// 400 where it is no `DeleteOptions`, 422 where it contradicts itself.
     pub fn from_value(body: &Value) -> Result<Self, Status> {
-        let kind = body.get("kind").and_then(Value::as_str).unwrap_or_default();
+        let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default();
+        let (kind, version) = (text("kind"), text("apiVersion"));
         if !matches!(kind, "" | "DeleteOptions") {
             return Err(Status::bad_request(format!(
-                "decoded object cannot be converted to DeleteOptions: {kind}"
+                "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
+                quote(kind),
+                quote(version)
             )));
         }
-        let body = Body::deserialize(body)
-            .map_err(|error| Status::bad_request(format!("error decoding options: {error}")))?;
+        let body = Body::read(body).map_err(Status::bad_request)?;
         Self::from_body(body)
     }
 
@@ -140,11 +146,90 @@ impl DeleteOptions {
         refuse("DeleteOptions", errors)?;
         Ok(Self {
             grace_period_seconds: body.grace_period_seconds,
-            preconditions: body.preconditions.unwrap_or_default(),
+            preconditions: body.preconditions,
             orphan_dependents: body.orphan_dependents,
             propagation,
             dry_run: !body.dry_run.is_empty(),
         })
+    }
+}
+
+// === impl Body ===
+
+impl Body {
+    fn read(body: &Value) -> Result<Self, String> {
+        let options = Reader {
+            fields: body,
+            name: "DeleteOptions",
+        };
+        let read = |name: &'static str| Reader {
+            fields: &body["preconditions"],
+            name,
+        };
+        let preconditions = read("Preconditions.preconditions");
+        if !preconditions.fields.is_null() && !preconditions.fields.is_object() {
+            return Err(options.refused("preconditions", preconditions.fields, "v1.Preconditions"));
+        }
+        let policy = "v1.DeletionPropagation";
+        Ok(Self {
+            grace_period_seconds: options.get("gracePeriodSeconds", "int64", Value::as_i64)?,
+            preconditions: Preconditions {
+                uid: preconditions.get("uid", "types.UID", text)?,
+                resource_version: preconditions.get("resourceVersion", "string", text)?,
+            },
+            orphan_dependents: options.get("orphanDependents", "bool", Value::as_bool)?,
+            propagation_policy: options.get("propagationPolicy", policy, text)?,
+            dry_run: options.texts("dryRun")?,
+        })
+    }
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
+// === impl Reader ===
+
+impl Reader<'_> {
+    fn get<T>(
+        &self,
+        name: &str,
+        go_type: &str,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Result<Option<T>, String> {
+        match self.fields.get(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => match read(value) {
+                Some(read) => Ok(Some(read)),
+                None => Err(self.refused(name, value, go_type)),
+            },
+        }
+    }
+
+    fn texts(&self, name: &str) -> Result<Vec<String>, String> {
+        let items = self.get(name, "[]string", |value| value.as_array().cloned())?;
+        let items = items.unwrap_or_default();
+        let read = |item: &Value| match item {
+            Value::Null => Ok(String::new()),
+            Value::String(text) => Ok(text.clone()),
+            other => Err(self.refused(name, other, "string")),
+        };
+        items.iter().map(read).collect()
+    }
+
+    /// The words of Go's JSON decoder.
+    fn refused(&self, name: &str, value: &Value, go_type: &str) -> String {
+        let found = match value {
+            Value::Null => "null".to_owned(),
+            Value::Bool(_) => "bool".to_owned(),
+            Value::Number(number) if go_type == "int64" => format!("number {number}"),
+            Value::Number(_) => "number".to_owned(),
+            Value::String(_) => "string".to_owned(),
+            Value::Array(_) => "array".to_owned(),
+            Value::Object(_) => "object".to_owned(),
+        };
+        let of = self.name;
+        format!("json: cannot unmarshal {found} into Go struct field {of}.{name} of type {go_type}")
     }
 }
 

@@ -64,6 +64,8 @@ impl GetOptions {
 impl ListOptions {
     /// Reads and judges the options of a query.
     pub fn from_query(query: &Query) -> Result<Self, Status> {
+        // Numbers are read before what the texts say.
+        let (timeout_seconds, limit) = (query.integer("timeoutSeconds")?, query.integer("limit")?);
         let label_selector = Selector::parse(query.text("labelSelector"))
             .map_err(|error| Status::bad_request(error.to_string()))?;
         let field_selector = FieldSelector::parse(query.text("fieldSelector"))
@@ -76,8 +78,8 @@ impl ListOptions {
             allow_watch_bookmarks: query.flag("allowWatchBookmarks"),
             resource_version: query.text("resourceVersion").to_owned(),
             resource_version_match: ResourceVersionMatch::from_text(match_text),
-            timeout_seconds: query.integer("timeoutSeconds")?,
-            limit: query.integer("limit")?.unwrap_or_default(),
+            timeout_seconds,
+            limit: limit.unwrap_or_default(),
             continue_token: query.text("continue").to_owned(),
             send_initial_events: query.optional_flag("sendInitialEvents"),
         };

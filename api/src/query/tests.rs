@@ -259,7 +259,7 @@ fn delete_options_are_the_same_from_body_and_query() {
         (
             json!({"kind": "Pod"}),
             400,
-            "decoded object cannot be converted to DeleteOptions: Pod",
+            "no kind \"Pod\" is registered for version \"\" in scheme \"pkg/runtime/scheme.go:111\"",
         ),
         (
             json!({"propagationPolicy": "x"}),
@@ -275,12 +275,32 @@ fn delete_options_are_the_same_from_body_and_query() {
         let status = DeleteOptions::from_value(&body).unwrap_err();
         assert_eq!((status.code, status.message.as_str()), (code, want));
     }
-    assert_eq!(
-        DeleteOptions::from_value(&json!({"gracePeriodSeconds": "x"}))
-            .unwrap_err()
-            .code,
-        400
-    );
+    for (body, want) in [
+        (
+            json!({"gracePeriodSeconds": "x"}),
+            "string into Go struct field DeleteOptions.gracePeriodSeconds of type int64",
+        ),
+        (
+            json!({"gracePeriodSeconds": 1.5}),
+            "number 1.5 into Go struct field DeleteOptions.gracePeriodSeconds of type int64",
+        ),
+        (
+            json!({"preconditions": {"uid": []}}),
+            "array into Go struct field Preconditions.preconditions.uid of type types.UID",
+        ),
+        (
+            json!({"preconditions": 1}),
+            "number into Go struct field DeleteOptions.preconditions of type v1.Preconditions",
+        ),
+        (
+            json!({"dryRun": ["All", true]}),
+            "bool into Go struct field DeleteOptions.dryRun of type string",
+        ),
+    ] {
+        let status = DeleteOptions::from_value(&body).unwrap_err();
+        let want = format!("json: cannot unmarshal {want}");
+        assert_eq!((status.code, status.message), (400, want));
+    }
 }
 
 proptest! {

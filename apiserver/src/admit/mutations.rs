@@ -31,7 +31,7 @@ use crate::guards::matching::Face;
 use crate::guards::mutating_policy::{MutatingPolicy, Patch};
 use crate::guards::policy::Binding;
 use crate::handle::convert;
-use crate::handle::decode::{self, Abnormal};
+use crate::handle::decode::{self, Abnormal, Nulls};
 use crate::handle::patch::operations::{self, Tested};
 use crate::refusal::Refusal;
 use crate::strategy::rules::TypeCheck;
@@ -335,7 +335,7 @@ impl Invocation<'_> {
             let text = format!("admission policy {name} produced an invalid object: {cause}");
             Status::internal(text).into()
         };
-        let unknown = match decode::normalize(scope, &mut changed, validation) {
+        let unknown = match decode::normalize(scope, &mut changed, validation, Nulls::Dropped) {
             Ok(unknown) => unknown,
             Err(Abnormal::Malformed(error)) if !is_sent => return Err(Unmade::Failed(error)),
             Err(abnormal) => return Err(Unmade::Refused(abnormal.refused(invalid))),

@@ -23,8 +23,9 @@ use crate::guards::configurations::acting;
 use crate::guards::expressions::{Authorizer, Facts};
 use crate::guards::matching::Face;
 use crate::guards::webhook::{CompiledWebhook, Mutates, Verdict};
+use crate::handle::convert;
+use crate::handle::decode::{self, Nulls};
 use crate::handle::patch::operations;
-use crate::handle::{convert, decode};
 use crate::refusal::Refusal;
 
 /// A webhook that a write is shown to.
@@ -305,12 +306,14 @@ async fn apply(
         convert::into_version(occasion.call, cluster, &mut changed, version).await?;
     }
     // What comes of it is treated as if it had been sent.
-    decode::normalize(scope, &mut changed, FieldValidation::Ignore).map_err(|abnormal| {
-        abnormal.refused(|cause| {
-            let text = format!("admission webhook {name} produced an invalid object: {cause}");
-            Status::internal(text).into()
-        })
-    })?;
+    decode::normalize(scope, &mut changed, FieldValidation::Ignore, Nulls::Dropped).map_err(
+        |abnormal| {
+            abnormal.refused(|cause| {
+                let text = format!("admission webhook {name} produced an invalid object: {cause}");
+                Status::internal(text).into()
+            })
+        },
+    )?;
     keep(object, &mut changed);
     Ok(replace(object, changed))
 }

@@ -19,6 +19,7 @@ use super::limits::too_much_memory;
 use crate::call::Call;
 use crate::negotiate::MediaType;
 use crate::protobuf;
+pub(super) use crate::protobuf::json_type as go_json_type;
 use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
 use crate::strategy::rules::TypeCheck;
@@ -76,6 +77,12 @@ pub(super) fn object(
         call.scope.typing().type_check(),
         bytes,
     )?;
+    if call.scope.typing().type_check() == TypeCheck::OnValidation
+        && meta::kind(&value) != expected.kind
+    {
+        // The schema is not that of its kind, and validation says so.
+        return Ok(value);
+    }
     let said = Said {
         kind: meta::kind(&value).to_owned(),
         version: version_of(&value).to_owned(),
@@ -89,7 +96,7 @@ pub(super) fn object(
         );
         Status::bad_request(text).into()
     };
-    let unknown = normalize(call.scope, &mut value, validation)
+    let unknown = normalize(call.scope, &mut value, validation, Nulls::Dropped)
         .map_err(|abnormal| abnormal.refused(cannot))?;
     judge(call, validation, &duplicates, unknown, |text| {
         cannot(&format!("strict decoding error: {text}"))
@@ -111,11 +118,21 @@ pub(crate) enum Abnormal {
     TooLarge(TooLarge),
 }
 
+/// What becomes of a null that is no value of its field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Nulls {
+    /// It is as if it were not there, or the default takes its place.
+    Dropped,
+    /// The default takes its place, or else it is a wrong value, for custom resources: Kubernetes decodes no apply by their schema.
+    Judged,
+}
+
 /// Brings an object of a client into the form that the schema allows; returns what was unknown, where that is asked for.
 pub(crate) fn normalize(
     scope: &ResourceScope,
     value: &mut Value,
     validation: FieldValidation,
+    nulls: Nulls,
 ) -> Result<Vec<String>, Abnormal> {
     let schema = &scope.version.schema;
     let unknown = match validation {
@@ -130,7 +147,9 @@ pub(crate) fn normalize(
     structural::coerce_metadata(value, schema, MalformedFields::Refused)
         .map_err(|error| Abnormal::Malformed(error.to_string()))?;
     structural::prune(value, schema);
-    structural::drop_nulls(value, schema);
+    if nulls == Nulls::Dropped || typing.type_check() == TypeCheck::OnDecoding {
+        structural::drop_nulls(value, schema);
+    }
     typing.default(version, value).map_err(Abnormal::TooLarge)?;
     if resets_owners {
         // One empty entry asks for the same, and stays.
@@ -156,15 +175,15 @@ pub(super) fn retype(object: &mut Value, expected: &GroupVersionKind) -> Result<
     let Some(fields) = object.as_object_mut() else {
         return Ok(());
     };
+    if let Some(cause) = untyped_fields(fields) {
+        return Err(cause);
+    }
     if fields.get("kind").is_none_or(is_blank) {
         fields.insert("kind".to_owned(), Value::from(expected.kind.as_str()));
     }
     let (said, wanted) = (meta::api_version(object), expected.api_version());
     if said == wanted && meta::kind(object) == expected.kind {
         return Ok(());
-    }
-    if said.matches('/').count() > 1 {
-        return Err(format!("unexpected GroupVersion string: {said}"));
     }
     Err(mismatch(object, expected).unwrap_or_else(|| wrong_version(said, &wanted)))
 }
@@ -224,6 +243,22 @@ pub(super) fn judge(
     }
 }
 
+/// Parses options in a body. What is wrong is said without what they were to be.
+pub(super) fn parse_options(
+    media: MediaType,
+    bytes: &[u8],
+    expected: &GroupVersionKind,
+) -> Result<Value, Refusal> {
+    let parsed = match media {
+        MediaType::Json => json::parse_strict(bytes)
+            .map(|(value, _)| value)
+            .map_err(|error| not_parsed(&error)),
+        MediaType::Yaml => parse_yaml(bytes).map(|parsed| parsed.value),
+        _ => return Ok(parse(media, bytes, expected)?.value),
+    };
+    parsed.map_err(|cause| Status::bad_request(cause).into())
+}
+
 /// Parses a body by its media type.
 pub(super) fn parse(
     media: MediaType,
@@ -247,13 +282,8 @@ pub(super) fn parse(
         | MediaType::JsonPatch
         | MediaType::MergePatch
         | MediaType::StrategicMergePatch => {
-            let (value, paths) = json::parse_strict(bytes).map_err(|error| {
-                let cause = format!(
-                    "couldn't get version/kind; json parse error: {}",
-                    json_error(&error)
-                );
-                unrecognized(expected, &cause, bytes)
-            })?;
+            let (value, paths) = json::parse_strict(bytes)
+                .map_err(|error| unrecognized(expected, &not_parsed(&error), bytes))?;
             Ok(Parsed {
                 value,
                 duplicates: Duplicates::json(paths),
@@ -290,6 +320,11 @@ fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
+fn not_parsed(error: &json::ParseJsonError) -> String {
+    let error = json_error(error);
+    format!("couldn't get version/kind; json parse error: {error}")
+}
+
 /// A syntax error in the words of Go, where they differ most.
 pub(super) fn json_error(error: &json::ParseJsonError) -> String {
     let text = error.to_string();
@@ -299,12 +334,39 @@ pub(super) fn json_error(error: &json::ParseJsonError) -> String {
     text
 }
 
+/// Why the type that an object says cannot be read, in Kubernetes' words.
+pub(super) fn untyped(object: &Value) -> Option<String> {
+    untyped_fields(object.as_object()?)
+}
+
+fn untyped_fields(fields: &serde_json::Map<String, Value>) -> Option<String> {
+    for name in ["apiVersion", "kind"] {
+        let said = fields.get(name);
+        if let Some(said) = said.filter(|said| !said.is_null() && !said.is_string()) {
+            let found = go_json_type(said);
+            return Some(format!(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go struct field .{name} of type string"
+            ));
+        }
+    }
+    let said = fields.get("apiVersion").and_then(Value::as_str);
+    let said = said.filter(|said| said.matches('/').count() > 1)?;
+    Some(format!("unexpected GroupVersion string: {said}"))
+}
+
 fn check_type(
     value: &mut Value,
     expected: &GroupVersionKind,
     check: TypeCheck,
     bytes: &[u8],
 ) -> Result<(), Refusal> {
+    if value.is_null() {
+        if check == TypeCheck::OnValidation {
+            let cause = "Object 'Kind' is missing in 'null'";
+            return Err(unrecognized(expected, cause, bytes));
+        }
+        *value = Value::Object(serde_json::Map::new());
+    }
     let found = go_json_type(value);
     let Some(fields) = value.as_object_mut() else {
         let cause = format!(
@@ -314,6 +376,9 @@ fn check_type(
         );
         return Err(unrecognized(expected, &cause, bytes));
     };
+    if let Some(cause) = untyped_fields(fields) {
+        return Err(unrecognized(expected, &cause, bytes));
+    }
     let api_version = expected.api_version();
     let blank = |fields: &serde_json::Map<String, Value>, name: &str| {
         fields
@@ -379,18 +444,6 @@ fn mismatch(value: &Value, expected: &GroupVersionKind) -> Option<String> {
         ))
     } else {
         None
-    }
-}
-
-/// A JSON type as Go's decoder names it.
-pub(super) fn go_json_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
     }
 }
 

@@ -83,7 +83,7 @@ pub(super) async fn options(call: &Call<'_>, body: RequestBody) -> Result<Delete
     let supported = [MediaType::Json, MediaType::Yaml, MediaType::Protobuf];
     let media = negotiate::content_type(&call.parts.headers, &supported)?;
     let expected = api::GroupVersionKind::new("meta.k8s.io", "v1", "DeleteOptions");
-    let value = decode::parse(media, &bytes, &expected)?.value;
+    let value = decode::parse_options(media, &bytes, &expected)?;
     call.context.note_document(&value);
     Ok(DeleteOptions::from_value(&value)?)
 }

@@ -3,23 +3,22 @@
 //! The answer is the list of what was there. An object that someone else deletes at the same time is not missed.
 //! Source: apiserver/pkg/registry/generic/registry/store.go (DeleteCollection).
 
+use api::ListMeta;
 use api::query::{DeleteOptions, ListOptions};
 use futures::future::try_join_all;
-use http::StatusCode;
-use serde_json::{Value, json};
+use serde_json::Value;
 use storage::Entry;
 
 use super::delete::{Deleted, delete_admitted, options};
-use super::list::read;
+use super::list::{self, read};
 use super::output::Shown;
 use super::selection::Selection;
 use super::{convert, tried};
 use crate::admit;
 use crate::call::{Call, Target};
 use crate::negotiate::Offer;
-use crate::objects::parse_key;
+use crate::objects::{RevisionSlot, encode, parse_key};
 use crate::refusal::Refusal;
-use crate::respond;
 use crate::respond::{RequestBody, Response};
 
 /// Deletions under way at once: they share commits.
@@ -30,7 +29,7 @@ pub(super) async fn delete_collection(
     body: RequestBody,
 ) -> Result<Response, Refusal> {
     let cluster = call.cluster()?;
-    let form = call.form(Offer::Message)?;
+    let form = call.form(Offer::List)?;
     let list_options = ListOptions::from_query(call.query)?;
     let selection = Selection::new(call, &list_options)?;
     let options = options(call, body).await?;
@@ -46,7 +45,7 @@ pub(super) async fn delete_collection(
         })
     };
     let targets: Vec<Target> = page.entries.iter().filter_map(target_of).collect();
-    let mut items = Vec::with_capacity(targets.len());
+    let mut items: Vec<Value> = Vec::with_capacity(targets.len());
     for some in targets.chunks(CONCURRENT_COUNT) {
         let deletions: Vec<_> = some
             .iter()
@@ -54,13 +53,14 @@ pub(super) async fn delete_collection(
             .collect();
         items.extend(try_join_all(deletions).await?.into_iter().flatten());
     }
-    let kind = &call.scope.kind;
-    let list = json!({
-        "kind": kind.list_kind, "apiVersion": call.scope.version.api_version,
-        "metadata": {"resourceVersion": revision.to_string()},
-        "items": items,
-    });
-    respond::value(StatusCode::OK, form, &list)
+    let metadata = ListMeta {
+        resource_version: revision.to_string(),
+        ..ListMeta::default()
+    };
+    let encoded = items
+        .iter()
+        .map(|item| encode(item, RevisionSlot::Keep).bytes.into());
+    list::answer(call, form, metadata, encoded.collect())
 }
 
 async fn delete_one(

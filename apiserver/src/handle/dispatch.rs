@@ -51,9 +51,6 @@ pub(super) async fn serve(
         gathered,
         ..Call::new(shared, scope, request, &query)?
     };
-    if let Some(warning) = &scope.version.deprecation {
-        call.context.warn(warning.as_str());
-    }
     let named = call.info.names_object;
     if !is_served(&call) {
         return Err(Refusal::no_such_method());

@@ -25,6 +25,7 @@ use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
 use crate::respond;
 use crate::respond::Response;
+use crate::strategy::typing::ListForm;
 use crate::table;
 
 use frame::Framed;
@@ -57,7 +58,17 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Response, Refusal> {
     page.entries =
         convert::ready(call.shared, call.scope, page.entries, call.context.deadline).await?;
     let metadata = metadata(&selection, &page);
-    let items = dress(call, form, items(call, &page, &selection)?)?;
+    answer(call, form, metadata, items(call, &page, &selection)?)
+}
+
+/// Answers with a list of objects, in the form that the client asks for.
+pub(super) fn answer(
+    call: &Call<'_>,
+    form: Negotiated,
+    metadata: ListMeta,
+    items: Vec<Bytes>,
+) -> Result<Response, Refusal> {
+    let items = dress(call, form, items)?;
     render(call, form, metadata, items)
 }
 
@@ -314,7 +325,14 @@ fn render(
     if form.encoding == Encoding::Protobuf {
         return respond::message_list((version, kind), &metadata, items);
     }
-    let framed = Framed::new(kind, version, &metadata, items);
+    let of = (kind, version);
+    let framed = match (form.shape, call.scope.typing().list_form()) {
+        (Shape::Object, ListForm::Typed) => {
+            Framed::typed(of, &metadata, items, &call.scope.version.lead)
+        }
+        (Shape::Object, ListForm::Untyped) => Framed::untyped(of, &metadata, items),
+        _ => Framed::new(of, &metadata, items),
+    };
     let length = framed.length();
     Ok(respond::json_chunks(form, framed, Some(length)))
 }

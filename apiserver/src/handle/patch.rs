@@ -14,7 +14,7 @@ use api::{FieldError, FieldPath, GroupKind, GroupVersionKind, Status, meta};
 use schema::strategic::strategic_merge;
 use serde_json::Value;
 
-use super::decode::{self, Duplicates, Parsed};
+use super::decode::{self, Duplicates, Nulls, Parsed};
 use super::fields::{self, Force};
 use super::received::receive;
 use super::update::{self, Absent, Change};
@@ -40,9 +40,10 @@ pub(super) async fn patch(call: &Call<'_>, body: RequestBody) -> Result<Response
     let form = call.form(Offer::Object)?;
     let bytes = receive(call.context, body).await?;
     let options = PatchOptions::from_query(call.query, kind)?;
-    let patch = parse(kind, &bytes, options)?;
-    call.context.note_document(&patch.body);
     let target = call.target()?;
+    let patch =
+        parse(kind, &bytes, options).map_err(|refusal| or_absent(call, kind, &target, refusal))?;
+    call.context.note_document(&patch.body);
     let make = |live: Option<&Value>| make(call, &target, &patch, live);
     let applies = kind == PatchKind::Apply;
     let creates = applies && call.endpoint == Endpoint::Main;
@@ -62,6 +63,21 @@ pub(super) async fn patch(call: &Call<'_>, body: RequestBody) -> Result<Response
     };
     let written = update::run(call, &target, &change).await?;
     update::respond(call, form, &written).await
+}
+
+/// The refusal of a patch that cannot be read: what is to be patched is looked for before.
+pub(super) fn or_absent(
+    call: &Call<'_>,
+    kind: PatchKind,
+    target: &Target,
+    refusal: Refusal,
+) -> Refusal {
+    let is_there = call.shared.store.get(&target.key).is_some();
+    if is_there || kind == PatchKind::Apply {
+        refusal
+    } else {
+        call.not_found(&target.name)
+    }
 }
 
 /// The form of a patch.
@@ -92,18 +108,23 @@ pub(super) fn parse(
             .map_err(|cause| Status::bad_request(format!("error decoding YAML: {cause}")))?,
         PatchKind::Json | PatchKind::Merge | PatchKind::Strategic => {
             let (value, paths) = api::json::parse_strict(bytes)
-                .map_err(|error| not_decoded(&decode::json_error(&error)))?;
+                .map_err(|error| not_decoded(kind, &decode::json_error(&error)))?;
             Parsed {
                 value,
                 duplicates: Duplicates::json(paths),
             }
         }
     };
+    let body = match (kind, body) {
+        // No operations.
+        (PatchKind::Json, Value::Null) => Value::Array(Vec::new()),
+        (PatchKind::Strategic, Value::Null) => Value::Object(serde_json::Map::new()),
+        (_, body) => body,
+    };
     let found = decode::go_json_type(&body);
     let wrong = |wanted: &str| {
-        not_decoded(&format!(
-            "json: cannot unmarshal {found} into Go value of type {wanted}"
-        ))
+        let cause = format!("json: cannot unmarshal {found} into Go value of type {wanted}");
+        not_decoded(kind, &cause)
     };
     match kind {
         PatchKind::Json => {
@@ -115,8 +136,15 @@ pub(super) fn parse(
                 .and(operations::unknown_members(operations))
                 .prefixed("json patch ");
         }
+        PatchKind::Merge if body.is_null() => {
+            return Err(Status::bad_request("Invalid JSON Patch").into());
+        }
         PatchKind::Merge | PatchKind::Strategic if !body.is_object() => {
             return Err(wrong("map[string]interface {}"));
+        }
+        // Which is an object without anything.
+        PatchKind::Apply if body.is_null() => {
+            return Err(Status::bad_request("invalid object type: /, Kind=").into());
         }
         PatchKind::Apply if !body.is_object() => {
             let text = format!(
@@ -135,8 +163,12 @@ pub(super) fn parse(
     })
 }
 
-fn not_decoded(cause: &str) -> Refusal {
-    Status::bad_request(format!("error decoding patch: {cause}")).into()
+fn not_decoded(kind: PatchKind, cause: &str) -> Refusal {
+    let before = match kind {
+        PatchKind::Strategic => "",
+        _ => "error decoding patch: ",
+    };
+    Status::bad_request(format!("{before}{cause}")).into()
 }
 
 /// Makes the new object.
@@ -148,7 +180,7 @@ fn make(
 ) -> Result<Value, Refusal> {
     let options = &patch.options;
     if patch.kind == PatchKind::Apply {
-        return apply(call, target, patch, live);
+        return apply(call, patch, live);
     }
     let Some(live) = live else {
         return Err(call.not_found(&target.name));
@@ -159,10 +191,17 @@ fn make(
     }
     if call.scope.typing().type_check() == TypeCheck::OnDecoding {
         retype(patch.kind, live, &mut object, call.scope.gvk())?;
+    } else if let Some(cause) = decode::untyped(&object) {
+        return Err(invalid(&object, &cause));
     }
     let sent = object.clone();
-    let unknown = decode::normalize(call.scope, &mut object, options.field_validation)
-        .map_err(|abnormal| abnormal.refused(|cause| invalid(&sent, cause)))?;
+    let unknown = decode::normalize(
+        call.scope,
+        &mut object,
+        options.field_validation,
+        Nulls::Dropped,
+    )
+    .map_err(|abnormal| abnormal.refused(|cause| invalid(&sent, cause)))?;
     decode::judge(
         call,
         options.field_validation,
@@ -235,19 +274,9 @@ pub(super) fn patched(call: &Call<'_>, patch: &Patch, mut object: Value) -> Resu
     }
 }
 
-fn apply(
-    call: &Call<'_>,
-    target: &Target,
-    patch: &Patch,
-    live: Option<&Value>,
-) -> Result<Value, Refusal> {
+fn apply(call: &Call<'_>, patch: &Patch, live: Option<&Value>) -> Result<Value, Refusal> {
     let options = &patch.options;
-    let mut config = patch.body.clone();
-    let is_nameless = meta::name(&config).is_empty();
-    // One that is to be created has to say its name.
-    if live.is_some() && is_nameless && config.get("metadata").is_none_or(Value::is_object) {
-        meta::set_name(&mut config, &target.name);
-    }
+    let config = patch.body.clone();
     let said = meta::uid(&config).to_owned();
     let force = if options.force { Force::Yes } else { Force::No };
     let unknown = match options.field_validation {
@@ -267,8 +296,13 @@ fn apply(
     if live.is_none() && said.is_empty() {
         meta::remove_field(&mut object, "uid");
     }
-    decode::normalize(call.scope, &mut object, FieldValidation::Ignore)
-        .map_err(|abnormal| abnormal.refused(|cause| Status::bad_request(cause).into()))?;
+    decode::normalize(
+        call.scope,
+        &mut object,
+        FieldValidation::Ignore,
+        Nulls::Judged,
+    )
+    .map_err(|abnormal| abnormal.refused(|cause| Status::bad_request(cause).into()))?;
     fields::drop_repeated_owners(call, &mut object);
     Ok(object)
 }

@@ -81,7 +81,7 @@ fn validate(call: &Call<'_>, object: &Value, live: Option<&Value>) -> Result<(),
     if let Some(live) = live {
         errors.extend(validation::validate_object_meta_update(object, live, &path));
     }
-    let found = typing.validate_schema(version, call.endpoint, object, live);
+    let found = typing.validate_schema(version, call.endpoint, object, live, &errors);
     let own = (strategy.validate)(object, live);
     // A value that a strategy names is often also none of those that the schema lists.
     let is_named = |error: &FieldError| {

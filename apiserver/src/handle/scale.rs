@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use api::query::{FieldValidation, PatchKind, PatchOptions, UpdateOptions};
+use api::query::{PatchKind, PatchOptions, UpdateOptions};
 use api::{GroupKind, GroupVersionKind, Status, meta};
 use http::StatusCode;
 use schema::Schema;
@@ -48,6 +48,10 @@ pub(super) async fn update(call: &Call<'_>, body: RequestBody) -> Result<Respons
     let options = UpdateOptions::from_query(call.query)?;
     let mut sent = decode(media, &bytes, &scale_kind())?;
     call.context.note_object(&sent);
+    if let Some(wrong) = not_a_count(&sent) {
+        let text = format!("{KIND} in version \"v1\" cannot be handled as a {KIND}: {wrong}");
+        return Err(Status::bad_request(text).into());
+    }
     let target = call.target()?;
     target.check(&mut sent)?;
     let make = |live: Option<&Value>| {
@@ -65,9 +69,10 @@ pub(super) async fn patch(call: &Call<'_>, body: RequestBody) -> Result<Response
     let form = negotiate::accept(call.parts, Offer::Message)?;
     let bytes = receive(call.context, body).await?;
     let options = PatchOptions::from_query(call.query, kind)?;
-    let patch = patch::parse(kind, &bytes, options)?;
-    call.context.note_document(&patch.body);
     let target = call.target()?;
+    let patch = patch::parse(kind, &bytes, options)
+        .map_err(|refusal| patch::or_absent(call, kind, &target, refusal))?;
+    call.context.note_document(&patch.body);
     let make = |live: Option<&Value>| {
         let live = live.ok_or_else(|| call.not_found(&target.name))?;
         let before = owned_scale(call, live)?;
@@ -85,17 +90,14 @@ fn patched(call: &Call<'_>, patch: &Patch, before: &Value) -> Result<Value, Refu
     }
     let mut scale = patch::patched(call, patch, before.clone())?;
     patch::retype(patch.kind, before, &mut scale, &scale_kind())?;
-    if let Some(other) = not_a_count(&scale) {
-        let text = format!(
-            "json: cannot unmarshal {other} into Go struct field ScaleSpec.spec.replicas of type int32"
-        );
-        return Err(patch::invalid(&scale, &text));
+    if let Some(wrong) = not_a_count(&scale) {
+        return Err(patch::invalid(&scale, &wrong));
     }
     decode::judge(
         call,
-        FieldValidation::Warn,
+        patch.options.field_validation,
         &patch.duplicates,
-        Vec::new(),
+        schema::structural::unknown_fields(&scale, &*schema()?),
         |text| Status::bad_request(text).into(),
     )?;
     track(call, before, &mut scale, manager)?;
@@ -240,14 +242,20 @@ fn into_object(
     Ok(object)
 }
 
-/// What a scale has in the place of its count, where that is no integer.
-fn not_a_count(scale: &Value) -> Option<&'static str> {
+/// Why the count of a scale cannot be read, where it is no integer of 32 bits.
+fn not_a_count(scale: &Value) -> Option<String> {
     let replicas = scale.get("spec")?.get("replicas")?;
     let is_count = replicas.is_null()
         || replicas
             .as_i64()
             .is_some_and(|it| i32::try_from(it).is_ok());
-    (!is_count).then(|| decode::go_json_type(replicas))
+    let found = match replicas {
+        Value::Number(number) => format!("number {number}"),
+        other => decode::go_json_type(other).to_owned(),
+    };
+    (!is_count).then(|| {
+        format!("json: cannot unmarshal {found} into Go struct field ScaleSpec.spec.replicas of type int32")
+    })
 }
 
 /// Makes the scale of an object.

@@ -12,8 +12,9 @@ use api::wheelhouse::origin::{difference, is_shared, shared};
 use api::{Status, meta};
 use serde_json::{Map, Value, json};
 
+use super::decode::{self, Nulls};
 use super::write::Mode;
-use super::{decode, prepare, tried};
+use super::{prepare, tried};
 use crate::admit::{author, origin};
 use crate::call::{Call, SpokeVerb, SpokeWrite, SpokeWrites, Target};
 use crate::refusal::Refusal;
@@ -67,7 +68,7 @@ pub(super) async fn write(
         meta::resource_version(&taken),
     );
     if take_over(object, &taken) {
-        decode::normalize(call.scope, object, FieldValidation::Ignore)
+        decode::normalize(call.scope, object, FieldValidation::Ignore, Nulls::Dropped)
             .map_err(|abnormal| abnormal.refused(|cause| Status::bad_request(cause).into()))?;
         prepare::validate_update(call, object, live)?;
     }

@@ -45,9 +45,9 @@ pub(super) enum Absent {
 /// PUT.
 pub(super) async fn update(call: &Call<'_>, body: RequestBody) -> Result<Response, Refusal> {
     let form = call.form(Offer::Object)?;
-    let media = negotiate::content_type(&call.parts.headers, call.scope.typing().object_media())?;
     let bytes = receive(call.context, body).await?;
     let options = UpdateOptions::from_query(call.query)?;
+    let media = negotiate::content_type(&call.parts.headers, call.scope.typing().object_media())?;
     let mut sent = decode::object(call, media, &bytes, options.field_validation)?;
     call.context.note_object(&sent);
     let target = call.target()?;

@@ -68,7 +68,10 @@ pub(super) async fn insert(
     oversize: Oversize,
 ) -> Result<Shown, Failure> {
     let generated = meta::name(&object).is_empty() && !meta::generate_name(&object).is_empty();
-    let mut target = call.target_named_or_empty(meta::name(&object))?;
+    let mut target = match call.target_named_or_empty(meta::name(&object)) {
+        Ok(target) => target,
+        Err(refusal) => return Err(unnamable(call, object, refusal)),
+    };
     admit::admit_create(call, &target, &mut object, mode == Mode::DryRun).await?;
     let mut attempt = 0;
     loop {
@@ -92,6 +95,14 @@ pub(super) async fn insert(
             done => return done,
         }
     }
+}
+
+/// The refusal of an object whose name cannot be one of a path: by all that is wrong with it.
+fn unnamable(call: &Call<'_>, mut object: Value, refusal: Refusal) -> Failure {
+    let judged = prepare::prepare_create(call, &mut object)
+        .map_err(too_much_memory)
+        .and_then(|()| prepare::validate_create(call, &object));
+    Failure::Refused(judged.err().unwrap_or(refusal))
 }
 
 async fn insert_named(

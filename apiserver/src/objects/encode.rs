@@ -1,6 +1,10 @@
 //! The canonical encoding, with a place for the revision.
 
-use serde_json::{Map, Value};
+use std::io;
+
+use serde::Serialize as _;
+use serde_json::ser::{Formatter, Serializer};
+use serde_json::{Map, Number, Value};
 
 /// What `metadata.resourceVersion` of the encoded object is to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +61,21 @@ struct Writer {
     bytes: Vec<u8>,
     stamp: Option<usize>,
     slot: RevisionSlot,
+}
+
+/// Writes floats as Go does: an integral one is an integer to whoever reads it.
+struct GoNumbers;
+
+// === impl GoNumbers ===
+
+impl Formatter for GoNumbers {
+    fn write_f64<W: io::Write + ?Sized>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
+        let mut text = String::new();
+        if let Some(number) = Number::from_f64(value) {
+            dialect::json::push_number(&mut text, &number);
+        }
+        writer.write_all(text.as_bytes())
+    }
 }
 
 /// The fields that come first, in this order.
@@ -136,6 +155,8 @@ impl Writer {
     }
 
     fn value(&mut self, value: &Value) {
-        serde_json::to_writer(&mut self.bytes, value).expect("a JSON value is written to memory");
+        let mut serializer = Serializer::with_formatter(&mut self.bytes, GoNumbers);
+        let written = value.serialize(&mut serializer);
+        written.expect("a JSON value is written to memory");
     }
 }

@@ -7,6 +7,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use dialect::base64::{self as dialect_base64, illegal_base64};
 use serde::{Deserialize, Serialize};
 
 /// Where the next page of a list begins.
@@ -22,8 +23,8 @@ pub struct ContinueToken {
 #[derive(Debug, thiserror::Error)]
 pub enum ContinueTokenError {
     /// It is not base64, or not the JSON that we made.
-    #[error("continue key is not valid")]
-    Malformed,
+    #[error("continue key is not valid: {0}")]
+    Malformed(String),
     /// Its version is unknown.
     #[error("continue key is not valid: unknown version")]
     Version,
@@ -33,6 +34,7 @@ pub enum ContinueTokenError {
 }
 
 const VERSION: &str = "meta.k8s.io/v1";
+const NO_REVISION: &str = "incorrect encoded start resourceVersion (version meta.k8s.io/v1)";
 
 /// The token as it is in JSON.
 #[derive(Serialize, Deserialize)]
@@ -68,12 +70,12 @@ impl ContinueToken {
 
     /// Reads a token that a client sends back.
     pub fn decode(text: &str) -> Result<Self, ContinueTokenError> {
-        let malformed = |_cause| ContinueTokenError::Malformed;
-        let bytes = URL_SAFE_NO_PAD
-            .decode(text.trim_end_matches('='))
-            .map_err(malformed)?;
-        let malformed = |_cause| ContinueTokenError::Malformed;
-        let wire: Wire<'_> = serde_json::from_slice(&bytes).map_err(malformed)?;
+        let text = text.trim_end_matches('=');
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_cause| {
+            ContinueTokenError::Malformed(illegal_base64(text, dialect_base64::URL))
+        })?;
+        let wire: Wire<'_> = serde_json::from_slice(&bytes)
+            .map_err(|cause| ContinueTokenError::Malformed(cause.to_string()))?;
         if wire.v != VERSION {
             return Err(ContinueTokenError::Version);
         }
@@ -82,11 +84,11 @@ impl ContinueToken {
         }
         let revision = match wire.rv {
             -1 => None,
-            rv => Some(u64::try_from(rv).map_err(|_negative| ContinueTokenError::Malformed)?),
+            rv => match u64::try_from(rv) {
+                Ok(revision) if revision > 0 => Some(revision),
+                _ => return Err(ContinueTokenError::Malformed(NO_REVISION.to_owned())),
+            },
         };
-        if revision == Some(0) {
-            return Err(ContinueTokenError::Malformed);
-        }
         Ok(Self {
             revision,
             start: wire.start,

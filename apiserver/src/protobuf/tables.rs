@@ -171,6 +171,8 @@ impl FieldRule {
             FieldKind::Boolean => "bool".to_owned(),
             FieldKind::Double | FieldKind::Float => "float64".to_owned(),
             FieldKind::Bytes => "[]uint8".to_owned(),
+            FieldKind::Time => "v1.Time".to_owned(),
+            FieldKind::MicroTime => "v1.MicroTime".to_owned(),
             FieldKind::Message(name) => {
                 let mut parts = name.rsplit('.');
                 let (kind, version, group) = (parts.next(), parts.next(), parts.next());

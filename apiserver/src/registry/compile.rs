@@ -1,5 +1,6 @@
 //! From a definition to the scopes of its versions; each content is compiled once and shared by all clusters.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
 
@@ -263,6 +264,23 @@ fn compile(blueprint: &Blueprint, content: u64) -> Result<Compiled, CompileError
     })
 }
 
+/// Source: `apiextensions-apiserver/pkg/apiserver/customresource_handler.go` (`defaultDeprecationWarning`).
+fn standard_deprecation(spec: &DefinitionSpec, version: &DefinitionVersion) -> String {
+    let name = |version: &DefinitionVersion| {
+        let gvk = spec.gvk(&version.name);
+        format!("{} {}", gvk.api_version(), gvk.kind)
+    };
+    let is_better = |other: &&DefinitionVersion| {
+        let order = api::version::compare(&other.name, &version.name);
+        other.served && !other.deprecated && order == Ordering::Less
+    };
+    let better = spec.versions.iter().filter(is_better);
+    match better.min_by(|a, b| api::version::compare(&a.name, &b.name)) {
+        Some(better) => format!("{} is deprecated; use {}", name(version), name(better)),
+        None => format!("{} is deprecated", name(version)),
+    }
+}
+
 fn version_rules(
     spec: &DefinitionSpec,
     version: &DefinitionVersion,
@@ -284,8 +302,8 @@ fn version_rules(
     let gvk = spec.gvk(&version.name);
     let api_version = gvk.api_version();
     let deprecation = version.deprecated.then(|| {
-        let standard = || format!("{api_version} {} is deprecated", gvk.kind);
-        version.deprecation_warning.clone().unwrap_or_else(standard)
+        let own = version.deprecation_warning.clone();
+        own.unwrap_or_else(|| standard_deprecation(spec, version))
     });
     let selectable = version.selectable_fields.iter().map(|field| {
         let path = field.json_path.trim_start_matches('.');

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use api::growth::TooLarge;
 use api::validation::NameRule;
-use api::{FieldError, FieldErrorKind, FieldPath, GroupKind};
+use api::{FieldError, FieldPath, GroupKind};
 use schema::Schema;
 use schema::fieldmanager::{FieldSet, Model};
 use schema::validate::Findings;
@@ -15,11 +15,11 @@ use serde_json::Value;
 
 use super::endpoint::Endpoint;
 use super::fields::{copy_metadata, put};
-use super::go_types::go_type_error;
+use super::go_types::{go_type_error, is_empty_bytes};
 use super::rules::{
     AfterCommit, AuthorStamp, Generation, Grants, PutOfAbsent, PutWithoutVersion, TypeCheck,
 };
-use super::typing::Typing;
+use super::typing::{ListForm, Typing};
 use super::version::VersionRules;
 use super::{Deletion, Strategy};
 use crate::negotiate::MediaType;
@@ -81,6 +81,10 @@ impl Typing for GoTypes {
         ]
     }
 
+    fn list_form(&self) -> ListForm {
+        ListForm::Typed
+    }
+
     fn type_check(&self) -> TypeCheck {
         TypeCheck::OnDecoding
     }
@@ -99,11 +103,11 @@ impl Typing for GoTypes {
         let schema = &version.schema;
         // Go takes null for any type: clients send `creationTimestamp: null` with every object.
         schema::builtin::read_nulls(object, schema);
+        let misread = protobuf::read_texts(object, &version.api_version, &version.gvk.kind).err();
         // A value of a wrong type is no finding of validation but cannot be read at all.
         let errors = schema::validate(object, schema, None);
-        let mut errors = errors.iter();
-        if let Some(error) = errors.find(|error| error.kind == FieldErrorKind::TypeInvalid) {
-            return Err(go_type_error(version, error));
+        if let Some(text) = go_type_error(version, object, misread, &errors) {
+            return Err(text);
         }
         protobuf::omit_zeros(object, &version.api_version, &version.gvk.kind);
         Ok(())
@@ -139,9 +143,12 @@ impl Typing for GoTypes {
         _endpoint: Endpoint,
         object: &Value,
         _live: Option<&Value>,
+        _before: &[FieldError],
     ) -> Findings {
+        let mut errors = schema::builtin::validate(object, &version.schema);
+        errors.retain(|error| !is_empty_bytes(error));
         Findings {
-            errors: schema::builtin::validate(object, &version.schema),
+            errors,
             warnings: Vec::new(),
         }
     }

@@ -16,11 +16,11 @@ use serde_json::Value;
 
 use super::endpoint::Endpoint;
 use super::fields::put;
-use super::paths::at;
+use super::paths::segments;
 use super::rules::{
     AfterCommit, AuthorStamp, Generation, Grants, PutOfAbsent, PutWithoutVersion, TypeCheck,
 };
-use super::typing::Typing;
+use super::typing::{ListForm, Typing};
 use super::version::{StatusMode, VersionRules};
 use super::{Deletion, Strategy};
 use crate::negotiate::MediaType;
@@ -77,19 +77,66 @@ fn validate_scale(version: &VersionRules, object: &Value) -> Vec<FieldError> {
     };
     let mut errors = Vec::new();
     for path in [&paths.spec_replicas, &paths.status_replicas] {
-        let Some(count) = at(object, path).and_then(Value::as_i64) else {
-            continue;
-        };
         let field = FieldPath::new(path.as_str());
-        if count < 0 {
-            let detail = "should be a non-negative integer";
-            errors.push(FieldError::invalid(&field, count, detail));
-        } else if count > i64::from(i32::MAX) {
-            let detail = format!("should be less than or equal to {}", i32::MAX);
-            errors.push(FieldError::invalid(&field, count, detail));
+        match nested(object, path, "int64", Value::as_i64) {
+            Err(detail) => errors.push(FieldError::invalid(&field, 0, detail)),
+            Ok(Some(count)) if count < 0 => {
+                let detail = "should be a non-negative integer";
+                errors.push(FieldError::invalid(&field, count, detail));
+            }
+            Ok(Some(count)) if count > i64::from(i32::MAX) => {
+                let detail = format!("should be less than or equal to {}", i32::MAX);
+                errors.push(FieldError::invalid(&field, count, detail));
+            }
+            Ok(_) => {}
         }
     }
+    if let Some(path) = &paths.label_selector
+        && let Err(detail) = nested(object, path, "string", |value| value.as_str().map(drop))
+    {
+        let field = FieldPath::new(path.as_str());
+        errors.push(FieldError::invalid(&field, "", detail));
+    }
     errors
+}
+
+/// Returns the value at a path, if there is one.
+///
+/// # Errors
+/// It is of another type, or something on the way is no object; in the words of apimachinery (`unstructured.NestedInt64`).
+fn nested<T>(
+    object: &Value,
+    path: &str,
+    go_type: &str,
+    read: impl FnOnce(&Value) -> Option<T>,
+) -> Result<Option<T>, String> {
+    let wrong = |names: &[&str], value: &Value, wanted: &str| {
+        format!(
+            ".{} accessor error: {} is of the type {}, expected {wanted}",
+            names.join("."),
+            dialect::value::plain(value),
+            dialect::value::type_name(value)
+        )
+    };
+    let names: Vec<&str> = segments(path).collect();
+    let mut value = object;
+    for (index, name) in names.iter().enumerate() {
+        let Some(fields) = value.as_object() else {
+            let way = names.get(..=index).unwrap_or_default();
+            return if value.is_null() {
+                Ok(None)
+            } else {
+                Err(wrong(way, value, "map[string]interface{}"))
+            };
+        };
+        let Some(inner) = fields.get(*name) else {
+            return Ok(None);
+        };
+        value = inner;
+    }
+    read(value)
+        .map(Some)
+        .ok_or_else(|| wrong(&names, value, go_type))
 }
 
 // === impl Unstructured ===
@@ -106,6 +153,10 @@ impl Typing for Unstructured {
             MediaType::MergePatch,
             MediaType::ApplyYaml,
         ]
+    }
+
+    fn list_form(&self) -> ListForm {
+        ListForm::Untyped
     }
 
     fn type_check(&self) -> TypeCheck {
@@ -176,13 +227,14 @@ impl Typing for Unstructured {
         endpoint: Endpoint,
         object: &Value,
         live: Option<&Value>,
+        before: &[FieldError],
     ) -> Findings {
         let part = if endpoint == Endpoint::Status {
             Part::Status
         } else {
             Part::Object
         };
-        let mut findings = inspect(object, &version.schema, live, part);
+        let mut findings = inspect(object, &version.schema, live, part, before);
         findings.errors.extend(validate_scale(version, object));
         findings
     }

@@ -2,8 +2,8 @@
 //!
 //! Source: kubernetes/pkg/registry/*/*/strategy.go (`AllowCreateOnUpdate`, `AllowUnconditionalUpdate`).
 
-use api::FieldError;
 use api::validation::NameRule;
+use api::{FieldError, FieldPath};
 use serde_json::Value;
 
 use super::built_in::BUILT_IN;
@@ -51,6 +51,11 @@ const CREATED_BY_PUT: Strategy = Strategy {
     ..VERSIONED
 };
 
+const LEASES: Strategy = Strategy {
+    validate: validate_lease,
+    ..CREATED_BY_PUT
+};
+
 /// Kinds that are named by an address.
 const ADDRESSES: Strategy = Strategy {
     name: NameRule::IpAddress,
@@ -62,6 +67,7 @@ pub(super) fn of(group: &str, resource: &str) -> &'static Strategy {
     match (group, resource) {
         ("policy", _) => &COUNTED_AND_VERSIONED,
         ("apiregistration.k8s.io", _) => &VERSIONED,
+        ("coordination.k8s.io", "leases") => &LEASES,
         ("coordination.k8s.io" | "node.k8s.io", _) => &CREATED_BY_PUT,
         ("discovery.k8s.io" | "flowcontrol.apiserver.k8s.io", _)
         | ("networking.k8s.io", "ingresses" | "ingressclasses" | "networkpolicies")
@@ -73,4 +79,24 @@ pub(super) fn of(group: &str, resource: &str) -> &'static Strategy {
 
 fn validate_priority_class(object: &Value, live: Option<&Value>) -> Vec<FieldError> {
     validate_fixed(object, live, &[&["value"], &["preemptionPolicy"]])
+}
+
+/// Source: kubernetes/pkg/apis/coordination/validation/validation.go.
+fn validate_lease(object: &Value, _live: Option<&Value>) -> Vec<FieldError> {
+    let (spec, path) = (&object["spec"], FieldPath::new("spec"));
+    let least = [
+        ("leaseDurationSeconds", 1, "must be greater than 0"),
+        ("leaseTransitions", 0, "must be greater than or equal to 0"),
+    ];
+    let too_small = least.into_iter().filter_map(|(name, least, detail)| {
+        let count = spec[name].as_i64().filter(|count| *count < least)?;
+        Some(FieldError::invalid(&path.child(name), count, detail))
+    });
+    let is_set = |name: &str| spec[name].as_str().is_some_and(|it| !it.is_empty());
+    let unled = is_set("preferredHolder") && !is_set("strategy");
+    let unled = unled.then(|| {
+        let detail = "may only be specified if `strategy` is defined";
+        FieldError::forbidden(&path.child("preferredHolder"), detail)
+    });
+    too_small.chain(unled).collect()
 }

@@ -18,6 +18,15 @@ use super::rules::TypeCheck;
 use super::version::VersionRules;
 use crate::negotiate::MediaType;
 
+/// How objects are listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ListForm {
+    /// As a Go struct, whose items have no type of their own.
+    Typed,
+    /// As whatever objects there are, each with its type; `continue` is told on the last page too.
+    Untyped,
+}
+
 /// How the objects of a kind are typed.
 pub(crate) trait Typing: fmt::Debug + Send + Sync {
     /// The media types in which an object may be sent.
@@ -25,6 +34,9 @@ pub(crate) trait Typing: fmt::Debug + Send + Sync {
 
     /// The media types in which a patch may be sent.
     fn patch_media(&self) -> &'static [MediaType];
+
+    /// How objects are listed.
+    fn list_form(&self) -> ListForm;
 
     /// When the type that an object says is checked.
     fn type_check(&self) -> TypeCheck;
@@ -59,13 +71,15 @@ pub(crate) trait Typing: fmt::Debug + Send + Sync {
     /// Returns what is wrong with the type that an object says; if anything is, nothing else is looked at.
     fn validate_type(&self, version: &VersionRules, object: &Value) -> Vec<FieldError>;
 
-    /// Validates an object against its schema. `live` is the object before the change; new objects have none.
+    /// Validates an object against its schema. `live` is the object before the change; new objects have none. `before` is
+    /// what is wrong with its metadata.
     fn validate_schema(
         &self,
         version: &VersionRules,
         endpoint: Endpoint,
         object: &Value,
         live: Option<&Value>,
+        before: &[FieldError],
     ) -> Findings;
 
     /// Validates the count of replicas that a `Scale` says.

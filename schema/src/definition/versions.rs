@@ -173,16 +173,36 @@ fn validate_parts(
         }
     }
     if belongs(common.selectable_fields) && !version.selectable_fields.is_empty() {
-        let parsed = schema_of(version).and_then(|schema| Schema::from_openapi(schema).ok());
-        if let Some(schema) = parsed {
-            errors.extend(selectable_fields(
-                version,
-                &schema,
-                &path.child("selectableFields"),
-            ));
+        let fields_path = path.child("selectableFields");
+        match schema_of(version).filter(|_| belongs(common.schema)) {
+            Some(schema) => {
+                let parsed = Schema::from_openapi(schema).ok();
+                let found = parsed.map(|schema| selectable_fields(version, &schema, &fields_path));
+                errors.extend(found.into_iter().flatten());
+            }
+            None => errors.push(FieldError::invalid(
+                &fields_path,
+                "",
+                place.asks_for_schema(),
+            )),
         }
     }
     errors
+}
+
+// === impl Place ===
+
+impl Place<'_> {
+    /// What a kube-apiserver says of selectable fields where there is no schema: also where all versions have the same schema and not the
+    /// same fields, or the other way round.
+    const fn asks_for_schema(self) -> &'static str {
+        match self {
+            Self::Spec(_) => "may only be set when validations.schema is included",
+            Self::Version(_) => {
+                "may only be set when `version.schema.openAPIV3Schema` is not included"
+            }
+        }
+    }
 }
 
 // === impl Common ===
@@ -194,16 +214,15 @@ impl Common {
                 .windows(2)
                 .all(|pair| matches!(pair, [left, right] if !differs(left, right)))
         };
-        let schema = same(|left, right| left.schema != right.schema);
         Self {
-            schema,
+            schema: same(|left, right| left.schema != right.schema),
             subresources: same(|left, right| left.subresources != right.subresources),
             columns: same(|left, right| {
                 left.additional_printer_columns != right.additional_printer_columns
             }),
-            // Judged by the schema, so with it.
-            selectable_fields: schema
-                && same(|left, right| left.selectable_fields != right.selectable_fields),
+            selectable_fields: same(|left, right| {
+                left.selectable_fields != right.selectable_fields
+            }),
         }
     }
 }

@@ -138,12 +138,13 @@ fn multiple(
         return;
     };
     let misfit = range.failure(Amount::Float(factor), "MultipleOf", place);
-    let (positive, divides, shown) = match amount {
+    let (positive, divides, factor, shown) = match amount {
         Amount::Integer(integer) if misfit.is_none() => {
             let factor = truncated(factor);
             (
                 factor > 0,
                 factor > 0 && integer % factor == 0,
+                Value::from(factor),
                 factor.to_string(),
             )
         }
@@ -154,7 +155,12 @@ fn multiple(
             } else {
                 float / factor
             };
-            (factor > 0.0, is_integral(quotient), dialect::float(factor))
+            (
+                factor > 0.0,
+                is_integral(quotient),
+                Value::from(factor),
+                dialect::float(factor),
+            )
         }
     };
     outcome.failures.extend(misfit);
@@ -163,15 +169,11 @@ fn multiple(
             "factor MultipleOf declared for {} must be positive: {shown}",
             place.path
         );
-        outcome.add(Failure::worded(place, factor_value(factor), text));
+        outcome.add(Failure::worded(place, factor, text));
     } else if !divides {
         let rest = format_args!("should be a multiple of {shown}");
         outcome.add(Failure::invalid(place, amount.value(), rest));
     }
-}
-
-fn factor_value(factor: f64) -> Value {
-    Value::from(factor)
 }
 
 /// The integer part, saturating.

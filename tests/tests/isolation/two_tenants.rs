@@ -5,7 +5,6 @@
 //! tenants see and what stands in their clusters must be the same too. So nothing has to be foretold, and every difference is
 //! something that one tenant has decided for the other.
 
-mod mask;
 mod sides;
 mod steps;
 
@@ -469,6 +468,7 @@ fn looks_of(tenant: usize, real: bool) -> Vec<String> {
 /// Returns where two masked answers differ.
 fn told(seen: &Value, wanted: &Value) -> String {
     let mut found = Vec::new();
-    mask::difference("", seen, wanted, &mut found);
+    let names = ("beside the other", "alone");
+    super::mask::difference("", (seen, wanted), names, &mut found);
     found.join("\n    ")
 }

@@ -15,6 +15,7 @@ const CHUNK_BYTES: usize = 4 * FRAME_BYTES;
 pub(super) struct Framed {
     head: Bytes,
     items: vec::IntoIter<Bytes>,
+    comma: &'static [u8],
     /// What did not fit into the last chunk.
     rest: Bytes,
     /// Bytes that are not in any chunk yet.
@@ -33,21 +34,59 @@ enum State {
 }
 
 const END: &[u8] = b"]}\n";
+/// What an object begins with.
+const OPENING: &str = "{";
+
+fn head((kind, api_version): (&str, &str), metadata: &str) -> String {
+    format!(r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{metadata},"items":["#)
+}
+
+fn to_text(metadata: &ListMeta) -> String {
+    serde_json::to_string(metadata).expect("list metadata is plain text")
+}
 
 // === impl Framed ===
 
 impl Framed {
-    pub(super) fn new(
-        kind: &str,
-        api_version: &str,
+    /// A list whose items are as they are given.
+    pub(super) fn new(of: (&str, &str), metadata: &ListMeta, items: Vec<Bytes>) -> Self {
+        Self::behind(head(of, &to_text(metadata)), items, b",")
+    }
+
+    /// [`Framed::new`], with a `continue` on the last page too.
+    ///
+    /// Source: `UnstructuredList.SetContinue` of apimachinery.
+    pub(super) fn untyped(of: (&str, &str), metadata: &ListMeta, items: Vec<Bytes>) -> Self {
+        let mut text = to_text(metadata);
+        if metadata.continue_token.is_empty() {
+            text.truncate(text.len().saturating_sub("}".len()));
+            let comma = if text.ends_with('{') { "" } else { "," };
+            text.push_str(comma);
+            text.push_str(r#""continue":""}"#);
+        }
+        Self::behind(head(of, &text), items, b",")
+    }
+
+    /// [`Framed::new`], of items that begin with `lead`, their type, which is left out.
+    pub(super) fn typed(
+        of: (&str, &str),
         metadata: &ListMeta,
-        items: Vec<Bytes>,
+        mut items: Vec<Bytes>,
+        lead: &[u8],
     ) -> Self {
-        let metadata = serde_json::to_string(metadata).expect("list metadata is plain text");
-        let head = format!(
-            r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{metadata},"items":["#
-        );
-        Self::behind(head, items)
+        let mut head = head(of, &to_text(metadata));
+        for item in &mut items {
+            let left_out = if item.starts_with(lead) {
+                lead.len()
+            } else {
+                OPENING.len()
+            };
+            let _type = item.split_to(left_out.min(item.len()));
+        }
+        if !items.is_empty() {
+            head.push_str(OPENING);
+        }
+        Self::behind(head, items, b",{")
     }
 
     /// Puts rows into a table that has none.
@@ -56,16 +95,16 @@ impl Framed {
         let mut head = serde_json::to_string(table).expect("a table is plain text and numbers");
         // The rows are its last field.
         head.truncate(head.len().saturating_sub("]}".len()));
-        Self::behind(head, rows)
+        Self::behind(head, rows, b",")
     }
 
-    fn behind(head: String, items: Vec<Bytes>) -> Self {
-        let separators = items.len().saturating_sub(1);
-        let length =
-            head.len() + items.iter().map(Bytes::len).sum::<usize>() + separators + END.len();
+    fn behind(head: String, items: Vec<Bytes>, comma: &'static [u8]) -> Self {
+        let commas = items.len().saturating_sub(1) * comma.len();
+        let length = head.len() + items.iter().map(Bytes::len).sum::<usize>() + commas + END.len();
         Self {
             head: head.into(),
             items: items.into_iter(),
+            comma,
             rest: Bytes::new(),
             left: length,
             state: State::Head,
@@ -99,7 +138,7 @@ impl Framed {
             }
             State::Comma => {
                 self.state = State::Item;
-                Some(Bytes::from_static(b","))
+                Some(Bytes::from_static(self.comma))
             }
             State::End | State::Done => None,
         }
@@ -136,7 +175,7 @@ impl Iterator for Framed {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -150,7 +189,7 @@ mod tests {
                 resource_version: "7".into(),
                 ..ListMeta::default()
             };
-            let framed = Framed::new("WidgetList", "example.com/v1", &metadata, items);
+            let framed = Framed::new(("WidgetList", "example.com/v1"), &metadata, items);
             let length = framed.length();
             let chunks: Vec<Bytes> = framed.collect();
             let (_, full) = chunks.split_last().expect("a chunk");
@@ -175,5 +214,51 @@ mod tests {
         let table: Table = serde_json::from_slice(&bytes).expect("a table");
         assert_eq!(table.rows.len(), 2);
         assert_eq!(table.rows[1].cells, [1]);
+    }
+
+    #[test]
+    fn a_typed_list_leaves_out_the_types_of_its_items_and_an_untyped_one_says_where_it_ends() {
+        const OF: (&str, &str) = ("WidgetList", "v1");
+        let lead = br#"{"apiVersion":"v1","kind":"Widget","#;
+        let metadata = |continue_token: &str| ListMeta {
+            resource_version: "7".into(),
+            continue_token: continue_token.into(),
+            ..ListMeta::default()
+        };
+        for count in 0..3 {
+            let items = || -> Vec<Bytes> {
+                let item = |index| format!(r#"{{"apiVersion":"v1","kind":"Widget","n":{index}}}"#);
+                (0..count).map(|index| item(index).into()).collect()
+            };
+            let typed: Vec<Value> = (0..count).map(|index| json!({"n": index})).collect();
+            let whole: Vec<Value> = (0..count)
+                .map(|index| json!({"apiVersion": "v1", "kind": "Widget", "n": index}))
+                .collect();
+            for (framed, want) in [
+                (
+                    Framed::typed(OF, &metadata(""), items(), lead),
+                    json!({"metadata": {"resourceVersion": "7"}, "items": typed}),
+                ),
+                (
+                    Framed::untyped(OF, &metadata(""), items()),
+                    json!({"metadata": {"resourceVersion": "7", "continue": ""}, "items": whole}),
+                ),
+                (
+                    Framed::untyped(OF, &metadata("x"), items()),
+                    json!({"metadata": {"resourceVersion": "7", "continue": "x"}, "items": whole}),
+                ),
+            ] {
+                let length = framed.length();
+                let bytes: Vec<u8> = framed.flatten().collect();
+                assert_eq!(bytes.len() as u64, length, "{count} items");
+                let mut list: Value = serde_json::from_slice(&bytes).expect("JSON");
+                let types = ["kind", "apiVersion"].map(|field| list[field].take());
+                assert_eq!(types, [json!("WidgetList"), json!("v1")], "{count} items");
+                let mut want = want;
+                want["kind"] = Value::Null;
+                want["apiVersion"] = Value::Null;
+                assert_eq!(list, want, "{count} items");
+            }
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! The operations of a JSON patch, as the library that Kubernetes uses treats them.
 //!
-//! It differs from RFC 6902 in one way that clients can see: `replace` of a member that is not there adds it.
+//! It differs from RFC 6902 in what it lets pass: `replace` of a member that is not there adds it, `copy` of one adds null, and a `test`
+//! that one is null holds; an index may be counted from the end (`-1`); nothing is added at the root; `~2` stands for itself; what is before the first slash is not
+//! looked at; a `value` that is missing is null.
 //!
 //! # Invariants
 //! - What an operation makes is charged before it is made: the bytes that `copy` adds, the memory of the object, its depth,
@@ -78,15 +80,10 @@ pub(crate) fn apply(object: &mut Value, operations: &[Value]) -> Result<(), Refu
 pub(crate) fn apply_tested(object: &mut Value, operations: &[Value]) -> Result<Tested, Refusal> {
     let mut bounds = Bounds::new();
     for operation in operations {
-        let parsed = PatchOperation::deserialize(operation)
-            .map_err(|error| not_applicable().because(error))?;
+        let parsed = read(object, operation).map_err(|error| not_applicable().because(error))?;
         bounds.charge(object, &parsed)?;
-        let parsed = match parsed {
-            PatchOperation::Replace(replace) if adds(object, replace.path.as_str()) => {
-                let json_patch::ReplaceOperation { path, value } = replace;
-                PatchOperation::Add(json_patch::AddOperation { path, value })
-            }
-            other => other,
+        let Some(parsed) = lenient(object, parsed) else {
+            continue;
         };
         let tested = match &parsed {
             PatchOperation::Test(test) => has_parent(object, test.path.as_str()),
@@ -99,6 +96,80 @@ pub(crate) fn apply_tested(object: &mut Value, operations: &[Value]) -> Result<T
         }
     }
     Ok(Tested::Applied)
+}
+
+/// Reads an operation, with its paths as RFC 6901 has them.
+fn read(object: &Value, operation: &Value) -> Result<PatchOperation, serde_json::Error> {
+    let mut operation = operation.clone();
+    if let Some(members) = operation.as_object_mut() {
+        let op = members.get("op").and_then(Value::as_str);
+        let adds = matches!(op, Some("add" | "copy" | "move"));
+        let may_be_whole = matches!(op, Some("replace" | "test"));
+        for (name, adds) in [("path", adds), ("from", false)] {
+            if let Some(Value::String(path)) = members.get_mut(name) {
+                if path.is_empty() && !may_be_whole {
+                    return Err(serde::de::Error::custom("doc is missing path"));
+                }
+                *path = regular(object, path, adds);
+            }
+        }
+        members.entry("value").or_insert(Value::Null);
+    }
+    PatchOperation::deserialize(&operation)
+}
+
+/// Brings a path into the form of RFC 6901, as far as the object has what it names. Where something is to be added to a list, there is one
+/// more place to count from the end.
+fn regular(object: &Value, path: &str, adds: bool) -> String {
+    let Some((_, tokens)) = path.split_once('/') else {
+        return path.to_owned();
+    };
+    let (mut at, mut regular) = (Some(object), String::new());
+    let mut tokens = tokens.split('/').peekable();
+    while let Some(token) = tokens.next() {
+        let mut name = token.replace("~1", "/").replace("~0", "~");
+        if let Some(Value::Array(items)) = at {
+            let places = items.len() + usize::from(adds && tokens.peek().is_none());
+            let index = name.parse::<isize>().ok().and_then(|index| {
+                if index < 0 {
+                    places.checked_add_signed(index)
+                } else {
+                    usize::try_from(index).ok()
+                }
+            });
+            if let Some(index) = index {
+                name = index.to_string();
+            }
+        }
+        at = at.and_then(|at| match at {
+            Value::Array(items) => items.get(name.parse::<usize>().ok()?),
+            Value::Object(fields) => fields.get(&name),
+            _ => None,
+        });
+        regular.push('/');
+        regular.push_str(&name.replace('~', "~0").replace('/', "~1"));
+    }
+    regular
+}
+
+/// Lets an operation on a member that is not there do what it does in Kubernetes; `None` where that is nothing.
+fn lenient(object: &Value, operation: PatchOperation) -> Option<PatchOperation> {
+    Some(match operation {
+        PatchOperation::Replace(replace) if adds(object, replace.path.as_str()) => {
+            let json_patch::ReplaceOperation { path, value } = replace;
+            PatchOperation::Add(json_patch::AddOperation { path, value })
+        }
+        PatchOperation::Copy(copy) if adds(object, copy.from.as_str()) => {
+            PatchOperation::Add(json_patch::AddOperation {
+                path: copy.path,
+                value: Value::Null,
+            })
+        }
+        PatchOperation::Test(test) if test.value.is_null() && adds(object, test.path.as_str()) => {
+            return None;
+        }
+        other => other,
+    })
 }
 
 /// What the operations of one patch may still do.
@@ -288,12 +359,12 @@ mod tests {
             (
                 "replace",
                 json!([{"op": "replace", "path": "/a", "value": 2}]),
-                Some(json!({"a": 2})),
+                Some(json!({"a": 2, "l": [1, 2]})),
             ),
             (
                 "replace adds",
                 json!([{"op": "replace", "path": "/b", "value": 2}]),
-                Some(json!({"a": 1, "b": 2})),
+                Some(json!({"a": 1, "l": [1, 2], "b": 2})),
             ),
             (
                 "no parent",
@@ -303,7 +374,7 @@ mod tests {
             (
                 "remove",
                 json!([{"op": "remove", "path": "/a"}]),
-                Some(json!({})),
+                Some(json!({"l": [1, 2]})),
             ),
             (
                 "remove nothing",
@@ -317,7 +388,68 @@ mod tests {
             ),
             ("unknown", json!([{"op": "foo", "path": "/a"}]), None),
         ] {
-            let mut object = json!({"a": 1});
+            let mut object = json!({"a": 1, "l": [1, 2]});
+            let applied = apply(&mut object, operations.as_array().expect("a list"));
+            assert_eq!(applied.is_ok().then_some(object), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn operations_pass_that_rfc_6902_does_not_know() {
+        for (name, operations, want) in [
+            (
+                "an escape that is none",
+                json!([{"op": "add", "path": "/~2~01", "value": 2}]),
+                Some(json!({"a": 1, "l": [1, 2], "~2~1": 2})),
+            ),
+            (
+                "no slash before",
+                json!([{"op": "add", "path": "x/b", "value": 2}]),
+                Some(json!({"a": 1, "l": [1, 2], "b": 2})),
+            ),
+            ("no slash", json!([{"op": "add", "path": "b"}]), None),
+            (
+                "all is added",
+                json!([{"op": "add", "path": "", "value": {}}]),
+                None,
+            ),
+            (
+                "all is replaced",
+                json!([{"op": "replace", "path": "", "value": {"b": 1}}]),
+                Some(json!({"b": 1})),
+            ),
+            (
+                "no value",
+                json!([{"op": "add", "path": "/b"}]),
+                Some(json!({"a": 1, "l": [1, 2], "b": null})),
+            ),
+            (
+                "from the end",
+                json!([{"op": "add", "path": "/l/-1", "value": 3}, {"op": "remove", "path": "/l/-2"}]),
+                Some(json!({"a": 1, "l": [1, 3]})),
+            ),
+            (
+                "before the start",
+                json!([{"op": "remove", "path": "/l/-3"}]),
+                None,
+            ),
+            (
+                "copy of nothing",
+                json!([{"op": "copy", "from": "/b", "path": "/c"}]),
+                Some(json!({"a": 1, "l": [1, 2], "c": null})),
+            ),
+            (
+                "test of nothing",
+                json!([{"op": "test", "path": "/b", "value": null}]),
+                Some(json!({"a": 1, "l": [1, 2]})),
+            ),
+            (
+                "move of nothing",
+                json!([{"op": "move", "from": "/b", "path": "/c"}]),
+                None,
+            ),
+        ] {
+            let mut object = json!({"a": 1, "l": [1, 2]});
             let applied = apply(&mut object, operations.as_array().expect("a list"));
             assert_eq!(applied.is_ok().then_some(object), want, "{name}");
         }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::bench::{Bench, CRDS, MERGE, WIDGETS, widget, widgets};
+use super::bench::{Bench, CRDS, MERGE, WIDGETS, widget};
 
 async fn version_of(bench: &Bench) -> String {
     let list = bench.get(WIDGETS).await.expect(200);
@@ -239,14 +239,12 @@ async fn a_watch_ends_when_its_kind_changes() {
         .get(&format!("{CRDS}/widgets.example.com"))
         .await
         .expect(200);
-    let schema = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/fresh";
-    *definition
-        .pointer_mut(schema.rsplit_once('/').expect("a path").0)
-        .expect("properties") = {
-        let mut properties = widgets()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"].clone();
-        properties["fresh"] = json!({"type": "string", "default": "new"});
-        properties
-    };
+    // Of both versions: their selectable fields are the same, and so must their schemas be.
+    for version in 0..2 {
+        let spec = format!("/spec/versions/{version}/schema/openAPIV3Schema/properties/spec");
+        let spec = definition.pointer_mut(&spec).expect("a schema");
+        spec["properties"]["fresh"] = json!({"type": "string", "default": "new"});
+    }
     bench
         .put(&format!("{CRDS}/widgets.example.com"), &definition)
         .await

@@ -78,7 +78,7 @@ async fn bad_objects_are_refused_in_kubernetes_words() {
             "no name",
             json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {}}),
             422,
-            "Widget.example.com \"\" is invalid: metadata.name: Required value: name or generateName is required".to_owned(),
+            format!("Widget.example.com \"\" is invalid: [metadata.name: Required value: name or generateName is required, {UNCHECKED}]"),
         ),
         (
             "version",

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use wheelhouse_tests::{Spoke, spoke};
 
-use super::{TENANTS, mask, steps::Step};
+use super::super::mask;
+use super::{TENANTS, steps::Step};
 use crate::isolation::support::{Answer, Fixture, User};
 
 /// Asks for all of discovery in one document.

@@ -1,4 +1,4 @@
-//! What two runs of the same requests may differ in: identities, numbers and times that the hub draws for itself.
+//! What two runs of the same requests may differ in: identities, numbers and times that a server draws for itself.
 
 use std::sync::OnceLock;
 
@@ -25,7 +25,7 @@ const DRAWN: [&str; 12] = [
 const UNORDERED: [&str; 3] = ["conditions", "resourceRules", "nonResourceRules"];
 
 /// Returns a value in which everything drawn is replaced by its sort.
-pub(super) fn mask(value: &Value) -> Value {
+pub(crate) fn mask(value: &Value) -> Value {
     match value {
         Value::Object(fields) => fields
             .iter()
@@ -52,7 +52,7 @@ fn field(key: &str, value: &Value) -> Value {
 }
 
 /// Masks what is drawn inside of a text, a message for example.
-pub(super) fn text(text: &str) -> String {
+pub(crate) fn text(text: &str) -> String {
     static PATTERNS: OnceLock<Vec<(Regex, &str)>> = OnceLock::new();
     let patterns = PATTERNS.get_or_init(|| {
         [
@@ -81,8 +81,13 @@ pub(super) fn text(text: &str) -> String {
     masked
 }
 
-/// Names the places at which two masked values differ, at most a few.
-pub(super) fn difference(path: &str, left: &Value, right: &Value, found: &mut Vec<String>) {
+/// Names the places at which two masked values differ, at most a few, and whose each is.
+pub(crate) fn difference(
+    path: &str,
+    (left, right): (&Value, &Value),
+    names: (&str, &str),
+    found: &mut Vec<String>,
+) {
     if left == right || found.len() > 5 {
         return;
     }
@@ -92,12 +97,12 @@ pub(super) fn difference(path: &str, left: &Value, right: &Value, found: &mut Ve
             for key in keys {
                 let absent = Value::Null;
                 let (a, b) = (a.get(key).unwrap_or(&absent), b.get(key).unwrap_or(&absent));
-                difference(&format!("{path}.{key}"), a, b, found);
+                difference(&format!("{path}.{key}"), (a, b), names, found);
             }
         }
         (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
-            for (index, (a, b)) in a.iter().zip(b).enumerate() {
-                difference(&format!("{path}[{index}]"), a, b, found);
+            for (index, values) in a.iter().zip(b).enumerate() {
+                difference(&format!("{path}[{index}]"), values, names, found);
             }
         }
         (Value::Array(a), Value::Array(b)) => {
@@ -106,18 +111,16 @@ pub(super) fn difference(path: &str, left: &Value, right: &Value, found: &mut Ve
                 missing.take(3).cloned().collect()
             };
             let cut = |value: Vec<Value>| text_of(&Value::Array(value));
+            let lengths = (a.len(), b.len());
+            let (a, b) = (cut(only(a, b)), cut(only(b, a)));
             found.push(format!(
-                "{path}: only beside the other: {}, only alone: {}",
-                cut(only(a, b)),
-                cut(only(b, a))
+                "{path}: only {}, of {}: {a}, only {}, of {}: {b}",
+                names.0, lengths.0, names.1, lengths.1
             ));
         }
         _ => {
-            found.push(format!(
-                "{path}: {} beside the other, {} alone",
-                text_of(left),
-                text_of(right)
-            ));
+            let (a, b) = (text_of(left), text_of(right));
+            found.push(format!("{path}: {}: {a}, {}: {b}", names.0, names.1));
         }
     }
 }
