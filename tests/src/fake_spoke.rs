@@ -219,7 +219,7 @@ impl FakeSpoke {
 
     /// Counts the writes since it was started.
     pub fn write_count(&self) -> u64 {
-        self.shared.store.version()
+        self.shared.store.write_count()
     }
 
     /// Counts the stored objects of a resource.

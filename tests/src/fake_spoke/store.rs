@@ -28,6 +28,9 @@ pub(crate) struct Store {
     changes: broadcast::Sender<Change>,
 }
 
+/// The version before any object. What a mode makes up has earlier ones, so that whoever watches from there is told what there is.
+const BEFORE_FIRST: u64 = 100;
+
 #[derive(Debug, Default)]
 struct State {
     version: u64,
@@ -58,7 +61,10 @@ struct Place {
 impl Store {
     pub(crate) fn new(uid: &str) -> Self {
         let store = Self {
-            objects: Mutex::default(),
+            objects: Mutex::new(State {
+                version: BEFORE_FIRST,
+                ..State::default()
+            }),
             keeps_managers: AtomicBool::new(true),
             changes: broadcast::Sender::new(CHANGE_COUNT_MAX),
         };
@@ -85,8 +91,8 @@ impl Store {
     }
 
     /// Counts the writes.
-    pub(crate) fn version(&self) -> u64 {
-        lock(&self.objects).version
+    pub(crate) fn write_count(&self) -> u64 {
+        lock(&self.objects).version.saturating_sub(BEFORE_FIRST)
     }
 
     /// Counts the objects of a resource.
