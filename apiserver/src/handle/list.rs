@@ -327,6 +327,8 @@ fn render(
     }
     let of = (kind, version);
     let framed = match (form.shape, call.scope.typing().list_form()) {
+        // Over all clusters the items come from everywhere, each with its type.
+        _ if call.each.is_some() => Framed::new(of, &metadata, items),
         (Shape::Object, ListForm::Typed) => {
             Framed::typed(of, &metadata, items, &call.scope.version.lead)
         }
