@@ -16,6 +16,18 @@ enum Encoder {
     Iterator,
 }
 
+/// Names the type of a value as the errors of `encoding/json` do.
+pub fn type_word(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
 /// Renders a value as `encoding/json` does.
 pub fn to_string(value: &Value) -> String {
     let mut out = String::new();

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use api::crd::CustomResourceDefinition;
 use api::kro::RgdSpec;
 use api::{GroupVersionKind, GroupVersionResource};
-use dialect::quote;
+use dialect::{json::type_word, quote};
 use expressions::Environment;
 use schema::Schema;
 use serde_json::{Map, Value};
@@ -40,8 +40,6 @@ use crate::resolve::{ResolveError, SchemaResolver};
 use crate::scale;
 use crate::simple_schema;
 use crate::told::{self, Told};
-
-pub(crate) use crate::compile::resource::json_word;
 
 /// The most dimensions a forEach may have; kro's default of `--rgd-max-collection-dimension-size`.
 pub const DIMENSIONS_MAX: usize = 10;
@@ -224,7 +222,7 @@ fn instance_spec_schema(spec: &RgdSpec) -> Result<Value, String> {
         Some(Value::Object(map)) => Ok(map.clone()),
         Some(other) => Err(format!(
             "failed to unmarshal {what}: json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
-            json_word(other)
+            type_word(other)
         )),
     };
     let notation = map(&spec.schema.spec, "spec schema")?;

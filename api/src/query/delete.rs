@@ -1,6 +1,6 @@
 //! Options of delete, which come in a body or in the query.
 
-use dialect::quote;
+use dialect::{json::type_word, quote};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -220,13 +220,8 @@ impl Reader<'_> {
     /// The words of Go's JSON decoder.
     fn refused(&self, name: &str, value: &Value, go_type: &str) -> String {
         let found = match value {
-            Value::Null => "null".to_owned(),
-            Value::Bool(_) => "bool".to_owned(),
             Value::Number(number) if go_type == "int64" => format!("number {number}"),
-            Value::Number(_) => "number".to_owned(),
-            Value::String(_) => "string".to_owned(),
-            Value::Array(_) => "array".to_owned(),
-            Value::Object(_) => "object".to_owned(),
+            other => type_word(other).to_owned(),
         };
         let of = self.name;
         format!("json: cannot unmarshal {found} into Go struct field {of}.{name} of type {go_type}")

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use api::kro::{RgdResource, keys};
 use api::validation::is_dns1035_label;
 use api::{GroupVersion, GroupVersionKind, GroupVersionResource};
-use dialect::quote;
+use dialect::{json::type_word, quote};
 use expressions::Environment;
 use serde_json::{Value, json};
 
@@ -87,7 +87,7 @@ pub(crate) fn shape(resource: &RgdResource) -> Result<Shape, String> {
             (object.clone(), kind)
         }
         (template, _) => {
-            let word = json_word(template.as_ref().unwrap_or(&Value::Null));
+            let word = type_word(template.as_ref().unwrap_or(&Value::Null));
             return Err(format!(
                 "failed to unmarshal resource {id}: json: cannot unmarshal {word} into Go value of type \
                  map[string]interface {{}}"
@@ -102,18 +102,6 @@ pub(crate) fn shape(resource: &RgdResource) -> Result<Shape, String> {
         include_when: resource.include_when.clone(),
         for_each: resource.for_each.clone(),
     })
-}
-
-/// Names a JSON value as Go's decoder does.
-pub(crate) fn json_word(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 // === impl Draft ===

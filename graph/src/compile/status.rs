@@ -5,11 +5,11 @@
 //! Source: kro `pkg/graph/builder.go` inferStatusSchema and buildInstanceNode, `pkg/graph/schema/field_descriptor.go`.
 
 use api::growth::{Growth, TooLarge};
-use dialect::{quote, words};
+use dialect::{json::type_word, quote, words};
 use serde_json::{Map, Value, json};
 
+use super::author_conditions;
 use super::expression::Compiler;
-use super::{author_conditions, resource};
 use crate::declarations;
 use crate::field_path::{self, Segment};
 use crate::graph::{Field, InstanceNode};
@@ -31,7 +31,7 @@ pub(super) fn infer(compiler: &mut Compiler<'_>, block: Option<&Value>) -> Resul
             return Err(format!(
                 "failed to unmarshal status schema: json: cannot unmarshal {} into Go value of type \
                  map[string]interface {{}}",
-                resource::json_word(other)
+                type_word(other)
             ));
         }
     };

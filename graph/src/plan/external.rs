@@ -232,6 +232,6 @@ fn text<'v>(value: &'v Value, place: &str) -> Result<&'v str, String> {
 }
 
 fn wrong(value: &Value, place: &str, wanted: &str) -> String {
-    let word = crate::compile::json_word(value);
+    let word = dialect::json::type_word(value);
     format!("json: cannot unmarshal {word} into Go struct field {place} of type {wanted}")
 }

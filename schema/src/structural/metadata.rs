@@ -373,28 +373,17 @@ fn coerce_structs(
 
 /// Seconds in UTC, as `metav1.Time` is written.
 fn coerce_time(text: &mut String) -> Result<(), String> {
-    let parsed: Result<jiff::Timestamp, _> = text.parse();
-    match parsed {
-        Ok(time) => {
-            *text = time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-            Ok(())
-        }
-        Err(_) => Err(format!(
-            "parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\""
-        )),
-    }
+    dialect::check_time(dialect::RFC3339, text).map_err(|error| error.to_string())?;
+    let time: jiff::Timestamp = text
+        .parse()
+        .map_err(|error| format!("parsing time {}: {error}", dialect::quote(text)))?;
+    *text = time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    Ok(())
 }
 
 /// The decoder's words for a value of a wrong type.
 fn mismatch(value: &Value, target: &str, go_type: &str) -> String {
-    let found = match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    };
+    let found = dialect::json::type_word(value);
     let into = if target.is_empty() {
         String::from("Go value")
     } else {
