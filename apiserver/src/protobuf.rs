@@ -10,17 +10,18 @@
 
 mod encode;
 mod message;
+mod reading;
 mod scalar;
 mod tables;
-mod texts;
 mod wire;
 mod zeros;
 
 use bytes::Bytes;
 use serde_json::Value;
 
+pub(crate) use reading::schemas::unknown_in_schemas;
+pub(crate) use reading::{Misread, read_go};
 use tables::Tables;
-pub(crate) use texts::{Misread, json_type, read_texts};
 use wire::{Field, Reader};
 pub(crate) use zeros::omit_zeros;
 

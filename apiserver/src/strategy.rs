@@ -50,7 +50,7 @@ use storage::{Store, Write};
 
 use endpoint::Endpoint;
 use rules::{
-    AfterCommit, AuthorStamp, DeletedAnswer, Generation, Grants, Propagation, PutOfAbsent,
+    AfterCommit, AuthorStamp, DeletedAnswer, Generation, Grants, Judged, Propagation, PutOfAbsent,
     PutWithoutVersion,
 };
 use typing::Typing;
@@ -86,12 +86,16 @@ pub(crate) struct Strategy {
     pub(crate) put_of_absent: PutOfAbsent,
     /// What a PUT without resourceVersion does.
     pub(crate) put_without_version: PutWithoutVersion,
+    /// Who says what is wrong with the values of an object.
+    pub(crate) judged: Judged,
     /// Sets what a new object begins with, before it is validated.
     pub(crate) prepare_create: fn(&VersionRules, &mut Value) -> Result<(), TooLarge>,
     /// Restores what an update at an endpoint cannot change: the new object, then the live one.
     pub(crate) prepare_update: fn(Endpoint, &mut Value, &Value),
     /// Validates an object by rules that its schema does not hold; with the live object where it is an update.
     pub(crate) validate: fn(&Value, Option<&Value>) -> Vec<FieldError>,
+    /// Returns what is doubtful about a valid object, to warn its writer; with the live object where it is an update.
+    pub(crate) doubts: fn(&Value, Option<&Value>) -> Vec<String>,
     /// Brings a valid object into its final form.
     pub(crate) canonicalize: fn(&mut Value),
     /// What is allocated to objects, if anything.

@@ -10,6 +10,8 @@
 //! Source: `apiextensions-apiserver/pkg/apis/apiextensions/{validation/validation.go,v1/defaults.go}`,
 //! `apiextensions-apiserver/pkg/registry/customresourcedefinition/strategy.go`.
 
+use std::collections::HashSet;
+
 use api::crd::{
     ANNOTATION_API_APPROVED, CONDITION_ESTABLISHED, Conversion, CustomResourceDefinition,
     DefinitionSpec, Scope,
@@ -166,6 +168,9 @@ fn validate_spec(spec: &DefinitionSpec, old: Option<&DefinitionSpec>) -> Vec<Fie
             ));
         }
     }
+    if spec.preserve_unknown_fields {
+        errors.extend(preserved_unsafely(spec, &path));
+    }
     errors.extend(versions::validate((spec, old), &path));
     errors.extend(names::validate_required(&spec.names, &path.child("names")));
     errors.extend(names::validate(&spec.names, &path.child("names")));
@@ -173,6 +178,25 @@ fn validate_spec(spec: &DefinitionSpec, old: Option<&DefinitionSpec>) -> Vec<Fie
         spec.conversion.as_ref(),
         &path.child("conversion"),
     ));
+    errors
+}
+
+/// What asks for schemas by which unknown fields are removed.
+fn preserved_unsafely(spec: &DefinitionSpec, path: &FieldPath) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if versions::have_defaults(&spec.versions) {
+        errors.push(FieldError::invalid(
+            &path.child("preserveUnknownFields"),
+            true,
+            "must be false in order to use defaults in the schema",
+        ));
+    }
+    let strategy = spec.conversion.as_ref().map(|it| it.strategy.as_str());
+    if let Some(strategy) = strategy.filter(|it| *it != "None") {
+        let detail = "must be None if spec.preserveUnknownFields is true";
+        let place = path.child("conversion").child("strategy");
+        errors.push(FieldError::invalid(&place, strategy, detail));
+    }
     errors
 }
 
@@ -200,10 +224,13 @@ fn validate_stored_versions(definition: &CustomResourceDefinition) -> Vec<FieldE
     }
     let mut errors = Vec::new();
     let versions = &definition.spec.versions;
-    for version in versions
-        .iter()
-        .filter(|it| it.storage && !stored.contains(&it.name))
-    {
+    // Each of them is found once, also where two versions have one name.
+    let mut found = HashSet::new();
+    for version in versions {
+        let is_found = stored.contains(&version.name) && found.insert(version.name.as_str());
+        if is_found || !version.storage {
+            continue;
+        }
         let detail = format!("must have the storage version {}", version.name);
         errors.push(FieldError::invalid(
             &path,

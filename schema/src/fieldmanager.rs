@@ -453,6 +453,14 @@ fn check_config(context: TypeContext<'_>, live: &Value, config: &Value) -> Resul
     })
 }
 
+/// The refusal of a config with a field, at `.path`, that its type does not have.
+pub fn undeclared(config: &Value, path: &str) -> ApplyError {
+    ApplyError::Typed(format!(
+        "failed to create typed patch object ({}): {path}: field not declared in schema",
+        object_text(config)
+    ))
+}
+
 /// An object as messages name it: `namespace/name; group/version, Kind=Kind`.
 fn object_text(object: &Value) -> String {
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();

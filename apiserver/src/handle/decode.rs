@@ -10,6 +10,7 @@ mod yaml;
 use api::growth::TooLarge;
 use api::query::FieldValidation;
 use api::{GroupVersionKind, Status, json, meta};
+use dialect::json::type_word;
 use schema::structural::{self, MalformedFields};
 use serde_json::Value;
 
@@ -19,7 +20,6 @@ use super::limits::too_much_memory;
 use crate::call::Call;
 use crate::negotiate::MediaType;
 use crate::protobuf;
-pub(super) use crate::protobuf::json_type as go_json_type;
 use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
 use crate::strategy::rules::TypeCheck;
@@ -138,7 +138,7 @@ pub(crate) fn normalize(
     let unknown = match validation {
         FieldValidation::Ignore => Vec::new(),
         FieldValidation::Warn | FieldValidation::Strict => {
-            structural::unknown_fields(value, schema)
+            scope.typing().unknown_fields(&scope.version, value)
         }
     };
     let (typing, version) = (scope.typing(), &scope.version);
@@ -343,7 +343,7 @@ fn untyped_fields(fields: &serde_json::Map<String, Value>) -> Option<String> {
     for name in ["apiVersion", "kind"] {
         let said = fields.get(name);
         if let Some(said) = said.filter(|said| !said.is_null() && !said.is_string()) {
-            let found = go_json_type(said);
+            let found = type_word(said);
             return Some(format!(
                 "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go struct field .{name} of type string"
             ));
@@ -367,7 +367,7 @@ fn check_type(
         }
         *value = Value::Object(serde_json::Map::new());
     }
-    let found = go_json_type(value);
+    let found = type_word(value);
     let Some(fields) = value.as_object_mut() else {
         let cause = format!(
             "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type struct \

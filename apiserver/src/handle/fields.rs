@@ -54,6 +54,9 @@ pub(super) fn apply(
     manager: &str,
     force: Force,
 ) -> Result<Value, Refusal> {
+    if let Some(path) = call.scope.typing().undeclared(&call.scope.version, &config) {
+        return Err(api::Status::from(fieldmanager::undeclared(&config, &path)).into());
+    }
     let now = meta::time_now_text(call.context.now);
     let versions = versions(call.scope);
     let context = context(call, &versions);

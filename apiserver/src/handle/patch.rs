@@ -4,6 +4,7 @@
 //! An apply is merged by ownership, and creates what is not there.
 //! Source: apiserver/pkg/endpoints/handlers/patch.go.
 
+mod merge;
 pub(crate) mod operations;
 
 #[cfg(feature = "fuzzing")]
@@ -121,7 +122,7 @@ pub(super) fn parse(
         (PatchKind::Strategic, Value::Null) => Value::Object(serde_json::Map::new()),
         (_, body) => body,
     };
-    let found = decode::go_json_type(&body);
+    let found = dialect::json::type_word(&body);
     let wrong = |wanted: &str| {
         let cause = format!("json: cannot unmarshal {found} into Go value of type {wanted}");
         not_decoded(kind, &cause)
@@ -261,7 +262,9 @@ pub(super) fn patched(call: &Call<'_>, patch: &Patch, mut object: Value) -> Resu
             Ok(object)
         }
         PatchKind::Merge => {
-            json_patch::merge(&mut object, &patch.body);
+            if let (Some(object), Some(patch)) = (object.as_object_mut(), patch.body.as_object()) {
+                merge::merge(object, patch);
+            }
             Ok(object)
         }
         PatchKind::Strategic => {
@@ -279,11 +282,11 @@ fn apply(call: &Call<'_>, patch: &Patch, live: Option<&Value>) -> Result<Value, 
     let config = patch.body.clone();
     let said = meta::uid(&config).to_owned();
     let force = if options.force { Force::Yes } else { Force::No };
-    let unknown = match options.field_validation {
-        FieldValidation::Ignore => Vec::new(),
-        FieldValidation::Warn | FieldValidation::Strict => {
-            schema::structural::unknown_fields(&config, &call.scope.version.schema)
-        }
+    let typing = call.scope.typing();
+    let unknown = match (options.field_validation, typing.type_check()) {
+        // What a Go type does not know is no apply of it.
+        (FieldValidation::Ignore, _) | (_, TypeCheck::OnDecoding) => Vec::new(),
+        _ => typing.unknown_fields(&call.scope.version, &config),
     };
     let mut object = fields::apply(call, live, config, &options.field_manager, force)?;
     decode::judge(

@@ -5,6 +5,7 @@
 use api::crd::Scope;
 use api::growth::TooLarge;
 use api::{FieldError, FieldPath, Status, meta, validation};
+use schema::validate::Findings;
 use serde_json::Value;
 
 use super::convert::desired_differs;
@@ -13,7 +14,7 @@ use crate::refusal::Refusal;
 use crate::registry::ResourceScope;
 use crate::strategy::endpoint::Endpoint;
 use crate::strategy::fields::{copy, restore_system_fields};
-use crate::strategy::rules::Generation;
+use crate::strategy::rules::{Generation, Judged};
 use crate::strategy::version::StatusMode;
 
 /// Prepares a new object for validation.
@@ -81,7 +82,10 @@ fn validate(call: &Call<'_>, object: &Value, live: Option<&Value>) -> Result<(),
     if let Some(live) = live {
         errors.extend(validation::validate_object_meta_update(object, live, &path));
     }
-    let found = typing.validate_schema(version, call.endpoint, object, live, &errors);
+    let found = match strategy.judged {
+        Judged::BySchema => typing.validate_schema(version, call.endpoint, object, live, &errors),
+        Judged::ByRules => Findings::default(),
+    };
     let own = (strategy.validate)(object, live);
     // A value that a strategy names is often also none of those that the schema lists.
     let is_named = |error: &FieldError| {
@@ -94,6 +98,7 @@ fn validate(call: &Call<'_>, object: &Value, live: Option<&Value>) -> Result<(),
     for warning in found
         .warnings
         .into_iter()
+        .chain((strategy.doubts)(object, live))
         .chain(finalizer_warnings(object, live))
     {
         call.context.warn(warning);

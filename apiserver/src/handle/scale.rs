@@ -251,7 +251,7 @@ fn not_a_count(scale: &Value) -> Option<String> {
             .is_some_and(|it| i32::try_from(it).is_ok());
     let found = match replicas {
         Value::Number(number) => format!("number {number}"),
-        other => decode::go_json_type(other).to_owned(),
+        other => dialect::json::type_word(other).to_owned(),
     };
     (!is_count).then(|| {
         format!("json: cannot unmarshal {found} into Go struct field ScaleSpec.spec.replicas of type int32")

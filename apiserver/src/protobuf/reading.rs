@@ -1,16 +1,22 @@
-//! How Go reads bytes and times of an object, which are texts in JSON and of types of their own in Go, and integers.
+//! How Go reads bytes and times of an object, which are texts in JSON and of types of their own in Go, integers, and the schemas of
+//! definitions ([`schemas`]).
 //!
 //! Bytes come as base64, in which line ends mean nothing and the bits that are over neither, or as a list of numbers; null is no bytes.
 //!
 //! Source: `encoding/json` (`[]byte`), `encoding/base64` (`StdEncoding`), `metav1.Time`.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use dialect::json::type_word;
 use serde_json::{Map, Value};
 
 use super::message::SCHEMA;
 use super::tables::{FieldKind, FieldRule, Shape, Tables};
+
+pub(super) mod schemas;
 
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
@@ -33,74 +39,188 @@ pub(crate) struct Misread {
 /// What is wrong with a value, before it is known where it is.
 struct Wrong {
     found: String,
-    go_type: &'static str,
+    go_type: Cow<'static, str>,
     is_own: bool,
 }
 
-/// Where a value is: the struct that has the field, and the path to it.
+/// Where a value is: a field of a message, below other ones.
 struct Place<'a> {
-    tables: &'a Tables,
+    above: Option<&'a Self>,
     message: &'a str,
-    path: String,
+    name: &'a str,
 }
 
-/// Brings the bytes of an object of a built-in kind into the form in which Go writes them. A text that is no base64 stays, for validation.
+/// A reading of an object.
+struct Reading<'t> {
+    tables: &'t Tables,
+    /// What could not be read first. Go goes on after it.
+    first: Option<Misread>,
+}
+
+/// Brings an object of a built-in kind into the form in which Go writes it: its bytes, and the schemas of a definition. A text that is no
+/// base64 stays, for validation.
 ///
 /// # Errors
-/// Something else is in the place of bytes, a list in that of a time, or a fraction in that of an integer.
-pub(crate) fn read_texts(object: &mut Value, api_version: &str, kind: &str) -> Result<(), Misread> {
+/// Something else is in the place of bytes, a list in that of a time, a fraction in that of an integer, or anything of a wrong type in a
+/// schema.
+pub(crate) fn read_go(object: &mut Value, api_version: &str, kind: &str) -> Result<(), Misread> {
     let tables = Tables::get();
     let (Some(message), Value::Object(fields)) = (tables.root_name(api_version, kind), object)
     else {
         return Ok(());
     };
-    read(tables, message, "", fields)
+    let mut reading = Reading {
+        tables,
+        first: None,
+    };
+    reading.message(message, None, fields)?;
+    reading.first.map_or(Ok(()), Err)
 }
 
-fn read(
-    tables: &Tables,
-    message: &str,
-    path: &str,
-    fields: &mut Map<String, Value>,
-) -> Result<(), Misread> {
-    for (name, value) in fields {
-        if let Some(rule) = tables.field(message, name) {
-            let place = Place {
-                tables,
-                message,
-                path: format!("{path}.{name}"),
-            };
-            place.visit(rule, rule.shape, value)?;
+// === impl Reading ===
+
+impl Reading<'_> {
+    /// Fails where the reading ends.
+    fn message(
+        &mut self,
+        message: &str,
+        above: Option<&Place<'_>>,
+        fields: &mut Map<String, Value>,
+    ) -> Result<(), Misread> {
+        let tables = self.tables;
+        let is_schema = schemas::is_of(message);
+        if is_schema {
+            fields.retain(|name, value| !value.is_null() && tables.field(message, name).is_some());
+        }
+        for (name, value) in fields.iter_mut() {
+            if let Some(rule) = tables.field(message, name) {
+                let place = Place {
+                    above,
+                    message,
+                    name,
+                };
+                self.value(&place, (rule, rule.shape), value)?;
+            }
+        }
+        if is_schema {
+            // Go writes no empty lists and maps.
+            fields.retain(|name, value| {
+                let is_empty = match value {
+                    Value::Null => return false,
+                    Value::Array(items) => items.is_empty(),
+                    Value::Object(fields) => fields.is_empty(),
+                    _ => false,
+                };
+                !(is_empty && schemas::is_container(tables, message, name))
+            });
+        }
+        Ok(())
+    }
+
+    fn value(
+        &mut self,
+        place: &Place<'_>,
+        (rule, shape): (&FieldRule, Shape),
+        value: &mut Value,
+    ) -> Result<(), Misread> {
+        let is_schema = schemas::is_of(place.message);
+        match (shape, value) {
+            (Shape::Map, Value::Object(entries)) => entries
+                .values_mut()
+                .try_for_each(|entry| self.element(place, rule, entry)),
+            (Shape::Repeated, Value::Array(items)) => items
+                .iter_mut()
+                .try_for_each(|item| self.element(place, rule, item)),
+            (Shape::Single | Shape::Inline, value) => match (rule.kind, value) {
+                (FieldKind::Message(inner), Value::Object(fields)) => {
+                    self.message(inner, Some(place), fields)
+                }
+                (kind, value) if kind.is_union() => self.union(place, kind, value),
+                (kind, value) => {
+                    let read = if is_schema {
+                        schemas::scalar(rule, value)
+                    } else {
+                        scalar(kind, value)
+                    };
+                    read.or_else(|wrong| self.note(place.misread(wrong)))
+                }
+            },
+            (_, value) if is_schema && !value.is_null() => {
+                self.note(place.misread(schemas::mistyped(value, rule.go_type())))
+            }
+            _ => Ok(()),
         }
     }
-    Ok(())
+
+    fn element(
+        &mut self,
+        place: &Place<'_>,
+        rule: &FieldRule,
+        value: &mut Value,
+    ) -> Result<(), Misread> {
+        if value.is_null() && schemas::is_of(place.message) {
+            *value = schemas::zero(rule.kind);
+        }
+        self.value(place, (rule, Shape::Single), value)
+    }
+
+    /// Reads a value of a type that reads itself, and fails where that does.
+    fn union(&self, place: &Place<'_>, kind: FieldKind, value: &mut Value) -> Result<(), Misread> {
+        let mut own = Reading {
+            tables: self.tables,
+            first: None,
+        };
+        let read = match (kind, &mut *value) {
+            (_, Value::Object(fields)) => own.message(SCHEMA, Some(place), fields),
+            (FieldKind::SchemaOrArray, Value::Array(schemas)) => {
+                schemas.iter_mut().try_for_each(|schema| match schema {
+                    Value::Object(fields) => own.message(SCHEMA, Some(place), fields),
+                    Value::Null => {
+                        *schema = Value::Object(Map::new());
+                        Ok(())
+                    }
+                    other => Err(place.misread(schemas::mistyped(other, "v1.JSONSchemaProps"))),
+                })
+            }
+            (FieldKind::SchemaOrStrings, Value::Array(_))
+            | (FieldKind::SchemaOrBool, Value::Bool(_)) => Ok(()),
+            (FieldKind::SchemaOrBool, _) => Err(Misread {
+                path: place.path(),
+                text: "boolean or JSON schema expected".to_owned(),
+                is_own: true,
+            }),
+            // It reads nothing, and is there.
+            (FieldKind::SchemaOrArray, other) => {
+                *other = Value::Array(Vec::new());
+                Ok(())
+            }
+            (_, other) => {
+                *other = Value::Null;
+                Ok(())
+            }
+        };
+        let wrong = read.err().or(own.first);
+        wrong.map_or(Ok(()), |misread| {
+            Err(Misread {
+                is_own: true,
+                ..misread
+            })
+        })
+    }
+
+    /// Goes on, unless what is wrong ends the reading.
+    fn note(&mut self, misread: Misread) -> Result<(), Misread> {
+        if misread.is_own {
+            return Err(misread);
+        }
+        self.first.get_or_insert(misread);
+        Ok(())
+    }
 }
 
 // === impl Place ===
 
 impl Place<'_> {
-    fn visit(&self, rule: &FieldRule, shape: Shape, value: &mut Value) -> Result<(), Misread> {
-        match (shape, value) {
-            (Shape::Map, Value::Object(entries)) => entries
-                .values_mut()
-                .try_for_each(|entry| self.visit(rule, Shape::Single, entry)),
-            (Shape::Repeated, Value::Array(items)) => items
-                .iter_mut()
-                .try_for_each(|item| self.visit(rule, Shape::Single, item)),
-            (Shape::Single | Shape::Inline, value) => match (rule.kind, value) {
-                (FieldKind::Message(inner), Value::Object(fields)) => {
-                    read(self.tables, inner, &self.path, fields)
-                }
-                (
-                    FieldKind::SchemaOrArray | FieldKind::SchemaOrBool | FieldKind::SchemaOrStrings,
-                    Value::Object(fields),
-                ) => read(self.tables, SCHEMA, &self.path, fields),
-                (kind, value) => scalar(kind, value).map_err(|wrong| self.misread(wrong)),
-            },
-            _ => Ok(()),
-        }
-    }
-
     fn misread(&self, wrong: Wrong) -> Misread {
         let Wrong {
             found,
@@ -108,13 +228,20 @@ impl Place<'_> {
             is_own,
         } = wrong;
         let owner = self.message.rsplit('.').next().unwrap_or(self.message);
-        let path = &self.path;
+        let path = self.path();
         Misread {
             text: format!(
-                "json: cannot unmarshal {found} into Go struct field {owner}{path} of type {go_type}"
+                "json: cannot unmarshal {found} into Go struct field {owner}.{path} of type {go_type}"
             ),
-            path: path.trim_start_matches('.').to_owned(),
+            path,
             is_own,
+        }
+    }
+
+    fn path(&self) -> String {
+        match self.above {
+            Some(above) => format!("{}.{}", above.path(), self.name),
+            None => self.name.to_owned(),
         }
     }
 }
@@ -124,13 +251,13 @@ fn scalar(kind: FieldKind, value: &mut Value) -> Result<(), Wrong> {
         (FieldKind::Bytes, value) => bytes(value),
         (FieldKind::Time | FieldKind::MicroTime, Value::Array(_)) => Err(Wrong {
             found: "array".to_owned(),
-            go_type: "string",
+            go_type: "string".into(),
             is_own: true,
         }),
         // A fraction is no integer, whatever it is.
         (FieldKind::Integer, Value::Number(number)) if number.is_f64() => Err(Wrong {
             found: format!("number {number}"),
-            go_type: "int32",
+            go_type: "int32".into(),
             is_own: false,
         }),
         _ => Ok(()),
@@ -156,8 +283,8 @@ fn bytes(value: &mut Value) -> Result<(), Wrong> {
         }
         Value::Null => Ok(()),
         other => Err(Wrong {
-            found: json_type(other).to_owned(),
-            go_type: "[]uint8",
+            found: type_word(other).to_owned(),
+            go_type: "[]uint8".into(),
             is_own: false,
         }),
     }
@@ -170,22 +297,10 @@ fn byte(item: &Value) -> Result<u8, Wrong> {
         _ => None,
     };
     byte.ok_or_else(|| Wrong {
-        found: json_type(item).to_owned(),
-        go_type: "uint8",
+        found: type_word(item).to_owned(),
+        go_type: "uint8".into(),
         is_own: false,
     })
-}
-
-/// A JSON type as Go's decoder names it.
-pub(crate) fn json_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 #[cfg(test)]
@@ -221,7 +336,7 @@ mod tests {
             ),
         ] {
             let mut secret = json!({"metadata": {"name": "s"}, "data": {"k": data}});
-            let read = read_texts(&mut secret, "v1", "Secret");
+            let read = read_go(&mut secret, "v1", "Secret");
             let read = read.map(|()| secret.pointer_mut("/data/k").map(Value::take));
             let want = want.map(Some);
             let want = want.map_err(|rest: &str| format!("json: cannot unmarshal {rest}"));
@@ -229,7 +344,7 @@ mod tests {
             assert_eq!(read, want, "{name}");
         }
         let mut lease = json!({"spec": {"renewTime": []}});
-        let read = read_texts(&mut lease, "coordination.k8s.io/v1", "Lease");
+        let read = read_go(&mut lease, "coordination.k8s.io/v1", "Lease");
         let want = "json: cannot unmarshal array into Go struct field LeaseSpec.spec.renewTime of type string";
         let misread = Misread {
             path: "spec.renewTime".to_owned(),
@@ -237,5 +352,105 @@ mod tests {
             is_own: true,
         };
         assert_eq!(read, Err(misread));
+    }
+
+    fn definition(schema: &Value) -> Value {
+        json!({"spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": schema}}]}})
+    }
+
+    #[test]
+    fn schemas_are_read_as_by_go() {
+        let kind = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+        for (name, schema, want) in [
+            (
+                "unknown",
+                json!({"type": "object", "typo": 1}),
+                json!({"type": "object"}),
+            ),
+            (
+                "null",
+                json!({"default": null, "maxLength": null, "enum": [null]}),
+                json!({"enum": [null]}),
+            ),
+            (
+                "null schemas",
+                json!({"properties": {"a": null}, "allOf": [null]}),
+                json!({"properties": {"a": {}}, "allOf": [{}]}),
+            ),
+            (
+                "below",
+                json!({"items": {"typo": 1, "default": {"typo": 1}}}),
+                json!({"items": {"default": {"typo": 1}}}),
+            ),
+            (
+                "no schema",
+                json!({"items": 1, "additionalProperties": true}),
+                json!({"additionalProperties": true, "items": []}),
+            ),
+            (
+                "empty",
+                json!({"not": {"required": [], "properties": {}}}),
+                json!({"not": {}}),
+            ),
+        ] {
+            let mut object = definition(&schema);
+            let read = read_go(&mut object, kind.0, kind.1);
+            assert_eq!(read, Ok(()), "{name}");
+            assert_eq!(object, definition(&want), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_go_cannot_read_in_a_schema_is_told_where_it_is() {
+        let kind = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+        let at = "Go struct field JSONSchemaProps.spec.versions.schema.openAPIV3Schema";
+        for (schema, want) in [
+            (
+                json!({"type": 1}),
+                format!("json: cannot unmarshal number into {at}.type of type string"),
+            ),
+            (
+                json!({"properties": {"a": []}}),
+                format!(
+                    "json: cannot unmarshal array into {at}.properties of type v1.JSONSchemaProps"
+                ),
+            ),
+            (
+                json!({"items": {"required": 1}}),
+                format!("json: cannot unmarshal number into {at}.items.required of type []string"),
+            ),
+            (
+                json!({"x-kubernetes-validations": {}}),
+                format!(
+                    "json: cannot unmarshal object into {at}.x-kubernetes-validations of type v1.ValidationRules"
+                ),
+            ),
+            (
+                json!({"additionalProperties": "yes", "description": 1}),
+                "boolean or JSON schema expected".to_owned(),
+            ),
+            (
+                json!({"description": 1, "items": {"type": 1}}),
+                format!("json: cannot unmarshal number into {at}.items.type of type string"),
+            ),
+        ] {
+            let mut object = definition(&schema);
+            let read = read_go(&mut object, kind.0, kind.1);
+            assert_eq!(read.map_err(|misread| misread.text), Err(want), "{schema}");
+        }
+    }
+
+    #[test]
+    fn what_is_unknown_in_a_schema_is_found() {
+        let kind = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+        let schema = json!({"typo": 1, "items": {"typo": 1}, "properties": {"a": {"typo": 1}}, "allOf": [{"not": {"typo": 1}}]});
+        let unknown = schemas::unknown_in_schemas(&definition(&schema), kind.0, kind.1);
+        let at = "spec.versions[0].schema.openAPIV3Schema";
+        let want = [".allOf[0].not.typo", ".properties.a.typo", ".typo"];
+        assert_eq!(
+            unknown,
+            want.map(|it| format!("{at}{it}")),
+            "what reads itself tells nothing"
+        );
     }
 }

@@ -63,6 +63,9 @@ pub(super) enum FieldKind {
     Message(&'static str),
 }
 
+/// A type whose lists have a name in Go.
+pub(super) const VALIDATION_RULE: &str = "apiextensions.v1.ValidationRule";
+
 static TEXT: &str = include_str!("../../data/protobuf_fields.txt");
 static TABLES: LazyLock<Tables> =
     LazyLock::new(|| Tables::parse(TEXT).expect("the committed tables are well formed (tested)"));
@@ -161,18 +164,44 @@ impl Tables {
     }
 }
 
+// === impl FieldKind ===
+
+impl FieldKind {
+    /// Whether values are schemas or something else.
+    pub(super) const fn is_union(self) -> bool {
+        matches!(
+            self,
+            Self::SchemaOrArray | Self::SchemaOrBool | Self::SchemaOrStrings
+        )
+    }
+}
+
 // === impl FieldRule ===
 
 impl FieldRule {
     /// The type of a field as Go's decoder names it. Integers are taken for `int32`, which most of them are.
-    fn go_type(&self) -> String {
-        let scalar = match self.kind {
+    pub(super) fn go_type(&self) -> String {
+        if let (FieldKind::Message(VALIDATION_RULE), Shape::Repeated) = (self.kind, self.shape) {
+            return "v1.ValidationRules".to_owned();
+        }
+        let scalar = self.element_type();
+        match self.shape {
+            Shape::Repeated => format!("[]{scalar}"),
+            Shape::Map => format!("map[string]{scalar}"),
+            Shape::Single | Shape::Inline => scalar,
+        }
+    }
+
+    /// The type of one of the values that a field holds.
+    pub(super) fn element_type(&self) -> String {
+        match self.kind {
             FieldKind::Integer => "int32".to_owned(),
             FieldKind::Boolean => "bool".to_owned(),
             FieldKind::Double | FieldKind::Float => "float64".to_owned(),
             FieldKind::Bytes => "[]uint8".to_owned(),
             FieldKind::Time => "v1.Time".to_owned(),
             FieldKind::MicroTime => "v1.MicroTime".to_owned(),
+            FieldKind::RawJson => "v1.JSON".to_owned(),
             FieldKind::Message(name) => {
                 let mut parts = name.rsplit('.');
                 let (kind, version, group) = (parts.next(), parts.next(), parts.next());
@@ -184,11 +213,6 @@ impl FieldRule {
                 format!("{package}.{}", kind.unwrap_or_default())
             }
             _ => "string".to_owned(),
-        };
-        match self.shape {
-            Shape::Repeated => format!("[]{scalar}"),
-            Shape::Map => format!("map[string]{scalar}"),
-            Shape::Single | Shape::Inline => scalar,
         }
     }
 }

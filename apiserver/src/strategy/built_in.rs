@@ -17,7 +17,7 @@ use super::endpoint::Endpoint;
 use super::fields::{copy_metadata, put};
 use super::go_types::{go_type_error, is_empty_bytes};
 use super::rules::{
-    AfterCommit, AuthorStamp, Generation, Grants, PutOfAbsent, PutWithoutVersion, TypeCheck,
+    AfterCommit, AuthorStamp, Generation, Grants, Judged, PutOfAbsent, PutWithoutVersion, TypeCheck,
 };
 use super::typing::{ListForm, Typing};
 use super::version::VersionRules;
@@ -43,9 +43,11 @@ pub(super) const BUILT_IN: Strategy = Strategy {
     generation: Generation::Absent,
     put_of_absent: PutOfAbsent::NotFound,
     put_without_version: PutWithoutVersion::Replaces,
+    judged: Judged::BySchema,
     prepare_create,
     prepare_update: |_endpoint, _object, _live| {},
     validate: |_object, _live| Vec::new(),
+    doubts: |_object, _live| Vec::new(),
     canonicalize: |_object| {},
     allocation: None,
     after_commit: AfterCommit::Answers,
@@ -99,11 +101,28 @@ impl Typing for GoTypes {
         &SPEC
     }
 
+    fn unknown_fields(&self, version: &VersionRules, object: &Value) -> Vec<String> {
+        let mut unknown = schema::structural::unknown_fields(object, &version.schema);
+        let in_schemas =
+            protobuf::unknown_in_schemas(object, &version.api_version, &version.gvk.kind);
+        if !in_schemas.is_empty() {
+            unknown.extend(in_schemas);
+            unknown.sort();
+        }
+        unknown
+    }
+
+    fn undeclared(&self, version: &VersionRules, config: &Value) -> Option<String> {
+        let (api_version, kind) = (&version.api_version, &version.gvk.kind);
+        let mut paths = protobuf::unknown_in_schemas(config, api_version, kind).into_iter();
+        paths.next().map(|path| format!(".{path}"))
+    }
+
     fn read(&self, version: &VersionRules, object: &mut Value) -> Result<(), String> {
         let schema = &version.schema;
         // Go takes null for any type: clients send `creationTimestamp: null` with every object.
         schema::builtin::read_nulls(object, schema);
-        let misread = protobuf::read_texts(object, &version.api_version, &version.gvk.kind).err();
+        let misread = protobuf::read_go(object, &version.api_version, &version.gvk.kind).err();
         // A value of a wrong type is no finding of validation but cannot be read at all.
         let errors = schema::validate(object, schema, None);
         if let Some(text) = go_type_error(version, object, misread, &errors) {

@@ -18,7 +18,7 @@ use super::endpoint::Endpoint;
 use super::fields::put;
 use super::paths::segments;
 use super::rules::{
-    AfterCommit, AuthorStamp, Generation, Grants, PutOfAbsent, PutWithoutVersion, TypeCheck,
+    AfterCommit, AuthorStamp, Generation, Grants, Judged, PutOfAbsent, PutWithoutVersion, TypeCheck,
 };
 use super::typing::{ListForm, Typing};
 use super::version::{StatusMode, VersionRules};
@@ -43,9 +43,11 @@ pub(super) const CUSTOM: Strategy = Strategy {
     generation: Generation::Counted,
     put_of_absent: PutOfAbsent::NotFound,
     put_without_version: PutWithoutVersion::Refused,
+    judged: Judged::BySchema,
     prepare_create,
     prepare_update: |_endpoint, _object, _live| {},
     validate: |_object, _live| Vec::new(),
+    doubts: |_object, _live| Vec::new(),
     canonicalize: |_object| {},
     allocation: None,
     after_commit: AfterCommit::Answers,
@@ -171,6 +173,10 @@ impl Typing for Unstructured {
         static ALL_BUT_STATUS: LazyLock<FieldSet> =
             LazyLock::new(|| FieldSet::from_field_names(&[&["metadata"], &["spec"]]));
         &ALL_BUT_STATUS
+    }
+
+    fn undeclared(&self, _version: &VersionRules, _config: &Value) -> Option<String> {
+        None
     }
 
     fn read(&self, _version: &VersionRules, _object: &mut Value) -> Result<(), String> {

@@ -4,10 +4,11 @@
 
 use api::{FieldError, FieldErrorKind};
 use dialect::base64::{self, illegal_base64};
+use dialect::json::type_word;
 use serde_json::{Number, Value};
 
 use super::version::VersionRules;
-use crate::protobuf::{self, Misread, json_type};
+use crate::protobuf::{self, Misread};
 
 /// Where a value is in an object.
 struct Located<'a> {
@@ -38,7 +39,7 @@ pub(super) fn go_type_error(
         return Some(text);
     }
     match (mistyped.next(), misread) {
-        (Some(error), Some(misread)) if path_of(error) > misread.path.as_str() => {
+        (Some(error), Some(misread)) if without_indexes(path_of(error)) > misread.path => {
             Some(misread.text)
         }
         (Some(error), _) => Some(mistype(version, object, error).into_text()),
@@ -60,13 +61,20 @@ fn is_mistyped(error: &FieldError) -> bool {
 }
 
 /// Whether an error is about no text in the place of bytes: an empty one, which the format of schemas does not have and Go reads, or a value
-/// of another type, which has been found before ([`protobuf::read_texts`]).
+/// of another type, which has been found before ([`protobuf::read_go`]).
 pub(super) fn is_empty_bytes(error: &FieldError) -> bool {
     error.detail.ends_with(NO_BYTES)
 }
 
 fn is_about_time(error: &FieldError) -> bool {
     error.detail.contains(NO_TIME)
+}
+
+fn without_indexes(path: &str) -> String {
+    let parts = path
+        .split('[')
+        .map(|part| part.split_once(']').map_or(part, |(_, rest)| rest));
+    parts.collect()
 }
 
 /// Where the value of an error is.
@@ -138,7 +146,7 @@ fn mistype(version: &VersionRules, object: &Value, error: &FieldError) -> Mistyp
         Value::Number(number) if matches!(go_type, "int32" | "int64") => {
             format!("number {}", literal(number))
         }
-        other => json_type(other).to_owned(),
+        other => type_word(other).to_owned(),
     };
     // The decoder names the struct and the path from the root.
     let text =

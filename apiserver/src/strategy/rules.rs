@@ -27,6 +27,15 @@ pub(crate) enum PutWithoutVersion {
     Replaces,
 }
 
+/// Who says what is wrong with the values of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Judged {
+    /// The schema, and the rules of the kind.
+    BySchema,
+    /// The rules of the kind alone, which say all.
+    ByRules,
+}
+
 /// What becomes of the dependents of a deleted object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Propagation {

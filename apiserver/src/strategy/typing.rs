@@ -47,6 +47,14 @@ pub(crate) trait Typing: fmt::Debug + Send + Sync {
     /// The fields that the status endpoint never writes.
     fn reset_by_status(&self) -> &'static FieldSet;
 
+    /// Returns the paths of the fields that the kind does not know, in order.
+    fn unknown_fields(&self, version: &VersionRules, object: &Value) -> Vec<String> {
+        schema::structural::unknown_fields(object, &version.schema)
+    }
+
+    /// Returns the path of a field of an apply that the kind does not know and its schema does not speak of.
+    fn undeclared(&self, version: &VersionRules, config: &Value) -> Option<String>;
+
     /// Brings what a client sent into the kind's types.
     ///
     /// # Errors

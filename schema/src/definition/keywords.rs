@@ -233,7 +233,9 @@ fn standard(keywords: &Keywords, around: &Surroundings<'_>, path: &FieldPath) ->
         "dependencies",
         "$ref",
     ] {
-        let is_empty_map = object(keywords, keyword).is_some_and(Map::is_empty);
+        // Anything at all is an additional item.
+        let is_empty_map =
+            keyword != "additionalItems" && object(keywords, keyword).is_some_and(Map::is_empty);
         if is_given(keywords, keyword) && !is_empty_map {
             forbid(keyword, format!("{keyword} is not supported"));
         }
@@ -244,7 +246,8 @@ fn standard(keywords: &Keywords, around: &Surroundings<'_>, path: &FieldPath) ->
             "type cannot be set to null, use nullable as an alternative".to_owned(),
         );
     }
-    if keywords.get("items").is_some_and(Value::is_array) {
+    let items = keywords.get("items").and_then(Value::as_array);
+    if items.is_some_and(|items| !items.is_empty()) {
         forbid(
             "items",
             "items must be a schema object and not an array".to_owned(),

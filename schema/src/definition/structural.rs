@@ -43,7 +43,7 @@ pub(super) fn unsupported(schema: &Value) -> Option<String> {
     ] {
         let is_used = keywords.get(keyword).is_some_and(|value| match value {
             // Anything at all is an additional item.
-            Value::Bool(_) => true,
+            value if keyword == "additionalItems" => !value.is_null(),
             value => !is_zero(value),
         });
         if is_used {
@@ -55,6 +55,11 @@ pub(super) fn unsupported(schema: &Value) -> Option<String> {
         .is_some_and(|items| items.as_array().is_some_and(|it| !it.is_empty()))
     {
         return Some("OpenAPIV3Schema 'items' must be a schema, but is an array".to_owned());
+    }
+    if keywords.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false)) {
+        let error =
+            "internal error: 'x-kubernetes-preserve-unknown-fields' must be true or undefined";
+        return Some(error.to_owned());
     }
     let single = ["items", "additionalProperties", "not"]
         .iter()

@@ -71,7 +71,9 @@ pub(super) fn validate(
         ));
     }
     if let Some(first) = spec.versions.first() {
-        errors.extend(label(&first.name, &path.child("version"), ""));
+        if !first.name.is_empty() {
+            errors.extend(label(&first.name, &path.child("version"), ""));
+        }
         let has_status = spec.versions.iter().any(has_status);
         errors.extend(validate_parts(
             (first, each_expression(first, old)),
@@ -107,6 +109,32 @@ pub(super) fn validate(
         errors.push(FieldError::invalid(&versions_path, shown(), detail));
     }
     errors
+}
+
+/// Returns whether there is a default anywhere in the schemas of these versions.
+pub(super) fn have_defaults(versions: &[DefinitionVersion]) -> bool {
+    versions.iter().filter_map(schema_of).any(has_default)
+}
+
+fn has_default(schema: &Value) -> bool {
+    let Some(keywords) = schema.as_object() else {
+        return false;
+    };
+    keywords
+        .iter()
+        .any(|(keyword, value)| match keyword.as_str() {
+            "default" => !value.is_null(),
+            "properties" | "patternProperties" | "definitions" | "dependencies" => {
+                let schemas = value.as_object();
+                schemas.is_some_and(|schemas| schemas.values().any(has_default))
+            }
+            "allOf" | "anyOf" | "oneOf" => {
+                let schemas = value.as_array();
+                schemas.is_some_and(|schemas| schemas.iter().any(has_default))
+            }
+            "items" | "additionalProperties" | "additionalItems" | "not" => has_default(value),
+            _ => false,
+        })
 }
 
 /// Where a part of a version is shown.

@@ -149,11 +149,13 @@ impl Failure {
 
     pub(super) fn too_long(place: Place<'_>, length_max: i64) -> Self {
         let text = place.in_body(format_args!("should be at most {length_max} chars long"));
-        let bytes_max = usize::try_from(length_max).unwrap_or(0);
-        Self {
-            error: FieldError::too_long(&place.field(), bytes_max),
-            text,
+        let mut error = FieldError::too_long(&place.field(), 0);
+        match usize::try_from(length_max) {
+            Ok(bytes_max) => error = FieldError::too_long(&place.field(), bytes_max),
+            // Nothing is short enough.
+            Err(_) => "value is too long".clone_into(&mut error.detail),
         }
+        Self { text, error }
     }
 
     /// Too many `members`, which are `items` or `properties`.
@@ -180,7 +182,11 @@ impl<'a> Place<'a> {
     pub(super) fn field(self) -> FieldPath {
         match self.path {
             Path::Root => self.base.clone(),
-            path => self.base.child(&path.to_string()),
+            path => match path.to_string() {
+                // A field without a name.
+                text if text.is_empty() => self.base.clone(),
+                text => self.base.child(&text),
+            },
         }
     }
 

@@ -121,6 +121,11 @@ fn list_map(keywords: &Keywords, keys: &[&str], path: &FieldPath, errors: &mut V
         errors.push(FieldError::required(&path.child(KEYS), detail));
     }
     let items_path = path.child("items");
+    if let Some(several) = keywords.get("items").filter(|items| items.is_array()) {
+        let detail = "must only have a single schema if x-kubernetes-list-type is map";
+        errors.push(FieldError::invalid(&items_path, several.clone(), detail));
+        return;
+    }
     let Some(items) = object(keywords, "items") else {
         let detail = "must have a schema if x-kubernetes-list-type is map";
         errors.push(FieldError::required(&items_path, detail));
