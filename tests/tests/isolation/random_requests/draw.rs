@@ -169,6 +169,7 @@ impl Draw {
                     self.plain(kind, &name, &rest)
                 };
                 let mut body = self.part(whole.clone());
+                without_null_bytes(&mut body);
                 if let Some(fields) = body.as_object_mut() {
                     fields.insert("apiVersion".to_owned(), whole["apiVersion"].clone());
                     fields.insert("kind".to_owned(), whole["kind"].clone());
@@ -310,6 +311,7 @@ impl Draw {
                 }
             }
         }
+        without_null_bytes(&mut object);
         object
     }
 
@@ -367,7 +369,7 @@ impl Draw {
     }
 
     /// Changes one thing in a value.
-    fn mutate(&mut self, value: &mut Value) {
+    pub(super) fn mutate(&mut self, value: &mut Value) {
         let mut paths = Vec::new();
         pointers(value, String::new(), &mut paths);
         let path = self.pick(&paths).clone();
@@ -497,11 +499,15 @@ impl Draw {
         format!("{first}{parameter}")
     }
 
-    fn pick<'t, T>(&mut self, choices: &'t [T]) -> &'t T {
+    pub(super) fn pick<'t, T>(&mut self, choices: &'t [T]) -> &'t T {
         &choices[self.random.below(choices.len())]
     }
 
-    fn one_in(&mut self, count: usize) -> bool {
+    pub(super) fn below(&mut self, end: usize) -> usize {
+        self.random.below(end)
+    }
+
+    pub(super) fn one_in(&mut self, count: usize) -> bool {
         self.random.below(count) == 0
     }
 }
@@ -576,8 +582,21 @@ const WRITE_PARAMETERS: [&str; 12] = [
     "propagationPolicy=Sideways",
 ];
 
+/// Takes out nulls in the place of bytes. Go stores them otherwise than no bytes, which look the same, so that the next write that changes
+/// nothing makes a version in a kube-apiserver.
+fn without_null_bytes(object: &mut Value) {
+    let field = if object["kind"] == "Secret" {
+        "data"
+    } else {
+        "binaryData"
+    };
+    if let Some(bytes) = object.get_mut(field).and_then(Value::as_object_mut) {
+        bytes.retain(|_, bytes| !bytes.is_null());
+    }
+}
+
 /// Returns the JSON pointers of all that a value has.
-fn pointers(value: &Value, path: String, found: &mut Vec<String>) {
+pub(super) fn pointers(value: &Value, path: String, found: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
             for (name, inner) in fields {
