@@ -40,7 +40,9 @@ pub(crate) fn require<'o>(
         .map(ObjectRef::of)
         .collect();
     let goes_now = !going.is_empty();
-    let going = if goes_now || !work.memory.gone.is_empty() {
+    // A process that starts may find nothing left to go, and a ledger as the one before it left it.
+    let is_exact = work.memory.ledger.as_ref().is_some_and(|known| known.exact);
+    let going = if goes_now || !is_exact || !work.memory.gone.is_empty() {
         unwanted_count(work, plan, going)
     } else {
         0
@@ -57,6 +59,7 @@ pub(crate) fn require<'o>(
     let planned = Planned {
         going: if is_asked_for { 0 } else { going },
         all,
+        goes_now,
         was_held: work.memory.held_revision == Some(served.revision),
         is_confirmed,
     };

@@ -41,6 +41,8 @@ pub(crate) struct Planned {
     pub(crate) going: usize,
     /// Of how many.
     pub(crate) all: usize,
+    /// Whether any of them are still there.
+    pub(crate) goes_now: bool,
     /// Whether it was held before, maybe by an earlier process: what that saw of other instances is not known here.
     pub(crate) was_held: bool,
     /// Whether the definition's owner has confirmed it.
@@ -105,7 +107,7 @@ impl Pruning {
         let (going, all) = (wave.going, wave.all);
         let at_least = if planned.was_held { brake.count_min } else { 0 };
         let holds = !planned.is_confirmed && brake.holds(going.max(at_least), all);
-        let is_held = holds && planned.going > 0;
+        let is_held = holds && planned.going > 0 && planned.goes_now;
         if is_held {
             wave.waiting.insert(key.clone());
         } else {
@@ -207,6 +209,7 @@ mod tests {
         Planned {
             going,
             all,
+            goes_now: going > 0,
             was_held: false,
             is_confirmed: false,
         }
@@ -304,5 +307,27 @@ mod tests {
         assert_eq!(freed, [key("Web", "b")]);
         assert!(!is_held(&pruning, "b", 2, 4, 4));
         assert_eq!(pruning.forget(&key("Web", "never"), brake), []);
+    }
+
+    #[test]
+    fn what_went_under_an_earlier_process_counts_and_waits_for_nothing() {
+        let pruning = Pruning::default();
+        let went = Planned {
+            goes_now: false,
+            ..plan(3, 4)
+        };
+        assert!(
+            !judge(&pruning, "a", 2, went).is_held,
+            "it has nothing left to hold"
+        );
+        let held = Planned {
+            was_held: true,
+            ..plan(3, 4)
+        };
+        for name in ["b", "c", "d"] {
+            let verdict = judge(&pruning, name, 2, held);
+            assert!(verdict.is_held, "{name} is one of too many");
+            assert_eq!(verdict.freed, [], "{name} frees nobody");
+        }
     }
 }
