@@ -28,11 +28,11 @@ pub(super) fn is_of(message: &str) -> bool {
 pub(crate) fn unknown_in_schemas(object: &Value, api_version: &str, kind: &str) -> Vec<String> {
     let tables = Tables::get();
     let mut found = Vec::new();
-    if let (Some(message), Value::Object(fields)) = (tables.root_name(api_version, kind), object)
-        && tables
-            .message(message)
-            .is_some_and(|_| kind == "CustomResourceDefinition")
-    {
+    // No other kind has schemas.
+    let message = tables
+        .root_name(api_version, kind)
+        .filter(|_| kind == "CustomResourceDefinition");
+    if let (Some(message), Value::Object(fields)) = (message, object) {
         unknown(tables, message, "", fields, &mut found);
     }
     found
