@@ -212,10 +212,12 @@ fn spec(
 
 /// Returns how many members a ledger had when it was last exact, if it ever was.
 fn settled_count(spec: &InventorySpec) -> Option<usize> {
-    let known = spec
-        .settled_count
-        .and_then(|count| usize::try_from(count).ok());
-    known.or_else(|| spec.exact.then_some(spec.members.len()))
+    if spec.exact {
+        // What it says besides is of the time before.
+        return Some(spec.members.len());
+    }
+    spec.settled_count
+        .and_then(|count| usize::try_from(count).ok())
 }
 
 fn member(apply: &Apply, applied: Option<&Applied>) -> InventoryMember {

@@ -103,10 +103,13 @@ impl Pruning {
             wave.clear(); // nothing is counted until something goes again
             return Verdict::default();
         }
+        // What an earlier process held is held at first: the others are not known here yet.
+        let is_inherited = planned.was_held && !wave.shares.contains_key(key);
         wave.note(key, planned, now);
         let (going, all) = (wave.going, wave.all);
         let at_least = if planned.was_held { brake.count_min } else { 0 };
-        let holds = !planned.is_confirmed && brake.holds(going.max(at_least), all);
+        let holds =
+            !planned.is_confirmed && (is_inherited || brake.holds(going.max(at_least), all));
         let is_held = holds && planned.going > 0 && planned.goes_now;
         if is_held {
             wave.waiting.insert(key.clone());
