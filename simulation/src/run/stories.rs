@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use api::{kro::keys::LABEL_INSTANCE_ID, wheelhouse::keys::ANNOTATION_CONFIRM_DELETIONS};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::{World, script::Place, verdict};
 use crate::{
@@ -17,6 +18,9 @@ const SWING_COUNT: usize = 24;
 
 /// How long a wish stays at most, in milliseconds: a call whose answer is lost takes longer, so that the next wish finds it under way.
 const SWING_MAX: u64 = 25_000;
+
+/// How often it is looked whether all ask.
+const TICK: Duration = Duration::from_millis(100);
 
 /// How long a hub has to take away what it may not.
 const NARROWED_REST: Duration = Duration::from_mins(2);
@@ -94,26 +98,17 @@ impl World {
             self.restart().await?;
             self.rest(NARROWED_REST).await?;
         }
-        let gone = before - self.child_count();
-        if gone > NARROWED_GONE_MAX {
-            let told = format!(
-                "narrowed: {gone} of {before} children are gone, and nobody has confirmed it"
-            );
-            return Err(told);
-        }
-        let asked = verdict::questions(self);
-        let left = before - gone;
-        if asked.len() + gone < self.plan.instances {
-            return Err(format!(
-                "narrowed: {left} children are left, and {} instances ask",
-                asked.len()
-            ));
-        }
+        self.few_are_gone(before)?;
+        // While the spoke does not answer, that is what instances tell.
+        self.calm().await?;
+        let asked = self.await_questions(before).await?;
+        let gone = self.few_are_gone(before)?;
         let value = asked
             .iter()
             .next_back()
             .and_then(|asked| asked.rsplit_once('='));
         let (_, value) = value.ok_or("narrowed: nobody asks")?;
+        self.fleet.network.set_weather(self.plan.weather.clone());
         let (key, endpoint) = (ANNOTATION_CONFIRM_DELETIONS, fleet::definitions(None)?);
         self.fleet
             .annotate(&endpoint, "gadget", (key, value))
@@ -124,6 +119,37 @@ impl World {
             "{gone} of {before} children were gone unasked, all {took:?} after the confirmation"
         ));
         verdict::await_convergence(self).await
+    }
+
+    /// Returns how many children are gone of so many; fails if more are than may without a word.
+    fn few_are_gone(&self, before: usize) -> Result<usize, Failure> {
+        let gone = before - self.child_count();
+        if gone > NARROWED_GONE_MAX {
+            let told = format!(
+                "narrowed: {gone} of {before} children are gone, and nobody has confirmed it"
+            );
+            return Err(told);
+        }
+        Ok(gone)
+    }
+
+    /// Returns what is asked once all instances ask that have not lost their children.
+    async fn await_questions(&mut self, before: usize) -> Result<Vec<String>, Failure> {
+        let end = Instant::now() + Duration::from_secs(verdict::PATIENCE_SECONDS);
+        loop {
+            let asked = verdict::questions(self);
+            let left = self.child_count();
+            if asked.len() + before - left >= self.plan.instances {
+                return Ok(asked);
+            }
+            if Instant::now() > end {
+                let asked = asked.len();
+                return Err(format!(
+                    "narrowed: {left} children are left, and {asked} instances ask"
+                ));
+            }
+            self.rest(TICK).await?;
+        }
     }
 
     fn child_count(&self) -> usize {

@@ -188,6 +188,10 @@ fn spec(
     let version = work.instance["apiVersion"]
         .as_str()
         .and_then(|text| text.rsplit('/').next());
+    let settled_count = match exact {
+        Exact::Yes => Some(members.len()),
+        Exact::No => work.memory.settled_count,
+    };
     InventorySpec {
         instance: InstanceReference {
             group: work.key.group_kind.group.clone(),
@@ -198,10 +202,7 @@ fn spec(
             uid: work.memory.uid.clone(),
         },
         mirror_uid: work.memory.mirror_uid.clone(),
-        settled_count: work
-            .memory
-            .settled_count
-            .and_then(|count| u32::try_from(count).ok()),
+        settled_count: settled_count.and_then(|count| u32::try_from(count).ok()),
         exact: exact == Exact::Yes,
         held_revision: work.memory.held_revision,
         acting_as: actor.user().map(|user| user.as_ref().clone()),
@@ -213,7 +214,7 @@ fn spec(
 /// Returns how many members a ledger had when it was last exact, if it ever was.
 fn settled_count(spec: &InventorySpec) -> Option<usize> {
     if spec.exact {
-        // What it says besides is of the time before.
+        // Earlier hubs wrote the count of the time before beside it.
         return Some(spec.members.len());
     }
     spec.settled_count
@@ -308,4 +309,28 @@ async fn inventory(work: &mut Work<'_>, inventory: &graph::Inventory) -> Result<
     let patch = graph::instance::inventory_patch(&work.instance, inventory, &work.chosen.settings);
     work.apply_to_instance(&patch, api::kro::keys::MANAGER_APPLYSET_PARENT)
         .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exact_ledger_counts_what_it_names() {
+        let ledger = |exact: bool, settled_count: Option<u32>| InventorySpec {
+            exact,
+            settled_count,
+            members: vec![InventoryMember::default()],
+            ..InventorySpec::default()
+        };
+        for (exact, said, want) in [
+            (true, None, Some(1)),
+            (true, Some(4), Some(1)),
+            (false, Some(4), Some(4)),
+            (false, None, None),
+        ] {
+            let count = settled_count(&ledger(exact, said));
+            assert_eq!(count, want, "exact: {exact}, said: {said:?}");
+        }
+    }
 }

@@ -313,6 +313,23 @@ mod tests {
     }
 
     #[test]
+    fn what_an_earlier_process_held_is_held_whoever_is_planned_first() {
+        let pruning = Pruning::default();
+        let held = Planned {
+            was_held: true,
+            ..plan(3, 4)
+        };
+        assert!(!is_held(&pruning, "a", 2, 0, 20), "it keeps all");
+        assert!(
+            judge(&pruning, "b", 2, held).is_held,
+            "others may drop more"
+        );
+        let freed = judge(&pruning, "a", 2, plan(0, 20)).freed;
+        assert_eq!(freed, [key("Web", "b")], "this process knows better by now");
+        assert!(!judge(&pruning, "b", 2, held).is_held, "few of many go");
+    }
+
+    #[test]
     fn what_went_under_an_earlier_process_counts_and_waits_for_nothing() {
         let pruning = Pruning::default();
         let went = Planned {
