@@ -25,6 +25,7 @@ mod conversion;
 mod defaults;
 mod keywords;
 mod names;
+mod nodes;
 mod structural;
 mod versions;
 mod warnings;

@@ -48,6 +48,7 @@ struct Place<'a> {
     above: Option<&'a Self>,
     message: &'a str,
     name: &'a str,
+    is_in_schema: bool,
 }
 
 /// A reading of an object.
@@ -88,8 +89,8 @@ impl Reading<'_> {
         fields: &mut Map<String, Value>,
     ) -> Result<(), Misread> {
         let tables = self.tables;
-        let is_schema = schemas::is_of(message);
-        if is_schema {
+        let is_in_schema = schemas::is_of(message);
+        if is_in_schema {
             fields.retain(|name, value| !value.is_null() && tables.field(message, name).is_some());
         }
         for (name, value) in fields.iter_mut() {
@@ -98,11 +99,12 @@ impl Reading<'_> {
                     above,
                     message,
                     name,
+                    is_in_schema,
                 };
                 self.value(&place, (rule, rule.shape), value)?;
             }
         }
-        if is_schema {
+        if is_in_schema {
             // Go writes no empty lists and maps.
             fields.retain(|name, value| {
                 let is_empty = match value {
@@ -123,7 +125,6 @@ impl Reading<'_> {
         (rule, shape): (&FieldRule, Shape),
         value: &mut Value,
     ) -> Result<(), Misread> {
-        let is_schema = schemas::is_of(place.message);
         match (shape, value) {
             (Shape::Map, Value::Object(entries)) => entries
                 .values_mut()
@@ -137,7 +138,7 @@ impl Reading<'_> {
                 }
                 (kind, value) if kind.is_union() => self.union(place, kind, value),
                 (kind, value) => {
-                    let read = if is_schema {
+                    let read = if place.is_in_schema {
                         schemas::scalar(rule, value)
                     } else {
                         scalar(kind, value)
@@ -145,7 +146,7 @@ impl Reading<'_> {
                     read.or_else(|wrong| self.note(place.misread(wrong)))
                 }
             },
-            (_, value) if is_schema && !value.is_null() => {
+            (_, value) if place.is_in_schema && !value.is_null() => {
                 self.note(place.misread(schemas::mistyped(value, rule.go_type())))
             }
             _ => Ok(()),
@@ -158,7 +159,7 @@ impl Reading<'_> {
         rule: &FieldRule,
         value: &mut Value,
     ) -> Result<(), Misread> {
-        if value.is_null() && schemas::is_of(place.message) {
+        if value.is_null() && place.is_in_schema {
             *value = schemas::zero(rule.kind);
         }
         self.value(place, (rule, Shape::Single), value)

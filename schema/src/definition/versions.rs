@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::keywords::{self, EachExpression};
 use super::label;
+use super::nodes::each_node;
 use crate::structural::{Schema, ValueType};
 use crate::validate::{Brackets, resolve_field_path};
 
@@ -113,28 +114,13 @@ pub(super) fn validate(
 
 /// Returns whether there is a default anywhere in the schemas of these versions.
 pub(super) fn have_defaults(versions: &[DefinitionVersion]) -> bool {
-    versions.iter().filter_map(schema_of).any(has_default)
-}
-
-fn has_default(schema: &Value) -> bool {
-    let Some(keywords) = schema.as_object() else {
-        return false;
-    };
-    keywords
-        .iter()
-        .any(|(keyword, value)| match keyword.as_str() {
-            "default" => !value.is_null(),
-            "properties" | "patternProperties" | "definitions" | "dependencies" => {
-                let schemas = value.as_object();
-                schemas.is_some_and(|schemas| schemas.values().any(has_default))
-            }
-            "allOf" | "anyOf" | "oneOf" => {
-                let schemas = value.as_array();
-                schemas.is_some_and(|schemas| schemas.iter().any(has_default))
-            }
-            "items" | "additionalProperties" | "additionalItems" | "not" => has_default(value),
-            _ => false,
-        })
+    let mut found = false;
+    for schema in versions.iter().filter_map(schema_of) {
+        each_node(schema, &mut |keywords| {
+            found |= keywords.get("default").is_some_and(|it| !it.is_null());
+        });
+    }
+    found
 }
 
 /// Where a part of a version is shown.

@@ -2,8 +2,9 @@
 
 use api::crd::{CustomResourceDefinition, DefinitionVersion};
 use dialect::quote;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use super::nodes::each_node;
 use crate::structural::{Schema, ValueType};
 use crate::validate::is_recognised_format;
 
@@ -31,44 +32,20 @@ fn collect(definition: &CustomResourceDefinition) -> Vec<String> {
     }
     let mut doubts = Vec::new();
     for schema in &schemas {
-        walk(schema, &mut doubts);
+        each_node(schema, &mut |keywords| {
+            doubts.extend(unrecognized(keywords));
+        });
     }
     doubts
 }
 
-fn walk(schema: &Value, doubts: &mut Vec<String>) {
-    let Some(keywords) = schema.as_object() else {
-        return;
-    };
+fn unrecognized(keywords: &Map<String, Value>) -> Option<String> {
     let text = |name: &str| keywords.get(name).and_then(Value::as_str);
-    if let Some(format) = text("format").filter(|format| !format.is_empty()) {
-        let value_type = text("type").and_then(ValueType::from_name);
-        let node = Schema {
-            value_type,
-            ..Schema::default()
-        };
-        if !is_recognised_format(&node, format) {
-            doubts.push(format!("unrecognized format {}", quote(format)));
-        }
-    }
-    for name in ["items", "not", "additionalProperties"] {
-        keywords
-            .get(name)
-            .into_iter()
-            .for_each(|child| walk(child, doubts));
-    }
-    for name in ["allOf", "anyOf", "oneOf"] {
-        let branches = keywords
-            .get(name)
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten();
-        branches.for_each(|branch| walk(branch, doubts));
-    }
-    let properties = keywords
-        .get("properties")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten();
-    properties.for_each(|(_, property)| walk(property, doubts));
+    let format = text("format").filter(|format| !format.is_empty())?;
+    let value_type = text("type").and_then(ValueType::from_name);
+    let node = Schema {
+        value_type,
+        ..Schema::default()
+    };
+    (!is_recognised_format(&node, format)).then(|| format!("unrecognized format {}", quote(format)))
 }

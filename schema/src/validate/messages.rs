@@ -149,11 +149,11 @@ impl Failure {
 
     pub(super) fn too_long(place: Place<'_>, length_max: i64) -> Self {
         let text = place.in_body(format_args!("should be at most {length_max} chars long"));
-        let mut error = FieldError::too_long(&place.field(), 0);
-        match usize::try_from(length_max) {
-            Ok(bytes_max) => error = FieldError::too_long(&place.field(), bytes_max),
+        let bytes_max = usize::try_from(length_max);
+        let mut error = FieldError::too_long(&place.field(), bytes_max.unwrap_or(0));
+        if bytes_max.is_err() {
             // Nothing is short enough.
-            Err(_) => "value is too long".clone_into(&mut error.detail),
+            "value is too long".clone_into(&mut error.detail);
         }
         Self { text, error }
     }

@@ -72,9 +72,9 @@ async fn s31_random_requests_are_answered_as_by_a_real_kube_apiserver() {
             side.user.until_status(&path, 200).await;
         }
     }
-    sides.definitions_are_judged_alike().await;
     let gadgets = GADGETS.split("\n---\n").next().unwrap_or_default();
     let gadgets: Value = serde_saphyr::from_str(gadgets).expect("a definition");
+    sides.definitions_are_judged_alike(gadgets.clone()).await;
     for seed in Trial::seeds(1) {
         let mut draw = Draw::new(seed);
         let mut objects = Tally::default();
@@ -177,9 +177,7 @@ impl Sides {
     }
 
     /// A kube-apiserver judges what all versions have in common apart, and asks for a schema there where selectable fields are.
-    async fn definitions_are_judged_alike(&self) {
-        let text = GADGETS.split("\n---\n").next().unwrap_or_default();
-        let mut definition: Value = serde_saphyr::from_str(text).expect("a definition");
+    async fn definitions_are_judged_alike(&self, mut definition: Value) {
         definition["metadata"]["name"] = json!("gizmos.random.example.com");
         definition["spec"]["names"] = json!({"kind": "Gizmo", "plural": "gizmos"});
         let second = &mut definition["spec"]["versions"][1];
