@@ -51,6 +51,26 @@ pub fn normalize_numbers(value: &mut Value) {
     }
 }
 
+/// Turns floats without a fraction into integers, as the way through YAML does: JSON writes 3.0 as 3.
+pub fn whole_numbers(value: &mut Value) {
+    match value {
+        Value::Number(number) => {
+            if let Some(whole) = whole_number(number) {
+                *number = whole.into();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(whole_numbers),
+        Value::Object(fields) => fields.values_mut().for_each(whole_numbers),
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
+}
+
+fn whole_number(number: &Number) -> Option<i64> {
+    let float = number.as_f64().filter(|_| number.is_f64())?;
+    // `Display` writes a float without an exponent, and one without a fraction without a point.
+    float.to_string().parse().ok()
+}
+
 fn normal_number(number: &Number) -> Option<Number> {
     if number.is_u64() && !number.is_i64() {
         number.as_f64().and_then(Number::from_f64)

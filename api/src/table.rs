@@ -33,9 +33,9 @@ pub struct Table {
     /// The list's metadata.
     #[serde(default)]
     pub metadata: ListMeta,
-    /// What the cells are; in a watch only the first table has them.
+    /// What the cells are; only the first table of a watch says it.
     #[serde(default)]
-    pub column_definitions: Vec<ColumnDefinition>,
+    pub column_definitions: Option<Vec<ColumnDefinition>>,
     /// One per object.
     #[serde(default)]
     pub rows: Vec<TableRow>,
@@ -90,7 +90,7 @@ impl Table {
             kind: TABLE.to_owned(),
             api_version: api_version.to_owned(),
             metadata: ListMeta::default(),
-            column_definitions: Vec::new(),
+            column_definitions: None,
             rows: Vec::new(),
         }
     }
@@ -151,10 +151,10 @@ mod tests {
     #[test]
     fn a_table_has_every_member_that_kubectl_reads() {
         let mut table = Table::new(META_API_VERSION);
-        table.column_definitions.push(ColumnDefinition {
+        table.column_definitions = Some(vec![ColumnDefinition {
             name: "N".to_owned(),
             ..Default::default()
-        });
+        }]);
         table.rows.push(TableRow {
             cells: vec![json!("a"), Value::Null],
             object: None,

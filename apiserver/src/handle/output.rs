@@ -78,7 +78,7 @@ pub(super) struct TablePage {
 /// Begins a table with its columns.
 pub(super) fn table_of(call: &Call<'_>, version: TableVersion) -> Result<TablePage, Refusal> {
     let mut table = Table::new(api_version_of(version));
-    table.column_definitions = table::columns(call.scope);
+    table.column_definitions = Some(table::columns(call.scope));
     Ok(TablePage {
         table,
         include: include_object(call.query)?,

@@ -44,7 +44,7 @@ impl Selection {
     /// Takes the selection from options and path.
     ///
     /// # Errors
-    /// 400 for a field that the resource cannot be selected by.
+    /// 400 for a field that the resource cannot be selected by, and for fields beside a path that names an object, unless one is that name.
     pub(super) fn new(call: &Call<'_>, options: &ListOptions) -> Result<Self, Refusal> {
         let scope = call.scope;
         let mut needs_object = false;
@@ -67,6 +67,12 @@ impl Selection {
         }
         let path_name = call.info.names_object.then(|| call.info.name.clone());
         let fields = options.field_selector.clone();
+        if let (Some(name), false) = (&path_name, fields.is_everything())
+            && fields.exact(NAME) != Some(name)
+        {
+            let message = "fieldSelector metadata.name doesn't match requested name";
+            return Err(Status::bad_request(message).into());
+        }
         let range = range(call, path_name.as_deref().or(fields.exact(NAME)));
         let namespace = match &call.info.cluster {
             ClusterScope::All if !call.namespace().is_empty() => Some(call.namespace().to_owned()),

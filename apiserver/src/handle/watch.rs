@@ -61,12 +61,17 @@ pub(super) enum Bookmarks {
 }
 
 pub(super) fn watch(call: &Call<'_>) -> Result<Response, Refusal> {
-    let form = call.form(Offer::Watch)?;
+    let form = call.form(Offer::Watch);
+    if form.is_err() {
+        // What no list can be written as is refused at once, as in a kube-apiserver, and what no stream can be once all else is right.
+        call.form(Offer::List)?;
+    }
     if let Some(gathered) = call.gathered {
         missing::tell(call, &gathered.failed)?;
     }
     let switched = switched_headers(call)?;
     let start = Start::new(call)?;
+    let form = form?;
     let everywhere = start.selection.each.clone().map(Everywhere::new);
     let stream = WatchStream {
         shared: Arc::clone(call.shared),

@@ -108,6 +108,8 @@ impl Typing for GoTypes {
         if !in_schemas.is_empty() {
             unknown.extend(in_schemas);
             unknown.sort();
+            // What is at the root of a schema is known to both.
+            unknown.dedup();
         }
         unknown
     }

@@ -53,7 +53,12 @@ fn printers() -> impl Iterator<Item = &'static [Printer]> {
 }
 
 fn created(row: &Row<'_>) -> Vec<Value> {
-    vec![row.name(), json!(row.text("metadata.creationTimestamp"))]
+    // A bookmark was never created, at Go's zero time.
+    let time = match row.text("metadata.creationTimestamp") {
+        "" => "0001-01-01T00:00:00Z",
+        time => time,
+    };
+    vec![row.name(), json!(time)]
 }
 
 fn definitions(columns: &str) -> Vec<ColumnDefinition> {

@@ -77,6 +77,15 @@ const OTHER_KEYWORDS: [&str; 22] = [
     "x-kubernetes-map-type",
 ];
 
+/// Those of them that Kubernetes holds by a pointer, so that each value but null counts as one.
+const POINTERS: [&str; 5] = [
+    "additionalItems",
+    "additionalProperties",
+    "default",
+    "x-kubernetes-list-type",
+    "x-kubernetes-map-type",
+];
+
 pub(super) type Keywords = Map<String, Value>;
 
 /// What is wrong with a schema.
@@ -164,7 +173,11 @@ fn root_keywords(keywords: &Keywords, path: &FieldPath) -> Option<FieldError> {
         let detail = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
         return Some(FieldError::invalid(&path.child("type"), value_type, detail));
     }
-    let is_foreign = |name: &&str| keywords.get(*name).is_some_and(|value| !is_zero(value));
+    let is_foreign = |name: &&str| {
+        let is_pointer = POINTERS.contains(name);
+        let value = keywords.get(*name).filter(|value| !value.is_null());
+        value.is_some_and(|value| is_pointer || !is_zero(value))
+    };
     OTHER_KEYWORDS.iter().find(|name| is_foreign(name))?;
     let names: Vec<&str> = ROOT_KEYWORDS.iter().map(|(name, _)| *name).collect();
     let names = names.join(" ");

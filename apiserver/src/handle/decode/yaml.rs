@@ -12,9 +12,10 @@ use super::{Duplicates, Parsed};
 pub(in crate::handle) fn parse_yaml(bytes: &[u8]) -> Result<Parsed, String> {
     let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
     if first == Some(&b'{')
-        && let Ok((value, duplicates)) = json::parse_strict(bytes)
+        && let Ok((mut value, duplicates)) = json::parse_strict(bytes)
         && duplicates.is_empty()
     {
+        json::whole_numbers(&mut value);
         return Ok(Parsed {
             value,
             duplicates: Duplicates::default(),
@@ -23,6 +24,7 @@ pub(in crate::handle) fn parse_yaml(bytes: &[u8]) -> Result<Parsed, String> {
     let document = yaml::first_document(bytes).map_err(|error| error.to_string())?;
     let mut value = document.value;
     json::normalize_numbers(&mut value);
+    json::whole_numbers(&mut value);
     let duplicates = match document.duplicates {
         texts if texts.is_empty() => Duplicates::default(),
         texts => Duplicates::yaml(texts),
@@ -44,6 +46,8 @@ mod tests {
                 json!({"a": 1, "b": ["x", 1.5, true, null]}),
             ),
             ("---\na: \"1\"\n", json!({"a": "1"})),
+            ("a: [1.0, -2.0, 1e3]", json!({"a": [1, -2, 1000]})),
+            ("{\"a\": [-3.0, 2.5, 1e30]}", json!({"a": [-3, 2.5, 1e30]})),
             ("{\"a\": {\"b\": 1}}", json!({"a": {"b": 1}})),
             ("a: |\n  x\n  y\n", json!({"a": "x\ny\n"})),
             ("a: 1\n---\nb: 2\n", json!({"a": 1})),

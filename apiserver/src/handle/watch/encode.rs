@@ -35,7 +35,7 @@ pub(super) struct Encoder {
     /// Over all clusters: what cells are made by, since all rows have the same columns.
     face: Option<Arc<ResourceScope>>,
     /// The columns of a table, which only its first event has.
-    columns: Vec<ColumnDefinition>,
+    columns: Option<Vec<ColumnDefinition>>,
 }
 
 /// Whether a bookmark ends the objects that were there.
@@ -59,8 +59,8 @@ const FORM_COUNT: u32 = 8;
 impl Encoder {
     pub(super) fn new(call: &Call<'_>, form: Negotiated) -> Result<Self, Refusal> {
         let columns = match form.shape {
-            Shape::Table(_) => table::columns(call.scope),
-            Shape::Object | Shape::Metadata | Shape::MetadataList => Vec::new(),
+            Shape::Table(_) => Some(table::columns(call.scope)),
+            Shape::Object | Shape::Metadata | Shape::MetadataList => None,
         };
         Ok(Self {
             encoding: form.encoding,
@@ -298,7 +298,7 @@ impl Encoder {
         include: IncludeObject,
     ) -> Value {
         let mut table = Table::new(api_version_of(version));
-        table.column_definitions = std::mem::take(&mut self.columns);
+        table.column_definitions = self.columns.take();
         api::meta::resource_version(object).clone_into(&mut table.metadata.resource_version);
         let elapsed = jiff::SignedDuration::try_from(self.begun.elapsed()).unwrap_or_default();
         let now = self.now.checked_add(elapsed).unwrap_or(self.now);

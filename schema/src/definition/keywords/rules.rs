@@ -34,7 +34,7 @@ pub(super) fn validate_form(
     for (index, entry) in entries.enumerate() {
         let place = path.child(VALIDATIONS).index(index);
         match entry.as_object() {
-            Some(entry) => form(entry, around.parsed, &place, &mut errors),
+            Some(entry) => form(entry, (keywords, around.parsed), &place, &mut errors),
             None => errors.push(FieldError::invalid(
                 &place,
                 entry.clone(),
@@ -47,7 +47,7 @@ pub(super) fn validate_form(
 
 fn form(
     entry: &Keywords,
-    schema: Option<&Schema>,
+    node: (&Keywords, Option<&Schema>),
     place: &FieldPath,
     errors: &mut Vec<FieldError>,
 ) {
@@ -90,7 +90,7 @@ fn form(
     }
     field_path(
         text(entry, "fieldPath"),
-        schema,
+        node,
         &place.child("fieldPath"),
         errors,
     );
@@ -98,7 +98,7 @@ fn form(
 
 fn field_path(
     text: &str,
-    schema: Option<&Schema>,
+    (keywords, parsed): (&Keywords, Option<&Schema>),
     place: &FieldPath,
     errors: &mut Vec<FieldError>,
 ) {
@@ -121,7 +121,13 @@ fn field_path(
     }
     let leads_nowhere =
         |schema: &Schema| resolve_field_path(text, schema, Brackets::Allowed).is_err();
-    if schema.is_some_and(leads_nowhere) {
+    // A branch of a combination has a schema of its own here.
+    let is_wrong = match parsed {
+        Some(schema) => leads_nowhere(schema),
+        None => Schema::from_openapi(&Value::Object(keywords.clone()))
+            .is_ok_and(|schema| leads_nowhere(&schema)),
+    };
+    if is_wrong {
         errors.push(FieldError::invalid(place, text, "must be a valid path"));
     }
 }
