@@ -365,8 +365,16 @@ impl User {
     /// # Errors
     /// The refusal.
     pub async fn watch(&self, path: &str) -> Result<Watch, Box<Answer>> {
+        self.watch_as(path, JSON).await
+    }
+
+    /// Begins a watch whose events have objects of a type.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub async fn watch_as(&self, path: &str, accept: &str) -> Result<Watch, Box<Answer>> {
         let request = http::Request::get(path)
-            .header("accept", JSON)
+            .header("accept", accept)
             .body(Body::empty())
             .expect("the trial sends what HTTP can carry");
         let response = self.client.send(request).await.expect("the hub answers");

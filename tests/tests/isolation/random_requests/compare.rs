@@ -19,7 +19,21 @@ pub(super) fn shown(answer: &Answer) -> Value {
         Value::String(yaml) => serde_saphyr::from_str(yaml).unwrap_or_else(|_| answer.body.clone()),
         json => json.clone(),
     };
-    let mut body = mask(&whole);
+    json!({
+        "status": answer.status, "type": header("content-type"), "warnings": header("warning"), "body": regular(&whole),
+        "owners": owners(&whole),
+    })
+}
+
+/// Returns what is compared of the event of a watch.
+pub(super) fn shown_event(event: &Value) -> Value {
+    let object = &event["object"];
+    json!({"type": event["type"], "object": regular(object), "owners": owners(object)})
+}
+
+/// Returns a body without what two servers write otherwise.
+fn regular(whole: &Value) -> Value {
+    let mut body = mask(whole);
     if body["kind"] == "Status" {
         regularize(&mut body);
         agree(&mut body);
@@ -34,10 +48,7 @@ pub(super) fn shown(answer: &Answer) -> Value {
         // The descriptions of columns of Kubernetes' own kinds are the hub's own.
         column["description"].take();
     }
-    json!({
-        "status": answer.status, "type": header("content-type"), "warnings": header("warning"), "body": body,
-        "owners": owners(&whole),
-    })
+    body
 }
 
 /// Whether two answers differ as it is agreed.
@@ -88,7 +99,29 @@ pub(super) fn is_agreed(request: &Request, hub: &Answer, peer: &Answer) -> bool 
     if another || other_reading || schema_was_unread(hub, peer) || default_was_judged(hub, peer) {
         return true;
     }
+    if hub.status == peer.status && applied_schema_was_unread(hub, peer) {
+        return true;
+    }
     unowned || unconverted && hub.status == 400 || other_words || unread || undeclared || syntax
+}
+
+/// Whether a kube-apiserver finds more in a definition that is applied: the hub tells what is wrong inside of its schemas once the rest can be
+/// read.
+fn applied_schema_was_unread(hub: &Answer, peer: &Answer) -> bool {
+    const APPLIED: &str = "failed to create typed patch object";
+    let errors = |answer: &Answer| -> Option<Vec<String>> {
+        let (before, errors) = answer.message().split_once("): ")?;
+        let errors = errors.strip_prefix("errors:\n").unwrap_or(errors);
+        let errors = errors.lines().map(|line| line.trim().to_owned());
+        before.starts_with(APPLIED).then(|| errors.collect())
+    };
+    let (Some(mine), Some(theirs)) = (errors(hub), errors(peer)) else {
+        return false;
+    };
+    mine.iter().all(|error| theirs.contains(error))
+        && theirs
+            .iter()
+            .all(|error| mine.contains(error) || error.contains(".openAPIV3Schema."))
 }
 
 /// Whether a kube-apiserver finds more in a definition of which a schema names what there is not: the hub reads no such schema, and so says

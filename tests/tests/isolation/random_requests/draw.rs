@@ -27,13 +27,14 @@ pub(super) struct Request {
 }
 
 /// A kind that requests are about.
-struct Kind {
+pub(super) struct Kind {
     /// Where its objects are.
-    collection: &'static str,
+    pub(super) collection: &'static str,
     /// One of its objects, that is accepted.
-    object: Value,
+    pub(super) object: Value,
     subresources: &'static [&'static str],
-    fields: &'static [&'static str],
+    /// Field selectors.
+    pub(super) fields: &'static [&'static str],
 }
 
 /// Draws requests.
@@ -170,6 +171,7 @@ impl Draw {
                 };
                 let mut body = self.part(whole.clone());
                 without_null_bytes(&mut body);
+                body.get_mut("metadata").map(without_null_texts);
                 if let Some(fields) = body.as_object_mut() {
                     fields.insert("apiVersion".to_owned(), whole["apiVersion"].clone());
                     fields.insert("kind".to_owned(), whole["kind"].clone());
@@ -515,9 +517,12 @@ impl Draw {
 /// Method, subject, rest of the path, type of the body, body.
 type Drawn = (&'static str, String, String, &'static str, String);
 
+pub(super) const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+pub(super) const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+
 const ACCEPTED: [&str; 6] = [
     "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
-    "application/json;as=Table;v=v1;g=meta.k8s.io",
+    TABLE,
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
     "application/json;as=Table;v=v2;g=meta.k8s.io,application/json",
     "application/yaml",
@@ -526,7 +531,7 @@ const ACCEPTED: [&str; 6] = [
 
 const ACCEPTED_OF_OBJECTS: [&str; 4] = [
     "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
-    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+    METADATA,
     "application/yaml",
     "*/*",
 ];
@@ -595,6 +600,16 @@ fn without_null_bytes(object: &mut Value) {
     }
 }
 
+/// Takes out nulls in the place of texts. A kube-apiserver stores those of an applied custom object, and reads them as no text, so that the
+/// next write that changes nothing makes a version.
+fn without_null_texts(metadata: &mut Value) {
+    for field in ["labels", "annotations"] {
+        if let Some(texts) = metadata.get_mut(field).and_then(Value::as_object_mut) {
+            texts.retain(|_, text| !text.is_null());
+        }
+    }
+}
+
 /// Returns the JSON pointers of all that a value has.
 pub(super) fn pointers(value: &Value, path: String, found: &mut Vec<String>) {
     match value {
@@ -645,7 +660,7 @@ fn gadget(version: &str) -> Value {
 }
 
 /// All kinds, those with a schema of their own first.
-fn kinds() -> Vec<Kind> {
+pub(super) fn kinds() -> Vec<Kind> {
     let mut kinds = custom_kinds();
     kinds.extend(built_in_kinds());
     kinds
