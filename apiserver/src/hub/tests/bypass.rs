@@ -204,7 +204,7 @@ async fn a_right_to_one_name_shows_no_other() {
         ("/api/v1/watch/namespaces/here/secrets/mine", 200),
         (
             "/api/v1/watch/namespaces/here/secrets/mine?fieldSelector=metadata.name%3Dother",
-            200,
+            400,
         ),
         (
             "/api/v1/watch/namespaces/here/secrets?fieldSelector=metadata.name%3Dmine",
