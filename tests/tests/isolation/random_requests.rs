@@ -14,7 +14,7 @@ use wheelhouse_tests::{
     support::{Answer, CRDS, Fixture, MERGE_PATCH, User},
 };
 
-use self::compare::{is_agreed, shown};
+use self::compare::{is_agreed, shown, whole};
 use self::draw::{Draw, Request, UID, VERSION};
 use self::watches::{Begin, Pair};
 use super::mask::difference;
@@ -260,7 +260,9 @@ impl Side {
     /// Sends a request, and returns the answer and whether the object has another version than before; a server that has failed over it
     /// answers nothing.
     async fn send(&mut self, request: &Request) -> Result<(Answer, bool), String> {
-        let (uid, version) = match self.known.get(&request.subject) {
+        // An object is the same in each version of its kind.
+        let mut subject = request.subject.replace("/v1beta1/", "/v1/");
+        let (uid, version) = match self.known.get(&subject) {
             Some((uid, version)) => (uid.as_str(), version.as_str()),
             None => ("none", "1"),
         };
@@ -273,20 +275,17 @@ impl Side {
             .collect();
         let sent = self.user.try_send(request.method, &path, &headers, body);
         let answer = sent.await?;
-        let metadata = &answer.body["metadata"];
+        let body = whole(&answer);
+        let metadata = &body["metadata"];
         let mut is_moved = false;
         if let (Some(uid), Some(version)) = (
             metadata["uid"].as_str(),
             metadata["resourceVersion"].as_str(),
         ) {
-            let subject = match request.method {
-                "POST" => format!(
-                    "{}/{}",
-                    request.subject,
-                    metadata["name"].as_str().unwrap_or_default()
-                ),
-                _ => request.subject.clone(),
-            };
+            if request.method == "POST" {
+                subject.push('/');
+                subject.push_str(metadata["name"].as_str().unwrap_or_default());
+            }
             let seen = (uid.to_owned(), version.to_owned());
             let before = self.known.insert(subject, seen.clone());
             is_moved = before != Some(seen);

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::costs::{self, EachExpression};
 use super::{Keywords, SchemaErrors, Surroundings, text};
+use crate::definition::structural::unsupported;
 use crate::structural::{CompiledRules, Rule, Schema};
 use crate::validate::{
     Brackets, Level, cardinality_max, compiled_rules, extent, resolve_field_path, rule_declarations,
@@ -121,11 +122,13 @@ fn field_path(
     }
     let leads_nowhere =
         |schema: &Schema| resolve_field_path(text, schema, Brackets::Allowed).is_err();
-    // A branch of a combination has a schema of its own here.
-    let is_wrong = match parsed {
-        Some(schema) => leads_nowhere(schema),
-        None => Schema::from_openapi(&Value::Object(keywords.clone()))
-            .is_ok_and(|schema| leads_nowhere(&schema)),
+    // A branch of a combination has a schema of its own here; what cannot be read has any path.
+    let is_wrong = if let Some(schema) = parsed {
+        leads_nowhere(schema)
+    } else {
+        let node = Value::Object(keywords.clone());
+        unsupported(&node).is_none()
+            && Schema::from_openapi(&node).is_ok_and(|schema| leads_nowhere(&schema))
     };
     if is_wrong {
         errors.push(FieldError::invalid(place, text, "must be a valid path"));

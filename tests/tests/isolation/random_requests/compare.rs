@@ -15,20 +15,29 @@ pub(super) fn shown(answer: &Answer) -> Value {
             .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
             .collect()
     };
-    let whole = match &answer.body {
-        Value::String(yaml) => serde_saphyr::from_str(yaml).unwrap_or_else(|_| answer.body.clone()),
-        json => json.clone(),
-    };
+    let whole = whole(answer);
     json!({
         "status": answer.status, "type": header("content-type"), "warnings": header("warning"), "body": regular(&whole),
         "owners": owners(&whole),
     })
 }
 
+/// Returns the body of an answer, in whatever form it came.
+pub(super) fn whole(answer: &Answer) -> Value {
+    match &answer.body {
+        Value::String(yaml) => serde_saphyr::from_str(yaml).unwrap_or_else(|_| answer.body.clone()),
+        json => json.clone(),
+    }
+}
+
 /// Returns what is compared of the event of a watch.
 pub(super) fn shown_event(event: &Value) -> Value {
-    let object = &event["object"];
-    json!({"type": event["type"], "object": regular(object), "owners": owners(object)})
+    let mut object = event["object"].clone();
+    // Go has an empty spec in a bookmark where it cannot leave it out.
+    if event["type"] == "BOOKMARK" && object["spec"] == json!({}) {
+        object["spec"].take();
+    }
+    json!({"type": event["type"], "object": regular(&object), "owners": owners(&object)})
 }
 
 /// Returns a body without what two servers write otherwise.
