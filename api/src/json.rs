@@ -39,36 +39,29 @@ pub fn parse(bytes: &[u8]) -> Result<Value, ParseJsonError> {
 
 /// Turns integers that do not fit `i64` into floats, as [`parse`] would have read them.
 pub fn normalize_numbers(value: &mut Value) {
-    match value {
-        Value::Number(number) => {
-            if let Some(normal) = normal_number(number) {
-                *number = normal;
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(normalize_numbers),
-        Value::Object(fields) => fields.values_mut().for_each(normalize_numbers),
-        Value::Null | Value::Bool(_) | Value::String(_) => {}
-    }
+    replace_numbers(value, &normal_number);
 }
 
 /// Turns floats without a fraction into integers, as the way through YAML does: JSON writes 3.0 as 3.
 pub fn whole_numbers(value: &mut Value) {
-    match value {
-        Value::Number(number) => {
-            if let Some(whole) = whole_number(number) {
-                *number = whole.into();
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(whole_numbers),
-        Value::Object(fields) => fields.values_mut().for_each(whole_numbers),
-        Value::Null | Value::Bool(_) | Value::String(_) => {}
-    }
+    replace_numbers(value, &whole_number);
 }
 
-fn whole_number(number: &Number) -> Option<i64> {
-    let float = number.as_f64().filter(|_| number.is_f64())?;
-    // `Display` writes a float without an exponent, and one without a fraction without a point.
-    float.to_string().parse().ok()
+fn replace_numbers(value: &mut Value, other: &impl Fn(&Number) -> Option<Number>) {
+    match value {
+        Value::Number(number) => {
+            if let Some(other) = other(number) {
+                *number = other;
+            }
+        }
+        Value::Array(items) => items
+            .iter_mut()
+            .for_each(|item| replace_numbers(item, other)),
+        Value::Object(fields) => fields
+            .values_mut()
+            .for_each(|field| replace_numbers(field, other)),
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
 }
 
 fn normal_number(number: &Number) -> Option<Number> {
@@ -77,6 +70,13 @@ fn normal_number(number: &Number) -> Option<Number> {
     } else {
         None
     }
+}
+
+fn whole_number(number: &Number) -> Option<Number> {
+    let float = number.as_f64().filter(|_| number.is_f64())?;
+    // `Display` writes a float without an exponent, and one without a fraction without a point.
+    let whole: i64 = float.to_string().parse().ok()?;
+    Some(whole.into())
 }
 
 /// Where the parser is, and what it has seen twice.

@@ -174,9 +174,8 @@ fn root_keywords(keywords: &Keywords, path: &FieldPath) -> Option<FieldError> {
         return Some(FieldError::invalid(&path.child("type"), value_type, detail));
     }
     let is_foreign = |name: &&str| {
-        let is_pointer = POINTERS.contains(name);
-        let value = keywords.get(*name).filter(|value| !value.is_null());
-        value.is_some_and(|value| is_pointer || !is_zero(value))
+        let counts = |value: &Value| !is_zero(value) || POINTERS.contains(name) && !value.is_null();
+        keywords.get(*name).is_some_and(counts)
     };
     OTHER_KEYWORDS.iter().find(|name| is_foreign(name))?;
     let names: Vec<&str> = ROOT_KEYWORDS.iter().map(|(name, _)| *name).collect();
