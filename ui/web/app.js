@@ -373,6 +373,8 @@ const signInPage = () => html`<main class="sign-in"><h1 tabindex="-1">Wheelhouse
 const theme = sessionStorage.getItem("wheelhouse.theme");
 if (theme) document.documentElement.dataset.theme = theme;
 setInterval(() => app.user && update(), AGES_MS);
+// An issuer that did not answer the hub may do so by now.
+setInterval(() => !app.user && app.offer === null && offer(attempt), AGES_MS);
 
 /** Begins, with what an issuer has sent the browser back with, if it comes from one. */
 async function arrive() {

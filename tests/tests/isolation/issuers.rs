@@ -14,7 +14,7 @@ use wheelhouse_tests::{
     wire::{Address, Wire},
 };
 
-use super::support::{Fixture, User};
+use super::support::{Answer, Fixture, User};
 
 /// How long somebody may go on after the right to it is gone.
 const PROMISED: Duration = Duration::from_secs(10);
@@ -593,6 +593,13 @@ impl SigningIn {
         }
     }
 
+    /// What strangers are offered. The hub is ready before it has read the issuer, and offers nothing until then.
+    async fn offer(&self) -> Value {
+        let is_read = |answer: &Answer| !answer.body["oidc"].is_null();
+        let answer = self.stranger.until(SIGN_IN, "the issuer is read", is_read);
+        answer.await.must(200)
+    }
+
     /// Signs in at the issuer, and returns the code.
     fn code(&self, client: &str) -> String {
         let query = format!(
@@ -605,7 +612,7 @@ impl SigningIn {
         code.expect("somebody signs in").to_owned()
     }
 
-    async fn redeem(&self, code: &str, verifier: &str, back: &str) -> super::support::Answer {
+    async fn redeem(&self, code: &str, verifier: &str, back: &str) -> Answer {
         let body = json!({"code": code, "codeVerifier": verifier, "redirectUri": back});
         self.stranger.post(SIGN_IN, &body).await
     }
@@ -614,7 +621,7 @@ impl SigningIn {
 #[tokio::test(flavor = "multi_thread")]
 async fn s01_a_sign_in_gives_the_token_of_who_signed_in_and_no_other() {
     let stage = SigningIn::set().await;
-    let offer = stage.stranger.get(SIGN_IN).await.must(200);
+    let offer = stage.offer().await;
     let endpoint = format!("{}/authorize", stage.issuer.url());
     let want = json!({"oidc": {"issuer": stage.issuer.url(), "authorizationEndpoint": endpoint, "clientId": "hub", "scope": "openid email profile"}});
     assert_eq!(offer, want, "what strangers are told");
