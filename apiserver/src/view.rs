@@ -296,7 +296,9 @@ async fn read(asker: &impl Asker, headers: &HeaderMap, path: &str, end: Instant)
 
 async fn read_unhurried(asker: &impl Asker, headers: &HeaderMap, path: &str) -> Answer {
     let mut request = Request::new(RequestBody::empty());
-    let Ok(uri) = path.parse() else {
+    // The user agent of a browser would be answered in a form for people.
+    let separator = if path.contains('?') { '&' } else { '?' };
+    let Ok(uri) = format!("{path}{separator}pretty=false").parse() else {
         let text = "the continue token of its list cannot be sent";
         return Answer::Refused(Status::bad_request(text).into());
     };

@@ -127,7 +127,7 @@ async fn many_kinds_are_read_as_far_as_they_fit(scene: &Scene) {
         const other = { ...local(300), metadata: { uid: 'other', name: 'other', annotations: { 'kcp.io/cluster': 'other' } } };
         const many = Array.from({ length: 300 }, (_, n) => n);
         if (url.includes('/resourcegraphdefinitions')) return url.includes('watch') ? new Promise(() => {}) : answer({ metadata: { resourceVersion: '1' }, items: [...many.map(local), other, fleet] });
-        if (url.endsWith('/clusters/*/apis/kro.run/v1alpha1')) return answer({ resources: [{ name: 'webapps', kind: 'WebApp' }, ...[...many, 300].map((n) => ({ name: `locals${n}`, kind: `Local${n}` }))] });
+        if (url.split('?')[0].endsWith('/clusters/*/apis/kro.run/v1alpha1')) return answer({ resources: [{ name: 'webapps', kind: 'WebApp' }, ...[...many, 300].map((n) => ({ name: `locals${n}`, kind: `Local${n}` }))] });
     ";
     let tab = &mut stubbed(scene, "chief", stub).await;
     go(tab, "#/instances").await;
