@@ -56,7 +56,7 @@ where
     let endpoint = configuration.endpoint();
     let exporter = SpanExporter::builder()
         .with_tonic()
-        .with_endpoint(format!("http://{endpoint}"))
+        .with_endpoint(configuration.url())
         .build()
         .map_err(|source| ExportError {
             endpoint: endpoint.to_owned(),

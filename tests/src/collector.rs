@@ -7,6 +7,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use futures::stream;
 use opentelemetry_proto::tonic::{
     collector::trace::v1::{
         ExportTraceServiceRequest, ExportTraceServiceResponse,
@@ -15,13 +16,22 @@ use opentelemetry_proto::tonic::{
     common::v1::{KeyValue, any_value},
     trace::v1::{ResourceSpans, span::SpanKind},
 };
-use tokio::{net::TcpListener, task::JoinSet};
+use tokio::{
+    net::{TcpListener, UnixListener},
+    task::JoinSet,
+};
 use tonic::transport::{Server, server::TcpIncoming};
 
-/// A running collector. Dropping it ends it.
+use crate::process::Scratch;
+
+/// The socket, in the folder of the collector.
+const SOCKET: &str = "collector.sock";
+
+/// A running collector, at a port and at a socket. Dropping it ends it.
 #[derive(Debug)]
 pub struct Collector {
     address: SocketAddr,
+    folder: Scratch,
     kept: Kept,
     _server: JoinSet<()>,
 }
@@ -56,17 +66,28 @@ impl Collector {
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it is bound");
+        let folder = Scratch::new("collector");
+        let socket = UnixListener::bind(folder.file(SOCKET)).expect("a socket");
         let kept = Kept::default();
         let service = TraceServiceServer::new(kept.clone());
         let mut server = JoinSet::new();
+        let at_port = Server::builder().add_service(service.clone());
         server.spawn(async move {
-            let incoming = TcpIncoming::from(listener);
-            let served = Server::builder().add_service(service);
-            let served = served.serve_with_incoming(incoming).await;
-            served.expect("the collector serves");
+            let served = at_port.serve_with_incoming(TcpIncoming::from(listener));
+            served.await.expect("the collector serves");
+        });
+        let at_socket = Server::builder().add_service(service);
+        server.spawn(async move {
+            let incoming = stream::unfold(socket, |socket| async move {
+                let accepted = socket.accept().await.map(|(stream, _)| stream);
+                Some((accepted, socket))
+            });
+            let served = at_socket.serve_with_incoming(incoming);
+            served.await.expect("the collector serves");
         });
         Self {
             address,
+            folder,
             kept,
             _server: server,
         }
@@ -77,9 +98,9 @@ impl Collector {
         self.address
     }
 
-    /// Returns a TracingConfiguration that sends spans here, and samples nothing of its own accord.
+    /// Returns a TracingConfiguration that sends spans to the socket, and samples nothing of its own accord.
     pub fn configuration(&self) -> String {
-        configuration(self.address)
+        configuration(&format!("unix://{}", self.folder.file(SOCKET).display()))
     }
 
     /// Returns the spans of a trace that have come.
@@ -94,10 +115,10 @@ impl Collector {
     }
 }
 
-/// Returns a TracingConfiguration that sends spans to `address`, and samples nothing of its own accord.
-pub fn configuration(address: SocketAddr) -> String {
+/// Returns a TracingConfiguration that sends spans to `endpoint`, and samples nothing of its own accord.
+pub fn configuration(endpoint: &str) -> String {
     format!(
-        "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nendpoint: {address}\nsamplingRatePerMillion: 0\n"
+        "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nendpoint: {endpoint}\nsamplingRatePerMillion: 0\n"
     )
 }
 

@@ -329,7 +329,7 @@ fn api_command(
         command.arg("--audit-log-path").arg(scratch.file(AUDIT_LOG));
     }
     if let Some(address) = options.traces {
-        let text = collector::configuration(address);
+        let text = collector::configuration(&address.to_string());
         let file = scratch.write("tracing.yaml", text);
         command.arg("--tracing-config-file").arg(file);
     }

@@ -12,6 +12,8 @@ const VERSIONS: [&str; 3] = ["v1", "v1beta1", "v1alpha1"];
 const KIND: &str = "TracingConfiguration";
 /// Where a collector is by default. Source: OTLP 1.0.
 const ENDPOINT_DEFAULT: &str = "localhost:4317";
+/// What the path of a socket follows, which is absolute. Source: gRPC's naming.
+const SOCKET: &str = "unix://";
 const MILLION: u32 = 1_000_000;
 
 /// What a file says.
@@ -44,7 +46,7 @@ pub enum ConfigurationError {
     #[error("samplingRatePerMillion: Invalid value: {0}: must be from 0 to {MILLION}")]
     Rate(i32),
     /// A collector cannot be reached this way.
-    #[error("endpoint: Invalid value: {0:?}: must be HOST:PORT or dns:///HOST:PORT")]
+    #[error("endpoint: Invalid value: {0:?}: must be HOST:PORT, dns:///HOST:PORT or unix:///PATH")]
     Endpoint(String),
 }
 
@@ -73,8 +75,7 @@ impl Configuration {
         {
             return Err(ConfigurationError::Rate(rate));
         }
-        let authority = read.endpoint().parse::<http::uri::Authority>();
-        if authority.is_ok_and(|it| it.port_u16().is_some() && !it.as_str().contains('@')) {
+        if is_endpoint(read.endpoint()) {
             return Ok(read);
         }
         Err(ConfigurationError::Endpoint(
@@ -82,11 +83,21 @@ impl Configuration {
         ))
     }
 
-    /// Returns where the collector is, as host and port.
+    /// Returns where the collector is: a host and port, or `unix://` and the path of a socket.
     #[must_use]
     pub fn endpoint(&self) -> &str {
         let endpoint = self.endpoint.as_deref().unwrap_or(ENDPOINT_DEFAULT);
         endpoint.strip_prefix("dns:///").unwrap_or(endpoint)
+    }
+
+    /// Returns the same as a URL.
+    pub(super) fn url(&self) -> String {
+        let endpoint = self.endpoint();
+        if endpoint.starts_with(SOCKET) {
+            endpoint.to_owned()
+        } else {
+            format!("http://{endpoint}")
+        }
     }
 
     /// Returns how many of a million traces are sampled that no client has decided about.
@@ -94,6 +105,14 @@ impl Configuration {
         let rate = self.sampling_rate_per_million.unwrap_or_default();
         u32::try_from(rate).unwrap_or_default()
     }
+}
+
+fn is_endpoint(endpoint: &str) -> bool {
+    if let Some(path) = endpoint.strip_prefix(SOCKET) {
+        return path.len() > 1 && path.starts_with('/') && !path.contains('\0');
+    }
+    let authority = endpoint.parse::<http::uri::Authority>();
+    authority.is_ok_and(|it| it.port_u16().is_some() && !it.as_str().contains('@'))
 }
 
 #[cfg(test)]
@@ -120,7 +139,9 @@ mod tests {
             "what no client samples is not sampled"
         );
         let resolved = parse("endpoint: dns:///[::1]:4317").unwrap();
-        assert_eq!(resolved.endpoint(), "[::1]:4317");
+        assert_eq!(resolved.url(), "http://[::1]:4317");
+        let socket = parse("endpoint: unix:///run/otel.sock").unwrap();
+        assert_eq!(socket.url(), "unix:///run/otel.sock");
     }
 
     #[test]
@@ -131,7 +152,10 @@ mod tests {
                 "must be from 0 to 1000000",
             ),
             ("samplingRatePerMillion: -1", "must be from 0 to 1000000"),
-            ("endpoint: unix:///run/otel.sock", "must be HOST:PORT"),
+            ("endpoint: unix://run/otel.sock", "must be HOST:PORT"),
+            ("endpoint: unix:///", "must be HOST:PORT"),
+            ("endpoint: \"unix:///run/\\0\"", "must be HOST:PORT"),
+            ("endpoint: unix-abstract:///otel", "must be HOST:PORT"),
             ("endpoint: https://collector:4317", "must be HOST:PORT"),
             ("endpoint: collector", "must be HOST:PORT"),
             ("endpoint: user@collector:4317", "must be HOST:PORT"),
