@@ -20,6 +20,8 @@ mod report;
 mod side;
 #[path = "bench/store.rs"]
 mod store_bench;
+#[path = "bench/view.rs"]
+mod view_bench;
 #[path = "bench/wire.rs"]
 mod wire;
 
@@ -84,6 +86,7 @@ async fn main() -> ExitCode {
         }
         "store" => store_bench::run(&asked, &mut report).await,
         "fleet" => fleet::run(&asked, &mut report).await,
+        "view" => view_bench::run(&asked, &mut report).await,
         "replicas" => store_bench::on_one_thread(&asked, &mut report, replicas_bench::run),
         _ => return usage(),
     }
@@ -105,7 +108,7 @@ fn names_of(which: &str) -> &'static [&'static str] {
 
 fn usage() -> ExitCode {
     report::say(
-        "usage: hack/bench apply|api|store [B01|B02|B03|B12|B20|B21|B22 ..]|fleet [P2|B19|B15|P1 ..]|replicas \
+        "usage: hack/bench apply|api|store [B01|B02|B03|B12|B20|B21|B22 ..]|fleet [P2|B19|B15|P1 ..]|replicas|view \
          [--count N] [--rounds N] [--spokes N] [--seconds N] [--alone] [--audit] [--out FILE]",
     );
     ExitCode::from(2)

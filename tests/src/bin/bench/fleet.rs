@@ -66,7 +66,7 @@ pub(crate) async fn run(asked: &Asked, report: &mut Report) {
 }
 
 /// Connects to a hub.
-async fn wire(hub: &Hub) -> Wire {
+pub(crate) async fn wire(hub: &Hub) -> Wire {
     Target::of_kubeconfig(&hub.kubeconfig())
         .wire(CONNECTION_COUNT)
         .await
@@ -111,7 +111,7 @@ pub(crate) async fn join(wire: &Wire, spokes: &[(String, String)]) {
 }
 
 /// Makes embedded clusters, and waits until all are Ready and can be written to.
-async fn embed(wire: &Wire, names: &[String]) {
+pub(crate) async fn embed(wire: &Wire, names: &[String]) {
     let objects = names.iter().map(|name| {
         (
             SPOKES.to_owned(),
@@ -168,10 +168,16 @@ pub(crate) async fn define(wire: &Wire) {
     let definition = json!({"apiVersion": "kro.run/v1alpha1", "kind": "ResourceGraphDefinition",
         "metadata": {"name": "batch"}, "spec": {"resources": maps, "schema": {
             "apiVersion": "v1alpha1", "kind": "Batch", "spec": {"text": "string", "stamp": "string"}}}});
-    let (code, answer) = wire.json("POST", DEFINITIONS, &definition).await;
+    accept(wire, &definition).await;
+}
+
+/// Makes a definition, and waits until it is Active.
+pub(crate) async fn accept(wire: &Wire, definition: &Value) {
+    let (code, answer) = wire.json("POST", DEFINITIONS, definition).await;
     assert_eq!(code, 201, "{answer}");
+    let name = definition["metadata"]["name"].as_str().expect("a name");
     within(PATIENCE, "the definition is Active", || async {
-        let path = format!("{DEFINITIONS}/batch");
+        let path = format!("{DEFINITIONS}/{name}");
         let (_, seen) = wire.json("GET", &path, &Value::Null).await;
         let active = seen["status"]["state"] == "Active";
         active.then_some(()).ok_or(seen["status"].to_string())

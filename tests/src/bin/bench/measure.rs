@@ -28,6 +28,11 @@ impl Series {
         self.0.push(value);
     }
 
+    /// Adds what further rounds said.
+    pub(crate) fn append(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
     /// What the last round said.
     pub(crate) fn last(&self) -> f64 {
         self.0.last().copied().unwrap_or(f64::NAN)

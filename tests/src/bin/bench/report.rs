@@ -41,7 +41,7 @@ impl Report {
         }
     }
 
-    /// Adds a row; a side that was not measured is an empty series.
+    /// Adds a row, or what another round said to that of its name; a side that was not measured is an empty series.
     pub(crate) fn row(
         &mut self,
         what: &str,
@@ -50,19 +50,32 @@ impl Report {
         peer: impl Into<Series>,
         better: Better,
     ) {
+        let (ours, peer) = (ours.into(), peer.into());
+        if let Some(row) = self.rows.iter_mut().find(|row| row.what == what) {
+            row.ours.append(ours);
+            row.peer.append(peer);
+            return;
+        }
         self.rows.push(Row {
             what: what.to_owned(),
             unit,
-            ours: ours.into(),
-            peer: peer.into(),
+            ours,
+            peer,
             better,
             wanted: None,
         });
     }
 
-    /// Sets the target of the last row.
+    /// Sets the target of the last row that was added.
     pub(crate) fn wanted(&mut self, value: f64) {
         if let Some(row) = self.rows.last_mut() {
+            row.wanted = Some(value);
+        }
+    }
+
+    /// Sets the target of a row.
+    pub(crate) fn wanted_of(&mut self, what: &str, value: f64) {
+        if let Some(row) = self.rows.iter_mut().find(|row| row.what == what) {
             row.wanted = Some(value);
         }
     }
