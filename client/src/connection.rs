@@ -15,6 +15,7 @@ use http_body::Body;
 use http_body_util::BodyExt as _;
 use kube::client::ConfigExt as _;
 use kube::config::KubeConfigOptions;
+use rustls::client::Resumption;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
@@ -31,6 +32,9 @@ use switch::Switch;
 use traced::Traced;
 
 pub use kubeconfig::CredentialSources;
+
+/// TLS sessions that can be resumed: rustls keeps as many tickets of a server.
+const SESSION_COUNT: usize = 8;
 
 /// How a connection behaves.
 #[derive(Clone, Debug)]
@@ -370,7 +374,9 @@ fn stack(config: &kube::Config, options: &Options) -> Result<Stack, Error> {
 }
 
 fn transport(config: &kube::Config, timing: Timing) -> Result<Transport, Error> {
-    let tls = config.rustls_client_config().map_err(config_error)?;
+    let mut tls = config.rustls_client_config().map_err(config_error)?;
+    // There is one server. By default there is room for 32, which takes 60 KB.
+    tls.resumption = Resumption::in_memory_sessions(SESSION_COUNT);
     let server_name = match &config.tls_server_name {
         Some(name) => Some(name.clone().try_into().map_err(config_error)?),
         None => None,

@@ -180,10 +180,9 @@ pub(crate) fn start_workers(engine: &Arc<Engine>, target: &Arc<Target>) {
                 let cluster = &target.cluster;
                 let span = debug_span!("reconcile", controller = "instance", %cluster, %key);
                 let traced = traced(&engine, cluster, &key);
-                reconcile::run(&engine, &target, &key)
-                    .instrument(traced)
-                    .instrument(span)
-                    .await;
+                // Boxed: what waits for work takes no room for it, and there are many workers.
+                let reconcile = Box::pin(reconcile::run(&engine, &target, &key));
+                reconcile.instrument(traced).instrument(span).await;
                 target.queue.done(&key);
             }
         });

@@ -125,15 +125,16 @@ impl Tasks {
     {
         let registration = self.register(name);
         let number = registration.number;
-        let handle = self.shared.tracker.spawn(async move {
-            match AssertUnwindSafe(future).catch_unwind().await {
-                Ok(output) => output,
-                Err(panic) => {
-                    registration.shared.report_panic(name, on_panic);
-                    resume_unwind(panic)
-                }
+        // Not an async block: one that awaits what it was given has room for it twice.
+        let ended = move |result| match result {
+            Ok(output) => output,
+            Err(panic) => {
+                registration.shared.report_panic(name, on_panic);
+                resume_unwind(panic)
             }
-        });
+        };
+        let caught = AssertUnwindSafe(future).catch_unwind();
+        let handle = self.shared.tracker.spawn(caught.map(ended));
         self.shared.keep_abort_handle(number, handle.abort_handle());
         handle
     }

@@ -12,10 +12,9 @@ use std::{
 
 use api::cluster::LogicalCluster;
 use arc_swap::ArcSwap;
-use serde_json::Value;
 use storage::{Entry, Event, EventKind, KeyRange, Store};
 
-use super::rbac::{self, Policy};
+use super::rbac::{self, Policy, RulePool};
 use crate::{
     following::{Follow, Following},
     objects,
@@ -33,10 +32,11 @@ pub struct Policies {
 pub struct Follower {
     policies: Policies,
     objects: BTreeMap<LogicalCluster, Objects>,
+    pool: RulePool,
 }
 
-/// The RBAC objects of one cluster by storage key, each with its resource.
-type Objects = BTreeMap<Vec<u8>, (String, Value)>;
+/// The RBAC objects of one cluster by storage key, as the store holds them: parsed, those of a new cluster alone take 220 KB.
+type Objects = BTreeMap<Vec<u8>, Entry>;
 
 // === impl Policies ===
 
@@ -50,6 +50,7 @@ impl Policies {
         let follower = Follower {
             policies: policies.clone(),
             objects: BTreeMap::new(),
+            pool: RulePool::default(),
         };
         Ok((policies, Following::open(store, follower)?))
     }
@@ -63,19 +64,25 @@ impl Policies {
     }
 
     #[cfg(test)]
-    pub(crate) fn of_objects(objects: &[(&str, &str, Value)]) -> Self {
+    pub(crate) fn of_objects(objects: &[(&str, &str, serde_json::Value)]) -> Self {
+        use serde::Deserialize as _;
+
         let policies = Self::default();
-        let mut by_cluster: HashMap<LogicalCluster, Vec<(&str, &Value)>> = HashMap::new();
+        let mut by_cluster: HashMap<LogicalCluster, Vec<_>> = HashMap::new();
         for (cluster, resource, object) in objects {
             let cluster = cluster.parse().unwrap();
+            let object = rbac::Object::deserialize(object).unwrap();
             by_cluster
                 .entry(cluster)
                 .or_default()
-                .push((resource, object));
+                .push((*resource, object));
         }
         let compiled = by_cluster
             .into_iter()
-            .map(|(cluster, objects)| (cluster, Arc::new(Policy::compile(objects))))
+            .map(|(cluster, objects)| {
+                let policy = Policy::compile(objects, &mut RulePool::default());
+                (cluster, Arc::new(policy))
+            })
             .collect();
         policies.compiled.store(Arc::new(compiled));
         policies
@@ -95,23 +102,21 @@ impl Follow for Follower {
     fn read(&mut self, entries: &[Entry]) {
         self.objects.clear();
         for entry in entries {
-            self.put(entry.key(), entry.value());
+            self.put(entry);
         }
-        let compiled = self
-            .objects
-            .iter()
-            .map(|(cluster, objects)| (cluster.clone(), compile(objects)))
+        let (all, pool) = (self.objects.iter(), &mut self.pool);
+        let compiled = all
+            .map(|(cluster, objects)| (cluster.clone(), compile(objects, pool)))
             .collect();
         self.policies.compiled.store(Arc::new(compiled));
+        self.pool.tidy();
     }
 
     fn take(&mut self, events: &[Arc<Event>]) {
         let mut changed = BTreeSet::new();
         for event in events {
             let cluster = match event.kind() {
-                EventKind::Created | EventKind::Updated => {
-                    self.put(event.key(), event.entry().value())
-                }
+                EventKind::Created | EventKind::Updated => self.put(event.entry()),
                 EventKind::Deleted => self.remove(event.key()),
             };
             changed.extend(cluster);
@@ -119,24 +124,22 @@ impl Follow for Follower {
         let mut compiled = HashMap::clone(&self.policies.compiled.load());
         for cluster in changed {
             match self.objects.get(&cluster) {
-                Some(objects) => compiled.insert(cluster, compile(objects)),
+                Some(objects) => compiled.insert(cluster, compile(objects, &mut self.pool)),
                 None => compiled.remove(&cluster),
             };
         }
         self.policies.compiled.store(Arc::new(compiled));
+        self.pool.tidy();
     }
 }
 
 impl Follower {
-    /// Takes an object up; returns its cluster. A value that is no JSON grants nothing.
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Option<LogicalCluster> {
-        let parts = objects::parse_key(key)?;
-        let cluster: LogicalCluster = parts.cluster.parse().ok()?;
-        let object = serde_json::from_slice(value).unwrap_or(Value::Null);
-        self.objects
-            .entry(cluster.clone())
-            .or_default()
-            .insert(key.to_vec(), (parts.resource.to_owned(), object));
+    /// Takes an object up; returns its cluster.
+    fn put(&mut self, entry: &Entry) -> Option<LogicalCluster> {
+        let key = entry.key();
+        let cluster: LogicalCluster = objects::parse_key(key)?.cluster.parse().ok()?;
+        let objects = self.objects.entry(cluster.clone()).or_default();
+        objects.insert(key.to_vec(), entry.clone());
         Some(cluster)
     }
 
@@ -151,11 +154,12 @@ impl Follower {
     }
 }
 
-fn compile(objects: &Objects) -> Arc<Policy> {
-    let objects = objects
-        .values()
-        .map(|(resource, object)| (resource.as_str(), object));
-    Arc::new(Policy::compile(objects))
+fn compile(objects: &Objects, pool: &mut RulePool) -> Arc<Policy> {
+    let objects = objects.iter().filter_map(|(key, entry)| {
+        let resource = objects::parse_key(key)?.resource;
+        Some((resource, rbac::Object::parse(entry.value())?))
+    });
+    Arc::new(Policy::compile(objects, pool))
 }
 
 #[cfg(test)]

@@ -7,11 +7,11 @@
 //! Source: `kubernetes/plugin/pkg/auth/authorizer/rbac/rbac.go`, `pkg/registry/rbac/validation/rule.go`.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
-use api::{meta, selector::LabelSelector};
+use api::selector::LabelSelector;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ use crate::request::UserInfo;
 pub const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// One rule of a role.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Hash)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PolicyRule {
     /// Verbs, or `*`.
@@ -36,6 +36,14 @@ pub struct PolicyRule {
     /// Paths, a prefix where they end in `*`.
     #[serde(rename = "nonResourceURLs")]
     pub non_resource_urls: Vec<String>,
+}
+
+/// The rules of all roles, each list once: every cluster begins with the same roles.
+#[derive(Debug, Default)]
+pub struct RulePool {
+    lists: HashSet<Arc<[PolicyRule]>>,
+    /// How many were in use when that was last looked at.
+    used_count: usize,
 }
 
 /// The RBAC objects of one logical cluster, ready to be asked.
@@ -94,24 +102,29 @@ enum RoleKind {
     ClusterRole,
 }
 
+/// What counts of an object of the four RBAC resources: a policy is made of its fields and of nothing else that it holds.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct RoleObject {
+pub struct Object {
+    metadata: Metadata,
     rules: Option<Vec<PolicyRule>>,
     aggregation_rule: Option<AggregationRule>,
+    role_ref: RoleRef,
+    subjects: Option<Vec<Subject>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Metadata {
+    name: String,
+    namespace: String,
+    labels: Option<BTreeMap<String, String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct AggregationRule {
     cluster_role_selectors: Vec<LabelSelector>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct BindingObject {
-    role_ref: RoleRef,
-    subjects: Option<Vec<Subject>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -180,52 +193,76 @@ pub(super) fn url_matches(rule: &str, path: &str) -> bool {
     }
 }
 
+// === impl RulePool ===
+
+impl RulePool {
+    /// Returns the one list that is equal to this one.
+    fn share(&mut self, rules: Vec<PolicyRule>) -> Arc<[PolicyRule]> {
+        if let Some(shared) = self.lists.get(rules.as_slice()) {
+            return Arc::clone(shared);
+        }
+        let rules: Arc<[PolicyRule]> = rules.into();
+        self.lists.insert(Arc::clone(&rules));
+        rules
+    }
+
+    /// Forgets what no policy has any more, now and then.
+    pub fn tidy(&mut self) {
+        if self.lists.len() / 2 > self.used_count {
+            self.lists.retain(|rules| Arc::strong_count(rules) > 1);
+            self.used_count = self.lists.len();
+        }
+    }
+}
+
 // === impl Policy ===
 
 impl Policy {
-    /// Makes a policy out of objects of the four RBAC resources. An object that cannot be read grants nothing.
-    pub fn compile<'a>(objects: impl IntoIterator<Item = (&'a str, &'a Value)>) -> Self {
+    /// Makes a policy out of objects of the four RBAC resources.
+    pub fn compile<'a>(
+        objects: impl IntoIterator<Item = (&'a str, Object)>,
+        pool: &mut RulePool,
+    ) -> Self {
         let mut policy = Self::default();
         let mut aggregated = Vec::new();
         let mut labelled = Vec::new();
         for (resource, object) in objects {
             match resource {
                 "clusterroles" => {
-                    let role = RoleObject::deserialize(object).unwrap_or_default();
-                    let name = meta::name(object).to_owned();
-                    if let Some(rule) = role.aggregation_rule {
+                    let Metadata { name, labels, .. } = object.metadata;
+                    if let Some(rule) = object.aggregation_rule {
                         aggregated.push((name.clone(), rule));
                     }
-                    let rules: Arc<[PolicyRule]> = role.rules.unwrap_or_default().into();
                     labelled.push(Labelled {
                         name: name.clone(),
-                        labels: labels_of(object),
+                        labels: labels.unwrap_or_default(),
                     });
+                    let rules = pool.share(object.rules.unwrap_or_default());
                     policy.cluster_roles.insert(name, rules);
                 }
                 "roles" => {
-                    let role = RoleObject::deserialize(object).unwrap_or_default();
-                    let key = (
-                        meta::namespace(object).to_owned(),
-                        meta::name(object).to_owned(),
-                    );
-                    policy
-                        .roles
-                        .insert(key, role.rules.unwrap_or_default().into());
+                    let key = (object.metadata.namespace, object.metadata.name);
+                    let rules = pool.share(object.rules.unwrap_or_default());
+                    policy.roles.insert(key, rules);
                 }
-                "clusterrolebindings" => policy.bind(object, ""),
-                "rolebindings" => policy.bind(object, meta::namespace(object)),
+                "clusterrolebindings" => policy.bind(object.of_cluster()),
+                "rolebindings" => policy.bind(object),
                 _ => {}
             }
         }
-        policy.aggregate(&aggregated, &labelled);
+        policy.aggregate(&aggregated, &labelled, pool);
         policy
     }
 
     /// Gives each aggregating role the rules of the roles that it selects, and of those that these select (`admin` selects
     /// `edit`, which selects `view`). What stands in the role itself does not count: a controller writes it there to be read
     /// (`sweep::roles`), as in Kubernetes, and a right that is taken back does not wait for that.
-    fn aggregate(&mut self, aggregated: &[(String, AggregationRule)], labelled: &[Labelled]) {
+    fn aggregate(
+        &mut self,
+        aggregated: &[(String, AggregationRule)],
+        labelled: &[Labelled],
+        pool: &mut RulePool,
+    ) {
         let mut own = self.cluster_roles.clone();
         for (name, _) in aggregated {
             own.remove(name);
@@ -255,14 +292,13 @@ impl Policy {
                     open.extend(selected.map(|role| role.name.as_str()));
                 }
             }
-            self.cluster_roles.insert(name.clone(), rules.into());
+            let rules = pool.share(rules);
+            self.cluster_roles.insert(name.clone(), rules);
         }
     }
 
-    fn bind(&mut self, object: &Value, namespace: &str) {
-        let Ok(binding) = BindingObject::deserialize(object) else {
-            return;
-        };
+    fn bind(&mut self, binding: Object) {
+        let namespace = binding.metadata.namespace.as_str();
         let role_kind = match binding.role_ref.kind.as_str() {
             "Role" if !namespace.is_empty() => RoleKind::Role,
             "ClusterRole" => RoleKind::ClusterRole,
@@ -289,7 +325,7 @@ impl Policy {
                 _ => continue,
             };
             let bound = Arc::new(Binding {
-                name: meta::name(object).to_owned(),
+                name: binding.metadata.name.clone(),
                 namespace: namespace.to_owned(),
                 role_kind,
                 role_name: binding.role_ref.name.clone(),
@@ -382,17 +418,25 @@ impl Policy {
     }
 }
 
-/// The rules that stand in a role; none in one that cannot be read, as [`Policy::compile`] has it.
+/// The rules that stand in a role; none in one that cannot be read.
 pub(super) fn rules_in(role: &Value) -> Vec<PolicyRule> {
-    let role = RoleObject::deserialize(role).unwrap_or_default();
+    let role = Object::deserialize(role).unwrap_or_default();
     role.rules.unwrap_or_default()
 }
 
-fn labels_of(object: &Value) -> BTreeMap<String, String> {
-    object
-        .pointer("/metadata/labels")
-        .and_then(|labels| BTreeMap::deserialize(labels).ok())
-        .unwrap_or_default()
+// === impl Object ===
+
+impl Object {
+    /// Reads a stored object. One that cannot be read grants nothing.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        serde_json::from_slice(bytes).ok()
+    }
+
+    /// The same of a resource that has no namespaces, whatever stands in it.
+    fn of_cluster(mut self) -> Self {
+        self.metadata.namespace.clear();
+        self
+    }
 }
 
 // === impl BySubject ===

@@ -424,11 +424,12 @@ async fn who_may_act_as_another_does() {
 #[test]
 fn the_first_objects_make_a_policy_that_lets_people_read_what_is_public() {
     let objects = bootstrap::objects();
-    let named: Vec<(&str, &Value)> = objects
-        .iter()
-        .map(|object| (object.path.rsplit('/').next().unwrap(), &object.object))
-        .collect();
-    let policy = rbac::Policy::compile(named);
+    let named = objects.iter().map(|object| {
+        let resource = object.path.rsplit('/').next().unwrap();
+        let object = rbac::Object::parse(object.object.to_string().as_bytes());
+        (resource, object.unwrap())
+    });
+    let policy = rbac::Policy::compile(named, &mut rbac::RulePool::default());
     let root = ClusterScope::One(LogicalCluster::root());
     let (anonymous, someone) = (UserInfo::anonymous(), user("x"));
     let masters = UserInfo::system("m");

@@ -199,7 +199,8 @@ impl Follower {
                 self.start_anew();
             }
             let Some(position) = self.position.clone() else {
-                self.list().await?;
+                // Boxed, as in `watch`: most of the time there is a watch, and a fleet has thousands.
+                Box::pin(self.list()).await?;
                 continue;
             };
             let started = Instant::now();
@@ -372,7 +373,7 @@ impl Follower {
             .with("allowWatchBookmarks", Some("true"))
             .with("resourceVersion", Some(&position))
             .with("timeoutSeconds", Some(&seconds.to_string()));
-        let mut body = match self.open(target).await {
+        let mut body = match Box::pin(self.open(target)).await {
             Ok(body) => body,
             Err(error) => return self.refused(&error),
         };

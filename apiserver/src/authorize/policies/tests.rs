@@ -4,7 +4,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use api::{GroupResource, cluster::ClusterScope};
-use serde_json::json;
+use serde_json::{Value, json};
 use storage::{Change, Write, embedded};
 
 use super::*;

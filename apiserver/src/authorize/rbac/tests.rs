@@ -9,6 +9,14 @@ fn rule(value: Value) -> PolicyRule {
     PolicyRule::deserialize(value).unwrap()
 }
 
+fn parsed<'a>(objects: &'a [(&'a str, Value)]) -> impl Iterator<Item = (&'a str, Object)> {
+    let parse = |(resource, object): &'a (&'a str, Value)| {
+        let object = Object::deserialize(object).expect("it can be read");
+        (*resource, object)
+    };
+    objects.iter().map(parse)
+}
+
 /// verb group resource subresource name
 type Asked = [&'static str; 5];
 
@@ -189,7 +197,7 @@ fn bindings_reach_users_groups_and_service_accounts_in_their_scope() {
             ),
         ),
     ];
-    let policy = Policy::compile(objects.iter().map(|(resource, object)| (*resource, object)));
+    let policy = Policy::compile(parsed(&objects), &mut RulePool::default());
     let scope = root();
     for (user, group, resource, namespace, want) in [
         ("alice", "", "pods", "", true),
@@ -250,7 +258,7 @@ fn a_grant_and_a_missing_role_are_named() {
             ),
         ),
     ];
-    let policy = Policy::compile(objects.iter().map(|(resource, object)| (*resource, object)));
+    let policy = Policy::compile(parsed(&objects), &mut RulePool::default());
     let scope = root();
     let reason = |user: &str, namespace: &str| {
         let user = UserInfo::authenticated(user, [""; 0]);
@@ -304,11 +312,34 @@ fn an_aggregating_role_has_the_rules_of_those_it_selects() {
             ),
         ),
     ];
-    let policy = Policy::compile(objects.iter().map(|(resource, object)| (*resource, object)));
+    let policy = Policy::compile(parsed(&objects), &mut RulePool::default());
     let user = UserInfo::authenticated("alice", [""; 0]);
     let scope = root();
     for (resource, want) in [("own", false), ("pods", true), ("secrets", false)] {
         let asked = ask(&user, &scope, ["get", "", resource, "", ""], "");
         assert_eq!(policy.answer(&asked).grant.is_some(), want, "{resource}");
     }
+}
+
+#[test]
+fn equal_rules_are_held_once_and_no_longer_than_a_policy_has_them() {
+    let objects = [
+        ("clusterroles", role("", "one", "pods")),
+        ("clusterroles", role("", "two", "pods")),
+        ("roles", role("here", "one", "configmaps")),
+    ];
+    let mut pool = RulePool::default();
+    let policy = Policy::compile(parsed(&objects), &mut pool);
+    let of = |name| policy.role(None, name).expect("it is there");
+    assert!(Arc::ptr_eq(&of("one"), &of("two")), "shared");
+    pool.tidy();
+    assert_eq!(pool.lists.len(), 2, "both are in use");
+    drop(policy);
+    let others: Vec<_> = (0..4)
+        .map(|index| ("clusterroles", role("", "one", &format!("r{index}"))))
+        .collect();
+    let policy = Policy::compile(parsed(&others), &mut pool);
+    pool.tidy();
+    assert_eq!(pool.lists.len(), 1, "the last role of a name counts");
+    assert!(policy.role(None, "one").is_some());
 }
