@@ -12,6 +12,8 @@ mod fleet;
 mod load;
 #[path = "bench/measure.rs"]
 mod measure;
+#[path = "bench/overload.rs"]
+mod overload;
 #[path = "bench/replicas.rs"]
 mod replicas_bench;
 #[path = "bench/report.rs"]
@@ -56,6 +58,9 @@ async fn main() -> ExitCode {
     if which == fleet::SERVE {
         return fleet::serve(arguments.collect()).await;
     }
+    if which == overload::FLOOD {
+        return overload::flood(arguments.collect()).await;
+    }
     let mut out = None;
     let mut asked = Asked::default();
     while let Some(flag) = arguments.next() {
@@ -86,6 +91,7 @@ async fn main() -> ExitCode {
         }
         "store" => store_bench::run(&asked, &mut report).await,
         "fleet" => fleet::run(&asked, &mut report).await,
+        "overload" => overload::run(&asked, &mut report).await,
         "view" => view_bench::run(&asked, &mut report).await,
         "replicas" => store_bench::on_one_thread(&asked, &mut report, replicas_bench::run),
         _ => return usage(),
@@ -108,7 +114,7 @@ fn names_of(which: &str) -> &'static [&'static str] {
 
 fn usage() -> ExitCode {
     report::say(
-        "usage: hack/bench apply|api|store [B01|B02|B03|B12|B20|B21|B22 ..]|fleet [P2|B19|B15|P1 ..]|replicas|view \
+        "usage: hack/bench apply|api|store [B01|B02|B03|B12|B20|B21|B22 ..]|fleet [P2|B19|B15|P1 ..]|replicas|view|overload \
          [--count N] [--rounds N] [--spokes N] [--seconds N] [--alone] [--audit] [--out FILE]",
     );
     ExitCode::from(2)

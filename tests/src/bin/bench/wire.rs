@@ -34,11 +34,16 @@ const CONNECTION_WINDOW: u32 = 5 * 1024 * 1024;
 /// Loopback addresses that connections come from, in turn: ports of one address pair are few.
 const SOURCE_COUNT: u8 = 8;
 
+/// A configuration of TLS that does not say yet who comes.
+type Anonymous = rustls::ConfigBuilder<rustls::ClientConfig, rustls::client::WantsClientCert>;
+
 /// Where a server is, and who comes.
 #[derive(Clone)]
 pub(crate) struct Target {
     address: SocketAddr,
     tls: Option<Arc<rustls::ClientConfig>>,
+    /// The value of the header `authorization`, where no certificate says who comes.
+    authorization: Option<Arc<str>>,
 }
 
 /// One connection. It is cut when the last of its clones is dropped.
@@ -46,6 +51,7 @@ pub(crate) struct Target {
 pub(crate) struct Connection {
     sender: SendRequest<Bytes>,
     origin: Arc<str>,
+    authorization: Option<Arc<str>>,
     _driver: Arc<Driver>,
 }
 
@@ -68,14 +74,37 @@ struct Driver(JoinHandle<()>);
 impl Target {
     /// What a kubeconfig's first cluster and first user say.
     pub(crate) fn of_kubeconfig(file: &Path) -> Self {
-        let text = std::fs::read_to_string(file).expect("the kubeconfig can be read");
-        let value: Value = serde_saphyr::from_str(&text).expect("the kubeconfig is YAML");
-        let cluster = &value["clusters"][0]["cluster"];
-        let user = &value["users"][0]["user"];
-        let pem = |value: &Value| {
-            let text = value.as_str().expect("the kubeconfig holds it");
-            STANDARD.decode(text).expect("base64")
-        };
+        let config = read(file);
+        let user = &config["users"][0]["user"];
+        let chain = CertificateDer::pem_slice_iter(&pem(&user["client-certificate-data"]))
+            .collect::<Result<Vec<_>, _>>()
+            .expect("certificates");
+        let key = PrivateKeyDer::from_pem_slice(&pem(&user["client-key-data"])).expect("a key");
+        Self::of_cluster(&config, |tls| {
+            tls.with_client_auth_cert(chain, key)
+                .expect("the key is the certificate's")
+        })
+    }
+
+    /// The same server, for somebody with a token.
+    pub(crate) fn with_token(file: &Path, token: &str) -> Self {
+        let authorization = Some(format!("Bearer {token}").into());
+        Self {
+            authorization,
+            ..Self::anonymous(file)
+        }
+    }
+
+    /// The same server, for somebody who does not say who it is.
+    pub(crate) fn anonymous(file: &Path) -> Self {
+        Self::of_cluster(&read(file), Anonymous::with_no_client_auth)
+    }
+
+    fn of_cluster(
+        config: &Value,
+        identify: impl FnOnce(Anonymous) -> rustls::ClientConfig,
+    ) -> Self {
+        let cluster = &config["clusters"][0]["cluster"];
         let mut roots = rustls::RootCertStore::empty();
         for certificate in
             CertificateDer::pem_slice_iter(&pem(&cluster["certificate-authority-data"]))
@@ -84,17 +113,12 @@ impl Target {
                 .add(certificate.expect("a certificate"))
                 .expect("an authority");
         }
-        let chain = CertificateDer::pem_slice_iter(&pem(&user["client-certificate-data"]))
-            .collect::<Result<Vec<_>, _>>()
-            .expect("certificates");
-        let key = PrivateKeyDer::from_pem_slice(&pem(&user["client-key-data"])).expect("a key");
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut tls = rustls::ClientConfig::builder_with_provider(provider)
+        let builder = rustls::ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("the provider has them")
-            .with_root_certificates(roots)
-            .with_client_auth_cert(chain, key)
-            .expect("the key is the certificate's");
+            .with_root_certificates(roots);
+        let mut tls = identify(builder);
         tls.alpn_protocols = vec![b"h2".to_vec()];
         // As client-go does, which keeps no tickets: each handshake is a whole one.
         tls.resumption = rustls::client::Resumption::disabled();
@@ -106,6 +130,7 @@ impl Target {
         Self {
             address,
             tls: Some(Arc::new(tls)),
+            authorization: None,
         }
     }
 
@@ -114,6 +139,7 @@ impl Target {
         Self {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
             tls: None,
+            authorization: None,
         }
     }
 
@@ -125,15 +151,17 @@ impl Target {
         socket.bind(SocketAddr::new(source, 0))?;
         let stream = socket.connect(self.address).await?;
         stream.set_nodelay(true)?;
+        let authorization = self.authorization.clone();
         let Some(tls) = &self.tls else {
             let origin = format!("http://{}", self.address);
-            return handshake(stream, origin).await;
+            return handshake(stream, origin, authorization).await;
         };
         let name = ServerName::IpAddress(self.address.ip().into());
         let stream = tokio_rustls::TlsConnector::from(Arc::clone(tls))
             .connect(name, stream)
             .await?;
-        handshake(stream, format!("https://{}", self.address)).await
+        let origin = format!("https://{}", self.address);
+        handshake(stream, origin, authorization).await
     }
 
     /// Connects several times.
@@ -148,7 +176,21 @@ impl Target {
     }
 }
 
-async fn handshake<S>(stream: S, origin: String) -> io::Result<Connection>
+fn read(kubeconfig: &Path) -> Value {
+    let text = std::fs::read_to_string(kubeconfig).expect("the kubeconfig can be read");
+    serde_saphyr::from_str(&text).expect("the kubeconfig is YAML")
+}
+
+fn pem(value: &Value) -> Vec<u8> {
+    let text = value.as_str().expect("the kubeconfig holds it");
+    STANDARD.decode(text).expect("base64")
+}
+
+async fn handshake<S>(
+    stream: S,
+    origin: String,
+    authorization: Option<Arc<str>>,
+) -> io::Result<Connection>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -170,6 +212,7 @@ where
     Ok(Connection {
         sender,
         origin: origin.into(),
+        authorization,
         _driver: Arc::new(Driver(driver)),
     })
 }
@@ -193,14 +236,16 @@ impl Connection {
         content_type: &str,
         body: Bytes,
     ) -> io::Result<(u16, Body)> {
-        let request = Request::builder()
+        let mut request = Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.origin))
             .header("content-type", content_type)
             .header("accept", "application/json")
-            .header("te", "trailers")
-            .body(())
-            .expect("a request");
+            .header("te", "trailers");
+        if let Some(authorization) = &self.authorization {
+            request = request.header("authorization", &**authorization);
+        }
+        let request = request.body(()).expect("a request");
         let mut sender = self
             .sender
             .clone()
