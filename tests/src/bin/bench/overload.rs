@@ -93,18 +93,25 @@ pub(crate) async fn run(asked: &Asked, report: &mut Report) {
     let mut flood = Flood::start(&hub.kubeconfig());
     let (mut calm, mut flooded) = (Found::default(), Found::default());
     drop(turn(&hub, &tenants).await);
-    let (mut taken, mut refused) = (0, 0);
+    let (mut taken, mut refused, mut lasted) = (0, 0, Duration::ZERO);
     for _ in 0..asked.seconds.unwrap_or(30).div_ceil(TURN.as_secs()) {
         sleep(SETTLE).await;
         calm.add(turn(&hub, &tenants).await);
         flood.say("go").await;
+        let begun = Instant::now();
         sleep(SETTLE).await;
         flooded.add(turn(&hub, &tenants).await);
         let told = flood.say("stop").await;
+        lasted += begun.elapsed();
         taken += told["taken"].as_u64().unwrap_or(0);
         refused += told["refused"].as_u64().unwrap_or(0);
     }
-    tell(&calm, &flooded, (taken, refused), report);
+    tell(&calm, &flooded, report);
+    for (what, count) in [("answered", taken), ("refused", refused)] {
+        let what = format!("R30 requests of the hostile tenant, {what}");
+        let rate = float(count) / lasted.as_secs_f64();
+        report.row(&what, "1/s", rate, Series::default(), Better::More);
+    }
     report.note(format!(
         "R30: {TENANTS} tenants with {RATE} requests per second each, of which half are gets, a quarter lists of {OBJECTS} ConfigMaps of \
          1.2 KB, and a quarter updates, each in an embedded cluster of its own; one more sends {} at a time, lists and updates, without a \
@@ -233,7 +240,7 @@ fn request(cluster: &str, index: usize) -> (&'static str, String, &'static str, 
     }
 }
 
-fn tell(calm: &Found, flooded: &Found, (taken, refused): (u64, u64), report: &mut Report) {
+fn tell(calm: &Found, flooded: &Found, report: &mut Report) {
     latencies(
         "requests of the others",
         &flooded.requests,
@@ -275,16 +282,6 @@ fn tell(calm: &Found, flooded: &Found, (taken, refused): (u64, u64), report: &mu
         processors(flooded),
         processors(calm),
     );
-    for (what, count) in [("answered", taken), ("refused", refused)] {
-        let what = format!("R30 requests of the hostile tenant, {what}");
-        report.row(
-            &what,
-            "1/s",
-            float(count) / seconds,
-            Series::default(),
-            Better::More,
-        );
-    }
 }
 
 fn latencies(what: &str, flooded: &[u64], calm: &[u64], report: &mut Report) {
@@ -307,10 +304,7 @@ fn latencies(what: &str, flooded: &[u64], calm: &[u64], report: &mut Report) {
     report.wanted(RISE_MAX);
 }
 
-/// The process of the hostile tenant: it floods between `go` and `stop`, and says then what came of it.
-///
-/// # Errors
-/// Its input ends, as it does with the benchmark.
+/// The process of the hostile tenant: it floods between `go` and `stop`, and says then what came of it. It ends with its input.
 pub(crate) async fn flood(arguments: Vec<String>) -> ExitCode {
     let Some(kubeconfig) = arguments.first() else {
         return ExitCode::FAILURE;
