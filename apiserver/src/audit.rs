@@ -233,6 +233,19 @@ fn fresh_id() -> HeaderValue {
     HeaderValue::from_str(text).expect("a UUID is digits, letters and hyphens")
 }
 
+// === impl Lasting ===
+
+impl Lasting {
+    /// The answer of a request whose sender is known.
+    pub(crate) const fn of(is_long_running: bool) -> Self {
+        if is_long_running {
+            Self::LongRunning
+        } else {
+            Self::Whole
+        }
+    }
+}
+
 // === impl Audit ===
 
 impl Audit {

@@ -63,7 +63,7 @@ use crate::{
     handle::Handlers,
     negotiate::{self, Negotiated},
     openapi,
-    quota::{Quotas, Seat},
+    quota::{Fair, Of, Quotas, Seat},
     refusal::Refusal,
     registry::Registry,
     relay::Relay,
@@ -248,6 +248,9 @@ impl Hub {
         if head.omits_body {
             drop_body(&mut response);
         }
+        if let Some(seat) = seat {
+            seat.answered(&self.parts.quotas);
+        }
         response
     }
 
@@ -288,11 +291,7 @@ impl Hub {
         let target = Target::of(&self.parts.registry, info, peer.origin(now));
         let kind = kind_of(&target, parts, info);
         let is_long_running = kind != Kind::Request;
-        let lasting = if is_long_running {
-            Lasting::LongRunning
-        } else {
-            Lasting::Whole
-        };
+        let lasting = Lasting::of(is_long_running);
         let requests = self.parts.metrics.requests();
         let _in_flight = (!is_long_running).then(|| requests.in_flight(info.verb));
         let running = is_long_running.then(|| requests.long_running(info.verb));
@@ -337,9 +336,16 @@ impl Hub {
                 Ok(permit) => {
                     let counted = Counted { permit, running };
                     let asked = (target, caller, body);
+                    let of = Of::request(seat, authenticated.context());
                     // Boxed: what is around it is moved several times before it is first polled.
-                    Box::pin(self.process_authenticated(authenticated, asked, counted, kept, head))
-                        .await
+                    let answering = Box::pin(self.process_authenticated(
+                        authenticated,
+                        asked,
+                        counted,
+                        kept,
+                        head,
+                    ));
+                    Fair::new(answering, of).await
                 }
                 Err(refusal) => {
                     let facts = Facts::of_authenticated(&authenticated, head);
@@ -425,7 +431,11 @@ impl Hub {
         seat: Option<&Seat>,
         kind: Kind,
     ) -> Result<Option<Permit>, Refusal> {
-        if request.context().origin.is_controller() || is_health(&request.info().path) {
+        if is_health(&request.info().path) {
+            return Ok(None);
+        }
+        if request.context().origin.is_controller() {
+            seat.inspect(|seat| seat.count_for_nobody());
             return Ok(None);
         }
         let user = Arc::clone(&request.context().user);
@@ -436,7 +446,7 @@ impl Hub {
         };
         request.set_share(&share);
         match seat {
-            Some(seat) if request.context().is_proxied() => seat.count_for_proxy(),
+            Some(seat) if request.context().is_proxied() => seat.count_for_nobody(),
             Some(seat) => seat.count_for(&share, &user)?,
             None => {}
         }
@@ -549,6 +559,14 @@ impl Hub {
         let requests = self.parts.metrics.requests();
         requests.count(info, code, head.started.elapsed());
         response
+    }
+}
+
+#[cfg(test)]
+impl Hub {
+    /// The share of a user who has a credential.
+    pub(crate) fn share_of(&self, user: &UserInfo) -> Arc<crate::request::share::Share> {
+        self.parts.quotas.share(user, None)
     }
 }
 

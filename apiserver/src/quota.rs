@@ -1,7 +1,7 @@
 //! Quotas: how much of the hub one user may have at a time.
 //!
-//! Each user has a [`Share`]: its connections, its open watches and streams, its requests under way, and the memory that its bodies
-//! and the objects made of them take. A user that has all of it is answered 429 with `Retry-After`, and nobody else
+//! Each user has a [`Share`]: its connections, its open watches and streams, its requests under way, the memory that its bodies
+//! and the objects made of them take, and places on the processors ([`fair`]). A user that has all of it is answered 429 with `Retry-After`, and nobody else
 //! notices. Above the limit of all users together, whoever has less than a fair part still gets in.
 //!
 //! ```text
@@ -19,6 +19,7 @@
 //! Source: `apiserver/pkg/server/filters/maxinflight.go`; API priority and fairness (KEP-1040) for what must hold between
 //! users, not for how.
 
+mod fair;
 mod room;
 
 use std::{
@@ -30,6 +31,7 @@ use std::{
 
 use parking_lot::Mutex;
 
+pub(crate) use fair::{Fair, Of};
 pub(crate) use room::{Room, Seat};
 
 use crate::request::{

@@ -25,7 +25,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     hub::Hub,
-    quota::Room,
+    quota::{Fair, Of, Room},
     tls::{self, ClientVerifier},
 };
 
@@ -129,10 +129,12 @@ impl Server {
             seat: Arc::new(self.room.enter(address, &self.finish, &self.cut)),
             drain: self.finish.clone(),
         };
-        self.tracker.spawn(async move {
+        let of = Of::Connection(Arc::clone(&connection.seat));
+        let running = async move {
             connection.run(stream, acceptor).await;
             drop(slot);
-        });
+        };
+        self.tracker.spawn(Fair::new(running, of));
     }
 
     async fn drain(self, listener: TcpListener) {

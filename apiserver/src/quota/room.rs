@@ -60,8 +60,10 @@ pub(crate) struct Seat {
     /// Lets the connection end what it has begun, and closes it.
     finish: CancellationToken,
     was_used: AtomicBool,
-    /// Counts the connection for the user of its first request; for nobody, where that came through a front proxy.
+    /// Counts the connection for the user of its first request; for nobody, where that is a front proxy or a controller.
     permit: OnceLock<Option<Permit>>,
+    /// The share of its address, where a request was answered that no user is known of.
+    visitor: OnceLock<Arc<Share>>,
     // Guards the share of the last user, who is nearly always the next one too; innermost lock.
     last: Mutex<Option<(Arc<UserInfo>, Arc<Share>)>>,
     request_count: AtomicU32,
@@ -113,6 +115,7 @@ impl Room {
             finish: finish.child_token(),
             was_used: AtomicBool::new(false),
             permit: OnceLock::new(),
+            visitor: OnceLock::new(),
             last: Mutex::new(None),
             request_count: AtomicU32::new(0),
             taken_back_count: AtomicU32::new(0),
@@ -120,7 +123,7 @@ impl Room {
     }
 
     #[cfg(test)]
-    pub(super) fn waiting_count(&self) -> usize {
+    pub(crate) fn waiting_count(&self) -> usize {
         self.waiting.lock().seats.len()
     }
 }
@@ -191,10 +194,28 @@ impl Seat {
         Ok(())
     }
 
-    /// Counts the connection for nobody: a front proxy sends requests of many users over one, and none of them ends it for the others.
-    pub(crate) fn count_for_proxy(&self) {
+    /// Counts the connection for nobody. A front proxy sends requests of many users over one, and none of them ends it for the others;
+    /// what a controller sends is not counted at all.
+    pub(crate) fn count_for_nobody(&self) {
         if self.permit.get().is_none() {
             self.seat_for(None);
+        }
+    }
+
+    /// Notes that a request was answered. Of who asks for health alone, or is refused before it is known who asks, nothing is known but
+    /// the address.
+    pub(crate) fn answered(&self, quotas: &Quotas) {
+        if self.permit.get().is_none() {
+            self.visitor
+                .get_or_init(|| quotas.share(&UserInfo::anonymous(), Some(self.address)));
+        }
+    }
+
+    /// The share of the user that the connection counts for, or of its address as long as no user is known.
+    pub(crate) fn user(&self) -> Option<&Arc<Share>> {
+        match self.permit.get() {
+            Some(permit) => permit.as_ref().map(Permit::share),
+            None => self.visitor.get(),
         }
     }
 

@@ -251,7 +251,7 @@ fn a_front_proxys_connection_is_no_users_to_end() {
         assert!(seat.count_for(&share, &alice).is_ok());
     }
     let proxys = enter(&room, 1);
-    proxys.count_for_proxy();
+    proxys.count_for_nobody();
     assert_eq!(room.waiting_count(), 0, "it is known whose it is");
     assert!(
         proxys.count_for(&share, &alice).is_ok(),
@@ -262,7 +262,7 @@ fn a_front_proxys_connection_is_no_users_to_end() {
     }
     assert!(!proxys.cut().is_cancelled(), "others are on it");
     // One that is a user's stays that user's.
-    own[0].count_for_proxy();
+    own[0].count_for_nobody();
     for _ in 0..1_000 {
         drop(own[0].answering());
     }

@@ -1,12 +1,16 @@
-//! The share of one user: its connections, watches, streams, requests in flight, and the memory of its bodies.
+//! The share of one user: its connections, watches, streams, requests in flight, the memory of its bodies, and its places on the
+//! processors.
 //!
 //! # Invariants
 //! - What is counted is given back by a `Drop`: no way out of a request or a connection can forget it.
 //! - A limit of all users together refuses nobody who has less than a fair part.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use api::status::Status;
@@ -40,6 +44,14 @@ const VIEWS: usize = 8;
 /// Further ones of `system:masters` alone: an administrator is not locked out by clients that do not read their answers.
 const VIEWS_OF_MASTERS: usize = 2;
 
+/// How long a user who has sent something counts as one of several. Who asks once a second is one all the time.
+const CROWDED_FOR: Duration = Duration::from_secs(2);
+/// Tasks of one user that run at a time while there are others: on half of the processors.
+static PLACES_PER_USER: LazyLock<usize> = LazyLock::new(|| {
+    let processors = std::thread::available_parallelism();
+    (processors.map_or(1, std::num::NonZero::get) / 2).max(1)
+});
+
 /// How much one user, and all together, may have at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -64,6 +76,7 @@ pub(crate) struct Share {
     bodies: Arc<Semaphore>,
     trees: Arc<Semaphore>,
     views: Arc<Semaphore>,
+    places: Arc<Semaphore>,
     totals: Arc<Totals>,
 }
 
@@ -102,6 +115,18 @@ pub(crate) struct Totals {
     views: Arc<Semaphore>,
     views_of_masters: Arc<Semaphore>,
     refused: [AtomicU64; KIND_COUNT],
+    crowd: Crowd,
+}
+
+/// Whether requests of more than one user come.
+#[derive(Debug)]
+struct Crowd {
+    start: Instant,
+    /// The address of the share whose request came last.
+    last: AtomicUsize,
+    /// When that became another, in milliseconds since the start.
+    changed_ms: AtomicU64,
+    is_crowded: AtomicBool,
 }
 
 // === impl Limits ===
@@ -134,6 +159,7 @@ impl Totals {
             views: Arc::new(Semaphore::new(VIEWS)),
             views_of_masters: Arc::new(Semaphore::new(VIEWS_OF_MASTERS)),
             refused: Default::default(),
+            crowd: Crowd::new(),
         }
     }
 
@@ -161,6 +187,40 @@ impl Totals {
     }
 }
 
+// === impl Crowd ===
+
+impl Crowd {
+    fn new() -> Self {
+        Self {
+            start: Instant::now(),
+            last: AtomicUsize::new(0),
+            changed_ms: AtomicU64::new(0),
+            is_crowded: AtomicBool::new(false),
+        }
+    }
+
+    /// Notes that a request of `share` has come.
+    fn note(&self, share: &Share) {
+        let own = std::ptr::from_ref(share).addr();
+        let before = self.last.load(Ordering::Relaxed);
+        let is_same = own == before;
+        if is_same && !self.is_crowded.load(Ordering::Relaxed) {
+            return;
+        }
+        let now_ms = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        if !is_same {
+            self.last.store(own, Ordering::Relaxed);
+            self.changed_ms.store(now_ms, Ordering::Relaxed);
+            // Of the first of all there is no other yet.
+            self.is_crowded.store(before != 0, Ordering::Relaxed);
+        } else if now_ms.saturating_sub(self.changed_ms.load(Ordering::Relaxed))
+            > u64::try_from(CROWDED_FOR.as_millis()).unwrap_or(u64::MAX)
+        {
+            self.is_crowded.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
 // === impl Share ===
 
 impl Share {
@@ -170,6 +230,7 @@ impl Share {
             bodies: Arc::new(Semaphore::new(BODY_UNITS_PER_USER as usize)),
             trees: Arc::new(Semaphore::new(TREE_UNITS_PER_USER as usize)),
             views: Arc::new(Semaphore::new(VIEWS_PER_USER)),
+            places: Arc::new(Semaphore::new(*PLACES_PER_USER)),
             totals: Arc::clone(totals),
         }
     }
@@ -186,6 +247,9 @@ impl Share {
             Kind::Request => limits.requests_per_user,
             Kind::Stream => limits.streams_per_user,
         };
+        if kind != Kind::Connection {
+            self.totals.crowd.note(self);
+        }
         let before = self.in_use[kind.index()].fetch_add(1, Ordering::AcqRel);
         if let Some((of_all, _)) = self.totals.of_all(kind) {
             of_all.fetch_add(1, Ordering::AcqRel);
@@ -211,6 +275,16 @@ impl Share {
         self.totals.in_use(kind) > limit
             && own >= limit.div_ceil(FAIR_PART)
             && !user.in_group(SYSTEM_MASTERS)
+    }
+
+    /// Whether others send requests too, so that this user is to leave them processors.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.totals.crowd.is_crowded.load(Ordering::Relaxed)
+    }
+
+    /// The places of the user on the processors.
+    pub(crate) fn places(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.places)
     }
 
     /// Waits until the user may have a body of so many bytes in memory. Small ones need not wait: the count of requests
@@ -275,6 +349,13 @@ async fn acquire(
 }
 
 // === impl Permit ===
+
+impl Permit {
+    /// The share of the user it counts for.
+    pub(crate) fn share(&self) -> &Arc<Share> {
+        &self.share
+    }
+}
 
 impl Drop for Permit {
     fn drop(&mut self) {

@@ -108,7 +108,7 @@ impl Connection {
             return PENDING_RESETS_MAX;
         }
         // Whatever comes over it first, be it a page of the view.
-        self.seat.count_for_proxy();
+        self.seat.count_for_nobody();
         PROXIED_PENDING_RESETS_MAX
     }
 
@@ -139,7 +139,11 @@ impl Connection {
                 Ok::<_, Infallible>(response)
             }
         });
-        let builder = builder(self.tracker, pending_resets_max);
+        let executor = Executor {
+            tracker: self.tracker,
+            seat: Arc::clone(&seat),
+        };
+        let builder = builder(executor, pending_resets_max);
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
         let mut turns = Turns::new(connection, socket);
         let told = tokio::select! {
@@ -240,8 +244,8 @@ async fn refused_grace(drain: &CancellationToken) {
     }
 }
 
-fn builder(tracker: TaskTracker, pending_resets_max: usize) -> Builder<Executor> {
-    let mut builder = Builder::new(Executor(tracker));
+fn builder(executor: Executor, pending_resets_max: usize) -> Builder<Executor> {
+    let mut builder = Builder::new(executor);
     builder
         .http1()
         .timer(TokioTimer::new())

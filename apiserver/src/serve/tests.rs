@@ -1,5 +1,6 @@
 //! A hub behind a real socket, with TLS, and a real HTTP client before it.
 
+mod turns;
 mod versions;
 
 use std::net::SocketAddr;

@@ -1,13 +1,21 @@
 //! Who is taken for a syncer of another process: the holder of its certificate, and nobody who only says so.
 
-use std::sync::Arc;
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+};
 
 use api::wheelhouse::keys::{ANNOTATION_AUTHOR, USER_SYNCER};
-use http::Method;
+use http::{Method, Request};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::world::{ADMIN, Findings, NAMESAKE, NOBODY, Sent, World, rule};
-use crate::request::{CertificateIdentity, Peer, SYSTEM_MASTERS, UserInfo};
+use crate::{
+    quota::Room,
+    request::{CertificateIdentity, Peer, SYSTEM_MASTERS, UserInfo},
+    respond::RequestBody,
+};
 
 const TOLD: &str = "/wheelhouse/syncer";
 const GRAPHS: &str = "/apis/kro.run/v1alpha1/resourcegraphdefinitions";
@@ -172,4 +180,26 @@ async fn a_hub_that_looks_after_its_spokes_itself_refuses_other_syncers() {
     }
     let answered = world.get(ADMIN, leases).await;
     assert_eq!(answered.code, 200, "others are answered");
+}
+
+#[tokio::test]
+async fn a_syncers_connection_is_not_among_those_that_make_room_for_others() {
+    let world = World::with_syncers().await;
+    let room = Arc::new(Room::default());
+    let token = CancellationToken::new();
+    for (name, peer, path, waiting_count) in [
+        ("nobody", Peer::Unknown, "/readyz", 1),
+        (
+            "the syncer",
+            certificate(USER_SYNCER, &[SYSTEM_MASTERS]),
+            GRAPHS,
+            0,
+        ),
+    ] {
+        let seat = room.enter(IpAddr::V4(Ipv4Addr::LOCALHOST), &token, &token);
+        let request = Request::get(path).body(RequestBody::empty()).unwrap();
+        let answer = world.hub.answer(request, &peer, Some(&seat)).await;
+        assert_eq!(answer.status(), 200, "{name}");
+        assert_eq!(room.waiting_count(), waiting_count, "{name}");
+    }
 }

@@ -56,8 +56,8 @@ const MERGE: &str = "application/merge-patch+json";
 /// What the others got in the turns of one kind.
 #[derive(Default)]
 struct Found {
-    /// Of requests of the tenants, in microseconds.
-    requests: Vec<u64>,
+    /// Of requests of the tenants, what was asked, and how long it took in microseconds.
+    requests: Vec<(Verb, u64)>,
     refused_count: usize,
     /// Of looks at the health of the hub, likewise.
     health: Vec<u64>,
@@ -66,6 +66,14 @@ struct Found {
     lost_lease_count: usize,
     rss_max: u64,
     hub_ms: u64,
+}
+
+/// What a request does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    Get,
+    List,
+    Update,
 }
 
 /// The process of the hostile tenant.
@@ -223,14 +231,14 @@ fn micros(since: Instant) -> u64 {
 }
 
 /// A request of a tenant or of the flood: half are gets, a quarter lists, and a quarter updates.
-fn request(cluster: &str, index: usize) -> (&'static str, String, &'static str, Bytes) {
+fn request(cluster: &str, index: usize) -> (Verb, String, &'static str, Bytes) {
     let maps = format!("{}/api/v1/namespaces/default/configmaps", base(cluster));
     let one = format!("{maps}/map-{}", index % OBJECTS);
     match index % 4 {
-        0 | 2 => ("GET", one, JSON, Bytes::new()),
-        1 => ("GET", maps, JSON, Bytes::new()),
+        0 | 2 => (Verb::Get, one, JSON, Bytes::new()),
+        1 => (Verb::List, maps, JSON, Bytes::new()),
         _ => (
-            "PATCH",
+            Verb::Update,
             one,
             MERGE,
             json!({"data": {"stamp": index.to_string()}})
@@ -241,12 +249,25 @@ fn request(cluster: &str, index: usize) -> (&'static str, String, &'static str, 
 }
 
 fn tell(calm: &Found, flooded: &Found, report: &mut Report) {
-    latencies(
-        "requests of the others",
-        &flooded.requests,
-        &calm.requests,
-        report,
-    );
+    let of = |found: &Found, verbs: &[Verb]| -> Vec<u64> {
+        let those = found
+            .requests
+            .iter()
+            .filter(|(verb, _)| verbs.contains(verb));
+        those.map(|(_, took)| *took).collect()
+    };
+    let kinds: [(&str, &[Verb]); 4] = [
+        (
+            "requests of the others",
+            &[Verb::Get, Verb::List, Verb::Update],
+        ),
+        ("gets of the others", &[Verb::Get]),
+        ("lists of the others", &[Verb::List]),
+        ("updates of the others", &[Verb::Update]),
+    ];
+    for (what, verbs) in kinds {
+        latencies(what, &of(flooded, verbs), &of(calm, verbs), report);
+    }
     latencies("looks at health", &flooded.health, &calm.health, report);
     let seconds =
         float(flooded.requests.len() as u64) / (float(u64::from(RATE)) * float(TENANTS as u64));
@@ -323,10 +344,10 @@ pub(crate) async fn flood(arguments: Vec<String>) -> ExitCode {
                         return;
                     }
                     // Lists and updates: what costs most.
-                    let (method, path, media_type, body) = request(HOSTILE, number * 2 + 1);
+                    let (verb, path, media_type, body) = request(HOSTILE, number * 2 + 1);
                     let answer = wire
                         .connection(0)
-                        .send(method, &path, media_type, body)
+                        .send(verb.method(), &path, media_type, body)
                         .await;
                     let _gone = told.send(answer.is_ok_and(|(code, _)| code < 400));
                 }
@@ -344,6 +365,17 @@ pub(crate) async fn flood(arguments: Vec<String>) -> ExitCode {
         say(&json!({"taken": taken, "refused": refused}).to_string());
     }
     ExitCode::SUCCESS
+}
+
+// === impl Verb ===
+
+impl Verb {
+    const fn method(self) -> &'static str {
+        match self {
+            Self::Get | Self::List => "GET",
+            Self::Update => "PATCH",
+        }
+    }
 }
 
 // === impl Found ===
@@ -372,12 +404,15 @@ impl Tenant {
         let count = u64::from(RATE) * TURN.as_secs();
         for index in 0..usize::try_from(count).unwrap_or(0) {
             due.tick().await;
-            let (method, path, media_type, body) = request(&self.name, index);
+            let (verb, path, media_type, body) = request(&self.name, index);
             let connection = self.wire.connection(0).clone();
             let begin = Instant::now();
             sent.spawn(async move {
-                let answer = connection.send(method, &path, media_type, body).await;
-                (answer.is_ok_and(|(code, _)| code == 200), micros(begin))
+                let answer = connection
+                    .send(verb.method(), &path, media_type, body)
+                    .await;
+                let took = (verb, micros(begin));
+                (answer.is_ok_and(|(code, _)| code == 200), took)
             });
         }
         let mut found = Found::default();
