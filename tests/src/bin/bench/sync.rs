@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde_json::json;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use wheelhouse_tests::Hub;
@@ -20,6 +21,8 @@ use crate::{
     wire::Wire,
 };
 
+/// What the hub counts reconciles of instances by.
+const RECONCILES: &str = "controller_runtime_reconcile_total{controller=\"instance\"";
 /// Before idle spokes are measured: what joining began has ended by then.
 const SETTLE: Duration = Duration::from_secs(5);
 /// How long the first objects may take, at the least rate that is worth a wait.
@@ -36,7 +39,7 @@ pub(super) async fn run(asked: &Asked, report: &mut Report) {
     );
     let wire = super::wire(&hub).await;
     idle(&hub, &spokes, &wire, report).await;
-    let mut processes = Busy::of(&hub, &spokes);
+    let mut processes = Busy::of(&hub, &spokes, &wire);
     fill(&spokes, &wire, per_spoke, &mut processes, report).await;
     change(&spokes, &wire, (per_spoke, seconds), &mut processes, report).await;
     let megabytes = float(hub.process().usage().1) / float(1 << 20);
@@ -98,7 +101,7 @@ async fn fill(
         let names = spokes.all.iter();
         names.map(move |(name, _)| (batches(name), batch(index)))
     });
-    busy.begin();
+    busy.begin().await;
     let start = Instant::now();
     send_all(wire, "POST", 201, requests).await;
     let made = start.elapsed();
@@ -120,7 +123,7 @@ async fn fill(
     report.wanted(5000.0);
     let all = float(writes) / elapsed.as_secs_f64();
     report.row("B19 all writes to spokes", "1/s", all, none(), Better::More);
-    busy.end("first objects", count, report);
+    busy.end("first objects", count, report).await;
 }
 
 /// Changes that go on: one a second for each spoke.
@@ -136,7 +139,7 @@ async fn change(
     // What the first objects began has ended by then: their status is written last.
     sleep(SETTLE).await;
     spokes.latencies().await;
-    busy.begin();
+    busy.begin().await;
     let latencies = changes(spokes, wire, per_spoke, count).await;
     let lost = count - latencies.len().min(count);
     let millis = |percent| percentile_ms(&latencies, percent);
@@ -149,7 +152,7 @@ async fn change(
     report.row("B19 change, hub to spoke, p50", "ms", p50, none(), less);
     report.row("B19 change, hub to spoke, p99", "ms", p99, none(), less);
     report.wanted(100.0);
-    busy.end("steady changes", count, report);
+    busy.end("steady changes", count, report).await;
 }
 
 /// Changes an instance of each spoke every second, spread evenly, and returns how long each change took to arrive, in
@@ -197,12 +200,14 @@ pub(super) async fn changes(
 /// Who used the processors meanwhile.
 struct Busy {
     processes: Processes,
+    wire: Wire,
     began: Instant,
     before: Vec<u64>,
+    reconciles_before: u64,
 }
 
 impl Busy {
-    fn of(hub: &Hub, spokes: &Spokes) -> Self {
+    fn of(hub: &Hub, spokes: &Spokes, wire: &Wire) -> Self {
         let processes = vec![
             ("hub", hub.process().pid()),
             ("fake spokes", spokes.pid()),
@@ -210,17 +215,41 @@ impl Busy {
         ];
         Self {
             processes,
+            wire: wire.clone(),
             began: Instant::now(),
             before: Vec::new(),
+            reconciles_before: 0,
         }
     }
 
-    fn begin(&mut self) {
+    async fn begin(&mut self) {
+        self.reconciles_before = self.reconciles().await;
         self.began = Instant::now();
         self.before = self.cpu_ms();
     }
 
-    fn end(&self, what: &str, operations: usize, report: &mut Report) {
+    /// How often instances were reconciled, by the hub's metrics.
+    async fn reconciles(&self) -> u64 {
+        let metrics = self.wire.connection(0);
+        let answer = metrics
+            .send("GET", "/metrics", "text/plain", Bytes::new())
+            .await;
+        let (code, body) = answer.expect("an answer");
+        assert_eq!(code, 200, "metrics");
+        let text = String::from_utf8_lossy(&body);
+        let counts = text
+            .lines()
+            .filter(|line| line.starts_with(RECONCILES))
+            .filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok());
+        counts.sum()
+    }
+
+    async fn end(&self, what: &str, operations: usize, report: &mut Report) {
+        let reconciles = float(self.reconciles().await - self.reconciles_before);
+        let row = format!("B19 {what}, reconciles for each");
+        let each = reconciles / float(operations as u64);
+        report.row(&row, "", each, none(), Better::Less);
+        say(&format!("B19 {what}: {each:.2} reconciles for each"));
         let elapsed_ms = self.began.elapsed().as_secs_f64() * 1000.0;
         let used = self.cpu_ms().into_iter().zip(&self.before);
         let used: Vec<u64> = used.map(|(after, before)| after - before).collect();
