@@ -43,7 +43,7 @@ struct Held {
 pub enum IdentityFault {
     /// It is another Spoke's.
     #[error(
-        "its kube-system uid {uid} is that of spoke {holder:?}: one cluster is one spoke; remove one of the two Spokes"
+        "its kube-system uid {uid} is that of spoke {holder:?}: one cluster is one spoke; remove one of the two: wheelhouse spoke remove NAME"
     )]
     Duplicate {
         /// The uid.

@@ -37,6 +37,8 @@ use crate::{
 pub(crate) const ON_ITS_WAY: &str = "deleting resources";
 /// The reason of the condition `ResourcesReady` of what waits for a spoke.
 pub(crate) const REASON_SPOKE_UNREACHABLE: &str = "SpokeUnreachable";
+/// The same of what waits for a kind whose objects cannot be listed in its target.
+pub(crate) const REASON_KIND_NOT_LISTED: &str = "KindNotListed";
 
 /// Between two writes.
 const PACE: Duration = Duration::from_millis(100);
@@ -103,7 +105,7 @@ fn trouble(work: &Work<'_>, wanted: &Value) -> Option<Said> {
         "ERROR" if said == REASON_CONFIRMATION_REQUIRED => said,
         "ERROR" => work.error.map_or(said, |error| error.as_str()),
         "DELETING" if message != ON_ITS_WAY => "DeletionBlocked",
-        _ if said == REASON_SPOKE_UNREACHABLE => said,
+        _ if said == REASON_SPOKE_UNREACHABLE || said == REASON_KIND_NOT_LISTED => said,
         _ => return None,
     };
     // Reasons of an author's conditions are the author's words.

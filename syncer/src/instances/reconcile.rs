@@ -137,7 +137,12 @@ impl Work<'_> {
             return status::write(self, wanted).await;
         }
         ledger::recall(self).await?;
-        self.require_synced(&served)?;
+        if let Err(pause) = self.require_synced(&served) {
+            if let Pause::Failure(trouble) = &pause {
+                status::waiting_for_kind(self, trouble).await?;
+            }
+            return Err(pause);
+        }
         match acting::resolve(self.engine, self.target, &served.grant).await {
             Ok(actor) => self.converge(&served, &actor).await,
             Err(reason) => {

@@ -115,6 +115,23 @@ fn keep_times(conditions: &mut [Value], known: &Value) {
 
 /// Reports in the status that there is work which waits for the spoke.
 pub(crate) async fn waiting_for_spoke(work: &mut Work<'_>, trouble: &Trouble) -> Result<(), Pause> {
+    let cluster = &work.target.cluster;
+    let message = format!("waiting for spoke {cluster:?}, which is {trouble}");
+    waiting(work, events::REASON_SPOKE_UNREACHABLE, message).await
+}
+
+/// Reports in the status that there is work which waits until the objects of some kind can be listed in the target.
+pub(crate) async fn waiting_for_kind(work: &mut Work<'_>, trouble: &str) -> Result<(), Pause> {
+    let hint = if work.target.sort == TargetSort::Root {
+        "; root is the hub itself and serves no workloads: create the instance in a cluster, at /clusters/NAME"
+    } else {
+        ""
+    };
+    let message = format!("waiting for a kind that cannot be listed: {trouble}{hint}");
+    waiting(work, events::REASON_KIND_NOT_LISTED, message).await
+}
+
+async fn waiting(work: &mut Work<'_>, reason: &'static str, message: String) -> Result<(), Pause> {
     let generation = api::meta::generation(&work.instance);
     let conditions = work.instance["status"]["conditions"].as_array();
     let settled = conditions.into_iter().flatten().any(|condition| {
@@ -125,19 +142,13 @@ pub(crate) async fn waiting_for_spoke(work: &mut Work<'_>, trouble: &Trouble) ->
     if settled {
         return Ok(()); // nothing waits: what is known stays
     }
-    let cluster = &work.target.cluster;
-    let message = format!("waiting for spoke {cluster:?}, which is {trouble}");
     let now = Engine::now();
     let mut wanted = work.instance["status"].clone();
     if !wanted.is_object() {
         wanted = json!({});
     }
     let mut set = ConditionSet::open(&INSTANCE, &work.instance, &now);
-    set.mark(Mark::waits(
-        "ResourcesReady",
-        events::REASON_SPOKE_UNREACHABLE,
-        message,
-    ));
+    set.mark(Mark::waits("ResourcesReady", reason, message));
     wanted["conditions"] = Value::Array(set.to_values());
     wanted["state"] = json!("IN_PROGRESS");
     write_over(work, wanted).await

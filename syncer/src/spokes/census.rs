@@ -184,7 +184,10 @@ fn rows(target: &Target, served: usize, others: &[String], counts: &Counts) -> V
                 "Synced",
                 "True",
                 "Working",
-                format!("{unsettled} instances are under way"),
+                match unsettled {
+                    1 => "1 instance is not settled".to_owned(),
+                    count => format!("{count} instances are not settled"),
+                },
             )
         },
     ]

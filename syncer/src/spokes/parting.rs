@@ -22,7 +22,7 @@ use api::{
 };
 use client::{DeleteRequest, ListRequest, Patch, reflector::RawObject};
 use serde_json::{Value, json};
-use spokes::State;
+use spokes::{State, Trouble};
 use tracing::{info, warn};
 
 use super::left::{self, Held};
@@ -69,8 +69,14 @@ impl Parting {
         }
     }
 
-    /// Words what a Spoke waits for that has so many instances left. The command line goes on waiting unless it begins with `waiting`.
-    pub(super) fn waits(self, left: usize, cluster: &LogicalCluster) -> String {
+    /// Words what a Spoke waits for that has so many instances left, and whose cluster may be in trouble. The command line goes on
+    /// waiting unless it begins with `waiting`.
+    pub(super) fn waits(
+        self,
+        left: usize,
+        cluster: &LogicalCluster,
+        trouble: Option<&Trouble>,
+    ) -> String {
         let (state, what) = match self {
             Self::Unsaid => (
                 "waiting",
@@ -80,7 +86,19 @@ impl Parting {
             Self::Abandon => ("abandoning", "they are being forgotten"),
         };
         let cluster = cluster.as_str();
-        format!("{state}: {left} instances are left in logical cluster {cluster:?}; {what}")
+        let (what, trouble) = match (self, trouble) {
+            (Self::Drain, Some(trouble)) => (
+                "they are deleted once it answers; without it, abandon the spoke",
+                format!(", which is {trouble}"),
+            ),
+            _ => (what, String::new()),
+        };
+        let left = if left == 1 {
+            "1 instance is".to_owned()
+        } else {
+            format!("{left} instances are")
+        };
+        format!("{state}: {left} left in logical cluster {cluster:?}{trouble}; {what}")
     }
 
     /// Goes as far with it as it can go now.

@@ -24,7 +24,7 @@ use crate::{
     definitions::distribution,
     engine::Engine,
     finalizers, instances, resources,
-    state::target::{Target, TargetSort},
+    state::target::{Reach, Target, TargetSort},
 };
 
 /// Holds a Spoke until its instances are gone.
@@ -258,7 +258,12 @@ async fn end(
         Parting::Drain | Parting::Abandon => left::left_in_hub(engine, cluster).await?,
     };
     if left > 0 {
-        let reason = parting.waits(left, cluster);
+        let target = engine.fleet.get(cluster);
+        let trouble = target.and_then(|target| match target.reach() {
+            Reach::Unreachable(trouble) => Some(trouble),
+            Reach::Reachable => None,
+        });
+        let reason = parting.waits(left, cluster, trouble.as_ref());
         census::refuse(engine, object, &reason).await?;
         engine.spoke_queue.add_after(cluster.clone(), RETRY_DELAY);
         return Ok(Ended::No);

@@ -317,8 +317,10 @@ impl ChildCache {
                 state.note(index, change)
             }
             reflector::Event::Interrupted(reason) => {
-                known.trouble = Some(reason);
-                Vec::new()
+                // Who waits without knowing why is told; they go on waiting.
+                let is_news = known.trouble.replace(reason).is_none();
+                let waiting = known.waiting.iter().filter(|_| is_news);
+                waiting.cloned().collect()
             }
             reflector::Event::Resumed => {
                 known.trouble = None;

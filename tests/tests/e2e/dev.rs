@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, path::Path, process::Command};
 
 use regex::{Captures, Regex};
+use serde_json::json;
 use wheelhouse_tests::{
     Kubectl, assets, eventually,
     manifests::shipped,
@@ -62,6 +63,7 @@ async fn dev_brings_the_demo_up_and_every_line_that_it_prints_works_as_typed() {
     }
     scrape(&folder.file("wheelhouse-dev/kubeconfig")).await;
     see_nodes(&folder).await;
+    see_root(&folder).await;
     see_fleet(&folder).await;
     stop(&process).await;
     // The second start finds everything there.
@@ -121,6 +123,27 @@ async fn see_nodes(folder: &Scratch) {
     ] {
         assert!(printed.contains(part), "{part} is not in {printed}");
     }
+}
+
+/// Forgets the context: the instance comes to root, which has no workloads, and says so.
+async fn see_root(folder: &Scratch) {
+    let kubectl = Kubectl::new(&folder.file("wheelhouse-dev/kubeconfig"));
+    let astray = json!({"apiVersion": "kro.run/v1alpha1", "kind": "WebApp",
+        "metadata": {"name": "astray", "namespace": "default"}, "spec": {}});
+    let made = kubectl
+        .run_with_input(&["create", "-f", "-"], &astray.to_string())
+        .await;
+    assert_eq!(made.code, 0, "{made:?}");
+    eventually("it says where instances belong", || async {
+        let status = ["get", "webapp", "astray", "-o", "jsonpath={.status}"];
+        let status = kubectl.must(&status).await;
+        let is_told = ["KindNotListed", "create the instance in a cluster"]
+            .iter()
+            .all(|part| status.contains(part));
+        is_told.then_some(()).ok_or(status)
+    })
+    .await;
+    kubectl.must(&["delete", "webapp", "astray"]).await;
 }
 
 /// Looks at the fleet in a terminal.

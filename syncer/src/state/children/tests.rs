@@ -130,6 +130,19 @@ fn a_kind_is_registered_once() {
 }
 
 #[test]
+fn an_instance_that_waits_is_named_once_it_is_known_why_and_waits_on() {
+    let cache = cache();
+    let refused = || Event::Interrupted("refused".to_owned());
+    cache.sync(&config_maps(), &instance("a"));
+    let named = take(&cache, &config_maps(), refused());
+    assert_eq!(named, [instance("a")], "it did not know why");
+    let named = take(&cache, &config_maps(), refused());
+    assert_eq!(named, [], "it knows");
+    let named = take(&cache, &config_maps(), list(vec![], "1"));
+    assert_eq!(named, [instance("a")], "it has waited on");
+}
+
+#[test]
 fn an_instance_that_waits_is_named_by_the_first_list_and_not_again() {
     let cache = cache();
     cache.sync(&config_maps(), &instance("a"));
