@@ -35,8 +35,8 @@ async fn show(arguments: &args::Fleet) -> Result<()> {
     let hub = connect::hub(&arguments.hub).await?;
     let rows = rows(&hub).await?;
     match arguments.output {
-        None => print(&row::table(&rows, row::Width::Usual)),
-        Some(Format::Wide) => print(&row::table(&rows, row::Width::Wide)),
+        None => print(&row::table(&rows, row::Width::Usual), NO_SPOKES),
+        Some(Format::Wide) => print(&row::table(&rows, row::Width::Wide), NO_SPOKES),
         Some(Format::Name) => {
             let mut names = rows.iter().map(|row| &row.name);
             names.try_for_each(|name| output::line(&format!("spoke.wheelhouse.dev/{name}")))
@@ -57,6 +57,9 @@ async fn rows(hub: &HubConnection) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
+/// What a fleet without spokes is told.
+const NO_SPOKES: &str = "No spokes yet: wheelhouse spoke add NAME --from KUBECONFIG";
+
 fn endpoint() -> Endpoint {
     Endpoint {
         scope: None,
@@ -65,9 +68,10 @@ fn endpoint() -> Endpoint {
     }
 }
 
-fn print(lines: &[Vec<String>]) -> Result<()> {
+/// Prints a table, or `empty` where it has no line but its head.
+fn print(lines: &[Vec<String>], empty: &str) -> Result<()> {
     if lines.len() <= 1 {
-        return output::line("No resources found");
+        return output::line(empty);
     }
     output::aligned(lines)
         .iter()

@@ -143,7 +143,8 @@ fn greet(server: &str, file: Option<&Path>) -> Result<()> {
     let program = program.as_deref().unwrap_or("wheelhouse");
     output::line(&format!(
         "Wheelhouse is ready at {server}. Type, in another terminal:\n\n  export KUBECONFIG='{}'\n  kubectl get spokes\n\n\
-         Join a cluster:\n\n  {program} spoke add NAME --from KUBECONFIG\n\nThe fleet view, with a token to sign in:\n\n{server}/ui/",
+         Join a cluster:\n\n  {program} spoke add NAME --from KUBECONFIG\n\nThe fleet view asks for a token, such as that of a ServiceAccount of root that has rights \
+         (docs/quickstart.md, \"Sign in to the fleet view\"):\n\n{server}/ui/",
         file.display()
     ))
 }
@@ -328,6 +329,7 @@ impl Running {
         if let Some(task) = self.tasks.failed() {
             bail!("the task {task:?} panicked, and the hub cannot go on without it");
         }
+        info!("stopped");
         Ok(())
     }
 

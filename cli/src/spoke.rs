@@ -46,8 +46,7 @@ async fn join(arguments: args::SpokeAdd) -> Result<()> {
     let credential = found.kubeconfig();
     let hub = connect::hub(&arguments.hub).await?;
     if !arguments.skip_contact {
-        let hint = "the cluster was not joined; with --skip-contact it is joined without being contacted from here";
-        contact(&credential).await.context(hint)?;
+        contact(&credential).await?;
     }
     let labels: BTreeMap<String, String> = arguments.labels.into_iter().collect();
     let (mut secret, spoke) = spokes::join_objects(name.as_str(), &credential, &labels);
@@ -86,8 +85,16 @@ async fn contact(credential: &str) -> Result<()> {
     match dynamic.get(&namespaces, "kube-system").await {
         Ok(_) => Ok(()),
         Err(error) => match error.status() {
-            Some(status) => bail!("{server} answered {}: {}", status.code, status.message),
-            None => bail!("{server}: {}", error.chain()),
+            Some(status) => bail!(
+                "{server} answered {}: {}; the cluster was not joined: its kubeconfig needs a credential that may read the \
+                 namespace kube-system",
+                status.code,
+                status.message
+            ),
+            None => bail!(
+                "{server}: {}; the cluster was not joined; with --skip-contact it is joined without being contacted from here",
+                error.chain()
+            ),
         },
     }
 }
@@ -208,6 +215,7 @@ async fn gone(
     name: &str,
     parting: Option<&str>,
 ) -> Result<()> {
+    let mut told = String::new();
     loop {
         let spoke = match hub.dynamic.get(endpoint, name).await {
             Ok(spoke) => spoke,
@@ -216,7 +224,14 @@ async fn gone(
         };
         let message = spoke["status"]["message"].as_str().unwrap_or_default();
         if parting.is_none() && message.starts_with("waiting: ") {
-            bail!("spoke {name} will be removed later: {message}");
+            bail!(
+                "spoke {name} is marked for deletion, which cannot be taken back, and stays until nothing is left: {message}:\n\n  \
+                 wheelhouse spoke remove {name} --drain\n  wheelhouse spoke abandon {name}"
+            );
+        }
+        if parting.is_some() && !message.is_empty() && told != message {
+            output::note(&format!("spoke {name}: {message}"));
+            message.clone_into(&mut told);
         }
         tokio::time::sleep(LOOK_INTERVAL).await;
     }

@@ -31,6 +31,15 @@ export function query(parameters) {
 /** Browsers are answered in a form for people, which costs the hub more than the answer does. */
 const compact = (path) => (path.startsWith("/ui/") ? path : `${path}${path.includes("?") ? "&" : "?"}pretty=false`);
 
+/** Whether the hub has answered the last call, and since when it does not. */
+export const hub = { lostAt: null };
+
+function heard(isThere) {
+  const before = hub.lostAt;
+  hub.lostAt = isThere ? null : before ?? Date.now();
+  if ((before === null) !== (hub.lostAt === null)) dispatchEvent(new CustomEvent("wheelhouse-heard"));
+}
+
 async function send(path, { method = "GET", body, signal, accept = "application/json", isReview = false, isYaml = false } = {}) {
   const headers = { accept, ...credentials() };
   if (body !== undefined) headers["content-type"] = isYaml ? "application/yaml" : "application/json";
@@ -42,8 +51,10 @@ async function send(path, { method = "GET", body, signal, accept = "application/
     });
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new Refused(0, "the hub does not answer");
+    heard(false);
+    throw new Refused(0, "The hub does not answer.");
   }
+  heard(true);
   if (response.ok) return response;
   const status = await response.json().catch(() => ({}));
   const refused = new Refused(response.status, String(status?.message ?? response.statusText));

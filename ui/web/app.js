@@ -1,7 +1,7 @@
 // The frame of all pages: sign-in, navigation, the fleet and the definitions, which several pages read, and one render for each change.
 
 import { html, nothing, render } from "./vendor/lit-html.js";
-import { at, DEFINITIONS, follow, ownClusters, SPOKES, waitAfter, whoAmI } from "./api.js";
+import { at, DEFINITIONS, follow, hub, ownClusters, SPOKES, waitAfter, whoAmI } from "./api.js";
 import { hasToken, isToken, signIn, signOut } from "./session.js";
 import { ofClusters, ofDefinitions } from "./kinds.js";
 import { links, refusal, text } from "./parts.js";
@@ -237,6 +237,7 @@ function open() {
   update();
 }
 
+addEventListener("wheelhouse-heard", () => update());
 addEventListener("hashchange", () => {
   open();
   requestAnimationFrame(() => document.querySelector("h1")?.focus());
@@ -299,6 +300,8 @@ const frame = () => {
       <button type="button" class="flat" @click=${setTheme} title="Switch between light and dark">Light/dark</button>
       ${hasToken() ? html`<button type="button" class="flat" @click=${leave}>Sign out</button>` : nothing}
     </header>
+    ${hub.lostAt === null ? nothing : html`<p class="refusal lost" role="alert"><b>The hub does not answer</b>
+      <span>since ${new Date(hub.lostAt).toLocaleTimeString()}. What you see is from before then. The page keeps trying.</span></p>`}
     <main id="main">${page ? content() : html`<h1 tabindex="-1">No such page</h1><p><a href=${links.fleet}>To the fleet</a></p>`}</main>`;
 };
 

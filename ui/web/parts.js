@@ -142,8 +142,10 @@ export const conditions = (object) => {
 /** A refusal, in the place of what was refused: rights and health are different things. */
 export const refusal = (error, what) => {
   if (!error) return nothing;
+  // Every page says above all else that the hub does not answer.
+  if (error.code === 0) return nothing;
   const head = {
-    0: "The hub does not answer", 401: "Sign in again", 403: `You may not read ${what}`, 404: `There is no such thing as ${what}`,
+    401: "Sign in again", 403: `You may not read ${what}`, 404: `Not found: ${what}`,
     413: "Too large to be shown", 429: "Too many requests", 503: "Not reachable at the moment", 504: "Not read in time",
   }[error.code] ?? `${what} cannot be read`;
   return html`<p class="refusal ${error.code === 403 ? "rights" : ""}" role=${error.code === 403 ? "note" : "alert"}><b>${head}.</b> <span>${error.message}</span></p>`;

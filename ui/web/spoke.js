@@ -53,7 +53,7 @@ export function page(app, [name]) {
     const { circuit = {}, queue = {}, storeRevision = {} } = status;
     return html`<dl class="facts-list">
       ${fact("Version", text(status.version))}${fact("Heartbeat", when(status.lastHeartbeatTime))}
-      ${fact("Circuit", circuit.state ? html`${text(circuit.state)}${circuit.since ? html` <span class="quiet">since ${when(circuit.since)}</span>` : nothing}${circuit.nextProbeTime ? html` <span class="quiet">next try ${text(circuit.nextProbeTime)}</span>` : nothing}` : nothing)}
+      ${fact("Circuit", circuit.state ? html`${text(circuit.state)}${circuit.since ? html`<span class="quiet">, since ${when(circuit.since)}</span>` : nothing}${circuit.nextProbeTime ? html`<span class="quiet">; next try at ${text(circuit.nextProbeTime)}</span>` : nothing}` : nothing)}
       ${fact("Queue", status.queue ? `${queue.ready ?? 0} now, ${queue.later ?? 0} later` : nothing)}
       ${fact("Store revision", storeRevision.revision ? html`${text(storeRevision.revision)} <span class="quiet">${when(storeRevision.time)}</span>` : nothing)}
       ${fact("Provider", text(spec.provider))}${fact("Suspended", spec.suspended ? "yes" : nothing)}${fact("Cluster uid", text(status.clusterUID))}${fact("Cluster id", text(status.clusterID))}

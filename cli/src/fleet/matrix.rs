@@ -55,7 +55,10 @@ pub(super) async fn show(arguments: &args::FleetMatrix) -> Result<()> {
     let names: BTreeSet<String> = spokes.into_iter().map(|row| row.name).collect();
     let lines = lines(&hub.dynamic).await?;
     match arguments.output {
-        None | Some(Format::Wide) => print(&table(&names, &lines, arguments.output)),
+        None | Some(Format::Wide) => print(
+            &table(&names, &lines, arguments.output),
+            "No definitions found",
+        ),
         Some(Format::Name) => lines
             .iter()
             .try_for_each(|line| output::line(&format!("{}/{}", line.cluster, line.definition))),

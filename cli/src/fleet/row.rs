@@ -157,7 +157,11 @@ fn state_of(spoke: &Value, status: &SpokeStatus, counts: &InstanceCounts) -> (St
             } else {
                 "instances have"
             };
-            (State::Degraded, format!("{} {what} failed", counts.error))
+            let message = format!(
+                "{} {what} failed: see wheelhouse fleet waiting",
+                counts.error
+            );
+            (State::Degraded, message)
         }
         Some(_) => (State::Ready, said("")),
     }
@@ -218,6 +222,8 @@ mod tests {
         json!({"metadata": {"name": name}, "spec": {}, "status": status})
     }
 
+    const FAILED: &str = "1 instance has failed: see wheelhouse fleet waiting";
+
     #[test]
     fn the_spokes_in_trouble_come_first_and_say_why() {
         let well = [("Reachable", "True", ""), ("Ready", "True", "")];
@@ -262,7 +268,7 @@ mod tests {
             told,
             [
                 ("f-gone", State::Unreachable, "connection refused"),
-                ("c-failed", State::Degraded, "1 instance has failed"),
+                ("c-failed", State::Degraded, FAILED),
                 ("g-late", State::Degraded, "a watch failed"),
                 (
                     "b-new",

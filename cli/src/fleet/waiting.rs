@@ -11,6 +11,11 @@ use crate::{
 
 /// Characters of a message in a table.
 const MESSAGE_CHAR_COUNT_MAX: usize = 120;
+/// What kro says before each cause.
+const PREFIXES: [&str; 2] = [
+    "resource reconciliation failed: ",
+    "apply results contain errors: ",
+];
 
 /// Prints them.
 pub(super) async fn show(arguments: &args::FleetWaiting) -> Result<()> {
@@ -21,12 +26,32 @@ pub(super) async fn show(arguments: &args::FleetWaiting) -> Result<()> {
             output::note(&format!("{}: not read: {failure}", line.definition));
         }
     }
+    let has_failed = lines.iter().any(|line| line.failure.is_some());
     let waiting: Vec<Waiting> = lines.into_iter().flat_map(|line| line.waiting).collect();
     match arguments.output {
-        None | Some(Format::Wide) => print(&table(&waiting, arguments.output)),
+        None | Some(Format::Wide) => {
+            let empty = if has_failed {
+                "None of the instances that were read is waiting"
+            } else {
+                "Every instance is ready"
+            };
+            print(&table(&waiting, arguments.output), empty)
+        }
         Some(Format::Name) => waiting.iter().try_for_each(|it| output::line(&it.place())),
         Some(format) => output::object(&json!({ "waiting": waiting }), format),
     }
+}
+
+/// Returns the part of a message that fits, without what stands before every one of them.
+fn shortened(message: &str) -> String {
+    let own = PREFIXES.iter().fold(message, |message, prefix| {
+        message.strip_prefix(prefix).unwrap_or(message)
+    });
+    let mut short: String = own.chars().take(MESSAGE_CHAR_COUNT_MAX).collect();
+    if short.len() < own.len() {
+        short.push('…');
+    }
+    short
 }
 
 fn table(waiting: &[Waiting], format: Option<Format>) -> Vec<Vec<String>> {
@@ -38,7 +63,7 @@ fn table(waiting: &[Waiting], format: Option<Format>) -> Vec<Vec<String>> {
         let message = if format == Some(Format::Wide) {
             it.message.clone()
         } else {
-            it.message.chars().take(MESSAGE_CHAR_COUNT_MAX).collect()
+            shortened(&it.message)
         };
         let node = Some(it.node.as_str()).filter(|node| !node.is_empty());
         lines.push(vec![
@@ -52,4 +77,25 @@ fn table(waiting: &[Waiting], format: Option<Format>) -> Vec<Vec<String>> {
         ]);
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_does_not_fit_begins_with_its_cause_and_shows_that_it_goes_on() {
+        let long = "é".repeat(MESSAGE_CHAR_COUNT_MAX + 1);
+        for (message, want) in [
+            ("", String::new()),
+            ("a cause", "a cause".to_owned()),
+            (
+                "resource reconciliation failed: apply results contain errors: a cause",
+                "a cause".to_owned(),
+            ),
+            (&long, format!("{}…", "é".repeat(MESSAGE_CHAR_COUNT_MAX))),
+        ] {
+            assert_eq!(shortened(message), want, "{message}");
+        }
+    }
 }

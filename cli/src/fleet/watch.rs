@@ -58,6 +58,7 @@ async fn follow(mut events: mpsc::Receiver<Event>) -> Result<()> {
     let mut fleet = Fleet::default();
     while let Some(event) = events.recv().await {
         let before = fleet.rows.clone();
+        let trouble_before = fleet.trouble.clone();
         fleet.take(event);
         if is_terminal {
             let until = tokio::time::Instant::now() + GATHER;
@@ -66,12 +67,24 @@ async fn follow(mut events: mpsc::Receiver<Event>) -> Result<()> {
             }
             fleet.draw()?;
         } else {
-            for line in fleet.changes(&before) {
+            let reach = reach(trouble_before.as_deref(), fleet.trouble.as_deref());
+            for line in reach.into_iter().chain(fleet.changes(&before)) {
                 output::line(&line)?;
             }
         }
     }
     Ok(())
+}
+
+/// Returns what there is to say of the hub itself, which is read or is not.
+fn reach(before: Option<&str>, now: Option<&str>) -> Option<String> {
+    match (before, now) {
+        (None, Some(trouble)) => Some(output::harmless(&format!(
+            "The hub cannot be read; what is above was last known: {trouble}"
+        ))),
+        (Some(_), None) => Some("The hub is read again".to_owned()),
+        (None, None) | (Some(_), Some(_)) => None,
+    }
 }
 
 fn read(object: &RawObject) -> Option<Row> {

@@ -146,19 +146,30 @@ async fn a_cluster_that_cannot_be_joined(stage: &Stage) {
     );
     let unknowns = stage.hub.data().with_file_name("unknown.kubeconfig");
     std::fs::write(&unknowns, unknown).expect("a folder of the test's own");
-    for (what, from, says) in [
-        ("a dead port", dead(stage), "onnection refused"),
+    for (what, from, says, remedy) in [
+        (
+            "a dead port",
+            dead(stage),
+            "onnection refused",
+            "--skip-contact",
+        ),
         (
             "a wrong authority",
             unknowns.display().to_string(),
             "certificate",
+            "--skip-contact",
         ),
-        ("a wrong credential", strangers.display().to_string(), "401"),
+        (
+            "a wrong credential",
+            strangers.display().to_string(),
+            "401",
+            "needs a credential",
+        ),
     ] {
         let add = ["spoke", "add", "west", "--from", &from];
         let ran = stage.hub.wheelhouse(&add).await;
         assert_eq!(ran.code, 1, "{what}: {ran:?}");
-        for part in [says, "https://127.0.0.1:", "--skip-contact"] {
+        for part in [says, "https://127.0.0.1:", remedy] {
             assert!(
                 ran.stderr.contains(part),
                 "{what}: {part:?} in {}",

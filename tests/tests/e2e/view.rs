@@ -181,7 +181,15 @@ const REVISIONS: &str = "[...document.querySelectorAll('.matrix .revision')].map
 
 /// Opens the gate of what instances say of their nodes, which takes a restart.
 async fn instances_say_their_revision(scene: &mut Scene) -> Tab {
+    let mut before = scene.signed_in("chief").await;
+    go(&mut before, "#/instances").await;
+    before.until(&shows("shop")).await;
     scene.hub.kill();
+    before
+        .until(&shows("What you see is from before then"))
+        .await;
+    look(&mut before, "hub-away").await;
+    drop(before);
     scene
         .hub
         .add_arguments(&["--feature-gates", "InstanceNodeStatus=true"]);
