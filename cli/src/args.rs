@@ -551,7 +551,7 @@ pub(crate) struct SpokeList {
 pub(crate) struct SpokeRemove {
     /// The name of the spoke.
     pub(crate) name: String,
-    /// Delete its instances first, and their children in the cluster.
+    /// Delete its instances first, and their children in the cluster. Waits until that is done; a cluster that does not answer is waited for.
     #[arg(long)]
     pub(crate) drain: bool,
     #[command(flatten)]

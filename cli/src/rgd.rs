@@ -5,6 +5,7 @@ pub(crate) mod preview;
 mod source;
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -151,6 +152,7 @@ impl Files {
     fn compile(&self) -> Result<(Vec<Authored>, Verdicts)> {
         let mut kinds = Kinds::default();
         let mut authored = Vec::new();
+        let mut others = BTreeSet::new();
         for file in &self.paths {
             let (text, objects) = read(file)?;
             for (index, object) in objects.into_iter().enumerate() {
@@ -162,12 +164,18 @@ impl Files {
                         object,
                     }),
                     Some("CustomResourceDefinition") => define(&mut kinds, &object, file)?,
-                    _ => {}
+                    kind => {
+                        others.insert(kind.unwrap_or("none").to_owned());
+                    }
                 }
             }
         }
         if authored.is_empty() {
-            bail!("there is no ResourceGraphDefinition in these files");
+            let others: Vec<String> = others.into_iter().collect();
+            bail!(
+                "there is no ResourceGraphDefinition in these files; their kinds: {}",
+                others.join(", ")
+            );
         }
         for file in self
             .schemas
@@ -226,6 +234,7 @@ fn report(
             refused_count += 1;
             lines.push(format!("{file}: {name}: error: {reason}"));
             lines.extend(one.shown(reason));
+            lines.extend(source::help(reason).map(|help| format!("  = help: {help}")));
             continue;
         }
         if findings == Findings::LeftOut {
@@ -288,9 +297,17 @@ fn define(kinds: &mut Kinds, object: &Value, file: &Path) -> Result<()> {
 fn read(file: &Path) -> Result<(Arc<str>, Vec<Value>)> {
     let path = file.display();
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {path}"))?;
-    let documents = yaml::documents(&text, Aliases::Trusted);
-    let documents = documents.with_context(|| format!("{path} is not YAML"))?;
-    Ok((text.into(), documents))
+    match yaml::documents(&text, Aliases::Trusted) {
+        Ok(documents) => Ok((text.into(), documents)),
+        Err(error) => {
+            // It shows the place in several lines.
+            let error = error.to_string().replace("<input>", &path.to_string());
+            for line in format!("{path}: {error}").lines() {
+                output::line(line)?;
+            }
+            bail!("{path} is not YAML")
+        }
+    }
 }
 
 /// Returns the YAML and JSON files of a directory and of those below it.

@@ -18,6 +18,8 @@ use crate::{
 /// Between two looks at a Spoke that is going.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
+/// How long the hub may refuse a cluster for one reason: its own caches may be behind what was just written.
+const REFUSED_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a cluster that is to be joined may take to say which one it is.
 const CONTACT_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -99,7 +101,7 @@ async fn contact(credential: &str) -> Result<()> {
     }
 }
 
-/// Waits until the hub has a spoke Ready.
+/// Waits until the hub has a spoke Ready. What the hub refuses to connect to, for one reason all the time, stays so.
 async fn ready(hub: &connect::HubConnection, name: &str, patience: Duration) -> Result<()> {
     let endpoint = Endpoint {
         scope: None,
@@ -107,18 +109,30 @@ async fn ready(hub: &connect::HubConnection, name: &str, patience: Duration) -> 
         namespace: None,
     };
     let end = tokio::time::Instant::now() + patience;
+    let mut refused: Option<(String, tokio::time::Instant)> = None;
     loop {
         let spoke = hub.dynamic.get(&endpoint, name).await;
         let status = &spoke.with_context(|| format!("spoke {name}"))?["status"];
-        let conditions = status["conditions"].as_array().into_iter().flatten();
-        let mut ready = conditions.filter(|condition| condition["type"] == "Ready");
-        if ready.any(|condition| condition["status"] == "True") {
+        let mut conditions = status["conditions"].as_array().into_iter().flatten();
+        let ready = conditions.find(|it| it["type"] == "Ready");
+        if ready.is_some_and(|condition| condition["status"] == "True") {
             let version = status["version"].as_str().unwrap_or_default();
             return output::line(&format!("spoke {name} is ready ({version})"));
         }
-        if tokio::time::Instant::now() >= end {
-            let message = status["message"].as_str().unwrap_or_default();
+        let now = tokio::time::Instant::now();
+        let message = status["message"].as_str().unwrap_or_default();
+        if now >= end {
             bail!("spoke {name} was added, but is not ready after {patience:?}: {message}");
+        }
+        let is_refused = ready.is_some_and(|condition| condition["reason"] == "NotConnected");
+        refused = is_refused.then(|| match refused.take() {
+            Some((before, since)) if before == message => (before, since),
+            _ => (message.to_owned(), now),
+        });
+        if let Some((message, since)) = &refused
+            && now - *since >= REFUSED_PATIENCE
+        {
+            bail!("spoke {name} was added, but the hub does not connect to it: {message}");
         }
         tokio::time::sleep(LOOK_INTERVAL).await;
     }

@@ -368,7 +368,7 @@ const signInPage = () => html`<main class="sign-in"><h1 tabindex="-1">Wheelhouse
     <input id="token" name="token" type="password" autocomplete="off" spellcheck="false" required aria-describedby="token-help">
     <button type="submit">Sign in</button>
     ${app.problem ? html`<p class="refusal" role="alert">${app.problem.message}</p>` : nothing}
-    <p id="token-help" class="quiet">Any bearer token that the hub accepts, such as that of a ServiceAccount of root:
+    <p id="token-help" class="quiet">Any bearer token that the hub accepts, such as that of a ServiceAccount of root that has rights:
       <code>kubectl create token NAME</code>. It stays in this tab and acts with its own rights.
       A browser with a client certificate of the hub needs none.</p>
   </form></main>`;

@@ -25,6 +25,9 @@ pub(super) struct Line {
     /// The revision that was issued last; 0 where none was.
     revision: i64,
     state: String,
+    /// Why it is not active; nothing where it is, or does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
     /// By cluster.
     instances: BTreeMap<String, Count>,
     /// Why its instances cannot be counted.
@@ -55,10 +58,14 @@ pub(super) async fn show(arguments: &args::FleetMatrix) -> Result<()> {
     let names: BTreeSet<String> = spokes.into_iter().map(|row| row.name).collect();
     let lines = lines(&hub.dynamic).await?;
     match arguments.output {
-        None | Some(Format::Wide) => print(
-            &table(&names, &lines, arguments.output),
-            "No definitions found",
-        ),
+        None | Some(Format::Wide) => {
+            print(
+                &table(&names, &lines, arguments.output),
+                "No definitions found",
+            )?;
+            lines.iter().for_each(Line::tell);
+            Ok(())
+        }
         Some(Format::Name) => lines
             .iter()
             .try_for_each(|line| output::line(&format!("{}/{}", line.cluster, line.definition))),
@@ -150,6 +157,17 @@ fn table(spokes: &BTreeSet<String>, lines: &[Line], format: Option<Format>) -> V
     cells
 }
 
+/// Returns what the first condition that fails says of a definition that is not active. `Ready` repeats another one.
+fn why_inactive(status: &Value) -> Option<String> {
+    if status["state"] == "Active" {
+        return None;
+    }
+    let conditions = status["conditions"].as_array().into_iter().flatten();
+    let mut failing = conditions.filter(|it| it["status"] == "False" && it["type"] != "Ready");
+    let message = failing.next()?["message"].as_str()?;
+    Some(message.to_owned()).filter(|message| !message.is_empty())
+}
+
 // === impl Count ===
 
 impl Count {
@@ -180,6 +198,16 @@ impl Count {
 // === impl Line ===
 
 impl Line {
+    /// Reports on standard error why the definition is not active.
+    pub(super) fn tell(&self) {
+        if let Some(message) = &self.message {
+            let Self {
+                definition, state, ..
+            } = self;
+            output::note(&format!("definition {definition} is {state}: {message}"));
+        }
+    }
+
     fn of(definition: &Value, kind: &str) -> Self {
         let status = &definition["status"];
         Self {
@@ -188,6 +216,7 @@ impl Line {
             kind: kind.to_owned(),
             revision: status["lastIssuedRevision"].as_i64().unwrap_or_default(),
             state: status["state"].as_str().unwrap_or("Unknown").to_owned(),
+            message: why_inactive(status),
             instances: BTreeMap::new(),
             failure: None,
             waiting: Vec::new(),
@@ -231,6 +260,7 @@ mod tests {
             kind: "App".to_owned(),
             revision: 2,
             state: "Active".to_owned(),
+            message: None,
             instances: cells
                 .iter()
                 .map(|(name, ready, total)| {
@@ -268,6 +298,31 @@ mod tests {
                 ["other", "App", "2", "Active", "?", "?", "?"],
             ]
         );
+    }
+
+    #[test]
+    fn a_definition_says_why_it_is_not_active() {
+        let condition = |kind: &str, status: &str, message: &str| json!({"type": kind, "status": status, "message": message});
+        let refused = json!([
+            condition("Ready", "False", "said twice"),
+            condition("KindReady", "True", "fine"),
+            condition("ResourceGraphAccepted", "False", "undefined field"),
+        ]);
+        for (status, want) in [
+            (
+                json!({"state": "Inactive", "conditions": refused}),
+                Some("undefined field"),
+            ),
+            (json!({"state": "Active", "conditions": refused}), None),
+            (json!({"state": "Inactive"}), None),
+            (
+                json!({"conditions": [{"type": 1, "status": "False"}]}),
+                None,
+            ),
+            (json!(null), None),
+        ] {
+            assert_eq!(why_inactive(&status).as_deref(), want, "{status}");
+        }
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub(super) async fn show(arguments: &args::FleetWaiting) -> Result<()> {
     let hub = connect::hub(&arguments.hub).await?;
     let lines = matrix::lines(&hub.dynamic).await?;
     for line in &lines {
+        line.tell();
         if let Some(failure) = &line.failure {
             output::note(&format!("{}: not read: {failure}", line.definition));
         }

@@ -44,6 +44,9 @@ pub(super) fn shown(file: &str, text: &str, placed: &Placed, reason: &str) -> Ve
 /// Which characters of a line are marked: an expression that the reason quotes, or else the word at the place.
 fn marked(source: &str, start: usize, reason: &str) -> (usize, usize) {
     let tail: String = source.chars().skip(start).collect();
+    if let Some(key) = unknown_key(source, start, reason) {
+        return key;
+    }
     for quoted in quoted(reason) {
         if let Some(before) = tail.find(&quoted).and_then(|at| tail.get(..at)) {
             let width = quoted.chars().count();
@@ -55,6 +58,27 @@ fn marked(source: &str, start: usize, reason: &str) -> (usize, usize) {
     let is_of_word = |it: &char| !it.is_whitespace() && *it != ':';
     let width = tail.chars().take_while(is_of_word).count();
     (start, width.max(1))
+}
+
+/// Where a line has the field before `start` that the reason says there is no schema for.
+fn unknown_key(source: &str, start: usize, reason: &str) -> Option<(usize, usize)> {
+    let (_, name) = reason.rsplit_once("schema not found for field ")?;
+    let before: String = source.chars().take(start).collect();
+    let at = before.rfind(&format!("{name}:"))?;
+    let column = before.get(..at)?.chars().count();
+    Some((column, name.chars().count()))
+}
+
+/// What may help, where the reason is not the whole of it.
+pub(super) fn help(reason: &str) -> Option<&'static str> {
+    if reason.contains("cannot resolve group version") {
+        return Some(
+            "if the kind is a CustomResourceDefinition's, pass its file too, or its directory with --schemas",
+        );
+    }
+    reason
+        .contains("status fields without expressions are not supported")
+        .then_some("a status field is an expression: \"${\", the expression, and \"}\"")
 }
 
 /// The way to what a reason names, in a definition.
@@ -92,7 +116,11 @@ fn way_of(placed: &Placed, reason: &str) -> Option<Vec<Step>> {
     if reason.contains("status") {
         let mut way = spec();
         way.extend([field("schema"), field("status")]);
-        way.extend(path_of(reason).unwrap_or_default());
+        way.extend(
+            path_of(reason)
+                .or_else(|| status_path_of(reason))
+                .unwrap_or_default(),
+        );
         return Some(way);
     }
     let fields: Vec<Step> = reason
@@ -111,10 +139,15 @@ fn way_of(placed: &Placed, reason: &str) -> Option<Vec<Step>> {
         way.extend([field("schema"), kind]);
         return Some(way);
     }
-    // The ids of resources that are wrong by themselves.
+    // The ids of resources that are wrong by themselves, or begin a circle.
+    let first = reason.split_once("cycle: ");
+    let first = first.and_then(|(_, ids)| ids.split(" -> ").next());
     let index = items.iter().position(|item| {
-        id_of(item)
-            .is_some_and(|id| quoted(reason).contains(&id) || reason.contains(&format!("id {id} ")))
+        id_of(item).is_some_and(|id| {
+            first == Some(&id)
+                || quoted(reason).contains(&id)
+                || reason.contains(&format!("id {id} "))
+        })
     })?;
     let mut way = spec();
     way.extend([field("resources"), Step::Item(index), field("id")]);
@@ -163,6 +196,16 @@ fn path_of(reason: &str) -> Option<Vec<Step>> {
     let (_, rest) = reason.split_once("for path ")?;
     let (path, _) = rest.split_once(": ")?;
     Some(steps(path))
+}
+
+/// The path of a status field that a reason names: `status field "a.b" expression`, or the first of `not supported: [a.b c]`.
+fn status_path_of(reason: &str) -> Option<Vec<Step>> {
+    if let Some((_, rest)) = reason.split_once("status field ") {
+        return first_quoted(rest).map(|path| steps(&path));
+    }
+    let (_, rest) = reason.split_once(": [")?;
+    let end = rest.find([' ', ',', ']'])?;
+    rest.get(..end).map(steps)
 }
 
 /// The steps of a path as kro writes it: `spec.containers[0].args`, `metadata.annotations["a.b/c"]`.
@@ -302,6 +345,22 @@ spec:
             (
                 r#"failed to build instance status schema: failed to type-check status expression "service.status.nothing" at path "url": ERROR"#,
                 Some((12, "service.status.nothing")),
+            ),
+            (
+                r#"failed to build instance status schema: status field "url" expression "servce.x": references unknown identifiers: [servce]"#,
+                Some((12, "${service.status.nothing}")),
+            ),
+            (
+                "failed to build instance status schema: status fields without expressions are not supported: [url]",
+                Some((12, "${service.status.nothing}")),
+            ),
+            (
+                r#"failed to build resource "deployment": failed to extract CEL expressions from schema for resource deployment: error getting field schema for path spec.template: schema not found for field template"#,
+                Some((23, "template")),
+            ),
+            (
+                "failed to build dependency graph: graph contains a cycle: service -> deployment -> service",
+                Some((24, "service")),
             ),
             ("something else", None),
         ] {
