@@ -1,8 +1,9 @@
 //! Quotas: how much of the hub one user may have at a time.
 //!
-//! Each user has a [`Share`]: its connections, its open watches and streams, its requests under way, the memory that its bodies
-//! and the objects made of them take, and places on the processors ([`fair`]). A user that has all of it is answered 429 with `Retry-After`, and nobody else
-//! notices. Above the limit of all users together, whoever has less than a fair part still gets in.
+//! Each user has a [`Share`]: its connections, its open watches and streams, its requests under way, and the memory that its bodies
+//! and the objects made of them take. A user that has all of it is answered 429 with `Retry-After`, and nobody else
+//! notices. Above the limit of all users together, whoever has less than a fair part still gets in. Of the processors each user
+//! has its places, and waits for them ([`fair`]).
 //!
 //! ```text
 //!   connection ──► waiting room (by address) ──► first request that says who sends it ──► the user's connections

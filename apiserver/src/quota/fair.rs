@@ -58,7 +58,7 @@ enum Turn {
 }
 
 /// For whom a future works.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) enum Of {
     /// For the user of a connection, once that is known.
     Connection(Arc<Seat>),
