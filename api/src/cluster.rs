@@ -35,7 +35,11 @@ pub enum ClusterScope {
 
 /// A cluster name that is not a DNS label.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cluster name {} is not a DNS label", dialect::quote(name))]
+#[error(
+    "cluster name {} is not a DNS label: {}",
+    dialect::quote(name),
+    dialect::names::is_dns_label(name).join("; ")
+)]
 pub struct ParseClusterError {
     /// The name that was given.
     pub name: String,

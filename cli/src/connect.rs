@@ -4,7 +4,7 @@ mod files;
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use api::{GroupVersionResource, LogicalCluster, wheelhouse};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::Args;
@@ -80,11 +80,27 @@ pub(crate) async fn hub(flags: &HubFlags) -> Result<HubConnection> {
     let connection = client::connect(&config, None, &options)
         .await
         .with_context(|| origin.to_owned())?;
+    let dynamic = Dynamic::new(connection.client());
+    // Whatever it says, it is there: what the caller may do is for the calls that follow.
+    if let Err(error @ client::Error::Transport(_)) = dynamic.raw_get("/version").await {
+        bail!(
+            "{root}, as {origin} names it: {}; is the hub running? --kubeconfig, --context or --server name another one",
+            error.chain()
+        );
+    }
     Ok(HubConnection {
-        dynamic: Dynamic::new(connection.client()),
+        dynamic,
         cluster,
         user,
     })
+}
+
+/// Says of which Spoke a call was, and where there is none of that name, how to see those that there are.
+pub(crate) fn about_spoke(name: &str, error: client::Error) -> anyhow::Error {
+    if error.is_not_found() {
+        return anyhow!("the hub has no spoke {name:?}; those that it has: wheelhouse spoke list");
+    }
+    anyhow::Error::new(error).context(format!("spoke {name}"))
 }
 
 /// The path of all Spokes.
@@ -172,7 +188,7 @@ impl HubConnection {
         self.dynamic
             .get(&endpoint, name)
             .await
-            .with_context(|| format!("spoke {name}"))?;
+            .map_err(|error| about_spoke(name, error))?;
         Ok(())
     }
 

@@ -5,7 +5,7 @@ mod migrate;
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context, Result, bail};
-use api::wheelhouse::keys::ANNOTATION_PARTING;
+use api::wheelhouse::keys::{ANNOTATION_PARTING, CONDITION_REACHABLE, REASONS_NOT_USED};
 use client::{Answer, DeleteRequest, Deleted, Dynamic, Endpoint, Force, Patch};
 use serde_json::{Value, json};
 
@@ -47,8 +47,12 @@ async fn join(arguments: args::SpokeAdd) -> Result<()> {
     let found = found.with_context(|| arguments.from.display().to_string())?;
     let credential = found.kubeconfig();
     let hub = connect::hub(&arguments.hub).await?;
+    let connection = client::connect(&credential, None, &client::Options::default()).await?;
+    if let Some(caution) = spokes::caution(&connection) {
+        output::note(&format!("the hub may refuse this kubeconfig: {caution}"));
+    }
     if !arguments.skip_contact {
-        contact(&credential).await?;
+        contact(&connection).await?;
     }
     let labels: BTreeMap<String, String> = arguments.labels.into_iter().collect();
     let (mut secret, spoke) = spokes::join_objects(name.as_str(), &credential, &labels);
@@ -74,8 +78,7 @@ async fn join(arguments: args::SpokeAdd) -> Result<()> {
 }
 
 /// Asks a cluster what the hub will ask it first: which cluster it is.
-async fn contact(credential: &str) -> Result<()> {
-    let connection = client::connect(credential, None, &client::Options::default()).await?;
+async fn contact(connection: &client::Connection) -> Result<()> {
     let server = connection.server().to_string();
     let server = server.trim_end_matches('/');
     let namespaces = Endpoint {
@@ -113,8 +116,14 @@ async fn ready(hub: &connect::HubConnection, name: &str, patience: Duration) -> 
     loop {
         let spoke = hub.dynamic.get(&endpoint, name).await;
         let status = &spoke.with_context(|| format!("spoke {name}"))?["status"];
-        let mut conditions = status["conditions"].as_array().into_iter().flatten();
-        let ready = conditions.find(|it| it["type"] == "Ready");
+        let conditions = status["conditions"].as_array();
+        let of = |type_: &str| {
+            conditions
+                .into_iter()
+                .flatten()
+                .find(|it| it["type"] == type_)
+        };
+        let (ready, reachable) = (of("Ready"), of(CONDITION_REACHABLE));
         if ready.is_some_and(|condition| condition["status"] == "True") {
             let version = status["version"].as_str().unwrap_or_default();
             return output::line(&format!("spoke {name} is ready ({version})"));
@@ -124,7 +133,9 @@ async fn ready(hub: &connect::HubConnection, name: &str, patience: Duration) -> 
         if now >= end {
             bail!("spoke {name} was added, but is not ready after {patience:?}: {message}");
         }
-        let is_refused = ready.is_some_and(|condition| condition["reason"] == "NotConnected");
+        let is_refused = reachable.is_some_and(|it| {
+            REASONS_NOT_USED.contains(&it["reason"].as_str().unwrap_or_default())
+        });
         refused = is_refused.then(|| match refused.take() {
             Some((before, since)) if before == message => (before, since),
             _ => (message.to_owned(), now),
@@ -132,7 +143,7 @@ async fn ready(hub: &connect::HubConnection, name: &str, patience: Duration) -> 
         if let Some((message, since)) = &refused
             && now - *since >= REFUSED_PATIENCE
         {
-            bail!("spoke {name} was added, but the hub does not connect to it: {message}");
+            bail!("spoke {name} was added, but the hub does not use it: {message}");
         }
         tokio::time::sleep(LOOK_INTERVAL).await;
     }
@@ -191,7 +202,7 @@ async fn leave(hub: &HubFlags, name: &str, parting: Option<&str>) -> Result<()> 
         .dynamic
         .delete(&endpoint, name, &DeleteRequest::default())
         .await;
-    let deleted = deleted.with_context(|| format!("spoke {name}"))?;
+    let deleted = deleted.map_err(|error| connect::about_spoke(name, error))?;
     if let Deleted::Terminating(spoke) = &deleted {
         // Said of a Spoke that is being deleted: a deletion that is refused leaves nothing that a later one would follow.
         if let Some(parting) = parting {

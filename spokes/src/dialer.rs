@@ -235,6 +235,12 @@ impl Dialer {
     }
 }
 
+/// Returns why a hub refuses a server, unless its operator has allowed any ([`Servers::Any`]).
+pub fn caution(connection: &Connection) -> Option<&'static str> {
+    let policy = Servers::Verified;
+    refusal(connection.server(), connection.is_verified(), policy)
+}
+
 /// Returns why a credential must not be sent to a server.
 ///
 /// Loopback and private addresses are let through: spokes live there. Link-local ones are not: what answers there gives

@@ -64,12 +64,12 @@ mod succession;
 mod table;
 
 pub use breaker::{Broken, Circuit, CircuitState, Permit};
-pub use dialer::{Credential, Dialer, Policy, SECRETS_NAMESPACE, Servers};
+pub use dialer::{Credential, Dialer, Policy, SECRETS_NAMESPACE, Servers, caution};
 pub use fault::Fault;
 pub use identity::{Identities, IdentityFault};
 pub use inventory::{AccessProviders, AccessProvidersError};
 pub use join::join_objects;
-pub use link::{Link, Trouble};
+pub use link::{Link, Trouble, TroubleKind};
 pub use namespaces::{Namespaces, Phase};
 pub use sightings::{Renewed, Sighted, Sighting, Sightings, Source, SourceSort};
 pub use table::{Changes, Entry, Known, Spokes, State};

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use api::LogicalCluster;
+use api::{LogicalCluster, wheelhouse::keys};
 use client::{Connection, Dynamic};
 use parking_lot::Mutex;
 use tasks::{Shutdown, Tasks};
@@ -52,14 +52,44 @@ pub(crate) struct Connections {
     pub(crate) controllers: Connection,
 }
 
-/// Since when, and why, a spoke does not answer. Its text stands in the Spoke's status and in the 503 of its path.
+/// Since when, and why, a spoke is not used. Its text stands in the Spoke's status and in the 503 of its path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unreachable since {since}: {reason}")]
+#[error("{} since {since}: {reason}", kind.words())]
 pub struct Trouble {
     /// Since when (RFC 3339).
     pub since: String,
+    /// What kind of failure the last one was.
+    pub kind: TroubleKind,
     /// The last failure.
     pub reason: String,
+}
+
+/// What a spoke that is not used does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TroubleKind {
+    /// It does not answer.
+    Silent,
+    /// It answers: it refuses the hub, or is not the cluster that its Spoke is for.
+    Refused,
+}
+
+// === impl TroubleKind ===
+
+impl TroubleKind {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Silent => "unreachable",
+            Self::Refused => "not used",
+        }
+    }
+
+    /// Returns the reason of the condition `Reachable` while the spoke is not used.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Silent => "NoAnswer",
+            Self::Refused => keys::REASON_REFUSED,
+        }
+    }
 }
 
 // === impl Link ===
@@ -179,18 +209,22 @@ impl Link {
 
     /// Notes that the spoke did not answer, which its status is to say soon. Returns since when it does not.
     pub fn failed(&self, reason: String, now: &str) -> Trouble {
-        let trouble = self.note_trouble(reason, now);
+        let trouble = self.note_trouble(TroubleKind::Silent, reason, now);
         self.probe.notify_one();
         trouble
     }
 
-    /// Notes that a heartbeat was not answered. Returns since when it is not.
-    pub fn note_trouble(&self, reason: String, now: &str) -> Trouble {
+    /// Notes that a heartbeat failed. Returns since when they do.
+    pub fn note_trouble(&self, kind: TroubleKind, reason: String, now: &str) -> Trouble {
         let mut trouble = self.trouble.lock();
         let since = trouble
             .take()
             .map_or_else(|| now.to_owned(), |known| known.since);
-        let noted = Trouble { since, reason };
+        let noted = Trouble {
+            since,
+            kind,
+            reason,
+        };
         *trouble = Some(noted.clone());
         noted
     }

@@ -18,6 +18,13 @@ export function stateOfDefinition(definition) {
   return definition.status?.conditions ? "inProgress" : "unknown";
 }
 
+/** Its state in kro's words, where kro has one. */
+const WORDS = { ready: "Active", degraded: "Active, not ready", error: "Inactive" };
+export const chipOfDefinition = (definition) => {
+  const state = stateOfDefinition(definition);
+  return chip(state, WORDS[state]);
+};
+
 export const page = (app, parts) => (parts.length ? one(app, parts) : all(app));
 
 function all(app) {
@@ -32,7 +39,7 @@ function all(app) {
           const [state, why] = [stateOfDefinition(it), trouble(it)];
           return html`<tr><th scope="row"><a href=${links.definition(clusterOf(it), text(it.metadata?.name))}>${text(it.metadata?.name)}</a></th>
             <td>${text(it.spec?.schema?.kind)}</td><td>${clusterOf(it) === "root" ? html`<span class="quiet">fleet</span>` : clusterOf(it)}</td>
-            <td>${chip(state)}</td><td class="number">${text(it.status?.lastIssuedRevision)}</td><td class="number">${list(it.spec?.resources).length}</td>
+            <td>${chipOfDefinition(it)}</td><td class="number">${text(it.status?.lastIssuedRevision)}</td><td class="number">${list(it.spec?.resources).length}</td>
             <td class="prose">${state === "ready" ? nothing : text(why?.message) || text(why?.reason)}</td><td>${when(it.metadata?.creationTimestamp)}</td></tr>`;
         })}</tbody></table>` : error ? nothing : html`<p class="quiet">No definitions yet. A ResourceGraphDefinition in root offers its kind to the whole fleet.</p>`}`;
   };
@@ -73,7 +80,7 @@ function one(app, [cluster, name]) {
     draw(text(definition?.metadata?.resourceVersion) || "none");
     const kind = app.kinds.find((it) => it.name === name && it.cluster === cluster);
     const node = list(definition?.spec?.resources).find((it) => it?.id === chosen);
-    return html`<div class="head"><h1 tabindex="-1">${name}</h1>${definition ? chip(stateOfDefinition(definition)) : nothing}
+    return html`<div class="head"><h1 tabindex="-1">${name}</h1>${definition ? chipOfDefinition(definition) : nothing}
         <p class="summary">${graph?.kind ? html`defines <b>${graph.kind}</b>` : nothing} ${cluster === "root" ? "for the fleet" : html`for <a href=${links.spoke(cluster)}>${cluster}</a>`}
         ${kind ? html`<span class="quiet">·</span> <a href=${links.instances({ kind: kind.resource, cluster: cluster === "root" ? "" : cluster })}>its instances</a>` : nothing}</p></div>
       ${refusal(error, name)}

@@ -55,6 +55,6 @@ export function drawing(graph, { stateOf = () => null, first = null, chosen = nu
       ${graph.edges.map((edge) => svg`<path class="edge ${chosen && (edge.from === chosen || edge.to === chosen) ? "lit" : ""}" d=${path(edge.points)} marker-end="url(#tip)"></path>`)}
       ${graph.nodes.map(node)}
     </svg></div>
-    ${graph.compiled ? nothing : html`<p class="quiet">The definition has not been compiled, so its dependencies are not known.</p>`}
+    ${graph.compiled ? nothing : html`<p class="quiet">The definition as it stands was not accepted, so its dependencies are not known.</p>`}
     ${graph.omitted ? html`<p class="quiet">${graph.omitted} further nodes are not drawn.</p>` : nothing}`;
 }

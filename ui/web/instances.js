@@ -204,6 +204,9 @@ export function page(app, _parts, search) {
 
   const clusters = () => [...app.fleet.spokes.values()].map((spoke) => spoke.name ?? text(spoke.metadata?.name)).sort();
 
+  /** Whether a kind or a cluster was not read: the notes below say why. */
+  const isShort = () => [summary?.failures, summary?.warnings].some((it) => list(it).length) || summary?.omitted;
+
   const render = () => {
     const { first, last } = sight();
     const rows = [];
@@ -212,7 +215,7 @@ export function page(app, _parts, search) {
     }
     const states = summary?.states ?? {};
     return html`<div class="head"><h1 tabindex="-1">Instances</h1>
-        <p class="summary" role="status">${summary ? plural(summary.total, "instance") : nothing}</p>
+        <p class="summary" role="status">${summary ? plural(summary.total, "instance") : nothing}${isShort() ? html`, <b class="bad">not all are counted</b>` : nothing}</p>
         <input type="search" class="search" placeholder="Find: name, cluster, message" aria-label="Find instances by name, namespace, cluster, kind, state or message" .value=${filter.q} @input=${filterBy("q")}></div>
       <div class="filters">
         <div role="group" aria-label="State">${FILTERS.map(([state, word]) => html`<button type="button" aria-pressed=${filter.state === state ? "true" : "false"}

@@ -6,6 +6,7 @@ import { html, nothing } from "./vendor/lit-html.js";
 export const STATES = {
   error: { word: "Error", look: "bad" },
   unreachable: { word: "Unreachable", look: "bad" },
+  refused: { word: "Refused", look: "bad" },
   degraded: { word: "Degraded", look: "warn" },
   unknown: { word: "Unknown", look: "unknown" },
   inProgress: { word: "In progress", look: "busy" },
@@ -57,7 +58,8 @@ export function stateOfSpoke(spoke) {
   const of = (type) => condition(spoke, type);
   const reachable = of("Reachable");
   if (reachable && reachable.status !== "True") {
-    const state = reachable.status === "False" ? "unreachable" : "unknown";
+    const failed = ["Refused", "NotConnected"].includes(reachable.reason) ? "refused" : "unreachable";
+    const state = reachable.status === "False" ? failed : "unknown";
     return { state, message: text(reachable.message) || message, since: reachable.lastTransitionTime };
   }
   const ready = of("Ready");
@@ -82,12 +84,18 @@ export function ago(time, now = Date.now()) {
   return since < 5 ? "now" : `${Math.floor(since)} s`;
 }
 
+/** Whether a spoke of this state is not heard of: what is shown of it is what was last known. */
+export const isAway = (state) => ["unreachable", "refused", "unknown"].includes(state);
+
 /** A time: how long ago, with the exact one to point at. */
 export const when = (time) => {
   if (!time) return nothing;
   const words = ago(time);
   return html`<time datetime=${text(time)} title=${text(time)}>${words === "now" ? words : `${words} ago`}</time>`;
 };
+
+/** When a spoke was last heard of. The hub asks every 5 s, and writes it down every 30 s. */
+export const heard = (time) => (Date.now() - Date.parse(time) < 60_000 ? html`<time datetime=${text(time)} title=${text(time)}>within a minute</time>` : when(time));
 
 const SHARES = [["error", "bad"], ["inProgress", "busy"], ["deleting", "fade"], ["ready", "good"]];
 

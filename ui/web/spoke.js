@@ -3,7 +3,7 @@
 import { html, nothing } from "./vendor/lit-html.js";
 import { at, get, isFinal, query, waitAfter } from "./api.js";
 import { asked, choose } from "./kinds.js";
-import { bar, chip, conditions, links, list, notes, plural, refusal, share, source, stateOfSpoke, text, when } from "./parts.js";
+import { bar, chip, conditions, heard, isAway, links, list, notes, plural, refusal, share, source, stateOfSpoke, text, when } from "./parts.js";
 
 export const title = ([name]) => name;
 
@@ -52,7 +52,7 @@ export function page(app, [name]) {
     const { status = {}, spec = {} } = spoke;
     const { circuit = {}, queue = {}, storeRevision = {} } = status;
     return html`<dl class="facts-list">
-      ${fact("Version", text(status.version))}${fact("Heartbeat", when(status.lastHeartbeatTime))}
+      ${fact("Version", text(status.version))}${fact("Heartbeat", status.lastHeartbeatTime ? heard(status.lastHeartbeatTime) : nothing)}
       ${fact("Circuit", circuit.state ? html`${text(circuit.state)}${circuit.since ? html`<span class="quiet">, since ${when(circuit.since)}</span>` : nothing}${circuit.nextProbeTime ? html`<span class="quiet">; next try at ${text(circuit.nextProbeTime)}</span>` : nothing}` : nothing)}
       ${fact("Queue", status.queue ? `${queue.ready ?? 0} now, ${queue.later ?? 0} later` : nothing)}
       ${fact("Store revision", storeRevision.revision ? html`${text(storeRevision.revision)} <span class="quiet">${when(storeRevision.time)}</span>` : nothing)}
@@ -64,7 +64,7 @@ export function page(app, [name]) {
   const failed = () => {
     if (!errors) return nothing;
     const { rows } = errors;
-    if (!rows.length) return html`<p class="quiet">No instance is in error.</p>`;
+    if (!rows.length) return html`<p class="quiet">None.</p>`;
     return html`<table class="plain"><thead><tr><th scope="col">Instance</th><th scope="col">Kind</th><th scope="col">Why</th></tr></thead>
       <tbody>${rows.map((row) => html`<tr><th scope="row"><a href=${links.instance(row.resource, row.cluster, row.namespace, row.name)}>${row.namespace ? `${row.namespace}/` : ""}${row.name}</a></th>
         <td>${row.kind}</td><td class="prose">${row.message || row.reason}</td></tr>`)}</tbody></table>
@@ -76,13 +76,15 @@ export function page(app, [name]) {
     read(`${text(spoke?.metadata?.resourceVersion)} ${app.kinds.length}`);
     const view = spoke && !spoke.hidden ? stateOfSpoke(spoke) : spoke ? { state: "hidden", message: "You may use this cluster, but not read its Spoke." } : null;
     const counts = spoke?.status?.instances;
+    // Why is said once, above: what could not be read says the same.
+    const isSilent = isAway(view?.state) && [error, ledgerError, ...list(errors?.failures)].some((it) => it?.code === 503);
     return html`<div class="head"><h1 tabindex="-1">${name}</h1>${view ? chip(view.state) : nothing}
-        ${counts ? html`<p class="summary ${["unreachable", "unknown"].includes(view?.state) ? "stale" : ""}">${bar(counts)} <a href=${links.instances({ cluster: name })}>${share(counts)} ${Number(counts.total) === 1 ? "instance" : "instances"}</a></p>` : nothing}</div>
+        ${counts ? html`<p class="summary ${isAway(view?.state) ? "stale" : ""}">${bar(counts)} <a href=${links.instances({ cluster: name })}>${share(counts)} ${Number(counts.total) === 1 ? "instance" : "instances"}</a></p>` : nothing}</div>
       ${!spoke && app.fleet.isKnown ? html`<p class="refusal" role="alert"><b>You see no spoke of this name.</b></p>` : nothing}
       ${view?.message && view.state !== "ready" ? html`<p class="waits ${view.state}">${view.message}</p>` : nothing}
       ${spoke && !spoke.hidden ? html`${facts(spoke)}` : nothing}
-      <section><h2>Errors</h2>${refusal(error, "instances")}${notes(errors, chosen.omitted)}${error ? nothing : failed()}</section>
-      ${refusal(ledgerError, "the ledger")}
+      <section><h2>Instances in error</h2>${isSilent ? html`<p class="quiet">Not known while the hub does not use the spoke.</p>` : html`${refusal(error, "instances")}${notes(errors, chosen.omitted)}${error ? nothing : failed()}`}</section>
+      ${isSilent ? nothing : refusal(ledgerError, "the ledger")}
       ${spoke && !spoke.hidden ? html`<section><h2>Conditions</h2>${conditions(spoke)}</section>${source(spoke)}` : nothing}`;
   };
   return { render, stop() { clearTimeout(due); ending.abort(); } };

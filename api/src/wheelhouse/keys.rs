@@ -108,6 +108,12 @@ pub const CLUSTER_API_SECRET_KEY: &str = "value";
 
 /// Of a spoke: it answers.
 pub const CONDITION_REACHABLE: &str = "Reachable";
+/// Why a cluster that answers is not reachable: it refuses the hub, or is not the one that its Spoke is for.
+pub const REASON_REFUSED: &str = "Refused";
+/// Why a cluster is not reachable that the hub does not connect to.
+pub const REASON_NOT_CONNECTED: &str = "NotConnected";
+/// Why a cluster is not reachable though its server may answer: that does not pass by itself.
+pub const REASONS_NOT_USED: [&str; 2] = [REASON_REFUSED, REASON_NOT_CONNECTED];
 /// Of a spoke: it is the cluster that the Spoke was made for, and no other Spoke's.
 pub const CONDITION_IDENTIFIED: &str = "Identified";
 /// Of a spoke: it makes the hub hold no more than a spoke may.

@@ -69,7 +69,7 @@ impl Kubeconfig {
                 Self::read(&PathBuf::from(home).join(".kube/config"))
             }
         };
-        found.context("cannot read the hub's kubeconfig; pass it with --kubeconfig")
+        found.context("cannot read the hub's kubeconfig; name it with --kubeconfig, or with export KUBECONFIG=FILE")
     }
 
     /// Returns the files that it comes from.

@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
-use api::wheelhouse::{InstanceCounts, SpokeStatus};
+use api::wheelhouse::{InstanceCounts, SpokeStatus, keys::REASONS_NOT_USED};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -11,6 +11,9 @@ use serde_json::Value;
 pub(super) enum State {
     /// It does not answer.
     Unreachable,
+    /// The hub does not use it: it refuses the hub, is not the cluster that its Spoke is for, or its credential may not be
+    /// used.
+    Refused,
     /// It answers, and something there has failed.
     Degraded,
     /// The hub does not know, or has not said yet.
@@ -59,6 +62,7 @@ impl State {
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Unreachable => "Unreachable",
+            Self::Refused => "Refused",
             Self::Degraded => "Degraded",
             Self::Unknown => "Unknown",
             Self::Deleting => "Deleting",
@@ -135,6 +139,7 @@ fn state_of(spoke: &Value, status: &SpokeStatus, counts: &InstanceCounts) -> (St
     }
     if let Some(reachable) = of("Reachable").filter(|it| it.status != "True") {
         let state = match reachable.status.as_str() {
+            "False" if REASONS_NOT_USED.contains(&reachable.reason.as_str()) => State::Refused,
             "False" => State::Unreachable,
             _ => State::Unknown,
         };

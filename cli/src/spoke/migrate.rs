@@ -128,7 +128,7 @@ impl Migration<'_> {
 
     async fn read(&self) -> Result<Value> {
         let read = self.hub.dynamic.get(&self.endpoint, self.name).await;
-        read.with_context(|| format!("spoke {}", self.name))
+        read.map_err(|error| connect::about_spoke(self.name, error))
     }
 
     async fn patch(&self, spoke: &Value, mut patch: Value) -> Result<Value> {

@@ -30,7 +30,7 @@ pub(super) async fn run(arguments: args::ConfirmRestore) -> Result<()> {
         hub.dynamic
             .patch(&spokes(), &name, None, Patch::Merge(&patch))
             .await
-            .with_context(|| format!("spoke {name}"))?;
+            .map_err(|error| connect::about_spoke(&name, error))?;
         output::line(&format!("spoke {name} confirmed"))?;
     }
     Ok(())

@@ -3,7 +3,7 @@ use futures::FutureExt as _;
 use serde_json::json;
 
 use super::*;
-use crate::Spokes;
+use crate::{Spokes, TroubleKind};
 
 const KUBECONFIG: &str = "{current-context: a, clusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'}}], \
      users: [{name: a, user: {token: t}}], contexts: [{name: a, context: {cluster: a, user: a}}]}";
@@ -221,8 +221,14 @@ async fn an_answer_after_trouble_wakes_it_too_and_the_trouble_has_one_beginning(
     link.answered();
     assert_eq!(link.namespaces().wake_count(), 0, "no trouble");
     link.failed("refused".to_owned(), "then");
-    let trouble = link.note_trouble("no answer".to_owned(), "now");
+    let trouble = link.note_trouble(TroubleKind::Silent, "no answer".to_owned(), "now");
     assert_eq!(trouble.to_string(), "unreachable since then: no answer");
+    let trouble = link.note_trouble(TroubleKind::Refused, "another cluster".to_owned(), "now");
+    assert_eq!(
+        trouble.to_string(),
+        "not used since then: another cluster",
+        "it answers"
+    );
     assert!(
         link.probe().notified().now_or_never().is_some(),
         "its status is to say so"

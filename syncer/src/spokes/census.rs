@@ -151,8 +151,13 @@ pub(super) async fn refuse(
     status["message"] = json!(reason);
     drop(status.as_object_mut().map(|it| it.remove(CIRCUIT)));
     let mut rows = vec![
-        Row::new(keys::CONDITION_REACHABLE, "False", "NotConnected", reason),
-        Row::new("Ready", "False", "NotConnected", reason),
+        Row::new(
+            keys::CONDITION_REACHABLE,
+            "False",
+            keys::REASON_NOT_CONNECTED,
+            reason,
+        ),
+        Row::new("Ready", "False", keys::REASON_NOT_CONNECTED, reason),
     ];
     rows.extend(found::row(engine, object));
     put(engine, object, status, rows).await
@@ -166,7 +171,7 @@ fn rows(target: &Target, served: usize, others: &[String], counts: &Counts) -> V
             Reach::Unreachable(trouble) => Row::new(
                 keys::CONDITION_REACHABLE,
                 "False",
-                "NoAnswer",
+                trouble.kind.reason(),
                 trouble.to_string(),
             ),
         },

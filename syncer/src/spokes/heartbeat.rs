@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use api::{GroupVersionResource, inventory};
 use client::ListRequest;
-use spokes::IdentityFault;
+use spokes::{IdentityFault, TroubleKind};
 use tokio::time::{Instant, timeout};
 use tracing::{debug, info, warn};
 
@@ -125,10 +125,11 @@ enum Outcome {
 }
 
 impl Outcome {
-    fn failure(self) -> Option<String> {
+    fn failure(self) -> Option<(TroubleKind, String)> {
         match self {
             Self::Alive => None,
-            Self::Refused(reason) | Self::Silent(reason) => Some(reason),
+            Self::Refused(reason) => Some((TroubleKind::Refused, reason)),
+            Self::Silent(reason) => Some((TroubleKind::Silent, reason)),
         }
     }
 }
@@ -241,7 +242,12 @@ async fn look_back(target: &Target) -> bool {
 }
 
 /// Notes what came of a probe. Returns whether the spoke is back.
-fn note(engine: &Arc<Engine>, target: &Arc<Target>, failure: Option<String>, first: bool) -> bool {
+fn note(
+    engine: &Arc<Engine>,
+    target: &Arc<Target>,
+    failure: Option<(TroubleKind, String)>,
+    first: bool,
+) -> bool {
     let before = target.reach();
     let back = target.note_reach(failure, &Engine::now());
     let after = target.reach();

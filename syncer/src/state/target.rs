@@ -19,7 +19,7 @@ use client::{Dynamic, Endpoint, Term, reflector};
 use graph::{Applied, ObjectRef};
 use parking_lot::Mutex;
 use serde_json::Value;
-use spokes::{IdentityFault, Link, Trouble};
+use spokes::{IdentityFault, Link, Trouble, TroubleKind};
 use tasks::{Tasks, WorkQueue};
 use tokio::{
     sync::{Notify, Semaphore, mpsc, watch},
@@ -205,6 +205,7 @@ impl Probed {
                 any: false,
                 reach: Reach::Unreachable(Trouble {
                     since: api::meta::time_now_text(jiff::Timestamp::now()),
+                    kind: TroubleKind::Silent,
                     reason: "it has not been asked yet".to_owned(),
                 }),
             },
@@ -477,7 +478,7 @@ impl Target {
     }
 
     /// Notes the outcome of a probe. Returns whether the cluster came back just now.
-    pub(crate) fn note_reach(&self, failure: Option<String>, now: &str) -> bool {
+    pub(crate) fn note_reach(&self, failure: Option<(TroubleKind, String)>, now: &str) -> bool {
         let before = self.reach();
         let (reach, back) = match failure {
             None => {
@@ -487,25 +488,33 @@ impl Target {
                 }
                 (Reach::Reachable, before != Reach::Reachable)
             }
-            Some(reason) => (Reach::Unreachable(self.trouble(before, reason, now)), false),
+            Some((kind, reason)) => {
+                let trouble = self.trouble(before, kind, reason, now);
+                (Reach::Unreachable(trouble), false)
+            }
         };
         self.reach.send_replace(Probed { any: true, reach });
         back
     }
 
     /// Returns since when the cluster fails: as the path says, which may have noticed it first.
-    fn trouble(&self, before: Reach, reason: String, now: &str) -> Trouble {
+    fn trouble(&self, before: Reach, kind: TroubleKind, reason: String, now: &str) -> Trouble {
         match (before, &self.link) {
             (Reach::Unreachable(known), link) => {
                 let since = known.since;
                 if let Some(link) = link {
-                    link.note_trouble(reason.clone(), &since);
+                    link.note_trouble(kind, reason.clone(), &since);
                 }
-                Trouble { since, reason }
+                Trouble {
+                    since,
+                    kind,
+                    reason,
+                }
             }
-            (Reach::Reachable, Some(link)) => link.note_trouble(reason, now),
+            (Reach::Reachable, Some(link)) => link.note_trouble(kind, reason, now),
             (Reach::Reachable, None) => Trouble {
                 since: now.to_owned(),
+                kind,
                 reason,
             },
         }

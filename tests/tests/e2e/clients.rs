@@ -16,6 +16,7 @@ async fn what_is_wrong_with_a_cluster_is_said_in_one_line() {
     a_cluster_that_is_not_there(&stage).await;
     a_cluster_that_may_not_be_accessed(&stage).await;
     a_cluster_that_cannot_be_joined(&stage).await;
+    a_cluster_that_the_hub_does_not_use(&stage).await;
     a_cluster_that_was_never_reached(&stage).await;
     what_a_spoke_says_of_itself(&stage).await;
     // The stage has a kube-apiserver and an embedded cluster by now.
@@ -187,6 +188,44 @@ async fn a_cluster_that_cannot_be_joined(stage: &Stage) {
     let ran = stage.hub.wheelhouse(&add).await;
     let told = ran.succeeded("spoke add --wait");
     assert!(told.contains("spoke east is ready (v1."), "{told}");
+}
+
+/// Neither waits for its whole time: what is wrong does not pass.
+async fn a_cluster_that_the_hub_does_not_use(stage: &Stage) {
+    let same = stage.east.kubeconfig().display().to_string();
+    let ca = certificate_authority(stage);
+    let loose = altered(stage, "loose", &ca, "insecure-skip-tls-verify: true");
+    for (name, from, says) in [
+        (
+            "again",
+            same,
+            "that of spoke \"east\": one cluster is one spoke",
+        ),
+        ("loose", loose, "start the hub with --allow-insecure-spokes"),
+    ] {
+        let add = ["spoke", "add", name, "--from", &from, "--wait=600"];
+        let ran = stage.hub.wheelhouse(&add).await;
+        assert_eq!(ran.code, 1, "{name}: {ran:?}");
+        for part in [says, "was added, but the hub does not use it"] {
+            assert!(ran.stderr.contains(part), "{part} in {}", ran.stderr);
+        }
+        let cautioned = ran.stderr.contains("may refuse this kubeconfig");
+        assert_eq!(cautioned, name == "loose", "{}", ran.stderr);
+        let fleet = stage.hub.wheelhouse(&["fleet"]).await;
+        let fleet = fleet.succeeded("fleet");
+        let row = fleet.lines().find(|line| line.starts_with(name));
+        assert!(row.is_some_and(|row| row.contains("Refused")), "{fleet}");
+        let remove = ["spoke", "remove", name];
+        stage.hub.wheelhouse(&remove).await.succeeded("remove");
+    }
+}
+
+/// The line of east's kubeconfig that says whose certificates are believed.
+fn certificate_authority(stage: &Stage) -> String {
+    let text = std::fs::read_to_string(stage.east.kubeconfig()).expect("it was written");
+    let mut lines = text.split([',', '\n', '{', '}']).map(str::trim);
+    let line = lines.find(|line| line.contains("certificate-authority-data"));
+    line.expect("it has an authority").to_owned()
 }
 
 async fn a_cluster_that_was_never_reached(stage: &Stage) {

@@ -14,6 +14,24 @@ fn finalizers(object: &Value) -> Vec<&str> {
         .collect()
 }
 
+/// A drain of a cluster that does not answer says so and waits, and whoever gives up on the cluster ends it.
+async fn drained_in_vain_and_abandoned(stage: &Stage) {
+    let waits = "which is unreachable since";
+    let drain = ["spoke", "remove", "east", "--drain"];
+    let (drained, abandoned) = tokio::join!(stage.hub.wheelhouse(&drain), async {
+        let spoke = ["get", "spoke", "east"];
+        until(&stage.hub.root(), &spoke, "why it waits is told", |o| {
+            let message = o["status"]["message"].as_str().unwrap_or_default();
+            message.starts_with("draining: 1 instance is left") && message.contains(waits)
+        })
+        .await;
+        stage.hub.wheelhouse(&["spoke", "abandon", "east"]).await
+    });
+    abandoned.succeeded("spoke abandon");
+    assert!(drained.stderr.contains(waits), "{}", drained.stderr);
+    drained.succeeded("spoke remove --drain, of a spoke that is gone then");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[expect(clippy::too_many_lines, reason = "a story is told in one piece")]
 async fn a_spoke_with_instances_goes_drained_or_abandoned_and_never_of_itself() {
@@ -121,8 +139,7 @@ async fn a_spoke_with_instances_goes_drained_or_abandoned_and_never_of_itself() 
     )
     .await;
     stage.east.stop_api();
-    let abandoned = stage.hub.wheelhouse(&["spoke", "abandon", "east"]).await;
-    abandoned.succeeded("spoke abandon");
+    drained_in_vain_and_abandoned(&stage).await;
     let maps = root
         .json(&["get", "configmaps", "-n", "kube-system"])
         .await

@@ -1,3 +1,5 @@
+use spokes::TroubleKind;
+
 use super::*;
 use crate::definitions::wanted::covers;
 use crate::{
@@ -38,6 +40,7 @@ fn a_home_that_does_not_answer_says_neither_yes_nor_no() {
     let away = || {
         Reach::Unreachable(Trouble {
             since: "2026-01-01T00:00:00Z".to_owned(),
+            kind: TroubleKind::Silent,
             reason: "not asked yet".to_owned(),
         })
     };
