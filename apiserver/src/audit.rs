@@ -54,7 +54,7 @@ use crate::{
     respond::Response,
 };
 use counts::{Counts, add};
-use event::{Asked, Outcome};
+use event::{Asked, Head, Outcome, Target};
 use log::{Log, Lost, Receipt, Rotation};
 use policy::{Policy, Stage, Stages, Treatment};
 use webhook::{Queue, Sender};
@@ -337,7 +337,7 @@ impl Audit {
         // It was counted when it arrived.
         let record = self.record(backends, self.selection.treatment(&arrived), arrived);
         if let Some(Decided { allowed, reason }) = &context.decided {
-            record.trail.note_decision(*allowed, reason);
+            record.trail.note_decision(*allowed, reason.clone());
         }
         Some(record)
     }
@@ -502,8 +502,8 @@ impl Record {
         if is_read && self.asked.level == Level::RequestResponse {
             outcome.response = self.answered_object(response, refusal, deadline).await;
         }
-        let changes = |info: &RequestInfo| matches!(info.verb, Verb::Create | Verb::Delete);
-        if outcome.status.is_none() && self.asked.info.as_ref().is_some_and(changes) {
+        let changes = |it: &Target| matches!(it.verb, Verb::Create | Verb::Delete);
+        if outcome.status.is_none() && self.asked.target.as_ref().is_some_and(changes) {
             outcome.status = status_of(response);
         }
         self.outcome = Some(outcome);
@@ -537,7 +537,7 @@ impl Record {
         refusal: Option<&Refusal>,
         deadline: Instant,
     ) -> Option<Vec<u8>> {
-        let is_resource = self.asked.info.as_ref().is_some_and(|it| it.is_resource);
+        let is_resource = self.asked.target.as_ref().is_some_and(|it| it.is_resource);
         let is_encoded = response.headers().contains_key(header::CONTENT_ENCODING);
         if is_encoded || (refusal.is_none() && !is_resource) {
             return None;
@@ -564,36 +564,45 @@ impl Record {
 
     /// Writes the last event.
     fn end(&mut self, stage: Stage) -> Option<Receipt> {
-        if std::mem::replace(&mut self.is_over, true) || !self.is_wanted() {
+        if std::mem::replace(&mut self.is_over, true)
+            || !self.is_wanted()
+            || self.omitted.has(stage)
+        {
             return None;
         }
-        self.event(stage)
+        let head = self.asked.last_head();
+        Some(self.write(head, stage))
     }
 
     /// Whether a request is recorded without a policy: one that changes something, is refused, acts as somebody else, or became a stream.
     fn is_wanted(&self) -> bool {
-        let Some(info) = self.asked.info.as_ref().filter(|_| self.is_selective) else {
+        let Some(target) = self.asked.target.as_ref().filter(|_| self.is_selective) else {
             return true;
         };
         let code = self.outcome.as_ref().map_or(0, |outcome| outcome.code);
-        !info.verb.is_read_only()
+        !target.verb.is_read_only()
             || is_telling(code)
             || self.trail.read(|noted| noted.impersonated.is_some())
     }
 
+    /// Writes an event that another one follows.
     fn event(&self, stage: Stage) -> Option<Receipt> {
         if self.omitted.has(stage) {
             return None;
         }
+        Some(self.write(self.asked.head(), stage))
+    }
+
+    fn write(&self, head: Head, stage: Stage) -> Receipt {
         let at = match stage {
             Stage::RequestReceived => self.asked.received,
             Stage::ResponseStarted | Stage::ResponseComplete | Stage::Panic => Timestamp::now(),
         };
-        let outcome = self.outcome.as_ref();
+        let (asked, outcome) = (&self.asked, self.outcome.as_ref());
         let line = self
             .trail
-            .read(|noted| event::line(&self.asked, noted, outcome, (stage, at)));
-        Some(self.backends.write(line))
+            .read(|noted| event::line((head, asked), noted, outcome, (stage, at)));
+        self.backends.write(line)
     }
 }
 

@@ -7,15 +7,15 @@
 //!
 //! Source: `apiserver/pkg/apis/audit/v1/types.go`, `apiserver/pkg/audit/request.go`.
 
-use std::{fmt, net::IpAddr};
+use std::{borrow::Cow, net::IpAddr};
 
-use api::status::Status;
-use http::{HeaderMap, HeaderValue, Uri, header};
+use api::{ClusterScope, status::Status};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use jiff::{Timestamp, tz::Offset};
 use serde_json::Value;
 
 use super::{Arrived, policy::Stage};
-use crate::request::{Level, Noted, ObjectNames, RequestInfo, UserInfo};
+use crate::request::{Level, Noted, ObjectNames, RequestInfo, UserInfo, Verb};
 
 /// Longest name of a client. Source: `maxUserAgentLength`.
 const USER_AGENT_BYTES_MAX: usize = 1024;
@@ -23,10 +23,18 @@ const USER_AGENT_BYTES_MAX: usize = 1024;
 const CUT: &str = "...TRUNCATED";
 /// Addresses that a client may say it came by.
 const ADDRESS_COUNT_MAX: usize = 64;
+/// Where proxies say by which addresses a request came.
+static FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+static REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 /// Bytes of a text in a `Status`: its message quotes what a client sent.
 const STATUS_TEXT_BYTES_MAX: usize = 4096;
 /// Causes of a `Status`.
 const STATUS_CAUSE_COUNT_MAX: usize = 64;
+/// Bytes of most lines.
+const LINE_BYTES: usize = 1024;
+/// Whether the request may be done, and why. Source: `endpoints/filters/authorization.go`.
+const DECISION: &str = "authorization.k8s.io/decision";
+const REASON: &str = "authorization.k8s.io/reason";
 /// The annotation that names the logical cluster.
 const CLUSTER: &str = "wheelhouse.dev/cluster";
 /// Parameters of a query whose values are credentials. Source: RFC 6750 section 2.3; `token` is what dashboards behind a proxy say.
@@ -38,14 +46,27 @@ const REDACTED: &str = "REDACTED";
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) level: Level,
-    pub(super) audit_id: HeaderValue,
-    pub(super) info: Option<RequestInfo>,
     pub(super) received: Timestamp,
-    /// The URI, the verb and the sender, as fields. All events of a request have the same.
-    sender: Vec<u8>,
-    /// Where the request came from, as fields.
-    origin: Vec<u8>,
+    /// `None` for a path that says nothing.
+    pub(super) target: Option<Target>,
+    /// The fields that all events of the request begin with: which request it is, of whom, from where, and what its path
+    /// names, up to the end of `objectRef`.
+    head: Vec<u8>,
 }
+
+/// What a path names, as far as it is asked for after the head is written.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) cluster: ClusterScope,
+    pub(super) verb: Verb,
+    pub(super) is_resource: bool,
+    has_namespace: bool,
+    has_name: bool,
+}
+
+/// What an event begins with.
+#[derive(Debug)]
+pub(super) struct Head(Vec<u8>);
 
 /// What an event says of a request's end.
 #[derive(Clone, Debug, Default)]
@@ -62,30 +83,51 @@ pub(super) struct Outcome {
 impl Asked {
     pub(super) fn new(level: Level, arrived: &Arrived<'_>) -> Self {
         let parts = arrived.parts;
-        let mut sender = Writer::with_capacity(512);
-        sender.key("requestURI");
-        sender.uri(&parts.uri);
+        // Room for the whole line of most requests.
+        let mut head = Writer::with_capacity(LINE_BYTES);
+        head.raw(r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1""#);
+        head.text(r#","level":"#, level.as_str());
+        head.text(r#","auditID":"#, &text_of(arrived.audit_id));
+        head.raw(r#","requestURI":"#);
+        head.uri(&parts.uri);
         match arrived.info {
-            Some(info) => sender.text("verb", info.verb.as_str()),
-            None => sender.text("verb", &parts.method.as_str().to_ascii_lowercase()),
+            Some(info) => head.text(r#","verb":"#, info.verb.as_str()),
+            None => head.text(r#","verb":"#, &parts.method.as_str().to_ascii_lowercase()),
         }
-        sender.key("user");
-        sender.user(arrived.user.map(|user| &**user));
-        let mut origin = Writer::with_capacity(128);
-        origin.addresses(&addresses(&parts.headers, arrived.address));
+        head.raw(r#","user":"#);
+        head.user(arrived.user.map(|user| &**user));
+        head.addresses(&addresses(&parts.headers, arrived.address));
         let user_agent = parts.headers.get(header::USER_AGENT);
         if let Some(user_agent) = user_agent.filter(|it| !it.is_empty()) {
-            let text = String::from_utf8_lossy(user_agent.as_bytes());
-            origin.text("userAgent", &cut(&text));
+            head.text(r#","userAgent":"#, &cut(&text_of(user_agent)));
+        }
+        if let Some(info) = arrived.info.filter(|info| info.is_resource) {
+            head.reference(info);
         }
         Self {
             level,
-            audit_id: arrived.audit_id.clone(),
-            info: arrived.info.cloned(),
             received: arrived.at,
-            sender: sender.out,
-            origin: origin.out,
+            target: arrived.info.map(|info| Target {
+                cluster: info.cluster.clone(),
+                verb: info.verb,
+                is_resource: info.is_resource,
+                has_namespace: !info.namespace.is_empty(),
+                has_name: !info.name.is_empty(),
+            }),
+            head: head.out,
         }
+    }
+
+    /// Begins an event that another one follows.
+    pub(super) fn head(&self) -> Head {
+        let mut head = Vec::with_capacity(LINE_BYTES.max(self.head.len()));
+        head.extend_from_slice(&self.head);
+        Head(head)
+    }
+
+    /// Begins the last event.
+    pub(super) fn last_head(&mut self) -> Head {
+        Head(std::mem::take(&mut self.head))
     }
 }
 
@@ -142,13 +184,13 @@ fn cut_status(value: &mut Value) {
 ///
 /// Source: `apimachinery/pkg/util/net/http.go` (`SourceIPs`).
 fn addresses(headers: &HeaderMap, peer: Option<IpAddr>) -> Vec<IpAddr> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let forwarded = text("x-forwarded-for").unwrap_or_default().split(',');
+    let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let forwarded = text(&FORWARDED_FOR).unwrap_or_default().split(',');
     let mut addresses: Vec<IpAddr> = forwarded
         .filter_map(|part| part.trim().parse().ok())
         .take(ADDRESS_COUNT_MAX)
         .collect();
-    if let Some(address) = text("x-real-ip").and_then(|text| text.parse().ok())
+    if let Some(address) = text(&REAL_IP).and_then(|text| text.parse().ok())
         && !addresses.contains(&address)
     {
         addresses.push(address);
@@ -163,27 +205,19 @@ fn addresses(headers: &HeaderMap, peer: Option<IpAddr>) -> Vec<IpAddr> {
 
 /// Writes an event, with the newline that ends it.
 pub(super) fn line(
-    asked: &Asked,
+    (head, asked): (Head, &Asked),
     noted: &Noted,
     outcome: Option<&Outcome>,
     (stage, at): (Stage, Timestamp),
 ) -> Vec<u8> {
-    let mut event = Writer::with_capacity(1024);
-    event.raw(r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1""#);
-    event.text("level", asked.level.as_str());
-    event.text(
-        "auditID",
-        &String::from_utf8_lossy(asked.audit_id.as_bytes()),
-    );
-    event.text("stage", stage.as_str());
-    event.out.extend_from_slice(&asked.sender);
-    if let Some(user) = &noted.impersonated {
-        event.key("impersonatedUser");
-        event.user(Some(user));
+    let mut event = Writer { out: head.0 };
+    if let Some(target) = asked.target.as_ref().filter(|target| target.is_resource) {
+        event.end_of_reference(target, &noted.object);
     }
-    event.out.extend_from_slice(&asked.origin);
-    if let Some(info) = asked.info.as_ref().filter(|info| info.is_resource) {
-        event.reference(info, &noted.object);
+    event.text(r#","stage":"#, stage.as_str());
+    if let Some(user) = &noted.impersonated {
+        event.raw(r#","impersonatedUser":"#);
+        event.user(Some(user));
     }
     if let Some(outcome) = outcome {
         event.outcome(outcome);
@@ -200,18 +234,13 @@ pub(super) fn line(
     event.out
 }
 
-fn cut(user_agent: &str) -> std::borrow::Cow<'_, str> {
+fn cut(user_agent: &str) -> Cow<'_, str> {
     if user_agent.len() <= USER_AGENT_BYTES_MAX {
         return user_agent.into();
     }
     let end = user_agent.floor_char_boundary(USER_AGENT_BYTES_MAX);
     let start = user_agent.get(..end).unwrap_or_default();
     format!("{start}{CUT}").into()
-}
-
-/// What a request names, or else what its object does.
-const fn either<'a>(said: &'a str, found: &'a str) -> &'a str {
-    if said.is_empty() { found } else { said }
 }
 
 /// `2026-11-26T04:01:50.000001Z`. Source: `metav1.MicroTime`.
@@ -255,6 +284,35 @@ fn redacted(query: &str) -> Option<String> {
     Some(pairs.collect::<Vec<_>>().join("&"))
 }
 
+/// Whether JSON escapes nothing in a text: it has no control character, no quote and no backslash.
+///
+/// Eight bytes at a time. Source: "Determine if a word has a byte less than n", Bit Twiddling Hacks, S. E. Anderson.
+fn is_plain(text: &[u8]) -> bool {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    const TOPS: u64 = u64::from_le_bytes([0x80; 8]);
+    let below = |word: u64, bound: u64| word.wrapping_sub(ONES * bound) & !word & TOPS;
+    let of = |word: u64, byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
+    let escaped = |word: u64| below(word, u64::from(b' ')) | of(word, b'"') | of(word, b'\\');
+    let (words, rest) = text.as_chunks::<8>();
+    let found = words
+        .iter()
+        .fold(0, |found, word| found | escaped(u64::from_le_bytes(*word)));
+    let found = match text.last_chunk() {
+        // What is looked at twice is looked at for nothing, and for less than byte by byte.
+        Some(last) => found | escaped(u64::from_le_bytes(*last)),
+        None => rest
+            .iter()
+            .fold(0, |found, byte| found | escaped(ONES * u64::from(*byte))),
+    };
+    found == 0
+}
+
+/// A header's value as text; what is no UTF-8 of it is replaced.
+fn text_of(value: &HeaderValue) -> Cow<'_, str> {
+    let bytes = value.as_bytes();
+    std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
+}
+
 /// Writes the fields of an object; each begins with the comma that ends the one before.
 struct Writer {
     out: Vec<u8>,
@@ -281,30 +339,42 @@ impl Writer {
     }
 
     fn string(&mut self, text: &str) {
+        if is_plain(text.as_bytes()) {
+            self.out.reserve(text.len() + 2);
+            self.out.push(b'"');
+            self.raw(text);
+            self.out.push(b'"');
+            return;
+        }
         // Writing into memory does not fail, and a text is always JSON.
         drop(serde_json::to_writer(&mut self.out, text));
     }
 
-    /// What is displayed without characters that JSON escapes.
-    fn displayed(&mut self, value: impl fmt::Display) {
-        use std::io::Write as _;
-        // Writing into memory does not fail.
-        drop(write!(self.out, "\"{value}\""));
+    fn address(&mut self, address: IpAddr) {
+        let IpAddr::V4(address) = address else {
+            return self.string(&address.to_string());
+        };
+        let mut digits = itoa::Buffer::new();
+        for (octet, before) in address.octets().into_iter().zip(["\"", ".", ".", "."]) {
+            self.raw(before);
+            self.raw(digits.format(octet));
+        }
+        self.raw("\"");
     }
 
-    fn text(&mut self, key: &str, text: &str) {
-        self.key(key);
+    /// A text, behind its key with what is around that.
+    fn text(&mut self, key: &'static str, text: &str) {
+        self.raw(key);
         self.string(text);
     }
 
-    /// The same without a comma before it, in an object that has fields already or not.
-    fn optional(&mut self, is_first: &mut bool, key: &str, text: &str) {
+    /// A text, if there is one, behind its key and a colon, in an object that has fields already or not.
+    fn optional(&mut self, is_first: &mut bool, key: &'static str, text: &str) {
         if text.is_empty() {
             return;
         }
         self.separate(is_first);
-        self.string(key);
-        self.raw(":");
+        self.raw(key);
         self.string(text);
     }
 
@@ -336,8 +406,8 @@ impl Writer {
         };
         let mut first = true;
         self.raw("{");
-        self.optional(&mut first, "username", &user.username);
-        self.optional(&mut first, "uid", &user.uid);
+        self.optional(&mut first, r#""username":"#, &user.username);
+        self.optional(&mut first, r#""uid":"#, &user.uid);
         if !user.groups.is_empty() {
             self.separate(&mut first);
             self.raw("\"groups\":");
@@ -373,36 +443,48 @@ impl Writer {
             return;
         }
         let mut first = true;
-        self.key("sourceIPs");
+        self.raw(r#","sourceIPs":"#);
         self.raw("[");
         for address in addresses {
             self.separate(&mut first);
-            self.displayed(address);
+            self.address(*address);
         }
         self.raw("]");
     }
 
-    fn reference(&mut self, info: &RequestInfo, object: &ObjectNames) {
-        let mut first = true;
-        self.key("objectRef");
-        self.raw("{");
-        self.optional(&mut first, "resource", &info.resource);
+    /// What a path names, in an object that is not ended yet: what is sent may say more. A resource has a name.
+    fn reference(&mut self, info: &RequestInfo) {
+        self.raw(r#","objectRef":"#);
+        self.raw("{\"resource\":");
+        self.string(&info.resource);
+        let mut first = false;
+        self.optional(&mut first, r#""namespace":"#, &info.namespace);
+        self.optional(&mut first, r#""name":"#, &info.name);
+        self.optional(&mut first, r#""apiGroup":"#, &info.group);
+        self.optional(&mut first, r#""apiVersion":"#, &info.version);
+        self.optional(&mut first, r#""subresource":"#, &info.subresource);
+    }
+
+    /// What an object says of itself and its path does not.
+    fn end_of_reference(&mut self, target: &Target, object: &ObjectNames) {
+        let mut first = false;
+        if !target.has_namespace {
+            self.optional(&mut first, r#""namespace":"#, &object.namespace);
+        }
+        if !target.has_name {
+            self.optional(&mut first, r#""name":"#, &object.name);
+        }
+        self.optional(&mut first, r#""uid":"#, &object.uid);
         self.optional(
             &mut first,
-            "namespace",
-            either(&info.namespace, &object.namespace),
+            r#""resourceVersion":"#,
+            &object.resource_version,
         );
-        self.optional(&mut first, "name", either(&info.name, &object.name));
-        self.optional(&mut first, "uid", &object.uid);
-        self.optional(&mut first, "apiGroup", &info.group);
-        self.optional(&mut first, "apiVersion", &info.version);
-        self.optional(&mut first, "resourceVersion", &object.resource_version);
-        self.optional(&mut first, "subresource", &info.subresource);
         self.raw("}");
     }
 
     fn outcome(&mut self, outcome: &Outcome) {
-        self.key("responseStatus");
+        self.raw(r#","responseStatus":"#);
         self.raw("{\"metadata\":{}");
         let fields = outcome.status.as_ref().and_then(Value::as_object);
         for (name, value) in fields.into_iter().flatten() {
@@ -432,24 +514,36 @@ impl Writer {
     }
 
     fn annotations(&mut self, asked: &Asked, noted: &Noted) {
-        let cluster = asked.info.as_ref().map(|info| &info.cluster);
-        if cluster.is_none() && noted.annotations.is_empty() {
+        let cluster = asked.target.as_ref().map(|target| &target.cluster);
+        if cluster.is_none() && noted.decision.is_none() && noted.annotations.is_empty() {
             return;
         }
-        self.key("annotations");
+        self.raw(r#","annotations":"#);
         self.raw("{");
         let mut first = true;
-        for (key, value) in noted.annotations.iter().filter(|(key, _)| *key != CLUSTER) {
+        let mut add = |key: &str, value: &str| {
             self.separate(&mut first);
             self.string(key);
             self.raw(":");
             self.string(value);
+        };
+        if let Some((allowed, reason)) = &noted.decision {
+            add(DECISION, if *allowed { "allow" } else { "forbid" });
+            add(REASON, reason);
         }
-        if let Some(cluster) = cluster {
-            self.separate(&mut first);
-            self.string(CLUSTER);
-            self.raw(":");
-            self.displayed(cluster);
+        // Nobody else says what the hub itself does.
+        let is_of_others = |key: &str| ![CLUSTER, DECISION, REASON].contains(&key);
+        for (key, value) in noted
+            .annotations
+            .iter()
+            .filter(|(key, _)| is_of_others(key))
+        {
+            add(key, value);
+        }
+        match cluster {
+            Some(ClusterScope::One(cluster)) => add(CLUSTER, cluster.as_str()),
+            Some(all @ ClusterScope::All) => add(CLUSTER, &all.to_string()),
+            None => {}
         }
         self.raw("}");
     }

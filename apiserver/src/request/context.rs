@@ -186,7 +186,7 @@ impl RequestContext {
     /// Notes what the authorizer says, for the audit event.
     pub(crate) fn note_decision(&mut self, allowed: bool, reason: Cow<'static, str>) {
         match &self.trail {
-            Some(trail) => trail.note_decision(allowed, &reason),
+            Some(trail) => trail.note_decision(allowed, reason),
             None => self.decided = Some(Decided { allowed, reason }),
         }
     }

@@ -23,10 +23,6 @@ pub(crate) const DOCUMENT_BYTES_MAX: usize = 4 << 20;
 const NAME_BYTES_MAX: usize = 253;
 /// The annotation of an event that lacks an object because of its size. Source: `plugin/pkg/audit/truncate/truncate.go`.
 const TRUNCATED: &str = "audit.k8s.io/truncated";
-/// Whether the request may be done. Source: `endpoints/filters/authorization.go`.
-const DECISION: &str = "authorization.k8s.io/decision";
-/// Why.
-const REASON: &str = "authorization.k8s.io/reason";
 
 /// How much of a request is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,7 +58,9 @@ pub(crate) enum ManagedFields {
 /// What is known of a request by now.
 #[derive(Debug, Default)]
 pub(crate) struct Noted {
-    /// What authorization and admission say about it.
+    /// Whether authorization allows it, and why.
+    pub(crate) decision: Option<(bool, Cow<'static, str>)>,
+    /// What admission says about it.
     pub(crate) annotations: BTreeMap<Cow<'static, str>, String>,
     /// As whom its sender acts.
     pub(crate) impersonated: Option<Arc<UserInfo>>,
@@ -153,7 +151,10 @@ impl Trail {
 
     /// Notes that something was left out because of its size.
     pub(crate) fn note_truncated(&self) {
-        self.set(TRUNCATED, "true");
+        let mut noted = self.noted.lock();
+        noted
+            .annotations
+            .insert(TRUNCATED.into(), "true".to_owned());
     }
 
     /// Notes as whom the sender acts.
@@ -162,14 +163,8 @@ impl Trail {
     }
 
     /// Notes whether the request may be done, and why.
-    pub(crate) fn note_decision(&self, allowed: bool, reason: &str) {
-        self.set(DECISION, if allowed { "allow" } else { "forbid" });
-        self.set(REASON, reason);
-    }
-
-    fn set(&self, key: &'static str, value: &str) {
-        let mut noted = self.noted.lock();
-        noted.annotations.insert(key.into(), value.to_owned());
+    pub(crate) fn note_decision(&self, allowed: bool, reason: Cow<'static, str>) {
+        self.noted.lock().decision = Some((allowed, reason));
     }
 
     /// Adds an annotation. Another value of the same key stands behind the first; what would make the event too long is left

@@ -4,6 +4,8 @@
 mod api_bench;
 #[path = "bench/apply.rs"]
 mod apply_bench;
+#[path = "bench/audit.rs"]
+mod audit_bench;
 #[path = "bench/etcd.rs"]
 mod etcd;
 #[path = "bench/fleet.rs"]
@@ -84,7 +86,7 @@ async fn main() -> ExitCode {
             let rounds = asked.rounds.unwrap_or(3);
             let count = asked.count.unwrap_or(10_000);
             if asked.audit {
-                api_bench::run_audited(count, rounds, &mut report).await;
+                audit_bench::run(count, rounds, &mut report).await;
             } else {
                 api_bench::run(count, rounds, &mut report).await;
             }

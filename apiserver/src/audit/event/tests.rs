@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{Method, request::Parts};
+use http::{HeaderValue, Method, request::Parts};
 use serde_json::json;
 
 use super::*;
@@ -50,7 +50,14 @@ impl Sent {
 
 fn event(sent: &Sent, noted: &Noted, outcome: Option<&Outcome>) -> Value {
     let at = Timestamp::from_microsecond(1_795_000_000_500_000).expect("a time");
-    let line = line(&sent.asked(), noted, outcome, (Stage::ResponseComplete, at));
+    let mut asked = sent.asked();
+    let head = asked.last_head();
+    let line = line(
+        (head, &asked),
+        noted,
+        outcome,
+        (Stage::ResponseComplete, at),
+    );
     let (end, text) = line.split_last().expect("a line");
     assert_eq!(*end, b'\n');
     assert!(!text.contains(&b'\n'), "{}", String::from_utf8_lossy(text));
@@ -72,9 +79,15 @@ fn an_event_has_the_fields_of_kubernetes() {
         ..Noted::default()
     };
     noted.object.name = "one".to_owned();
-    noted
-        .annotations
-        .insert("authorization.k8s.io/decision".into(), "allow".to_owned());
+    noted.decision = Some((true, "RBAC says so".into()));
+    for (key, value) in [
+        ("authorization.k8s.io/decision", "forbid"),
+        ("wheelhouse.dev/cluster", "west"),
+        ("a.example.com/b", "c"),
+    ] {
+        // What a webhook says does not stand in the place of what the hub says.
+        noted.annotations.insert(key.into(), value.to_owned());
+    }
     let status = Status::not_found(&api::GroupResource::new("", "configmaps"), "one");
     let outcome = Outcome::of_status(&status, 404);
     let groups = json!(["dev", "system:authenticated"]);
@@ -95,7 +108,10 @@ fn an_event_has_the_fields_of_kubernetes() {
         "requestObject": {"a": 1},
         "requestReceivedTimestamp": "2026-11-18T11:06:40.000001Z",
         "stageTimestamp": "2026-11-18T11:06:40.500000Z",
-        "annotations": {"authorization.k8s.io/decision": "allow", "wheelhouse.dev/cluster": "east"},
+        "annotations": {
+            "authorization.k8s.io/decision": "allow", "authorization.k8s.io/reason": "RBAC says so",
+            "a.example.com/b": "c", "wheelhouse.dev/cluster": "east",
+        },
     });
     assert_eq!(event(&sent, &noted, Some(&outcome)), want);
     // A sender who is not known, and a path that is none.
@@ -188,8 +204,7 @@ fn addresses_are_those_that_proxies_say_and_the_other_end() {
         assert_eq!(texts, want);
     }
     let many = HeaderValue::from_str(&"1.1.1.1,".repeat(10_000)).expect("a header");
-    let headers =
-        HeaderMap::from_iter([(header::HeaderName::from_static("x-forwarded-for"), many)]);
+    let headers = HeaderMap::from_iter([(HeaderName::from_static("x-forwarded-for"), many)]);
     assert_eq!(addresses(&headers, None).len(), ADDRESS_COUNT_MAX);
 }
 
@@ -210,4 +225,17 @@ fn a_status_is_cut_to_what_a_line_can_hold() {
     assert_eq!(causes.len(), 64);
     assert_eq!(texts(&causes[63]["message"]), want);
     assert_eq!(status["reason"], "Invalid", "what is short stays");
+}
+
+#[test]
+fn a_text_that_is_written_as_it_is_needs_no_escape() {
+    for before in 0..10 {
+        for byte in 0..=u8::MAX {
+            let mut text = vec![b'a'; before];
+            text.push(byte);
+            text.extend_from_slice(&b"\xff\x80\x7f ~"[..before.min(5)]);
+            let want = byte >= b' ' && byte != b'"' && byte != b'\\';
+            assert_eq!(is_plain(&text), want, "{text:?}");
+        }
+    }
 }

@@ -9,10 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use wheelhouse_tests::{
-    Hub, Kubectl, Spoke, eventually,
-    hub::Settings,
-    process::{Process, Scratch},
-    spoke::Options,
+    Hub, Kubectl, Spoke, eventually, hub::Settings, process::Process, spoke::Options,
 };
 
 use crate::{
@@ -22,7 +19,7 @@ use crate::{
 };
 
 /// Requests under way.
-const LOAD_WIDTH: usize = 32;
+pub(crate) const LOAD_WIDTH: usize = 32;
 
 /// Gets of each side.
 const GET_COUNT: usize = 20_000;
@@ -39,8 +36,8 @@ const EVENT_COUNT: usize = 500;
 
 const PATIENCE: Duration = Duration::from_mins(10);
 
-const PATH: &str = "/apis/bench.example.com/v1/namespaces/default/widgets";
-const ALL: &str = "/apis/bench.example.com/v1/widgets";
+pub(crate) const PATH: &str = "/apis/bench.example.com/v1/namespaces/default/widgets";
+pub(crate) const ALL: &str = "/apis/bench.example.com/v1/widgets";
 
 /// CPU of the servers, in microseconds for each operation, and the rate seen by the clients.
 struct Cost {
@@ -120,30 +117,6 @@ pub(crate) async fn run(count: usize, rounds: usize, report: &mut Report) {
     ));
 }
 
-/// Runs a hub that records every request at level Metadata, and one that records none, in turns.
-pub(crate) async fn run_audited(count: usize, rounds: usize, report: &mut Report) {
-    let scratch = Scratch::new("audit");
-    let policy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n";
-    let policy = scratch.write("policy.yaml", policy);
-    let audited = Settings {
-        arguments: vec![
-            format!("--audit-policy-file={}", policy.display()),
-            format!("--audit-log-path={}", scratch.file("audit.log").display()),
-        ],
-        ..Settings::default()
-    };
-    let (mut with, mut without) = (Vec::new(), Vec::new());
-    for _ in 0..rounds {
-        with.push(ours(count, audited.clone()).await);
-        without.push(ours(count, Settings::default()).await);
-    }
-    tell(&with, &without, report);
-    report.note(format!(
-        "{rounds} rounds. Ours: a hub with an event of each request at level Metadata in its audit log. The peer: the same hub \
-         without an audit log. {count} objects of 1.2 KB; {LOAD_WIDTH} requests under way; {GET_COUNT} gets."
-    ));
-}
-
 fn tell(ours: &[Side], peer: &[Side], report: &mut Report) {
     for (what, unit, better, read) in FIGURES {
         let series = |sides: &[Side]| sides.iter().map(read).collect::<Series>();
@@ -178,7 +151,7 @@ async fn peer(count: usize) -> Side {
     .await
 }
 
-async fn define(kubectl: &Kubectl) {
+pub(crate) async fn define(kubectl: &Kubectl) {
     kubectl
         .apply(include_str!("../../../fixtures/widget.yaml"))
         .await;
@@ -333,7 +306,7 @@ async fn cost(processes: &[&Process], operations: usize, work: impl Future<Outpu
     }
 }
 
-fn widget(prefix: &str, index: usize) -> Value {
+pub(crate) fn widget(prefix: &str, index: usize) -> Value {
     json!({
         "apiVersion": "bench.example.com/v1",
         "kind": "Widget",

@@ -23,6 +23,11 @@ pub(crate) struct Cost {
 // === impl Series ===
 
 impl Series {
+    /// Begins one of which nothing was said.
+    pub(crate) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
     /// Adds what a round said.
     pub(crate) fn push(&mut self, value: f64) {
         self.0.push(value);
@@ -114,6 +119,20 @@ impl Cost {
     pub(crate) fn total_cpu_us(&self) -> f64 {
         self.cpu_us.iter().map(|(_, cpu)| cpu).sum()
     }
+}
+
+/// Processor time of the threads of a process, in nanoseconds. That of threads that have ended is lost.
+///
+/// Source: `Documentation/scheduler/sched-stats.rst`; `/proc/PID/stat` counts in steps of 10 ms.
+pub(crate) fn cpu_ns(pid: u32) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+    tasks
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|task| std::fs::read_to_string(task.path().join("schedstat")).ok())
+        .filter_map(|stat| stat.split_whitespace().next()?.parse::<u64>().ok())
+        .sum()
 }
 
 /// Resident memory of all processes, in bytes.
