@@ -187,13 +187,12 @@ pub(crate) fn watch(engine: &Arc<Engine>, target: &Arc<Target>) {
     let tasks = engine.tasks.clone();
     tasks.spawn("definitions-in-target", async move {
         while let Some(event) = events.recv().await {
-            if matches!(
-                event,
-                Event::Restarted { .. } | Event::Applied(_) | Event::Deleted(_)
-            ) {
-                target.kinds.expire();
-                engine.distribution_queue.add(target.cluster.clone());
+            match event {
+                Event::Restarted { .. } => target.kinds.expire(),
+                Event::Applied(crd) | Event::Deleted(crd) => target.kinds.expire_one(&crd.name),
+                Event::Interrupted(_) | Event::Resumed => continue,
             }
+            engine.distribution_queue.add(target.cluster.clone());
         }
     });
 }
@@ -575,51 +574,64 @@ async fn retire(engine: &Engine, target: &Target) -> Result<(), client::Error> {
     if target.sort != TargetSort::Mirrored {
         return Ok(());
     }
+    if !engine.definitions.listed() || !engine.instances.synced() {
+        return Ok(()); // what nobody seems to want may not be known yet
+    }
     // A definition that takes up a kind from now on writes its record afterwards.
     let _turn = target.defining.lock().await;
     let wanted = engine.definitions.served_in(target);
+    let name_of = |served: &Arc<Served>| served.graph.gvr().group_resource().to_string();
+    let wanted: HashSet<String> = wanted.iter().map(name_of).collect();
+    // A definition that is deleted leaves its CRD and its instances, and so their service.
+    let mut defined = engine.definitions.keys();
+    defined.retain(|key| key.cluster.is_root() || key.cluster == target.cluster);
+    let defined: HashSet<String> = defined.into_iter().map(|key| key.name).collect();
     let endpoint = Engine::hub_endpoint(&target.cluster, &resources::served_resources(), "");
     let listed = engine.hub.list(&endpoint, &ListRequest::default()).await?;
     for record in &listed.items {
-        let name = api::meta::name(record);
-        let kept = wanted.iter().any(|served| {
-            let gvr = served.graph.gvr();
-            name == format!("{}.{}", gvr.resource, gvr.group)
-        });
+        if wanted.contains(api::meta::name(record)) || defined.contains(definition_of(record)) {
+            continue;
+        }
         let group_kind = GroupKind {
             group: text(record, &["spec", "crd", "group"]).to_owned(),
             kind: text(record, &["spec", "crd", "names", "kind"]).to_owned(),
         };
-        let used = engine
-            .instances
-            .of_kind(&group_kind)
+        let instances = engine.instances.of_kind(&group_kind);
+        let is_used = instances
             .iter()
             .any(|(cluster, _)| *cluster == target.cluster);
-        // A definition that is deleted leaves its CRD and its instances, and so their service.
-        let defined = engine.definitions.keys().iter().any(|key| {
-            let reaches = key.cluster.is_root() || key.cluster == target.cluster;
-            reaches && definition_of(record) == key.name
-        });
-        let known = engine.definitions.listed() && engine.instances.synced();
-        if !kept && !used && !defined && known {
-            // Forgotten first: what the path shows once the record is gone is the spoke's.
-            let resource = resource_of(record);
-            target.forget_kept(&resource);
-            let request = DeleteRequest {
-                uid: Some(api::meta::uid(record).to_owned()),
-                propagation: None,
-            };
-            match engine.hub.delete(&endpoint, name, &request).await {
-                Ok(_) => {}
-                Err(error) if error.is_not_found() => {}
-                Err(error) => {
-                    target.note_kept(resource);
-                    return Err(error);
-                }
-            }
-            target.mirrors.deregister(&group_kind);
+        if !is_used {
+            end_service(engine, target, record, &group_kind).await?;
         }
     }
+    Ok(())
+}
+
+/// Ends the hub's service of a kind in the place of a spoke.
+async fn end_service(
+    engine: &Engine,
+    target: &Target,
+    record: &Value,
+    group_kind: &GroupKind,
+) -> Result<(), client::Error> {
+    // Forgotten first: what the path shows once the record is gone is the spoke's.
+    let resource = resource_of(record);
+    target.forget_kept(&resource);
+    let endpoint = Engine::hub_endpoint(&target.cluster, &resources::served_resources(), "");
+    let request = DeleteRequest {
+        uid: Some(api::meta::uid(record).to_owned()),
+        propagation: None,
+    };
+    let name = api::meta::name(record);
+    match engine.hub.delete(&endpoint, name, &request).await {
+        Ok(_) => {}
+        Err(error) if error.is_not_found() => {}
+        Err(error) => {
+            target.note_kept(resource);
+            return Err(error);
+        }
+    }
+    target.mirrors.deregister(group_kind);
     Ok(())
 }
 

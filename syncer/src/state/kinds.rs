@@ -1,6 +1,9 @@
 //! How far the kinds of definitions are in one target.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 use api::GroupKind;
 use parking_lot::Mutex;
@@ -27,6 +30,9 @@ pub(crate) enum Progress {
     Refused(String),
 }
 
+/// How many changes of CRDs are told apart. What was read before the oldest of them counts as outdated.
+const CHANGES_MAX: usize = 256;
+
 /// How far the kinds of one target are, by group and kind.
 #[derive(Debug, Default)]
 pub(crate) struct Kinds {
@@ -44,8 +50,16 @@ pub(crate) struct Kinds {
 #[derive(Debug, Default)]
 struct States {
     kinds: BTreeMap<GroupKind, KindState>,
-    /// How often CRDs have changed in the target. What was read before the last change may be outdated.
-    change_count: u64,
+    changes: Changes,
+}
+
+/// Which CRDs have changed in the target, so that what was read before is known to be outdated.
+#[derive(Debug, Default)]
+struct Changes {
+    /// How many there were.
+    count: u64,
+    /// The last ones, by the name of the CRD; `None` stands for all CRDs.
+    last: VecDeque<Option<String>>,
 }
 
 /// For which definitions a target is waited for.
@@ -66,8 +80,32 @@ struct KindState {
     /// The graph whose CRD was looked after last.
     spec_hash: String,
     progress: Progress,
+    /// The name of its CRD.
+    crd: String,
     /// The CRD has changed in the target since then.
     stale: bool,
+}
+
+// === impl Changes ===
+
+impl Changes {
+    fn note(&mut self, crd: Option<&str>) {
+        self.count += 1;
+        if self.last.len() >= CHANGES_MAX {
+            self.last.pop_front();
+        }
+        self.last.push_back(crd.map(str::to_owned));
+    }
+
+    /// Whether a CRD may have changed since there were so many changes.
+    fn concern(&self, crd: &str, since: u64) -> bool {
+        let count = usize::try_from(self.count.saturating_sub(since)).unwrap_or(usize::MAX);
+        let Some(from) = self.last.len().checked_sub(count) else {
+            return true; // further back than is known
+        };
+        let mut later = self.last.iter().skip(from);
+        later.any(|changed| changed.as_deref().is_none_or(|changed| changed == crd))
+    }
 }
 
 // === impl Kinds ===
@@ -93,18 +131,29 @@ impl Kinds {
         })
     }
 
-    /// Notes that CRDs have changed in the target: all are looked at again.
+    /// Notes that any CRD may have changed in the target: all are looked at again.
     pub(crate) fn expire(&self) {
         let mut state = self.state.lock();
-        state.change_count += 1;
+        state.changes.note(None);
         for known in state.kinds.values_mut() {
             known.stale = true;
         }
     }
 
+    /// Notes that a CRD has changed in the target, or is gone: its kind is looked at again.
+    ///
+    /// A target with many kinds would else look at all of them for each that is new.
+    pub(crate) fn expire_one(&self, crd: &str) {
+        let mut state = self.state.lock();
+        state.changes.note(Some(crd));
+        for known in state.kinds.values_mut() {
+            known.stale |= known.crd == crd;
+        }
+    }
+
     /// Counts the changes of CRDs in the target, for [`Kinds::note`].
     pub(crate) fn change_count(&self) -> u64 {
-        self.state.lock().change_count
+        self.state.lock().changes.count
     }
 
     /// Returns whether the kind that the target has is a definition's own, as far as was seen: not one that somebody else has
@@ -205,6 +254,7 @@ impl Kinds {
         }
         let spec_hash = served.graph.spec_hash().to_owned();
         let kind = served.graph.group_kind();
+        let crd = served.graph.gvr().group_resource().to_string();
         let mut state = self.state.lock();
         let before = state.kinds.get(&kind);
         let was_ours = before.is_some_and(|before| before.ours && before.key == served.key);
@@ -213,7 +263,8 @@ impl Kinds {
             ours: ours.unwrap_or(was_ours),
             spec_hash,
             progress: progress.clone(),
-            stale: change_count != state.change_count,
+            stale: state.changes.concern(&crd, change_count),
+            crd,
         };
         let changed =
             before.is_none_or(|before| before.progress != *progress || was_ours != noted.ours);

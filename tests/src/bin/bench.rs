@@ -10,6 +10,8 @@ mod audit_bench;
 mod etcd;
 #[path = "bench/fleet.rs"]
 mod fleet;
+#[path = "bench/graph.rs"]
+mod graph_bench;
 #[path = "bench/load.rs"]
 mod load;
 #[path = "bench/measure.rs"]
@@ -28,6 +30,8 @@ mod store_bench;
 mod view_bench;
 #[path = "bench/wire.rs"]
 mod wire;
+#[path = "bench/world.rs"]
+mod world;
 
 use std::process::ExitCode;
 
@@ -91,6 +95,7 @@ async fn main() -> ExitCode {
                 api_bench::run(count, rounds, &mut report).await;
             }
         }
+        "graph" => graph_bench::run(&asked, &mut report).await,
         "store" => store_bench::run(&asked, &mut report).await,
         "fleet" => fleet::run(&asked, &mut report).await,
         "overload" => overload::run(&asked, &mut report).await,
@@ -109,6 +114,7 @@ async fn main() -> ExitCode {
 fn names_of(which: &str) -> &'static [&'static str] {
     match which {
         "store" => &store_bench::NAMES,
+        "graph" => &graph_bench::NAMES,
         "fleet" => &fleet::NAMES,
         _ => &[],
     }
@@ -116,7 +122,7 @@ fn names_of(which: &str) -> &'static [&'static str] {
 
 fn usage() -> ExitCode {
     report::say(
-        "usage: hack/bench apply|api|store [B01|B02|B03|B12|B20|B21|B22 ..]|fleet [P2|B19|B15|P1 ..]|replicas|view|overload \
+        "usage: hack/bench apply|api|graph [B16|B17|B18 ..]|store [B01|B02|B03|B12|B20|B21|B22 ..]|fleet [P2|B19|B15|P1 ..]|replicas|view|overload \
          [--count N] [--rounds N] [--spokes N] [--seconds N] [--alone] [--audit] [--out FILE]",
     );
     ExitCode::from(2)

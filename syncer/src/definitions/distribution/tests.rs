@@ -33,6 +33,37 @@ fn a_change_during_a_look_is_looked_at_again() {
     assert!(kinds.is_current(&one), "it was read after the change");
 }
 
+/// The story: with 160 definitions, each new one had the CRDs and records of all others read again, in each spoke.
+#[test]
+fn a_change_of_a_crd_concerns_its_own_kind() {
+    let (kinds, one, other) = (Kinds::default(), served("A"), served("B"));
+    let note = |of: &Served, since: u64| kinds.note(of, &Progress::Served, Some(true), since);
+    let (crd, foreign) = (
+        one.graph.gvr().group_resource().to_string(),
+        "a.example.com",
+    );
+    for of in [&one, &other] {
+        note(of, kinds.change_count());
+    }
+    kinds.expire_one(&crd);
+    assert!(!kinds.is_current(&one), "its CRD has changed");
+    assert!(kinds.is_current(&other), "that of another has not");
+    // During a look, too.
+    for (changed, is_current) in [(foreign, true), (crd.as_str(), false), (foreign, false)] {
+        let before = kinds.change_count() - u64::from(changed == foreign && !is_current);
+        kinds.expire_one(changed);
+        note(&one, before);
+        assert_eq!(kinds.is_current(&one), is_current, "{changed}");
+    }
+    // So many changes that the first of them is not told apart any more.
+    let before = kinds.change_count();
+    for _ in 0..1_000 {
+        kinds.expire_one(foreign);
+    }
+    note(&one, before);
+    assert!(!kinds.is_current(&one), "it may have been its own");
+}
+
 /// The story: after a restart of the hub a definition was looked at before its spoke had answered. It was said to be served,
 /// and a second later to be refused, as it had been all the time.
 #[test]

@@ -1,6 +1,10 @@
 //! The load generator: plain requests over HTTP/2 and TLS, the same against every server.
 
-use std::{collections::HashMap, path::Path, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    path::Path,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use futures::{StreamExt, stream};
@@ -23,6 +27,13 @@ pub(crate) struct Counted {
     pub(crate) total: usize,
     /// Objects whose `status.state` is ACTIVE.
     pub(crate) active: usize,
+}
+
+/// A watch that is read by whoever waits for an event.
+pub(crate) struct Events {
+    body: Body,
+    rest: Vec<u8>,
+    lines: VecDeque<Vec<u8>>,
 }
 
 /// A running watch that counts.
@@ -53,10 +64,14 @@ impl Api {
         path: &str,
         body: Option<&Value>,
     ) -> (u16, Bytes) {
+        let content_type = match method {
+            "PATCH" => "application/merge-patch+json",
+            _ => "application/json",
+        };
         let request = http::Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.prefix))
-            .header("content-type", "application/json")
+            .header("content-type", content_type)
             .header("accept", "application/json");
         let bytes = body.map(|value| serde_json::to_vec(value).expect("JSON"));
         let request = request
@@ -139,6 +154,16 @@ impl Api {
         CountingWatch { seen, task }
     }
 
+    /// Watches a path from now on. The watch ends with what it returns, or when the server ends it.
+    pub(crate) async fn events(&self, path: &str) -> Events {
+        let version = self.list(path, &mut HashMap::new()).await;
+        Events {
+            body: self.stream(path, &version).await,
+            rest: Vec::new(),
+            lines: VecDeque::new(),
+        }
+    }
+
     /// Reads what is there now; tells the version of the list.
     async fn list(&self, path: &str, states: &mut HashMap<String, bool>) -> String {
         let (code, body) = self.send("GET", path, None).await;
@@ -190,6 +215,42 @@ fn count(states: &mut HashMap<String, bool>, line: &[u8]) {
             states.remove(&name);
         }
         kind => assert_eq!(kind, Some("BOOKMARK"), "{event}"),
+    }
+}
+
+// === impl Events ===
+
+impl Events {
+    /// Reads up to the first event that `wanted` is true of.
+    pub(crate) async fn until(
+        &mut self,
+        patience: Duration,
+        mut wanted: impl FnMut(&Value) -> bool,
+    ) {
+        let found = async {
+            loop {
+                while let Some(line) = self.lines.pop_front() {
+                    let event: Value = serde_json::from_slice(&line).expect("an event is JSON");
+                    if wanted(&event) {
+                        return;
+                    }
+                }
+                self.read().await;
+            }
+        };
+        let found = tokio::time::timeout(patience, found).await;
+        assert!(found.is_ok(), "the event came within {patience:?}");
+    }
+
+    async fn read(&mut self) {
+        let frame = self.body.frame().await.expect("the watch goes on");
+        let Ok(data) = frame.expect("the watch goes on").into_data() else {
+            return;
+        };
+        self.rest.extend_from_slice(&data);
+        while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+            self.lines.push_back(self.rest.drain(..=end).collect());
+        }
     }
 }
 

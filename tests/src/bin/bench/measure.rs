@@ -92,6 +92,19 @@ impl From<f64> for Series {
 // === impl Cost ===
 
 impl Cost {
+    /// The cost of what was not done.
+    pub(crate) const fn nothing() -> Self {
+        Self {
+            cpu_us: Vec::new(),
+            rate: 0.0,
+        }
+    }
+
+    /// Whether it was measured.
+    pub(crate) const fn is_measured(&self) -> bool {
+        !self.cpu_us.is_empty()
+    }
+
     /// Runs `work` of `operations` and tells what it cost `processes`.
     pub(crate) async fn of<T>(
         processes: &Processes,
