@@ -28,6 +28,8 @@ pub use migration::{
     ChildCount, MigratedDefinition, Migration, MigrationState, MigrationStatus, MigrationTarget,
 };
 
+/// What the version of a hub has in it, behind that of Kubernetes.
+pub const HUB_VERSION: &str = "+wheelhouse-";
 /// The group of Spokes.
 pub const GROUP: &str = "wheelhouse.dev";
 /// The group of Inventories, ServedResources, KindClaims and DiscoveryRecords.

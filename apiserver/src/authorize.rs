@@ -61,6 +61,8 @@ use crate::{
 
 /// The verb that the first gate asks for.
 const ACCESS: &str = "access";
+/// Bytes of a user's name that stands in a command.
+const USERNAME_BYTES_MAX: usize = 256;
 /// How much of what another cluster's authorizer says for its decision is told to the client.
 const REASON_CHAR_COUNT_MAX: usize = 1024;
 /// Why audit events say that a request was let through, where rules are not asked or not alone: the spoke judges what is relayed to it.
@@ -645,10 +647,13 @@ fn refuse_unless_allowed(asked: &Attributes<'_>, verdict: &Verdict) -> Result<()
     Err(forbidden(asked, &verdict.reason).into())
 }
 
-/// The 403 of the first gate, with what lets somebody pass it. The name of a cluster is a DNS label, so it can stand in a command; that of a user
-/// cannot.
+/// The 403 of the first gate, with what lets somebody pass it. The name of a cluster is a DNS label, so it can stand in a command.
+/// The user is named as root knows them: the right is judged there.
 fn no_access(asked: &Attributes<'_>, reason: &str) -> Status {
-    let name = asked.name;
+    let (name, root) = (asked.name, LogicalCluster::root());
+    let user = asked.user.as_known_in(&root).unwrap_or(asked.user);
+    let asked = &Attributes { user, ..*asked };
+    let subject = subject_flag(&user.username);
     let (role, only) = match name {
         "*" => ("access-all".to_owned(), String::new()),
         name => (format!("access-{name}"), format!(" --resource-name={name}")),
@@ -661,11 +666,26 @@ fn no_access(asked: &Attributes<'_>, reason: &str) -> Status {
     let grant = format!(
         "{because}: the verb \"access\" on \"spokes/{name}\" is granted in root, with: kubectl create clusterrole {role} \
          --verb=access --resource=spokes.wheelhouse.dev{only}; kubectl create clusterrolebinding {role} \
-         --clusterrole={role} --user=NAME"
+         --clusterrole={role} {subject}"
     );
     let gr = GroupResource::new(asked.group, asked.resource);
     let detail = format!("{}{grant}", sanitized(&question(asked)));
     Status::forbidden(&gr, name, &detail)
+}
+
+/// The flag by which kubectl binds a role to a user. A name that a shell might not take as it is does not stand in a command.
+fn subject_flag(username: &str) -> String {
+    let is_plain = |it: &str| {
+        let in_names = |byte: u8| byte.is_ascii_alphanumeric() || b"@.:_-/".contains(&byte);
+        !it.is_empty() && it.len() <= USERNAME_BYTES_MAX && it.bytes().all(in_names)
+    };
+    if !is_plain(username) {
+        return "--user=NAME".to_owned();
+    }
+    match username.strip_prefix("system:serviceaccount:") {
+        Some(account) => format!("--serviceaccount={account}"),
+        None => format!("--user={username}"),
+    }
 }
 
 /// The 403 of a question that was answered with no.

@@ -6,7 +6,7 @@ mod health;
 mod metrics;
 mod pages;
 
-use api::{Status, StatusDetails, StatusReason};
+use api::{Status, StatusDetails, StatusReason, wheelhouse::HUB_VERSION};
 use http::{HeaderValue, StatusCode, header, request::Parts};
 use serde_json::{Value, json};
 
@@ -125,7 +125,7 @@ fn version_info() -> Value {
     json!({
         "major": major,
         "minor": minor,
-        "gitVersion": format!("{KUBERNETES_VERSION}+wheelhouse-{}", env!("CARGO_PKG_VERSION")),
+        "gitVersion": format!("{KUBERNETES_VERSION}{HUB_VERSION}{}", env!("CARGO_PKG_VERSION")),
         "gitCommit": "",
         "gitTreeState": "clean",
         "buildDate": "1970-01-01T00:00:00Z",

@@ -15,6 +15,11 @@ pub(crate) use files::Kubeconfig;
 
 use self::files::Parts;
 
+/// The API that a hub serves, and a host that carries it.
+const HUB_API: &str = "/apis/wheelhouse.dev/v1alpha1";
+/// How to reach another server.
+const ANOTHER: &str = "--kubeconfig, --context or --server name another one";
+
 /// What a server answers as a table.
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
@@ -35,6 +40,10 @@ pub(crate) struct HubFlags {
 /// A hub, as its kubeconfig reaches it.
 pub(crate) struct HubConnection {
     pub(crate) dynamic: Dynamic,
+    /// Whether the server is the hub itself, and not a host that carries its API.
+    is_hub: bool,
+    /// The server, and what names it.
+    address: String,
     cluster: Value,
     user: Value,
 }
@@ -81,14 +90,25 @@ pub(crate) async fn hub(flags: &HubFlags) -> Result<HubConnection> {
         .await
         .with_context(|| origin.to_owned())?;
     let dynamic = Dynamic::new(connection.client());
-    // Whatever it says, it is there: what the caller may do is for the calls that follow.
-    if let Err(error @ client::Error::Transport(_)) = dynamic.raw_get("/version").await {
-        bail!(
-            "{root}, as {origin} names it: {}; is the hub running? --kubeconfig, --context or --server name another one",
+    let version = match dynamic.raw_get("/version").await {
+        Err(error @ client::Error::Transport(_)) => bail!(
+            "{root}, as {origin} names it: {}; is the hub running? {ANOTHER}",
             error.chain()
-        );
+        ),
+        // Whatever else it says, it is there: what the caller may do is for the calls that follow.
+        version => version.unwrap_or_default(),
+    };
+    let version = String::from_utf8_lossy(&version).into_owned();
+    let is_hub = version.contains(wheelhouse::HUB_VERSION);
+    if !is_hub
+        && let Err(error) = dynamic.raw_get(HUB_API).await
+        && error.is_not_found()
+    {
+        bail!("{root}, as {origin} names it, is not a Wheelhouse hub; {ANOTHER}");
     }
     Ok(HubConnection {
+        is_hub,
+        address: format!("{root}, as {origin} names it"),
         dynamic,
         cluster,
         user,
@@ -176,6 +196,17 @@ impl HubConnection {
         let server = part["server"].as_str().unwrap_or_default();
         part["server"] = Value::from(format!("{server}{}", cluster.path_prefix()));
         single(cluster.as_str(), &part, &self.user)
+    }
+
+    /// Fails where the server is not the hub itself: a host that carries the hub's API has Secrets of its own.
+    pub(crate) fn require_itself(&self) -> Result<()> {
+        if self.is_hub {
+            return Ok(());
+        }
+        bail!(
+            "{} is not a Wheelhouse hub itself, and no credential is written there; {ANOTHER}",
+            self.address
+        );
     }
 
     /// Fails where the hub knows no spoke of a name.

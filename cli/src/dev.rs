@@ -2,13 +2,20 @@
 
 mod demo;
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context, Result};
 use client::{Answer, Dynamic, Endpoint, Force, Patch};
 use serde_json::{Value, json};
 
 use crate::{args, connect, kubeconfig, output, serve};
+
+/// How long the last hub's deletion of a spoke may go on when this one starts, and between two looks at it.
+const DELETION_PATIENCE: Duration = Duration::from_secs(10);
+const DELETION_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Who the simulator is: audit records and managed fields tell it from users.
 const SIMULATOR: &str = "system:wheelhouse:simulator";
@@ -37,9 +44,7 @@ pub(crate) async fn run(arguments: args::Dev) -> Result<()> {
     let names: Vec<String> = (1..=arguments.spokes)
         .map(|n| format!("spoke-{n}"))
         .collect();
-    for name in &names {
-        apply(&hub, &embedded_spoke(name)).await?;
-    }
+    let names = embed(&hub, names).await?;
     for name in &names {
         demo::ready(&hub, &connect::spokes(), None, None, name).await?;
     }
@@ -63,6 +68,42 @@ pub(crate) async fn run(arguments: args::Dev) -> Result<()> {
     running.until_stopped().await
 }
 
+/// Makes embedded clusters. Returns those that there are then: one that is being deleted, and waits for somebody, is left alone.
+async fn embed(hub: &Dynamic, names: Vec<String>) -> Result<Vec<String>> {
+    let endpoint = endpoint_of(connect::spokes());
+    let mut made = Vec::new();
+    for name in names {
+        let end = tokio::time::Instant::now() + DELETION_PATIENCE;
+        loop {
+            let spoke = apply(hub, &embedded_spoke(&name)).await?;
+            if !api::meta::is_terminating(&spoke) {
+                made.push(name);
+                break;
+            }
+            if tokio::time::Instant::now() > end {
+                let spoke = hub.get(&endpoint, &name).await;
+                let status = spoke.map(|spoke| spoke["status"]["message"].clone());
+                let status = status.unwrap_or_default();
+                output::note(&format!(
+                    "spoke {name} is being deleted: {}",
+                    status.as_str().unwrap_or_default()
+                ));
+                break;
+            }
+            tokio::time::sleep(DELETION_INTERVAL).await;
+        }
+    }
+    Ok(made)
+}
+
+fn endpoint_of(gvr: api::GroupVersionResource) -> Endpoint {
+    Endpoint {
+        scope: None,
+        gvr,
+        namespace: None,
+    }
+}
+
 fn embedded_spoke(name: &str) -> Value {
     json!({
         "apiVersion": api::wheelhouse::API_VERSION,
@@ -73,20 +114,16 @@ fn embedded_spoke(name: &str) -> Value {
 }
 
 /// Applies an object of root.
-async fn apply(hub: &Dynamic, object: &Value) -> Result<()> {
+async fn apply(hub: &Dynamic, object: &Value) -> Result<Value> {
     let gvr = match api::meta::kind(object) {
         api::wheelhouse::SPOKE_KIND => connect::spokes(),
         _ => demo::definitions(),
     };
-    let endpoint = Endpoint {
-        scope: None,
-        gvr,
-        namespace: None,
-    };
-    apply_at(hub, &endpoint, object).await
+    apply_at(hub, &endpoint_of(gvr), object).await
 }
 
-async fn apply_at(hub: &Dynamic, endpoint: &Endpoint, object: &Value) -> Result<()> {
+/// Applies an object. Returns its metadata.
+async fn apply_at(hub: &Dynamic, endpoint: &Endpoint, object: &Value) -> Result<Value> {
     let patch = Patch::Apply {
         manager: api::wheelhouse::keys::MANAGER_CLI,
         force: Force::Yes,
@@ -96,8 +133,7 @@ async fn apply_at(hub: &Dynamic, endpoint: &Endpoint, object: &Value) -> Result<
     let name = api::meta::name(object);
     hub.patch(endpoint, name, None, patch)
         .await
-        .with_context(|| format!("{} {name}", api::meta::kind(object)))?;
-    Ok(())
+        .with_context(|| format!("{} {name}", api::meta::kind(object)))
 }
 
 fn greet(running: &serve::Running, file: &Path, names: &[String], demo: bool) -> Result<()> {

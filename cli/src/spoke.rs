@@ -5,7 +5,9 @@ mod migrate;
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context, Result, bail};
-use api::wheelhouse::keys::{ANNOTATION_PARTING, CONDITION_REACHABLE, REASONS_NOT_USED};
+use api::wheelhouse::keys::{
+    ANNOTATION_CLUSTER_UID, ANNOTATION_PARTING, CONDITION_REACHABLE, REASONS_NOT_USED,
+};
 use client::{Answer, DeleteRequest, Deleted, Dynamic, Endpoint, Force, Patch};
 use serde_json::{Value, json};
 
@@ -47,12 +49,18 @@ async fn join(arguments: args::SpokeAdd) -> Result<()> {
     let found = found.with_context(|| arguments.from.display().to_string())?;
     let credential = found.kubeconfig();
     let hub = connect::hub(&arguments.hub).await?;
+    hub.require_itself()?;
+    let known = known(&hub, name.as_str()).await?;
     let connection = client::connect(&credential, None, &client::Options::default()).await?;
     if let Some(caution) = spokes::caution(&connection) {
         output::note(&format!("the hub may refuse this kubeconfig: {caution}"));
     }
     if !arguments.skip_contact {
-        contact(&connection).await?;
+        let uid = contact(&connection).await?;
+        refuse_another(known.as_ref(), &uid)?;
+    }
+    if known.is_some() {
+        output::note(&format!("spoke {name} exists: its credential is replaced"));
     }
     let labels: BTreeMap<String, String> = arguments.labels.into_iter().collect();
     let (mut secret, spoke) = spokes::join_objects(name.as_str(), &credential, &labels);
@@ -77,8 +85,54 @@ async fn join(arguments: args::SpokeAdd) -> Result<()> {
     }
 }
 
-/// Asks a cluster what the hub will ask it first: which cluster it is.
-async fn contact(connection: &client::Connection) -> Result<()> {
+/// Returns the Spoke that there is of a name.
+///
+/// # Errors
+/// It is one for which no credential can be given.
+async fn known(hub: &connect::HubConnection, name: &str) -> Result<Option<Value>> {
+    let spoke = match hub.dynamic.get(&endpoint(), name).await {
+        Ok(spoke) => spoke,
+        Err(error) if error.is_not_found() => return Ok(None),
+        Err(error) => return Err(connect::about_spoke(name, error)),
+    };
+    if is_embedded(&spoke) {
+        bail!("{name} is an embedded cluster of the hub; choose another name");
+    }
+    Ok(Some(spoke))
+}
+
+/// Refuses a cluster that is not the one that a Spoke is for, unless a person has said that it may be.
+fn refuse_another(known: Option<&Value>, uid: &str) -> Result<()> {
+    let Some(spoke) = known else {
+        return Ok(());
+    };
+    let before = spoke["status"]["clusterUID"].as_str().unwrap_or_default();
+    let confirmed = api::meta::annotation(spoke, ANNOTATION_CLUSTER_UID) == Some(uid);
+    if before.is_empty() || before == uid || confirmed {
+        return Ok(());
+    }
+    let name = api::meta::name(spoke);
+    bail!(
+        "spoke {name} is the cluster with the kube-system uid {before}, and this one has {uid}; nothing was changed: choose \
+         another name, or, if the cluster was made anew on purpose, annotate the Spoke with {ANNOTATION_CLUSTER_UID}={uid} first"
+    );
+}
+
+fn is_embedded(spoke: &Value) -> bool {
+    spoke["spec"]["provider"] == "Embedded"
+}
+
+/// The endpoint of Spokes.
+fn endpoint() -> Endpoint {
+    Endpoint {
+        scope: None,
+        gvr: connect::spokes(),
+        namespace: None,
+    }
+}
+
+/// Asks a cluster what the hub will ask it first: which cluster it is. Returns its uid.
+async fn contact(connection: &client::Connection) -> Result<String> {
     let server = connection.server().to_string();
     let server = server.trim_end_matches('/');
     let namespaces = Endpoint {
@@ -88,7 +142,7 @@ async fn contact(connection: &client::Connection) -> Result<()> {
     };
     let dynamic = Dynamic::new(connection.client()).with_deadline(CONTACT_PATIENCE);
     match dynamic.get(&namespaces, "kube-system").await {
-        Ok(_) => Ok(()),
+        Ok(namespace) => Ok(api::meta::uid(&namespace).to_owned()),
         Err(error) => match error.status() {
             Some(status) => bail!(
                 "{server} answered {}: {}; the cluster was not joined: its kubeconfig needs a credential that may read the \
@@ -106,11 +160,7 @@ async fn contact(connection: &client::Connection) -> Result<()> {
 
 /// Waits until the hub has a spoke Ready. What the hub refuses to connect to, for one reason all the time, stays so.
 async fn ready(hub: &connect::HubConnection, name: &str, patience: Duration) -> Result<()> {
-    let endpoint = Endpoint {
-        scope: None,
-        gvr: connect::spokes(),
-        namespace: None,
-    };
+    let endpoint = endpoint();
     let end = tokio::time::Instant::now() + patience;
     let mut refused: Option<(String, tokio::time::Instant)> = None;
     loop {
@@ -193,11 +243,10 @@ async fn show(arguments: args::SpokeList) -> Result<()> {
 /// Deletes a Spoke. Its instances part as `parting` says; without it they hold the Spoke.
 async fn leave(hub: &HubFlags, name: &str, parting: Option<&str>) -> Result<()> {
     let hub = connect::hub(hub).await?;
-    let endpoint = Endpoint {
-        scope: None,
-        gvr: connect::spokes(),
-        namespace: None,
-    };
+    let endpoint = endpoint();
+    let spoke = hub.dynamic.get(&endpoint, name).await;
+    let spoke = spoke.map_err(|error| connect::about_spoke(name, error))?;
+    refuse_parting(&hub, &spoke, parting).await?;
     let deleted = hub
         .dynamic
         .delete(&endpoint, name, &DeleteRequest::default())
@@ -211,6 +260,58 @@ async fn leave(hub: &HubFlags, name: &str, parting: Option<&str>) -> Result<()> 
         gone(&hub, &endpoint, name, parting).await?;
     }
     output::line(&format!("spoke {name} removed"))
+}
+
+/// Refuses what would only be regretted: a deletion cannot be taken back.
+async fn refuse_parting(
+    hub: &connect::HubConnection,
+    spoke: &Value,
+    parting: Option<&str>,
+) -> Result<()> {
+    let name = api::meta::name(spoke);
+    if is_embedded(spoke) && parting == Some("abandon") {
+        bail!(
+            "spoke {name} is embedded: nothing of it is elsewhere that could be left as it is; nothing was changed. To delete its \
+             instances with it: wheelhouse spoke remove {name} --drain"
+        );
+    }
+    let count = spoke["status"]["instances"]["total"]
+        .as_u64()
+        .unwrap_or_default();
+    let is_refused = parting.is_none() && count > 0 && !api::meta::is_terminating(spoke);
+    if is_refused && has_ledgers(hub, name).await {
+        let abandon = if is_embedded(spoke) {
+            String::new()
+        } else {
+            format!(", or leave all as it is in the cluster with wheelhouse spoke abandon {name}")
+        };
+        let instances = if count == 1 {
+            "1 instance".to_owned()
+        } else {
+            format!("{count} instances")
+        };
+        bail!(
+            "spoke {name} has {instances}; nothing was changed. Drain or abandon it: delete them and their children with \
+             wheelhouse spoke remove {name} --drain{abandon}"
+        );
+    }
+    Ok(())
+}
+
+/// Whether instances of a spoke have a ledger, as far as that may be read: the counts in its status are some seconds old.
+async fn has_ledgers(hub: &connect::HubConnection, name: &str) -> bool {
+    let Ok(cluster) = name.parse() else {
+        return true;
+    };
+    let (group, version) = (api::wheelhouse::INTERNAL_GROUP, api::wheelhouse::VERSION);
+    let ledgers = Endpoint {
+        scope: Some(cluster),
+        gvr: api::GroupVersionResource::new(group, version, "inventories"),
+        namespace: None,
+    };
+    let all = client::ListRequest::default();
+    let page = hub.dynamic.list_page(&ledgers, &all, 1, "").await;
+    page.map_or(true, |page| !page.items.is_empty())
 }
 
 /// Says what becomes of the instances of a Spoke that is being deleted.
@@ -250,11 +351,13 @@ async fn gone(
         let message = spoke["status"]["message"].as_str().unwrap_or_default();
         if parting.is_none() && message.starts_with("waiting: ") {
             bail!(
-                "spoke {name} is marked for deletion, which cannot be taken back, and stays until nothing is left: {message}:\n\n  \
-                 wheelhouse spoke remove {name} --drain\n  wheelhouse spoke abandon {name}"
+                "spoke {name} is marked for deletion, which cannot be taken back, and stays until nothing is left: {message}, with \
+                 wheelhouse spoke remove {name} --drain, or wheelhouse spoke abandon {name}"
             );
         }
-        if parting.is_some() && !message.is_empty() && told != message {
+        // What it waited for before it was told what becomes of them is no news.
+        let is_news = told != message && !message.starts_with("waiting: ");
+        if parting.is_some() && !message.is_empty() && is_news {
             output::note(&format!("spoke {name}: {message}"));
             message.clone_into(&mut told);
         }

@@ -51,6 +51,17 @@ pub enum IdentityFault {
         /// Who holds it.
         holder: String,
     },
+    /// It is this hub, or a cluster that this hub serves itself.
+    #[error(
+        "its kube-system uid {uid} is that of {holder:?} of this hub: nothing can be joined to itself; remove this spoke: \
+         wheelhouse spoke remove NAME"
+    )]
+    Own {
+        /// The uid.
+        uid: String,
+        /// Which of the hub's own clusters it is.
+        holder: String,
+    },
     /// It was another one before.
     #[error(
         "its kube-system uid was {before} and is {uid}: another cluster answers, and nothing is written to it; if it was \
@@ -74,7 +85,7 @@ impl IdentityFault {
     /// Returns one word for programs.
     pub const fn reason(&self) -> &'static str {
         match self {
-            Self::Duplicate { .. } => "DuplicateCluster",
+            Self::Duplicate { .. } | Self::Own { .. } => "DuplicateCluster",
             Self::Changed { .. } => "ClusterChanged",
             Self::Unreadable(_) => "NotIdentified",
         }
@@ -84,7 +95,7 @@ impl IdentityFault {
     pub const fn status(&self) -> &'static str {
         match self {
             Self::Unreadable(_) => meta::STATUS_UNKNOWN,
-            Self::Duplicate { .. } | Self::Changed { .. } => meta::STATUS_FALSE,
+            Self::Duplicate { .. } | Self::Own { .. } | Self::Changed { .. } => meta::STATUS_FALSE,
         }
     }
 }

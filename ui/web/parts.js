@@ -42,7 +42,7 @@ export function stateOf(instance) {
 /** The first condition that does not hold, `Ready` last, because it repeats another. */
 export function trouble(object) {
   const open = list(object?.status?.conditions).filter((it) => it?.type && it.status !== "True");
-  const weight = (it) => (it.type === "Ready" ? 4 : 0) + (it.status === "False" ? 0 : 2) + (it.message ? 0 : 1);
+  const weight = (it) => (it.reason === "AwaitingReconciliation" ? 8 : 0) + (it.type === "Ready" ? 4 : 0) + (it.status === "False" ? 0 : 2) + (it.message ? 0 : 1);
   return open.sort((one, other) => weight(one) - weight(other))[0];
 }
 

@@ -255,9 +255,27 @@ async fn who_is_not_let_in_does_not_learn_whether_the_cluster_is_there() {
     assert_eq!(
         messages,
         [
-            r#"spokes.wheelhouse.dev "X" is forbidden: User "bob" cannot access resource "spokes" in API group "wheelhouse.dev" at the cluster scope: the verb "access" on "spokes/X" is granted in root, with: kubectl create clusterrole access-X --verb=access --resource=spokes.wheelhouse.dev --resource-name=X; kubectl create clusterrolebinding access-X --clusterrole=access-X --user=NAME"#
+            r#"spokes.wheelhouse.dev "X" is forbidden: User "bob" cannot access resource "spokes" in API group "wheelhouse.dev" at the cluster scope: the verb "access" on "spokes/X" is granted in root, with: kubectl create clusterrole access-X --verb=access --resource=spokes.wheelhouse.dev --resource-name=X; kubectl create clusterrolebinding access-X --clusterrole=access-X --user=bob"#
         ]
     );
+}
+
+#[test]
+fn a_user_stands_in_a_command_only_under_a_name_that_no_shell_reads() {
+    for (username, want) in [
+        ("bob@example.com", "--user=bob@example.com"),
+        (
+            "system:serviceaccount:default:bob",
+            "--serviceaccount=default:bob",
+        ),
+        ("bob; reboot", "--user=NAME"),
+        ("$(id)", "--user=NAME"),
+        ("bob\n", "--user=NAME"),
+        ("", "--user=NAME"),
+        (&"b".repeat(1_000), "--user=NAME"),
+    ] {
+        assert_eq!(subject_flag(username), want, "{username}");
+    }
 }
 
 #[tokio::test]

@@ -55,8 +55,10 @@ impl Waiting {
         let node = held.iter().find(is_first).or_else(|| held.first());
         let conditions = status["conditions"].as_array();
         let conditions = conditions.into_iter().flatten();
-        let mut failing = conditions.filter(|it| it["status"] != "True" && it["type"] != "Ready");
-        let why = node.copied().or_else(|| failing.next());
+        let failing = conditions.filter(|it| it["status"] != "True" && it["type"] != "Ready");
+        // One that nobody has come to yet says nothing.
+        let failing = failing.min_by_key(|it| it["reason"] == api::kro::keys::REASON_AWAITING);
+        let why = node.copied().or(failing);
         Some(Self {
             cluster: cluster.to_owned(),
             kind: meta::kind(instance).to_owned(),
@@ -106,6 +108,11 @@ mod tests {
         };
         let words = |it: [&str; 3]| (it[0].to_owned(), it[1].to_owned(), it[2].to_owned());
         assert_eq!(of(&nodes), words(["c", "ReadyWhenNotTrue", "of c"]));
+        let waits = json!({"type": "InstanceManaged", "status": "Unknown", "reason": "AwaitingReconciliation", "message": "a"});
+        let mut in_root = instance(&json!(null));
+        in_root["status"]["conditions"] = json!([waits, conditions[0]]);
+        let why = Waiting::of("root", &in_root).expect("it is not ready");
+        assert_eq!(why.message, "of it", "not what nobody has come to");
         for odd in [json!(null), json!("mine"), json!([1, {}])] {
             assert_eq!(of(&odd), words(["", "NotReady", "of it"]), "{odd}");
         }

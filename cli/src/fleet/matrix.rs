@@ -202,9 +202,18 @@ impl Line {
     pub(super) fn tell(&self) {
         if let Some(message) = &self.message {
             let Self {
-                definition, state, ..
+                definition,
+                state,
+                cluster,
+                ..
             } = self;
-            output::note(&format!("definition {definition} is {state}: {message}"));
+            let place = match cluster.as_str() {
+                api::cluster::ROOT => String::new(),
+                cluster => format!(" of {cluster}"),
+            };
+            output::note(&format!(
+                "definition {definition}{place} is {state}: {message}"
+            ));
         }
     }
 

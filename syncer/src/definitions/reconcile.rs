@@ -331,7 +331,7 @@ fn refusal(key: &DefinitionKey, holder: &DefinitionKey, graph: &CompiledGraph) -
     }
     format!(
         "kind {kind} is held by ResourceGraphDefinition {name:?} of logical cluster {cluster:?}, which is for this \
-         cluster too: choose another kind or group"
+         cluster too: delete this definition, or choose another kind or group"
     )
 }
 

@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use api::{GroupVersionResource, inventory};
+use api::{GroupVersionResource, LogicalCluster, inventory};
 use client::ListRequest;
 use spokes::{IdentityFault, TroubleKind};
 use tokio::time::{Instant, timeout};
@@ -178,7 +178,18 @@ async fn ask(engine: &Engine, target: &Target) -> Outcome {
         }
     };
     let uid = api::meta::uid(&namespace);
-    if let Err(fault) = engine.identities.claim(&target.cluster, uid) {
+    let own = match own_holder(engine, target, uid).await {
+        Ok(holder) => holder,
+        Err(error) => return Outcome::Silent(error.chain()),
+    };
+    let claimed = match own {
+        Some(holder) => Err(IdentityFault::Own {
+            uid: uid.to_owned(),
+            holder,
+        }),
+        None => engine.identities.claim(&target.cluster, uid),
+    };
+    if let Err(fault) = claimed {
         let reason = fault.to_string();
         target.note_identity(Some(fault));
         return Outcome::Refused(reason);
@@ -186,6 +197,45 @@ async fn ask(engine: &Engine, target: &Target) -> Outcome {
     target.note_identity(None);
     target.note_cluster_uid(uid);
     Outcome::Alive
+}
+
+/// Returns which of the hub's own clusters answers as a spoke: root, or an embedded one. Only the version of a hub makes it look,
+/// once for each connection: others cost one request.
+async fn own_holder(
+    engine: &Engine,
+    target: &Target,
+    uid: &str,
+) -> Result<Option<String>, client::Error> {
+    if target.cluster_uid().as_deref() == Some(uid) {
+        return Ok(None);
+    }
+    match target.dynamic.raw_get("/version").await {
+        Ok(version) if String::from_utf8_lossy(&version).contains(api::wheelhouse::HUB_VERSION) => {
+        }
+        Err(error) if error.unreachable() => return Err(error),
+        Ok(_) | Err(_) => return Ok(None),
+    }
+    let root = LogicalCluster::root();
+    let spokes = Engine::hub_endpoint(&root, &resources::spokes(), "");
+    let spokes = engine
+        .hub_anywhere
+        .list(&spokes, &ListRequest::default())
+        .await?;
+    let embedded = spokes
+        .items
+        .iter()
+        .filter(|spoke| spoke["spec"]["provider"] == "Embedded");
+    let embedded = embedded.filter_map(|spoke| api::meta::name(spoke).parse().ok());
+    for own in std::iter::once(root).chain(embedded) {
+        let endpoint = Engine::hub_endpoint(&own, &resources::core("namespaces"), "");
+        match engine.hub_anywhere.get(&endpoint, "kube-system").await {
+            Ok(namespace) if api::meta::uid(&namespace) == uid => return Ok(Some(own.to_string())),
+            Ok(_) => {}
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
 }
 
 /// Reads what seldom changes. Returns whether all of it was answered.

@@ -147,6 +147,28 @@ async fn drain(engine: &Arc<Engine>, cluster: &LogicalCluster) -> Result<(), cli
     forget(engine, cluster, &held, &ledgers).await
 }
 
+/// Deletes all instances of an embedded cluster. The hub has them all, and no records of their kinds.
+pub(super) async fn drain_embedded(
+    engine: &Arc<Engine>,
+    cluster: &LogicalCluster,
+) -> Result<(), client::Error> {
+    for (key, instance) in engine.instances.of_cluster(cluster) {
+        let Some(served) = engine.definitions.lookup(cluster, &key.group_kind) else {
+            continue; // its definition is gone, and whoever deletes it does so by hand
+        };
+        if instance.deletion_timestamp.is_some() {
+            continue;
+        }
+        let endpoint = Engine::hub_endpoint(cluster, served.graph.gvr(), &key.namespace);
+        let request = DeleteRequest {
+            uid: Some(instance.uid.clone()),
+            propagation: None,
+        };
+        settled(engine.hub.delete(&endpoint, &key.name, &request).await)?;
+    }
+    Ok(())
+}
+
 /// Forgets all instances of a spoke, and names in root what is left there.
 async fn abandon(
     engine: &Arc<Engine>,

@@ -17,7 +17,7 @@ use super::{
     census,
     found::{self, Kept},
     heartbeat, left, migration, namespaces,
-    parting::Parting,
+    parting::{self, Parting},
 };
 use crate::{
     accounts,
@@ -246,13 +246,17 @@ async fn end(
     state: &State,
 ) -> Result<Ended, client::Error> {
     let is_embedded = object["spec"]["provider"] == "Embedded";
-    let parting = if is_embedded {
-        Parting::Unsaid // nothing is left anywhere of what the hub itself stores
-    } else {
-        Parting::of(object)
+    let parting = match Parting::of(object) {
+        // Nothing of what the hub itself stores is left elsewhere.
+        Parting::Abandon if is_embedded => Parting::Unsaid,
+        parting => parting,
     };
-    parting.step(engine, cluster, object, state).await?;
+    match parting {
+        Parting::Drain if is_embedded => parting::drain_embedded(engine, cluster).await?,
+        parting => parting.step(engine, cluster, object, state).await?,
+    }
     let left = match parting {
+        _ if is_embedded => left::count(engine, cluster, is_embedded).await?,
         Parting::Unsaid => left::count(engine, cluster, is_embedded).await?,
         // What a cache still shows would have the cluster connected, and its instances imported, once more.
         Parting::Drain | Parting::Abandon => left::left_in_hub(engine, cluster).await?,

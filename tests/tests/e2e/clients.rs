@@ -2,7 +2,7 @@
 //! user may not access; and what `spoke add` says of a cluster that cannot be joined.
 
 use wheelhouse_tests::{
-    Kubectl, eventually,
+    Kubectl, assets, eventually,
     kubectl::Ran,
     pki::{self, Authority},
     process::free_port,
@@ -17,6 +17,7 @@ async fn what_is_wrong_with_a_cluster_is_said_in_one_line() {
     a_cluster_that_may_not_be_accessed(&stage).await;
     a_cluster_that_cannot_be_joined(&stage).await;
     a_cluster_that_the_hub_does_not_use(&stage).await;
+    a_hub_that_is_none_and_a_cluster_that_is_its_own(&stage).await;
     a_cluster_that_was_never_reached(&stage).await;
     what_a_spoke_says_of_itself(&stage).await;
     // The stage has a kube-apiserver and an embedded cluster by now.
@@ -218,6 +219,36 @@ async fn a_cluster_that_the_hub_does_not_use(stage: &Stage) {
         let remove = ["spoke", "remove", name];
         stage.hub.wheelhouse(&remove).await.succeeded("remove");
     }
+}
+
+/// A kubeconfig of the wrong server is no reason to leave a credential there, nor one of the hub's own to join it to itself.
+async fn a_hub_that_is_none_and_a_cluster_that_is_its_own(stage: &Stage) {
+    let east = stage.east.kubeconfig().display().to_string();
+    let ran = tokio::process::Command::new(assets::wheelhouse())
+        .args(["spoke", "add", "q", "--from", &east, "--kubeconfig", &east])
+        .output()
+        .await
+        .expect("wheelhouse can be started");
+    let ran = Ran::from(ran);
+    one_line(&ran, &["is not a Wheelhouse hub", "--kubeconfig"]);
+    let secrets = ["get", "secrets", "-n", "kube-system", "-o", "name"];
+    let secrets = stage.direct().must(&secrets).await;
+    assert!(!secrets.contains("spoke-q"), "{secrets}");
+
+    let own = stage.hub.kubeconfig().display().to_string();
+    let add = ["spoke", "add", "self", "--from", &own, "--wait=600"];
+    let ran = stage.hub.wheelhouse(&add).await;
+    one_line(
+        &ran,
+        &["does not use it", "is that of \"root\" of this hub"],
+    );
+    let remove = ["spoke", "remove", "self"];
+    stage.hub.wheelhouse(&remove).await.succeeded("remove");
+
+    // Another cluster is not joined under a name that there is.
+    let add = ["spoke", "add", "east", "--from", &own, "--wait"];
+    let ran = stage.hub.wheelhouse(&add).await;
+    one_line(&ran, &["nothing was changed", "choose another name"]);
 }
 
 /// The line of east's kubeconfig that says whose certificates are believed.

@@ -4,6 +4,8 @@ use serde_json::Value;
 
 use super::stage::{Stage, gone, instance, until};
 
+const EMBEDDED: &str = "apiVersion: wheelhouse.dev/v1alpha1\nkind: Spoke\nmetadata: {name: inner}\nspec: {provider: Embedded}\n";
+
 /// The finalizers of an object.
 fn finalizers(object: &Value) -> Vec<&str> {
     let finalizers = object["metadata"]["finalizers"].as_array();
@@ -12,6 +14,40 @@ fn finalizers(object: &Value) -> Vec<&str> {
         .flatten()
         .filter_map(Value::as_str)
         .collect()
+}
+
+/// What is of an embedded cluster is nowhere else: it can be drained, and there is nothing to abandon.
+async fn an_embedded_cluster_is_drained(stage: &Stage) {
+    let (root, inner) = (stage.hub.root(), stage.hub.at("inner"));
+    root.apply(EMBEDDED).await;
+    let ready = [
+        "wait",
+        "--for=condition=Ready",
+        "spoke/inner",
+        "--timeout=60s",
+    ];
+    root.must(&ready).await;
+    let served = ["get", "crd", "webapps.kro.run"];
+    until(&inner, &served, "its kind is served", |_| true).await;
+    inner.apply(&instance("own", "message: own")).await;
+    let made = ["get", "configmap", "own-config"];
+    until(&inner, &made, "its children are made", |_| true).await;
+    let abandoned = stage.hub.wheelhouse(&["spoke", "abandon", "inner"]).await;
+    assert_eq!(abandoned.code, 1, "{abandoned:?}");
+    assert!(
+        abandoned.stderr.contains("nothing was changed"),
+        "{abandoned:?}"
+    );
+    let drain = ["spoke", "remove", "inner", "--drain"];
+    stage.hub.wheelhouse(&drain).await.succeeded("drain");
+    // The cluster's objects are what they were, but for its instances.
+    root.apply(EMBEDDED).await;
+    root.must(&ready).await;
+    until(&inner, &served, "its kind is served again", |_| true).await;
+    gone(&inner, &["get", "webapp", "own"]).await;
+    gone(&inner, &made).await;
+    let remove = ["spoke", "remove", "inner"];
+    stage.hub.wheelhouse(&remove).await.succeeded("remove");
 }
 
 /// A drain of a cluster that does not answer says so and waits, and whoever gives up on the cluster ends it.
@@ -36,6 +72,7 @@ async fn drained_in_vain_and_abandoned(stage: &Stage) {
 #[expect(clippy::too_many_lines, reason = "a story is told in one piece")]
 async fn a_spoke_with_instances_goes_drained_or_abandoned_and_never_of_itself() {
     let mut stage = Stage::set().await;
+    an_embedded_cluster_is_drained(&stage).await;
     let (path, direct, root) = (stage.path(), stage.direct(), stage.hub.root());
     let (shop, born) = (["get", "webapp", "shop"], ["get", "webapp", "born"]);
     let config = |name: &'static str| ["get", "configmap", name];
@@ -50,13 +87,24 @@ async fn a_spoke_with_instances_goes_drained_or_abandoned_and_never_of_itself() 
     }
 
     // Nobody has said what becomes of them: it waits, and nothing is deleted.
+    let spoke = ["get", "spoke", "east"];
+    until(&root, &spoke, "its instances are counted", |o| {
+        o["status"]["instances"]["total"] == 2
+    })
+    .await;
+    let held = stage.hub.wheelhouse(&["spoke", "remove", "east"]).await;
+    assert_eq!(held.code, 1, "{held:?}");
+    assert!(held.stderr.contains("nothing was changed"), "{held:?}");
+    let kept = root.json(&spoke).await.expect("it is there");
+    assert!(kept["metadata"]["deletionTimestamp"].is_null(), "{kept}");
+    root.must(&["delete", "spoke", "east", "--wait=false"])
+        .await;
     let held = stage.hub.wheelhouse(&["spoke", "remove", "east"]).await;
     assert_eq!(held.code, 1, "{held:?}");
     assert!(held.stderr.contains("drain or abandon"), "{}", held.stderr);
     // Said of another Spoke, of that name: it is not meant.
     let other = "wheelhouse.dev/parting=drain/00000000-0000-4000-8000-000000000000";
     root.must(&["annotate", "spoke", "east", other]).await;
-    let spoke = ["get", "spoke", "east"];
     until(&root, &spoke, "it goes on waiting", |o| {
         let message = o["status"]["message"].as_str().unwrap_or_default();
         message.starts_with("waiting: ") && message.contains("drain or abandon")

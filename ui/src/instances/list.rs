@@ -341,9 +341,11 @@ impl Condition<'_> {
     }
 
     /// The smallest one says most.
-    fn order(&self) -> (bool, bool, bool) {
+    fn order(&self) -> (bool, bool, bool, bool) {
         let is_unknown = self.status != "False";
-        (self.r#type == "Ready", is_unknown, self.message.is_empty())
+        let is_awaited = self.reason == api::kro::keys::REASON_AWAITING;
+        let is_last = self.r#type == "Ready";
+        (is_awaited, is_last, is_unknown, self.message.is_empty())
     }
 }
 
