@@ -163,9 +163,12 @@ pub(crate) fn built_in(resource: &GroupResource) -> &'static Strategy {
     find(&resource.group, &resource.resource)
 }
 
-/// Returns the fields by which the objects under a storage key of a resource that Kubernetes itself has are selected.
+/// Returns the fields by which the objects under a storage key are selected, of a resource of Kubernetes or of the hub itself.
 pub(crate) fn selectable(group: &str, resource: &str) -> &'static [(&'static str, &'static str)] {
-    find(group, resource).selectable
+    match group {
+        api::kro::INTERNAL_GROUP => own::find(group, resource).selectable,
+        group => find(group, resource).selectable,
+    }
 }
 
 fn find(group: &str, name: &str) -> &'static Strategy {

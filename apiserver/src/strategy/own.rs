@@ -12,9 +12,20 @@ const DEFINING: Strategy = Strategy {
     ..CUSTOM
 };
 
+/// Revisions, which are looked up by their definition: there are as many times five as there are definitions.
+const REVISIONS: Strategy = Strategy {
+    selectable: &[("spec.snapshot.name", "spec.snapshot.name")],
+    ..AUTHORED
+};
+
 /// The strategy of one of these kinds.
 pub(super) fn of(resource: &GroupResource) -> &'static Strategy {
-    match (resource.group.as_str(), resource.resource.as_str()) {
+    find(&resource.group, &resource.resource)
+}
+
+pub(super) fn find(group: &str, resource: &str) -> &'static Strategy {
+    match (group, resource) {
+        (kro::INTERNAL_GROUP, kro::REVISION_RESOURCE) => &REVISIONS,
         (kro::GROUP | kro::INTERNAL_GROUP, _) => &AUTHORED,
         (wheelhouse::GROUP, wheelhouse::SPOKE_RESOURCE)
         | (wheelhouse::INTERNAL_GROUP, wheelhouse::SERVED_RESOURCE_RESOURCE) => &DEFINING,

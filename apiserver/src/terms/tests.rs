@@ -22,6 +22,17 @@ fn an_object_is_found_by_its_labels_and_declared_fields() {
     assert_eq!(found, want);
 }
 
+/// The story: the syncer looks for the revisions of one definition, and every revision of all definitions was read for it.
+#[test]
+fn a_revision_is_found_by_its_definition() {
+    let revision =
+        r#"{"metadata":{"name":"site-r1"},"spec":{"snapshot":{"name":"site","spec":{}}}}"#;
+    let found = terms_of("/internal.kro.run/graphrevisions/root//site-r1", revision);
+    let revisions = ("internal.kro.run", "graphrevisions", "root");
+    let want = term(revisions, &Said::Field("spec.snapshot.name", "site"));
+    assert_eq!(found, [want]);
+}
+
 #[test]
 fn collections_share_no_term() {
     let here = terms_of("/core/pods/east/b/a", POD);

@@ -38,7 +38,7 @@ use crate::{
         admission::Source,
         children, claims,
         keys::text,
-        kinds::{AWAIT_MAX, Progress},
+        kinds::{AWAIT_MAX, Progress, Wanted},
         served::{DefinitionKey, Served},
         target::{Reach, Target, TargetSort},
     },
@@ -537,7 +537,11 @@ async fn shadow(
                 .patch(&endpoint, &name, None, Patch::Json(&patch))
                 .await?;
         }
-        None => drop(engine.hub.create(&endpoint, &record).await?),
+        None => {
+            // Before: one that is made although nobody heard of it is there, too.
+            target.kinds.note_record(&name);
+            engine.hub.create(&endpoint, &record).await?;
+        }
     }
     Ok(state)
 }
@@ -579,17 +583,25 @@ async fn retire(engine: &Engine, target: &Target) -> Result<(), client::Error> {
     }
     // A definition that takes up a kind from now on writes its record afterwards.
     let _turn = target.defining.lock().await;
-    let wanted = engine.definitions.served_in(target);
+    let served = engine.definitions.served_in(target);
     let name_of = |served: &Arc<Served>| served.graph.gvr().group_resource().to_string();
-    let wanted: HashSet<String> = wanted.iter().map(name_of).collect();
     // A definition that is deleted leaves its CRD and its instances, and so their service.
     let mut defined = engine.definitions.keys();
     defined.retain(|key| key.cluster.is_root() || key.cluster == target.cluster);
-    let defined: HashSet<String> = defined.into_iter().map(|key| key.name).collect();
+    let wanted = Wanted {
+        records: served.iter().map(name_of).collect(),
+        definitions: defined.into_iter().map(|key| key.name).collect(),
+    };
+    if !target.kinds.may_retire(&wanted) {
+        return Ok(());
+    }
+    target.kinds.note_retired(None);
+    let mut are_settled = true;
     let endpoint = Engine::hub_endpoint(&target.cluster, &resources::served_resources(), "");
     let listed = engine.hub.list(&endpoint, &ListRequest::default()).await?;
     for record in &listed.items {
-        if wanted.contains(api::meta::name(record)) || defined.contains(definition_of(record)) {
+        let is_wanted = wanted.records.contains(api::meta::name(record));
+        if is_wanted || wanted.definitions.contains(definition_of(record)) {
             continue;
         }
         let group_kind = GroupKind {
@@ -600,9 +612,14 @@ async fn retire(engine: &Engine, target: &Target) -> Result<(), client::Error> {
         let is_used = instances
             .iter()
             .any(|(cluster, _)| *cluster == target.cluster);
-        if !is_used {
+        if is_used {
+            are_settled = false; // until its last instance is gone
+        } else {
             end_service(engine, target, record, &group_kind).await?;
         }
+    }
+    if are_settled {
+        target.kinds.note_retired(Some(wanted));
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! How far the kinds of definitions are in one target.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, HashSet, VecDeque},
     time::Duration,
 };
 
@@ -44,6 +44,17 @@ pub(crate) struct Kinds {
     import_troubles: Mutex<BTreeMap<GroupKind, String>>,
     // Guards one value; not held while the map is.
     patience: Mutex<Patience>,
+    /// What there was when no record was left to be looked after any more. Guards one value.
+    retired: Mutex<Option<Wanted>>,
+}
+
+/// What keeps the records of the kinds that a target serves.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// The names of the records of kinds that definitions serve there.
+    pub(crate) records: HashSet<String>,
+    /// The names of the definitions that reach it.
+    pub(crate) definitions: HashSet<String>,
 }
 
 /// What is known of the kinds of one target.
@@ -212,6 +223,32 @@ impl Kinds {
         );
         others.sort();
         (served, others)
+    }
+
+    /// Returns whether the hub may have records of kinds that nobody wants any more. It has none as long as all is there that was
+    /// when none was left: to read the records for each new definition would cost as much as there are.
+    pub(crate) fn may_retire(&self, wanted: &Wanted) -> bool {
+        let mut retired = self.retired.lock();
+        let is_covered = retired.as_ref().is_some_and(|before| {
+            before.records.is_subset(&wanted.records)
+                && before.definitions.is_subset(&wanted.definitions)
+        });
+        if is_covered {
+            *retired = Some(wanted.clone());
+        }
+        !is_covered
+    }
+
+    /// Notes that no record is there that is not wanted, or that there is one which waits for its last instance.
+    pub(crate) fn note_retired(&self, wanted: Option<Wanted>) {
+        *self.retired.lock() = wanted;
+    }
+
+    /// Notes that a record is made.
+    pub(crate) fn note_record(&self, name: &str) {
+        if let Some(wanted) = &mut *self.retired.lock() {
+            wanted.records.insert(name.to_owned());
+        }
     }
 
     /// Returns how long a definition goes on waiting for this target; `None` if it does not.

@@ -3,7 +3,7 @@ use spokes::TroubleKind;
 use super::*;
 use crate::definitions::wanted::covers;
 use crate::{
-    state::kinds::Kinds,
+    state::kinds::{Kinds, Wanted},
     testing::{World, served},
 };
 
@@ -62,6 +62,31 @@ fn a_change_of_a_crd_concerns_its_own_kind() {
     }
     note(&one, before);
     assert!(!kinds.is_current(&one), "it may have been its own");
+}
+
+#[test]
+fn records_are_read_while_one_may_be_left_that_nobody_wants() {
+    let kinds = Kinds::default();
+    let names = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect();
+    let wanted = |records: &[&str], definitions: &[&str]| Wanted {
+        records: names(records),
+        definitions: names(definitions),
+    };
+    let one = wanted(&["a"], &["a"]);
+    assert!(kinds.may_retire(&one), "nothing is known");
+    kinds.note_retired(Some(one.clone()));
+    assert!(!kinds.may_retire(&one), "as it was");
+    let two = wanted(&["a", "b"], &["a", "b"]);
+    assert!(!kinds.may_retire(&two), "one more is wanted");
+    assert!(
+        kinds.may_retire(&wanted(&["a"], &["a", "b"])),
+        "b's kind is another"
+    );
+    assert!(kinds.may_retire(&wanted(&["a", "b"], &["a"])), "b is gone");
+    kinds.note_record("c");
+    assert!(kinds.may_retire(&two), "c was made, and is not wanted");
+    kinds.note_retired(None);
+    assert!(kinds.may_retire(&one), "one waits for its last instance");
 }
 
 /// The story: after a restart of the hub a definition was looked at before its spoke had answered. It was said to be served,
