@@ -25,10 +25,12 @@ pub(super) async fn count(
     is_embedded: bool,
 ) -> Result<usize, client::Error> {
     let left = engine.instances.of_cluster(cluster).len();
-    if left == 0 && !is_embedded {
-        return left_in_hub(engine, cluster).await;
+    match (left, is_embedded) {
+        (0, false) => left_in_hub(engine, cluster).await,
+        // After a start the ledgers are there before their instances are known.
+        (0, true) => Ok(ledgers(engine, cluster).await?.len()),
+        (left, _) => Ok(left),
     }
-    Ok(left)
 }
 
 /// Counts what the hub has of a spoke's instances, or of their ledgers. After a start, what is not known yet is not absent.
