@@ -60,6 +60,15 @@ pub(crate) fn spokes() -> GroupVersionResource {
     GroupVersionResource::new(group, version, wheelhouse::SPOKE_RESOURCE)
 }
 
+/// All Spokes.
+pub(crate) fn spokes_endpoint() -> Endpoint {
+    Endpoint {
+        scope: None,
+        gvr: spokes(),
+        namespace: None,
+    }
+}
+
 /// Connects to the hub that the flags name.
 pub(crate) async fn hub(flags: &HubFlags) -> Result<HubConnection> {
     let found = Kubeconfig::find(flags.kubeconfig.as_deref())?;
@@ -125,11 +134,7 @@ pub(crate) fn about_spoke(name: &str, error: client::Error) -> anyhow::Error {
 
 /// The path of all Spokes.
 fn spokes_path() -> Result<Path, PathError> {
-    Path::collection(&Endpoint {
-        scope: None,
-        gvr: spokes(),
-        namespace: None,
-    })
+    Path::collection(&spokes_endpoint())
 }
 
 // === impl Embedded ===
@@ -211,13 +216,8 @@ impl HubConnection {
 
     /// Fails where the hub knows no spoke of a name.
     pub(crate) async fn require_spoke(&self, name: &str) -> Result<()> {
-        let endpoint = Endpoint {
-            scope: None,
-            gvr: spokes(),
-            namespace: None,
-        };
         self.dynamic
-            .get(&endpoint, name)
+            .get(&spokes_endpoint(), name)
             .await
             .map_err(|error| about_spoke(name, error))?;
         Ok(())
@@ -250,13 +250,8 @@ impl HubConnection {
 }
 
 async fn names(dynamic: &Dynamic) -> Result<Vec<String>> {
-    let endpoint = Endpoint {
-        scope: None,
-        gvr: spokes(),
-        namespace: None,
-    };
     let listed = dynamic
-        .list(&endpoint, &ListRequest::default())
+        .list(&spokes_endpoint(), &ListRequest::default())
         .await
         .context("spokes")?;
     Ok(listed

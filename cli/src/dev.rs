@@ -70,7 +70,7 @@ pub(crate) async fn run(arguments: args::Dev) -> Result<()> {
 
 /// Makes embedded clusters. Returns those that there are then: one that is being deleted, and waits for somebody, is left alone.
 async fn embed(hub: &Dynamic, names: Vec<String>) -> Result<Vec<String>> {
-    let endpoint = endpoint_of(connect::spokes());
+    let endpoint = connect::spokes_endpoint();
     let mut made = Vec::new();
     for name in names {
         let end = tokio::time::Instant::now() + DELETION_PATIENCE;
@@ -96,14 +96,6 @@ async fn embed(hub: &Dynamic, names: Vec<String>) -> Result<Vec<String>> {
     Ok(made)
 }
 
-fn endpoint_of(gvr: api::GroupVersionResource) -> Endpoint {
-    Endpoint {
-        scope: None,
-        gvr,
-        namespace: None,
-    }
-}
-
 fn embedded_spoke(name: &str) -> Value {
     json!({
         "apiVersion": api::wheelhouse::API_VERSION,
@@ -119,7 +111,12 @@ async fn apply(hub: &Dynamic, object: &Value) -> Result<Value> {
         api::wheelhouse::SPOKE_KIND => connect::spokes(),
         _ => demo::definitions(),
     };
-    apply_at(hub, &endpoint_of(gvr), object).await
+    let endpoint = Endpoint {
+        scope: None,
+        gvr,
+        namespace: None,
+    };
+    apply_at(hub, &endpoint, object).await
 }
 
 /// Applies an object. Returns its metadata.
@@ -140,9 +137,10 @@ fn greet(running: &serve::Running, file: &Path, names: &[String], demo: bool) ->
     let file: PathBuf = file.to_owned();
     let first = names.first().map_or("spoke-1", String::as_str);
     output::line(&format!(
-        "Wheelhouse is ready at {}, with {} embedded spokes. Type, in another terminal:\n",
+        "Wheelhouse is ready at {}, with {} embedded {}. Type, in another terminal:\n",
         running.server,
-        names.len()
+        names.len(),
+        if names.len() == 1 { "spoke" } else { "spokes" }
     ))?;
     let export = match std::path::absolute(&file) {
         Ok(absolute) => absolute,

@@ -11,7 +11,7 @@ mod waiting;
 mod watch;
 
 use anyhow::{Context, Result};
-use client::{Endpoint, ListRequest};
+use client::ListRequest;
 use serde_json::json;
 
 use self::row::Row;
@@ -49,7 +49,7 @@ async fn show(arguments: &args::Fleet) -> Result<()> {
 async fn rows(hub: &HubConnection) -> Result<Vec<Row>> {
     let listed = hub
         .dynamic
-        .list(&endpoint(), &ListRequest::default())
+        .list(&connect::spokes_endpoint(), &ListRequest::default())
         .await
         .context("spokes")?;
     let mut rows: Vec<Row> = listed.items.iter().map(Row::of).collect();
@@ -59,14 +59,6 @@ async fn rows(hub: &HubConnection) -> Result<Vec<Row>> {
 
 /// What a fleet without spokes is told.
 const NO_SPOKES: &str = "No spokes yet: wheelhouse spoke add NAME --from KUBECONFIG";
-
-fn endpoint() -> Endpoint {
-    Endpoint {
-        scope: None,
-        gvr: connect::spokes(),
-        namespace: None,
-    }
-}
 
 /// Prints a table, or `empty` where it has no line but its head.
 fn print(lines: &[Vec<String>], empty: &str) -> Result<()> {

@@ -90,7 +90,7 @@ async fn join(arguments: args::SpokeAdd) -> Result<()> {
 /// # Errors
 /// It is one for which no credential can be given.
 async fn known(hub: &connect::HubConnection, name: &str) -> Result<Option<Value>> {
-    let spoke = match hub.dynamic.get(&endpoint(), name).await {
+    let spoke = match hub.dynamic.get(&connect::spokes_endpoint(), name).await {
         Ok(spoke) => spoke,
         Err(error) if error.is_not_found() => return Ok(None),
         Err(error) => return Err(connect::about_spoke(name, error)),
@@ -122,15 +122,6 @@ fn is_embedded(spoke: &Value) -> bool {
     spoke["spec"]["provider"] == "Embedded"
 }
 
-/// The endpoint of Spokes.
-fn endpoint() -> Endpoint {
-    Endpoint {
-        scope: None,
-        gvr: connect::spokes(),
-        namespace: None,
-    }
-}
-
 /// Asks a cluster what the hub will ask it first: which cluster it is. Returns its uid.
 async fn contact(connection: &client::Connection) -> Result<String> {
     let server = connection.server().to_string();
@@ -160,7 +151,7 @@ async fn contact(connection: &client::Connection) -> Result<String> {
 
 /// Waits until the hub has a spoke Ready. What the hub refuses to connect to, for one reason all the time, stays so.
 async fn ready(hub: &connect::HubConnection, name: &str, patience: Duration) -> Result<()> {
-    let endpoint = endpoint();
+    let endpoint = connect::spokes_endpoint();
     let end = tokio::time::Instant::now() + patience;
     let mut refused: Option<(String, tokio::time::Instant)> = None;
     loop {
@@ -243,7 +234,7 @@ async fn show(arguments: args::SpokeList) -> Result<()> {
 /// Deletes a Spoke. Its instances part as `parting` says; without it they hold the Spoke.
 async fn leave(hub: &HubFlags, name: &str, parting: Option<&str>) -> Result<()> {
     let hub = connect::hub(hub).await?;
-    let endpoint = endpoint();
+    let endpoint = connect::spokes_endpoint();
     let spoke = hub.dynamic.get(&endpoint, name).await;
     let spoke = spoke.map_err(|error| connect::about_spoke(name, error))?;
     refuse_parting(&hub, &spoke, parting).await?;

@@ -11,10 +11,7 @@ use client::reflector::{self, Event, RawObject};
 use tasks::Tasks;
 use tokio::sync::mpsc;
 
-use super::{
-    endpoint,
-    row::{Row, State},
-};
+use super::row::{Row, State};
 use crate::{args, connect, output, process};
 
 /// How long changes are gathered before the table is drawn.
@@ -39,7 +36,7 @@ pub(super) async fn run(arguments: &args::FleetWatch) -> Result<()> {
     let tasks = Tasks::new();
     let config = reflector::Config {
         client: hub.dynamic.client().clone(),
-        endpoint: endpoint(),
+        endpoint: connect::spokes_endpoint(),
         label_selector: None,
         field_selector: None,
         name: "spokes".to_owned(),

@@ -22,11 +22,7 @@ use crate::{
 /// Plans, prints, and carries out what was planned where that is wanted.
 pub(super) async fn run(arguments: args::SpokeMigrate) -> Result<()> {
     let hub = connect::hub(&arguments.hub).await?;
-    let endpoint = Endpoint {
-        scope: None,
-        gvr: connect::spokes(),
-        namespace: None,
-    };
+    let endpoint = connect::spokes_endpoint();
     let migration = Migration {
         hub: &hub,
         endpoint,

@@ -28,7 +28,12 @@ pub(super) async fn run(arguments: args::ConfirmRestore) -> Result<()> {
         json!({ "metadata": { "annotations": { (keys::ANNOTATION_CONFIRM_RESTORE): value } } });
     for name in names {
         hub.dynamic
-            .patch(&spokes(), &name, None, Patch::Merge(&patch))
+            .patch(
+                &connect::spokes_endpoint(),
+                &name,
+                None,
+                Patch::Merge(&patch),
+            )
             .await
             .map_err(|error| connect::about_spoke(&name, error))?;
         output::line(&format!("spoke {name} confirmed"))?;
@@ -44,7 +49,10 @@ pub(super) async fn finish(arguments: args::FinishRestore) -> Result<()> {
     };
     let id = id_of(&marker)?;
     let request = ListRequest::default();
-    let listed = hub.dynamic.list(&spokes(), &request).await;
+    let listed = hub
+        .dynamic
+        .list(&connect::spokes_endpoint(), &request)
+        .await;
     let listed = listed.context("spokes")?;
     let spokes = listed.items.iter();
     let waiting: Vec<String> = spokes
@@ -125,14 +133,6 @@ fn config_maps() -> Endpoint {
         scope: None,
         gvr: api::GroupVersionResource::new("", "v1", "configmaps"),
         namespace: Some(keys::RESTORE_NAMESPACE.to_owned()),
-    }
-}
-
-fn spokes() -> Endpoint {
-    Endpoint {
-        scope: None,
-        gvr: connect::spokes(),
-        namespace: None,
     }
 }
 

@@ -304,8 +304,8 @@ fn note(
     let same = std::mem::discriminant(&before) == std::mem::discriminant(&after);
     match &after {
         Reach::Unreachable(trouble) if !same || first => {
-            let reason = &trouble.reason;
-            warn!(spoke = %target.cluster, reason, "spoke unreachable");
+            let (reason, kind) = (&trouble.reason, trouble.kind);
+            warn!(spoke = %target.cluster, reason, ?kind, "spoke cannot be used");
             target.signals.note_away();
             // Whatever waits for the spoke says so in its status.
             engine.requeue_cluster(&target.cluster);

@@ -59,25 +59,25 @@ pub(super) enum Parting {
 // === impl Parting ===
 
 impl Parting {
-    /// Reads a Spoke's annotation.
+    /// Reads a Spoke's annotation. An embedded cluster cannot be abandoned: nothing of it is elsewhere.
     pub(super) fn of(spoke: &Value) -> Self {
         let said = meta::annotation(spoke, keys::ANNOTATION_PARTING);
         match said.and_then(|said| said.split_once('/')) {
             Some(("drain", uid)) if uid == meta::uid(spoke) => Self::Drain,
-            Some(("abandon", uid)) if uid == meta::uid(spoke) => Self::Abandon,
+            Some(("abandon", uid)) if uid == meta::uid(spoke) && !is_embedded(spoke) => {
+                Self::Abandon
+            }
             Some(_) | None => Self::Unsaid,
         }
     }
 
     /// Words what a Spoke waits for that has so many instances left, and whose cluster may be in trouble. The command line goes on
     /// waiting unless it begins with `waiting`.
-    pub(super) fn waits(
-        self,
-        left: usize,
-        cluster: &LogicalCluster,
-        trouble: Option<&Trouble>,
-    ) -> String {
+    pub(super) fn waits(self, left: usize, spoke: &Value, trouble: Option<&Trouble>) -> String {
         let (state, what) = match self {
+            Self::Unsaid if is_embedded(spoke) => {
+                ("waiting", "delete them first, or drain the spoke")
+            }
             Self::Unsaid => (
                 "waiting",
                 "delete them first, or drain or abandon the spoke",
@@ -85,7 +85,7 @@ impl Parting {
             Self::Drain => ("draining", "they are being deleted"),
             Self::Abandon => ("abandoning", "they are being forgotten"),
         };
-        let cluster = cluster.as_str();
+        let cluster = meta::name(spoke);
         let (what, trouble) = match (self, trouble) {
             (Self::Drain, Some(trouble)) => (
                 "they are deleted once it answers; without it, abandon the spoke",
@@ -115,6 +115,11 @@ impl Parting {
             Self::Abandon => abandon(engine, cluster, spoke, state).await,
         }
     }
+}
+
+/// Whether the hub serves the cluster of a Spoke itself.
+pub(super) fn is_embedded(spoke: &Value) -> bool {
+    spoke["spec"]["provider"] == "Embedded"
 }
 
 /// Deletes all instances that were made at the hub's path; once they are gone, releases those that were created in the spoke.
@@ -397,6 +402,12 @@ mod tests {
                 meta::set_annotation(&mut spoke, keys::ANNOTATION_PARTING, said);
             }
             assert_eq!(Parting::of(&spoke), want, "{said:?}");
+            spoke["spec"] = json!({"provider": "Embedded"});
+            let want = match want {
+                Parting::Abandon => Parting::Unsaid,
+                want => want,
+            };
+            assert_eq!(Parting::of(&spoke), want, "embedded, {said:?}");
         }
     }
 

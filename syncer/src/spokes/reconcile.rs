@@ -245,21 +245,18 @@ async fn end(
     object: &Value,
     state: &State,
 ) -> Result<Ended, client::Error> {
-    let is_embedded = object["spec"]["provider"] == "Embedded";
-    let parting = match Parting::of(object) {
-        // Nothing of what the hub itself stores is left elsewhere.
-        Parting::Abandon if is_embedded => Parting::Unsaid,
-        parting => parting,
-    };
+    let is_embedded = parting::is_embedded(object);
+    let parting = Parting::of(object);
     match parting {
         Parting::Drain if is_embedded => parting::drain_embedded(engine, cluster).await?,
         parting => parting.step(engine, cluster, object, state).await?,
     }
     let left = match parting {
-        _ if is_embedded => left::count(engine, cluster, is_embedded).await?,
-        Parting::Unsaid => left::count(engine, cluster, is_embedded).await?,
         // What a cache still shows would have the cluster connected, and its instances imported, once more.
-        Parting::Drain | Parting::Abandon => left::left_in_hub(engine, cluster).await?,
+        Parting::Drain | Parting::Abandon if !is_embedded => {
+            left::left_in_hub(engine, cluster).await?
+        }
+        _ => left::count(engine, cluster, is_embedded).await?,
     };
     if left > 0 {
         let target = engine.fleet.get(cluster);
@@ -267,7 +264,7 @@ async fn end(
             Reach::Unreachable(trouble) => Some(trouble),
             Reach::Reachable => None,
         });
-        let reason = parting.waits(left, cluster, trouble.as_ref());
+        let reason = parting.waits(left, object, trouble.as_ref());
         census::refuse(engine, object, &reason).await?;
         engine.spoke_queue.add_after(cluster.clone(), RETRY_DELAY);
         return Ok(Ended::No);

@@ -16,8 +16,10 @@ fn finalizers(object: &Value) -> Vec<&str> {
         .collect()
 }
 
+const WAITS: &str = "waiting: 1 instance is left in logical cluster \"inner\"; delete them first, or drain the spoke";
+
 /// What is of an embedded cluster is nowhere else: it can be drained, and there is nothing to abandon.
-async fn an_embedded_cluster_is_drained(stage: &Stage) {
+async fn an_embedded_cluster_is_drained(stage: &mut Stage) {
     let (root, inner) = (stage.hub.root(), stage.hub.at("inner"));
     root.apply(EMBEDDED).await;
     let ready = [
@@ -38,6 +40,26 @@ async fn an_embedded_cluster_is_drained(stage: &Stage) {
         abandoned.stderr.contains("nothing was changed"),
         "{abandoned:?}"
     );
+    // The story: a hub that starts knew of no instance yet, and let the Spoke go that waited for one.
+    root.must(&["delete", "spoke", "inner", "--wait=false"])
+        .await;
+    let spoke = ["get", "spoke", "inner"];
+    until(&root, &spoke, "it waits", |o| {
+        o["status"]["message"] == WAITS
+    })
+    .await;
+    stage.hub.kill();
+    stage.hub.launch().await;
+    let east = [
+        "wait",
+        "--for=condition=Ready",
+        "spoke/east",
+        "--timeout=60s",
+    ];
+    root.must(&east).await;
+    inner.must(&["get", "webapp", "own"]).await;
+    let held = root.json(&spoke).await.expect("it is held");
+    assert!(held["metadata"]["deletionTimestamp"].is_string(), "{held}");
     let drain = ["spoke", "remove", "inner", "--drain"];
     stage.hub.wheelhouse(&drain).await.succeeded("drain");
     // The cluster's objects are what they were, but for its instances.
@@ -72,7 +94,7 @@ async fn drained_in_vain_and_abandoned(stage: &Stage) {
 #[expect(clippy::too_many_lines, reason = "a story is told in one piece")]
 async fn a_spoke_with_instances_goes_drained_or_abandoned_and_never_of_itself() {
     let mut stage = Stage::set().await;
-    an_embedded_cluster_is_drained(&stage).await;
+    an_embedded_cluster_is_drained(&mut stage).await;
     let (path, direct, root) = (stage.path(), stage.direct(), stage.hub.root());
     let (shop, born) = (["get", "webapp", "shop"], ["get", "webapp", "born"]);
     let config = |name: &'static str| ["get", "configmap", name];
