@@ -84,14 +84,18 @@ fn tell(what: &str, ours: &Side, peer: &Side, report: &mut Report) {
             Better::More,
         );
         for place in 0..ours.cpu_us.len().max(peer.cpu_us.len()) {
-            let part = ["controller", "API server of the spoke", "its etcd"];
+            let part = [
+                "the controller",
+                "the spoke's API server",
+                "the spoke's etcd",
+            ];
             let part = part.get(place).copied().unwrap_or("another");
             let cpu = |cost: &Cost| -> Series {
                 let of = cost.cpu_us.get(place);
                 of.map(|(_, us)| us / 1000.0).into_iter().collect()
             };
             report.row(
-                &format!("{name}{what}, CPU of the {part}"),
+                &format!("{name}{what}, CPU of {part}"),
                 "ms/instance",
                 cpu(ours),
                 cpu(peer),
