@@ -11,8 +11,8 @@
 //! has no record before: what is answered as it should be costs nothing.
 //!
 //! # Invariants
-//! - A request that was answered has its last event in the log before the last byte of its answer goes out: a crash of the process loses
-//!   none (in the modes `blocking` and `blocking-strict`).
+//! - A request that changed something or was refused has its last event in the log before the last byte of its answer goes
+//!   out: a crash of the process loses none (in the modes `blocking` and `blocking-strict` of any request, in `batch` of none).
 //! - Exactly one last event per request: [`Record`] is written once, by `answered`, or when it is dropped.
 //! - Credentials and the causes of refusals are in no event.
 //!
@@ -54,8 +54,8 @@ use crate::{
     respond::Response,
 };
 use counts::{Counts, add};
-use event::{Asked, Head, Outcome, Target};
-use log::{Log, Lost, Receipt, Rotation};
+use event::{Asked, Outcome, Target};
+use log::{Late, Log, Lost, Receipt, Rotation, When};
 use policy::{Policy, Stage, Stages, Treatment};
 use webhook::{Queue, Sender};
 
@@ -102,8 +102,11 @@ pub struct LogConfig {
 /// Whether requests wait for their events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogMode {
-    /// They do, for a second at most; events that cannot be written are lost.
+    /// Those that change something, read Secrets, act as somebody else, become a stream or are refused do, for a second at
+    /// most; events that cannot be written are lost. The events of others are written within a moment, together.
     #[default]
+    BlockingChanges,
+    /// All of them do.
     Blocking,
     /// A request whose first event cannot be written is refused.
     BlockingStrict,
@@ -200,9 +203,13 @@ pub(crate) struct Record {
     omitted: Stages,
     /// Whether a request that only reads leaves no event if all goes well.
     is_selective: bool,
+    /// Whether it asks for nothing that must be in the log before its answer, unless it is refused.
+    is_harmless: bool,
     outcome: Option<Outcome>,
     /// Whether the last event is written.
     is_over: bool,
+    /// What the last event is of, where it is made a line of later.
+    last: Option<(Stage, Timestamp)>,
 }
 
 /// How long an answer goes on.
@@ -273,8 +280,7 @@ impl Audit {
                     age_days_max: config.max_age_days,
                     compresses: config.compresses,
                 };
-                let is_batched = config.mode == LogMode::Batch;
-                let log = Log::open(&config.path, rotation, is_batched, Arc::clone(&counts))?;
+                let log = Log::open(&config.path, rotation, Arc::clone(&counts))?;
                 Some((log, config.mode))
             }
         };
@@ -362,8 +368,10 @@ impl Audit {
             asked: Asked::new(treatment.level, &arrived),
             omitted: treatment.omitted,
             is_selective: matches!(self.selection, Selection::Changes),
+            is_harmless: arrived.only_reads() && !arrived.may_read_secrets(),
             outcome: None,
             is_over: false,
+            last: None,
         })
     }
 
@@ -423,6 +431,20 @@ impl Selection {
     }
 }
 
+// === impl LogMode ===
+
+impl LogMode {
+    /// When an event is written.
+    const fn when(self, may_be_late: bool) -> When {
+        let is_late = match self {
+            Self::Blocking | Self::BlockingStrict => false,
+            Self::BlockingChanges => may_be_late,
+            Self::Batch => true,
+        };
+        if is_late { When::Later } else { When::AtOnce }
+    }
+}
+
 // === impl Arrived ===
 
 impl Arrived<'_> {
@@ -434,20 +456,23 @@ impl Arrived<'_> {
                 .keys()
                 .any(|name| name.as_str().starts_with(IMPERSONATION_PREFIX))
     }
+
+    /// Whether the answer may hold Secrets: what is asked through a proxy is not known.
+    fn may_read_secrets(&self) -> bool {
+        self.info.is_some_and(|info| {
+            info.subresource == "proxy" || (info.group.is_empty() && info.resource == "secrets")
+        })
+    }
 }
 
 // === impl Backends ===
 
 impl Backends {
-    fn write(&self, line: Vec<u8>) -> Receipt {
+    fn write(&self, line: Vec<u8>, may_be_late: bool) -> Receipt {
         add(&self.counts.events, 1);
         let receipt = match &self.log {
             None => Receipt::Done(Ok(())),
-            Some((log, LogMode::Batch)) => {
-                drop(log.append(&line));
-                Receipt::Done(Ok(()))
-            }
-            Some((log, LogMode::Blocking | LogMode::BlockingStrict)) => log.append(&line),
+            Some((log, mode)) => log.append(&line, mode.when(may_be_late)),
         };
         if let Some(webhook) = &self.webhook {
             let mut event = Bytes::from(line);
@@ -523,10 +548,10 @@ impl Record {
                 if !self.is_selective {
                     wait_for(self.event(Stage::ResponseStarted)).await;
                 }
-                wait_for(self.end(Stage::ResponseComplete)).await;
+                wait_for(self.end_shared(Stage::ResponseComplete)).await;
             }
-            Lasting::Whole => wait_for(self.end(Stage::ResponseComplete)).await,
-            Lasting::Early => wait_for(self.end(Stage::ResponseStarted)).await,
+            Lasting::Whole => wait_for(self.end_shared(Stage::ResponseComplete)).await,
+            Lasting::Early => wait_for(self.end_shared(Stage::ResponseStarted)).await,
         }
     }
 
@@ -562,16 +587,38 @@ impl Record {
         self.trail.text_of(&document)
     }
 
-    /// Writes the last event.
-    fn end(&mut self, stage: Stage) -> Option<Receipt> {
-        if std::mem::replace(&mut self.is_over, true)
-            || !self.is_wanted()
-            || self.omitted.has(stage)
-        {
+    /// Writes the last event together with those of others, before the receipt says so or, where that is good enough, later.
+    fn end_shared(mut self: Box<Self>, stage: Stage) -> Option<Receipt> {
+        let backends = Arc::clone(&self.backends);
+        let Some((log, mode)) = backends.log.as_ref().filter(|_| backends.webhook.is_none()) else {
+            // A webhook needs the line now.
+            return self.end(stage);
+        };
+        if !self.ends_with(stage) {
             return None;
         }
-        let head = self.asked.last_head();
-        Some(self.write(head, stage))
+        self.last = Some((stage, Timestamp::now()));
+        add(&backends.counts.events, 1);
+        let when = mode.when(self.may_be_late());
+        Some(log.append_late(self, when))
+    }
+
+    /// Writes the last event.
+    fn end(&mut self, stage: Stage) -> Option<Receipt> {
+        self.ends_with(stage).then(|| self.write(stage))
+    }
+
+    /// Ends the record. Returns whether there is an event to write.
+    fn ends_with(&mut self, stage: Stage) -> bool {
+        let is_over = std::mem::replace(&mut self.is_over, true);
+        !is_over && self.is_wanted() && !self.omitted.has(stage)
+    }
+
+    /// Whether nothing is lost to anybody if the event is late: a plain read that is not answered yet, or was given what it
+    /// asked for.
+    fn may_be_late(&self) -> bool {
+        let outcome = self.outcome.as_ref();
+        self.is_harmless && outcome.is_none_or(|it| (200..400).contains(&it.code))
     }
 
     /// Whether a request is recorded without a policy: one that changes something, is refused, acts as somebody else, or became a stream.
@@ -587,22 +634,36 @@ impl Record {
 
     /// Writes an event that another one follows.
     fn event(&self, stage: Stage) -> Option<Receipt> {
-        if self.omitted.has(stage) {
-            return None;
-        }
-        Some(self.write(self.asked.head(), stage))
+        (!self.omitted.has(stage)).then(|| self.write(stage))
     }
 
-    fn write(&self, head: Head, stage: Stage) -> Receipt {
+    fn write(&self, stage: Stage) -> Receipt {
         let at = match stage {
             Stage::RequestReceived => self.asked.received,
             Stage::ResponseStarted | Stage::ResponseComplete | Stage::Panic => Timestamp::now(),
         };
-        let (asked, outcome) = (&self.asked, self.outcome.as_ref());
-        let line = self
-            .trail
-            .read(|noted| event::line((head, asked), noted, outcome, (stage, at)));
-        self.backends.write(line)
+        let mut line = Vec::new();
+        self.write_line_of((stage, at), &mut line);
+        self.backends.write(line, self.may_be_late())
+    }
+
+    fn write_line_of(&self, stage: (Stage, Timestamp), lines: &mut Vec<u8>) {
+        let outcome = self.outcome.as_ref();
+        self.trail
+            .read(|noted| event::write_line(lines, &self.asked, noted, outcome, stage));
+    }
+}
+
+impl Late for Record {
+    fn bytes(&self) -> usize {
+        let response = self.outcome.as_ref().and_then(|it| it.response.as_ref());
+        size_of::<Self>() + self.asked.bytes() + self.trail.bytes() + response.map_or(0, Vec::len)
+    }
+
+    fn write_line(&self, lines: &mut Vec<u8>) {
+        if let Some(last) = self.last {
+            self.write_line_of(last, lines);
+        }
     }
 }
 

@@ -26,12 +26,13 @@ pub(crate) struct AuditFlags {
         default_value = "json"
     )]
     log_format: Format,
-    /// Whether answers wait until their event is written: blocking (a second at most), blocking-strict (requests of which no event can be
-    /// written are refused), or batch (they do not).
+    /// Whether answers wait until their event is written, a second at most: blocking-changes (those of changes, refusals, streams, and
+    /// reads of Secrets do), blocking (all do), blocking-strict (and requests of which no event can be written are refused), or batch
+    /// (none do).
     #[arg(
         long = "audit-log-mode",
         value_name = "MODE",
-        default_value = "blocking"
+        default_value = "blocking-changes"
     )]
     log_mode: Mode,
     /// Mebibytes of the file before another is begun; 0 sets no limit.
@@ -71,6 +72,7 @@ enum Format {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Mode {
+    BlockingChanges,
     Blocking,
     BlockingStrict,
     Batch,
@@ -92,6 +94,7 @@ impl AuditFlags {
         let log = (!path.is_empty()).then_some(LogConfig {
             path,
             mode: match self.log_mode {
+                Mode::BlockingChanges => LogMode::BlockingChanges,
                 Mode::Blocking => LogMode::Blocking,
                 Mode::BlockingStrict => LogMode::BlockingStrict,
                 Mode::Batch => LogMode::Batch,

@@ -7,15 +7,15 @@
 //!
 //! Source: `apiserver/pkg/apis/audit/v1/types.go`, `apiserver/pkg/audit/request.go`.
 
-use std::{borrow::Cow, net::IpAddr};
+use std::{borrow::Cow, net::IpAddr, sync::Arc};
 
 use api::{ClusterScope, status::Status};
-use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use jiff::{Timestamp, tz::Offset};
 use serde_json::Value;
 
 use super::{Arrived, policy::Stage};
-use crate::request::{Level, Noted, ObjectNames, RequestInfo, UserInfo, Verb};
+use crate::request::{Level, Noted, ObjectNames, UserInfo, Verb};
 
 /// Longest name of a client. Source: `maxUserAgentLength`.
 const USER_AGENT_BYTES_MAX: usize = 1024;
@@ -42,31 +42,60 @@ const SECRET_PARAMETERS: [&str; 3] = ["access_token", "id_token", "token"];
 /// What stands in the place of such a value.
 const REDACTED: &str = "REDACTED";
 
-/// What an event says of a request's beginning.
+/// What an event says of a request's beginning: copied from it, and made JSON of when the event is written.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) level: Level,
     pub(super) received: Timestamp,
     /// `None` for a path that says nothing.
     pub(super) target: Option<Target>,
-    /// The fields that all events of the request begin with: which request it is, of whom, from where, and what its path
-    /// names, up to the end of `objectRef`.
-    head: Vec<u8>,
+    verb: Cow<'static, str>,
+    user: Option<Arc<UserInfo>>,
+    /// The addresses that proxies say.
+    forwarded: Vec<IpAddr>,
+    /// The other end of the connection.
+    peer: Option<IpAddr>,
+    texts: Texts,
 }
 
-/// What a path names, as far as it is asked for after the head is written.
+/// What a path names, as far as it is asked for.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) cluster: ClusterScope,
     pub(super) verb: Verb,
     pub(super) is_resource: bool,
-    has_namespace: bool,
-    has_name: bool,
 }
 
-/// What an event begins with.
+/// Texts of a request, behind one another: one allocation for all of them.
 #[derive(Debug)]
-pub(super) struct Head(Vec<u8>);
+struct Texts {
+    all: String,
+    ends: [usize; TEXT_COUNT],
+}
+
+/// A text of a request. All from `Resource` are of a path that names one.
+#[derive(Clone, Copy)]
+enum Text {
+    AuditId,
+    Uri,
+    UserAgent,
+    Resource,
+    Namespace,
+    Name,
+    Group,
+    Version,
+    Subresource,
+}
+
+const TEXT_COUNT: usize = Text::Subresource as usize + 1;
+
+/// The headers that an event tells of.
+#[derive(Default)]
+struct Headers<'a> {
+    user_agent: Option<&'a HeaderValue>,
+    forwarded_for: Option<&'a HeaderValue>,
+    real_ip: Option<&'a HeaderValue>,
+}
 
 /// What an event says of a request's end.
 #[derive(Clone, Debug, Default)]
@@ -83,27 +112,23 @@ pub(super) struct Outcome {
 impl Asked {
     pub(super) fn new(level: Level, arrived: &Arrived<'_>) -> Self {
         let parts = arrived.parts;
-        // Room for the whole line of most requests.
-        let mut head = Writer::with_capacity(LINE_BYTES);
-        head.raw(r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1""#);
-        head.text(r#","level":"#, level.as_str());
-        head.text(r#","auditID":"#, &text_of(arrived.audit_id));
-        head.raw(r#","requestURI":"#);
-        head.uri(&parts.uri);
-        match arrived.info {
-            Some(info) => head.text(r#","verb":"#, info.verb.as_str()),
-            None => head.text(r#","verb":"#, &parts.method.as_str().to_ascii_lowercase()),
-        }
-        head.raw(r#","user":"#);
-        head.user(arrived.user.map(|user| &**user));
-        head.addresses(&addresses(&parts.headers, arrived.address));
-        let user_agent = parts.headers.get(header::USER_AGENT);
-        if let Some(user_agent) = user_agent.filter(|it| !it.is_empty()) {
-            head.text(r#","userAgent":"#, &cut(&text_of(user_agent)));
-        }
-        if let Some(info) = arrived.info.filter(|info| info.is_resource) {
-            head.reference(info);
-        }
+        let headers = Headers::of(&parts.headers);
+        let user_agent = headers.user_agent.map(text_of).unwrap_or_default();
+        let audit_id = text_of(arrived.audit_id);
+        let uri = parts.uri.path_and_query().map_or("/", |uri| uri.as_str());
+        let named = arrived.info.filter(|info| info.is_resource);
+        let named = named.map_or([""; 6], |info| {
+            [
+                &info.resource,
+                &info.namespace,
+                &info.name,
+                &info.group,
+                &info.version,
+                &info.subresource,
+            ]
+            .map(String::as_str)
+        });
+        let [resource, namespace, name, group, version, subresource] = named;
         Self {
             level,
             received: arrived.at,
@@ -111,23 +136,100 @@ impl Asked {
                 cluster: info.cluster.clone(),
                 verb: info.verb,
                 is_resource: info.is_resource,
-                has_namespace: !info.namespace.is_empty(),
-                has_name: !info.name.is_empty(),
             }),
-            head: head.out,
+            verb: match arrived.info {
+                Some(info) => info.verb.as_str().into(),
+                None => parts.method.as_str().to_ascii_lowercase().into(),
+            },
+            user: arrived.user.cloned(),
+            forwarded: headers.forwarded(),
+            peer: arrived.address,
+            texts: Texts::new([
+                &audit_id,
+                uri,
+                &cut(&user_agent),
+                resource,
+                namespace,
+                name,
+                group,
+                version,
+                subresource,
+            ]),
         }
     }
 
-    /// Begins an event that another one follows.
-    pub(super) fn head(&self) -> Head {
-        let mut head = Vec::with_capacity(LINE_BYTES.max(self.head.len()));
-        head.extend_from_slice(&self.head);
-        Head(head)
+    /// Bytes that are kept of it.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.texts.all.len() + self.forwarded.len() * size_of::<IpAddr>()
     }
 
-    /// Begins the last event.
-    pub(super) fn last_head(&mut self) -> Head {
-        Head(std::mem::take(&mut self.head))
+    /// The addresses that a request came by: what proxies say, then the other end of the connection.
+    ///
+    /// Source: `apimachinery/pkg/util/net/http.go` (`SourceIPs`).
+    fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        let peer = self.peer.map(|it| it.to_canonical());
+        let is_new = peer.filter(|peer| self.forwarded.last() != Some(peer));
+        self.forwarded.iter().copied().chain(is_new)
+    }
+}
+
+// === impl Texts ===
+
+impl Texts {
+    fn new(texts: [&str; TEXT_COUNT]) -> Self {
+        let bytes = texts.iter().map(|text| text.len()).sum();
+        let mut all = String::with_capacity(bytes);
+        let ends = texts.map(|text| {
+            all.push_str(text);
+            all.len()
+        });
+        Self { all, ends }
+    }
+
+    fn get(&self, text: Text) -> &str {
+        let index = text as usize;
+        let end = |index: usize| self.ends.get(index).copied().unwrap_or_default();
+        let start = index.checked_sub(1).map_or(0, end);
+        self.all.get(start..end(index)).unwrap_or_default()
+    }
+}
+
+// === impl Headers ===
+
+impl<'a> Headers<'a> {
+    /// Looks at all once: there are few, and to look for one by its name costs more than to pass it by.
+    fn of(headers: &'a HeaderMap) -> Self {
+        let mut found = Self::default();
+        for (name, value) in headers {
+            let place = if *name == header::USER_AGENT {
+                &mut found.user_agent
+            } else if *name == FORWARDED_FOR {
+                &mut found.forwarded_for
+            } else if *name == REAL_IP {
+                &mut found.real_ip
+            } else {
+                continue;
+            };
+            // The first one counts.
+            place.get_or_insert(value);
+        }
+        found
+    }
+
+    /// The addresses that proxies say.
+    fn forwarded(&self) -> Vec<IpAddr> {
+        let text = |value: Option<&'a HeaderValue>| value.and_then(|it| it.to_str().ok());
+        let forwarded = text(self.forwarded_for).map_or_else(Vec::new, |text| {
+            let addresses = text.split(',').filter_map(|part| part.trim().parse().ok());
+            addresses.take(ADDRESS_COUNT_MAX).collect()
+        });
+        let mut addresses: Vec<IpAddr> = forwarded;
+        if let Some(address) = text(self.real_ip).and_then(|text| text.parse().ok())
+            && !addresses.contains(&address)
+        {
+            addresses.push(address);
+        }
+        addresses
     }
 }
 
@@ -180,41 +282,21 @@ fn cut_status(value: &mut Value) {
     }
 }
 
-/// The addresses that a request came by: what proxies say, then the other end of the connection.
-///
-/// Source: `apimachinery/pkg/util/net/http.go` (`SourceIPs`).
-fn addresses(headers: &HeaderMap, peer: Option<IpAddr>) -> Vec<IpAddr> {
-    let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    let forwarded = text(&FORWARDED_FOR).unwrap_or_default().split(',');
-    let mut addresses: Vec<IpAddr> = forwarded
-        .filter_map(|part| part.trim().parse().ok())
-        .take(ADDRESS_COUNT_MAX)
-        .collect();
-    if let Some(address) = text(&REAL_IP).and_then(|text| text.parse().ok())
-        && !addresses.contains(&address)
-    {
-        addresses.push(address);
-    }
-    if let Some(peer) = peer.map(|it| it.to_canonical())
-        && addresses.last() != Some(&peer)
-    {
-        addresses.push(peer);
-    }
-    addresses
-}
-
-/// Writes an event, with the newline that ends it.
-pub(super) fn line(
-    (head, asked): (Head, &Asked),
+/// Writes an event behind others, with the newline that ends it.
+pub(super) fn write_line(
+    out: &mut Vec<u8>,
+    asked: &Asked,
     noted: &Noted,
     outcome: Option<&Outcome>,
     (stage, at): (Stage, Timestamp),
-) -> Vec<u8> {
-    let mut event = Writer { out: head.0 };
-    if let Some(target) = asked.target.as_ref().filter(|target| target.is_resource) {
-        event.end_of_reference(target, &noted.object);
+) {
+    out.reserve(LINE_BYTES);
+    let mut event = Writer { out };
+    event.head(asked);
+    if asked.target.as_ref().is_some_and(|it| it.is_resource) {
+        event.reference(&asked.texts, &noted.object);
     }
-    event.text(r#","stage":"#, stage.as_str());
+    event.word(r#","stage":""#, stage.as_str());
     if let Some(user) = &noted.impersonated {
         event.raw(r#","impersonatedUser":"#);
         event.user(Some(user));
@@ -231,7 +313,6 @@ pub(super) fn line(
     event.time("stageTimestamp", at);
     event.annotations(asked, noted);
     event.raw("}\n");
-    event.out
 }
 
 fn cut(user_agent: &str) -> Cow<'_, str> {
@@ -314,16 +395,28 @@ fn text_of(value: &HeaderValue) -> Cow<'_, str> {
 }
 
 /// Writes the fields of an object; each begins with the comma that ends the one before.
-struct Writer {
-    out: Vec<u8>,
+struct Writer<'a> {
+    out: &'a mut Vec<u8>,
 }
 
 // === impl Writer ===
 
-impl Writer {
-    fn with_capacity(bytes: usize) -> Self {
-        Self {
-            out: Vec::with_capacity(bytes),
+impl Writer<'_> {
+    /// Which request it is, of whom, and from where.
+    fn head(&mut self, asked: &Asked) {
+        let text = |text| asked.texts.get(text);
+        self.raw(r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1""#);
+        self.word(r#","level":""#, asked.level.as_str());
+        self.text(r#","auditID":"#, text(Text::AuditId));
+        self.raw(r#","requestURI":"#);
+        self.uri(text(Text::Uri));
+        self.text(r#","verb":"#, &asked.verb);
+        self.raw(r#","user":"#);
+        self.user(asked.user.as_deref());
+        self.addresses(asked.addresses());
+        let user_agent = text(Text::UserAgent);
+        if !user_agent.is_empty() {
+            self.text(r#","userAgent":"#, user_agent);
         }
     }
 
@@ -347,7 +440,7 @@ impl Writer {
             return;
         }
         // Writing into memory does not fail, and a text is always JSON.
-        drop(serde_json::to_writer(&mut self.out, text));
+        drop(serde_json::to_writer(&mut *self.out, text));
     }
 
     fn address(&mut self, address: IpAddr) {
@@ -359,6 +452,13 @@ impl Writer {
             self.raw(before);
             self.raw(digits.format(octet));
         }
+        self.raw("\"");
+    }
+
+    /// A word of ours, which needs no escapes, behind its key with what is around that.
+    fn word(&mut self, key: &'static str, word: &'static str) {
+        self.raw(key);
+        self.raw(word);
         self.raw("\"");
     }
 
@@ -378,26 +478,34 @@ impl Writer {
         self.string(text);
     }
 
+    /// A key of ours, which needs no escapes.
+    fn own_key(&mut self, is_first: &mut bool, key: &'static str) {
+        self.raw(if std::mem::replace(is_first, false) {
+            "\""
+        } else {
+            ",\""
+        });
+        self.raw(key);
+        self.raw("\":");
+    }
+
     fn separate(&mut self, is_first: &mut bool) {
         if !std::mem::replace(is_first, false) {
             self.raw(",");
         }
     }
 
-    fn uri(&mut self, uri: &Uri) {
-        let path = if uri.path().is_empty() {
-            "/"
-        } else {
-            uri.path()
+    fn uri(&mut self, uri: &str) {
+        let Some((path, query)) = uri.split_once('?') else {
+            return self.string(uri);
         };
-        match uri.query() {
-            None => self.string(path),
-            Some(query) => {
-                let redacted = redacted(query);
-                let query = redacted.as_deref().unwrap_or(query);
-                self.string(&format!("{path}?{query}"));
-            }
+        let redacted = redacted(query);
+        if redacted.is_none() && !path.is_empty() {
+            return self.string(uri);
         }
+        let path = if path.is_empty() { "/" } else { path };
+        let query = redacted.as_deref().unwrap_or(query);
+        self.string(&format!("{path}?{query}"));
     }
 
     fn user(&mut self, user: Option<&UserInfo>) {
@@ -438,48 +546,42 @@ impl Writer {
         self.raw("]");
     }
 
-    fn addresses(&mut self, addresses: &[IpAddr]) {
-        if addresses.is_empty() {
-            return;
-        }
+    fn addresses(&mut self, addresses: impl Iterator<Item = IpAddr>) {
         let mut first = true;
-        self.raw(r#","sourceIPs":"#);
-        self.raw("[");
         for address in addresses {
-            self.separate(&mut first);
-            self.address(*address);
+            self.raw(if first { r#","sourceIPs":["# } else { "," });
+            first = false;
+            self.address(address);
         }
-        self.raw("]");
+        if !first {
+            self.raw("]");
+        }
     }
 
-    /// What a path names, in an object that is not ended yet: what is sent may say more. A resource has a name.
-    fn reference(&mut self, info: &RequestInfo) {
-        self.raw(r#","objectRef":"#);
-        self.raw("{\"resource\":");
-        self.string(&info.resource);
+    /// The object that a path names, and what the object that was sent says of itself beside it. A resource has a name.
+    fn reference(&mut self, path: &Texts, object: &ObjectNames) {
+        self.raw(r#","objectRef":{"resource":"#);
+        self.string(path.get(Text::Resource));
         let mut first = false;
-        self.optional(&mut first, r#""namespace":"#, &info.namespace);
-        self.optional(&mut first, r#""name":"#, &info.name);
-        self.optional(&mut first, r#""apiGroup":"#, &info.group);
-        self.optional(&mut first, r#""apiVersion":"#, &info.version);
-        self.optional(&mut first, r#""subresource":"#, &info.subresource);
-    }
-
-    /// What an object says of itself and its path does not.
-    fn end_of_reference(&mut self, target: &Target, object: &ObjectNames) {
-        let mut first = false;
-        if !target.has_namespace {
+        let (namespace, name) = (path.get(Text::Namespace), path.get(Text::Name));
+        self.optional(&mut first, r#""namespace":"#, namespace);
+        self.optional(&mut first, r#""name":"#, name);
+        for (key, text) in [
+            (r#""apiGroup":"#, Text::Group),
+            (r#""apiVersion":"#, Text::Version),
+            (r#""subresource":"#, Text::Subresource),
+        ] {
+            self.optional(&mut first, key, path.get(text));
+        }
+        if namespace.is_empty() {
             self.optional(&mut first, r#""namespace":"#, &object.namespace);
         }
-        if !target.has_name {
+        if name.is_empty() {
             self.optional(&mut first, r#""name":"#, &object.name);
         }
         self.optional(&mut first, r#""uid":"#, &object.uid);
-        self.optional(
-            &mut first,
-            r#""resourceVersion":"#,
-            &object.resource_version,
-        );
+        let version = &object.resource_version;
+        self.optional(&mut first, r#""resourceVersion":"#, version);
         self.raw("}");
     }
 
@@ -490,7 +592,7 @@ impl Writer {
         for (name, value) in fields.into_iter().flatten() {
             if name != "metadata" {
                 self.key(name);
-                drop(serde_json::to_writer(&mut self.out, value));
+                drop(serde_json::to_writer(&mut *self.out, value));
             }
         }
         self.raw(",\"code\":");
@@ -521,15 +623,12 @@ impl Writer {
         self.raw(r#","annotations":"#);
         self.raw("{");
         let mut first = true;
-        let mut add = |key: &str, value: &str| {
-            self.separate(&mut first);
-            self.string(key);
-            self.raw(":");
-            self.string(value);
-        };
         if let Some((allowed, reason)) = &noted.decision {
-            add(DECISION, if *allowed { "allow" } else { "forbid" });
-            add(REASON, reason);
+            let decision = if *allowed { "allow" } else { "forbid" };
+            self.own_key(&mut first, DECISION);
+            self.word("\"", decision);
+            self.own_key(&mut first, REASON);
+            self.string(reason);
         }
         // Nobody else says what the hub itself does.
         let is_of_others = |key: &str| ![CLUSTER, DECISION, REASON].contains(&key);
@@ -538,12 +637,17 @@ impl Writer {
             .iter()
             .filter(|(key, _)| is_of_others(key))
         {
-            add(key, value);
+            self.separate(&mut first);
+            self.string(key);
+            self.raw(":");
+            self.string(value);
         }
-        match cluster {
-            Some(ClusterScope::One(cluster)) => add(CLUSTER, cluster.as_str()),
-            Some(all @ ClusterScope::All) => add(CLUSTER, &all.to_string()),
-            None => {}
+        if let Some(cluster) = cluster {
+            self.own_key(&mut first, CLUSTER);
+            match cluster {
+                ClusterScope::One(cluster) => self.string(cluster.as_str()),
+                ClusterScope::All => self.string(&cluster.to_string()),
+            }
         }
         self.raw("}");
     }

@@ -1,13 +1,15 @@
 //! The audit log: events as lines of a file, in the order in which they were made.
 //!
 //! ```text
-//!   append ──► nobody writes, regular file ──► written by the request itself ──► drains what came meanwhile
-//!          └─► somebody writes, or a pipe  ──► queue (bounded) ──► the thread, or whoever writes
+//!   append ──► at once, nobody writes, regular file ──► written by the request itself, behind the queue
+//!          ├─► at once, somebody writes, or a pipe  ──► queue (bounded) ──► the thread, or whoever writes
+//!          └─► later                                ──► queue (bounded) ──► whoever writes next, or the thread after a moment
 //! ```
 //!
-//! The request that made an event writes it: a `write` to a regular file ends in the page cache, which outlives the process.
+//! The request that made an event writes it, with those of all requests that could go on at that moment: a `write` to a regular file ends in the page cache, which outlives the process.
 //! Only where another request writes at the moment, the event waits for that one. What may block for as long as somebody
-//! else likes (a pipe, a terminal) is written by a thread.
+//! else likes (a pipe, a terminal) is written by a thread. Events that nobody waits for share a `write`: alone, it takes
+//! longer than all else that an event costs.
 //!
 //! # Invariants
 //! - A line is written whole or not at all; what a crash has left of one is cut off at the next start.
@@ -19,17 +21,22 @@
 mod file;
 
 use std::{
+    future::poll_fn,
     io,
     path::PathBuf,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 
 use parking_lot::{Condvar, Mutex};
-use tokio::{sync::Notify, time::timeout};
+use tokio::{
+    sync::Notify,
+    time::{Instant, timeout},
+};
 
 use super::counts::{Counts, add};
 use file::Output;
@@ -39,6 +46,10 @@ pub(super) use file::Rotation;
 const WAIT_MAX: Duration = Duration::from_secs(1);
 /// Bytes of events that wait to be written. Full: further ones are lost, and counted.
 const QUEUE_BYTES_MAX: usize = 32 << 20;
+/// How long an event stays in the queue that nobody waits for.
+const LATER: Duration = Duration::from_millis(50);
+/// Bytes of such events that are written before that time.
+const LATER_BYTES_MAX: usize = 64 << 10;
 /// How many times a request writes what others have made before it leaves the rest to the thread.
 const TURNS_MAX: usize = 4;
 
@@ -83,10 +94,39 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     writer: Writer,
-    queue: Vec<u8>,
+    queue: Vec<Entry>,
+    /// Bytes of the queue.
+    queue_bytes: usize,
     /// What those wait for whose events are in the queue.
     batch: Option<Arc<Batch>>,
+    /// When the thread writes what nobody waits for, unless somebody has written it before.
+    due: Option<Instant>,
     is_closed: bool,
+}
+
+/// What is in the queue.
+#[derive(Debug)]
+enum Entry {
+    Lines(Vec<u8>),
+    Late(Box<dyn Late>),
+}
+
+/// An event that nobody waits for: it is made a line of when it is written. Whoever makes many of them has the code for it
+/// in the processor's caches; a request that comes alone has not, and would pay three times as much.
+pub(super) trait Late: std::fmt::Debug + Send {
+    /// About how many bytes it takes.
+    fn bytes(&self) -> usize;
+    /// Writes it behind others, with its newline.
+    fn write_line(&self, lines: &mut Vec<u8>);
+}
+
+/// When an event is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    /// Before its request is answered.
+    AtOnce,
+    /// With others, within [`LATER`].
+    Later,
 }
 
 /// Who writes.
@@ -132,14 +172,13 @@ pub(super) struct Queued {
 // === impl Log ===
 
 impl Log {
-    /// Opens a log: `-` is standard output. With `is_batched` requests leave the writing to a thread.
+    /// Opens a log: `-` is standard output.
     ///
     /// # Errors
     /// [`LogError`].
     pub(super) fn open(
         path: &str,
         rotation: Rotation,
-        is_batched: bool,
         counts: Arc<Counts>,
     ) -> Result<Self, LogError> {
         let output = Output::open(path, rotation).map_err(|source| LogError::Open {
@@ -147,7 +186,7 @@ impl Log {
             source,
         })?;
         let shared = Arc::new(Shared {
-            by_requests: output.is_regular() && !is_batched,
+            by_requests: output.is_regular(),
             state: Mutex::default(),
             wake: Condvar::new(),
             output: Mutex::new(output),
@@ -163,27 +202,68 @@ impl Log {
     }
 
     /// Writes a line, which ends with its newline, or puts it into the queue.
-    pub(super) fn append(&self, line: &[u8]) -> Receipt {
+    pub(super) fn append(&self, line: &[u8], when: When) -> Receipt {
         let shared = &self.shared;
         let mut state = shared.state.lock();
-        if state.writer == Writer::Nobody && shared.by_requests {
+        let is_own = when == When::AtOnce && state.writer == Writer::Nobody && shared.by_requests;
+        if is_own && state.queue.is_empty() {
             state.writer = Writer::Somebody;
             drop(state);
             let written = shared.write(line, 1);
             shared.drain(TURNS_MAX);
             return Receipt::Done(written);
         }
-        if state.queue.len() + line.len() > QUEUE_BYTES_MAX {
-            drop(state);
-            add(&shared.counts.lost_by_queue, 1);
+        if !shared.has_room(&state, line.len()) {
             return Receipt::Done(Err(Lost));
         }
-        state.queue.extend_from_slice(line);
-        let batch = Arc::clone(state.batch.get_or_insert_default());
+        state.queue_bytes += line.len();
+        match state.queue.last_mut() {
+            Some(Entry::Lines(lines)) => lines.extend_from_slice(line),
+            Some(Entry::Late(_)) | None => state.queue.push(Entry::Lines(line.to_vec())),
+        }
+        let batch = state.batch.get_or_insert_default();
         batch.count.fetch_add(1, Ordering::Relaxed);
-        if state.writer == Writer::Nobody {
-            state.writer = Writer::Thread;
-            shared.wake.notify_one();
+        if when == When::Later {
+            shared.schedule(&mut state);
+            return Receipt::Done(Ok(()));
+        }
+        let batch = Arc::clone(batch);
+        if is_own {
+            state.writer = Writer::Somebody;
+            drop(state);
+            shared.drain(TURNS_MAX);
+        } else {
+            shared.wake_writer(&mut state);
+            drop(state);
+        }
+        Receipt::Queued(Queued {
+            batch,
+            shared: Arc::clone(shared),
+        })
+    }
+
+    /// Puts an event into the queue that is made a line of when it is written: by the thread, or by its receipt.
+    pub(super) fn append_late(&self, event: Box<dyn Late>, when: When) -> Receipt {
+        let shared = &self.shared;
+        let bytes = event.bytes();
+        let mut state = shared.state.lock();
+        if !shared.has_room(&state, bytes) {
+            // What an event holds is let go without the lock.
+            drop(state);
+            drop(event);
+            return Receipt::Done(Err(Lost));
+        }
+        state.queue_bytes += bytes;
+        state.queue.push(Entry::Late(event));
+        let batch = state.batch.get_or_insert_default();
+        batch.count.fetch_add(1, Ordering::Relaxed);
+        if when == When::Later {
+            shared.schedule(&mut state);
+            return Receipt::Done(Ok(()));
+        }
+        let batch = Arc::clone(batch);
+        if !shared.by_requests {
+            shared.wake_writer(&mut state);
         }
         drop(state);
         Receipt::Queued(Queued {
@@ -196,12 +276,12 @@ impl Log {
     pub(super) async fn flushed(&self, patience: Duration) {
         let batch = {
             let mut state = self.shared.state.lock();
-            match state.writer {
-                Writer::Nobody => None,
+            if state.writer == Writer::Nobody && state.queue.is_empty() {
+                None
+            } else {
+                self.shared.wake_writer(&mut state);
                 // What is being written has left the queue. The next batch, even an empty one, is done after it.
-                Writer::Somebody | Writer::Thread => {
-                    Some(Arc::clone(state.batch.get_or_insert_default()))
-                }
+                Some(Arc::clone(state.batch.get_or_insert_default()))
             }
         };
         if let Some(batch) = batch {
@@ -226,10 +306,19 @@ impl Receipt {
     /// # Errors
     /// It is lost, or it is late.
     pub(super) async fn written(self) -> Result<(), Lost> {
-        let Queued { batch, shared } = match self {
+        let queued = match self {
             Self::Done(written) => return written,
             Self::Queued(queued) => queued,
         };
+        let Queued { batch, shared } = &queued;
+        if batch.written.get().is_none() && shared.by_requests {
+            // What else can go on now may have an event for the same `write`.
+            yield_once().await;
+            shared.write_batch(batch);
+        }
+        if let Some(written) = batch.written.get() {
+            return *written;
+        }
         if !shared.stalled.load(Ordering::Relaxed)
             && let Ok(written) = timeout(WAIT_MAX, batch.written()).await
         {
@@ -246,6 +335,17 @@ impl Receipt {
             );
         }
         Err(Lost)
+    }
+}
+
+// === impl Queued ===
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        if self.batch.written.get().is_none() {
+            // Whoever was to write it does not.
+            self.shared.wake_writer(&mut self.shared.state.lock());
+        }
     }
 }
 
@@ -273,24 +373,81 @@ impl Batch {
 impl Shared {
     /// Writes what is in the queue, until the log is closed.
     fn run(&self) {
+        while self.wait_for_work() {
+            self.drain(usize::MAX);
+        }
+    }
+
+    /// Makes the thread the writer once there is something for it to write; `false` where the log is closed and written.
+    fn wait_for_work(&self) -> bool {
+        let mut state = self.state.lock();
         loop {
-            let mut state = self.state.lock();
-            while state.writer != Writer::Thread {
-                if state.is_closed && state.writer == Writer::Nobody {
-                    return;
-                }
-                self.wake.wait(&mut state);
+            let remaining = state.due.map(|due| due.duration_since(Instant::now()));
+            let is_due = remaining.is_some_and(|remaining| remaining.is_zero());
+            let is_free = state.writer == Writer::Nobody;
+            if state.writer == Writer::Thread
+                || is_free && !state.queue.is_empty() && (is_due || state.is_closed)
+            {
+                state.writer = Writer::Somebody;
+                return true;
             }
+            if is_free && state.is_closed {
+                return false;
+            }
+            match remaining.filter(|_| !is_due) {
+                Some(remaining) => drop(self.wake.wait_for(&mut state, remaining)),
+                None => self.wake.wait(&mut state),
+            }
+        }
+    }
+
+    /// Whether something can be put into the queue; it is lost otherwise.
+    fn has_room(&self, state: &State, bytes: usize) -> bool {
+        let has_room = state.queue_bytes + bytes <= QUEUE_BYTES_MAX;
+        if !has_room {
+            add(&self.counts.lost_by_queue, 1);
+        }
+        has_room
+    }
+
+    /// Has the thread write the queue, if nobody is at it.
+    fn wake_writer(&self, state: &mut State) {
+        if state.writer == Writer::Nobody {
+            state.writer = Writer::Thread;
+            self.wake.notify_one();
+        }
+    }
+
+    /// Has the queue written in a moment, or now if it is long.
+    fn schedule(&self, state: &mut State) {
+        if state.queue_bytes >= LATER_BYTES_MAX {
+            self.wake_writer(state);
+        } else if state.due.is_none() {
+            state.due = Some(Instant::now() + LATER);
+            self.wake.notify_one();
+        }
+    }
+
+    /// Writes a batch, unless somebody else is at it or was.
+    fn write_batch(&self, batch: &Arc<Batch>) {
+        let mut state = self.state.lock();
+        let is_queued = state
+            .batch
+            .as_ref()
+            .is_some_and(|it| Arc::ptr_eq(it, batch));
+        if state.writer == Writer::Nobody && is_queued {
             state.writer = Writer::Somebody;
             drop(state);
-            self.drain(usize::MAX);
+            self.drain(TURNS_MAX);
         }
     }
 
     /// Writes what is in the queue, in so many turns, and leaves the rest to the thread. The caller is the writer.
     fn drain(&self, turns_max: usize) {
+        let (mut entries, mut lines) = (Vec::new(), Vec::new());
         for _turn in 0..turns_max {
             let mut state = self.state.lock();
+            state.due = None;
             let Some(batch) = state.batch.take() else {
                 state.writer = Writer::Nobody;
                 if state.is_closed {
@@ -298,10 +455,20 @@ impl Shared {
                 }
                 return;
             };
-            let lines = std::mem::take(&mut state.queue);
+            std::mem::swap(&mut state.queue, &mut entries);
+            let bytes = std::mem::take(&mut state.queue_bytes);
             drop(state);
+            lines.reserve(bytes);
+            for entry in entries.drain(..) {
+                match entry {
+                    Entry::Lines(more) => lines.extend_from_slice(&more),
+                    Entry::Late(event) => event.write_line(&mut lines),
+                }
+            }
             let count = batch.count.load(Ordering::Relaxed);
             batch.finish(self.write(&lines, count));
+            lines.clear();
+            lines.shrink_to(LATER_BYTES_MAX * 2);
         }
         self.state.lock().writer = Writer::Thread;
         self.wake.notify_one();
@@ -323,6 +490,19 @@ impl Shared {
         add(&self.counts.lost_by_log, count);
         Err(Lost)
     }
+}
+
+/// Lets all tasks go first that can go on.
+async fn yield_once() {
+    let mut has_yielded = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 #[cfg(test)]

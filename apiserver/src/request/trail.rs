@@ -109,6 +109,16 @@ impl Trail {
         self.level
     }
 
+    /// About how many bytes are noted.
+    pub(crate) fn bytes(&self) -> usize {
+        let noted = self.noted.lock();
+        let annotations = noted.annotations.iter();
+        let annotations: usize = annotations
+            .map(|(key, value)| key.len() + value.len())
+            .sum();
+        size_of::<Noted>() + annotations + noted.request.as_ref().map_or(0, Vec::len)
+    }
+
     /// Notes the object that a client sent.
     pub(crate) fn note_object(&self, object: &Value) {
         let names = ObjectNames {

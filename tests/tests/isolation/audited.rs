@@ -310,7 +310,16 @@ async fn s29_events_are_those_of_kube_apiserver_with_the_same_policy() {
     }
     let codes = (send_all(&ours).await, send_all(&theirs).await);
     assert_eq!(codes.0, codes.1, "both answer alike");
-    let own = events(&scratch.file("audit.log"));
+    // The events of reads are written together, in the order in which they were made.
+    let last = format!("trial-{}", asked().len() - 1);
+    let own = eventually("the hub has written its events", || async {
+        let own = events(&scratch.file("audit.log"));
+        let has_last = !of_id(&own, &last).is_empty();
+        has_last
+            .then_some(own)
+            .ok_or_else(|| "its last is not there".to_owned())
+    })
+    .await;
     // kube-apiserver writes its events after its answers.
     let peer = eventually("kube-apiserver has written its events", || async {
         let peer = events(&spoke.audit_log());

@@ -6,7 +6,7 @@ use http::{HeaderValue, Method, request::Parts};
 use serde_json::json;
 
 use super::*;
-use crate::route;
+use crate::{request::RequestInfo, route};
 
 /// A request, as it arrives.
 struct Sent {
@@ -50,14 +50,9 @@ impl Sent {
 
 fn event(sent: &Sent, noted: &Noted, outcome: Option<&Outcome>) -> Value {
     let at = Timestamp::from_microsecond(1_795_000_000_500_000).expect("a time");
-    let mut asked = sent.asked();
-    let head = asked.last_head();
-    let line = line(
-        (head, &asked),
-        noted,
-        outcome,
-        (Stage::ResponseComplete, at),
-    );
+    let mut line = Vec::new();
+    let stage = (Stage::ResponseComplete, at);
+    write_line(&mut line, &sent.asked(), noted, outcome, stage);
     let (end, text) = line.split_last().expect("a line");
     assert_eq!(*end, b'\n');
     assert!(!text.contains(&b'\n'), "{}", String::from_utf8_lossy(text));
@@ -180,7 +175,8 @@ fn tokens_in_a_query_are_left_out() {
 
 #[test]
 fn addresses_are_those_that_proxies_say_and_the_other_end() {
-    let peer = Some("127.0.0.1".parse().expect("an address"));
+    let mut sent = Sent::new(Method::GET, "/version");
+    sent.address = "127.0.0.1".parse().ok();
     for (forwarded, real, want) in [
         ("", "", vec!["127.0.0.1"]),
         (
@@ -195,17 +191,24 @@ fn addresses_are_those_that_proxies_say_and_the_other_end() {
         ),
         ("1.2.3.4, 127.0.0.1", "", vec!["1.2.3.4", "127.0.0.1"]),
     ] {
-        let mut headers = HeaderMap::new();
+        let headers = &mut sent.parts.headers;
+        headers.clear();
         for (name, value) in [("x-forwarded-for", forwarded), ("x-real-ip", real)] {
             headers.insert(name, HeaderValue::from_static(value));
+            headers.append(name, HeaderValue::from_static("9.9.9.9"));
         }
-        let found = addresses(&headers, peer);
-        let texts: Vec<String> = found.iter().map(IpAddr::to_string).collect();
-        assert_eq!(texts, want);
+        let found = event(&sent, &Noted::default(), None);
+        assert_eq!(found["sourceIPs"], json!(want));
     }
     let many = HeaderValue::from_str(&"1.1.1.1,".repeat(10_000)).expect("a header");
-    let headers = HeaderMap::from_iter([(HeaderName::from_static("x-forwarded-for"), many)]);
-    assert_eq!(addresses(&headers, None).len(), ADDRESS_COUNT_MAX);
+    sent.address = None;
+    sent.parts.headers = HeaderMap::from_iter([(HeaderName::from_static("x-forwarded-for"), many)]);
+    let found = event(&sent, &Noted::default(), None);
+    let found = found["sourceIPs"].as_array().map(Vec::len);
+    assert_eq!(found, Some(ADDRESS_COUNT_MAX));
+    sent.parts.headers.clear();
+    let found = event(&sent, &Noted::default(), None);
+    assert_eq!(found.get("sourceIPs"), None);
 }
 
 #[test]

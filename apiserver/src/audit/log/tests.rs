@@ -16,7 +16,7 @@ const ROTATION: Rotation = Rotation {
 fn open(path: &Path, rotation: Rotation) -> (Log, Arc<Counts>) {
     let counts = Arc::new(Counts::default());
     let path = path.to_str().expect("a path");
-    let log = Log::open(path, rotation, false, Arc::clone(&counts)).expect("a log");
+    let log = Log::open(path, rotation, Arc::clone(&counts)).expect("a log");
     (log, counts)
 }
 
@@ -53,7 +53,7 @@ async fn lines_of_many_are_written_whole_each_once() {
         let log = Arc::clone(&log);
         tokio::task::spawn_blocking(move || {
             let receipts: Vec<Receipt> = (0..500)
-                .map(|index| log.append(&line(&format!("{writer}-{index}"))))
+                .map(|index| log.append(&line(&format!("{writer}-{index}")), When::AtOnce))
                 .collect();
             receipts
         })
@@ -96,7 +96,7 @@ async fn what_a_crash_has_left_of_a_line_is_cut_off() {
         let path = folder.path().join("audit.log");
         fs::write(&path, before).expect("written");
         let (log, _) = open(&path, ROTATION);
-        assert_eq!(log.append(&line("x")).written().await, Ok(()));
+        assert_eq!(log.append(&line("x"), When::AtOnce).written().await, Ok(()));
         let text = fs::read_to_string(&path).expect("a log");
         assert_eq!(
             text,
@@ -118,15 +118,20 @@ async fn full_files_are_kept_up_to_a_number_and_compressed() {
     let (log, _) = open(&path, rotation);
     for index in 0..10 {
         assert_eq!(
-            log.append(&line(&format!("a-long-text-{index}")))
+            log.append(&line(&format!("a-long-text-{index}")), When::AtOnce)
                 .written()
                 .await,
             Ok(())
         );
     }
     // One line is larger than a file may be: it is written all the same.
-    assert_eq!(log.append(&line(&"y".repeat(300))).written().await, Ok(()));
-    assert_eq!(log.append(&line("z")).written().await, Ok(()));
+    assert_eq!(
+        log.append(&line(&"y".repeat(300)), When::AtOnce)
+            .written()
+            .await,
+        Ok(())
+    );
+    assert_eq!(log.append(&line("z"), When::AtOnce).written().await, Ok(()));
     let all = names(folder.path());
     assert_eq!(
         all.len(),
@@ -177,12 +182,12 @@ async fn a_pipe_that_nobody_reads_holds_up_requests_once_and_not_again() {
     let reader = options.read(true).write(true).open(&path).expect("a pipe");
     let (log, counts) = open(&path, ROTATION);
     let large = line(&"x".repeat(1 << 20));
-    let began = tokio::time::Instant::now();
-    let first = log.append(&large).written().await;
+    let began = Instant::now();
+    let first = log.append(&large, When::AtOnce).written().await;
     assert_eq!(first, Err(Lost), "the pipe holds 64 KiB");
     assert!(began.elapsed() >= WAIT_MAX, "{:?}", began.elapsed());
     for _ in 0..40 {
-        let at_once = log.append(&large).written().now_or_never();
+        let at_once = log.append(&large, When::AtOnce).written().now_or_never();
         assert_eq!(at_once, Some(Err(Lost)), "nobody waits while it stands");
     }
     assert!(read(&counts.lost_by_queue) > 0, "the queue is bounded");
@@ -194,8 +199,11 @@ async fn a_pipe_that_nobody_reads_holds_up_requests_once_and_not_again() {
 #[tokio::test]
 async fn a_full_disk_loses_events_and_counts_them() {
     let counts = Arc::new(Counts::default());
-    let log = Log::open("/dev/full", ROTATION, false, Arc::clone(&counts)).expect("a log");
-    assert_eq!(log.append(&line("x")).written().await, Err(Lost));
+    let log = Log::open("/dev/full", ROTATION, Arc::clone(&counts)).expect("a log");
+    assert_eq!(
+        log.append(&line("x"), When::AtOnce).written().await,
+        Err(Lost)
+    );
     assert_eq!(read(&counts.lost_by_log), 1);
 }
 
@@ -214,7 +222,7 @@ async fn a_full_file_that_cannot_be_renamed_is_written_on() {
         .map(|index| line(&format!("text-{index}")))
         .collect();
     for line in &lines {
-        assert_eq!(log.append(line).written().await, Ok(()));
+        assert_eq!(log.append(line, When::AtOnce).written().await, Ok(()));
     }
     assert_eq!(fs::read(&path).expect("a log"), lines.concat());
     assert_eq!(read(&counts.lost_by_log), 0);
@@ -225,7 +233,7 @@ async fn flushing_waits_for_what_is_being_written() {
     let folder = tempfile::tempdir().expect("a folder");
     let (log, _) = open(&folder.path().join("audit.log"), ROTATION);
     let patience = Duration::from_mins(1);
-    let began = tokio::time::Instant::now();
+    let began = Instant::now();
     log.flushed(patience).await;
     assert_eq!(began.elapsed(), Duration::ZERO, "nothing is being written");
     // A request is at it: its line has left the queue.
@@ -238,4 +246,100 @@ async fn flushing_waits_for_what_is_being_written() {
     assert_eq!(flushed, ());
     assert_eq!(began.elapsed(), patience, "it has ended");
     assert_eq!(log.shared.state.lock().writer, Writer::Nobody);
+}
+
+#[tokio::test]
+async fn what_nobody_waits_for_is_written_in_its_order_by_whoever_writes_next() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("audit.log");
+    let (log, counts) = open(&path, ROTATION);
+    // The thread is at something else: it takes nothing.
+    log.shared.state.lock().due = Some(Instant::now() + Duration::from_hours(1));
+    let lines: Vec<Vec<u8>> = ["a", "b", "c", "d"].into_iter().map(line).collect();
+    for (line, when) in lines
+        .iter()
+        .zip([When::Later, When::Later, When::AtOnce, When::Later])
+    {
+        assert_eq!(log.append(line, when).written().await, Ok(()));
+    }
+    let text = fs::read(&path).expect("a log");
+    assert_eq!(text, lines[..3].concat(), "the last one waits for others");
+    log.flushed(Duration::from_mins(1)).await;
+    assert_eq!(fs::read(&path).expect("a log"), lines.concat());
+    let state = log.shared.state.lock();
+    assert!(state.queue.is_empty() && state.due.is_none(), "{state:?}");
+    assert_eq!(read(&counts.lost_by_log), 0);
+}
+
+#[tokio::test]
+async fn what_nobody_waits_for_is_written_after_a_moment_and_when_the_log_is_closed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("audit.log");
+    let (log, _) = open(&path, ROTATION);
+    let length = || fs::metadata(&path).map_or(0, |file| file.len());
+    let short = line("x");
+    for count in 1..=3_u64 {
+        assert_eq!(log.append(&short, When::Later).written().await, Ok(()));
+        while length() < count * short.len() as u64 {
+            tokio::task::yield_now().await;
+        }
+    }
+    // A long queue is not kept for the moment that was set for it.
+    let before = length();
+    log.shared.state.lock().due = Some(Instant::now() + Duration::from_hours(1));
+    let long = line(&"y".repeat(LATER_BYTES_MAX));
+    assert_eq!(log.append(&long, When::Later).written().await, Ok(()));
+    while length() < before + long.len() as u64 {
+        tokio::task::yield_now().await;
+    }
+    log.shared.state.lock().due = Some(Instant::now() + Duration::from_hours(1));
+    assert_eq!(log.append(&short, When::Later).written().await, Ok(()));
+    drop(log);
+    while length() < before + (long.len() + short.len()) as u64 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// An event of the trials that is made a line of when it is written.
+#[derive(Debug)]
+struct Made(&'static str);
+
+impl Late for Made {
+    fn bytes(&self) -> usize {
+        self.0.len()
+    }
+
+    fn write_line(&self, lines: &mut Vec<u8>) {
+        lines.extend_from_slice(&line(self.0));
+    }
+}
+
+#[tokio::test]
+async fn requests_that_can_go_on_at_once_share_a_write_and_none_is_left_behind() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("audit.log");
+    let (log, counts) = open(&path, ROTATION);
+    let receipts = ["a", "b", "c"].map(|text| log.append_late(Box::new(Made(text)), When::AtOnce));
+    let Receipt::Queued(Queued { batch, .. }) = &receipts[0] else {
+        panic!("it is in the queue");
+    };
+    assert_eq!(batch.count.load(Ordering::Relaxed), 3);
+    assert_eq!(
+        fs::read(&path).expect("a log"),
+        [0_u8; 0],
+        "not written yet"
+    );
+    let written = futures::future::join_all(receipts.map(Receipt::written)).await;
+    assert_eq!(written, [Ok(()); 3]);
+    let lines = ["a", "b", "c", "d", "e"].map(line);
+    assert_eq!(fs::read(&path).expect("a log"), lines[..3].concat());
+    // Its client goes away while it waits for others: the thread writes it.
+    let left = log.append_late(Box::new(Made("d")), When::AtOnce);
+    drop(left);
+    let late = log.append_late(Box::new(Made("e")), When::Later);
+    assert_eq!(late.written().await, Ok(()));
+    while fs::read(&path).expect("a log") != lines.concat() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(read(&counts.lost_by_log) + read(&counts.late), 0);
 }

@@ -191,3 +191,47 @@ async fn a_request_that_only_reads_is_recorded_if_its_answer_says_so() {
         }
     }
 }
+
+/// The story: a `write` of its own made the event of a read dearer than the read. Those of reads are written together, but
+/// nothing is late that a change, a refusal or a Secret is about.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_plain_read_is_recorded_before_its_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.log");
+    let policy = folder.path().join("policy.yaml");
+    let text = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n";
+    fs::write(&policy, text).unwrap();
+    let config = Config {
+        policy_file: Some(policy),
+        log: Some(log_at(&path, LogMode::default())),
+        webhook: None,
+    };
+    let world = World::with_audit(config).await;
+    let secrets = "/api/v1/namespaces/here/secrets";
+    for round in 0..20 {
+        let (read, next) = (format!("read-{round}"), format!("next-{round}"));
+        let (method, path_of, token, code) = match round % 4 {
+            0 => (Method::POST, MAPS, ADMIN, 201),
+            1 => (Method::GET, MAPS, "nobody", 403),
+            2 => (Method::GET, secrets, ADMIN, 200),
+            _ => (Method::GET, "/api/v1/namespaces/here/none", ADMIN, 404),
+        };
+        let mut plain = request(&read, ADMIN, RequestBody::full(""));
+        *plain.method_mut() = Method::GET;
+        assert_eq!(answer(&world, plain).await.status(), 200);
+        let is_change = method == Method::POST;
+        let body = is_change.then(|| map(&next));
+        let mut telling = request(&next, token, body.unwrap_or_else(|| RequestBody::full("")));
+        *telling.method_mut() = method;
+        *telling.uri_mut() = path_of.parse().unwrap();
+        assert_eq!(answer(&world, telling).await.status(), code, "{path_of}");
+        let log = fs::read_to_string(&path).unwrap();
+        let ids: Vec<String> = log
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap()["auditID"].clone())
+            .filter_map(|id| id.as_str().map(str::to_owned))
+            .filter(|id| *id == read || *id == next)
+            .collect();
+        assert_eq!(ids, [read, next], "both, in the order of their answers");
+    }
+}

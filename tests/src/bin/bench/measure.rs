@@ -56,6 +56,28 @@ impl Series {
         sorted.get(middle).copied().unwrap_or(f64::NAN)
     }
 
+    /// Between which two the median of all that could be measured lies, in 95 of 100 cases. Whatever the distribution is: the
+    /// ranks are those of a fair coin's tosses.
+    pub(crate) fn median_bounds(&self) -> (f64, f64) {
+        let sorted = self.sorted();
+        let count = float(sorted.len() as u64);
+        let half_width = 0.98 * count.sqrt();
+        let at = |rank: f64| {
+            let last = sorted.len().saturating_sub(1);
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a rank, cut to those that there are"
+            )]
+            let rank = rank.max(0.0) as usize;
+            sorted.get(rank.min(last)).copied().unwrap_or(f64::NAN)
+        };
+        (
+            at((count / 2.0 - half_width).floor() - 1.0),
+            at((count / 2.0 + half_width).ceil()),
+        )
+    }
+
     /// The least and the greatest.
     pub(crate) fn range(&self) -> Option<(f64, f64)> {
         let sorted = self.sorted();
