@@ -75,16 +75,12 @@ pub fn serve(
     respond::value(StatusCode::OK, form, &document)
 }
 
-/// Refuses discovery to a client that asks for the aggregated document, which is client-go: it reads no Status there. Of a 403 it shows the body if
-/// that is text, and "unknown" otherwise. `None` for anything else.
-///
-/// Source: client-go `rest/request.go` (`newUnstructuredResponseError`), apimachinery `api/errors/errors.go`
-/// (`NewGenericServerResponse`).
+/// Refuses discovery to a client that asks for the aggregated document, which is client-go: it reads no Status there. `None` for
+/// anything else.
 pub(crate) fn refuse(refusal: &Refusal, parts: &Parts, path: &str) -> Option<Response> {
     let is_asked = matches!(Page::of(path), Some(Page::Core | Page::Groups))
         && negotiate::accepts_aggregated(&parts.headers, &["v2", "v2beta1"]).is_some();
-    let status = refusal.status().filter(|status| status.code == 403)?;
-    is_asked.then(|| respond::text(StatusCode::FORBIDDEN, status.message.clone()))
+    respond::forbidden_as_text(refusal).filter(|_| is_asked)
 }
 
 fn aggregated(

@@ -495,8 +495,9 @@ impl Hub {
             Err(refusal) => {
                 log_cause(&refusal, &head.audit_id);
                 let path = &facts.info.path;
-                let response =
-                    discovery::refuse(&refusal, facts.parts, path).unwrap_or_else(|| {
+                let response = discovery::refuse(&refusal, facts.parts, path)
+                    .or_else(|| openapi::refuse(&refusal, facts.parts, path))
+                    .unwrap_or_else(|| {
                         let form = negotiate::accept_refusal(facts.parts);
                         respond::refuse(&refusal, form, &facts.info.prefix())
                     });

@@ -17,7 +17,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use api::{query::Query, status::Status};
 use bytes::Bytes;
-use http::{HeaderValue, StatusCode, header, request::Parts};
+use http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts};
 use serde_json::{Value, json};
 
 pub(crate) use cache::Cache;
@@ -99,18 +99,31 @@ impl Index {
     }
 }
 
+/// Refuses a document to a client that takes any form, or only the messages of version 2: kubectl asks like that before it applies, and
+/// looks for no Status. `None` for anything else.
+pub(crate) fn refuse(refusal: &Refusal, parts: &Parts, path: &str) -> Option<Response> {
+    let headers = &parts.headers;
+    let is_asked = Page::of(path).is_some()
+        && (negotiate::accepts(headers, "text/plain") || takes_protobuf_v2(headers));
+    respond::forbidden_as_text(refusal).filter(|_| is_asked)
+}
+
+fn takes_protobuf_v2(headers: &HeaderMap) -> bool {
+    let forms = [
+        "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+        PROTOBUF_V2,
+    ];
+    forms.iter().any(|form| negotiate::accepts(headers, form))
+}
+
 /// Answers with the document of version 2.
 ///
 /// # Errors
 /// 406.
 pub(crate) fn serve_v2(documents: &DocumentsV2, parts: &Parts) -> Result<Response, Refusal> {
-    const ASKED: [&str; 2] = [
-        "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
-        "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
-    ];
     let headers = &parts.headers;
     let is_json = negotiate::accepts(headers, JSON);
-    if !is_json && !ASKED.iter().any(|form| negotiate::accepts(headers, form)) {
+    if !is_json && !takes_protobuf_v2(headers) {
         return Err(Status::not_acceptable(&[JSON, PROTOBUF_V2]).into());
     }
     let bytes = if is_json {

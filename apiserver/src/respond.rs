@@ -199,6 +199,16 @@ pub(crate) fn text(code: StatusCode, text: impl Into<Bytes>) -> Response {
     response
 }
 
+/// Answers with the message of a 403, for clients that look for no Status where they ask for documents; `None` for anything else. client-go
+/// shows the body if that is text, and "unknown" otherwise.
+///
+/// Source: client-go `rest/request.go` (`newUnstructuredResponseError`), apimachinery `api/errors/errors.go`
+/// (`NewGenericServerResponse`).
+pub(crate) fn forbidden_as_text(refusal: &Refusal) -> Option<Response> {
+    let status = refusal.status().filter(|status| status.code == 403)?;
+    Some(text(StatusCode::FORBIDDEN, status.message.clone()))
+}
+
 /// Answers with a refusal. `prefix` is what stands before the path in the client's URL.
 pub(crate) fn refuse(refusal: &Refusal, form: Negotiated, prefix: &str) -> Response {
     match refusal.content() {

@@ -11,10 +11,12 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use api::{crd::CustomResourceDefinition, kro::RgdSpec, meta};
+use api::{
+    GroupVersionKind, crd::CustomResourceDefinition, field::FieldPath, kro, kro::RgdSpec, meta,
+};
 use clap::{Args, Subcommand, ValueEnum};
 use dialect::yaml::{self, Aliases};
-use graph::CompiledGraph;
+use graph::{CompiledGraph, ResolvedKind};
 use serde_json::{Value, json};
 use ui::drawing::Drawing;
 
@@ -234,12 +236,22 @@ fn report(
             refused_count += 1;
             lines.push(format!("{file}: {name}: error: {reason}"));
             lines.extend(one.shown(reason));
-            lines.extend(source::help(reason).map(|help| format!("  = help: {help}")));
+            let unknown = one.unknown_fields().into_iter();
+            let unknown = unknown.map(|path| format!("unknown field {path:?}"));
+            let help = source::help(reason).map(str::to_owned);
+            lines.extend(
+                help.into_iter()
+                    .chain(unknown)
+                    .map(|it| format!("  = help: {it}")),
+            );
             continue;
         }
         if findings == Findings::LeftOut {
             continue;
         }
+        lines.extend(one.unknown_fields().into_iter().map(|path| {
+            format!("{file}: {name}: warning: unknown field {path:?}, which `kubectl apply` refuses [unknown-field]")
+        }));
         let spec = one.spec().map_err(anyhow::Error::msg)?;
         for finding in graph::lint::lint(&one.object, &spec) {
             let (rule, resource) = (finding.rule.as_str(), finding.resource);
@@ -270,17 +282,56 @@ impl Authored {
         source::shown(&file, &self.text, placed, reason)
     }
 
+    /// Checks the fields of the definition, as a hub does before it compiles it.
+    fn check(&self) -> Result<(), String> {
+        let Some(kind) = kind() else {
+            return Ok(());
+        };
+        let mut object = self.object.clone();
+        schema::structural::default(&mut object, &kind.schema)
+            .map_err(|error| error.to_string())?;
+        let found = schema::validate(&object, &kind.schema, None);
+        if found.is_empty() {
+            return Ok(());
+        }
+        // The whole object is named only to say that rules were not looked at because of the others.
+        let whole = FieldPath::root().to_string();
+        let (of_all, mut telling): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|it| it.path == whole);
+        if telling.is_empty() {
+            telling = of_all;
+        }
+        Err(api::field::aggregate(&telling))
+    }
+
+    /// Returns the paths of fields that no definition has.
+    fn unknown_fields(&self) -> Vec<String> {
+        kind()
+            .map(|kind| schema::structural::unknown_fields(&self.object, &kind.schema))
+            .unwrap_or_default()
+    }
+
     /// Compiles the definition, and adds the kind that it generates.
     fn compile(
         &self,
         kinds: &mut Kinds,
         options: &graph::CompileOptions,
     ) -> Result<Arc<CompiledGraph>, String> {
+        self.check()?;
         let graph = graph::compile_with(&self.spec()?, meta::name(&self.object), kinds, options)
             .map_err(|error| error.to_string())?;
         kinds.define(graph.definition())?;
         Ok(graph)
     }
+}
+
+/// Returns the kind of definitions.
+fn kind() -> Option<ResolvedKind> {
+    ResolvedKind::built_in(&GroupVersionKind::new(
+        kro::GROUP,
+        kro::VERSION,
+        kro::RGD_KIND,
+    ))
 }
 
 fn define(kinds: &mut Kinds, object: &Value, file: &Path) -> Result<()> {
@@ -338,7 +389,7 @@ mod tests {
             file: PathBuf::from("a.yaml"),
             text: "".into(),
             index: 0,
-            object: json!({"metadata": {"name": name}, "spec": {
+            object: json!({"apiVersion": "kro.run/v1alpha1", "kind": "ResourceGraphDefinition", "metadata": {"name": name}, "spec": {
                 "schema": {"apiVersion": "v1alpha1", "kind": kind, "spec": {"a": "string"}},
                 "resources": [{"id": "made", "template": template}]}}),
         }
@@ -371,5 +422,39 @@ mod tests {
         let (lines, refused_count) = judge(&[outer]);
         assert_eq!(refused_count, 1, "{lines:?}");
         assert!(lines[0].contains("outer: error: "), "{lines:?}");
+    }
+
+    #[test]
+    fn fields_are_checked_as_by_a_hub() {
+        let mut one = authored("one", "One", &config_map("${schema.metadata.name}"));
+        one.object["spec"]["resourcez"] = json!([]);
+        let judge = |one: &Authored| {
+            let authored = std::slice::from_ref(one);
+            let options = graph::CompileOptions::default();
+            let verdicts = compile_all(authored, &mut Kinds::default(), &options);
+            report(authored, &verdicts, Findings::Told).expect("a report")
+        };
+        let (lines, refused_count) = judge(&one);
+        assert_eq!(refused_count, 0, "{lines:?}");
+        assert_eq!(
+            lines,
+            [
+                "a.yaml: one: warning: unknown field \"spec.resourcez\", which `kubectl apply` refuses [unknown-field]"
+            ]
+        );
+        let made = one.object["spec"]["resources"][0].as_object_mut();
+        let made = made.expect("a resource");
+        let id = made.remove("id").expect("an id");
+        made.insert("idd".to_owned(), id);
+        let (lines, refused_count) = judge(&one);
+        assert_eq!(refused_count, 1, "{lines:?}");
+        assert_eq!(
+            lines,
+            [
+                "a.yaml: one: error: spec.resources[0].id: Required value",
+                "  = help: unknown field \"spec.resources[0].idd\"",
+                "  = help: unknown field \"spec.resourcez\"",
+            ]
+        );
     }
 }

@@ -374,7 +374,9 @@ fn stack(config: &kube::Config, options: &Options) -> Result<Stack, Error> {
 }
 
 fn transport(config: &kube::Config, timing: Timing) -> Result<Transport, Error> {
-    let mut tls = config.rustls_client_config().map_err(config_error)?;
+    let mut tls = config
+        .rustls_client_config()
+        .map_err(|error| tls_error(&error))?;
     // There is one server. By default there is room for 32, which takes 60 KB.
     tls.resumption = Resumption::in_memory_sessions(SESSION_COUNT);
     let server_name = match &config.tls_server_name {
@@ -390,6 +392,16 @@ where
     B::Error: Into<BoxError>,
 {
     body.map_err(Into::into).boxed_unsync()
+}
+
+/// Says what to do where the words of the TLS library lead astray: it calls a certificate that is too old a wrong key.
+fn tls_error(error: &kube::Error) -> Error {
+    let text = error_chain(error);
+    if text.contains("UnsupportedCertVersion") {
+        let old = "the client certificate is of X.509 version 1, without extensions: have one of version 3 made";
+        return Error::Config(old.to_owned());
+    }
+    Error::Config(text)
 }
 
 fn config_error(error: impl std::error::Error + 'static) -> Error {

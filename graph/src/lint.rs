@@ -5,6 +5,7 @@
 
 use api::kro::{RgdResource, RgdSpec};
 use api::wheelhouse::keys::ANNOTATION_ADOPT;
+use expressions::template::{self, Segment};
 use serde_json::Value;
 
 /// The rule that a finding comes from.
@@ -14,6 +15,8 @@ pub enum Rule {
     ExistingObject,
     /// Writers of instances choose the namespace that is written to.
     NamespaceFromSpec,
+    /// A `${` that nothing closes is text, as in kro.
+    UnclosedExpression,
 }
 
 /// One finding.
@@ -21,7 +24,7 @@ pub enum Rule {
 pub struct Finding {
     /// The rule.
     pub rule: Rule,
-    /// The id of the resource.
+    /// The id of the resource; `schema` for the schema of the instances.
     pub resource: String,
     /// What is found and what to do about it.
     pub message: String,
@@ -33,7 +36,12 @@ pub struct Finding {
 pub fn lint(definition: &Value, spec: &RgdSpec) -> Vec<Finding> {
     let adopts = definition["metadata"]["annotations"][ANNOTATION_ADOPT] == "true";
     let mut findings = Vec::new();
-    for resource in &spec.resources {
+    let schema = &definition["spec"]["schema"];
+    findings.extend(unclosed_expressions("schema", schema, "spec.schema"));
+    for (index, resource) in spec.resources.iter().enumerate() {
+        let written = &definition["spec"]["resources"][index];
+        let path = format!("spec.resources[{index}]");
+        findings.extend(unclosed_expressions(&resource.id, written, &path));
         let Some(template) = &resource.template else {
             continue; // an external reference writes nothing
         };
@@ -78,6 +86,40 @@ fn namespace_from_spec(resource: &RgdResource) -> Finding {
     }
 }
 
+/// Returns a finding for each text of a value with a `${` that is not closed.
+fn unclosed_expressions(resource: &str, value: &Value, path: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut rest = vec![(path.to_owned(), value)];
+    while let Some((path, value)) = rest.pop() {
+        match value {
+            Value::String(text) if has_unclosed_expression(text) => findings.push(Finding {
+                rule: Rule::UnclosedExpression,
+                resource: resource.to_owned(),
+                message: format!(
+                    "{path}: the text {text:?} has a ${{ without a closing brace, which is text and no expression. Close it"
+                ),
+            }),
+            Value::Array(items) => {
+                let items = items.iter().enumerate().rev();
+                rest.extend(items.map(|(index, item)| (format!("{path}[{index}]"), item)));
+            }
+            Value::Object(fields) => {
+                let fields = fields.iter().rev();
+                rest.extend(fields.map(|(name, field)| (format!("{path}.{name}"), field)));
+            }
+            Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+    findings
+}
+
+/// Whether `${` is left in what stands for itself.
+fn has_unclosed_expression(text: &str) -> bool {
+    let is_open =
+        |segment: &Segment<'_>| matches!(segment, Segment::Literal(text) if text.contains("${"));
+    template::parse(text).is_ok_and(|parsed| parsed.segments().iter().any(is_open))
+}
+
 // === impl Rule ===
 
 impl Rule {
@@ -86,6 +128,7 @@ impl Rule {
         match self {
             Self::ExistingObject => "existing-object",
             Self::NamespaceFromSpec => "namespace-from-spec",
+            Self::UnclosedExpression => "unclosed-expression",
         }
     }
 }
@@ -145,5 +188,31 @@ mod tests {
             assert_eq!(rules, want, "{name}");
             assert!(found.iter().all(|it| it.resource == "made"), "{name}");
         }
+    }
+
+    #[test]
+    fn what_is_not_closed_is_found_wherever_it_stands() {
+        let definition = json!({"metadata": {"annotations": {ANNOTATION_ADOPT: "true"}}, "spec": {
+            "schema": {"apiVersion": "v1alpha1", "kind": "A", "status": {"host": "${made.data.a"}},
+            "resources": [{
+                "id": "made",
+                "includeWhen": ["${schema.spec.a}"],
+                "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {
+                    "closed": "${schema.spec.a} and {\"b\": 1} $x", "list": ["x-${schema.spec.a}-${schema.spec.b"],
+                }},
+            }],
+        }});
+        let spec = RgdSpec::from_value(&definition["spec"]).expect("a spec");
+        let found = lint(&definition, &spec);
+        let places: Vec<(&str, Option<&str>)> = found
+            .iter()
+            .inspect(|it| assert_eq!(it.rule, Rule::UnclosedExpression, "{it:?}"))
+            .map(|it| (it.resource.as_str(), it.message.split(": ").next()))
+            .collect();
+        let want = [
+            ("schema", Some("spec.schema.status.host")),
+            ("made", Some("spec.resources[0].template.data.list[0]")),
+        ];
+        assert_eq!(places, want);
     }
 }

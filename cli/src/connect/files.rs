@@ -147,6 +147,9 @@ fn listed(variable: Option<&OsStr>) -> Vec<PathBuf> {
 fn parse(text: &str, file: &Path) -> Result<Value> {
     let config = yaml::document(text, Aliases::Few);
     let mut config = config.context("the kubeconfig is no YAML")?;
+    if !config.is_object() && !config.is_null() {
+        bail!("it is no kubeconfig");
+    }
     let file = std::path::absolute(file)?;
     let folder = file.parent().unwrap_or(&file);
     for (list, part) in LISTS {

@@ -1,5 +1,7 @@
 //! `wheelhouse fleet waiting`: the instances that are not ready, each with the node in the way.
 
+use std::io::{self, IsTerminal as _};
+
 use anyhow::Result;
 use serde_json::json;
 
@@ -36,7 +38,8 @@ pub(super) async fn show(arguments: &args::FleetWaiting) -> Result<()> {
             } else {
                 "Every instance is ready"
             };
-            print(&table(&waiting, arguments.output), empty)
+            let is_cut = arguments.output.is_none() && io::stdout().is_terminal();
+            print(&table(&waiting, is_cut), empty)
         }
         Some(Format::Name) => waiting.iter().try_for_each(|it| output::line(&it.place())),
         Some(format) => output::object(&json!({ "waiting": waiting }), format),
@@ -55,16 +58,17 @@ fn shortened(message: &str) -> String {
     short
 }
 
-fn table(waiting: &[Waiting], format: Option<Format>) -> Vec<Vec<String>> {
+/// One line for each; `is_cut` where a terminal would break long ones.
+fn table(waiting: &[Waiting], is_cut: bool) -> Vec<Vec<String>> {
     let head = [
         "CLUSTER", "KIND", "INSTANCE", "STATE", "NODE", "REASON", "MESSAGE",
     ];
     let mut lines = vec![head.map(str::to_owned).to_vec()];
     for it in waiting {
-        let message = if format == Some(Format::Wide) {
-            it.message.clone()
-        } else {
+        let message = if is_cut {
             shortened(&it.message)
+        } else {
+            it.message.clone()
         };
         let node = Some(it.node.as_str()).filter(|node| !node.is_empty());
         lines.push(vec![

@@ -13,7 +13,7 @@ const LINE_CHARS_MAX: usize = 200;
 /// Returns the lines that show where the definition at `placed` is wrong, in the text of its file: none where the reason names nothing
 /// that stands there.
 pub(super) fn shown(file: &str, text: &str, placed: &Placed, reason: &str) -> Vec<String> {
-    let Some(way) = way_of(placed, reason) else {
+    let Some(way) = way_of_field(reason).or_else(|| way_of(placed, reason)) else {
         return Vec::new();
     };
     let place = placed.place_of(&way);
@@ -152,6 +152,13 @@ fn way_of(placed: &Placed, reason: &str) -> Option<Vec<Step>> {
     let mut way = spec();
     way.extend([field("resources"), Step::Item(index), field("id")]);
     Some(way)
+}
+
+/// The way to the first field of which a hub says what is wrong with it: `spec.a[0]: Required value`, or several in brackets.
+fn way_of_field(reason: &str) -> Option<Vec<Step>> {
+    let first = reason.strip_prefix('[').unwrap_or(reason);
+    let (path, _) = first.split_once(": ")?;
+    path.starts_with("spec.").then(|| steps(path))
 }
 
 /// The part of a resource beside its template that a reason names.
@@ -317,6 +324,10 @@ spec:
             (
                 r#"failed to validate resource "deployment": failed to compile template expression "schema.spec.nope" at path "metadata.annotations[\"a.b/c\"]": ERROR: <input>:1:12: undefined field 'nope'"#,
                 Some((21, "schema.spec.nope")),
+            ),
+            (
+                "spec.resources[1].id: Required value",
+                Some((24, "service")),
             ),
             (
                 r#"failed to validate resource "deployment": failed to compile template expression "v-${schema.spec.on}" at path "spec.template.spec.containers[0].args[1]": ERROR"#,

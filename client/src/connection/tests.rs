@@ -1,6 +1,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures::StreamExt as _;
 use http::{Method, StatusCode, Version};
 use http_body_util::{Empty, Full, StreamBody};
@@ -373,10 +374,25 @@ async fn a_service_in_the_same_process_is_a_client_too() {
     assert_eq!(answer, "{\"path\":\"/clusters/root/api\"}");
 }
 
+/// Made by `openssl x509 -req -signkey` without extensions. It is read before it is compared with its key.
+const VERSION_ONE: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBEjCBuQIUL8VfLQpkbJoc3p5vbFy4pt4h1TMwCgYIKoZIzj0EAwIwDDEKMAgG
+A1UEAwwBeDAeFw0yNjExMjcyMDE3NTlaFw0yNjEyMDcyMDE3NTlaMAwxCjAIBgNV
+BAMMAXgwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAARfHAWHqSh94Mn44DTxnmA8
+bI22s/F/ZykFf91xrvJBSJYUmQKfLlp6MHMHypzMV6dfIHBkPwsoIzSo73XjGrex
+MAoGCCqGSM49BAMCA0gAMEUCIQDV9SissxzALEPFCHIbE2tM7+dEQIgmnxrDpGP1
+xN+ecgIgbEu2ubhxVjsjoENUNVnpmTELYhgUQaOgZ62RVT5mKp4=
+-----END CERTIFICATE-----
+";
+
 #[tokio::test]
 async fn what_cannot_be_used_is_said_before_anything_is_dialled() {
     let server = Server::start(|_| reply(200, "ok")).await;
     let good = server.kubeconfig(server.address, "", "token: t");
+    let key = rcgen::KeyPair::generate().expect("a key").serialize_pem();
+    let [old, key] = [VERSION_ONE, &key].map(|pem| STANDARD.encode(pem));
+    let old = format!("client-certificate-data: {old}, client-key-data: {key}");
     for (kubeconfig, context, want) in [
         ("{".to_owned(), None, "kubeconfig: "),
         (good.clone(), Some("missing"), "kubeconfig: "),
@@ -392,6 +408,11 @@ async fn what_cannot_be_used_is_said_before_anything_is_dialled() {
             good.replace("token: t", "exec: {command: sh}"),
             None,
             "kubeconfig: exec is not allowed here",
+        ),
+        (
+            good.replace("token: t", &old),
+            None,
+            "kubeconfig: the client certificate is of X.509 version 1",
         ),
     ] {
         let error = connect(&kubeconfig, context, &Options::default())

@@ -241,6 +241,14 @@ async fn argo_cd(folder: &Scratch, kubeconfig: &Path, local: &str) {
         refused.stderr.contains("cannot access resource"),
         "{refused:?}"
     );
+    // kubectl reads the schemas first, and shows a refusal of those if it is a text.
+    let map = folder.write(
+        "map.json",
+        serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}}).to_string(),
+    );
+    let apply = ["apply", "--filename", &map.display().to_string()];
+    let refused = user.run(&apply).await.stderr;
+    assert!(refused.contains("is granted in root, with:"), "{refused}");
     admin.apply(&shipped("argo-cd/access.yaml")).await;
     eventually("argocd is let in", || async {
         let refused = user.run(&create).await.stderr;
