@@ -96,6 +96,9 @@ pub(crate) struct Dev {
     /// Leave the demo definition and instances out.
     #[arg(long)]
     pub(crate) no_demo: bool,
+    /// Leave Deployments, Jobs, Pods and the like of the embedded spokes as they are, for a kube-controller-manager of your own.
+    #[arg(long)]
+    pub(crate) no_simulator: bool,
     #[command(flatten)]
     pub(crate) kro: crate::kro::Flags,
     #[command(flatten)]

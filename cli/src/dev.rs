@@ -44,20 +44,23 @@ pub(crate) async fn run(arguments: args::Dev) -> Result<()> {
     let names: Vec<String> = (1..=arguments.spokes)
         .map(|n| format!("spoke-{n}"))
         .collect();
-    let names = embed(&hub, names).await?;
+    let Embedded { names, new } = embed(&hub, names).await?;
     for name in &names {
         demo::ready(&hub, &connect::spokes(), None, None, name).await?;
     }
     let clusters: Vec<api::LogicalCluster> = names.iter().filter_map(|n| n.parse().ok()).collect();
-    simulator::start(&running.client(SIMULATOR), &clusters, &running.tasks);
+    if !arguments.no_simulator {
+        simulator::start(&running.client(SIMULATOR), &clusters, &running.tasks);
+    }
     let file = arguments
         .kubeconfig_out
         .unwrap_or_else(|| dir.join("kubeconfig"));
     if !arguments.no_demo {
-        demo::apply(&hub, &names).await?;
+        demo::make(&hub, &new, !arguments.no_simulator).await?;
     }
+    let has_demo = demo::is_there(&hub).await?;
     kubeconfig::publish(&running.kubeconfig(), &file)?;
-    greet(&running, &file, &names, !arguments.no_demo)?;
+    greet(&running, &file, &names, has_demo)?;
     // The browser keeps what follows the # to itself.
     output::line(&format!(
         "\nThe fleet view, signed in as admin until dev ends:\n\n{}/ui/#token={}\n\n\
@@ -68,14 +71,25 @@ pub(crate) async fn run(arguments: args::Dev) -> Result<()> {
     running.until_stopped().await
 }
 
-/// Makes embedded clusters. Returns those that there are then: one that is being deleted, and waits for somebody, is left alone.
-async fn embed(hub: &Dynamic, names: Vec<String>) -> Result<Vec<String>> {
+/// The embedded clusters that there are.
+struct Embedded {
+    names: Vec<String>,
+    /// Those that were not there before.
+    new: Vec<String>,
+}
+
+/// Makes embedded clusters. One that is being deleted, and waits for somebody, is left alone.
+async fn embed(hub: &Dynamic, names: Vec<String>) -> Result<Embedded> {
     let endpoint = connect::spokes_endpoint();
-    let mut made = Vec::new();
+    let (mut made, mut new) = (Vec::new(), Vec::new());
     for name in names {
+        let before = hub.get(&endpoint, &name).await;
+        if before.is_err_and(|error| error.is_not_found()) {
+            new.push(name.clone());
+        }
         let end = tokio::time::Instant::now() + DELETION_PATIENCE;
         loop {
-            let spoke = apply(hub, &embedded_spoke(&name)).await?;
+            let spoke = apply(hub, &endpoint, &embedded_spoke(&name)).await?;
             if !api::meta::is_terminating(&spoke) {
                 made.push(name);
                 break;
@@ -93,7 +107,7 @@ async fn embed(hub: &Dynamic, names: Vec<String>) -> Result<Vec<String>> {
             tokio::time::sleep(DELETION_INTERVAL).await;
         }
     }
-    Ok(made)
+    Ok(Embedded { names: made, new })
 }
 
 fn embedded_spoke(name: &str) -> Value {
@@ -105,22 +119,8 @@ fn embedded_spoke(name: &str) -> Value {
     })
 }
 
-/// Applies an object of root.
-async fn apply(hub: &Dynamic, object: &Value) -> Result<Value> {
-    let gvr = match api::meta::kind(object) {
-        api::wheelhouse::SPOKE_KIND => connect::spokes(),
-        _ => demo::definitions(),
-    };
-    let endpoint = Endpoint {
-        scope: None,
-        gvr,
-        namespace: None,
-    };
-    apply_at(hub, &endpoint, object).await
-}
-
 /// Applies an object. Returns its metadata.
-async fn apply_at(hub: &Dynamic, endpoint: &Endpoint, object: &Value) -> Result<Value> {
+async fn apply(hub: &Dynamic, endpoint: &Endpoint, object: &Value) -> Result<Value> {
     let patch = Patch::Apply {
         manager: api::wheelhouse::keys::MANAGER_CLI,
         force: Force::Yes,

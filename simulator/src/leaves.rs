@@ -47,11 +47,13 @@ pub(crate) fn collect_garbage(world: &World, actions: &mut Vec<Action>) {
     }
 }
 
-/// Lets a Pod run; one of a Job runs to its end.
+/// Lets a Pod run; one of a Job runs to its end, and so does one that is never restarted: it is there to do something once, as
+/// the tests of a Helm chart are.
 pub(crate) fn pod(pod: &Value, now: &str, actions: &mut Vec<Action>) {
     let of_job = api::meta::controller_of(pod).is_some_and(|owner| owner.kind == "Job");
     let phase = pod["status"]["phase"].as_str().unwrap_or("Pending");
-    let wanted = if of_job { "Succeeded" } else { "Running" };
+    let ends = of_job || pod["spec"]["restartPolicy"] == "Never";
+    let wanted = if ends { "Succeeded" } else { "Running" };
     if phase == wanted {
         return;
     }
@@ -59,9 +61,9 @@ pub(crate) fn pod(pod: &Value, now: &str, actions: &mut Vec<Action>) {
     let containers = spec["containers"].as_array().cloned().unwrap_or_default();
     let statuses: Vec<Value> = containers
         .iter()
-        .map(|container| container_status(container, of_job, now))
+        .map(|container| container_status(container, ends, now))
         .collect();
-    let ready = if of_job { "False" } else { "True" };
+    let ready = if ends { "False" } else { "True" };
     let condition = |kind: &str, status: &str| json!({"type": kind, "status": status, "lastTransitionTime": now});
     let mut pod = pod.clone();
     pod["status"] = json!({

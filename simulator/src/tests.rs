@@ -130,7 +130,7 @@ fn what_loses_its_owner_goes() {
 
 #[test]
 fn every_other_kind_becomes_ready_too() {
-    let cases: [(Kind, Value, &str, Value); 5] = [
+    let cases: [(Kind, Value, &str, Value); 6] = [
         (Kind::StatefulSet, workload(2), "readyReplicas", json!(2)),
         (Kind::DaemonSet, workload(1), "numberReady", json!(1)),
         (
@@ -144,6 +144,12 @@ fn every_other_kind_becomes_ready_too() {
             json!({"containers": []}),
             "phase",
             json!("Running"),
+        ),
+        (
+            Kind::Pod,
+            json!({"containers": [{"name": "test"}], "restartPolicy": "Never"}),
+            "phase",
+            json!("Succeeded"),
         ),
         (
             Kind::Claim,

@@ -202,7 +202,7 @@ export function page(app, _parts, search) {
     typing = setTimeout(ask, TYPING_MS);
   };
 
-  const clusters = () => [...app.fleet.spokes.values()].map((spoke) => spoke.name ?? text(spoke.metadata?.name)).sort();
+  const clusters = () => ["root", ...[...app.fleet.spokes.values()].map((spoke) => spoke.name ?? text(spoke.metadata?.name)).sort()];
 
   /** Whether a kind or a cluster was not read: the notes below say why. */
   const isShort = () => [summary?.failures, summary?.warnings].some((it) => list(it).length) || summary?.omitted;

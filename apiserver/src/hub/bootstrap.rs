@@ -3,9 +3,14 @@
 use api::cluster::LogicalCluster;
 use futures::{StreamExt, stream};
 use http::{Method, Request, header};
+use serde_json::json;
 
 use super::{Hub, InProcess};
-use crate::{authorize::bootstrap, request::UserInfo, respond::RequestBody};
+use crate::{
+    authorize::bootstrap::{self, Bootstrap},
+    request::UserInfo,
+    respond::RequestBody,
+};
 
 /// The user that these objects are created as.
 const USER: &str = "system:wheelhouse:bootstrap";
@@ -34,14 +39,41 @@ impl Hub {
             .buffered(CONCURRENT_COUNT)
             .collect()
             .await;
-        results.into_iter().collect()
+        results.into_iter().collect::<Result<(), _>>()?;
+        if cluster.is_root() {
+            return Ok(());
+        }
+        create(&sender, cluster, api_service()).await
+    }
+}
+
+/// The Service by which programs in a cluster look for its API server. A cluster without nodes has none that could follow it.
+///
+/// Source: `kubernetes/pkg/controlplane/controller/kubernetesservice/controller.go`.
+fn api_service() -> Bootstrap {
+    Bootstrap {
+        path: "/api/v1/namespaces/default/services",
+        object: json!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {
+                "name": "kubernetes",
+                "namespace": "default",
+                "labels": {"provider": "kubernetes", "component": "apiserver"},
+            },
+            "spec": {
+                "type": "ClusterIP",
+                "sessionAffinity": "None",
+                "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}],
+            },
+        }),
     }
 }
 
 async fn create(
     sender: &InProcess,
     cluster: &LogicalCluster,
-    bootstrap: bootstrap::Bootstrap,
+    bootstrap: Bootstrap,
 ) -> Result<(), BootstrapError> {
     let name = api::meta::name(&bootstrap.object).to_owned();
     let path = if cluster.is_root() {
@@ -49,8 +81,28 @@ async fn create(
     } else {
         format!("{}{}", cluster.path_prefix(), bootstrap.path)
     };
-    let mut request = Request::new(RequestBody::full(bootstrap.object.to_string()));
-    *request.method_mut() = Method::POST;
+    let body = bootstrap.object.to_string();
+    match send(sender, Method::POST, &path, body).await {
+        201 | 409 => Ok(()),
+        // The address of a Service that is there is taken, which is looked at first.
+        422 if send(
+            sender,
+            Method::GET,
+            &format!("{path}/{name}"),
+            String::new(),
+        )
+        .await
+            == 200 =>
+        {
+            Ok(())
+        }
+        code => Err(BootstrapError { path, name, code }),
+    }
+}
+
+async fn send(sender: &InProcess, method: Method, path: &str, body: String) -> u16 {
+    let mut request = Request::new(RequestBody::full(body));
+    *request.method_mut() = method;
     *request.uri_mut() = path
         .parse()
         .expect("a cluster's name is a DNS label, and the rest is constant");
@@ -58,9 +110,5 @@ async fn create(
         header::CONTENT_TYPE,
         header::HeaderValue::from_static("application/json"),
     );
-    let code = sender.send(request).await.status().as_u16();
-    match code {
-        201 | 409 => Ok(()),
-        _ => Err(BootstrapError { path, name, code }),
-    }
+    sender.send(request).await.status().as_u16()
 }

@@ -8,7 +8,7 @@ use client::{Dynamic, Endpoint};
 use dialect::yaml::{self, Aliases};
 use serde_json::{Value, json};
 
-use super::{apply as apply_in_root, apply_at};
+use super::apply;
 
 /// How long anything of the demo may take; it takes about a second.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -19,19 +19,37 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// The definition, as a user would write it.
 const DEFINITION: &str = include_str!("demo.yaml");
 
+/// Its name.
+const NAME: &str = "webapp";
+
 /// The endpoint of definitions.
-pub(super) fn definitions() -> GroupVersionResource {
+fn definitions() -> GroupVersionResource {
     GroupVersionResource::new(api::kro::GROUP, api::kro::VERSION, api::kro::RGD_RESOURCE)
 }
 
-/// Applies the definition and an instance at each spoke, and waits until all are Ready.
-pub(super) async fn apply(hub: &Dynamic, spokes: &[String]) -> Result<()> {
-    let definition: Value =
-        yaml::document(DEFINITION, Aliases::Trusted).context("the demo definition")?;
-    apply_in_root(hub, &definition).await?;
-    ready(hub, &definitions(), None, None, "webapp").await?;
+/// Whether the definition of the demo is there.
+pub(super) async fn is_there(hub: &Dynamic) -> Result<bool> {
+    match hub.get(&definition_endpoint(), NAME).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_not_found() => Ok(false),
+        Err(error) => Err(error).context(NAME),
+    }
+}
+
+/// Makes the definition, unless it is there, and an instance at each new spoke. At others, somebody may have changed the demo
+/// since, or deleted it. With `becomes_ready` it waits until all are Ready.
+pub(super) async fn make(hub: &Dynamic, new: &[String], becomes_ready: bool) -> Result<()> {
+    if new.is_empty() {
+        return Ok(());
+    }
+    if !is_there(hub).await? {
+        let definition: Value =
+            yaml::document(DEFINITION, Aliases::Trusted).context("the demo definition")?;
+        apply(hub, &definition_endpoint(), &definition).await?;
+        ready(hub, &definitions(), None, None, NAME).await?;
+    }
     let gvr = GroupVersionResource::new("kro.run", "v1alpha1", "webapps");
-    for spoke in spokes {
+    for spoke in new {
         let endpoint = Endpoint {
             scope: Some(spoke.parse()?),
             gvr: gvr.clone(),
@@ -43,13 +61,21 @@ pub(super) async fn apply(hub: &Dynamic, spokes: &[String]) -> Result<()> {
             "metadata": {"name": "demo", "namespace": "default"},
             "spec": {"message": format!("hello from {spoke}"), "replicas": 2},
         });
-        apply_at(hub, &endpoint, &instance).await?;
+        apply(hub, &endpoint, &instance).await?;
     }
-    for spoke in spokes {
+    for spoke in new.iter().filter(|_| becomes_ready) {
         let scope = Some(spoke.parse()?);
         ready(hub, &gvr, scope, Some("default"), "demo").await?;
     }
     Ok(())
+}
+
+fn definition_endpoint() -> Endpoint {
+    Endpoint {
+        scope: None,
+        gvr: definitions(),
+        namespace: None,
+    }
 }
 
 /// Waits until an object's condition Ready is True.

@@ -65,10 +65,13 @@ async fn dev_brings_the_demo_up_and_every_line_that_it_prints_works_as_typed() {
     see_nodes(&folder).await;
     see_root(&folder).await;
     see_fleet(&folder).await;
+    see_cluster(&folder).await;
+    change_demo(&folder).await;
     stop(&process).await;
-    // The second start finds everything there.
+    // The second start finds everything there, and leaves it as it is.
     let process = Process::start(&command, &folder.file("again.log"));
     ready(&process).await;
+    see_changed_demo(&folder).await;
     stop(&process).await;
     for name in ["dev.log", "again.log"] {
         let log = std::fs::read_to_string(folder.file(name)).expect("the log is there");
@@ -144,6 +147,46 @@ async fn see_root(folder: &Scratch) {
     })
     .await;
     kubectl.must(&["delete", "webapp", "astray"]).await;
+}
+
+/// An embedded cluster has what programs look for, and a Pod that is never restarted ends.
+async fn see_cluster(folder: &Scratch) {
+    let kubectl = Kubectl::new(&folder.file("wheelhouse-dev/kubeconfig"));
+    let service = ["get", "service", "kubernetes", "--context", "spoke-1"];
+    let service = kubectl.json(&service).await.expect("the Service is there");
+    assert_eq!(service["spec"]["clusterIP"], "10.96.0.1", "{service}");
+    let run = "run once --image example.com/test --restart Never --context spoke-1";
+    kubectl.must(&run.split(' ').collect::<Vec<_>>()).await;
+    let wait = "wait pod/once --for jsonpath={.status.phase}=Succeeded --context spoke-1";
+    kubectl.must(&wait.split(' ').collect::<Vec<_>>()).await;
+}
+
+/// Changes the demo at one cluster and deletes it at the other.
+async fn change_demo(folder: &Scratch) {
+    let kubectl = Kubectl::new(&folder.file("wheelhouse-dev/kubeconfig"));
+    let patch = r#"{"spec":{"message":"changed"}}"#;
+    let one = ["webapp", "demo", "--context"];
+    let change = [
+        &["patch"],
+        &one[..],
+        &["spoke-1", "--type", "merge", "-p", patch],
+    ];
+    kubectl.must(&change.concat()).await;
+    kubectl
+        .must(&[&["delete"], &one[..], &["spoke-2"]].concat())
+        .await;
+}
+
+async fn see_changed_demo(folder: &Scratch) {
+    let kubectl = Kubectl::new(&folder.file("wheelhouse-dev/kubeconfig"));
+    let all = |spoke| ["get", "webapps", "--context", spoke];
+    let changed = kubectl.json(&all("spoke-1")).await.expect("a list");
+    assert_eq!(
+        changed["items"][0]["spec"]["message"], "changed",
+        "{changed}"
+    );
+    let deleted = kubectl.json(&all("spoke-2")).await.expect("a list");
+    assert_eq!(deleted["items"], json!([]), "{deleted}");
 }
 
 /// Looks at the fleet in a terminal.
