@@ -29,6 +29,7 @@ mod spokes;
 mod state;
 #[cfg(test)]
 mod testing;
+mod told;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 

@@ -21,7 +21,7 @@ use std::{
     sync::Arc,
 };
 
-use api::LogicalCluster;
+use api::{GroupKind, LogicalCluster};
 use spokes::Entry;
 use tracing::{Instrument as _, debug_span};
 
@@ -32,6 +32,7 @@ use crate::{
     engine::Engine,
     restoring,
     spans::{self, traced_span},
+    told,
 };
 
 /// Starts what one process does for the whole fleet.
@@ -68,6 +69,9 @@ pub(crate) fn start(engine: &Arc<Engine>) {
                 () = end.cancelled() => return,
                 changed = changes.next() => changed,
             };
+            for cluster in &changed {
+                tell(&follower, cluster);
+            }
             take(&follower, &mut seen, changed);
         }
     });
@@ -90,6 +94,17 @@ pub(crate) fn start(engine: &Arc<Engine>) {
             });
         }
     });
+}
+
+/// Tells what a Spoke's status says, where root is looked after: its events are there.
+fn tell(engine: &Engine, cluster: &LogicalCluster) {
+    let root = engine.fleet.get(&LogicalCluster::root());
+    let known = engine.spokes.get(cluster);
+    let spoke = known.and_then(|it| it.known.object.value().ok());
+    if let (Some(root), Some(spoke)) = (root, spoke) {
+        let kind = GroupKind::new(api::wheelhouse::GROUP, api::wheelhouse::SPOKE_KIND);
+        told::tell(&root, kind, &spoke, &spoke["status"]["conditions"]);
+    }
 }
 
 /// Takes up that spokes have changed. Who holds which uid is known of all of them before one is reconciled.

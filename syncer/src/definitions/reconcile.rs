@@ -9,6 +9,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use api::GroupKind;
 use api::kro::{ResourceGraphDefinition, RgdSpec};
 use api::wheelhouse::keys::{ANNOTATION_MIGRATION, MIGRATION_RETURNING, MIGRATION_TAKING};
 use client::Patch;
@@ -36,6 +37,7 @@ use crate::{
         kind_claims::Standing,
         served::{DefinitionKey, Reaching, Served},
     },
+    told,
 };
 
 /// The wait after a failure of the hub itself, which is rare and passes.
@@ -539,6 +541,10 @@ async fn write_status(
     }
     status["conditions"] = Value::Array(set.to_values());
     status["state"] = json!(marks::definition_state(set));
+    if let Some(home) = engine.fleet.get(&key.cluster) {
+        let kind = GroupKind::new(api::kro::GROUP, api::kro::RGD_KIND);
+        told::tell(&home, kind, object, &status["conditions"]);
+    }
     match told {
         Told::Graph(graph, number) => {
             revisions::tell_graph(&mut status, graph);
