@@ -2,7 +2,7 @@
 
 mod files;
 
-use std::path::PathBuf;
+use std::path::{Path as FilePath, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use api::{GroupVersionResource, LogicalCluster, wheelhouse};
@@ -88,17 +88,9 @@ pub(crate) async fn hub(flags: &HubFlags) -> Result<HubConnection> {
         .unwrap_or(&server)
         .trim_end_matches('/');
     cluster["server"] = Value::from(root);
-    let config = single("hub", &cluster, &user).to_string();
-    // The caller's own kubeconfig, read with the caller's own rights: files and plug-ins are theirs
-    // to name.
-    let options = Options {
-        sources: CredentialSources::Anywhere,
-        ..Options::default()
-    };
-    let connection = client::connect(&config, None, &options)
+    let dynamic = dial(&cluster, &user)
         .await
         .with_context(|| origin.to_owned())?;
-    let dynamic = Dynamic::new(connection.client());
     let version = match dynamic.raw_get("/version").await {
         Err(error @ client::Error::Transport(_)) => bail!(
             "{root}, as {origin} names it: {}; is the hub running? {ANOTHER}",
@@ -122,6 +114,25 @@ pub(crate) async fn hub(flags: &HubFlags) -> Result<HubConnection> {
         cluster,
         user,
     })
+}
+
+/// Connects to the cluster of a context, whatever it is.
+pub(crate) async fn cluster(kubeconfig: &FilePath, context: Option<&str>) -> Result<Dynamic> {
+    let found = Kubeconfig::read(kubeconfig)?;
+    let of = || found.origin().to_owned();
+    let Parts { cluster, user } = found.parts(context).with_context(of)?;
+    dial(&cluster, &user).await.with_context(of)
+}
+
+/// Connects with the caller's own kubeconfig, read with the caller's own rights: files and plug-ins are theirs to name.
+async fn dial(cluster: &Value, user: &Value) -> Result<Dynamic, client::Error> {
+    let config = single("cluster", cluster, user).to_string();
+    let options = Options {
+        sources: CredentialSources::Anywhere,
+        ..Options::default()
+    };
+    let connection = client::connect(&config, None, &options).await?;
+    Ok(Dynamic::new(connection.client()))
 }
 
 /// Says of which Spoke a call was, and where there is none of that name, how to see those that there are.

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use ui::drawing::Drawing;
 
 use self::kinds::Kinds;
-use crate::output;
+use crate::{connect, output};
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -74,6 +74,12 @@ pub(crate) struct Files {
     /// A directory of CustomResourceDefinitions that the definitions use.
     #[arg(long, value_name = "DIR")]
     schemas: Option<PathBuf>,
+    /// The kubeconfig of a cluster whose CustomResourceDefinitions the definitions use; without it, none is asked.
+    #[arg(long, value_name = "F")]
+    kubeconfig: Option<PathBuf>,
+    /// The context in it; by default its current one.
+    #[arg(long, value_name = "C", requires = "kubeconfig")]
+    context: Option<String>,
     #[command(flatten)]
     gates: crate::kro::Gates,
 }
@@ -92,13 +98,13 @@ pub(crate) async fn run(command: &Rgd) -> Result<()> {
     match command {
         Rgd::Preview(asked) => preview::run(asked, preview::Detail::All).await,
         Rgd::Diff(asked) => preview::run(asked, preview::Detail::Objects).await,
-        Rgd::Lint(files) => files.judge(Findings::Told),
-        Rgd::Validate(files) => files.judge(Findings::LeftOut),
+        Rgd::Lint(files) => files.judge(Findings::Told).await,
+        Rgd::Validate(files) => files.judge(Findings::LeftOut).await,
         Rgd::Graph {
             files,
             name,
             output,
-        } => files.draw(name.as_deref(), *output),
+        } => files.draw(name.as_deref(), *output).await,
     }
 }
 
@@ -116,8 +122,8 @@ type Verdicts = Vec<Result<Arc<CompiledGraph>, String>>;
 
 impl Files {
     /// Reports on each definition.
-    fn judge(&self, findings: Findings) -> Result<()> {
-        let (authored, verdicts) = self.compile()?;
+    async fn judge(&self, findings: Findings) -> Result<()> {
+        let (authored, verdicts) = self.compile().await?;
         let (lines, refused_count) = report(&authored, &verdicts, findings)?;
         for line in &lines {
             output::line(line)?;
@@ -132,8 +138,8 @@ impl Files {
     }
 
     /// Prints the graph of one definition.
-    fn draw(&self, name: Option<&str>, picture: Picture) -> Result<()> {
-        let (authored, verdicts) = self.compile()?;
+    async fn draw(&self, name: Option<&str>, picture: Picture) -> Result<()> {
+        let (authored, verdicts) = self.compile().await?;
         let is_meant = |one: &Authored| name.is_none_or(|name| meta::name(&one.object) == name);
         let both = authored.into_iter().zip(verdicts);
         let mut meant: Vec<_> = both.filter(|(one, _)| is_meant(one)).collect();
@@ -151,7 +157,7 @@ impl Files {
     }
 
     /// Reads and compiles all definitions.
-    fn compile(&self) -> Result<(Vec<Authored>, Verdicts)> {
+    async fn compile(&self) -> Result<(Vec<Authored>, Verdicts)> {
         let mut kinds = Kinds::default();
         let mut authored = Vec::new();
         let mut others = BTreeSet::new();
@@ -193,9 +199,29 @@ impl Files {
                 }
             }
         }
+        self.define_from_cluster(&mut kinds).await?;
         let options = self.gates.compile_options();
         let verdicts = compile_all(&authored, &mut kinds, &options);
         Ok((authored, verdicts))
+    }
+
+    /// Adds the kinds that a cluster defines. What the files define goes before.
+    async fn define_from_cluster(&self, kinds: &mut Kinds) -> Result<()> {
+        const PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        let Some(kubeconfig) = &self.kubeconfig else {
+            return Ok(());
+        };
+        let dynamic = connect::cluster(kubeconfig, self.context.as_deref()).await?;
+        let list = dynamic.raw_get(PATH).await;
+        let list = list.context("the CustomResourceDefinitions of the cluster")?;
+        let list: Value = serde_json::from_slice(&list)?;
+        for object in list["items"].as_array().into_iter().flatten() {
+            // A schema that cannot be used here keeps nobody from using the others.
+            if let Err(error) = define_missing(kinds, object) {
+                output::note(&format!("{}: {error}", meta::name(object)));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -332,6 +358,11 @@ fn kind() -> Option<ResolvedKind> {
         kro::VERSION,
         kro::RGD_KIND,
     ))
+}
+
+fn define_missing(kinds: &mut Kinds, object: &Value) -> Result<(), String> {
+    let definition = CustomResourceDefinition::from_value(object);
+    kinds.define_missing(&definition.map_err(|status| status.message)?)
 }
 
 fn define(kinds: &mut Kinds, object: &Value, file: &Path) -> Result<()> {

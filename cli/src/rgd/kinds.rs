@@ -20,15 +20,37 @@ impl Kinds {
     /// # Errors
     /// A schema of it is not structural.
     pub(super) fn define(&mut self, definition: &CustomResourceDefinition) -> Result<(), String> {
-        let spec = &definition.spec;
-        for version in spec.versions.iter().filter(|version| version.served) {
-            let kind = ResolvedKind::defined(definition, &version.name)?;
-            let gvk = GroupVersionKind::new(&spec.group, &version.name, &spec.names.kind);
+        for gvk in served(definition) {
+            let kind = ResolvedKind::defined(definition, &gvk.version)?;
             self.versions.insert(gvk.group_version());
             self.defined.insert(gvk, kind);
         }
         Ok(())
     }
+
+    /// Adds what a definition serves and is not there yet.
+    ///
+    /// # Errors
+    /// As [`Self::define`].
+    pub(super) fn define_missing(
+        &mut self,
+        definition: &CustomResourceDefinition,
+    ) -> Result<(), String> {
+        let is_known = |gvk: &GroupVersionKind| self.defined.contains_key(gvk);
+        if served(definition).all(|gvk| is_known(&gvk)) {
+            return Ok(());
+        }
+        let before = self.defined.clone();
+        self.define(definition)?;
+        self.defined.extend(before);
+        Ok(())
+    }
+}
+
+fn served(definition: &CustomResourceDefinition) -> impl Iterator<Item = GroupVersionKind> + '_ {
+    let spec = &definition.spec;
+    let versions = spec.versions.iter().filter(|version| version.served);
+    versions.map(|version| GroupVersionKind::new(&spec.group, &version.name, &spec.names.kind))
 }
 
 impl SchemaResolver for Kinds {

@@ -73,7 +73,8 @@ fn unknown_key(source: &str, start: usize, reason: &str) -> Option<(usize, usize
 pub(super) fn help(reason: &str) -> Option<&'static str> {
     if reason.contains("cannot resolve group version") {
         return Some(
-            "if the kind is a CustomResourceDefinition's, pass its file too, or its directory with --schemas",
+            "if the kind is a CustomResourceDefinition's, pass its file too, its directory with --schemas, or with --kubeconfig a cluster that \
+             has it",
         );
     }
     reason

@@ -19,6 +19,7 @@ async fn what_is_wrong_with_a_cluster_is_said_in_one_line() {
     a_cluster_that_the_hub_does_not_use(&stage).await;
     a_hub_that_is_none_and_a_cluster_that_is_its_own(&stage).await;
     a_cluster_that_was_never_reached(&stage).await;
+    a_definition_is_compiled_against_a_cluster(&stage).await;
     what_a_spoke_says_of_itself(&stage).await;
     // The stage has a kube-apiserver and an embedded cluster by now.
     super::played::requests_are_answered_alike(&stage, "inner").await;
@@ -296,6 +297,94 @@ async fn a_cluster_that_was_never_reached(stage: &Stage) {
     assert!(ran.stderr.contains(says[1]), "{}", ran.stderr);
     // What the hub stores for it is served.
     path.must(&["get", "resourcegraphdefinitions"]).await;
+    described(stage, "spoke", "dead", &["Warning", "onnection refused"]).await;
+    stage.hub.root().apply(REFUSED).await;
+    described(
+        stage,
+        "resourcegraphdefinition",
+        "refused",
+        &["Warning", "undefined field"],
+    )
+    .await;
+    let delete = ["delete", "resourcegraphdefinition", "refused"];
+    stage.hub.root().must(&delete).await;
+}
+
+/// A definition that is refused.
+const REFUSED: &str = "
+apiVersion: kro.run/v1alpha1
+kind: ResourceGraphDefinition
+metadata: {name: refused}
+spec:
+  schema: {apiVersion: v1alpha1, kind: Refused, spec: {a: string}}
+  resources:
+  - id: map
+    template: {apiVersion: v1, kind: ConfigMap, metadata: {name: '${schema.metadata.name}'}, data: {b: '${schema.spec.b}'}}
+";
+
+/// A definition that uses a kind which a cluster defines.
+const USES_THING: &str = "
+apiVersion: kro.run/v1alpha1
+kind: ResourceGraphDefinition
+metadata: {name: uses-thing}
+spec:
+  schema: {apiVersion: v1alpha1, kind: UsesThing, spec: {size: integer}}
+  resources:
+  - id: thing
+    template: {apiVersion: clients.example.com/v1, kind: Thing, metadata: {name: '${schema.metadata.name}'}, spec: {size: '${schema.spec.size}'}}
+";
+
+async fn a_definition_is_compiled_against_a_cluster(stage: &Stage) {
+    stage.hub.root().apply("
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: things.clients.example.com}
+spec:
+  group: clients.example.com
+  scope: Namespaced
+  names: {plural: things, singular: thing, kind: Thing, listKind: ThingList}
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}}}
+").await;
+    let file = stage.hub.data().with_file_name("uses-thing.yaml");
+    for (text, want) in [
+        (USES_THING.to_owned(), None),
+        (
+            USES_THING.replace(".size}", ".length}"),
+            Some("undefined field 'length'"),
+        ),
+        (
+            USES_THING.replace("spec: {size: '$", "spec: {siz: '$"),
+            Some("schema not found for field siz"),
+        ),
+    ] {
+        std::fs::write(&file, text).expect("a file");
+        let name = file.display().to_string();
+        let ran = stage.hub.wheelhouse(&["rgd", "validate", &name]).await;
+        assert_eq!(ran.code, i32::from(want.is_some()), "{ran:?}");
+        assert!(ran.stdout.contains(want.unwrap_or_default()), "{ran:?}");
+    }
+    let alone = tokio::process::Command::new(assets::wheelhouse())
+        .args(["rgd", "validate"])
+        .arg(&file)
+        .output()
+        .await
+        .expect("wheelhouse can be started");
+    let alone = String::from_utf8_lossy(&alone.stdout).into_owned();
+    assert!(alone.contains("cannot resolve group version"), "{alone}");
+    let delete = ["delete", "crd", "things.clients.example.com"];
+    stage.hub.root().must(&delete).await;
+}
+
+/// What is wrong with an object of root is told in its events, too.
+async fn described(stage: &Stage, kind: &str, name: &str, parts: &[&str]) {
+    eventually(&format!("{kind} {name} has an event"), || async {
+        let text = stage.hub.root().must(&["describe", kind, name]).await;
+        let events = text.split("Events:").nth(1).unwrap_or_default();
+        let is_told = parts.iter().all(|part| events.contains(part));
+        is_told.then_some(()).ok_or(text)
+    })
+    .await;
 }
 
 async fn what_a_spoke_says_of_itself(stage: &Stage) {
