@@ -11,15 +11,19 @@ use crate::{
     state::{
         events::{Said, Severity, Subject},
         keys::InstanceKey,
-        target::Target,
+        target::{Target, TargetSort},
     },
 };
 
 /// The condition that sums the others up.
 const READY: &str = "Ready";
 
-/// Tells what the conditions say of an object that the hub keeps for a target.
+/// Tells what the conditions say of an object that the hub keeps for a target. Nothing where the target's events are in a spoke, which
+/// does not have the object.
 pub(crate) fn tell(target: &Target, group_kind: GroupKind, object: &Value, conditions: &Value) {
+    if target.sort == TargetSort::Mirrored {
+        return;
+    }
     let conditions: Vec<&Value> = conditions.as_array().into_iter().flatten().collect();
     let subject = Subject {
         key: InstanceKey {
