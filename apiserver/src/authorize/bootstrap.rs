@@ -95,6 +95,26 @@ pub fn objects() -> Vec<Bootstrap> {
     objects
 }
 
+/// What `view` and `edit` may do with kro's definitions in an embedded cluster. Not in root, whose definitions are for all clusters:
+/// who may write those is said for itself.
+///
+/// Source: kro's chart, `helm/templates/user-cluster-role.yaml`.
+pub fn kro_roles() -> Vec<Bootstrap> {
+    let resources = [
+        "resourcegraphdefinitions",
+        "resourcegraphdefinitions/status",
+    ];
+    let rules = |verbs: &[&str]| json!([{ "apiGroups": ["kro.run"], "resources": resources, "verbs": verbs }]);
+    vec![
+        role("kro-edit", aggregate_to(&["admin", "edit"]), &rules(&WRITE)),
+        role(
+            "kro-view",
+            aggregate_to(&["admin", "edit", "view"]),
+            &rules(&READ),
+        ),
+    ]
+}
+
 fn admin_roles() -> Vec<Bootstrap> {
     vec![
         role(

@@ -34,7 +34,13 @@ impl Hub {
     pub(super) async fn bootstrap(&self, cluster: &LogicalCluster) -> Result<(), BootstrapError> {
         let sender = self.in_process(UserInfo::system(USER));
         // Namespaces first: roles and bindings need none, but whoever sees the last of them may use the first.
-        let results: Vec<Result<(), BootstrapError>> = stream::iter(bootstrap::objects())
+        let of_kro = if cluster.is_root() {
+            Vec::new()
+        } else {
+            bootstrap::kro_roles()
+        };
+        let objects = bootstrap::objects().into_iter().chain(of_kro);
+        let results: Vec<Result<(), BootstrapError>> = stream::iter(objects)
             .map(|object| create(&sender, cluster, object))
             .buffered(CONCURRENT_COUNT)
             .collect()

@@ -151,6 +151,7 @@ async fn see_root(folder: &Scratch) {
 
 /// An embedded cluster has what programs look for, and a Pod that is never restarted ends.
 async fn see_cluster(folder: &Scratch) {
+    see_rights(folder).await;
     let kubectl = Kubectl::new(&folder.file("wheelhouse-dev/kubeconfig"));
     let service = ["get", "service", "kubernetes", "--context", "spoke-1"];
     let service = kubectl.json(&service).await.expect("the Service is there");
@@ -159,6 +160,44 @@ async fn see_cluster(folder: &Scratch) {
     kubectl.must(&run.split(' ').collect::<Vec<_>>()).await;
     let wait = "wait pod/once --for jsonpath={.status.phase}=Succeeded --context spoke-1";
     kubectl.must(&wait.split(' ').collect::<Vec<_>>()).await;
+}
+
+/// Who may edit in a cluster may write definitions there; in root that is a right of its own, because those are for all clusters.
+async fn see_rights(folder: &Scratch) {
+    let kubectl = Kubectl::new(&folder.file("wheelhouse-dev/kubeconfig"));
+    for line in [
+        "create clusterrole access-spoke-1 --verb access --resource spokes.wheelhouse.dev --resource-name spoke-1",
+        "create clusterrolebinding access-spoke-1 --clusterrole access-spoke-1 --user joe",
+        "create clusterrolebinding edits --clusterrole edit --user joe",
+        "create clusterrolebinding edits --clusterrole edit --user joe --context spoke-1",
+    ] {
+        kubectl.must(&line.split(' ').collect::<Vec<_>>()).await;
+    }
+    let can = |context: &'static str, verb: &'static str| {
+        let kubectl = &kubectl;
+        async move {
+            let kind = "resourcegraphdefinitions";
+            let asked = [
+                "auth",
+                "can-i",
+                verb,
+                kind,
+                "--as",
+                "joe",
+                "--context",
+                context,
+            ];
+            kubectl.run(&asked).await.stdout.trim().to_owned()
+        }
+    };
+    for verb in ["create", "list"] {
+        eventually(&format!("joe can {verb} definitions"), || async {
+            let said = can("spoke-1", verb).await;
+            (said == "yes").then_some(()).ok_or(said)
+        })
+        .await;
+        assert_eq!(can("root", verb).await, "no", "{verb}");
+    }
 }
 
 /// Changes the demo at one cluster and deletes it at the other.
