@@ -1,6 +1,10 @@
 //! A spoke with instances goes only as somebody has said: drained, or abandoned with a list of what is left there.
 
+use std::process::Stdio;
+
 use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use wheelhouse_tests::{assets, wait::PATIENCE};
 
 use super::stage::{Stage, gone, instance, until};
 
@@ -75,19 +79,31 @@ async fn an_embedded_cluster_is_drained(stage: &mut Stage) {
 /// A drain of a cluster that does not answer says so and waits, and whoever gives up on the cluster ends it.
 async fn drained_in_vain_and_abandoned(stage: &Stage) {
     let waits = "which is unreachable since";
-    let drain = ["spoke", "remove", "east", "--drain"];
-    let (drained, abandoned) = tokio::join!(stage.hub.wheelhouse(&drain), async {
-        let spoke = ["get", "spoke", "east"];
-        until(&stage.hub.root(), &spoke, "why it waits is told", |o| {
-            let message = o["status"]["message"].as_str().unwrap_or_default();
-            message.starts_with("draining: 1 instance is left") && message.contains(waits)
-        })
-        .await;
-        stage.hub.wheelhouse(&["spoke", "abandon", "east"]).await
+    let mut drain = tokio::process::Command::new(assets::wheelhouse())
+        .args(["spoke", "remove", "east", "--drain", "--kubeconfig"])
+        .arg(stage.hub.kubeconfig())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("wheelhouse can be started");
+    let stderr = drain.stderr.take().expect("it is piped");
+    let mut lines = BufReader::new(stderr).lines();
+    let told = tokio::time::timeout(PATIENCE, async {
+        while let Some(line) = lines.next_line().await.expect("text") {
+            if line.contains("draining: 1 instance is left") && line.contains(waits) {
+                return true;
+            }
+        }
+        false
     });
+    assert_eq!(told.await, Ok(true), "why it waits is told");
+    let abandoned = stage.hub.wheelhouse(&["spoke", "abandon", "east"]).await;
     abandoned.succeeded("spoke abandon");
-    assert!(drained.stderr.contains(waits), "{}", drained.stderr);
-    drained.succeeded("spoke remove --drain, of a spoke that is gone then");
+    let drained = drain.wait().await.expect("it ends");
+    assert!(
+        drained.success(),
+        "spoke remove --drain, of a spoke that is gone then: {drained}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
