@@ -28,6 +28,7 @@ export const chipOfDefinition = (definition) => {
 export const page = (app, parts) => (parts.length ? one(app, parts) : all(app));
 
 function all(app) {
+  const added = preview(app, "root");
   const render = () => {
     const { objects, error } = app.definitions;
     const rows = [...objects.values()].sort((it, other) => text(it.metadata?.name).localeCompare(text(other.metadata?.name)));
@@ -41,9 +42,10 @@ function all(app) {
             <td>${text(it.spec?.schema?.kind)}</td><td>${clusterOf(it) === "root" ? html`<span class="quiet">fleet</span>` : clusterOf(it)}</td>
             <td>${chipOfDefinition(it)}</td><td class="number">${text(it.status?.lastIssuedRevision)}</td><td class="number">${list(it.spec?.resources).length}</td>
             <td class="prose">${state === "ready" ? nothing : text(why?.message) || text(why?.reason)}</td><td>${when(it.metadata?.creationTimestamp)}</td></tr>`;
-        })}</tbody></table>` : error ? nothing : html`<p class="quiet">No definitions yet. A ResourceGraphDefinition in root offers its kind to the whole fleet.</p>`}`;
+        })}</tbody></table>` : error ? nothing : html`<p class="quiet">No definitions yet. A ResourceGraphDefinition in root offers its kind to the whole fleet.</p>`}
+      ${added.render(null)}`;
   };
-  return { render, stop() {} };
+  return { render, stop() { added.stop(); } };
 }
 
 function one(app, [cluster, name]) {

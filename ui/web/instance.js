@@ -5,7 +5,7 @@ import { at, DEFINITIONS, follow, get, isFinal, waitAfter } from "./api.js";
 import { clusterOf } from "./definitions.js";
 import { drawing } from "./graph.js";
 import { comparison } from "./preview.js";
-import { ago, chip, conditions, links, list, refusal, source, stateOf, text, trouble, when } from "./parts.js";
+import { ago, chip, conditions, eventTable, links, list, refusal, source, stateOf, text, trouble } from "./parts.js";
 
 export const title = ([, cluster, , name]) => `${name} in ${cluster}`;
 
@@ -208,15 +208,6 @@ export function page(app, [resource, cluster, space, name]) {
       })}</tbody></table>`;
   };
 
-  const eventRows = () => {
-    if (!events.length) return html`<p class="quiet">No events.</p>`;
-    const time = (it) => text(it.lastTimestamp ?? it.eventTime ?? it.metadata?.creationTimestamp);
-    const sorted = [...events].sort((one, other) => time(other).localeCompare(time(one))).slice(0, 50);
-    return html`<table class="plain"><thead><tr><th scope="col">When</th><th scope="col">Reason</th><th scope="col">Message</th></tr></thead>
-      <tbody>${sorted.map((it) => html`<tr><td>${when(time(it))}</td><td>${it.type === "Warning" ? chip("degraded", text(it.reason)) : text(it.reason)}</td>
-        <td class="prose">${text(it.message)}${it.count > 1 ? html` <span class="quiet">×${text(it.count)}</span>` : nothing}</td></tr>`)}</tbody></table>`;
-  };
-
   const render = () => {
     const state = instance && stateOf(instance);
     const why = instance && state !== "ready" ? trouble(instance) : null;
@@ -234,7 +225,7 @@ export function page(app, [resource, cluster, space, name]) {
         <section><h2>Children${chosen ? html` of ${chosen} <button type="button" class="flat" @click=${() => { chosen = null; app.update(); }}>show all</button>` : nothing}</h2>
           ${refusal(ledgerError, "the ledger")}
           ${[...childErrors].map(([what, failure]) => refusal(failure, what.split("/").pop()))}${ledger ? childRows() : nothing}</section>
-        <section><h2>Conditions</h2>${instance ? conditions(instance) : nothing}<h2>Events</h2>${refusal(eventsError, "events")}${eventsError ? nothing : eventRows()}</section>
+        <section><h2>Conditions</h2>${instance ? conditions(instance) : nothing}<h2>Events</h2>${refusal(eventsError, "events")}${eventsError ? nothing : eventTable(events)}</section>
       </div>
       ${instance && !isGone ? compared.render(readDefinition) : nothing}
       ${instance ? source(instance) : nothing}`;

@@ -147,6 +147,16 @@ export const conditions = (object) => {
       <td>${when(it.lastTransitionTime)}</td></tr>`)}</tbody></table>`;
 };
 
+/** The newest events of an object. */
+export const eventTable = (events) => {
+  if (!events.length) return html`<p class="quiet">No events.</p>`;
+  const time = (it) => text(it.lastTimestamp ?? it.eventTime ?? it.metadata?.creationTimestamp);
+  const sorted = [...events].sort((one, other) => time(other).localeCompare(time(one))).slice(0, 50);
+  return html`<table class="plain"><thead><tr><th scope="col">When</th><th scope="col">Reason</th><th scope="col">Message</th></tr></thead>
+    <tbody>${sorted.map((it) => html`<tr><td>${when(time(it))}</td><td>${it.type === "Warning" ? chip("degraded", text(it.reason)) : text(it.reason)}</td>
+      <td class="prose">${text(it.message)}${it.count > 1 ? html` <span class="quiet">×${text(it.count)}</span>` : nothing}</td></tr>`)}</tbody></table>`;
+};
+
 /** A refusal, in the place of what was refused: rights and health are different things. */
 export const refusal = (error, what) => {
   if (!error) return nothing;

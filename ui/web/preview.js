@@ -93,7 +93,29 @@ export function comparison(app, { cluster, namespace, name }) {
   return { render, stop() { ending.abort(); } };
 }
 
-/** A form for a change of a definition of a logical cluster. */
+/** What a new definition begins with. */
+const NEW = `apiVersion: kro.run/v1alpha1
+kind: ResourceGraphDefinition
+metadata:
+  name: example
+spec:
+  schema:
+    apiVersion: v1alpha1
+    kind: Example
+    spec:
+      message: string | default="hello"
+  resources:
+  - id: config
+    template:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata:
+        name: \${schema.metadata.name}
+      data:
+        message: \${schema.spec.message}
+`;
+
+/** A form for a change of a definition of a logical cluster, or for a new one. */
 export function preview(app, cluster) {
   let [answer, error, isAsking] = [null, null, false];
   const ending = new AbortController();
@@ -116,10 +138,10 @@ export function preview(app, cluster) {
   /** It is filled in when it is opened, so that what is typed stays while the definition changes. */
   function open(event, definition) {
     const area = event.target.querySelector("textarea");
-    if (event.target.open && !area.value) area.value = written(definition);
+    if (event.target.open && !area.value) area.value = definition ? written(definition) : NEW;
   }
 
-  const render = (definition) => html`<details class="preview" @toggle=${(event) => open(event, definition)}><summary>Preview a change</summary>
+  const render = (definition) => html`<details class="preview" @toggle=${(event) => open(event, definition)}><summary>${definition ? "Preview a change" : "Preview a new definition"}</summary>
     <form @submit=${ask}><label>The definition as it would be applied<textarea rows="18" spellcheck="false" autocomplete="off"></textarea></label>
       <button type="submit" ?disabled=${isAsking}>${isAsking ? "Asking…" : "Preview"}</button> <span class="quiet">Nothing is written.</span></form>
     ${refusal(error, "the preview")}

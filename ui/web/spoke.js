@@ -1,9 +1,9 @@
-// One spoke: heartbeat, circuit, queue, conditions, the ledger, what has failed there last.
+// One spoke: heartbeat, circuit, queue, conditions, events, the ledger, what has failed there last.
 
 import { html, nothing } from "./vendor/lit-html.js";
-import { at, get, isFinal, query, waitAfter } from "./api.js";
+import { at, follow, get, isFinal, query, waitAfter } from "./api.js";
 import { asked, choose } from "./kinds.js";
-import { bar, chip, conditions, heard, isAway, links, list, notes, plural, refusal, share, source, stateOfSpoke, text, when } from "./parts.js";
+import { bar, chip, conditions, eventTable, heard, isAway, links, list, notes, plural, refusal, share, source, stateOfSpoke, text, when } from "./parts.js";
 
 export const title = ([name]) => name;
 
@@ -21,6 +21,12 @@ export function page(app, [name]) {
   let isReading = false;
   const ending = new AbortController();
   let chosen = choose([]);
+  let [events, eventsError] = [[], null];
+  const stopEvents = follow(`${at("root")}/api/v1/namespaces/default/events`, {
+    parameters: { fieldSelector: `involvedObject.kind=Spoke,involvedObject.name=${name}` },
+    changed(objects) { events = [...objects.values()]; app.update(); },
+    told(failure) { eventsError = failure; app.update(); },
+  });
   const find = () => [...app.fleet.spokes.values()].find((it) => (it.name ?? text(it.metadata?.name)) === name);
 
   /** Reads anew where the Spoke tells of other counts: it is written when an instance changes its state. */
@@ -85,7 +91,7 @@ export function page(app, [name]) {
       ${spoke && !spoke.hidden ? html`${facts(spoke)}` : nothing}
       <section><h2>Instances in error</h2>${isSilent ? html`<p class="quiet">Not known while the hub does not use the spoke.</p>` : html`${refusal(error, "instances")}${notes(errors, chosen.omitted)}${error ? nothing : failed()}`}</section>
       ${isSilent ? nothing : refusal(ledgerError, "the ledger")}
-      ${spoke && !spoke.hidden ? html`<section><h2>Conditions</h2>${conditions(spoke)}</section>${source(spoke)}` : nothing}`;
+      ${spoke && !spoke.hidden ? html`<section><h2>Conditions</h2>${conditions(spoke)}<h2>Events</h2>${refusal(eventsError, "events")}${eventsError ? nothing : eventTable(events)}</section>${source(spoke)}` : nothing}`;
   };
-  return { render, stop() { clearTimeout(due); ending.abort(); } };
+  return { render, stop() { clearTimeout(due); ending.abort(); stopEvents(); } };
 }

@@ -163,6 +163,7 @@ async fn the_fleet_is_seen_in_a_browser_live_and_with_the_rights_of_who_looks() 
     every_page_shows_what_is(&scene, &mut tab).await;
     is_content(&tab);
     what_changes_is_seen(&scene, &mut tab).await;
+    a_new_definition_is_previewed(&mut tab).await;
     a_change_is_previewed(&mut tab).await;
     what_differs_is_told(&scene, &mut tab).await;
     nothing_foreign_runs(&scene, &mut tab).await;
@@ -213,6 +214,20 @@ async fn the_matrix_follows_a_revision(scene: &mut Scene, tab: &mut Tab) {
     look(tab, "matrix-behind").await;
     scene.east.start_api().await;
     tab.until(&format!("{REVISIONS} === 'r2,r2,r2'")).await;
+}
+
+/// Asks on the page of all definitions what a new one would do.
+async fn a_new_definition_is_previewed(tab: &mut Tab) {
+    go(tab, "#/definitions").await;
+    tab.until("document.querySelector('.preview summary')")
+        .await;
+    tab.eval("document.querySelector('.preview summary').click()")
+        .await;
+    tab.until("document.querySelector('.preview textarea').value.includes('kind: Example')")
+        .await;
+    tab.eval("document.querySelector('.preview form').requestSubmit()")
+        .await;
+    tab.until(&shows("0 to create")).await;
 }
 
 /// Asks on the page of a definition what a change of it would do.
@@ -659,6 +674,9 @@ async fn a_spoke_that_stops_turns_its_tile(scene: &mut Scene, tab: &mut Tab) {
         .await;
     assert_eq!(first, "east", "trouble first");
     look(tab, "fleet-trouble").await;
+    go(tab, "#/spokes/east").await;
+    let event = "[...document.querySelectorAll('h2')].find((it) => it.textContent === 'Events')?.nextElementSibling?.textContent";
+    tab.until(&format!("/NoAnswer/.test({event} ?? '')")).await;
     the_matrix_follows_a_revision(scene, tab).await;
     go(tab, "#/").await;
     tab.until(&tile("east", "ready")).await;
