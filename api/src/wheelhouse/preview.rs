@@ -231,8 +231,8 @@ pub fn definition() -> Value {
                 "required": ["cluster", "name"],
                 "properties": {
                     "cluster": {"type": "string", "description": "Its logical cluster."},
-                    "namespace": {"type": "string"},
-                    "name": {"type": "string"},
+                    "namespace": {"type": "string", "description": "Its namespace; empty where its kind has none."},
+                    "name": {"type": "string", "description": "Its name."},
                 },
             },
         },
