@@ -113,7 +113,8 @@ pub(crate) struct Serve {
     /// The address to serve at; port 0 takes a free one.
     #[arg(long, value_name = "A:P", default_value = "127.0.0.1:6443")]
     pub(crate) listen: SocketAddr,
-    /// Where to write the administrator's kubeconfig, once the hub is ready.
+    /// Where to write the administrator's kubeconfig, once the hub is ready. It gets a context for each cluster that joins, for as long as
+    /// nobody changes more of it than the current context.
     #[arg(long, value_name = "F")]
     pub(crate) kubeconfig_out: Option<PathBuf>,
     /// A file of keys, one `name:base64` per line, that Secrets in the store are sealed with: the first one seals, all open.

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use client::{Answer, Dynamic, Endpoint, Force, Patch};
 use serde_json::{Value, json};
 
-use crate::{args, connect, kubeconfig, output, serve};
+use crate::{args, connect, output, serve};
 
 /// How long the last hub's deletion of a spoke may go on when this one starts, and between two looks at it.
 const DELETION_PATIENCE: Duration = Duration::from_secs(10);
@@ -59,7 +59,7 @@ pub(crate) async fn run(arguments: args::Dev) -> Result<()> {
         demo::make(&hub, &new, !arguments.no_simulator).await?;
     }
     let has_demo = demo::is_there(&hub).await?;
-    kubeconfig::publish(&running.kubeconfig(), &file)?;
+    running.publish_kubeconfig(&file)?;
     greet(&running, &file, &names, has_demo)?;
     // The browser keeps what follows the # to itself.
     output::line(&format!(

@@ -29,7 +29,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::{args, kubeconfig, output, process, syncer_credential::Renewal};
+use crate::{args, kubeconfig::Published, output, process, syncer_credential::Renewal};
 
 /// The user that writes the Leases by which replicas share the fleet.
 const SHARING_USER: &str = "system:wheelhouse:sharing";
@@ -122,7 +122,7 @@ pub(crate) async fn run(mut arguments: args::Serve) -> Result<()> {
     }
     // The last: whoever waits for it finds everything in its place.
     if let Some(file) = &arguments.kubeconfig_out {
-        kubeconfig::publish(&running.kubeconfig(), file)?;
+        running.publish_kubeconfig(file)?;
     }
     info!(address = %running.address, "ready");
     // A hub goes on without anybody who reads this.
@@ -298,10 +298,15 @@ fn store_of(etcd: args::Etcd) -> StoreConfig {
 // === impl Running ===
 
 impl Running {
-    /// Returns the administrator's kubeconfig: user `admin`, a context for root and one for each
-    /// spoke that is known now.
-    pub(crate) fn kubeconfig(&self) -> String {
-        self.hub.kubeconfig(&self.server)
+    /// Writes the administrator's kubeconfig: user `admin`, a context for root and one for each spoke, also of those that come
+    /// later.
+    pub(crate) fn publish_kubeconfig(&self, file: &Path) -> Result<()> {
+        let published = Published {
+            hub: self.hub.clone(),
+            server: self.server.clone(),
+            file: file.to_owned(),
+        };
+        published.start(&self.tasks)
     }
 
     /// Waits for SIGTERM or SIGINT, then drains, ends the controllers and closes the store. A task
