@@ -146,6 +146,16 @@ async fn see_root(folder: &Scratch) {
         is_told.then_some(()).ok_or(status)
     })
     .await;
+    let waiting = Command::new(assets::wheelhouse())
+        .args(["fleet", "waiting"])
+        .env("KUBECONFIG", folder.file("wheelhouse-dev/kubeconfig"))
+        .output()
+        .expect("wheelhouse can be started");
+    let waiting = String::from_utf8_lossy(&waiting.stdout).into_owned();
+    // Into a pipe, to the last word.
+    let line = waiting.lines().find(|line| line.contains("astray"));
+    let is_whole = line.is_some_and(|line| line.contains("create the instance in a cluster"));
+    assert!(is_whole, "{waiting}");
     kubectl.must(&["delete", "webapp", "astray"]).await;
 }
 
