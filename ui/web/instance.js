@@ -5,7 +5,7 @@ import { at, DEFINITIONS, follow, get, isFinal, waitAfter } from "./api.js";
 import { clusterOf } from "./definitions.js";
 import { drawing } from "./graph.js";
 import { comparison } from "./preview.js";
-import { ago, chip, conditions, eventTable, links, list, refusal, source, stateOf, text, trouble } from "./parts.js";
+import { ago, chip, conditions, eventTable, links, list, refusal, source, stateOf, text, trouble, when } from "./parts.js";
 
 export const title = ([, cluster, , name]) => `${name} in ${cluster}`;
 
@@ -215,7 +215,7 @@ export function page(app, [resource, cluster, space, name]) {
     const heldBy = held && toldOf(held);
     return html`<div class="head"><h1 tabindex="-1">${name}</h1>${isGone ? chip("unknown", "Gone") : state ? chip(state) : nothing}
         <p class="summary">${text(instance?.kind)} in <a href=${links.spoke(cluster)}>${cluster}</a>${namespace ? html`, namespace ${namespace}` : nothing}
-        ${instance ? html`<span class="quiet">· ${ago(instance.metadata?.creationTimestamp)} old</span>` : nothing}</p></div>
+        ${instance ? html`<span class="quiet">· created ${when(instance.metadata?.creationTimestamp)}</span>` : nothing}</p></div>
       ${refusal(error, name)}
       ${isGone && !error ? html`<p class="refusal" role="alert"><b>The instance is gone.</b> What is shown is what was last known of it.</p>` : nothing}
       ${why ? html`<p class="waits ${state}"><b>${text(why.reason)}</b> ${text(why.message)}${held ? html` <span class="quiet">First node in the way: <b>${held}</b>${heldBy ? html`, ${text(heldBy.reason)}${heldBy.message ? html`: ${text(heldBy.message)}` : nothing}` : nothing}.</span>` : nothing}</p>` : nothing}

@@ -3,7 +3,7 @@
 import { html, nothing } from "./vendor/lit-html.js";
 import { get, isFinal, query, waitAfter } from "./api.js";
 import { asked, choose, UNWATCHED_MS, watching } from "./kinds.js";
-import { bar, chip, links, list, notes, refusal, share, stateOfSpoke, text } from "./parts.js";
+import { bar, chip, isAway, links, list, notes, refusal, share, stateOfSpoke, text } from "./parts.js";
 import { stateOfDefinition } from "./definitions.js";
 
 export const title = () => "Matrix";
@@ -85,13 +85,13 @@ export function page(app) {
     return html`<small class=${isBehind ? "revision behind" : "revision"} title=${spoken}>${said}</small>`;
   };
 
-  const cell = (kind, cluster, latest) => {
+  const cell = (kind, cluster, latest, isStale) => {
     const { resource } = kind;
     const found = kind.cluster === "root" || kind.cluster === cluster ? cells.get(`${resource}/${cluster}`) : null;
     const counts = found?.counts;
     if (!counts) return html`<td class="none"><span class="quiet" aria-label="none">·</span></td>`;
     const look = counts.error ? "bad" : counts.ready === counts.total ? "" : "warn";
-    return html`<td class=${look}><a href=${links.instances({ kind: resource, cluster })} title="${counts.ready} of ${counts.total} ready, ${counts.error} in error">${share(counts)}${revision(found.revisions, latest)}${bar(counts)}</a></td>`;
+    return html`<td class="${look} ${isStale ? "stale" : ""}"><a href=${links.instances({ kind: resource, cluster })} title="${counts.ready} of ${counts.total} ready, ${counts.error} in error">${share(counts)}${revision(found.revisions, latest)}${bar(counts)}</a></td>`;
   };
 
   const render = () => {
@@ -100,12 +100,15 @@ export function page(app) {
       .sort((one, other) => one.localeCompare(other, "en", { numeric: true }));
     const of = ({ cluster, name }) => [...app.definitions.objects.values()].find((it) => text(it.metadata?.name) === name
       && (text(it.metadata?.annotations?.["kcp.io/cluster"]) || "root") === cluster);
+    const stateOf = (name) => {
+      const spoke = spokes.get(name);
+      return spoke && !spoke.hidden ? stateOfSpoke(spoke).state : null;
+    };
     return html`<div class="head"><h1 tabindex="-1">Matrix</h1><p class="summary">definitions by cluster: instances, or ready/all where some are not, and their revision</p></div>
       ${refusal(error, "instances")}${notes(answer, chosen.omitted)}
       ${chosen.kinds.length ? html`<div class="canvas" tabindex="0" role="group" aria-label="Matrix"><table class="matrix">
         <thead><tr><th scope="col">Definition</th><th scope="col" class="number">Revision</th>${clusters.map((name) => {
-          const spoke = spokes.get(name);
-          const state = spoke && !spoke.hidden ? stateOfSpoke(spoke).state : null;
+          const state = stateOf(name);
           return html`<th scope="col"><a href=${links.spoke(name)}>${name}</a>${state && state !== "ready" ? html`<br>${chip(state)}` : nothing}</th>`;
         })}</tr></thead>
         <tbody>${chosen.kinds.map((kind) => {
@@ -114,7 +117,7 @@ export function page(app) {
           const state = definition && stateOfDefinition(definition);
           return html`<tr><th scope="row">${kind.name ? html`<a href=${links.definition(kind.cluster, kind.name)}>${kind.kind}</a>` : kind.kind}
               ${state && state !== "ready" ? chip(state) : nothing}</th>
-            <td class="number">${latest}</td>${clusters.map((name) => cell(kind, name, latest))}</tr>`;
+            <td class="number">${latest}</td>${clusters.map((name) => cell(kind, name, latest, isAway(stateOf(name))))}</tr>`;
         })}</tbody></table></div>` : html`<p class="quiet">No definitions yet.</p>`}`;
   };
   begin();

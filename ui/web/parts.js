@@ -102,7 +102,7 @@ const SHARES = [["error", "bad"], ["inProgress", "busy"], ["deleting", "fade"], 
 /** A bar of counts by state. The numbers beside it say the same. */
 export const bar = (counts) => {
   const total = Number(counts?.total ?? 0);
-  if (!total) return html`<span class="bar empty" aria-hidden="true"></span>`;
+  if (!total) return html`<span class="bar" aria-hidden="true"></span>`;
   return html`<span class="bar" aria-hidden="true">${SHARES.map(([name, look]) => {
     const count = Number(counts[name] ?? 0);
     return count ? html`<i class=${look} .style=${`flex-grow:${count}`}></i>` : nothing;

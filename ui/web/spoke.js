@@ -91,7 +91,7 @@ export function page(app, [name]) {
       ${spoke && !spoke.hidden ? html`${facts(spoke)}` : nothing}
       <section><h2>Instances in error</h2>${isSilent ? html`<p class="quiet">Not known while the hub does not use the spoke.</p>` : html`${refusal(error, "instances")}${notes(errors, chosen.omitted)}${error ? nothing : failed()}`}</section>
       ${isSilent ? nothing : refusal(ledgerError, "the ledger")}
-      ${spoke && !spoke.hidden ? html`<section><h2>Conditions</h2>${conditions(spoke)}<h2>Events</h2>${refusal(eventsError, "events")}${eventsError ? nothing : eventTable(events)}</section>${source(spoke)}` : nothing}`;
+      ${spoke && !spoke.hidden ? html`<section><h2>Conditions</h2>${conditions(spoke)}</section><section><h2>Events</h2>${refusal(eventsError, "events")}${eventsError ? nothing : eventTable(events)}</section>${source(spoke)}` : nothing}`;
   };
   return { render, stop() { clearTimeout(due); ending.abort(); stopEvents(); } };
 }

@@ -674,6 +674,12 @@ async fn a_spoke_that_stops_turns_its_tile(scene: &mut Scene, tab: &mut Tab) {
         .await;
     assert_eq!(first, "east", "trouble first");
     look(tab, "fleet-trouble").await;
+    // The story: what was drawn for no instances at all was as high as a page without spokes.
+    let heights = "[...document.querySelectorAll('.tile .bar')].map((it) => it.offsetHeight)";
+    tab.until(&format!(
+        "{heights}.length === 3 && Math.max(...{heights}) < 10"
+    ))
+    .await;
     go(tab, "#/spokes/east").await;
     let event = "[...document.querySelectorAll('h2')].find((it) => it.textContent === 'Events')?.nextElementSibling?.textContent";
     tab.until(&format!("/NoAnswer/.test({event} ?? '')")).await;
