@@ -457,10 +457,12 @@ impl Arrived<'_> {
                 .any(|name| name.as_str().starts_with(IMPERSONATION_PREFIX))
     }
 
-    /// Whether the answer may hold Secrets: what is asked through a proxy is not known.
+    /// Whether the answer may hold Secrets. A backup does, which is no resource; what is asked through a proxy is not known.
     fn may_read_secrets(&self) -> bool {
-        self.info.is_some_and(|info| {
-            info.subresource == "proxy" || (info.group.is_empty() && info.resource == "secrets")
+        self.info.is_none_or(|info| {
+            !info.is_resource
+                || info.subresource == "proxy"
+                || (info.group.is_empty() && info.resource == "secrets")
         })
     }
 }

@@ -6,10 +6,10 @@
 //!          └─► later                                ──► queue (bounded) ──► whoever writes next, or the thread after a moment
 //! ```
 //!
-//! The request that made an event writes it, with those of all requests that could go on at that moment: a `write` to a regular file ends in the page cache, which outlives the process.
-//! Only where another request writes at the moment, the event waits for that one. What may block for as long as somebody
-//! else likes (a pipe, a terminal) is written by a thread. Events that nobody waits for share a `write`: alone, it takes
-//! longer than all else that an event costs.
+//! The request that made an event writes it, with those of all requests that could go on at that moment: a `write` to a
+//! regular file ends in the page cache, which outlives the process. Only where another request writes at the moment, the
+//! event waits for that one. What may block for as long as somebody else likes (a pipe, a terminal) is written by a thread.
+//! Events that nobody waits for share a `write`: alone, it takes longer than all else that an event costs.
 //!
 //! # Invariants
 //! - A line is written whole or not at all; what a crash has left of one is cut off at the next start.
@@ -111,8 +111,8 @@ enum Entry {
     Late(Box<dyn Late>),
 }
 
-/// An event that nobody waits for: it is made a line of when it is written. Whoever makes many of them has the code for it
-/// in the processor's caches; a request that comes alone has not, and would pay three times as much.
+/// An event that is made a line of when it is written. Whoever makes many of them has the code for it in the processor's caches; a
+/// request that comes alone has not, and would pay three times as much.
 pub(super) trait Late: std::fmt::Debug + Send {
     /// About how many bytes it takes.
     fn bytes(&self) -> usize;
@@ -221,25 +221,15 @@ impl Log {
             Some(Entry::Lines(lines)) => lines.extend_from_slice(line),
             Some(Entry::Late(_)) | None => state.queue.push(Entry::Lines(line.to_vec())),
         }
-        let batch = state.batch.get_or_insert_default();
-        batch.count.fetch_add(1, Ordering::Relaxed);
-        if when == When::Later {
-            shared.schedule(&mut state);
-            return Receipt::Done(Ok(()));
-        }
-        let batch = Arc::clone(batch);
+        let receipt = Shared::count_in(shared, &mut state, when);
         if is_own {
             state.writer = Writer::Somebody;
             drop(state);
             shared.drain(TURNS_MAX);
-        } else {
+        } else if when == When::AtOnce {
             shared.wake_writer(&mut state);
-            drop(state);
         }
-        Receipt::Queued(Queued {
-            batch,
-            shared: Arc::clone(shared),
-        })
+        receipt
     }
 
     /// Puts an event into the queue that is made a line of when it is written: by the thread, or by its receipt.
@@ -255,21 +245,12 @@ impl Log {
         }
         state.queue_bytes += bytes;
         state.queue.push(Entry::Late(event));
-        let batch = state.batch.get_or_insert_default();
-        batch.count.fetch_add(1, Ordering::Relaxed);
-        if when == When::Later {
-            shared.schedule(&mut state);
-            return Receipt::Done(Ok(()));
-        }
-        let batch = Arc::clone(batch);
-        if !shared.by_requests {
+        let receipt = Shared::count_in(shared, &mut state, when);
+        // Otherwise the receipt has it written.
+        if when == When::AtOnce && !shared.by_requests {
             shared.wake_writer(&mut state);
         }
-        drop(state);
-        Receipt::Queued(Queued {
-            batch,
-            shared: Arc::clone(shared),
-        })
+        receipt
     }
 
     /// Waits until everything is written that was appended before.
@@ -399,6 +380,20 @@ impl Shared {
                 None => self.wake.wait(&mut state),
             }
         }
+    }
+
+    /// Counts what was put into the queue, and has it written in time where nobody waits for it.
+    fn count_in(shared: &Arc<Self>, state: &mut State, when: When) -> Receipt {
+        let batch = state.batch.get_or_insert_default();
+        batch.count.fetch_add(1, Ordering::Relaxed);
+        if when == When::Later {
+            shared.schedule(state);
+            return Receipt::Done(Ok(()));
+        }
+        Receipt::Queued(Queued {
+            batch: Arc::clone(batch),
+            shared: Arc::clone(shared),
+        })
     }
 
     /// Whether something can be put into the queue; it is lost otherwise.

@@ -34,12 +34,10 @@ impl Hub {
     pub(super) async fn bootstrap(&self, cluster: &LogicalCluster) -> Result<(), BootstrapError> {
         let sender = self.in_process(UserInfo::system(USER));
         // Namespaces first: roles and bindings need none, but whoever sees the last of them may use the first.
-        let of_kro = if cluster.is_root() {
-            Vec::new()
-        } else {
-            bootstrap::kro_roles()
-        };
-        let objects = bootstrap::objects().into_iter().chain(of_kro);
+        let mut objects = bootstrap::objects();
+        if !cluster.is_root() {
+            objects.extend(bootstrap::kro_roles());
+        }
         let results: Vec<Result<(), BootstrapError>> = stream::iter(objects)
             .map(|object| create(&sender, cluster, object))
             .buffered(CONCURRENT_COUNT)
@@ -49,6 +47,7 @@ impl Hub {
         if cluster.is_root() {
             return Ok(());
         }
+        // Only now is its namespace there.
         create(&sender, cluster, api_service()).await
     }
 }
@@ -87,28 +86,8 @@ async fn create(
     } else {
         format!("{}{}", cluster.path_prefix(), bootstrap.path)
     };
-    let body = bootstrap.object.to_string();
-    match send(sender, Method::POST, &path, body).await {
-        201 | 409 => Ok(()),
-        // The address of a Service that is there is taken, which is looked at first.
-        422 if send(
-            sender,
-            Method::GET,
-            &format!("{path}/{name}"),
-            String::new(),
-        )
-        .await
-            == 200 =>
-        {
-            Ok(())
-        }
-        code => Err(BootstrapError { path, name, code }),
-    }
-}
-
-async fn send(sender: &InProcess, method: Method, path: &str, body: String) -> u16 {
-    let mut request = Request::new(RequestBody::full(body));
-    *request.method_mut() = method;
+    let mut request = Request::new(RequestBody::full(bootstrap.object.to_string()));
+    *request.method_mut() = Method::POST;
     *request.uri_mut() = path
         .parse()
         .expect("a cluster's name is a DNS label, and the rest is constant");
@@ -116,5 +95,9 @@ async fn send(sender: &InProcess, method: Method, path: &str, body: String) -> u
         header::CONTENT_TYPE,
         header::HeaderValue::from_static("application/json"),
     );
-    sender.send(request).await.status().as_u16()
+    let code = sender.send(request).await.status().as_u16();
+    match code {
+        201 | 409 => Ok(()),
+        _ => Err(BootstrapError { path, name, code }),
+    }
 }

@@ -229,18 +229,27 @@ fn allocate_address(
 ) -> Result<(), Status> {
     let asked = asked_address(&object["spec"])
         .map_err(|error| Status::invalid(&kind(), holder.name, vec![error]))?;
+    let has = live.and_then(address_in);
+    let is_taken = |address| holder.store.get(&address_key(holder, address)).is_some();
+    let first = address_of(FIRST);
     let address = match asked {
         Some(address) => address,
-        None if holder.namespace == "default" && holder.name == "kubernetes" => address_of(FIRST),
+        // Where the Service is there, it is its name that is refused.
+        None if holder.namespace == "default"
+            && holder.name == "kubernetes"
+            && (has == Some(first) || !is_taken(first)) =>
+        {
+            first
+        }
         None => free_address(holder)
             .ok_or_else(|| Status::internal("failed to allocate a serviceIP: range is full"))?,
     };
-    if live.and_then(address_in) != Some(address) {
-        let key = address_key(holder, address);
-        if holder.store.get(&key).is_some() {
+    if has != Some(address) {
+        if is_taken(address) {
             let error = not_allocated(address.into(), "provided IP is already allocated");
             return Err(Status::invalid(&kind(), holder.name, vec![error]));
         }
+        let key = address_key(holder, address);
         writes.push(Write::put(key, owner.as_bytes()).expecting(Expect::Absent));
     }
     let spec = &mut object["spec"];

@@ -216,15 +216,21 @@ async fn the_matrix_follows_a_revision(scene: &mut Scene, tab: &mut Tab) {
     tab.until(&format!("{REVISIONS} === 'r2,r2,r2'")).await;
 }
 
-/// Asks on the page of all definitions what a new one would do.
-async fn a_new_definition_is_previewed(tab: &mut Tab) {
-    go(tab, "#/definitions").await;
+/// Opens the form of a preview at a route, which is filled in with `part` then.
+async fn open_preview(tab: &mut Tab, route: &str, part: &str) {
+    go(tab, route).await;
     tab.until("document.querySelector('.preview summary')")
         .await;
     tab.eval("document.querySelector('.preview summary').click()")
         .await;
-    tab.until("document.querySelector('.preview textarea').value.includes('kind: Example')")
+    let area = "document.querySelector('.preview textarea')";
+    tab.until(&format!("{area}.value.includes({})", json!(part)))
         .await;
+}
+
+/// Asks on the page of all definitions what a new one would do.
+async fn a_new_definition_is_previewed(tab: &mut Tab) {
+    open_preview(tab, "#/definitions", "kind: Example").await;
     tab.eval("document.querySelector('.preview form').requestSubmit()")
         .await;
     tab.until(&shows("0 to create")).await;
@@ -232,13 +238,7 @@ async fn a_new_definition_is_previewed(tab: &mut Tab) {
 
 /// Asks on the page of a definition what a change of it would do.
 async fn a_change_is_previewed(tab: &mut Tab) {
-    go(tab, "#/definitions/root/webapp").await;
-    tab.until("document.querySelector('.preview summary')")
-        .await;
-    tab.eval("document.querySelector('.preview summary').click()")
-        .await;
-    tab.until("document.querySelector('.preview textarea').value.includes('targetPort: 8080')")
-        .await;
+    open_preview(tab, "#/definitions/root/webapp", "targetPort: 8080").await;
     tab.eval("(it => { it.value = it.value.replace('targetPort: 8080', 'targetPort: 9090'); })(document.querySelector('.preview textarea'))")
         .await;
     tab.eval("document.querySelector('.preview form').requestSubmit()")

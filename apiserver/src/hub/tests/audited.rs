@@ -210,10 +210,11 @@ async fn what_is_no_plain_read_is_recorded_before_its_answer() {
     let secrets = "/api/v1/namespaces/here/secrets";
     for round in 0..20 {
         let (read, next) = (format!("read-{round}"), format!("next-{round}"));
-        let (method, path_of, token, code) = match round % 4 {
+        let (method, path_of, token, code) = match round % 5 {
             0 => (Method::POST, MAPS, ADMIN, 201),
             1 => (Method::GET, MAPS, "nobody", 403),
             2 => (Method::GET, secrets, ADMIN, 200),
+            3 => (Method::GET, "/wheelhouse/backup", ADMIN, 200),
             _ => (Method::GET, "/api/v1/namespaces/here/none", ADMIN, 404),
         };
         let mut plain = request(&read, ADMIN, RequestBody::full(""));
