@@ -19,6 +19,7 @@ use crate::structural::{References, Schema, SharedNodes, parse_with};
 mod canonical;
 mod columns;
 mod defaults;
+pub(crate) mod descriptions;
 mod nulls;
 mod requirements;
 

@@ -1,8 +1,8 @@
 //! The OpenAPI v3 document of a group-version: what kubectl explains, and what it asks before it applies.
 //!
 //! A document lists the operations (with their kind, their action and the query parameters that say what the server can
-//! do) and the schemas (with the kinds that they are). Custom kinds keep the descriptions of their definition; built-in
-//! kinds have none. Built-in kinds alone take strategic merge patches.
+//! do) and the schemas (with the kinds that they are). Custom kinds keep the descriptions of their definition; those of
+//! built-in kinds are this project's own. Built-in kinds alone take strategic merge patches.
 //!
 //! Invariant: every reference in a document resolves in it.
 //!

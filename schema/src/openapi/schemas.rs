@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::paths::gvk_extension;
 use super::{PublishedKind, PublishedSchema, meta};
-use crate::builtin::{self, OBJECT_META};
+use crate::builtin::{self, OBJECT_META, descriptions};
 
 const GVK: &str = "x-kubernetes-group-version-kind";
 const PREFIX: &str = "#/components/schemas/";
@@ -29,8 +29,9 @@ pub(super) fn add(kind: &PublishedKind, schemas: &mut Schemas) {
     if let (Some(list_name), true) = (kind.list_name(), kind.can("list")) {
         let gvk =
             json!({"group": kind.gvk.group, "kind": kind.list_kind, "version": kind.gvk.version});
-        let list = json!({
+        let mut list = json!({
             "type": "object",
+            "description": format!("Objects of kind {}.", kind.gvk.kind),
             "required": ["items"],
             "properties": {
                 "apiVersion": {"type": "string"},
@@ -40,6 +41,10 @@ pub(super) fn add(kind: &PublishedKind, schemas: &mut Schemas) {
             },
             GVK: [gvk],
         });
+        let fields = list.get_mut("properties").and_then(Value::as_object_mut);
+        for (name, field) in fields.into_iter().flatten() {
+            describe(field, descriptions::of_common_field(name));
+        }
         schemas.insert(list_name, list);
     }
 }
@@ -98,10 +103,32 @@ pub(super) fn references(value: &Value, found: &mut BTreeSet<String>) {
 
 /// A definition of the data file as documents have it; an unknown one is an object of any content.
 fn published(name: &str) -> Value {
-    match builtin::definition_text(name) {
-        Some(definition) => expand(&definition),
-        None => json!({"type": "object"}),
+    let Some(definition) = builtin::definition_text(name) else {
+        return json!({"type": "object"});
+    };
+    let mut published = expand(&definition);
+    let Some(described) = descriptions::of_definition(name) else {
+        return published;
+    };
+    describe(&mut published, Some(described.text));
+    let fields = published
+        .get_mut("properties")
+        .and_then(Value::as_object_mut);
+    for (name, field) in fields.into_iter().flatten() {
+        describe(field, described.field(name));
     }
+    published
+}
+
+/// Adds what a schema means, unless it says so itself. Nothing beside a bare reference has a meaning.
+fn describe(schema: &mut Value, text: Option<&str>) {
+    let (Some(keywords), Some(text)) = (schema.as_object_mut(), text) else {
+        return;
+    };
+    if let Some(reference) = keywords.remove("$ref") {
+        keywords.insert("allOf".to_owned(), json!([{"$ref": reference}]));
+    }
+    keywords.entry("description").or_insert_with(|| json!(text));
 }
 
 fn expand(schema: &Value) -> Value {
@@ -190,10 +217,12 @@ fn resource_fields(schema: &mut Value) {
         return;
     };
     for name in ["apiVersion", "kind"] {
-        properties
+        let field = properties
             .entry(name)
             .or_insert_with(|| json!({"type": "string"}));
+        describe(field, descriptions::of_common_field(name));
     }
-    let metadata = json!({"allOf": [{"$ref": format!("{PREFIX}{OBJECT_META}")}]});
+    let mut metadata = json!({"allOf": [{"$ref": format!("{PREFIX}{OBJECT_META}")}]});
+    describe(&mut metadata, descriptions::of_common_field("metadata"));
     properties.insert("metadata".to_owned(), metadata);
 }

@@ -108,9 +108,11 @@ fn built_in_kinds_take_strategic_merges_and_refer_to_each_other() {
         spec["properties"]["strategy"]["allOf"][0]["$ref"],
         "#/components/schemas/io.k8s.api.apps.v1.DeploymentStrategy"
     );
+    assert!(spec["properties"]["strategy"]["description"].is_string());
+    assert!(spec["properties"]["replicas"]["description"].is_string());
     assert_eq!(
-        schemas["io.k8s.apimachinery.pkg.api.resource.Quantity"],
-        json!({"oneOf": [{"type": "string"}, {"type": "number"}]})
+        schemas["io.k8s.apimachinery.pkg.api.resource.Quantity"]["oneOf"],
+        json!([{"type": "string"}, {"type": "number"}])
     );
     assert_eq!(
         schemas["io.k8s.api.apps.v1.Deployment"]["x-kubernetes-group-version-kind"],

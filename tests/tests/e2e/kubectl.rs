@@ -17,6 +17,24 @@ async fn every_kubectl_verb_works_at_the_path() {
     }
 }
 
+/// Asks what fields mean, of a generated kind and of a built-in one.
+async fn explain(kubectl: &Kubectl) {
+    let explained = kubectl.must(&["explain", "webapp.spec"]).await;
+    assert!(
+        explained.contains("message") && explained.contains("<string>"),
+        "{explained}"
+    );
+    let explained = kubectl
+        .must(&["explain", "deployments.spec.strategy"])
+        .await;
+    let (head, fields) = explained.split_once("FIELDS:").expect("there are fields");
+    assert!(
+        head.contains("DESCRIPTION:") && !head.contains("<empty>"),
+        "{head}"
+    );
+    assert!(!fields.contains("<no description>"), "{fields}");
+}
+
 async fn surface(stage: &Stage, kubectl: Kubectl, name: &str) {
     let resources = kubectl.must(&["api-resources"]).await;
     for line in [
@@ -30,11 +48,7 @@ async fn surface(stage: &Stage, kubectl: Kubectl, name: &str) {
             "{line} in api-resources:\n{resources}"
         );
     }
-    let explained = kubectl.must(&["explain", "webapp.spec"]).await;
-    assert!(
-        explained.contains("message") && explained.contains("<string>"),
-        "{explained}"
-    );
+    explain(&kubectl).await;
 
     // Apply, watch from before it, and bring it to Ready.
     let mut watch = kubectl
