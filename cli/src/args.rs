@@ -517,6 +517,25 @@ pub(crate) enum Spoke {
     Abandon(SpokeAbandon),
     /// Take over what a kro ran in a spoke, without making or deleting anything there. Prints the plan; --yes carries it out.
     Migrate(SpokeMigrate),
+    /// Print the Secrets by which Argo CD knows the spokes as clusters, with the labels of the spokes.
+    ArgoCd(SpokeArgoCd),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SpokeArgoCd {
+    /// The spokes; all by default.
+    pub(crate) names: Vec<String>,
+    /// A file with the bearer token that Argo CD has at the hub; - reads standard input. It stands in the Secrets.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: PathBuf,
+    /// The URL at which Argo CD reaches the hub; by default that of the kubeconfig.
+    #[arg(long, value_name = "URL")]
+    pub(crate) hub_url: Option<String>,
+    /// The namespace of Argo CD.
+    #[arg(long, short, value_name = "N", default_value = "argocd")]
+    pub(crate) namespace: String,
+    #[command(flatten)]
+    pub(crate) hub: HubFlags,
 }
 
 #[derive(Debug, Args)]

@@ -1,5 +1,6 @@
 //! `wheelhouse spoke`: join, list, migrate and remove spokes, over the hub's API.
 
+mod argo_cd;
 mod migrate;
 
 use std::{collections::BTreeMap, time::Duration};
@@ -36,6 +37,7 @@ pub(crate) async fn run(arguments: args::Spoke) -> Result<()> {
         }
         args::Spoke::Abandon(abandon) => leave(&abandon.hub, &abandon.name, Some("abandon")).await,
         args::Spoke::Migrate(migrate) => migrate::run(migrate).await,
+        args::Spoke::ArgoCd(argo_cd) => argo_cd::run(argo_cd).await,
     }
 }
 

@@ -204,7 +204,7 @@ async fn executed(container: &Value, folder: &Scratch, local: &str) {
 async fn argo_cd(folder: &Scratch, kubeconfig: &Path, local: &str) {
     let admin = Kubectl::new(kubeconfig).server(local);
     admin
-        .apply("apiVersion: wheelhouse.dev/v1alpha1\nkind: Spoke\nmetadata: {name: east}\nspec: {provider: Embedded}\n")
+        .apply("apiVersion: wheelhouse.dev/v1alpha1\nkind: Spoke\nmetadata: {name: east, labels: {tier: test}}\nspec: {provider: Embedded}\n")
         .await;
     let path = format!("{local}/clusters/east");
     let cluster = Kubectl::new(kubeconfig).server(&path);
@@ -212,19 +212,7 @@ async fn argo_cd(folder: &Scratch, kubeconfig: &Path, local: &str) {
         cluster.run(&["get", "namespace", "default"]).await.ok()
     })
     .await;
-    let text = std::fs::read_to_string(kubeconfig).expect("it is there");
-    let config: Value = serde_saphyr::from_str(&text).expect("a kubeconfig");
-    let authority = config["clusters"][0]["cluster"]["certificate-authority-data"].as_str();
-    let secrets = shipped("argo-cd/clusters.yaml")
-        .replace("TOKEN", "argocd-token")
-        .replace("CADATA", authority.expect("an authority"));
-    let secret = &documents(&secrets)[0]["stringData"];
-    let server = secret["server"].as_str().expect("a server");
-    assert_eq!(
-        server.split_once("6443"),
-        Some(("https://wheelhouse.wheelhouse.svc:", "/clusters/east")),
-        "the Service of the manifests"
-    );
+    let secret = &cluster_secret(folder, kubeconfig, local).await["stringData"];
     let credential: Value = serde_json::from_str(secret["config"].as_str().expect("a text"))
         .expect("Argo CD reads JSON");
     let user = serde_json::json!({
@@ -261,6 +249,33 @@ async fn argo_cd(folder: &Scratch, kubeconfig: &Path, local: &str) {
         user.run(&create).await.ok()
     })
     .await;
+}
+
+/// Returns the Secret of Argo CD for the one spoke, as `wheelhouse spoke argo-cd` prints it.
+async fn cluster_secret(folder: &Scratch, kubeconfig: &Path, local: &str) -> Value {
+    let token = folder.write("argocd.token", "argocd-token\n");
+    let print = |file: &Path, more: &[&str]| {
+        let mut command = tokio::process::Command::new(assets::wheelhouse());
+        command.args(["spoke", "argo-cd", "--server", local, "--kubeconfig"]);
+        command.arg(kubeconfig).arg("--token-file").arg(file);
+        command.args(more).output()
+    };
+    let at = ["--hub-url", "https://wheelhouse.wheelhouse.svc:6443/"];
+    let printed = print(&token, &at).await.expect("it can be started");
+    assert!(printed.status.success(), "{printed:?}");
+    let list = documents(&String::from_utf8_lossy(&printed.stdout)).remove(0);
+    let secrets = list["items"].as_array().expect("a list");
+    assert_eq!(secrets.len(), 1, "one for each spoke: {list}");
+    let secret = secrets.first().expect("it is one");
+    assert_eq!(secret["metadata"]["labels"]["tier"], "test", "the Spoke's");
+    assert_eq!(
+        secret["stringData"]["server"], "https://wheelhouse.wheelhouse.svc:6443/clusters/east",
+        "the Service of the manifests"
+    );
+    let nobody = print(&token, &["west"]).await.expect("it can be started");
+    let told = String::from_utf8_lossy(&nobody.stderr).into_owned();
+    assert!(!nobody.status.success() && told.contains("west"), "{told}");
+    secret.clone()
 }
 
 /// The files that the README applies bring their workload to the cluster.

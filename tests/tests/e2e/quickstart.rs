@@ -144,6 +144,8 @@ impl Reader {
     /// Types a command and compares what it prints. What only looks may show later what the page shows.
     async fn enter(&mut self, command: &str, shown: &str) {
         self.typed_count += 1;
+        let hub = format!("127.0.0.1:{}", self.port);
+        let command = &command.replace(&format!("HUB:{PORT}"), &hub);
         if command.contains("wait --for=condition=Ready site/hello") {
             self.run_pods(command).await;
         }
@@ -239,15 +241,6 @@ impl Reader {
             kubectl.run(&established).await.ok()
         })
         .await;
-        let tokens =
-            std::fs::read_to_string(self.folder.file("tokens.csv")).expect("the page made it");
-        let (token, _) = tokens.split_once(',').expect("a token comes first");
-        let hub = format!("https://127.0.0.1:{}", self.port);
-        let clusters = shipped("argo-cd/clusters.yaml")
-            .replace("https://wheelhouse.wheelhouse.svc:6443", &hub)
-            .replace("TOKEN", token)
-            .replace("CADATA", self.printed.trim());
-        self.folder.write("clusters.yaml", clusters);
         let applications = shipped("argo-cd/applicationset.yaml");
         self.folder.write("applicationset.yaml", applications);
         self.shell

@@ -236,7 +236,7 @@ async fn argo_cd(kubectl: &Kubectl) {
     }
     served(kubectl, "applicationsets").await;
     kubectl.must(&["create", "namespace", "argocd"]).await;
-    for file in ["clusters", "applicationset", "access", "rights"] {
+    for file in ["applicationset", "access", "rights"] {
         let manifest = shipped(&format!("argo-cd/{file}.yaml"));
         admitted(kubectl, &manifest).await.expect(file);
     }

@@ -1,0 +1,157 @@
+//! `wheelhouse spoke argo-cd`: the Secrets by which Argo CD knows the spokes as clusters.
+//!
+//! Source: Argo CD `docs/operator-manual/declarative-setup.md`, "Clusters"; `util/db/cluster.go`.
+
+use std::{io::Read as _, path::Path};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    args,
+    connect::{self, HubConnection},
+    output::{self, Format},
+};
+
+/// What makes a Secret one of Argo CD's clusters.
+const SECRET_TYPE: (&str, &str) = ("argocd.argoproj.io/secret-type", "cluster");
+/// Who has made it: an ApplicationSet finds all of them by it.
+const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "wheelhouse");
+
+/// Prints the Secrets, one for each spoke.
+pub(super) async fn run(arguments: args::SpokeArgoCd) -> Result<()> {
+    let token = token(&arguments.token_file)?;
+    let hub = connect::hub(&arguments.hub).await?;
+    hub.require_itself()?;
+    let list = hub.spokes_list().await?;
+    let spokes = list["items"].as_array().map_or(&[][..], Vec::as_slice);
+    for name in &arguments.names {
+        if !spokes.iter().any(|spoke| api::meta::name(spoke) == name) {
+            hub.require_spoke(name).await?;
+        }
+    }
+    let wanted = spokes.iter().filter(|spoke| {
+        let name = api::meta::name(spoke);
+        arguments.names.is_empty() || arguments.names.iter().any(|it| it == name)
+    });
+    let parts = Parts {
+        hub: &hub,
+        url: arguments.hub_url.as_deref(),
+        namespace: &arguments.namespace,
+        token: &token,
+    };
+    let secrets = wanted.map(|spoke| parts.secret(spoke));
+    let secrets = secrets.collect::<Result<Vec<Value>>>()?;
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": secrets});
+    output::object(&list, Format::Yaml)
+}
+
+/// Reads a bearer token from a file, or from standard input where that is `-`.
+fn token(file: &Path) -> Result<String> {
+    let context = || format!("--token-file {}", file.display());
+    let mut text = String::new();
+    if file == Path::new("-") {
+        let read = std::io::stdin().read_to_string(&mut text);
+        read.with_context(context)?;
+    } else {
+        text = std::fs::read_to_string(file).with_context(context)?;
+    }
+    let token = text.trim();
+    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        bail!(
+            "--token-file {} holds no bearer token: want one line without spaces",
+            file.display()
+        );
+    }
+    Ok(token.to_owned())
+}
+
+/// What all Secrets have in common.
+struct Parts<'a> {
+    hub: &'a HubConnection,
+    url: Option<&'a str>,
+    namespace: &'a str,
+    token: &'a str,
+}
+
+// === impl Parts ===
+
+impl Parts<'_> {
+    fn secret(&self, spoke: &Value) -> Result<Value> {
+        let name = api::meta::name(spoke);
+        let cluster: api::LogicalCluster = name.parse().context("the name of a spoke")?;
+        let config = self.hub.kubeconfig_of(&cluster);
+        let reached = &config["clusters"][0]["cluster"];
+        let server = match self.url {
+            Some(url) => format!("{}{}", url.trim_end_matches('/'), cluster.path_prefix()),
+            None => reached["server"].as_str().unwrap_or_default().to_owned(),
+        };
+        let mut tls = Map::new();
+        let insecure = reached["insecure-skip-tls-verify"] == true;
+        tls.insert("insecure".to_owned(), json!(insecure));
+        for (field, from) in [
+            ("caData", "certificate-authority-data"),
+            ("serverName", "tls-server-name"),
+        ] {
+            if let Some(value) = reached[from].as_str() {
+                tls.insert(field.to_owned(), json!(value));
+            }
+        }
+        let credential = json!({"bearerToken": self.token, "tlsClientConfig": tls});
+        Ok(json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {
+                "name": format!("wheelhouse-{name}"),
+                "namespace": self.namespace,
+                "labels": labels(spoke),
+            },
+            "type": "Opaque",
+            "stringData": {"name": name, "server": server, "config": credential.to_string()},
+        }))
+    }
+}
+
+/// Returns the labels of a Secret: the Spoke's own, by which an ApplicationSet can select, and those that Argo CD and this command
+/// find it by. What the hub itself writes on Spokes stays there.
+fn labels(spoke: &Value) -> Map<String, Value> {
+    let own = spoke["metadata"]["labels"].as_object();
+    let own = own.into_iter().flatten().filter(|(key, _)| {
+        let domain = key.split_once('/').map_or("", |(domain, _)| domain);
+        !domain.ends_with(api::wheelhouse::GROUP)
+    });
+    let mut labels: Map<String, Value> = own
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    for (key, value) in [SECRET_TYPE, MANAGED_BY] {
+        labels.insert(key.to_owned(), json!(value));
+    }
+    labels
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_of_a_spoke_are_selected_by_and_take_no_place_of_argo_cds() {
+        let spoke = json!({"metadata": {"name": "east", "labels": {
+            "tier": "prod",
+            "wheelhouse.dev/hub": "1",
+            "internal.wheelhouse.dev/x": "1",
+            "argocd.argoproj.io/secret-type": "repository",
+        }}});
+        let expected = json!({
+            "tier": "prod",
+            "argocd.argoproj.io/secret-type": "cluster",
+            "app.kubernetes.io/managed-by": "wheelhouse",
+        });
+        assert_eq!(Value::Object(labels(&spoke)), expected);
+    }
+
+    #[test]
+    fn what_is_no_token_is_refused() {
+        let refused = token(Path::new("/dev/null")).expect_err("it is empty");
+        assert!(refused.to_string().contains("no bearer token"), "{refused}");
+    }
+}
