@@ -101,6 +101,15 @@ pub fn axe_core() -> Option<PathBuf> {
     found
 }
 
+/// Returns the program hadolint, from the variable that `hack/test` sets, or says visibly that it is absent.
+pub fn hadolint() -> Option<PathBuf> {
+    let found = std::env::var_os("WHEELHOUSE_HADOLINT").map(PathBuf::from);
+    if found.is_none() {
+        skipped("WHEELHOUSE_HADOLINT names no program; hack/hadolint installs it");
+    }
+    found
+}
+
 /// Says why a trial is skipped.
 pub fn skipped(why: &str) {
     tell(&format!("skipped: {why}"));

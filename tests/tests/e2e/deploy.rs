@@ -45,6 +45,35 @@ pub(crate) async fn manifests_are_admitted(kubectl: &Kubectl) {
     assert!(refused.contains("violates PodSecurity"), "{refused}");
 }
 
+#[test]
+fn the_container_file_has_no_faults() {
+    let Some(hadolint) = assets::hadolint() else {
+        return;
+    };
+    let folder = Scratch::new("hadolint");
+    let look = |text: &str| {
+        let file = folder.write("Containerfile", text);
+        let ran = Command::new(&hadolint).arg(file).output();
+        let ran = ran.expect("hadolint can be started");
+        (
+            ran.status.success(),
+            String::from_utf8_lossy(&ran.stdout).into_owned(),
+        )
+    };
+    let text = shipped("Containerfile");
+    let (is_clean, found) = look(&text);
+    assert!(is_clean, "{found}");
+    let (is_clean, found) = look(&text.replace("rust:1.95.0-alpine", "rust"));
+    assert!(
+        !is_clean && found.contains("DL3006"),
+        "an image without a tag: {found}"
+    );
+    assert!(
+        text.contains("\nUSER 65532:65532\n"),
+        "it runs as nobody's user"
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_hub_starts_as_the_manifests_start_it_and_serves_what_they_probe() {
     let objects = documents(&shipped("manifests/wheelhouse.yaml"));
