@@ -50,9 +50,32 @@ struct Place {
     cable: Cable,
 }
 
-/// Who was given which spoke, in the order of commits.
-#[derive(Debug, Clone, Default)]
-struct Terms(Arc<Mutex<BTreeMap<String, Vec<String>>>>);
+/// Who was given which spoke.
+#[derive(Clone)]
+struct Terms {
+    // Counts the writes of each spoke.
+    counters: Arc<BTreeMap<String, Counter>>,
+    seen: Arc<Mutex<Holders>>,
+}
+
+type Counter = Box<dyn Fn() -> usize + Send + Sync>;
+
+/// Who holds the spokes, and who held them.
+#[derive(Debug, Default)]
+struct Holders {
+    /// The terms of each spoke, in the order of commits.
+    terms: BTreeMap<String, Vec<Term>>,
+    /// The most that one ever held at a time.
+    most: usize,
+}
+
+/// The time for which one holds a spoke.
+#[derive(Debug)]
+struct Term {
+    holder: String,
+    /// How often the spoke had been written at the latest when it began.
+    begin: usize,
+}
 
 // === impl Place ===
 
@@ -67,8 +90,8 @@ impl Place {
 // === impl Terms ===
 
 impl Terms {
-    /// Follows the Leases from now on.
-    async fn follow(root: &Dynamic, tasks: &Tasks) -> Self {
+    /// Follows the Leases of the spokes from now on.
+    async fn follow(root: &Dynamic, spokes: &[FakeSpoke], tasks: &Tasks) -> Self {
         let leases = ("coordination.k8s.io", "v1", "leases");
         let source = reflector::Config {
             client: root.client().clone(),
@@ -78,7 +101,14 @@ impl Terms {
             name: "leases".to_owned(),
         };
         let mut events = reflector::start(source, tasks, tasks.child_token());
-        let terms = Self::default();
+        let counters = spokes.iter().map(|spoke| {
+            let counter: Counter = Box::new(spoke.counter());
+            (spoke.name().to_owned(), counter)
+        });
+        let terms = Self {
+            counters: Arc::new(counters.collect()),
+            seen: Arc::default(),
+        };
         let first = events.recv().await;
         terms.take(first.expect("they can be listed"));
         let follower = terms.clone();
@@ -104,30 +134,49 @@ impl Terms {
         };
         let value = lease.value().expect("it is an object");
         let holder = value["spec"]["holderIdentity"].as_str().unwrap_or_default();
-        let mut terms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let terms = terms.entry(spoke.to_owned()).or_default();
-        if !holder.is_empty() && terms.last().is_none_or(|last| last != holder) {
-            terms.push(holder.to_owned());
+        let begin = self.counters.get(spoke).map_or(0, |count| count());
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let terms = seen.terms.entry(spoke.to_owned()).or_default();
+        if holder.is_empty() || terms.last().is_some_and(|last| last.holder == holder) {
+            return;
         }
+        terms.push(Term {
+            holder: holder.to_owned(),
+            begin,
+        });
+        let last = seen.terms.values().filter_map(|terms| terms.last());
+        let held = last.filter(|term| term.holder == holder).count();
+        seen.most = seen.most.max(held);
+    }
+
+    /// Returns the most spokes that one replica ever held at a time.
+    fn most(&self) -> usize {
+        self.seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .most
     }
 
     /// Checks that each spoke was written by its holders in their order, since it had been written so often: no writer comes
-    /// back once another has written.
+    /// back once another has written, and none writes once another was seen to hold the spoke.
     fn prove(&self, spokes: &[FakeSpoke], before: &[usize]) -> Result<usize, String> {
-        let terms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let mut handover_count = 0;
         for (spoke, before) in spokes.iter().zip(before) {
             let none = Vec::new();
-            let holders = terms.get(spoke.name()).unwrap_or(&none);
+            let terms = seen.terms.get(spoke.name()).unwrap_or(&none);
             let mut at = 0;
-            let wrote = spoke.wrote().into_iter().skip(*before);
-            for wrote in wrote.filter(|it| it.agent != AGENT) {
+            let wrote = spoke.wrote().into_iter().enumerate().skip(*before);
+            for (index, wrote) in wrote.filter(|(_, it)| it.agent != AGENT) {
                 let writer = writer_of(&wrote.agent).ok_or_else(|| format!("{wrote:?}"))?;
-                let left = holders.get(at..).unwrap_or_default();
-                let Some(ahead) = left.iter().position(|holder| holder == writer) else {
+                let left = terms.get(at..).unwrap_or_default();
+                let ends = left.iter().skip(1).map(|next| next.begin);
+                let mut windows = left.iter().zip(ends.chain([usize::MAX]));
+                let ahead = windows.position(|(term, end)| term.holder == writer && index < end);
+                let Some(ahead) = ahead else {
                     let name = spoke.name();
                     return Err(format!(
-                        "{name}: {writer} wrote {} {} out of turn; holders were {holders:?}",
+                        "{name}: {writer} wrote {} {} out of turn, as number {index}; terms were {terms:?}",
                         wrote.method, wrote.path
                     ));
                 };
@@ -237,7 +286,7 @@ async fn r20_spokes_are_written_by_their_replica_alone_under_kills_hangs_and_cut
         )
         .await;
         let root = calls(&watcher).await;
-        let terms = Terms::follow(&root, &tasks).await;
+        let terms = Terms::follow(&root, &stage.spokes, &tasks).await;
         let written: Vec<usize> = stage.spokes.iter().map(|it| it.wrote().len()).collect();
         for number in 0..instance_count {
             stage.make(&root, &format!("before-{number}")).await;
@@ -257,6 +306,9 @@ async fn r20_spokes_are_written_by_their_replica_alone_under_kills_hangs_and_cut
         let handover_count = proven.unwrap_or_else(|broken| {
             panic!("{broken}\nrepeat it: {}", Trial("R20").repeat(seed));
         });
+        // One replica is away at a time, and the others have what it had.
+        let most = spoke_count.div_ceil(REPLICA_COUNT - 1) + 1;
+        assert!(terms.most() <= most, "one had {} spokes", terms.most());
         assert!(
             handover_count > 0,
             "spokes moved, and were written by others"
