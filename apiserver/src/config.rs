@@ -1,6 +1,6 @@
 //! What a hub is told at its start.
 
-use std::{fmt, net::IpAddr, path::PathBuf, time::Duration};
+use std::{fmt, net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use rand::{Rng as _, distr::Alphanumeric};
 use spokes::Dialer;
@@ -58,6 +58,20 @@ pub struct Config {
     pub dialer: Dialer,
     /// Whether syncers in processes of their own may come.
     pub syncers: Syncers,
+    /// The filter of the log, for `/debug/flags/log`; `None` has no such page.
+    pub log_filter: Option<Arc<dyn LogFilter>>,
+}
+
+/// The filter of a process's log.
+pub trait LogFilter: fmt::Debug + Send + Sync {
+    /// Returns it, in the syntax in which it is set.
+    fn get(&self) -> String;
+
+    /// Sets it.
+    ///
+    /// # Errors
+    /// Words about a text that is no filter; the one before stays.
+    fn set(&self, filter: &str) -> Result<(), String>;
 }
 
 /// Whether syncers in processes of their own may come.
@@ -256,6 +270,7 @@ impl Config {
             webhook_hosts: Vec::new(),
             dialer: Dialer::default(),
             syncers: Syncers::Refused,
+            log_filter: None,
         }
     }
 }

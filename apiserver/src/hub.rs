@@ -17,6 +17,7 @@
 
 mod bootstrap;
 mod deadline;
+mod debug;
 mod in_process;
 mod lifecycle;
 mod open;

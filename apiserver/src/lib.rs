@@ -76,8 +76,8 @@ pub mod audit;
 pub mod respond;
 
 pub use config::{
-    AdminToken, Anonymous, Config, EtcdConfig, IssuersConfig, OidcFlags, SignInConfig, StoreConfig,
-    Syncers, TokenWebhook,
+    AdminToken, Anonymous, Config, EtcdConfig, IssuersConfig, LogFilter, OidcFlags, SignInConfig,
+    StoreConfig, Syncers, TokenWebhook,
 };
 pub use hub::{AsCaller, Hub, Previewer};
 pub use request::share::Limits;

@@ -24,13 +24,14 @@ mod fair;
 mod room;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     hash::{BuildHasher as _, RandomState},
     net::IpAddr,
     sync::Arc,
 };
 
 use parking_lot::Mutex;
+use serde::Serialize;
 
 pub(crate) use fair::{Fair, Of};
 pub(crate) use room::{Room, Seat};
@@ -61,6 +62,27 @@ struct Key {
     uid: String,
     /// Where requests without credential come from.
     address: Option<IpAddr>,
+}
+
+/// What a user has now.
+#[derive(Debug, Serialize)]
+pub(crate) struct UserShare {
+    user: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    uid: String,
+    /// Where requests without credential come from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<IpAddr>,
+    #[serde(flatten)]
+    in_use: BTreeMap<&'static str, u32>,
+}
+
+// === impl UserShare ===
+
+impl UserShare {
+    fn sort_key(&self) -> (&str, &str, Option<IpAddr>) {
+        (&self.user, &self.uid, self.address)
+    }
 }
 
 // === impl Quotas ===
@@ -99,6 +121,22 @@ impl Quotas {
     pub(crate) fn counts(&self) -> ([(&'static str, u64); KIND_COUNT], usize) {
         let users = self.shards.iter().map(|shard| shard.lock().len()).sum();
         (self.totals.refused(), users)
+    }
+
+    /// Returns what each user has now, by name. A user without a request for a while is not among them.
+    pub(crate) fn users(&self) -> Vec<UserShare> {
+        let mut users: Vec<UserShare> = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            users.extend(shard.iter().map(|(key, share)| UserShare {
+                user: key.username.clone(),
+                uid: key.uid.clone(),
+                address: key.address,
+                in_use: share.in_use_by_kind(),
+            }));
+        }
+        users.sort_by(|left, right| left.sort_key().cmp(&right.sort_key()));
+        users
     }
 
     /// How many streams are open.

@@ -4,10 +4,12 @@ mod demo;
 
 use std::{
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
 use anyhow::{Context, Result};
+use apiserver::LogFilter;
 use client::{Answer, Dynamic, Endpoint, Force, Patch};
 use serde_json::{Value, json};
 
@@ -21,7 +23,7 @@ const DELETION_INTERVAL: Duration = Duration::from_millis(100);
 const SIMULATOR: &str = "system:wheelhouse:simulator";
 
 /// Runs until it is told to stop.
-pub(crate) async fn run(arguments: args::Dev) -> Result<()> {
+pub(crate) async fn run(arguments: args::Dev, log: Arc<dyn LogFilter>) -> Result<()> {
     let dir = &arguments.dir;
     std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     let mut config = apiserver::Config::new(dir.join("data"));
@@ -33,6 +35,7 @@ pub(crate) async fn run(arguments: args::Dev) -> Result<()> {
     });
     let token = apiserver::AdminToken::random();
     config.admin_token = Some(token.clone());
+    config.log_filter = Some(log);
     let mut switches = arguments.kro.switches();
     switches.gates.node_status.get_or_insert(true);
     let controllers = serve::Controllers {

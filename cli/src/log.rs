@@ -1,10 +1,10 @@
 //! What a process tells of itself: its log, and its traces.
 
-use std::{io::IsTerminal as _, path::PathBuf};
+use std::{fmt, io::IsTerminal as _, path::PathBuf, sync::Arc};
 
 use anyhow::Result;
 use clap::Args;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{EnvFilter, reload};
 
 /// Where spans are sent, with the name of kube-apiserver's flag.
 #[derive(Debug, Default, Args)]
@@ -19,7 +19,11 @@ pub(crate) struct Traces {
 #[must_use]
 pub(crate) struct Log {
     export: Option<traced::Export>,
+    filter: Arc<dyn apiserver::LogFilter>,
 }
+
+/// The filter, with the layer whose filter it is.
+struct Filter<S>(reload::Handle<EnvFilter, S>);
 
 /// Starts logging to standard error, at `level` unless the environment names another, and the export of spans, if it is asked for.
 ///
@@ -29,29 +33,38 @@ pub(crate) fn start(level: &str, traces: Option<(&Traces, &'static str)>) -> Res
     let file = traces
         .and_then(|(traces, service)| Some((traces.tracing_config_file.as_deref()?, service)));
     let Some((file, service)) = file else {
-        tracing_subscriber::fmt()
+        let log = tracing_subscriber::fmt()
             .with_env_filter(filter(level))
             .with_ansi(has_colours())
             .with_writer(std::io::stderr)
             .with_target(false)
-            .init();
-        return Ok(Log { export: None });
+            .with_filter_reloading();
+        let filter = Arc::new(Filter(log.reload_handle()));
+        log.init();
+        return Ok(Log {
+            export: None,
+            filter,
+        });
     };
-    let export = traced::start(level, file, service)?;
+    let (export, filter) = traced::start(level, file, service)?;
     Ok(Log {
         export: Some(export),
+        filter,
     })
 }
 
 #[cfg(feature = "otlp")]
 mod traced {
-    use std::path::Path;
+    use std::{path::Path, sync::Arc};
 
     use anyhow::{Context as _, Result};
     use telemetry::export::{self, Configuration};
     use tracing_subscriber::{
-        Layer as _, filter::FilterExt as _, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+        Layer as _, filter::FilterExt as _, layer::SubscriberExt as _, reload,
+        util::SubscriberInitExt as _,
     };
+
+    use super::Filter;
 
     /// The export of spans.
     pub(super) struct Export(export::Export);
@@ -63,29 +76,34 @@ mod traced {
         }
     }
 
-    pub(super) fn start(level: &str, file: &Path, service: &'static str) -> Result<Export> {
+    pub(super) fn start(
+        level: &str,
+        file: &Path,
+        service: &'static str,
+    ) -> Result<(Export, Arc<dyn apiserver::LogFilter>)> {
         let context = || format!("--tracing-config-file {}", file.display());
         let text = std::fs::read_to_string(file).with_context(context)?;
         let configuration = Configuration::parse(&text).with_context(context)?;
         let (spans, export) = export::start(&configuration, service).with_context(context)?;
+        let (filter, handle) = reload::Layer::new(super::filter(level));
         let lines = tracing_subscriber::fmt::layer()
             .with_ansi(super::has_colours())
             .with_writer(std::io::stderr)
             .with_target(false)
-            .with_filter(super::filter(level).and(export::lines()));
+            .with_filter(filter.and(export::lines()));
         tracing_subscriber::registry()
             .with(spans)
             .with(lines)
             .init();
         let endpoint = configuration.endpoint();
         tracing::info!(endpoint, "exporting spans");
-        Ok(Export(export))
+        Ok((Export(export), Arc::new(Filter(handle))))
     }
 }
 
 #[cfg(not(feature = "otlp"))]
 mod traced {
-    use std::path::Path;
+    use std::{path::Path, sync::Arc};
 
     use anyhow::{Result, bail};
 
@@ -98,7 +116,11 @@ mod traced {
         }
     }
 
-    pub(super) fn start(_level: &str, _file: &Path, _service: &'static str) -> Result<Export> {
+    pub(super) fn start(
+        _level: &str,
+        _file: &Path,
+        _service: &'static str,
+    ) -> Result<(Export, Arc<dyn apiserver::LogFilter>)> {
         bail!("--tracing-config-file: this binary was built without the feature otlp")
     }
 }
@@ -118,10 +140,35 @@ fn has_colours() -> bool {
 // === impl Log ===
 
 impl Log {
+    /// Returns the filter, which may be changed at any time.
+    pub(crate) fn filter(&self) -> Arc<dyn apiserver::LogFilter> {
+        Arc::clone(&self.filter)
+    }
+
     /// Sends the spans that are left, for some seconds at most.
     pub(crate) async fn end(self) {
         if let Some(export) = self.export {
             export.end().await;
         }
+    }
+}
+
+// === impl Filter ===
+
+impl<S> fmt::Debug for Filter<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Filter").finish_non_exhaustive()
+    }
+}
+
+impl<S: 'static> apiserver::LogFilter for Filter<S> {
+    fn get(&self) -> String {
+        self.0.with_current(ToString::to_string).unwrap_or_default()
+    }
+
+    fn set(&self, filter: &str) -> Result<(), String> {
+        let parsed = EnvFilter::builder().parse(filter);
+        let parsed = parsed.map_err(|error| error.to_string())?;
+        self.0.reload(parsed).map_err(|error| error.to_string())
     }
 }

@@ -37,9 +37,9 @@ fn main() -> ExitCode {
         let command = arguments.command;
         let log = log::start(command.log_level(), command.traces())?;
         let outcome = match command {
-            Command::Serve(serve) => serve::run(serve).await,
+            Command::Serve(serve) => serve::run(serve, log.filter()).await,
             Command::Syncer(syncer) => syncer_alone::run(syncer).await,
-            Command::Dev(dev) => dev::run(dev).await,
+            Command::Dev(dev) => dev::run(dev, log.filter()).await,
             Command::Spoke(spoke) => spoke::run(spoke).await,
             Command::Fleet(fleet) => fleet::run(fleet).await,
             Command::Kubeconfig(kubeconfig) => kubeconfig::run(kubeconfig).await,

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use api::{validation::is_label_value, wheelhouse::keys};
 use apiserver::{
-    EtcdConfig, Hub, IssuersConfig, OidcFlags, SignInConfig, StoreConfig, Syncers,
+    EtcdConfig, Hub, IssuersConfig, LogFilter, OidcFlags, SignInConfig, StoreConfig, Syncers,
     config::{Encryption, RequestHeaders, Reseal},
     offline,
     request::{HeaderNames, UserInfo},
@@ -20,7 +20,7 @@ use apiserver::{
 };
 use client::Bounds;
 use spokes::{AccessProviders, Dialer, Policy, Servers};
-use syncer::{Member, Publication, ShareMetrics, Switches};
+use syncer::{Member, Metrics, Publication, Switches, WorkMetrics};
 use tasks::{OnPanic, Tasks};
 use tokio::{
     net::{TcpListener, TcpSocket},
@@ -44,7 +44,7 @@ const GRACE: Duration = Duration::from_secs(5);
 const BACKLOG_COUNT_MAX: u32 = 4096;
 
 /// What a syncer is told.
-type Settings = (syncer::Brake, Switches, Option<Publication>);
+type Settings = (syncer::Brake, Switches, Option<Publication>, WorkMetrics);
 
 /// A running hub, with its syncer.
 pub(crate) struct Running {
@@ -58,8 +58,9 @@ pub(crate) struct Running {
 }
 
 /// Runs a hub until it is told to stop.
-pub(crate) async fn run(mut arguments: args::Serve) -> Result<()> {
+pub(crate) async fn run(mut arguments: args::Serve, log: Arc<dyn LogFilter>) -> Result<()> {
     let mut config = apiserver::Config::new(&arguments.data_dir);
+    config.log_filter = Some(log);
     config.client_ca_file = arguments.certificates.client_ca_file.take();
     config.serving = serving_of(arguments.certificates);
     config.token_file = arguments.token_auth_file;
@@ -414,17 +415,17 @@ pub(crate) async fn start(
         server_name: hub.pki().server_name().map(str::to_owned),
     });
     set_previewer(&hub, brake, &switches);
-    let metrics = ShareMetrics::default();
+    let metrics = Metrics::default();
     hub.set_other_metrics(Box::new(metrics.clone()));
     let drain = CancellationToken::new();
     let serving = {
         let (hub, drain) = (hub.clone(), drain.clone());
         tasks.spawn("serve", async move { hub.serve(listener, drain).await })
     };
-    let settings = (brake, switches, publication);
+    let settings = (brake, switches, publication, metrics.work);
     match (hub.is_alone(), work) {
         (true, Work::All) => look_after_all(&hub, settings, &tasks),
-        (false, Work::All) => take_part(&hub, settings, metrics, &tasks),
+        (false, Work::All) => take_part(&hub, settings, metrics.share, &tasks),
         (_, Work::Answers) => {}
     }
     if !hub.is_alone() {
@@ -498,8 +499,8 @@ fn take_turns(hub: &Hub, tasks: &Tasks) {
 /// Takes part in the work that syncers share.
 fn take_part(
     hub: &Hub,
-    (brake, switches, publication): Settings,
-    metrics: ShareMetrics,
+    (brake, switches, publication, work): Settings,
+    metrics: syncer::ShareMetrics,
     tasks: &Tasks,
 ) {
     let leases = client(hub, SHARING_USER);
@@ -510,7 +511,7 @@ fn take_part(
         metrics,
         move || looked_at.epoch(),
         move |tasks, member| {
-            let settings = (brake, switches.clone(), publication.clone());
+            let settings = (brake, switches.clone(), publication.clone(), work.clone());
             start_syncer(&live, settings, Some(member), tasks);
         },
     );
@@ -520,7 +521,7 @@ fn take_part(
 
 fn start_syncer(
     hub: &Hub,
-    (brake, switches, publication): Settings,
+    (brake, switches, publication, metrics): Settings,
     sharing: Option<Member>,
     tasks: &Tasks,
 ) {
@@ -531,6 +532,7 @@ fn start_syncer(
         switches,
         spokes: hub.spokes().clone(),
         publication,
+        metrics,
         sharing,
     };
     syncer::start(config, tasks);

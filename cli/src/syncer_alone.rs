@@ -17,7 +17,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use apiserver::side::{Check, Pages};
 use spokes::Spokes;
-use syncer::{Publication, ShareMetrics};
+use syncer::{Metrics, Publication, WorkMetrics};
 use tasks::{OnPanic, Tasks};
 use tokio::{net::TcpListener, time::sleep};
 use tracing::{info, warn};
@@ -34,7 +34,10 @@ const GRACE: Duration = Duration::from_secs(5);
 pub(crate) async fn run(arguments: args::Syncer) -> Result<()> {
     let dialer = serve::dialer(&arguments.syncing.spokes)?;
     let tasks = Tasks::new();
-    let metrics = ShareMetrics::default();
+    let metrics = Metrics {
+        work: WorkMetrics::without_names(),
+        ..Metrics::default()
+    };
     let answers = Arc::new(AtomicBool::new(false));
     serve_pages(arguments.metrics_bind_address, &metrics, &answers, &tasks).await?;
     // One for both waits: a signal between two would be lost.
@@ -66,6 +69,7 @@ pub(crate) async fn run(arguments: args::Syncer) -> Result<()> {
         credential.follow(hub_id.clone(), tasks.child_token()),
     );
     let leases = client.clone();
+    let work = metrics.work.clone();
     let live = move |tasks: &Tasks, member| {
         let config = syncer::Config {
             hub: client.clone(),
@@ -74,12 +78,13 @@ pub(crate) async fn run(arguments: args::Syncer) -> Result<()> {
             switches: switches.clone(),
             spokes: spokes.clone(),
             publication: publication.clone(),
+            metrics: work.clone(),
             sharing: Some(member),
         };
         syncer::start(config, tasks);
     };
     // The versions of its own Lease tell whether history was set back.
-    let shared = syncer::run_shared(leases, tasks.clone(), metrics, || 0, live);
+    let shared = syncer::run_shared(leases, tasks.clone(), metrics.share, || 0, live);
     tasks.spawn_with("shared-work", OnPanic::ShutDown, shared);
     info!(hub = server, "ready");
     let ended = tasks.token();
@@ -97,14 +102,14 @@ pub(crate) async fn run(arguments: args::Syncer) -> Result<()> {
 /// Serves health and metrics. The process is ready once the hub has answered, and while it takes part in the work.
 async fn serve_pages(
     address: SocketAddr,
-    metrics: &ShareMetrics,
+    metrics: &Metrics,
     answers: &Arc<AtomicBool>,
     tasks: &Tasks,
 ) -> Result<()> {
     let context = || format!("cannot listen on {address} (--metrics-bind-address)");
     let listener = TcpListener::bind(address).await.with_context(context)?;
     let address = listener.local_addr().with_context(context)?;
-    let (of_share, answers) = (metrics.clone(), Arc::clone(answers));
+    let (of_share, answers) = (metrics.share.clone(), Arc::clone(answers));
     let checks = move || {
         let check = |name, is_good: bool, failure: &str| Check {
             name,

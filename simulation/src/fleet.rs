@@ -114,6 +114,7 @@ impl Fleet {
             brake: syncer::Brake::default(),
             spokes: hub.spokes().clone(),
             publication: None,
+            metrics: syncer::WorkMetrics::default(),
             sharing: None,
         };
         syncer::start(config, &tasks);

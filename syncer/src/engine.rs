@@ -10,10 +10,13 @@ use spokes::{Identities, Spokes};
 use tasks::{Tasks, WorkQueue};
 use tokio::sync::Semaphore;
 
-use crate::state::{
-    brake::Brake, definitions::Definitions, fleet::Fleet, instances::InstanceCache,
-    keys::InstanceKey, restored::Restored, served::DefinitionKey, shares::Shares,
-    switches::Switchboard, target::Target, turns::Turns,
+use crate::{
+    metrics::WorkMetrics,
+    state::{
+        brake::Brake, definitions::Definitions, fleet::Fleet, instances::InstanceCache,
+        keys::InstanceKey, restored::Restored, served::DefinitionKey, shares::Shares,
+        switches::Switchboard, target::Target, turns::Turns,
+    },
 };
 
 /// How long counts of instances may change before a Spoke's status is written once.
@@ -59,6 +62,8 @@ pub(crate) struct Engine {
     pub(crate) brake: Brake,
     /// Turns of targets to plan what takes long.
     pub(crate) planning: Semaphore,
+    /// What is counted of the work.
+    pub(crate) metrics: WorkMetrics,
     /// All tasks of the syncer.
     pub(crate) tasks: Tasks,
 }

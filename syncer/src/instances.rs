@@ -28,6 +28,7 @@ use std::sync::Arc;
 
 use api::{GroupKind, GroupResource, GroupVersionResource, LogicalCluster};
 use client::reflector::{self, Event, RawObject};
+use tokio::time::Instant;
 use tracing::{Instrument as _, Span, debug, debug_span, warn};
 
 use crate::{
@@ -182,7 +183,10 @@ pub(crate) fn start_workers(engine: &Arc<Engine>, target: &Arc<Target>) {
                 let traced = traced(&engine, cluster, &key);
                 // Boxed: what waits for work takes no room for it, and there are many workers.
                 let reconcile = Box::pin(reconcile::run(&engine, &target, &key));
-                reconcile.instrument(traced).instrument(span).await;
+                let begun = Instant::now();
+                let end = reconcile.instrument(traced).instrument(span).await;
+                let failed = end == reconcile::End::Failed;
+                engine.metrics.reconciled(cluster, begun.elapsed(), failed);
                 target.queue.done(&key);
             }
         });

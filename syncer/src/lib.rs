@@ -8,7 +8,7 @@
 //! state, the queues and the hub. On top the controllers: [`spokes`] (a target for each connected spoke),
 //! [`definitions`] (RGD to GraphRevision to CRD), [`instances`] (from an instance to its children and back), [`accounts`]
 //! (what the hub's own namespaces need), and what they have in common: [`acting`] (in whose name), [`restoring`],
-//! [`finalizers`], [`resources`], [`spans`]. [`sharing`] decides which of it this process does, where there are several. A controller asks another one for work by a queue of the engine.
+//! [`finalizers`], [`metrics`], [`resources`], [`spans`]. [`sharing`] decides which of it this process does, where there are several. A controller asks another one for work by a queue of the engine.
 //!
 //! **Invariant:** nothing is deleted because a read failed, was partial, or discovery shrank.
 //! **Invariant:** after a restore nothing is deleted in a spoke before it is confirmed ([`restoring`]).
@@ -20,6 +20,7 @@ mod definitions;
 mod engine;
 mod finalizers;
 mod instances;
+mod metrics;
 mod preview;
 mod resources;
 mod restoring;
@@ -39,8 +40,11 @@ use client::Dynamic;
 use tasks::Tasks;
 use tokio::sync::Semaphore;
 
+pub use self::metrics::WorkMetrics;
 pub use self::preview::Previewer;
-pub use self::sharing::{Member, ShareMetrics, others_ended, run as run_shared, run_elected};
+pub use self::sharing::{
+    Member, Metrics, ShareMetrics, others_ended, run as run_shared, run_elected,
+};
 pub use self::spokes::Publication;
 pub use crate::state::{brake::Brake, switches::Switches};
 use crate::{
@@ -67,6 +71,8 @@ pub struct Config {
     pub spokes: Spokes,
     /// Where the spokes are published as ClusterProfiles, if they are.
     pub publication: Option<Publication>,
+    /// What is counted of the work.
+    pub metrics: WorkMetrics,
     /// How the fleet is shared with other replicas; `None` where this process is alone, and looks after everything.
     pub sharing: Option<Member>,
 }
@@ -137,6 +143,7 @@ fn engine_of(config: Config, is_shared: bool, tasks: &Tasks) -> Arc<Engine> {
         turns: Arc::default(),
         mirror_turns: Arc::default(),
         planning: Semaphore::new(engine::LONG_PLANS_MAX),
+        metrics: config.metrics,
         tasks: tasks.clone(),
     })
 }

@@ -40,7 +40,7 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 pub use member::Member;
-pub use metrics::ShareMetrics;
+pub use metrics::{Metrics, ShareMetrics};
 
 use self::{lease::Lease, member::LEASE_DURATION, metrics::Change, view::View};
 use crate::{Publication, definitions, engine::Engine, spokes};

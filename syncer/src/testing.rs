@@ -269,6 +269,7 @@ impl World {
         let (hub, spoke): (Arc<Server>, Arc<Server>) = Default::default();
         let tasks = Tasks::new();
         let config = Config {
+            metrics: crate::WorkMetrics::default(),
             hub: hub.client(),
             hub_id: "hub-a".to_owned(),
             brake: Brake::default(),

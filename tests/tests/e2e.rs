@@ -9,6 +9,7 @@ mod e2e {
     mod clients;
     mod conflict;
     mod crash;
+    pub(crate) mod debug;
     mod deletion;
     pub(crate) mod deploy;
     mod dev;

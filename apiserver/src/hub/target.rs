@@ -10,7 +10,7 @@ use api::{
 };
 use http::{Method, request::Parts};
 
-use super::{Hub, preview, syncers};
+use super::{Hub, debug, preview, syncers};
 use crate::{
     authenticate::ServiceAccounts,
     authorize::{Authorized, Judge},
@@ -43,6 +43,8 @@ pub(super) enum Target {
     Backup,
     /// What syncers are told of the hub.
     Syncer,
+    /// What operators look at in the process.
+    Debug,
     /// The authorizer.
     Review(Review),
     /// Who previews definitions, as the caller ([`Hub::preview`]).
@@ -107,6 +109,9 @@ impl Target {
         if syncers::is_asked_for(info) {
             return Self::Syncer;
         }
+        if debug::is_asked_for(info) {
+            return Self::Debug;
+        }
         if kind == ClusterKind::Composite && !is_of_process(&info.path) {
             return Self::Spoke;
         }
@@ -144,6 +149,7 @@ impl Target {
             Self::Page
             | Self::Backup
             | Self::Syncer
+            | Self::Debug
             | Self::Review(_)
             | Self::Preview
             | Self::Token(_)
@@ -191,6 +197,15 @@ impl Target {
                 Box::pin(parts.backups.serve(&parts.authorizer, request)).await
             }
             Self::Syncer => syncers::serve(hub.id(), request),
+            Self::Debug => {
+                let parts = &hub.parts;
+                let pages = debug::Debug {
+                    log: parts.config.log_filter.as_deref(),
+                    tasks: parts.metrics.tasks(),
+                    quotas: &parts.quotas,
+                };
+                Box::pin(pages.serve(request, body)).await
+            }
             Self::Review(review) => {
                 let parts = &hub.parts;
                 let (authorizer, authenticator) = (&parts.authorizer, &parts.authenticator);

@@ -6,6 +6,7 @@
 //! - A limit of all users together refuses nobody who has less than a fair part.
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc, LazyLock,
         atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
@@ -180,7 +181,7 @@ impl Totals {
 
     /// Returns how often something was refused, by kind.
     pub(crate) fn refused(&self) -> [(&'static str, u64); KIND_COUNT] {
-        [Kind::Connection, Kind::Watch, Kind::Request, Kind::Stream].map(|kind| {
+        Kind::ALL.map(|kind| {
             let count = self.refused[kind.index()].load(Ordering::Relaxed);
             (kind.name(), count)
         })
@@ -224,6 +225,14 @@ impl Crowd {
 // === impl Share ===
 
 impl Share {
+    /// Returns how much the user has of each kind.
+    pub(crate) fn in_use_by_kind(&self) -> BTreeMap<&'static str, u32> {
+        let counts = Kind::ALL.iter().zip(&self.in_use);
+        counts
+            .map(|(kind, count)| (kind.name(), count.load(Ordering::Acquire)))
+            .collect()
+    }
+
     pub(crate) fn new(totals: &Arc<Totals>) -> Self {
         Self {
             in_use: Default::default(),
@@ -369,6 +378,9 @@ impl Drop for Permit {
 // === impl Kind ===
 
 impl Kind {
+    /// All of them, in the order in which they are counted.
+    const ALL: [Self; KIND_COUNT] = [Self::Connection, Self::Watch, Self::Request, Self::Stream];
+
     const fn index(self) -> usize {
         match self {
             Self::Connection => 0,

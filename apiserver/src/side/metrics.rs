@@ -87,6 +87,11 @@ impl Metrics {
         &self.requests
     }
 
+    /// The tasks of the process.
+    pub(crate) fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
     /// Exposes what else counts in the process. The first one stays.
     pub(crate) fn set_others(&self, others: Box<dyn Collector>) {
         let _already_set = self.others.0.set(others);

@@ -19,6 +19,7 @@ use graph::{
     definition_conditions as marks,
 };
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::{
@@ -173,7 +174,9 @@ async fn end(
     leaving.delete(engine).await?;
     revisions::collect(engine, key, revisions, Keep::None).await?;
     claims::release(engine, key, None).await?;
-    release(engine, key, object).await
+    release(engine, key, object).await?;
+    engine.metrics.of(&key.cluster).definition_deleted();
+    Ok(())
 }
 
 /// Whether a definition is between a kro and the hub: neither runs it.
@@ -241,8 +244,11 @@ fn compile(
     fetched: &resolving::Fetched,
 ) -> Compiled {
     let options = engine.switches.of(&key.cluster).settings.compile;
+    let begun = Instant::now();
     let compiled = fetched
         .compile(|schemas| graph::compile_with(&definition.spec, &key.name, schemas, &options));
+    let (cluster, took) = (&key.cluster, begun.elapsed());
+    engine.metrics.built(cluster, took, compiled.is_err());
     match compiled {
         Ok((graph, view)) => {
             engine.definitions.note_view(key, view);
@@ -317,6 +323,7 @@ async fn record(
         .unwrap_or_default();
     let number = issued.max(revisions.last().map_or(0, |latest| latest.number)) + 1;
     revisions::issue(engine, key, object, graph, number).await?;
+    engine.metrics.of(&key.cluster).revision_issued();
     info!(cluster = %key.cluster, name = key.name, revision = number, "created a revision of a definition");
     Ok(number)
 }
@@ -566,10 +573,14 @@ async fn write_status(
         .patch(&endpoint, &key.name, Some("status"), patch)
         .await
     {
-        Ok(_) => Ok(()),
-        Err(error) if error.is_not_found() => Ok(()),
-        Err(error) => Err(error),
+        Ok(_) => {}
+        Err(error) if error.is_not_found() => return Ok(()),
+        Err(error) => return Err(error),
     }
+    let (before, now) = (object["status"]["state"].as_str(), status["state"].as_str());
+    let counts = engine.metrics.of(&key.cluster);
+    counts.definition_state(before, now);
+    Ok(())
 }
 
 #[cfg(test)]

@@ -232,6 +232,9 @@ pub(crate) async fn collect(
     for revision in staying.take(surplus) {
         let request = DeleteRequest::default();
         match engine.hub.delete(&endpoint, &revision.name, &request).await {
+            Ok(_) if matches!(keep, Keep::Newest) => {
+                engine.metrics.of(&key.cluster).revision_collected();
+            }
             Ok(_) => {}
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(error),

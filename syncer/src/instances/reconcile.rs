@@ -46,8 +46,15 @@ struct Outcome {
     mirrored: Option<Result<(), Pause>>,
 }
 
+/// Whether a reconcile has to be tried again because something failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Done,
+    Failed,
+}
+
 /// Reconciles an instance and arranges what is to follow.
-pub(crate) async fn run(engine: &Arc<Engine>, target: &Arc<Target>, key: &InstanceKey) {
+pub(crate) async fn run(engine: &Arc<Engine>, target: &Arc<Target>, key: &InstanceKey) -> End {
     let Some(object) = engine.instances.get(&target.cluster, key) else {
         target.forget_instance(key);
         for freed in target.pruning.forget(key, engine.brake) {
@@ -55,13 +62,13 @@ pub(crate) async fn run(engine: &Arc<Engine>, target: &Arc<Target>, key: &Instan
         }
         target.externals.forget(key);
         orphans::remove(engine, target, key).await;
-        return;
+        return End::Done;
     };
     let instance = match object.value() {
         Ok(instance) => instance,
         Err(error) => {
             warn!(cluster = %target.cluster, key = %key, %error, "instance is not valid JSON");
-            return;
+            return End::Failed;
         }
     };
     let memory = target.recall(key, &object.uid);
@@ -90,6 +97,7 @@ pub(crate) async fn run(engine: &Arc<Engine>, target: &Arc<Target>, key: &Instan
     work.memory.failure_count = failure
         .as_ref()
         .map_or(0, |_| work.memory.failure_count + 1);
+    let end = failure.as_ref().map_or(End::Done, |_| End::Failed);
     if let Some(reason) = failure {
         let attempt = work.memory.failure_count;
         debug!(cluster = %target.cluster, key = %key, attempt, reason, "reconcile failed");
@@ -97,6 +105,7 @@ pub(crate) async fn run(engine: &Arc<Engine>, target: &Arc<Target>, key: &Instan
         target.retry(key, attempt);
     }
     target.remember(key, work.memory);
+    end
 }
 
 // === impl Work ===

@@ -46,7 +46,12 @@ async fn put(work: &mut Work<'_>, wanted: &Value, patch: &Value) -> Result<(), P
         .patch(&endpoint, name, Some("status"), Patch::Json(patch))
         .await;
     match answer {
-        Ok(instance) => work.instance = instance,
+        Ok(instance) => {
+            let (before, now) = (state(&work.instance["status"]), state(wanted));
+            let counts = work.engine.metrics.of(&work.target.cluster);
+            counts.instance_state(before, now);
+            work.instance = instance;
+        }
         Err(error) if error.is_not_found() => return Ok(()),
         Err(error) => return Err(error.into()),
     }
@@ -56,6 +61,10 @@ async fn put(work: &mut Work<'_>, wanted: &Value, patch: &Value) -> Result<(), P
         super::mirror::note_status(work.target, work.key);
     }
     Ok(())
+}
+
+fn state(status: &Value) -> Option<&str> {
+    status["state"].as_str()
 }
 
 /// Reports in the status that nothing can be done for the instance, and why.

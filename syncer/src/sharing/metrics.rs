@@ -8,6 +8,8 @@ use prometheus_client::{
     metrics::{MetricType, counter::Counter, family::Family, gauge::Gauge},
 };
 
+use crate::metrics::WorkMetrics;
+
 /// How a cluster came to a process, or left it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Change {
@@ -33,6 +35,15 @@ pub struct ShareMetrics {
     spokes: Gauge,
     handovers: Family<ChangeLabel, Counter>,
     failed_renewals: Counter,
+}
+
+/// What a process counts of its share of the fleet and of its work. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Metrics {
+    /// Its share.
+    pub share: ShareMetrics,
+    /// Its work.
+    pub work: WorkMetrics,
 }
 
 // === impl ShareMetrics ===
@@ -88,8 +99,15 @@ impl Default for ShareMetrics {
     }
 }
 
-impl Collector for ShareMetrics {
+impl Collector for Metrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        self.share.encode_with(&mut encoder)?;
+        self.work.encode_with(&mut encoder)
+    }
+}
+
+impl ShareMetrics {
+    fn encode_with(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let mut encode = |name, help, kind, metric: &dyn EncodeMetric| {
             metric.encode(encoder.encode_descriptor(name, help, None, kind)?)
         };

@@ -42,6 +42,7 @@ pub(super) async fn run(engine: &Arc<Engine>, cluster: &LogicalCluster) {
         None => {
             engine.fleet.disconnect(cluster);
             engine.switches.forget(cluster);
+            engine.metrics.forget(cluster);
             if engine.shares.hold(&LogicalCluster::root()) {
                 found::make(engine, cluster).await
             } else {

@@ -1,7 +1,7 @@
 //! The fleet as a scraper sees it: what the Spokes of root say of their clusters.
 //!
 //! # Invariants
-//! - A label `spoke` is a name of a Spoke, which administrators choose and the API server has validated. Nothing that a spoke says is a
+//! - A label `cluster` is a name of a Spoke, which administrators choose and the API server has validated. Nothing that a spoke says is a
 //!   label. At most [`SPOKES_MAX`] of them are shown.
 
 use std::{fmt, sync::Arc};
@@ -64,7 +64,7 @@ impl Collector for Fleet {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             for row in &rows {
                 if let Some(value) = value(row) {
-                    let labels = [("spoke", row.name.as_str())];
+                    let labels = [("cluster", row.name.as_str())];
                     family.encode_family(&labels)?.encode_gauge(&value)?;
                 }
             }
@@ -98,7 +98,7 @@ impl Collector for Fleet {
         )?;
         for row in &rows {
             for (state, count) in row.counts() {
-                let labels = [("spoke", row.name.as_str()), ("state", state)];
+                let labels = [("cluster", row.name.as_str()), ("state", state)];
                 family.encode_family(&labels)?.encode_gauge(&count)?;
             }
         }
@@ -110,7 +110,7 @@ impl Collector for Fleet {
         )?;
         for row in &rows {
             for (due, count) in [("now", row.queue.ready), ("later", row.queue.later)] {
-                let labels = [("spoke", row.name.as_str()), ("due", due)];
+                let labels = [("cluster", row.name.as_str()), ("due", due)];
                 family.encode_family(&labels)?.encode_gauge(&count)?;
             }
         }
