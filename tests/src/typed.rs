@@ -62,6 +62,54 @@ pub fn steps(page: &str) -> Vec<Step> {
     steps
 }
 
+/// Returns the commands of a page of Markdown, in its order: those after a prompt in blocks of `console`, and the lines of blocks of
+/// `sh`. A command goes on after a backslash, and a block with a here document is one command. Comments are no part of it.
+///
+/// # Panics
+///
+/// At a block of `console` that does not begin with a prompt.
+pub fn commands(page: &str) -> Vec<String> {
+    let mut commands = Vec::new();
+    let mut lines = page.lines().map(str::trim_start);
+    while let Some(line) = lines.next() {
+        let language = match line.strip_prefix("```") {
+            Some(language) if !language.is_empty() => language,
+            Some(_) | None => continue,
+        };
+        let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+        let prompt = match language {
+            "console" => "$ ",
+            "sh" => "",
+            _ => continue,
+        };
+        if block.iter().any(|line| line.contains("<<")) {
+            commands.push(block.join("\n").trim_start_matches(prompt).to_owned());
+            continue;
+        }
+        let first = block.first().copied().unwrap_or_default();
+        assert!(
+            first.starts_with(prompt),
+            "a prompt comes first, not {first:?}"
+        );
+        let mut block = block.into_iter();
+        while let Some(line) = block.next() {
+            let Some(line) = line.strip_prefix(prompt) else {
+                continue; // what the command before it prints
+            };
+            let mut command = line.to_owned();
+            while command.ends_with('\\') {
+                command.push('\n');
+                command.push_str(block.next().expect("the command goes on"));
+            }
+            let told = command
+                .split_once("  # ")
+                .map_or(&*command, |(told, _)| told);
+            commands.push(told.trim_end().to_owned());
+        }
+    }
+    commands
+}
+
 /// Returns the last name of a YAML file that a text quotes.
 fn file_name(text: &str) -> &str {
     let quoted = text.split('`').skip(1).step_by(2);
@@ -218,6 +266,20 @@ mod tests {
             command("three", ""),
         ];
         assert_eq!(steps(page), want);
+    }
+
+    #[test]
+    fn commands_are_found_in_blocks_and_lists_without_what_they_print() {
+        let page = "```yaml\na: 1\n```\n1. Do:\n   ```console\n   $ one \\\n     two\n   shown\n   $ three   # why\n   ```\n\
+            ```sh\nfour\nfive\n```\n```sh\nsix <<'END'\n{}\nEND\n```\n";
+        let want = [
+            "one \\\ntwo",
+            "three",
+            "four",
+            "five",
+            "six <<'END'\n{}\nEND",
+        ];
+        assert_eq!(commands(page), want);
     }
 
     #[test]

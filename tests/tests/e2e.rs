@@ -23,6 +23,7 @@ mod e2e {
     mod kubectl;
     mod migrated;
     mod outage;
+    mod pages;
     mod parting;
     mod played;
     mod preview;
