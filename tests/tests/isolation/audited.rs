@@ -15,7 +15,7 @@ use tokio::{
     task::JoinSet,
 };
 use wheelhouse_tests::{
-    Spoke, eventually,
+    FakeSpoke, Spoke, eventually,
     hub::Settings,
     process::Scratch,
     spoke::{AUDIT_POLICY, Options},
@@ -24,6 +24,8 @@ use wheelhouse_tests::{
 use super::support::{APPLY_PATCH, Answer, Fixture, JSON, MERGE_PATCH, RBAC, User};
 
 const MAPS: &str = "/api/v1/namespaces/audited/configmaps";
+/// The path of the spoke.
+const EAST: &str = "/clusters/east";
 const ACCOUNTS: &str = "/api/v1/namespaces/audited/serviceaccounts";
 
 /// A request of the comparison: who, method, path, type of the body, body, further headers.
@@ -358,13 +360,14 @@ async fn s29_events_are_those_of_kube_apiserver_with_the_same_policy() {
 /// What each request was answered, by its audit id.
 type Answered = Arc<Mutex<BTreeMap<String, u16>>>;
 
-/// Creates, deletes, and asks for what is refused, until the hub does not answer any more.
-async fn write(user: User, nobody: User, name: String, answered: Answered) {
+/// Creates, deletes, and asks for what is refused, below a prefix, until the hub does not answer any more.
+async fn write((user, nobody): (User, User), prefix: &str, name: String, answered: Answered) {
+    let maps = format!("{prefix}{MAPS}");
     for number in 0.. {
         let name = format!("{name}-{number}");
-        let one = format!("{MAPS}/{name}");
+        let one = format!("{maps}/{name}");
         let steps: [(&User, &str, &str, String); 4] = [
-            (&user, "POST", MAPS, map(&name, "a").to_string()),
+            (&user, "POST", &maps, map(&name, "a").to_string()),
             (&nobody, "DELETE", &one, String::new()),
             (&user, "DELETE", &one, String::new()),
             (&user, "PATCH", &one, "{}".to_owned()),
@@ -390,13 +393,23 @@ async fn s29_a_hub_that_is_killed_has_the_last_event_of_each_request_that_it_ans
     let settings = audited(&scratch, &["--audit-log-maxsize=1"]);
     let mut fixture = Fixture::start_with(&["nobody"], settings).await;
     prepare(&fixture.admin().await).await;
+    let east = FakeSpoke::start("east").await;
+    let kubeconfig = east.kubeconfig().display().to_string();
+    let join = ["spoke", "add", "east", "--from", &kubeconfig];
+    fixture.hub.wheelhouse(&join).await.succeeded("spoke add");
     let answered = Answered::default();
     for round in 0..3 {
+        let admin = fixture.admin().await;
+        admin.until_status(&format!("{EAST}{MAPS}"), 200).await;
         let mut writers = JoinSet::new();
         for writer in 0..8 {
-            let (admin, nobody) = (fixture.admin().await, fixture.user("nobody").await);
-            let name = format!("map-{round}-{writer}");
-            writers.spawn(write(admin, nobody, name, Arc::clone(&answered)));
+            let users = (fixture.admin().await, fixture.user("nobody").await);
+            let (prefix, name) = if writer % 2 == 0 {
+                ("", format!("map-{round}-{writer}"))
+            } else {
+                (EAST, format!("relayed-{round}-{writer}"))
+            };
+            writers.spawn(write(users, prefix, name, Arc::clone(&answered)));
         }
         // Not a wait for a condition: the kill comes at any moment of the load.
         tokio::time::sleep(Duration::from_millis(1200 + 170 * round)).await;
@@ -420,8 +433,14 @@ async fn s29_a_hub_that_is_killed_has_the_last_event_of_each_request_that_it_ans
         assert_eq!(found[0]["responseStatus"]["code"], *status, "{id}");
     }
     assert!(answered.len() > 200, "there was load: {}", answered.len());
-    let refused = answered.values().filter(|status| **status == 403).count();
-    assert!(refused > 40, "{refused} were refused");
+    for kind in ["map-", "relayed-"] {
+        let refused = answered
+            .iter()
+            .filter(|(id, status)| id.starts_with(kind) && **status == 403);
+        let refused = refused.count();
+        assert!(refused > 20, "{refused} of {kind} were refused");
+    }
+    assert!(east.write_count() > 20, "east was written");
 }
 
 // === the webhook ===
