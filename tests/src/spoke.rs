@@ -32,6 +32,8 @@ pub struct Options {
     pub aggregates: bool,
     /// Writes an audit log ([`Spoke::audit_log`]) by the policy of the fixtures ([`AUDIT_POLICY`]).
     pub audited: bool,
+    /// Calls itself so in the tokens of its ServiceAccounts, and says where its keys are.
+    pub issuer: Option<&'static str>,
     /// Sends its spans there, of those requests alone whose senders ask for it.
     pub traces: Option<SocketAddr>,
 }
@@ -306,7 +308,13 @@ fn api_command(
         "10.0.0.0/24",
         "--allow-privileged",
     ]);
-    command.args(["--service-account-issuer", "https://kubernetes.default.svc"]);
+    let issuer = options.issuer.unwrap_or("https://kubernetes.default.svc");
+    command.args(["--service-account-issuer", issuer]);
+    if options.issuer.is_some() {
+        command.arg(format!(
+            "--service-account-jwks-uri=https://127.0.0.1:{port}/openid/v1/jwks"
+        ));
+    }
     command.arg(format!("--etcd-servers=http://127.0.0.1:{etcd_port}"));
     command.arg(format!("--secure-port={port}"));
     command.arg("--cert-dir").arg(scratch.file("certificates"));

@@ -30,6 +30,7 @@ mod isolation {
     mod profiles;
     mod random_requests;
     mod rbac;
+    mod real_issuer;
     mod relay;
     mod revocation;
     mod secrets;

@@ -70,7 +70,10 @@ impl Peer {
     /// No answer; any status is one.
     pub(crate) async fn get(&self) -> Result<(StatusCode, Bytes), ExchangeError> {
         let agent = HeaderValue::from_static(concat!("wheelhouse/", env!("CARGO_PKG_VERSION")));
-        let headers = [(header::USER_AGENT, agent)].into_iter().collect();
+        // A set of keys has a type of its own, and kube-apiserver answers 406 to who takes JSON alone.
+        let any = HeaderValue::from_static("*/*");
+        let headers = [(header::USER_AGENT, agent), (header::ACCEPT, any)];
+        let headers = headers.into_iter().collect();
         Box::pin(self.exchange(Method::GET, "", &Bytes::new(), &headers)).await
     }
 
@@ -163,7 +166,7 @@ impl Peer {
         *request.headers_mut() = headers.clone();
         let headers = request.headers_mut();
         headers.insert(header::HOST, self.address.authority().clone());
-        headers.insert(header::ACCEPT, JSON);
+        headers.entry(header::ACCEPT).or_insert(JSON);
         request
     }
 

@@ -137,6 +137,7 @@ async fn peer(count: usize) -> Side {
         unthrottled: true,
         aggregates: false,
         audited: false,
+        issuer: None,
         traces: None,
     };
     let spoke = Spoke::start_with("peer", options).await;

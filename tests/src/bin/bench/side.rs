@@ -121,6 +121,7 @@ pub(crate) const OPTIONS: Options = Options {
     unthrottled: true,
     aggregates: false,
     audited: false,
+    issuer: None,
     traces: None,
 };
 

@@ -15,6 +15,7 @@ const OPTIONS: Options = Options {
     unthrottled: true,
     aggregates: false,
     audited: false,
+    issuer: None,
     traces: None,
 };
 
