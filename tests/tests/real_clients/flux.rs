@@ -212,6 +212,13 @@ impl Flux {
                 return Ok(object);
             }
             last = ready;
+            // What the server refuses as it is would be refused again: metrics-server has no selector.
+            if last["message"]
+                .as_str()
+                .is_some_and(|it| it.contains("(Invalid)"))
+            {
+                break;
+            }
             assert!(self.processes.iter().all(Process::runs), "{}", self.logs());
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
