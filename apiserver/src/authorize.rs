@@ -54,8 +54,8 @@ use crate::{
     refusal::Refusal,
     registry::ClusterKind,
     request::{
-        ALL_AUTHENTICATED, Asked, Ending, RequestContext, RequestInfo, SERVICE_ACCOUNT_PREFIX,
-        UserInfo, Verb,
+        ALL_AUTHENTICATED, ANONYMOUS, Asked, Ending, RequestContext, RequestInfo,
+        SERVICE_ACCOUNT_PREFIX, UserInfo, Verb,
     },
 };
 
@@ -663,11 +663,18 @@ fn no_access(asked: &Attributes<'_>, reason: &str) -> Status {
     } else {
         format!(" ({reason})")
     };
-    let grant = format!(
-        "{because}: the verb \"access\" on \"spokes/{name}\" is granted in root, with: kubectl create clusterrole {role} \
-         --verb=access --resource=spokes.wheelhouse.dev{only}; kubectl create clusterrolebinding {role} \
-         --clusterrole={role} {subject}"
-    );
+    let grant = if user.username == ANONYMOUS {
+        // No binding would help.
+        format!(
+            "{because}: the request has no credential; send a token or a client certificate of the hub"
+        )
+    } else {
+        format!(
+            "{because}: the verb \"access\" on \"spokes/{name}\" is granted in root, with: kubectl create clusterrole {role} \
+             --verb=access --resource=spokes.wheelhouse.dev{only}; kubectl create clusterrolebinding {role} \
+             --clusterrole={role} {subject}"
+        )
+    };
     let gr = GroupResource::new(asked.group, asked.resource);
     let detail = format!("{}{grant}", sanitized(&question(asked)));
     Status::forbidden(&gr, name, &detail)

@@ -4,7 +4,7 @@ use std::{fmt, io::IsTerminal as _, path::PathBuf, sync::Arc};
 
 use anyhow::Result;
 use clap::Args;
-use tracing_subscriber::{EnvFilter, reload};
+use tracing_subscriber::{EnvFilter, filter::LevelFilter, reload};
 
 /// Where spans are sent, with the name of kube-apiserver's flag.
 #[derive(Debug, Default, Args)]
@@ -167,6 +167,13 @@ impl<S: 'static> apiserver::LogFilter for Filter<S> {
     }
 
     fn set(&self, filter: &str) -> Result<(), String> {
+        // A word that is no level would be taken for a target, of which nothing here has the name.
+        for directive in filter.split(',').map(str::trim) {
+            let is_level = !directive.is_empty() && directive.parse::<LevelFilter>().is_ok();
+            if !is_level && !directive.contains('=') {
+                return Err(format!("{directive:?} is neither a level nor TARGET=LEVEL"));
+            }
+        }
         let parsed = EnvFilter::builder().parse(filter);
         let parsed = parsed.map_err(|error| error.to_string())?;
         self.0.reload(parsed).map_err(|error| error.to_string())

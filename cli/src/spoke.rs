@@ -7,7 +7,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use api::wheelhouse::keys::{
-    ANNOTATION_CLUSTER_UID, ANNOTATION_PARTING, CONDITION_REACHABLE, REASONS_NOT_USED,
+    ANNOTATION_CLUSTER_UID, ANNOTATION_PARTING, CONDITION_CREDENTIAL_CURRENT, CONDITION_REACHABLE,
+    REASONS_NOT_USED,
 };
 use client::{Answer, DeleteRequest, Deleted, Dynamic, Endpoint, Force, Patch};
 use serde_json::{Value, json};
@@ -80,7 +81,13 @@ async fn join(arguments: args::SpokeAdd) -> Result<()> {
     }]);
     apply(&hub, &secret).await?;
     match arguments.wait {
-        Some(seconds) => ready(&hub, name.as_str(), Duration::from_secs(seconds)).await,
+        Some(seconds) => {
+            let wait = Wait {
+                patience: Duration::from_secs(seconds),
+                replaces: known.is_some(),
+            };
+            ready(&hub, name.as_str(), wait).await
+        }
         None => output::line(&format!(
             "spoke {name} added; the hub connects to it now: wheelhouse spoke list"
         )),
@@ -138,23 +145,35 @@ async fn contact(connection: &client::Connection) -> Result<String> {
         Ok(namespace) => Ok(api::meta::uid(&namespace).to_owned()),
         Err(error) => match error.status() {
             Some(status) => bail!(
-                "{server} answered {}: {}; the cluster was not joined: its kubeconfig needs a credential that may read the \
+                "{server} answered {}: {}; nothing was changed: the kubeconfig needs a credential that may read the \
                  namespace kube-system",
                 status.code,
                 status.message
             ),
             None => bail!(
-                "{server}: {}; the cluster was not joined; with --skip-contact it is joined without being contacted from here",
+                "{server}: {}; nothing was changed; if only the hub can reach the cluster, --skip-contact joins it without \
+                 contacting it from here",
                 error.chain()
             ),
         },
     }
 }
 
-/// Waits until the hub has a spoke Ready. What the hub refuses to connect to, for one reason all the time, stays so.
-async fn ready(hub: &connect::HubConnection, name: &str, patience: Duration) -> Result<()> {
+/// How a spoke that was added is waited for.
+#[derive(Clone, Copy)]
+struct Wait {
+    patience: Duration,
+    /// Whether there was one, with a credential that the hub goes on with until the new one has worked.
+    replaces: bool,
+}
+
+/// Waits until the hub has a spoke Ready. What the hub refuses to connect to, for one reason all the time, stays so. A new credential
+/// is good if nothing is said against it for as long.
+async fn ready(hub: &connect::HubConnection, name: &str, wait: Wait) -> Result<()> {
     let endpoint = connect::spokes_endpoint();
-    let end = tokio::time::Instant::now() + patience;
+    let begin = tokio::time::Instant::now();
+    let patience = wait.patience;
+    let end = begin + patience;
     let mut refused: Option<(String, tokio::time::Instant)> = None;
     loop {
         let spoke = hub.dynamic.get(&endpoint, name).await;
@@ -167,7 +186,11 @@ async fn ready(hub: &connect::HubConnection, name: &str, patience: Duration) -> 
                 .find(|it| it["type"] == type_)
         };
         let (ready, reachable) = (of("Ready"), of(CONDITION_REACHABLE));
-        if ready.is_some_and(|condition| condition["status"] == "True") {
+        let current = of(CONDITION_CREDENTIAL_CURRENT);
+        let is_unproven = current.is_some_and(|it| it["status"] == "False");
+        let is_looked_at = !wait.replaces || begin.elapsed() >= REFUSED_PATIENCE;
+        let is_ready = ready.is_some_and(|condition| condition["status"] == "True");
+        if is_ready && is_looked_at && !is_unproven {
             let version = status["version"].as_str().unwrap_or_default();
             return output::line(&format!("spoke {name} is ready ({version})"));
         }
@@ -176,9 +199,10 @@ async fn ready(hub: &connect::HubConnection, name: &str, patience: Duration) -> 
         if now >= end {
             bail!("spoke {name} was added, but is not ready after {patience:?}: {message}");
         }
-        let is_refused = reachable.is_some_and(|it| {
+        let is_not_used = reachable.is_some_and(|it| {
             REASONS_NOT_USED.contains(&it["reason"].as_str().unwrap_or_default())
         });
+        let is_refused = is_not_used || is_unproven;
         refused = is_refused.then(|| match refused.take() {
             Some((before, since)) if before == message => (before, since),
             _ => (message.to_owned(), now),
@@ -186,7 +210,10 @@ async fn ready(hub: &connect::HubConnection, name: &str, patience: Duration) -> 
         if let Some((message, since)) = &refused
             && now - *since >= REFUSED_PATIENCE
         {
-            bail!("spoke {name} was added, but the hub does not use it: {message}");
+            if is_not_used {
+                bail!("spoke {name} was added, but the hub does not use it: {message}");
+            }
+            bail!("spoke {name}: {message}");
         }
         tokio::time::sleep(LOOK_INTERVAL).await;
     }

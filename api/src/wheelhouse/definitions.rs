@@ -42,7 +42,7 @@ fn spoke() -> Value {
         {"name": "AGE", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
     ]);
     let mut schema = root(
-        "A real cluster that the hub syncs with, by the name of its logical cluster.",
+        "A cluster of the fleet, by the name of its logical cluster: a real one, or one that the hub serves itself.",
         &spoke_spec(),
     );
     if let Some(members) = schema.as_object_mut() {
@@ -79,7 +79,7 @@ fn spoke_spec() -> Value {
             },
             "connection": connection(),
             "suspended": {
-                "description": "Whether nothing is written there.", "type": "boolean",
+                "description": "Whether the hub leaves the cluster alone: nothing is written there, and its path answers 503.", "type": "boolean",
             },
             "trustMasters": {
                 "description": "Whether the hub's own admin certificate is system:masters there.",
@@ -237,7 +237,7 @@ fn connection() -> Value {
 fn spoke_status() -> Value {
     let count = |description: &str| json!({"type": "integer", "format": "int64", "description": description});
     json!({
-        "description": "What is the case with the spoke.",
+        "description": "What the hub has seen of the cluster, and how its work there stands.",
         "type": "object",
         "properties": {
             "conditions": {

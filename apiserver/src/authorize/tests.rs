@@ -238,6 +238,19 @@ async fn two_gates_stand_before_a_spokes_cluster() {
 }
 
 #[tokio::test]
+async fn who_has_no_credential_is_told_to_send_one_and_not_to_bind_a_role_to_everybody() {
+    let judge = Judge::Rules;
+    let uri = "/clusters/east/api/v1/pods";
+    let refused = admit_as(&authorizer(), UserInfo::anonymous(), uri, judge, &[]).await;
+    let message = refused.unwrap_err().message;
+    assert!(
+        message.ends_with("send a token or a client certificate of the hub"),
+        "{message}"
+    );
+    assert!(!message.contains("kubectl create"), "{message}");
+}
+
+#[tokio::test]
 async fn who_is_not_let_in_does_not_learn_whether_the_cluster_is_there() {
     let authorizer = authorizer();
     let mut messages = Vec::new();

@@ -9,6 +9,7 @@ use http::{Method, StatusCode, request::Parts};
 use serde_json::json;
 use tasks::Tasks;
 use tokio::time::Instant;
+use tracing::info;
 
 use crate::{
     authorize::Authorized,
@@ -60,8 +61,9 @@ impl Debug<'_> {
         let path = request.info().path.trim_end_matches('/');
         match (path, method) {
             (LOG, &Method::PUT) => {
-                let deadline = request.context().deadline;
-                self.set_log(body, deadline).await
+                let context = request.context();
+                self.set_log(body, context.deadline, &context.user.username)
+                    .await
             }
             (ROOT | LOG | TASKS | USERS, &Method::GET) => self.page(request, path),
             (ROOT | LOG | TASKS | USERS, _) => Err(Refusal::no_such_method()),
@@ -83,18 +85,26 @@ impl Debug<'_> {
         respond::value(StatusCode::OK, form, &value)
     }
 
-    async fn set_log(&self, body: RequestBody, deadline: Instant) -> Result<Response, Refusal> {
+    async fn set_log(
+        &self,
+        body: RequestBody,
+        deadline: Instant,
+        user: &str,
+    ) -> Result<Response, Refusal> {
         let log = self.log.ok_or_else(Refusal::no_such_path)?;
         let bytes = body.read(FILTER_BYTES_MAX, deadline).await?;
         let text = str::from_utf8(&bytes)
             .map_err(|_invalid| Status::bad_request("the filter is not UTF-8".to_owned()))?;
+        let before = log.get();
         let set = log.set(text.trim());
         set.map_err(|error| {
             Status::bad_request(format!(
                 "this is no filter, and the old one stays: {error}; write one such as info,wheelhouse_syncer=debug"
             ))
         })?;
-        let told = format!("successfully set the log filter to {}\n", log.get());
+        let filter = log.get();
+        info!(user, filter, before, "set the filter of the log");
+        let told = format!("successfully set the log filter to {filter}, from {before}\n");
         Ok(respond::text(StatusCode::OK, told))
     }
 }

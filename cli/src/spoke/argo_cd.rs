@@ -5,6 +5,7 @@
 use std::{io::Read as _, path::Path};
 
 use anyhow::{Context, Result, bail};
+use api::wheelhouse::keys::{CONDITION_REACHABLE, REASONS_NOT_USED};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -21,6 +22,9 @@ const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "wheelhouse");
 /// Prints the Secrets, one for each spoke.
 pub(super) async fn run(arguments: args::SpokeArgoCd) -> Result<()> {
     let token = token(&arguments.token_file)?;
+    if let Some(url) = &arguments.hub_url {
+        check(url)?;
+    }
     let hub = connect::hub(&arguments.hub).await?;
     hub.require_itself()?;
     let list = hub.spokes_list().await?;
@@ -32,7 +36,10 @@ pub(super) async fn run(arguments: args::SpokeArgoCd) -> Result<()> {
     }
     let wanted = spokes.iter().filter(|spoke| {
         let name = api::meta::name(spoke);
-        arguments.names.is_empty() || arguments.names.iter().any(|it| it == name)
+        if arguments.names.is_empty() {
+            return is_used(spoke);
+        }
+        arguments.names.iter().any(|it| it == name)
     });
     let parts = Parts {
         hub: &hub,
@@ -59,11 +66,44 @@ fn token(file: &Path) -> Result<String> {
     let token = text.trim();
     if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
         bail!(
-            "--token-file {} holds no bearer token: want one line without spaces",
-            file.display()
+            "--token-file {} has {} lines: want one line without spaces, the bearer token",
+            file.display(),
+            token.lines().count()
         );
     }
     Ok(token.to_owned())
+}
+
+/// Refuses what Argo CD would not reach a hub by.
+fn check(url: &str) -> Result<()> {
+    let parsed: Option<http::Uri> = url.parse().ok();
+    let is_hub = parsed.is_some_and(|uri| {
+        uri.scheme() == Some(&http::uri::Scheme::HTTPS)
+            && uri.host().is_some_and(|host| !host.is_empty())
+            && matches!(uri.path(), "" | "/")
+            && uri.query().is_none()
+    });
+    if !is_hub {
+        bail!("--hub-url {url:?}: want the hub's own URL, such as https://hub.example:6443");
+    }
+    Ok(())
+}
+
+/// Whether the hub uses the cluster of a Spoke, or may come to. Says so where it does not.
+fn is_used(spoke: &Value) -> bool {
+    let conditions = spoke["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    let refused = conditions.any(|it| {
+        let reason = it["reason"].as_str().unwrap_or_default();
+        it["type"] == CONDITION_REACHABLE && REASONS_NOT_USED.contains(&reason)
+    });
+    if refused {
+        let name = api::meta::name(spoke);
+        output::note(&format!(
+            "spoke {name} is left out: the hub does not use it; name it to have its Secret all the same"
+        ));
+    }
+    !refused
 }
 
 /// What all Secrets have in common.
@@ -150,8 +190,32 @@ mod tests {
     }
 
     #[test]
+    fn the_url_of_a_hub_has_a_host_and_nothing_behind_it() {
+        for good in [
+            "https://hub.example",
+            "https://hub.example:6443/",
+            "https://[2001:db8::1]:6443",
+        ] {
+            assert!(check(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "hub.example",
+            "http://hub.example",
+            "https://",
+            "https://hub.example/clusters/east",
+            "https://hub.example/?a=b",
+        ] {
+            assert!(check(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
     fn what_is_no_token_is_refused() {
         let refused = token(Path::new("/dev/null")).expect_err("it is empty");
-        assert!(refused.to_string().contains("no bearer token"), "{refused}");
+        assert!(
+            refused.to_string().contains("the bearer token"),
+            "{refused}"
+        );
     }
 }

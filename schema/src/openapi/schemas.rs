@@ -43,7 +43,11 @@ pub(super) fn add(kind: &PublishedKind, schemas: &mut Schemas) {
         });
         let fields = list.get_mut("properties").and_then(Value::as_object_mut);
         for (name, field) in fields.into_iter().flatten() {
-            describe(field, descriptions::of_common_field(name));
+            let text = match name.as_str() {
+                "metadata" => Some("The version of the list, and how to get the rest of it."),
+                name => descriptions::of_common_field(name),
+            };
+            describe(field, text);
         }
         schemas.insert(list_name, list);
     }

@@ -190,6 +190,28 @@ async fn a_cluster_that_cannot_be_joined(stage: &Stage) {
     let ran = stage.hub.wheelhouse(&add).await;
     let told = ran.succeeded("spoke add --wait");
     assert!(told.contains("spoke east is ready (v1."), "{told}");
+    a_credential_that_does_not_work(stage, &strangers, &add).await;
+}
+
+/// The hub goes on with the credential that works, and says so; the command does too.
+async fn a_credential_that_does_not_work(stage: &Stage, other: &std::path::Path, add: &[&str]) {
+    let other = other.display().to_string();
+    let replace = [
+        "spoke",
+        "add",
+        "east",
+        "--from",
+        &other,
+        "--skip-contact",
+        "--wait=600",
+    ];
+    let ran = stage.hub.wheelhouse(&replace).await;
+    assert!(
+        ran.code == 1 && ran.stderr.contains("the new one does not work"),
+        "{ran:?}"
+    );
+    let ran = stage.hub.wheelhouse(add).await;
+    ran.succeeded("spoke add, with the credential from before");
 }
 
 /// Neither waits for its whole time: what is wrong does not pass.

@@ -35,8 +35,17 @@ pub(crate) async fn pages(kubeconfig: &Path, folder: &Scratch, process: &Process
             .run(&["replace", "--raw", PAGES[1], "-f", &file])
             .await
     };
-    let refused = set("wheelhouse=loud").await;
-    assert!(refused.stderr.contains("the old one stays"), "{refused:?}");
+    for wrong in [
+        "wheelhouse=loud",
+        "nonsense",
+        "info;debug",
+        "info,,debug",
+        "",
+    ] {
+        let refused = set(wrong).await;
+        let told = refused.stderr.contains("the old one stays");
+        assert!(told, "{wrong}: {refused:?}");
+    }
     assert_eq!(read(PAGES[1]).await, "info\n", "the old one stayed");
     assert!(!process.log().contains("DEBUG"), "nothing is told at info");
     let done = set("info,wheelhouse_apiserver=debug").await;
@@ -49,6 +58,8 @@ pub(crate) async fn pages(kubeconfig: &Path, folder: &Scratch, process: &Process
     .await;
     set("info").await;
     assert_eq!(read(PAGES[1]).await, "info\n", "it is set back");
+    let told = "set the filter of the log user=\"admin\"";
+    assert!(process.log().contains(told), "{}", process.log());
     elsewhere(kubeconfig, &admin).await;
     rights(&admin, folder).await;
 }
