@@ -212,12 +212,6 @@ impl FakeSpoke {
         lock(&self.shared.written).clone()
     }
 
-    /// Returns what counts the writes since it was started.
-    pub fn counter(&self) -> impl Fn() -> usize + Send + Sync + use<> {
-        let shared = Arc::clone(&self.shared);
-        move || lock(&shared.written).len()
-    }
-
     /// Returns the paths of all objects that are stored.
     pub fn stored(&self) -> Vec<String> {
         self.shared.store.paths()
