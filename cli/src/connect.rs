@@ -143,6 +143,19 @@ pub(crate) fn about_spoke(name: &str, error: client::Error) -> anyhow::Error {
     anyhow::Error::new(error).context(format!("spoke {name}"))
 }
 
+/// Says of a call about all Spokes why it failed, and who can do something about it.
+pub(crate) fn about_spokes(error: client::Error) -> anyhow::Error {
+    let remedy = match error.status().map(|status| status.code) {
+        Some(401) => "the hub does not know the credential of this kubeconfig, or not any more",
+        Some(403) => {
+            "an administrator grants it in root: kubectl create clusterrole see-spokes --verb=get,list,watch \
+             --resource=spokes.wheelhouse.dev; kubectl create clusterrolebinding see-NAME --clusterrole=see-spokes --user=NAME"
+        }
+        _ => return anyhow::Error::new(error).context("spokes"),
+    };
+    anyhow!("spokes: {}; {remedy}", error.chain())
+}
+
 /// The path of all Spokes.
 fn spokes_path() -> Result<Path, PathError> {
     Path::collection(&spokes_endpoint())
@@ -240,7 +253,7 @@ impl HubConnection {
             .dynamic
             .raw_get_as(spokes_path()?, TABLE)
             .await
-            .context("spokes")?;
+            .map_err(about_spokes)?;
         serde_json::from_slice(&bytes).context("the hub's answer is no JSON")
     }
 
@@ -250,7 +263,7 @@ impl HubConnection {
             .dynamic
             .raw_get(spokes_path()?)
             .await
-            .context("spokes")?;
+            .map_err(about_spokes)?;
         serde_json::from_slice(&bytes).context("the hub's answer is no JSON")
     }
 
@@ -264,7 +277,7 @@ async fn names(dynamic: &Dynamic) -> Result<Vec<String>> {
     let listed = dynamic
         .list(&spokes_endpoint(), &ListRequest::default())
         .await
-        .context("spokes")?;
+        .map_err(about_spokes)?;
     Ok(listed
         .items
         .iter()

@@ -10,7 +10,7 @@ mod row;
 mod waiting;
 mod watch;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use client::ListRequest;
 use serde_json::json;
 
@@ -51,7 +51,7 @@ async fn rows(hub: &HubConnection) -> Result<Vec<Row>> {
         .dynamic
         .list(&connect::spokes_endpoint(), &ListRequest::default())
         .await
-        .context("spokes")?;
+        .map_err(connect::about_spokes)?;
     let mut rows: Vec<Row> = listed.items.iter().map(Row::of).collect();
     rows.sort_by(Row::in_order);
     Ok(rows)

@@ -332,9 +332,7 @@ impl Authored {
 
     /// Returns the paths of fields that no definition has.
     fn unknown_fields(&self) -> Vec<String> {
-        kind()
-            .map(|kind| schema::structural::unknown_fields(&self.object, &kind.schema))
-            .unwrap_or_default()
+        unknown_fields(&self.object)
     }
 
     /// Compiles the definition, and adds the kind that it generates.
@@ -373,6 +371,13 @@ fn define(kinds: &mut Kinds, object: &Value, file: &Path) -> Result<()> {
         .define(&definition)
         .map_err(anyhow::Error::msg)
         .with_context(|| format!("{}: {}", file.display(), meta::name(object)))
+}
+
+/// Returns the paths of fields of an object that no definition has.
+fn unknown_fields(definition: &Value) -> Vec<String> {
+    kind()
+        .map(|kind| schema::structural::unknown_fields(definition, &kind.schema))
+        .unwrap_or_default()
 }
 
 /// Reads a YAML file, and the documents in it.

@@ -1,6 +1,10 @@
 //! YAML, read as the JSON that it stands for, and written.
 //!
-//! The one place that calls a YAML parser: what a text may cost is decided here, and its code is compiled once.
+//! The one place that calls a YAML parser: what a text may cost is decided here, and its code is compiled once. Plain `y`, `yes`, `on`
+//! and their opposites are booleans, also as keys, of which JSON makes the texts `true` and `false`: so kubectl and kube-apiserver
+//! read them.
+//!
+//! Source: `sigs.k8s.io/yaml/yaml.go` (convertToJSONableObject).
 //!
 //! **Invariant:** no error of [`Aliases::Refused`] and [`Aliases::Few`] shows any of the text, which may hold a credential.
 
@@ -49,7 +53,9 @@ pub struct Document {
 /// # Errors
 /// Returns an error where the text is not YAML, or has more aliases than it may.
 pub fn documents(text: &str, aliases: Aliases) -> Result<Vec<Value>, YamlError> {
-    serde_saphyr::from_multiple_with_options(text, options(aliases)).map_err(failed)
+    let read = serde_saphyr::from_multiple_with_options::<Noted>(text, options(aliases));
+    let read = read.map_err(failed)?.into_iter();
+    Ok(read.map(|noted| noted.value).collect())
 }
 
 /// Reads a text that is one document. Keys that stand in a map twice are an error.
@@ -57,7 +63,8 @@ pub fn documents(text: &str, aliases: Aliases) -> Result<Vec<Value>, YamlError> 
 /// # Errors
 /// As [`documents`], and where there are several.
 pub fn document(text: &str, aliases: Aliases) -> Result<Value, YamlError> {
-    serde_saphyr::from_str_with_options(text, options(aliases)).map_err(failed)
+    let read = serde_saphyr::from_str_with_options::<Noted>(text, options(aliases));
+    read.map(|noted| noted.value).map_err(failed)
 }
 
 /// Reads the first document of a text; what follows it is not read, as in Kubernetes. No alias is allowed. Of keys that stand in a map
@@ -70,10 +77,10 @@ pub fn document(text: &str, aliases: Aliases) -> Result<Value, YamlError> {
 /// Returns an error where the document is not YAML, or has an alias.
 pub fn first_document(text: &[u8]) -> Result<Document, YamlError> {
     let text = first_of(text);
-    match read::<Value>(text, DuplicateKeyPolicy::Error) {
-        Ok(value) => Ok(Document {
-            value,
-            duplicates: Vec::new(),
+    match read::<Noted>(text, DuplicateKeyPolicy::Error) {
+        Ok(noted) => Ok(Document {
+            value: noted.value,
+            duplicates: noted.texts,
         }),
         Err(ParseError::DuplicateMappingKey { .. }) => {
             let noted = read::<Noted>(text, DuplicateKeyPolicy::LastWins).map_err(failed)?;
@@ -152,6 +159,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn plain_keys_are_what_go_makes_of_them() {
+        let text = "n: 1\n'y': yes\non: \"no\"\n7: x\n";
+        let want = json!({"false": 1, "y": true, "true": "no", "7": "x"});
+        assert_eq!(document(text, Aliases::Few), Ok(want.clone()));
+        assert_eq!(documents(text, Aliases::Trusted), Ok(vec![want.clone()]));
+        let read = first_document(text.as_bytes()).unwrap();
+        assert_eq!((read.value, read.duplicates.len()), (want, 0));
+        let twice = first_document(b"y: 1\non: 2\n").unwrap();
+        assert_eq!(twice.value, json!({"true": 2}), "the last one, as in Go");
+    }
 
     #[test]
     fn documents_become_values() {

@@ -38,6 +38,12 @@ pub(crate) struct Asked {
     hub: HubFlags,
 }
 
+/// What becomes of a CRD whose new schema would break what is there.
+const REFUSED: &str = "Refused";
+/// What can be done about it.
+const ALLOWING: &str = "refused, because the new schema breaks what is there; to accept that, annotate the definition with \
+    kro.run/allow-breaking-changes: \"true\"";
+
 /// How much is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Detail {
@@ -58,7 +64,7 @@ pub(crate) struct NotPreviewed(String);
 /// Previews definitions.
 pub(crate) async fn run(asked: &Asked, detail: Detail) -> Result<()> {
     let what = || NotPreviewed("cannot preview".to_owned());
-    let previews = ask(asked).await.with_context(what)?;
+    let (previews, unknown_count) = ask(asked).await.with_context(what)?;
     match asked.output {
         Some(format @ (Format::Json | Format::Yaml)) => {
             for preview in &previews {
@@ -74,7 +80,11 @@ pub(crate) async fn run(asked: &Asked, detail: Detail) -> Result<()> {
         }
     }
     let statuses: Vec<PreviewStatus> = previews.iter().map(status_of).collect();
-    let refused_count = statuses.iter().filter(|status| !status.accepted).count();
+    let refused_count = statuses.iter().filter(|status| is_refused(status)).count();
+    if unknown_count > 0 {
+        let text = "the hub would refuse fields that it does not know".to_owned();
+        return Err(NotPreviewed(text).into());
+    }
     if refused_count > 0 {
         let all = statuses.len();
         let text = format!("{refused_count} of {all} definitions are refused");
@@ -86,12 +96,21 @@ pub(crate) async fn run(asked: &Asked, detail: Detail) -> Result<()> {
     Ok(())
 }
 
-/// Asks the hub, a definition after the other.
-async fn ask(asked: &Asked) -> Result<Vec<Value>> {
+/// Asks the hub, a definition after the other. Returns its answers, and how many fields it does not know: `kubectl apply`, which
+/// is strict, is refused for them.
+async fn ask(asked: &Asked) -> Result<(Vec<Value>, usize)> {
     let mut definitions = Vec::new();
+    let mut unknown_count = 0;
     for file in &asked.paths {
         let read = super::read(file)?.1.into_iter();
-        definitions.extend(read.filter(|it| it["kind"] == api::kro::RGD_KIND));
+        for definition in read.filter(|it| it["kind"] == api::kro::RGD_KIND) {
+            for path in super::unknown_fields(&definition) {
+                let (file, name) = (file.display(), meta::name(&definition));
+                output::note(&format!("{file}: {name}: unknown field {path:?}"));
+                unknown_count += 1;
+            }
+            definitions.push(definition);
+        }
     }
     if definitions.is_empty() {
         anyhow::bail!("there is no ResourceGraphDefinition in these files");
@@ -109,7 +128,12 @@ async fn ask(asked: &Asked) -> Result<Vec<Value>> {
         });
         previews.push(hub.dynamic.create(&endpoint, &preview).await?);
     }
-    Ok(previews)
+    Ok((previews, unknown_count))
+}
+
+/// Whether a definition, or its CRD, is refused.
+fn is_refused(status: &PreviewStatus) -> bool {
+    !status.accepted || status.crd.as_ref().is_some_and(|crd| crd.action == REFUSED)
 }
 
 fn status_of(preview: &Value) -> PreviewStatus {
@@ -137,12 +161,17 @@ fn lines(preview: &Value, detail: Detail) -> Vec<String> {
         return lines;
     }
     if detail == Detail::All {
-        let word = if status.changed {
-            "changes"
-        } else {
-            "stays as it is"
+        let is_breaking = status
+            .crd
+            .as_ref()
+            .is_some_and(|crd| !crd.breaking.is_empty());
+        let word = match (is_refused(&status), status.changed) {
+            (true, _) if is_breaking => ALLOWING,
+            (true, _) => "refused, because its CRD cannot be written",
+            (false, true) => "accepted, changes",
+            (false, false) => "accepted, stays as it is",
         };
-        lines.push(format!("{name}: accepted, {word}"));
+        lines.push(format!("{name}: {word}"));
         if let Some(crd) = &status.crd {
             lines.extend(of_crd(crd));
         }

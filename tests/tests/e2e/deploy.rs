@@ -251,7 +251,16 @@ async fn argo_cd(folder: &Scratch, kubeconfig: &Path, local: &str) {
         "users": [{"name": "a", "user": {"token": credential["bearerToken"]}}],
         "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
     });
-    let user = Kubectl::new(&folder.write("argocd.kubeconfig", user.to_string()));
+    let file = folder.write("argocd.kubeconfig", user.to_string());
+    let mut fleet = tokio::process::Command::new(assets::wheelhouse());
+    fleet.args(["fleet", "--server", local, "--kubeconfig"]);
+    let refused = fleet.arg(&file).output().await.expect("it can be started");
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        told.contains("clusterrole see-spokes"),
+        "who sees the fleet: {told}"
+    );
+    let user = Kubectl::new(&file);
     let create = ["create", "namespace", "made-by-argo-cd"];
     let refused = user.run(&create).await;
     assert!(

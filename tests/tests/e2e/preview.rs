@@ -154,7 +154,7 @@ async fn what_is_refused_is_told(hub: &Hub, scratch: &Scratch, other: &str) {
     let (status, code) = preview(hub, scratch, &strict).await;
     assert_eq!(
         (code, &status["crd"]["action"]),
-        (1, &json!("Refused")),
+        (2, &json!("Refused")),
         "{status}"
     );
     assert_eq!(status["summary"]["invalid"], 1, "{status}");
@@ -166,4 +166,8 @@ async fn what_is_refused_is_told(hub: &Hub, scratch: &Scratch, other: &str) {
     .await;
     assert_eq!((code, &status["accepted"]), (2, &json!(false)), "{status}");
     assert!(text(&status["message"]).contains("nobody"), "{status}");
+    let unknown = other.replace("    kind: WebApp\n", "    kind: WebApp\n    nonsense: 1\n");
+    assert_ne!(unknown, other, "it has a field more");
+    let (status, code) = preview(hub, scratch, &unknown).await;
+    assert_eq!(code, 2, "kubectl apply refuses it: {status}");
 }
