@@ -123,7 +123,7 @@ impl Quotas {
         (self.totals.refused(), users)
     }
 
-    /// Returns what each user has now, by name. A user without a request for a while is not among them.
+    /// Returns what each user has now, by name, of those who have something.
     pub(crate) fn users(&self) -> Vec<UserShare> {
         let mut users: Vec<UserShare> = Vec::new();
         for shard in &self.shards {
@@ -135,6 +135,7 @@ impl Quotas {
                 in_use: share.in_use_by_kind(),
             }));
         }
+        users.retain(|user| user.in_use.values().any(|count| *count > 0));
         users.sort_by(|left, right| left.sort_key().cmp(&right.sort_key()));
         users
     }

@@ -158,7 +158,8 @@ fn labels(spoke: &Value) -> Map<String, Value> {
     let own = spoke["metadata"]["labels"].as_object();
     let own = own.into_iter().flatten().filter(|(key, _)| {
         let domain = key.split_once('/').map_or("", |(domain, _)| domain);
-        !domain.ends_with(api::wheelhouse::GROUP)
+        let below = domain.strip_suffix(api::wheelhouse::GROUP);
+        below.is_none_or(|it| !it.is_empty() && !it.ends_with('.'))
     });
     let mut labels: Map<String, Value> = own
         .map(|(key, value)| (key.clone(), value.clone()))
@@ -179,10 +180,12 @@ mod tests {
             "tier": "prod",
             "wheelhouse.dev/hub": "1",
             "internal.wheelhouse.dev/x": "1",
+            "notwheelhouse.dev/team": "a",
             "argocd.argoproj.io/secret-type": "repository",
         }}});
         let expected = json!({
             "tier": "prod",
+            "notwheelhouse.dev/team": "a",
             "argocd.argoproj.io/secret-type": "cluster",
             "app.kubernetes.io/managed-by": "wheelhouse",
         });

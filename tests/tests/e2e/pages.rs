@@ -24,8 +24,8 @@ enum Way {
     Fails,
     /// The program takes its arguments: another trial runs it with ones like them.
     Taken(&'static [(&'static str, &'static str)]),
-    /// A function of another trial runs it.
-    In(&'static str, &'static str),
+    /// A function of another trial runs it: its file, its name, and words of the command that stand in it.
+    In(&'static str, &'static str, &'static str),
     /// It is a script of the repository, which has a time of its own.
     Script,
     /// Nothing here can run it.
@@ -36,9 +36,7 @@ use Way::{Fails, In, Not, Script, Taken, Typed};
 
 /// What has no files here.
 const NO_FILES: &[(&str, &str)] = &[(" ...", "")];
-const MIGRATED: Way = In("e2e/migrated.rs", "takes_over");
-const RETURNED: Way = In("e2e/migrated.rs", "returns");
-const CHART: Way = In("real_clients/chart.rs", "every_variant_of_the_chart");
+const CHART: Way = In("real_clients/chart.rs", "installs(", "install");
 const UNIT: Way =
     Not("systemd is not here; deploy.rs starts the hub with the arguments of the unit");
 
@@ -49,7 +47,7 @@ const WAYS: &[(&str, &[(&str, Way)])] = &[
         &[
             (
                 "cargo run --release -- dev",
-                In("e2e/dev.rs", "dev_brings_the_demo_up"),
+                In("e2e/dev.rs", "dev_brings_the_demo_up", "\"dev\""),
             ),
             (
                 "cargo run --release -- serve",
@@ -67,7 +65,7 @@ const WAYS: &[(&str, &[(&str, Way)])] = &[
             ("kubectl apply -f cli/src/dev/demo.yaml", Typed(&[])),
             (
                 "kubectl --server=https://127.0.0.1:6443/clusters/east apply",
-                In("e2e/deploy.rs", "readme"),
+                In("e2e/deploy.rs", "readme", "\"apply\""),
             ),
             ("hack/test", Script),
         ],
@@ -94,10 +92,17 @@ const WAYS: &[(&str, &[(&str, Way)])] = &[
                 "kubectl --kubeconfig east.config -n kro-system scale",
                 Typed(&[]),
             ),
-            ("wheelhouse spoke migrate east --back", RETURNED),
-            ("wheelhouse spoke migrate east", MIGRATED),
-            ("kubectl patch spoke east", MIGRATED),
-            ("kubectl wait spoke/east", MIGRATED),
+            (
+                "wheelhouse spoke migrate east --yes",
+                In("e2e/migrated.rs", "takes_over(", "--yes"),
+            ),
+            ("wheelhouse spoke migrate east --back", Typed(&[])),
+            ("wheelhouse spoke migrate east", Typed(&[])),
+            ("kubectl patch spoke east", Typed(&[])),
+            (
+                "kubectl wait spoke/east",
+                Not("it waits for a migration; hack/differential-kro carries one out"),
+            ),
             ("wheelhouse rgd lint many.yaml", Fails),
             ("hack/differential-kro", Script),
             ("WHEELHOUSE_SCENARIO=instance hack/differential-kro", Script),
@@ -126,7 +131,10 @@ const WAYS: &[(&str, &[(&str, Way)])] = &[
             ),
             (
                 "kubectl --context west annotate colors shop",
-                In("e2e/told.rs", "confirm"),
+                Typed(&[(
+                    "--context west annotate colors shop",
+                    "--context east annotate webapp demo --overwrite",
+                )]),
             ),
             (
                 "kubectl delete validatingwebhookconfiguration guard",
@@ -137,8 +145,17 @@ const WAYS: &[(&str, &[(&str, Way)])] = &[
     (
         "docs/spokes.md",
         &[
-            ("kubectl annotate webapp shop", In("e2e/told.rs", "confirm")),
-            ("kubectl annotate rgd webapp", In("e2e/told.rs", "confirm")),
+            (
+                "kubectl annotate webapp shop",
+                Typed(&[
+                    (
+                        "annotate webapp shop",
+                        "--context east annotate webapp demo --overwrite",
+                    ),
+                    ("<outcome>", "0"),
+                ]),
+            ),
+            ("kubectl annotate rgd webapp", Typed(&[("<outcome>", "0")])),
         ],
     ),
     ("docs/audit.md", &[("wheelhouse serve", Taken(&[]))]),
@@ -183,7 +200,10 @@ const WAYS: &[(&str, &[(&str, Way)])] = &[
                 Typed(&[("NEW", "LOST"), ("hub.backup", "lost.backup")]),
             ),
             ("wheelhouse store backup", Typed(&[])),
-            ("kubectl exec wheelhouse-0", In("e2e/deploy.rs", "executed")),
+            (
+                "kubectl exec wheelhouse-0",
+                In("e2e/deploy.rs", "executed", "\"store\", \"backup\""),
+            ),
             (
                 "wheelhouse store restore --from hub.backup --data-dir NEW",
                 Typed(&[]),
@@ -191,11 +211,11 @@ const WAYS: &[(&str, &[(&str, Way)])] = &[
             ("kubectl get spoke east", Typed(&[])),
             (
                 "wheelhouse store confirm-restore",
-                In("e2e/restored.rs", "confirm-restore"),
+                In("e2e/restored.rs", "confirm(", "confirm-restore"),
             ),
             (
                 "wheelhouse store finish-restore",
-                In("e2e/restored.rs", "finish-restore"),
+                In("e2e/restored.rs", "settled(", "finish-restore"),
             ),
             ("(umask 077; echo \"k2026:", Typed(&[])),
             ("wheelhouse store check", Typed(&[("DATA", "NEW")])),
@@ -210,7 +230,7 @@ const WAYS: &[(&str, &[(&str, Way)])] = &[
             ("wheelhouse serve", Taken(&[])),
             (
                 "kubectl get apiservices",
-                In("e2e/aggregation.rs", "users_of_the_host_see_the_fleet"),
+                In("e2e/aggregation.rs", "available", "\"apiservice\""),
             ),
         ],
     ),
@@ -219,15 +239,15 @@ const WAYS: &[(&str, &[(&str, Way)])] = &[
         &[
             (
                 "kubectl --kubeconfig hub.kubeconfig",
-                In("e2e/deploy.rs", "argo_cd"),
+                In("e2e/deploy.rs", "argo_cd", "argo-cd/access.yaml"),
             ),
             (
                 "wheelhouse spoke argo-cd",
-                In("e2e/deploy.rs", "cluster_secret"),
+                In("e2e/deploy.rs", "cluster_secret", "\"spoke\", \"argo-cd\""),
             ),
             (
                 "kubectl apply -f clusters.yaml",
-                In("real_clients/chart.rs", "argo_cd"),
+                In("e2e/quickstart.rs", "enter_argo_cd(", "applicationset.yaml"),
             ),
         ],
     ),
@@ -424,13 +444,20 @@ impl Reader {
                 let command = replaced(replacements);
                 self.ends(&format!("{command} --help"), "0").await
             }
-            In(file, function) => {
+            In(file, function, words) => {
                 let path = assets::workspace().join("tests/tests").join(file);
-                let text =
-                    std::fs::read_to_string(path).map_err(|error| format!("{file}: {error}"))?;
-                let has = text.contains(function);
-                has.then_some(())
-                    .ok_or_else(|| format!("{file} has no {function}"))
+                let text = std::fs::read_to_string(path);
+                let text = text.map_err(|error| format!("{file}: {error}"))?;
+                let (before, after) = text
+                    .split_once(&format!("fn {function}"))
+                    .ok_or_else(|| format!("{file} has no {function}"))?;
+                let line = before.rsplit('\n').next().unwrap_or_default();
+                let indent = line.len() - line.trim_start().len();
+                let end = format!("\n{}}}\n", " ".repeat(indent));
+                let body = after.split_once(&end).map(|it| it.0);
+                let runs = body.is_some_and(|it| it.contains(words));
+                runs.then_some(())
+                    .ok_or_else(|| format!("no {words} in {function} of {file}"))
             }
             Script => {
                 let path = command
