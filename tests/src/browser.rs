@@ -201,14 +201,18 @@ impl Tab {
         answer["result"]["value"].clone()
     }
 
+    /// Puts the tab before the others: one behind another draws nothing.
+    pub async fn bring_to_front(&mut self) {
+        self.call("Page.bringToFront", json!({})).await;
+    }
+
     /// Waits until an expression is true, and returns how long that took.
     ///
     /// # Panics
     ///
     /// Where it stays false; the text of the page is told.
     pub async fn until(&mut self, expression: &str) -> Duration {
-        // A tab behind another one draws nothing.
-        self.call("Page.bringToFront", json!({})).await;
+        self.bring_to_front().await;
         let begun = Instant::now();
         while self.eval(&format!("Boolean({expression})")).await != true {
             // A page that is being left has no body.

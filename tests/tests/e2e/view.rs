@@ -125,9 +125,18 @@ async fn sign_in(tab: &mut Tab, token: &str) {
         .await;
 }
 
-/// Goes to a page of the view.
+/// Goes to a route, and waits until its page is drawn: what is asked afterwards is not asked of the page before it.
 async fn go(tab: &mut Tab, route: &str) {
-    tab.eval(&format!("location.hash = {}", json!(route))).await;
+    let script = "new Promise((done) => {
+        const to = ROUTE;
+        if (new URL(to, location).hash === location.hash) return done();
+        const drawn = () => requestAnimationFrame(() => requestAnimationFrame(() => done()));
+        addEventListener('hashchange', drawn, { once: true });
+        location.hash = to;
+    })";
+    tab.bring_to_front().await;
+    tab.eval(&script.replace("ROUTE", &json!(route).to_string()))
+        .await;
 }
 
 /// Whether the page shows a text.
