@@ -28,13 +28,17 @@ mod go_types;
 // The families.
 mod admission;
 mod certificates;
+mod checks;
 pub(crate) mod definitions;
 mod events;
 mod groups;
+mod limits;
 pub(crate) mod namespaces;
+mod networking;
 mod own;
 pub(crate) mod pods;
 mod rbac;
+mod scaling;
 mod secrets;
 mod services;
 mod volumes;
@@ -193,14 +197,15 @@ fn core(resource: &str) -> &'static Strategy {
         "configmaps" => &secrets::CONFIG_MAPS,
         "endpoints" => &services::ENDPOINTS,
         "events" => &events::CORE_EVENTS,
-        "limitranges" => &groups::LIMIT_RANGES,
+        "limitranges" => &limits::LIMIT_RANGES,
         "namespaces" => &namespaces::NAMESPACES,
         "nodes" => &pods::NODES,
-        "persistentvolumes" | "persistentvolumeclaims" => &volumes::VOLUMES,
+        "persistentvolumes" => &volumes::VOLUMES,
+        "persistentvolumeclaims" => &volumes::CLAIMS,
         "pods" => &pods::PODS,
         "podtemplates" => &workloads::POD_TEMPLATES,
         "replicationcontrollers" => &workloads::REPLICATION_CONTROLLERS,
-        "resourcequotas" => &groups::RESOURCE_QUOTAS,
+        "resourcequotas" => &limits::RESOURCE_QUOTAS,
         "secrets" => &secrets::SECRETS,
         "serviceaccounts" => &secrets::SERVICE_ACCOUNTS,
         "services" => &services::SERVICES,

@@ -1,5 +1,5 @@
 //! No cluster decides for another: what a tenant, a hostile spoke or a stolen credential may do to a running hub, tried
-//! over its sockets. Each trial is named after its row of `docs/trials.md`, S01 to S33.
+//! over its sockets. Each trial is named after its row of `docs/trials.md`, S01 to S34.
 
 mod isolation {
     pub(crate) use wheelhouse_tests::support;
@@ -9,6 +9,7 @@ mod isolation {
     mod audit;
     mod audited;
     mod bounds;
+    mod built_in_kinds;
     mod clusters;
     mod conversion;
     mod costs;

@@ -4,7 +4,7 @@
 
 use api::crd::Scope;
 use api::growth::TooLarge;
-use api::{FieldError, FieldPath, Status, meta, validation};
+use api::{FieldError, FieldErrorKind, FieldPath, Status, meta, validation};
 use schema::validate::Findings;
 use serde_json::Value;
 
@@ -83,16 +83,26 @@ fn validate(call: &Call<'_>, object: &Value, live: Option<&Value>) -> Result<(),
         errors.extend(validation::validate_object_meta_update(object, live, &path));
     }
     let found = match strategy.judged {
-        Judged::BySchema => typing.validate_schema(version, call.endpoint, object, live, &errors),
-        Judged::ByRules => Findings::default(),
+        Judged::Schema => typing.validate_schema(version, call.endpoint, object, live, &errors),
+        Judged::RulesAndEnums => {
+            let mut found = typing.validate_schema(version, call.endpoint, object, live, &errors);
+            found.errors.retain(|it| {
+                !matches!(
+                    it.kind,
+                    FieldErrorKind::Required | FieldErrorKind::Duplicate
+                )
+            });
+            found
+        }
+        Judged::Rules => Findings::default(),
     };
-    let own = (strategy.validate)(object, live);
-    // A value that a strategy names is often also none of those that the schema lists.
-    let is_named = |error: &FieldError| {
-        let mut own = own.iter();
-        own.any(|it| it.kind == error.kind && it.path == error.path)
-    };
-    errors.extend(found.errors.into_iter().filter(|it| !is_named(it)));
+    let mut own = (strategy.validate)(object, live);
+    if let (false, Some(live)) = (own.is_empty(), live) {
+        // What an older version took stays possible to change, and to delete.
+        let before = (strategy.validate)(live, None);
+        own.retain(|it| !before.contains(it));
+    }
+    errors.extend(found.errors.into_iter().filter(|it| !is_told(it, &own)));
     errors.extend(own);
     refuse(scope, object, errors)?;
     for warning in found
@@ -104,6 +114,22 @@ fn validate(call: &Call<'_>, object: &Value, live: Option<&Value>) -> Result<(),
         call.context.warn(warning);
     }
     Ok(())
+}
+
+/// Whether a strategy says what the schema has found: of the same field, of an object around it, or of the same text elsewhere.
+fn is_told(error: &FieldError, own: &[FieldError]) -> bool {
+    own.iter().any(|it| {
+        let rest = error.path.strip_prefix(it.path.as_str());
+        let is_around = rest.is_some_and(|rest| rest.starts_with(['.', '[']))
+            && it.value.as_ref().is_some_and(Value::is_object);
+        let is_same_text =
+            it.value == error.value && error.value.as_ref().is_some_and(Value::is_string);
+        let last = |path: &str| path.rsplit_once('.').map(|(_, last)| last.to_owned());
+        let is_missing = it.kind == FieldErrorKind::Required
+            && error.value.as_ref().is_some_and(|it| it == "")
+            && last(&it.path) == last(&error.path);
+        it.path == error.path || is_around || is_same_text || is_missing
+    })
 }
 
 fn meta_scope(scope: &ResourceScope) -> Scope {

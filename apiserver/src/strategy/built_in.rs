@@ -43,7 +43,7 @@ pub(super) const BUILT_IN: Strategy = Strategy {
     generation: Generation::Absent,
     put_of_absent: PutOfAbsent::NotFound,
     put_without_version: PutWithoutVersion::Replaces,
-    judged: Judged::BySchema,
+    judged: Judged::Schema,
     prepare_create,
     prepare_update: |_endpoint, _object, _live| {},
     validate: |_object, _live| Vec::new(),
@@ -52,6 +52,12 @@ pub(super) const BUILT_IN: Strategy = Strategy {
     allocation: None,
     after_commit: AfterCommit::Answers,
     deletion: Deletion::PLAIN,
+};
+
+/// A built-in kind whose rules say what has to be there.
+pub(super) const RULED: Strategy = Strategy {
+    judged: Judged::RulesAndEnums,
+    ..BUILT_IN
 };
 
 /// Sets what a new object begins with and clients cannot choose: an empty status, for most kinds.
@@ -65,6 +71,29 @@ pub(super) fn prepare_create(version: &VersionRules, object: &mut Value) -> Resu
 /// An error for a field that cannot be changed.
 pub(super) fn immutable(path: &FieldPath, value: &Value) -> FieldError {
     FieldError::invalid(path, value.clone(), "field is immutable")
+}
+
+/// Returns an error for each of the fields, by their paths, that an update changes and must not.
+pub(super) fn validate_fixed(
+    object: &Value,
+    live: Option<&Value>,
+    fixed: &[&[&str]],
+) -> Vec<FieldError> {
+    let Some(live) = live else {
+        return Vec::new();
+    };
+    let changed = fixed.iter().filter_map(|path| {
+        let at = |object: &Value| {
+            path.iter()
+                .fold(object.clone(), |value, name| value[*name].clone())
+        };
+        let (new, old) = (at(object), at(live));
+        let whole = path
+            .iter()
+            .fold(FieldPath::root(), |whole, name| whole.child(name));
+        (new != old).then(|| immutable(&whole, &new))
+    });
+    changed.collect()
 }
 
 // === impl GoTypes ===

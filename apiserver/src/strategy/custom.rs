@@ -43,7 +43,7 @@ pub(super) const CUSTOM: Strategy = Strategy {
     generation: Generation::Counted,
     put_of_absent: PutOfAbsent::NotFound,
     put_without_version: PutWithoutVersion::Refused,
-    judged: Judged::BySchema,
+    judged: Judged::Schema,
     prepare_create,
     prepare_update: |_endpoint, _object, _live| {},
     validate: |_object, _live| Vec::new(),

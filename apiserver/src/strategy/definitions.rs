@@ -27,7 +27,7 @@ use super::{Deletion, Strategy};
 pub(super) const DEFINITIONS: Strategy = Strategy {
     generation: Generation::Counted,
     put_without_version: PutWithoutVersion::Refused,
-    judged: Judged::ByRules,
+    judged: Judged::Rules,
     doubts,
     prepare_create: |version, object| {
         built_in::prepare_create(version, object)?;

@@ -3,25 +3,18 @@
 //! Source: kubernetes/pkg/registry/*/*/strategy.go (`AllowCreateOnUpdate`, `AllowUnconditionalUpdate`).
 
 use api::validation::NameRule;
-use api::{FieldError, FieldPath};
+use api::{FieldError, FieldPath, meta};
 use serde_json::Value;
 
-use super::built_in::BUILT_IN;
-use super::rules::{Generation, PutOfAbsent, PutWithoutVersion};
-use super::workloads::validate_fixed;
-use super::{Deletion, Strategy};
-
-pub(super) const LIMIT_RANGES: Strategy = Strategy {
-    put_of_absent: PutOfAbsent::Creates,
-    ..BUILT_IN
-};
-
-pub(super) const RESOURCE_QUOTAS: Strategy = Strategy {
-    deletion: Deletion::ANSWERED_WITH_OBJECT,
-    ..BUILT_IN
-};
+use super::Strategy;
+use super::built_in::{BUILT_IN, validate_fixed};
+use super::checks::{Findings, Place, Rules, dns_label, judge, labels, one_of, required};
+use super::pods::{containers, scheduling};
+use super::rules::{Generation, Judged, PutOfAbsent, PutWithoutVersion};
+use super::{networking, scaling, services};
 
 pub(super) const PRIORITY_CLASSES: Strategy = Strategy {
+    judged: Judged::Rules,
     generation: Generation::Counted,
     validate: validate_priority_class,
     ..BUILT_IN
@@ -39,17 +32,31 @@ const VERSIONED: Strategy = Strategy {
     ..BUILT_IN
 };
 
-/// Kinds with a generation whose updates name the version that they change.
-const COUNTED_AND_VERSIONED: Strategy = Strategy {
-    generation: Generation::Counted,
-    ..VERSIONED
-};
-
 /// Kinds that a PUT creates, and whose updates name the version that they change.
 const CREATED_BY_PUT: Strategy = Strategy {
     put_of_absent: PutOfAbsent::Creates,
     ..VERSIONED
 };
+
+const RUNTIME_CLASSES: Strategy = Strategy {
+    validate: |object, _live| judge(object, RUNTIME_CLASS),
+    ..CREATED_BY_PUT
+};
+
+const RUNTIME_CLASS: &Rules = &[
+    ("handler", required),
+    ("handler", dns_label),
+    ("overhead.podFixed", |place, findings| {
+        // The rules are those of the limits of a container.
+        let path = FieldPath::new("overhead").child("limits");
+        containers::resource_list(&path, place, findings);
+    }),
+    ("scheduling.nodeSelector", labels),
+    ("scheduling.tolerations", scheduling::tolerations),
+    ("scheduling.tolerations", |tolerations, findings| {
+        findings.unique(tolerations.items());
+    }),
+];
 
 const LEASES: Strategy = Strategy {
     validate: validate_lease,
@@ -65,20 +72,40 @@ const ADDRESSES: Strategy = Strategy {
 /// The strategies of groups without a family of their own.
 pub(super) fn of(group: &str, resource: &str) -> &'static Strategy {
     match (group, resource) {
-        ("policy", _) => &COUNTED_AND_VERSIONED,
+        ("policy", "poddisruptionbudgets") => &scaling::BUDGETS,
+        ("autoscaling", "horizontalpodautoscalers") => &scaling::AUTOSCALERS,
+        ("networking.k8s.io", "ingresses") => &networking::INGRESSES,
+        ("networking.k8s.io", "ingressclasses") => &networking::INGRESS_CLASSES,
+        ("networking.k8s.io", "networkpolicies") => &networking::NETWORK_POLICIES,
+        ("discovery.k8s.io", "endpointslices") => &services::ENDPOINT_SLICES,
+        ("node.k8s.io", "runtimeclasses") => &RUNTIME_CLASSES,
         ("apiregistration.k8s.io", _) => &VERSIONED,
         ("coordination.k8s.io", "leases") => &LEASES,
         ("coordination.k8s.io" | "node.k8s.io", _) => &CREATED_BY_PUT,
         ("discovery.k8s.io" | "flowcontrol.apiserver.k8s.io", _)
-        | ("networking.k8s.io", "ingresses" | "ingressclasses" | "networkpolicies")
         | ("resource.k8s.io", "deviceclasses" | "devicetaintrules" | "resourceslices") => &COUNTED,
         ("networking.k8s.io", "ipaddresses") => &ADDRESSES,
         _ => &BUILT_IN,
     }
 }
 
+/// Priorities above are the system's own.
+const PRIORITY_MAX: i64 = 1_000_000_000;
+
 fn validate_priority_class(object: &Value, live: Option<&Value>) -> Vec<FieldError> {
-    validate_fixed(object, live, &[&["value"], &["preemptionPolicy"]])
+    let mut errors = validate_fixed(object, live, &[&["value"], &["preemptionPolicy"]]);
+    let is_system = meta::name(object).starts_with("system-");
+    if !is_system && object["value"].as_i64().is_some_and(|it| it > PRIORITY_MAX) {
+        let detail = format!("maximum allowed value of a user defined priority is {PRIORITY_MAX}");
+        errors.push(FieldError::forbidden(&FieldPath::new("value"), detail));
+    }
+    let policy = |policy: &Place<'_>, findings: &mut Findings| {
+        if policy.is_set() {
+            one_of(policy, &["PreemptLowerPriority", "Never"], findings);
+        }
+    };
+    errors.extend(judge(object, &[("preemptionPolicy", policy)]));
+    errors
 }
 
 /// Source: kubernetes/pkg/apis/coordination/validation/validation.go.

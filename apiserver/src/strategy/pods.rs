@@ -7,13 +7,20 @@ use api::growth::TooLarge;
 use api::{FieldError, FieldPath, GroupResource, Status, meta};
 use serde_json::{Value, json};
 
-use super::built_in::{self, BUILT_IN};
+use super::built_in::{self, RULED};
+use super::checks::{Place, Rules, found, judge, network};
 use super::endpoint::Endpoint;
 use super::fields::{copy, put};
 use super::rules::{DeletedAnswer, Generation};
 use super::version::VersionRules;
-use super::workloads::validate_pod_spec;
 use super::{Deletion, Strategy};
+
+pub(super) mod containers;
+pub(super) mod scheduling;
+mod security;
+mod shown;
+pub(super) mod spec;
+pub(super) mod volumes;
 
 pub(super) const PODS: Strategy = Strategy {
     selectable: &[
@@ -44,14 +51,27 @@ pub(super) const PODS: Strategy = Strategy {
         answer: DeletedAnswer::Object,
         ..Deletion::PLAIN
     },
-    ..BUILT_IN
+    ..RULED
 };
 
 pub(super) const NODES: Strategy = Strategy {
     selectable: &[("spec.unschedulable", "spec.unschedulable")],
     prepare_create: prepare_node,
-    ..BUILT_IN
+    validate: |object, _live| judge(object, NODE),
+    ..RULED
 };
+
+const NODE: &Rules = &[
+    // Kubernetes says `metadata` of what is in `spec`.
+    ("", |node, findings| {
+        let told = Place {
+            value: node.within(&["spec", "taints"]).value,
+            path: FieldPath::new("metadata").child("taints"),
+        };
+        scheduling::taints(&told, findings);
+    }),
+    ("spec.podCIDRs[]", network),
+];
 
 /// Nodes describe themselves: the status of a new one is kept.
 fn prepare_node(version: &VersionRules, object: &mut Value) -> Result<(), TooLarge> {
@@ -64,7 +84,9 @@ fn prepare_node(version: &VersionRules, object: &mut Value) -> Result<(), TooLar
 }
 
 fn validate(object: &Value, live: Option<&Value>) -> Vec<FieldError> {
-    let mut errors = validate_pod_spec(&object["spec"], &FieldPath::new("spec"));
+    let mut errors = found(object, |pod, findings| {
+        spec::judge(&pod.at("spec"), spec::Of::Pod, findings);
+    });
     errors.extend(live.and_then(|live| validate_update(object, live)));
     errors
 }

@@ -31,9 +31,11 @@ pub(crate) enum PutWithoutVersion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Judged {
     /// The schema, and the rules of the kind.
-    BySchema,
+    Schema,
+    /// The rules of the kind, which say what has to be there, and the schema where it lists values.
+    RulesAndEnums,
     /// The rules of the kind alone, which say all.
-    ByRules,
+    Rules,
 }
 
 /// What becomes of the dependents of a deleted object.

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
-use super::built_in::{BUILT_IN, immutable};
+use super::built_in::{BUILT_IN, RULED, immutable};
 use super::{Deletion, Strategy};
 
 pub(super) const SECRETS: Strategy = Strategy {
@@ -23,7 +23,7 @@ pub(super) const CONFIG_MAPS: Strategy = Strategy {
 
 pub(super) const SERVICE_ACCOUNTS: Strategy = Strategy {
     deletion: Deletion::ANSWERED_WITH_OBJECT,
-    ..BUILT_IN
+    ..RULED
 };
 
 /// The sum of all values. Source: kubernetes/pkg/apis/core/types.go MaxSecretSize.

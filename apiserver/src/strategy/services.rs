@@ -12,12 +12,15 @@ use api::{FieldError, FieldPath, GroupKind, GroupResource, Status};
 use serde_json::{Value, json};
 use storage::{Expect, Key, Write};
 
-use super::built_in::BUILT_IN;
+use super::built_in::RULED;
+use super::checks::judge;
 use super::endpoint::Endpoint;
 use super::fields::put;
-use super::rules::PutOfAbsent;
+use super::rules::{Generation, PutOfAbsent};
 use super::{Allocation, Deletion, Holder, Strategy};
 use crate::objects::ResourcePrefix;
+
+mod rules;
 
 pub(super) const SERVICES: Strategy = Strategy {
     name: NameRule::DnsLabel,
@@ -31,7 +34,7 @@ pub(super) const SERVICES: Strategy = Strategy {
     validate,
     allocation: Some(Allocation { allocate, release }),
     deletion: Deletion::ANSWERED_WITH_OBJECT,
-    ..BUILT_IN
+    ..RULED
 };
 
 /// Source: kubernetes/pkg/registry/core/endpoint (deprecated in 1.33).
@@ -40,7 +43,14 @@ pub(super) const ENDPOINTS: Strategy = Strategy {
         "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
     ),
     put_of_absent: PutOfAbsent::Creates,
-    ..BUILT_IN
+    validate: |object, _live| judge(object, rules::ENDPOINTS),
+    ..RULED
+};
+
+pub(super) const ENDPOINT_SLICES: Strategy = Strategy {
+    generation: Generation::Counted,
+    validate: |object, _live| judge(object, rules::ENDPOINT_SLICE),
+    ..RULED
 };
 
 /// The first two bytes of every cluster IP.
@@ -129,7 +139,7 @@ fn drop_of_other_types(object: &mut Value, live: &Value) {
 }
 
 fn validate(object: &Value, live: Option<&Value>) -> Vec<FieldError> {
-    let mut errors = validate_required(object);
+    let mut errors = judge(object, rules::SERVICE);
     errors.extend(live.and_then(|live| validate_address_kept(object, live)));
     errors
 }
@@ -140,28 +150,6 @@ fn validate_address_kept(object: &Value, live: &Value) -> Option<FieldError> {
     let (new, old) = (&object["spec"]["clusterIP"], &live["spec"]["clusterIP"]);
     let changed = is_internal(object) && is_internal(live) && !is_blank(old) && new != old;
     changed.then(|| FieldError::invalid(&path, json!([new]), "may not change once set"))
-}
-
-fn validate_required(object: &Value) -> Vec<FieldError> {
-    let ports = FieldPath::new("spec").child("ports");
-    let is_external = object["spec"]["type"] == "ExternalName";
-    let headless = object["spec"]["clusterIP"] == "None";
-    let none = object["spec"]["ports"].as_array().is_none_or(Vec::is_empty);
-    if none && !is_external && !headless {
-        return vec![FieldError::required(&ports, "")];
-    }
-    if is_external
-        && object["spec"]["externalName"]
-            .as_str()
-            .unwrap_or_default()
-            .is_empty()
-    {
-        return vec![FieldError::required(
-            &FieldPath::new("spec").child("externalName"),
-            "",
-        )];
-    }
-    Vec::new()
 }
 
 /// Allocates what the service needs and does not have yet.

@@ -3,20 +3,36 @@
 //! Source: kubernetes/pkg/apis/{apps,batch}/validation, kubernetes/pkg/registry/{apps,batch}/*/strategy.go.
 
 use api::selector::LabelSelector;
-use api::{FieldError, FieldPath, meta};
+use api::{FieldError, FieldErrorKind, FieldPath, meta};
 use serde::Deserialize as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::built_in::{BUILT_IN, immutable};
+use super::built_in::{BUILT_IN, RULED, validate_fixed};
+use super::checks::{
+    Findings, Place, Rules, at_most_all, count_of, count_or_percent, dns_label, found, judge,
+    not_negative, one_of_if_any, qualified_name, required,
+};
+use super::pods::spec;
 use super::rules::{Generation, Propagation};
 use super::{Deletion, Strategy};
 
+mod schedule;
+
 pub(super) const POD_TEMPLATES: Strategy = Strategy {
+    validate: |object, _live| {
+        judge(
+            object,
+            &[("template", |template, findings| {
+                spec::judge_template(template, findings);
+            })],
+        )
+    },
     deletion: Deletion::ANSWERED_WITH_OBJECT,
     ..COUNTED
 };
 
 pub(super) const REPLICATION_CONTROLLERS: Strategy = Strategy {
+    validate: |object, _live| judge(object, REPLICATION_CONTROLLER),
     selectable: &[("status.replicas", "status.replicas")],
     scale_selector: SCALE_SELECTOR,
     deletion: Deletion {
@@ -27,18 +43,43 @@ pub(super) const REPLICATION_CONTROLLERS: Strategy = Strategy {
 };
 
 const DAEMON_SETS: Strategy = Strategy {
-    validate: validate_workload,
+    validate: |object, live| {
+        let mut errors = validate_selector(object, "daemonset");
+        errors.extend(judge(object, DAEMON_SET));
+        errors.extend(validate_fixed(object, live, &[&["spec", "selector"]]));
+        errors
+    },
     ..COUNTED
 };
 
 const DEPLOYMENTS: Strategy = Strategy {
     scale_selector: SCALE_SELECTOR,
-    ..DAEMON_SETS
+    validate: |object, live| {
+        let mut errors = validate_selector(object, "deployment");
+        errors.extend(judge(object, DEPLOYMENT));
+        errors.extend(validate_fixed(object, live, &[&["spec", "selector"]]));
+        errors
+    },
+    ..COUNTED
+};
+
+const REPLICA_SETS: Strategy = Strategy {
+    validate: |object, live| {
+        let mut errors = validate_selector(object, "deployment");
+        errors.extend(judge(object, REPLICA_SET));
+        errors.extend(validate_fixed(object, live, &[&["spec", "selector"]]));
+        errors
+    },
+    ..DEPLOYMENTS
 };
 
 const STATEFUL_SETS: Strategy = Strategy {
     scale_selector: SCALE_SELECTOR,
-    validate: |object, _live| validate_template(object),
+    validate: |object, _live| {
+        let mut errors = validate_selector(object, "statefulset");
+        errors.extend(judge(object, STATEFUL_SET));
+        errors
+    },
     ..COUNTED
 };
 
@@ -54,7 +95,7 @@ const JOBS: Strategy = Strategy {
 };
 
 const CRON_JOBS: Strategy = Strategy {
-    validate: |object, _live| validate_cron_job(object),
+    validate: |object, _live| judge(object, CRON_JOB),
     ..BATCH
 };
 
@@ -69,7 +110,7 @@ const BATCH: Strategy = Strategy {
 
 const COUNTED: Strategy = Strategy {
     generation: Generation::Counted,
-    ..BUILT_IN
+    ..RULED
 };
 
 /// Built-in selectors are objects, which `scale` renders as text.
@@ -83,7 +124,8 @@ const ORPHANED_PODS: &str = "child pods are preserved by default when jobs are d
 pub(super) fn apps(resource: &str) -> &'static Strategy {
     match resource {
         "daemonsets" => &DAEMON_SETS,
-        "deployments" | "replicasets" => &DEPLOYMENTS,
+        "deployments" => &DEPLOYMENTS,
+        "replicasets" => &REPLICA_SETS,
         "statefulsets" => &STATEFUL_SETS,
         _ => &BUILT_IN,
     }
@@ -98,18 +140,136 @@ pub(super) fn batch(resource: &str) -> &'static Strategy {
     }
 }
 
-/// Deployments, ReplicaSets and DaemonSets, whose selectors cannot change.
-fn validate_workload(object: &Value, live: Option<&Value>) -> Vec<FieldError> {
-    let mut errors = validate_template(object);
-    errors.extend(validate_fixed(object, live, &[&["spec", "selector"]]));
-    errors
-}
+const DEPLOYMENT: &Rules = &[
+    ("spec.replicas", not_negative),
+    ("spec.minReadySeconds", not_negative),
+    ("spec.revisionHistoryLimit", not_negative),
+    ("spec.progressDeadlineSeconds", not_negative),
+    ("spec", progress),
+    ("spec.strategy", deployment_strategy),
+    ("spec.template", |template, findings| {
+        spec::judge_lasting(template, "ReplicaSet", findings);
+    }),
+];
 
-fn validate_template(object: &Value) -> Vec<FieldError> {
-    let mut errors = validate_selector(object);
-    errors.extend(validate_pod_of_template(object));
-    errors
-}
+const REPLICA_SET: &Rules = &[
+    ("spec.replicas", not_negative),
+    ("spec.minReadySeconds", not_negative),
+    ("spec.template", |template, findings| {
+        spec::judge_lasting(template, "ReplicaSet", findings);
+    }),
+];
+
+const STATEFUL_SET: &Rules = &[
+    ("spec.replicas", not_negative),
+    ("spec.minReadySeconds", not_negative),
+    (
+        "spec.persistentVolumeClaimRetentionPolicy.whenDeleted",
+        retention,
+    ),
+    (
+        "spec.persistentVolumeClaimRetentionPolicy.whenScaled",
+        retention,
+    ),
+    ("spec.ordinals.start", not_negative),
+    ("spec.serviceName", dns_label),
+    (
+        "spec.podManagementPolicy",
+        |policy, findings| match policy.text() {
+            "" => findings.required(policy, ""),
+            "OrderedReady" | "Parallel" => {}
+            _ => findings.invalid(policy, "must be 'OrderedReady' or 'Parallel'"),
+        },
+    ),
+    ("spec.updateStrategy.rollingUpdate.partition", not_negative),
+    ("spec.updateStrategy", |strategy, findings| {
+        let rolling = strategy.at("rollingUpdate");
+        match strategy.at("type").text() {
+            "" => findings.required(strategy, ""),
+            "OnDelete" if rolling.is_set() => {
+                let detail = "only allowed for updateStrategy 'RollingUpdate'";
+                findings.invalid(&rolling, detail);
+            }
+            "OnDelete" | "RollingUpdate" => {}
+            _ => findings.invalid(strategy, "must be 'RollingUpdate' or 'OnDelete'"),
+        }
+    }),
+    ("spec.volumeClaimTemplates[].spec", super::volumes::claim),
+    ("spec", stateful_template),
+];
+
+const DAEMON_SET: &Rules = &[
+    ("spec.minReadySeconds", not_negative),
+    ("spec.revisionHistoryLimit", not_negative),
+    ("spec.updateStrategy", daemon_strategy),
+    ("spec.template", |template, findings| {
+        spec::judge_lasting(template, "DaemonSet", findings);
+    }),
+];
+
+const REPLICATION_CONTROLLER: &Rules = &[
+    ("spec.replicas", not_negative),
+    ("spec.minReadySeconds", not_negative),
+    ("spec.selector", required),
+    ("spec.template", |template, findings| {
+        if template.is_set() {
+            spec::judge_lasting(template, "ReplicationController", findings);
+        } else {
+            findings.required(template, "");
+        }
+    }),
+    ("spec", |spec, findings| {
+        let (selector, template) = (spec.at("selector"), spec.at("template"));
+        // Where there is nothing to select by, that is told.
+        let labels = template.within(&["metadata", "labels"]);
+        let matches = |(key, value): (&str, Place<'_>)| labels.value.get(key) == Some(value.value);
+        if template.is_set() && !selector.members().all(matches) {
+            findings.invalid(&labels, UNMATCHED);
+        }
+    }),
+];
+
+const JOB: &Rules = &[
+    ("parallelism", not_negative),
+    ("completions", not_negative),
+    ("activeDeadlineSeconds", not_negative),
+    ("backoffLimit", not_negative),
+    ("ttlSecondsAfterFinished", not_negative),
+    ("backoffLimitPerIndex", not_negative),
+    ("maxFailedIndexes", not_negative),
+    ("", indexes),
+    ("podFailurePolicy.rules[]", failure_rule),
+    ("", failure_containers),
+    ("", replacement),
+    ("template", |template, findings| {
+        spec::judge_template(template, findings);
+    }),
+    ("", ends),
+];
+
+const CRON_JOB: &Rules = &[
+    ("spec.schedule", required),
+    ("spec.schedule", schedule::check),
+    ("spec.timeZone", schedule::check_zone),
+    ("spec.startingDeadlineSeconds", not_negative),
+    ("spec.successfulJobsHistoryLimit", not_negative),
+    ("spec.failedJobsHistoryLimit", not_negative),
+    ("spec.jobTemplate.spec", |job, findings| {
+        findings.judge(job, JOB);
+        let selector = job.at("selector");
+        if selector.is_set() {
+            findings.invalid(&selector, "`selector` will be auto-generated");
+        }
+        let manual = job.at("manualSelector");
+        if manual.value == true {
+            findings.not_supported(&manual, &["nil", "false"]);
+        }
+    }),
+];
+
+const UNMATCHED: &str = "`selector` does not match template `labels`";
+const INDEXED_PARALLELISM_MAX: i64 = 100_000;
+const EXIT_CODES_MAX: usize = 255;
 
 fn validate_job(object: &Value, live: Option<&Value>) -> Vec<FieldError> {
     let fixed: &[&[&str]] = &[
@@ -117,66 +277,282 @@ fn validate_job(object: &Value, live: Option<&Value>) -> Vec<FieldError> {
         &["spec", "template"],
         &["spec", "completionMode"],
     ];
-    let mut errors = validate_pod_of_template(object);
+    let mut errors = found(object, |job, findings| findings.judge(&job.at("spec"), JOB));
     errors.extend(validate_fixed(object, live, fixed));
     errors
 }
 
-fn validate_pod_of_template(object: &Value) -> Vec<FieldError> {
-    let path = FieldPath::new("spec").child("template").child("spec");
-    validate_pod_spec(&object["spec"]["template"]["spec"], &path)
+fn retention(policy: &Place<'_>, findings: &mut Findings) {
+    if !policy.text().is_empty() {
+        one_of_if_any(policy, &["Retain", "Delete"], findings);
+    }
 }
 
-fn validate_cron_job(object: &Value) -> Vec<FieldError> {
-    let path = ["jobTemplate", "spec", "template", "spec"]
-        .iter()
-        .fold(FieldPath::new("spec"), |path, name| path.child(name));
-    let spec = &object["spec"]["jobTemplate"]["spec"]["template"]["spec"];
-    validate_pod_spec(spec, &path)
+fn progress(spec: &Place<'_>, findings: &mut Findings) {
+    let deadline = spec.at("progressDeadlineSeconds");
+    let ready = spec.at("minReadySeconds").number().unwrap_or(0);
+    if deadline.number().is_some_and(|it| it <= ready) {
+        findings.invalid(&deadline, "must be greater than minReadySeconds");
+    }
 }
 
-/// A pod has a container, and each has an image.
-pub(super) fn validate_pod_spec(spec: &Value, path: &FieldPath) -> Vec<FieldError> {
-    let path = path.child("containers");
-    let Some(containers) = spec["containers"]
-        .as_array()
-        .filter(|list| !list.is_empty())
-    else {
-        // Where the field is missing altogether, the schema has said so.
-        let said = spec.get("containers").is_none();
-        return if said {
-            Vec::new()
-        } else {
-            vec![FieldError::required(&path, "")]
-        };
+fn deployment_strategy(strategy: &Place<'_>, findings: &mut Findings) {
+    let rolling = strategy.at("rollingUpdate");
+    let kinds = ["Recreate", "RollingUpdate"];
+    if !kinds.contains(&strategy.at("type").text()) {
+        findings.not_supported(strategy, &kinds);
+        return;
+    }
+    if strategy.at("type").text() == "Recreate" {
+        if rolling.is_set() {
+            let detail = "may not be specified when strategy `type` is 'Recreate'";
+            findings.forbidden(&rolling, detail);
+        }
+        return;
+    }
+    let (unavailable, surge) = (rolling.at("maxUnavailable"), rolling.at("maxSurge"));
+    count_or_percent(&unavailable, findings);
+    count_or_percent(&surge, findings);
+    if rolling.is_set() && count_of(&unavailable) == 0 && count_of(&surge) == 0 {
+        findings.invalid(&unavailable, "may not be 0 when `maxSurge` is 0");
+    }
+    at_most_all(&unavailable, findings);
+}
+
+fn daemon_strategy(strategy: &Place<'_>, findings: &mut Findings) {
+    let rolling = strategy.at("rollingUpdate");
+    let kinds = ["RollingUpdate", "OnDelete"];
+    if !kinds.contains(&strategy.at("type").text()) {
+        findings.not_supported(strategy, &kinds);
+    }
+    if strategy.at("type").text() != "RollingUpdate" {
+        return;
+    }
+    if !rolling.is_set() {
+        findings.required(&rolling, "");
+        return;
+    }
+    let (unavailable, surge) = (rolling.at("maxUnavailable"), rolling.at("maxSurge"));
+    for place in [&unavailable, &surge] {
+        count_or_percent(place, findings);
+        at_most_all(place, findings);
+    }
+    match (count_of(&unavailable) != 0, count_of(&surge) != 0) {
+        (true, true) => {
+            findings.invalid(&surge, "may not be set when maxUnavailable is non-zero");
+        }
+        (false, false) => findings.required(&unavailable, "cannot be 0 when maxSurge is 0"),
+        _ => {}
+    }
+}
+
+/// The template of a StatefulSet has the volumes that are made from the set's templates of claims too.
+fn stateful_template(spec: &Place<'_>, findings: &mut Findings) {
+    let claims = spec.at("volumeClaimTemplates");
+    let name = |claim: &Place<'_>| claim.within(&["metadata", "name"]).text().to_owned();
+    let mut claimed: Vec<String> = claims.items().map(|claim| name(&claim)).collect();
+    claimed.sort_unstable();
+    claimed.dedup();
+    let place = spec.at("template");
+    if claimed.is_empty() {
+        spec::judge_lasting(&place, "StatefulSet", findings);
+        return;
+    }
+    let mut template = place.value.clone();
+    if let Some(pod) = template.get_mut("spec").and_then(Value::as_object_mut) {
+        let own = pod.get("volumes").and_then(Value::as_array).cloned();
+        let own = own.unwrap_or_default().into_iter();
+        let is_own = |volume: &Value| !claimed.iter().any(|it| volume["name"] == it.as_str());
+        let made = claimed
+            .iter()
+            .map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
+        let volumes: Vec<Value> = made.chain(own.filter(is_own)).collect();
+        pod.insert("volumes".to_owned(), volumes.into());
+    }
+    let place = Place {
+        value: &template,
+        path: place.path,
     };
-    let blank = |container: &Value| container["image"].as_str().unwrap_or_default().is_empty();
-    let without = containers
+    spec::judge_lasting(&place, "StatefulSet", findings);
+}
+
+fn indexes(job: &Place<'_>, findings: &mut Findings) {
+    let (completions, parallelism) = (job.at("completions"), job.at("parallelism"));
+    let (per_index, failed) = (job.at("backoffLimitPerIndex"), job.at("maxFailedIndexes"));
+    if failed.is_set() && !per_index.is_set() {
+        findings.required(&per_index, "when maxFailedIndexes is specified");
+    }
+    if job.at("completionMode").text() != "Indexed" {
+        for place in [&per_index, &failed] {
+            if place.is_set() {
+                findings.invalid(place, "requires indexed completion mode");
+            }
+        }
+        let policy = job.at("successPolicy");
+        if policy.is_set() {
+            findings.invalid(&policy, "requires indexed completion mode");
+        }
+        return;
+    }
+    if !completions.is_set() {
+        findings.required(&completions, "when completion mode is Indexed");
+    }
+    if parallelism
+        .number()
+        .is_some_and(|it| it > INDEXED_PARALLELISM_MAX)
+    {
+        let detail = format!(
+            "must be less than or equal to {INDEXED_PARALLELISM_MAX} when completion mode is Indexed"
+        );
+        findings.invalid(&parallelism, detail);
+    }
+    if failed.number() > completions.number() && completions.is_set() {
+        findings.invalid(&failed, "must be less than or equal to completions");
+    }
+}
+
+fn failure_rule(rule: &Place<'_>, findings: &mut Findings) {
+    let (codes, conditions) = (rule.at("onExitCodes"), rule.at("onPodConditions"));
+    match (codes.is_set(), conditions.count() > 0) {
+        (true, true) => {
+            let detail = "specifying both OnExitCodes and OnPodConditions is not supported";
+            findings.push(FieldError::new(
+                FieldErrorKind::Invalid,
+                &rule.path,
+                None,
+                detail,
+            ));
+        }
+        (false, false) => {
+            let detail = "specifying one of OnExitCodes and OnPodConditions is required";
+            findings.push(FieldError::new(
+                FieldErrorKind::Invalid,
+                &rule.path,
+                None,
+                detail,
+            ));
+        }
+        _ => {}
+    }
+    let action = rule.at("action");
+    if action.text().is_empty() {
+        let detail = "valid values: [\"Count\" \"FailIndex\" \"FailJob\" \"Ignore\"]";
+        findings.required(&action, detail);
+    }
+    for condition in conditions.items() {
+        qualified_name(&condition.at("type"), findings);
+        let status = condition.at("status");
+        let known = ["False", "True", "Unknown"];
+        if status.text().is_empty() {
+            let detail = "valid values: [\"False\" \"True\" \"Unknown\"]";
+            findings.required(&status, detail);
+        } else if !known.contains(&status.text()) {
+            findings.not_supported(&status, &known);
+        }
+    }
+    if !codes.is_set() {
+        return;
+    }
+    let operator = codes.at("operator");
+    if operator.text().is_empty() {
+        findings.required(&operator, "valid values: [\"In\" \"NotIn\"]");
+    }
+    let values = codes.at("values");
+    if values.count() == 0 {
+        findings.invalid(&values, "at least one value is required");
+    } else if values.count() > EXIT_CODES_MAX {
+        findings.push(FieldError::too_many(
+            &values.path,
+            values.count(),
+            EXIT_CODES_MAX,
+        ));
+    }
+    let numbers: Vec<i64> = values.items().filter_map(|it| it.number()).collect();
+    if operator.text() == "In" {
+        for value in values.items().filter(|it| it.number() == Some(0)) {
+            findings.invalid(&value, "must not be 0 for the In operator");
+        }
+    }
+    findings.unique(values.items());
+    if !numbers.is_sorted() {
+        findings.invalid(&values, "must be ordered");
+    }
+}
+
+/// The rules for failures name containers of the template.
+fn failure_containers(job: &Place<'_>, findings: &mut Findings) {
+    let pod = job.within(&["template", "spec"]);
+    let lists = ["containers", "initContainers"];
+    let names: Vec<&str> = lists
         .iter()
-        .enumerate()
-        .filter(|(_, container)| blank(container));
-    without
-        .map(|(index, _)| FieldError::required(&path.index(index).child("image"), ""))
-        .collect()
+        .flat_map(|list| {
+            pod.at(list)
+                .items()
+                .map(|it| it.at("name").text())
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    for rule in job.within(&["podFailurePolicy", "rules"]).items() {
+        let name = rule.within(&["onExitCodes", "containerName"]);
+        if name.is_set() && !names.contains(&name.text()) {
+            let detail = "must be one of the container or initContainer names in the pod template";
+            findings.invalid(&name, detail);
+        }
+    }
+}
+
+fn replacement(job: &Place<'_>, findings: &mut Findings) {
+    let policy = job.at("podReplacementPolicy");
+    if job.at("podFailurePolicy").is_set() {
+        one_of_if_any(&policy, &["Failed"], findings);
+    }
+}
+
+/// The pods of a job come to an end.
+fn ends(job: &Place<'_>, findings: &mut Findings) {
+    let policy = job.within(&["template", "spec", "restartPolicy"]);
+    match policy.text() {
+        "" | "Always" => {
+            findings.required(&policy, "valid values: \"OnFailure\", \"Never\"");
+        }
+        "OnFailure" if job.at("podFailurePolicy").is_set() => {
+            let detail = "only \"Never\" is supported when podFailurePolicy is specified";
+            findings.invalid(&policy, detail);
+        }
+        "OnFailure" | "Never" => {}
+        _ => findings.not_supported(&policy, &["OnFailure", "Never"]),
+    }
 }
 
 /// The selector must select the pods of the template.
-fn validate_selector(object: &Value) -> Vec<FieldError> {
+fn validate_selector(object: &Value, kind: &str) -> Vec<FieldError> {
     let spec = FieldPath::new("spec");
     let path = spec.child("selector");
     let selector = &object["spec"]["selector"];
     if selector.is_null() {
-        // That it is required, the schema has said.
-        return vec![unmatched(object)];
+        let required = FieldError::required(&path, "");
+        return match kind {
+            "daemonset" => vec![unmatched(object)],
+            _ => vec![required, unmatched(object)],
+        };
     }
     if selector.as_object().is_some_and(serde_json::Map::is_empty) {
-        let detail = "empty selector is invalid for deployment";
+        let detail = format!("empty selector is invalid for {kind}");
         return vec![FieldError::invalid(&path, selector.clone(), detail)];
     }
     let Ok(typed) = LabelSelector::deserialize(selector) else {
         return Vec::new();
     };
     let mut errors = typed.validate(&path);
+    let detail = match kind {
+        "deployment" => Some("invalid label selector"),
+        "statefulset" => Some(""),
+        _ => None,
+    };
+    if let (false, Some(detail)) = (errors.is_empty(), detail) {
+        errors.push(FieldError::invalid(&path, selector.clone(), detail));
+        return errors;
+    }
     if let Ok(parsed) = typed.to_selector()
         && !parsed.matches(&meta::labels(&object["spec"]["template"]))
     {
@@ -191,28 +567,5 @@ fn unmatched(object: &Value) -> FieldError {
         .child("metadata")
         .child("labels");
     let value = object["spec"]["template"]["metadata"]["labels"].clone();
-    FieldError::invalid(&path, value, "`selector` does not match template `labels`")
-}
-
-/// Returns an error for each of the fields, by their paths, that an update changes and must not.
-pub(super) fn validate_fixed(
-    object: &Value,
-    live: Option<&Value>,
-    fixed: &[&[&str]],
-) -> Vec<FieldError> {
-    let Some(live) = live else {
-        return Vec::new();
-    };
-    let changed = fixed.iter().filter_map(|path| {
-        let at = |object: &Value| {
-            path.iter()
-                .fold(object.clone(), |value, name| value[*name].clone())
-        };
-        let (new, old) = (at(object), at(live));
-        let whole = path
-            .iter()
-            .fold(FieldPath::root(), |whole, name| whole.child(name));
-        (new != old).then(|| immutable(&whole, &new))
-    });
-    changed.collect()
+    FieldError::invalid(&path, value, UNMATCHED)
 }

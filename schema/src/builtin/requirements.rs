@@ -2,7 +2,7 @@
 //!
 //! Kubernetes validates its own kinds in Go, kind by kind. Here only what the schemas say is asked: types, enums,
 //! required fields (of which an empty text is a missing one, since decoding cannot tell them apart) and the syntax of
-//! quantities. Thinner than Kubernetes on purpose: real objects of these kinds are judged by the spokes that run them.
+//! quantities. What Kubernetes asks beyond that is in the strategies of the API server, which know the kinds.
 
 use api::{FieldError, FieldPath};
 use dialect::Quantity;

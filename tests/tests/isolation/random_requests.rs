@@ -1,9 +1,9 @@
 //! S31: random requests are answered as by a real kube-apiserver.
 //!
 //! One stream of requests, drawn by a seed, goes to an embedded cluster and to a kube-apiserver. Each answer is compared: status, type,
-//! warnings and body, with `managedFields` and every message. What a kube-apiserver does by Go code of one kind (most of its own kinds are
-//! judged so) is not asked here: the kinds are custom ones, with a schema that has most of what a schema can have, and those of its own that
-//! the hub judges whole. After a difference both forget the collection, so that one fault is told once. What both tell those who watch
+//! warnings and body, with `managedFields` and every message. How objects of
+//! built-in kinds are judged is another trial's (S34): the kinds are custom ones, with a schema that has most of what a schema can have, and
+//! a few built-in ones. After a difference both forget the collection, so that one fault is told once. What both tell those who watch
 //! meanwhile is compared at the end ([`watches`]).
 
 use std::collections::HashMap;

@@ -1,9 +1,12 @@
 //! Writes through the handlers, over a real store.
 
+use api::GroupResource;
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
+use storage::Write;
 
-use super::bench::{Bench, CRDS, JSON, WIDGETS, widget};
+use super::bench::{Bench, CRDS, JSON, MERGE, WIDGETS, widget};
+use crate::objects::ResourcePrefix;
 
 #[tokio::test]
 async fn what_is_created_is_what_is_read_and_listed() {
@@ -420,7 +423,7 @@ async fn a_namespace_empties_itself_before_it_goes() {
     );
     let release = json!({"metadata": {"finalizers": null}});
     bench
-        .patch(&format!("{widgets}/held"), super::bench::MERGE, &release)
+        .patch(&format!("{widgets}/held"), MERGE, &release)
         .await
         .expect(200);
     bench
@@ -449,9 +452,7 @@ async fn secrets_are_encoded_and_immutable_ones_stay() {
         (&json!("Opaque"), None)
     );
     let patch = json!({"data": {"key": "b3RoZXI="}});
-    let frozen = bench
-        .patch(&format!("{secrets}/s"), super::bench::MERGE, &patch)
-        .await;
+    let frozen = bench.patch(&format!("{secrets}/s"), MERGE, &patch).await;
     assert_eq!(
         (frozen.code, frozen.message()),
         (
@@ -486,7 +487,7 @@ async fn secrets_are_encoded_and_immutable_ones_stay() {
 async fn services_of_an_embedded_cluster_get_addresses_of_their_own() {
     let bench = Bench::new().await;
     let services = "/clusters/east/api/v1/namespaces/default/services";
-    let sent = |name: &str, extra: serde_json::Value| {
+    let sent = |name: &str, extra: Value| {
         let mut spec = json!({"ports": [{"port": 80}], "selector": {"a": "b"}});
         spec.as_object_mut()
             .expect("a spec")
@@ -632,7 +633,7 @@ async fn dependents_follow_their_owner() {
     );
     let release = json!({"metadata": {"finalizers": null}});
     bench
-        .patch(&format!("{maps}/child"), super::bench::MERGE, &release)
+        .patch(&format!("{maps}/child"), MERGE, &release)
         .await
         .expect(200);
     bench
@@ -664,7 +665,7 @@ async fn dependents_follow_their_owner() {
 async fn the_foreground_deletion_of_a_circle_ends() {
     let bench = Bench::new().await;
     let maps = "/api/v1/namespaces/default/configmaps";
-    let owned_by = |name: &str, uid: &serde_json::Value| {
+    let owned_by = |name: &str, uid: &Value| {
         json!({"metadata": {"ownerReferences": [{
             "apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid, "blockOwnerDeletion": true,
         }]}})
@@ -678,7 +679,7 @@ async fn the_foreground_deletion_of_a_circle_ends() {
     let second = bench.post(maps, &second).await.expect(201);
     let back = owned_by("second", &second["metadata"]["uid"]);
     bench
-        .patch(&format!("{maps}/first"), super::bench::MERGE, &back)
+        .patch(&format!("{maps}/first"), MERGE, &back)
         .await
         .expect(200);
     bench
@@ -735,7 +736,7 @@ async fn the_author_of_a_graph_is_who_wrote_its_spec() {
     let patch =
         json!({"metadata": {"annotations": {"internal.wheelhouse.dev/author": null, "x": "y"}}});
     let patched = bench
-        .patch(&format!("{path}/g"), super::bench::MERGE, &patch)
+        .patch(&format!("{path}/g"), MERGE, &patch)
         .await
         .expect(200);
     assert_eq!(
@@ -748,4 +749,43 @@ async fn the_author_of_a_graph_is_who_wrote_its_spec() {
             .as_array()
             .is_some_and(Vec::is_empty)
     );
+}
+
+/// An older version judged less, and what it took must not stay for ever.
+#[tokio::test]
+async fn what_an_older_version_took_can_be_changed_and_deleted() {
+    let bench = Bench::new().await;
+    let ingresses = "/clusters/east/apis/networking.k8s.io/v1/namespaces/default/ingresses";
+    let ingress = json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "web", "finalizers": ["example.com/hold"]},
+        "spec": {"rules": [{"host": "a.example.com"}]},
+    });
+    bench.post(ingresses, &ingress).await.expect(201);
+    let resource = GroupResource::new("networking.k8s.io", "ingresses");
+    let cluster = "east".parse().expect("a name");
+    let key = ResourcePrefix::new(&resource).key(&cluster, "default", "web");
+    let stored = bench.store.get(key.as_bytes()).expect("it is stored");
+    let text = String::from_utf8_lossy(stored.value()).replace("a.example", "A!example");
+    bench
+        .store
+        .commit(vec![Write::put(key, text)])
+        .await
+        .expect("the store takes it");
+    let web = format!("{ingresses}/web");
+    let patch = |patch: Value| {
+        let (bench, web) = (&bench, &web);
+        async move { bench.patch(web, MERGE, &patch).await }
+    };
+    let labelled = patch(json!({"metadata": {"labels": {"a": "b"}}})).await;
+    assert_eq!(labelled.code, 200, "{}", labelled.body);
+    let worse = patch(json!({"spec": {"ingressClassName": "No!"}})).await;
+    assert_eq!(worse.code, 422, "{}", worse.body);
+    let causes = worse.body["details"]["causes"].as_array();
+    assert_eq!(causes.map(Vec::len), Some(1), "{}", worse.body);
+    let other = patch(json!({"spec": {"rules": [{"host": "B!example.com"}]}})).await;
+    assert_eq!(other.code, 422, "{}", other.body);
+    bench.delete(&web).await.expect(200);
+    let freed = patch(json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(freed.code, 200, "{}", freed.body);
+    assert_eq!(bench.get(&web).await.code, 404, "it is gone");
 }

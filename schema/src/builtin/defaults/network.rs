@@ -13,9 +13,15 @@ pub(super) fn complete_service(fields: &mut Fields) {
     let spec = child(fields, "spec");
     set_filled(spec, "sessionAffinity", json!("None"));
     set_filled(spec, "type", json!("ClusterIP"));
-    if text(spec, "sessionAffinity") == "ClientIP" {
-        let client = child(child(spec, "sessionAffinityConfig"), "clientIP");
-        set(client, "timeoutSeconds", json!(AFFINITY_SECONDS));
+    match text(spec, "sessionAffinity") {
+        "ClientIP" => {
+            let client = child(child(spec, "sessionAffinityConfig"), "clientIP");
+            set(client, "timeoutSeconds", json!(AFFINITY_SECONDS));
+        }
+        "None" => {
+            spec.remove("sessionAffinityConfig");
+        }
+        _ => {}
     }
     let service_type = text(spec, "type").to_owned();
     for port in list(spec, "ports") {
