@@ -525,10 +525,11 @@ pub(crate) enum Spoke {
 pub(crate) struct SpokeArgoCd {
     /// The spokes; all by default.
     pub(crate) names: Vec<String>,
-    /// A file with the bearer token that Argo CD has at the hub; - reads standard input. It stands in the Secrets.
+    /// A file with the bearer token that Argo CD has at the hub, or at the host that carries it; - reads standard input. It stands in
+    /// the Secrets.
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: PathBuf,
-    /// The URL at which Argo CD reaches the hub; by default that of the kubeconfig.
+    /// The URL at which Argo CD reaches the hub, or the host that carries it; by default that of the kubeconfig.
     #[arg(long, value_name = "URL")]
     pub(crate) hub_url: Option<String>,
     /// The namespace of Argo CD.

@@ -227,6 +227,18 @@ impl HubConnection {
         single(cluster.as_str(), &part, &self.user)
     }
 
+    /// Returns how the server is reached, as a kubeconfig says it of a cluster, without files that are only here.
+    pub(crate) fn reached(&self) -> Result<Value> {
+        let mut cluster = self.cluster.clone();
+        inline(&mut cluster, "certificate-authority")?;
+        Ok(cluster)
+    }
+
+    /// Whether the server is the hub itself, and not a host that carries its API.
+    pub(crate) const fn is_itself(&self) -> bool {
+        self.is_hub
+    }
+
     /// Fails where the server is not the hub itself: a host that carries the hub's API has Secrets of its own.
     pub(crate) fn require_itself(&self) -> Result<()> {
         if self.is_hub {

@@ -22,6 +22,7 @@ pub mod browser;
 pub mod cable;
 pub mod collector;
 pub mod fake_spoke;
+pub mod host;
 pub mod hub;
 pub mod issuer;
 pub mod kubectl;

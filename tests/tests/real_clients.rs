@@ -9,6 +9,7 @@ mod real_clients {
     pub(crate) mod stage;
 
     mod argo_cd;
+    mod argo_host;
     mod controller_manager;
     mod controllers;
     mod flux;

@@ -9,8 +9,7 @@ use api::wheelhouse::keys::{CONDITION_REACHABLE, REASONS_NOT_USED};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    args,
-    connect::{self, HubConnection},
+    args, connect,
     output::{self, Format},
 };
 
@@ -26,7 +25,11 @@ pub(super) async fn run(arguments: args::SpokeArgoCd) -> Result<()> {
         check(url)?;
     }
     let hub = connect::hub(&arguments.hub).await?;
-    hub.require_itself()?;
+    if !hub.is_itself() {
+        output::note(
+            "this kubeconfig reaches a host that carries the hub: Argo CD reaches the clusters through it, with a token of the host",
+        );
+    }
     let list = hub.spokes_list().await?;
     let spokes = list["items"].as_array().map_or(&[][..], Vec::as_slice);
     for name in &arguments.names {
@@ -42,7 +45,8 @@ pub(super) async fn run(arguments: args::SpokeArgoCd) -> Result<()> {
         arguments.names.iter().any(|it| it == name)
     });
     let parts = Parts {
-        hub: &hub,
+        reached: hub.reached()?,
+        is_hub: hub.is_itself(),
         url: arguments.hub_url.as_deref(),
         namespace: &arguments.namespace,
         token: &token,
@@ -84,7 +88,9 @@ fn check(url: &str) -> Result<()> {
             && uri.query().is_none()
     });
     if !is_hub {
-        bail!("--hub-url {url:?}: want the hub's own URL, such as https://hub.example:6443");
+        bail!(
+            "--hub-url {url:?}: want the URL of the hub, or of the host that carries it, such as https://hub.example:6443"
+        );
     }
     Ok(())
 }
@@ -108,7 +114,9 @@ fn is_used(spoke: &Value) -> bool {
 
 /// What all Secrets have in common.
 struct Parts<'a> {
-    hub: &'a HubConnection,
+    /// How the hub, or the host that carries it, is reached.
+    reached: Value,
+    is_hub: bool,
     url: Option<&'a str>,
     namespace: &'a str,
     token: &'a str,
@@ -120,12 +128,13 @@ impl Parts<'_> {
     fn secret(&self, spoke: &Value) -> Result<Value> {
         let name = api::meta::name(spoke);
         let cluster: api::LogicalCluster = name.parse().context("the name of a spoke")?;
-        let config = self.hub.kubeconfig_of(&cluster);
-        let reached = &config["clusters"][0]["cluster"];
-        let server = match self.url {
-            Some(url) => format!("{}{}", url.trim_end_matches('/'), cluster.path_prefix()),
-            None => reached["server"].as_str().unwrap_or_default().to_owned(),
-        };
+        let reached = &self.reached;
+        let known = reached["server"].as_str().unwrap_or_default();
+        let server = format!(
+            "{}{}",
+            self.url.unwrap_or(known).trim_end_matches('/'),
+            path_of(&cluster, self.is_hub)
+        );
         let mut tls = Map::new();
         let insecure = reached["insecure-skip-tls-verify"] == true;
         tls.insert("insecure".to_owned(), json!(insecure));
@@ -150,6 +159,16 @@ impl Parts<'_> {
             "stringData": {"name": name, "server": server, "config": credential.to_string()},
         }))
     }
+}
+
+/// The path of a logical cluster, at the hub itself or at a host that carries it.
+fn path_of(cluster: &api::LogicalCluster, is_hub: bool) -> String {
+    if is_hub {
+        return cluster.path_prefix();
+    }
+    let (group, version) = (api::wheelhouse::GROUP, api::wheelhouse::VERSION);
+    let resource = api::wheelhouse::SPOKE_RESOURCE;
+    format!("/apis/{group}/{version}/{resource}/{cluster}/proxy")
 }
 
 /// Returns the labels of a Secret: the Spoke's own, by which an ApplicationSet can select, and those that Argo CD and this command
@@ -190,6 +209,16 @@ mod tests {
             "app.kubernetes.io/managed-by": "wheelhouse",
         });
         assert_eq!(Value::Object(labels(&spoke)), expected);
+    }
+
+    #[test]
+    fn a_host_has_the_cluster_behind_its_spoke() {
+        let east = "east".parse().expect("a name");
+        assert_eq!(path_of(&east, true), "/clusters/east");
+        assert_eq!(
+            path_of(&east, false),
+            "/apis/wheelhouse.dev/v1alpha1/spokes/east/proxy"
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A host carries the hub: unmodified kubectl of a user with rights in the host alone, through a real kube-apiserver.
 
-use std::{cell::Cell, path::PathBuf, process::Stdio, time::Duration};
+use std::{cell::Cell, process::Stdio, time::Duration};
 
 use serde_json::Value;
 use tokio::{
@@ -8,17 +8,19 @@ use tokio::{
     process::Child,
 };
 use wheelhouse_tests::{
-    Hub, Kubectl, Kubelet, Spoke, backend, eventually,
-    hub::Settings,
-    manifests::{documents, of_kind, shipped},
+    Kubectl, Kubelet,
+    backend::{self, Backend},
+    eventually,
+    host::{Carried, SERVICES, SPOKES_OF_HOST as THROUGH},
     pki::Pair,
-    spoke::Options,
     support::User,
     wait::PATIENCE,
-    wire::Address,
 };
 
-use super::stage::WEBAPP;
+use super::{
+    stage::WEBAPP,
+    streams::{are_mirrored, line, port, start},
+};
 
 /// How long what somebody may not have any more may go on.
 const PROMISED: Duration = Duration::from_secs(10);
@@ -26,141 +28,10 @@ const PROMISED: Duration = Duration::from_secs(10);
 const LATE: Duration = Duration::from_secs(5);
 /// How long something may take that comes at once.
 const SOON: Duration = Duration::from_secs(1);
-const THROUGH: &str = "/apis/wheelhouse.dev/v1alpha1/spokes";
-const SERVICES: [&str; 3] = [
-    "v1alpha1.wheelhouse.dev",
-    "v1alpha1.kro.run",
-    "v1alpha1.internal.kro.run",
-];
-
-/// A host, the hub that it carries, and a user of the host.
-struct Stage {
-    host: Spoke,
-    hub: Hub,
-    dev: Kubectl,
-}
-
-impl Stage {
-    async fn set(without_controllers: bool) -> Self {
-        let options = Options {
-            without_controllers,
-            aggregates: true,
-            ..Options::default()
-        };
-        let host = Spoke::start_with("host", options).await;
-        let admin = host.kubectl();
-        admin.must(&["create", "namespace", "wheelhouse"]).await;
-        admin.apply(&shipped("aggregation/rights.yaml")).await;
-        admin.apply(&shipped("aggregation/users.yaml")).await;
-        let token = [
-            "create",
-            "token",
-            "wheelhouse-aggregation",
-            "-n",
-            "wheelhouse",
-        ];
-        let token = admin.must(&token).await;
-        let kubeconfig = in_host(&host, token.trim()).display().to_string();
-        let arguments = [
-            "--host",
-            "wheelhouse.wheelhouse.svc",
-            "--authentication-kubeconfig",
-            &kubeconfig,
-            "--authorization-kubeconfig",
-            &kubeconfig,
-        ];
-        let settings = Settings {
-            arguments: arguments.map(str::to_owned).to_vec(),
-            ..Settings::default()
-        };
-        let hub = Hub::start_with(settings).await;
-        let dev = Kubectl::new(&host.kubeconfig_for("dev", Some("team")));
-        let stage = Self { host, hub, dev };
-        stage.register().await;
-        stage
-    }
-
-    /// Applies what is shipped, with the hub of the trial in its place.
-    async fn register(&self) {
-        use base64::{Engine as _, engine::general_purpose::STANDARD};
-        let address = self.address();
-        let (_, port) = address.host.rsplit_once(':').expect("a port");
-        let services = shipped("aggregation/apiservices.yaml")
-            .replace("CA_BUNDLE", &STANDARD.encode(&address.authority))
-            .replace("port: 6443", &format!("port: {port}"));
-        let service = shipped("aggregation/service-outside.yaml");
-        let admin = self.host.kubectl();
-        admin
-            .apply(&service.replace("hub.example.com", "localhost"))
-            .await;
-        admin.apply(&services).await;
-        for service in SERVICES {
-            self.available(service, "True").await;
-        }
-        // Until then kubectl validates by the schemas of version 2, which do not tell what the server leaves to itself.
-        eventually("the host publishes the schemas", || async {
-            let index = admin.run(&["get", "--raw", "/openapi/v3"]).await.ok()?;
-            let is_there = index.contains("\"apis/kro.run/v1alpha1\"");
-            is_there.then_some(()).ok_or(index)
-        })
-        .await;
-    }
-
-    fn address(&self) -> Address {
-        let kubeconfig = std::fs::read_to_string(self.hub.kubeconfig());
-        Address::of_kubeconfig(&kubeconfig.expect("the hub wrote a kubeconfig"))
-    }
-
-    /// Waits until the host has noticed whether the hub is there. It looks each half minute, and when an APIService changes.
-    async fn available(&self, service: &str, want: &str) {
-        let admin = self.host.kubectl();
-        eventually(&format!("{service} is available: {want}"), || async {
-            let look = format!("wheelhouse.dev/look={}", rand_text());
-            let annotate = ["annotate", "apiservice", service, &look, "--overwrite"];
-            admin.run(&annotate).await.ok()?;
-            let found = admin.json(&["get", "apiservice", service]).await?;
-            let condition = &found["status"]["conditions"][0];
-            (condition["status"] == want)
-                .then_some(())
-                .ok_or_else(|| condition.to_string())
-        })
-        .await;
-    }
-
-    /// kubectl of a user of the host, in a logical cluster.
-    fn through(&self, user: &Kubectl, cluster: &str) -> Kubectl {
-        let server = format!("{}{THROUGH}/{cluster}/proxy", self.host.server());
-        user.clone().server(server)
-    }
-}
-
-/// Writes the kubeconfig that is shipped, with the files of the trial in the place of a pod's.
-fn in_host(host: &Spoke, token: &str) -> PathBuf {
-    let map = shipped("aggregation/kubeconfig.yaml");
-    let objects = documents(&map);
-    let text = of_kind(&objects, "ConfigMap")["data"]["kubeconfig"].as_str();
-    let file = |name: &str, text: &str| host.write(name, text).display().to_string();
-    let text = text
-        .expect("a kubeconfig")
-        .replace("https://kubernetes.default.svc", host.server())
-        .replace(
-            "/run/host/ca.crt",
-            &file("host-ca.crt", &host.certificate()),
-        )
-        .replace("/run/host/token", &file("hub.token", token));
-    host.write("hub-in-host.kubeconfig", &text)
-}
-
-/// What no other look has had.
-fn rand_text() -> String {
-    use std::hash::BuildHasher as _;
-    let number = std::hash::RandomState::new().hash_one(0);
-    format!("{number:x}")
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_carries_the_hub_and_its_rules_decide() {
-    let mut stage = Stage::set(true).await;
+    let mut stage = Carried::start(true).await;
     users_of_the_host_see_the_fleet(&stage).await;
     definitions_and_instances_are_the_hosts_users(&stage).await;
     a_logical_cluster_is_reached_and_watched(&stage).await;
@@ -171,7 +42,7 @@ async fn a_host_carries_the_hub_and_its_rules_decide() {
     what_the_host_takes_back_ends(&stage).await;
 }
 
-async fn users_of_the_host_see_the_fleet(stage: &Stage) {
+async fn users_of_the_host_see_the_fleet(stage: &Carried) {
     let spoke = |name: &str| {
         format!(
             "apiVersion: wheelhouse.dev/v1alpha1\nkind: Spoke\nmetadata: {{name: {name}}}\nspec: {{provider: Embedded}}\n"
@@ -215,7 +86,7 @@ async fn users_of_the_host_see_the_fleet(stage: &Stage) {
         .await;
 }
 
-async fn definitions_and_instances_are_the_hosts_users(stage: &Stage) {
+async fn definitions_and_instances_are_the_hosts_users(stage: &Carried) {
     let admin = stage.host.kubectl();
     admin.apply(WEBAPP).await;
     let ready = [
@@ -250,7 +121,7 @@ async fn definitions_and_instances_are_the_hosts_users(stage: &Stage) {
     stage.dev.must(&["get", "--raw", path]).await;
 }
 
-async fn a_logical_cluster_is_reached_and_watched(stage: &Stage) {
+async fn a_logical_cluster_is_reached_and_watched(stage: &Carried) {
     let east = stage.through(&stage.dev, "east");
     // Through both gates of the hub, and no further.
     let refused = east.run(&["get", "configmaps"]).await;
@@ -300,7 +171,7 @@ async fn a_logical_cluster_is_reached_and_watched(stage: &Stage) {
 }
 
 /// Somebody who may do everything in the host, and comes without it or with its front proxy's certificate.
-async fn the_host_says_nothing_beyond_what_it_carries(stage: &Stage) {
+async fn the_host_says_nothing_beyond_what_it_carries(stage: &Carried) {
     let admin = stage.host.kubectl();
     let bind = [
         "create",
@@ -363,7 +234,7 @@ async fn the_host_says_nothing_beyond_what_it_carries(stage: &Stage) {
 }
 
 /// A ServiceAccount of the host with its token at the hub's own address.
-async fn accounts_of_the_host_come_themselves(stage: &Stage) {
+async fn accounts_of_the_host_come_themselves(stage: &Carried) {
     let admin = stage.host.kubectl();
     admin.must(&["create", "serviceaccount", "bot"]).await;
     let bind = [
@@ -415,7 +286,7 @@ async fn accounts_of_the_host_come_themselves(stage: &Stage) {
 }
 
 /// A connection to the hub with a client certificate.
-async fn proxy(stage: &Stage, client: &Pair) -> User {
+async fn proxy(stage: &Carried, client: &Pair) -> User {
     let address = stage.address();
     let server = format!("https://{}", address.host);
     let text = wheelhouse_tests::pki::kubeconfig("hub", &server, &address.authority, client);
@@ -423,7 +294,7 @@ async fn proxy(stage: &Stage, client: &Pair) -> User {
 }
 
 /// The host is a spoke of the hub that it carries, and what is done in it is done with the rights of who asks.
-async fn commands_run_in_pods_of_a_spoke(stage: &Stage) {
+async fn commands_run_in_pods_of_a_spoke(stage: &Carried) {
     stage.hub.join(&stage.host).await;
     let account = ["create", "serviceaccount", "default"];
     stage.host.kubectl().must(&account).await;
@@ -457,6 +328,7 @@ async fn commands_run_in_pods_of_a_spoke(stage: &Stage) {
             "{websockets}: {ran:?}"
         );
     }
+    streams_go_on_through_the_host(&host, &kubelet).await;
     let dev = stage.through(&stage.dev, "host");
     let refused = dev.run(&["exec", "web", "--", "true"]).await;
     assert!(
@@ -465,7 +337,42 @@ async fn commands_run_in_pods_of_a_spoke(stage: &Stage) {
     );
 }
 
-async fn the_host_shows_its_own_groups_while_the_hub_is_away(stage: &mut Stage) {
+/// What goes on passes in both directions as it comes: a client that is attached, forwarded ports, logs that are followed.
+async fn streams_go_on_through_the_host(host: &Kubectl, kubelet: &Kubelet) {
+    let mirror = Backend::mirror().await;
+    for websockets in ["true", "false"] {
+        let kubectl = host
+            .clone()
+            .env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", websockets)
+            .env("KUBECTL_PORT_FORWARD_WEBSOCKETS", websockets);
+        let ran = kubectl
+            .run_with_input(&["attach", "-i", "web"], "hello\n")
+            .await;
+        assert_eq!(
+            (ran.code, ran.stdout.as_str()),
+            (0, "attached\nhello\n"),
+            "WebSockets {websockets}: {ran:?}"
+        );
+        let forwarded = format!(":{}", mirror.port);
+        let arguments = ["port-forward", "pod/web", &forwarded, "--address=127.0.0.1"];
+        let (child, mut output) = start(&kubectl, &arguments);
+        let port = port(&line(&mut output, "the forwarded port").await);
+        are_mirrored(port, 4).await;
+        drop(child);
+    }
+    kubelet.log("web", "one\n");
+    let (mut child, mut output) = start(host, &["logs", "-f", "web"]);
+    let first = line(&mut output, "what was there").await;
+    assert_eq!(first, "one\n", "what was there");
+    for text in ["two\n", "three\n"] {
+        kubelet.log("web", text);
+        let next = line(&mut output, "what is added").await;
+        assert_eq!(next, text, "as it is written");
+    }
+    child.kill().await.expect("kubectl can be ended");
+}
+
+async fn the_host_shows_its_own_groups_while_the_hub_is_away(stage: &mut Carried) {
     let admin = stage.host.kubectl();
     let groups = async || -> Vec<String> {
         let text = admin.must(&["get", "--raw", "/apis"]).await;
@@ -511,7 +418,7 @@ async fn the_host_shows_its_own_groups_while_the_hub_is_away(stage: &mut Stage) 
     assert_eq!(groups().await, before, "all that there was");
 }
 
-async fn what_the_host_takes_back_ends(stage: &Stage) {
+async fn what_the_host_takes_back_ends(stage: &Carried) {
     let east = stage.through(&stage.dev, "east");
     let mut watches = [
         Watch::begin(&stage.dev, &["get", "spokes", "--watch", "-o", "name"]),
@@ -539,7 +446,7 @@ async fn what_the_host_takes_back_ends(stage: &Stage) {
 /// The controllers of the host see the hub's groups among its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hosts_controllers_work_with_a_hub_and_without() {
-    let mut stage = Stage::set(false).await;
+    let mut stage = Carried::start(false).await;
     let admin = stage.host.kubectl();
     admin.apply(WEBAPP).await;
     let ready = [

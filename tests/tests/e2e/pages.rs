@@ -230,7 +230,15 @@ const WAYS: &[(&str, &[(&str, Way)])] = &[
             ("wheelhouse serve", Taken(&[])),
             (
                 "kubectl get apiservices",
-                In("e2e/aggregation.rs", "available", "\"apiservice\""),
+                In("../src/host.rs", "available", "\"apiservice\""),
+            ),
+            (
+                "wheelhouse spoke argo-cd",
+                In(
+                    "real_clients/argo_host.rs",
+                    "secrets",
+                    "\"spoke\", \"argo-cd\"",
+                ),
             ),
         ],
     ),

@@ -223,13 +223,13 @@ async fn what_is_refused_is_told(scene: &Scene, protocol: Protocol) {
 }
 
 /// A kubectl that goes on, and its output.
-fn start(kubectl: &Kubectl, arguments: &[&str]) -> (Child, BufReader<ChildStdout>) {
+pub(super) fn start(kubectl: &Kubectl, arguments: &[&str]) -> (Child, BufReader<ChildStdout>) {
     let mut child = kubectl.command(arguments).spawn().expect("kubectl");
     let stdout = child.stdout.take().expect("it is piped");
     (child, BufReader::new(stdout))
 }
 
-async fn line(output: &mut BufReader<ChildStdout>, what: &str) -> String {
+pub(super) async fn line(output: &mut BufReader<ChildStdout>, what: &str) -> String {
     let mut line = String::new();
     let read = tokio::time::timeout(PATIENCE, output.read_line(&mut line)).await;
     let read = read.map_err(|_elapsed| format!("not printed: {what}"));
@@ -238,20 +238,16 @@ async fn line(output: &mut BufReader<ChildStdout>, what: &str) -> String {
 }
 
 /// The port in `... 127.0.0.1:12345 ...`.
-fn port(line: &str) -> u16 {
+pub(super) fn port(line: &str) -> u16 {
     let after = line.split("127.0.0.1:").nth(1).unwrap_or_default();
     let digits: String = after.chars().take_while(char::is_ascii_digit).collect();
     digits.parse().expect("a port")
 }
 
-async fn ports_are_forwarded(scene: &Scene, protocol: Protocol) {
-    let kubectl = protocol.chosen_by(scene.path());
-    let forwarded = format!(":{}", scene.mirror.port);
-    let arguments = ["port-forward", "pod/web", &forwarded, "--address=127.0.0.1"];
-    let (child, mut output) = start(&kubectl, &arguments);
-    let port = port(&line(&mut output, "the forwarded port").await);
+/// Opens connections to a forwarded port that leads to something that sends back what it gets.
+pub(super) async fn are_mirrored(port: u16, count: usize) {
     // All at once, and each says what it has to say before it is answered: the end of one direction passes alone.
-    let asking = (1..=16).map(|number: usize| async move {
+    let asking = (1..=count).map(|number: usize| async move {
         let mut stream = TcpStream::connect(("127.0.0.1", port))
             .await
             .expect("kubectl listens");
@@ -273,6 +269,15 @@ async fn ports_are_forwarded(scene: &Scene, protocol: Protocol) {
     });
     let all = tokio::time::timeout(PATIENCE, futures::future::join_all(asking)).await;
     all.expect("all are answered");
+}
+
+async fn ports_are_forwarded(scene: &Scene, protocol: Protocol) {
+    let kubectl = protocol.chosen_by(scene.path());
+    let forwarded = format!(":{}", scene.mirror.port);
+    let arguments = ["port-forward", "pod/web", &forwarded, "--address=127.0.0.1"];
+    let (child, mut output) = start(&kubectl, &arguments);
+    let port = port(&line(&mut output, "the forwarded port").await);
+    are_mirrored(port, 16).await;
     drop(child);
 }
 

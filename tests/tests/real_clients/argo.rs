@@ -1,14 +1,17 @@
 //! A running Argo CD: its API server, repository server and controllers, a Git repository, and the `argocd` command.
 
-use std::{path::PathBuf, process::Command, sync::Mutex};
+use std::{path::PathBuf, process::Command, sync::Mutex, time::Duration};
 
 use serde_json::{Value, json};
 use wheelhouse_tests::{
     Kubectl, Spoke, assets, eventually,
     kubectl::Ran,
     process::{Process, Scratch, free_port},
+    wait::within,
 };
 
+/// How long Argo CD may take for a sync, with its own waits between two attempts.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(4);
 /// Where Argo CD lives.
 const NAMESPACE: &str = "argocd";
 
@@ -256,6 +259,30 @@ impl Argo {
             &patch,
         ];
         self.control.must(&arguments).await;
+    }
+
+    /// Waits until an application is synced, at a revision where one is named, and healthy.
+    pub(crate) async fn synced(&self, name: &str, revision: &str) {
+        within(
+            PATIENCE,
+            &format!("{name} is synced and healthy"),
+            || async {
+                let application = self.get("application", name).await?;
+                let status = &application["status"];
+                let at = status["sync"]["revision"].as_str().unwrap_or_default();
+                let finished = status["operationState"]["phase"] == "Succeeded"
+                    && application["operation"].is_null();
+                if status["sync"]["status"] == "Synced"
+                    && status["health"]["status"] == "Healthy"
+                    && finished
+                    && (revision.is_empty() || at == revision)
+                {
+                    return Ok(());
+                }
+                Err(format!("{status} {}", self.logs()))
+            },
+        )
+        .await;
     }
 
     /// Asks it to look at the repository and the cluster again.

@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
-    time::Duration,
 };
 
 use serde_json::{Value, json};
@@ -11,15 +10,12 @@ use tokio::task::JoinSet;
 use wheelhouse_tests::{Hub, Kubectl, Spoke, eventually, pods, wait::within};
 
 use super::{
-    argo::{Argo, Repository},
+    argo::{Argo, PATIENCE, Repository},
     stage::{say, until},
 };
 
 /// The definition of the instances that are synced.
 const WEBAPP: &str = include_str!("../../fixtures/webapp.yaml");
-
-/// How long Argo CD may take for a sync, with its own waits between two attempts.
-const PATIENCE: Duration = Duration::from_mins(4);
 
 /// The clusters that are its destinations, both real spokes.
 const CLUSTERS: [&str; 2] = ["east", "west"];
@@ -375,28 +371,8 @@ impl Trial {
         }
     }
 
-    /// Waits until an application is synced, at a revision where one is named, and healthy.
     async fn synced(&self, cluster: &str, revision: &str) {
-        within(
-            PATIENCE,
-            &format!("{cluster} is synced and healthy"),
-            || async {
-                let application = self.argo.get("application", &application(cluster)).await?;
-                let status = &application["status"];
-                let at = status["sync"]["revision"].as_str().unwrap_or_default();
-                let finished = status["operationState"]["phase"] == "Succeeded"
-                    && application["operation"].is_null();
-                if status["sync"]["status"] == "Synced"
-                    && status["health"]["status"] == "Healthy"
-                    && finished
-                    && (revision.is_empty() || at == revision)
-                {
-                    return Ok(());
-                }
-                Err(format!("{status} {}", self.argo.logs()))
-            },
-        )
-        .await;
+        self.argo.synced(&application(cluster), revision).await;
     }
 
     /// Watches the resources of both applications from now on, for any that is shown as absent.
