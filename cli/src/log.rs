@@ -2,7 +2,7 @@
 
 use std::{fmt, io::IsTerminal as _, path::PathBuf, sync::Arc};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use tracing_subscriber::{EnvFilter, filter::LevelFilter, reload};
 
@@ -28,13 +28,13 @@ struct Filter<S>(reload::Handle<EnvFilter, S>);
 /// Starts logging to standard error, at `level` unless the environment names another, and the export of spans, if it is asked for.
 ///
 /// # Errors
-/// Where spans cannot be exported.
+/// Where spans cannot be exported, and where the environment names no levels.
 pub(crate) fn start(level: &str, traces: Option<(&Traces, &'static str)>) -> Result<Log> {
     let file = traces
         .and_then(|(traces, service)| Some((traces.tracing_config_file.as_deref()?, service)));
     let Some((file, service)) = file else {
         let log = tracing_subscriber::fmt()
-            .with_env_filter(filter(level))
+            .with_env_filter(filter(level)?)
             .with_ansi(has_colours())
             .with_writer(std::io::stderr)
             .with_target(false)
@@ -85,7 +85,7 @@ mod traced {
         let text = std::fs::read_to_string(file).with_context(context)?;
         let configuration = Configuration::parse(&text).with_context(context)?;
         let (spans, export) = export::start(&configuration, service).with_context(context)?;
-        let (filter, handle) = reload::Layer::new(super::filter(level));
+        let (filter, handle) = reload::Layer::new(super::filter(level)?);
         let lines = tracing_subscriber::fmt::layer()
             .with_ansi(super::has_colours())
             .with_writer(std::io::stderr)
@@ -125,8 +125,36 @@ mod traced {
     }
 }
 
-fn filter(level: &str) -> EnvFilter {
-    EnvFilter::try_from_env("WHEELHOUSE_LOG").unwrap_or_else(|_| EnvFilter::new(level))
+/// The variable that says what is logged.
+const VARIABLE: &str = "WHEELHOUSE_LOG";
+
+/// Reads what is logged from the environment, or takes `level`.
+///
+/// # Errors
+/// Where the environment says something else than levels: a typing error would log nothing at all.
+fn filter(level: &str) -> Result<EnvFilter> {
+    match std::env::var(VARIABLE) {
+        Ok(text) if !text.trim().is_empty() => match parse(&text) {
+            Ok(filter) => Ok(filter),
+            Err(wrong) => bail!(
+                "{VARIABLE}: {wrong}; it is a level such as debug, or info,wheelhouse_syncer=debug"
+            ),
+        },
+        _ => Ok(EnvFilter::new(level)),
+    }
+}
+
+/// Reads levels, and levels of targets.
+fn parse(filter: &str) -> Result<EnvFilter, String> {
+    // A word that is no level would be taken for a target, of which nothing here has the name.
+    for directive in filter.split(',').map(str::trim) {
+        let is_level = !directive.is_empty() && directive.parse::<LevelFilter>().is_ok();
+        if !is_level && !directive.contains('=') {
+            return Err(format!("{directive:?} is neither a level nor TARGET=LEVEL"));
+        }
+    }
+    let parsed = EnvFilter::builder().parse(filter);
+    parsed.map_err(|error| error.to_string())
 }
 
 /// Returns whether log lines are coloured: only for a terminal, and not with a non-empty `NO_COLOR`.
@@ -167,15 +195,22 @@ impl<S: 'static> apiserver::LogFilter for Filter<S> {
     }
 
     fn set(&self, filter: &str) -> Result<(), String> {
-        // A word that is no level would be taken for a target, of which nothing here has the name.
-        for directive in filter.split(',').map(str::trim) {
-            let is_level = !directive.is_empty() && directive.parse::<LevelFilter>().is_ok();
-            if !is_level && !directive.contains('=') {
-                return Err(format!("{directive:?} is neither a level nor TARGET=LEVEL"));
-            }
-        }
-        let parsed = EnvFilter::builder().parse(filter);
-        let parsed = parsed.map_err(|error| error.to_string())?;
+        let parsed = parse(filter)?;
         self.0.reload(parsed).map_err(|error| error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_typing_error_in_a_filter_is_refused() {
+        for good in ["debug", "info,wheelhouse_syncer=debug", "off"] {
+            assert!(parse(good).is_ok(), "{good}");
+        }
+        for bad in ["debgu", "info,syncer", "a=loud", ""] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -407,7 +407,7 @@ pub(crate) async fn start(
     };
     let hub = Hub::open(config, &tasks)
         .await
-        .with_context(|| format!("cannot open {}", data_dir.display()))?;
+        .with_context(|| format!("cannot start a hub on {}", data_dir.display()))?;
     let publication = publish_in.map(|namespace| Publication {
         namespace,
         server: format!("https://{reached}"),

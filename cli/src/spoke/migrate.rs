@@ -154,10 +154,9 @@ fn told(plan: &MigrationStatus, arguments: &args::SpokeMigrate) -> String {
     let mut text = if arguments.back {
         format!("plan for spoke {name}: give its definitions back to kro\n")
     } else {
-        format!(
-            "plan for spoke {name}: take over from kro {}\n",
-            plan.kro_version
-        )
+        // A spoke where no kro runs, or not any more, tells no version.
+        let kro = format!("kro {}", plan.kro_version);
+        format!("plan for spoke {name}: take over from {}\n", kro.trim_end())
     };
     let mut line = |line: String| {
         text.push_str(&line);

@@ -69,6 +69,10 @@ pub(super) async fn write(
     let Some(target) = engine.fleet.get(cluster) else {
         return Ok(());
     };
+    if !target.is_probed() {
+        // What an earlier process wrote counts until then: a start of the hub is no trouble of its spokes. The first probe queues it.
+        return Ok(());
+    }
     let mut counts = Counts::default();
     for (_, instance) in engine.instances.of_cluster(cluster) {
         let state = if instance.deletion_timestamp.is_some() {

@@ -460,6 +460,11 @@ impl Target {
         self.reach.borrow().reach.clone()
     }
 
+    /// Whether it is known whether the cluster answers.
+    pub(crate) fn is_probed(&self) -> bool {
+        self.reach.borrow().any
+    }
+
     /// Waits until it is known whether the cluster answers.
     pub(crate) async fn probed(&self) {
         self.wait_for(|probed| probed.any).await;

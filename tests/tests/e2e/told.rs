@@ -47,6 +47,11 @@ pub(crate) async fn is_told(stage: &Stage) {
         the_spoke_has_them(stage)
     );
     small_instances_count_together(&root, [&east, &inner]).await;
+    let events = root.must(&["get", "events", "-A"]).await;
+    assert!(
+        !events.contains("has not been asked yet"),
+        "a spoke that has just joined is in no trouble: {events}"
+    );
 }
 
 /// A revision that drops most children of many small instances is confirmed once, on the definition.
